@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/numeric.h"
+#include "lockstep/scenario.h"
+#include "lockstep/symbolic.h"
+
+namespace lockstep {
+
+enum class Verdict { match, mismatch, deadlock, invalid_collective, race, error };
+std::string_view name_of(Verdict verdict);
+
+struct CheckOptions {
+  bool symbolic = true;
+  bool host = true;
+  bool host_forced = false;  ///< --engine host: all elements, whatever it costs
+  std::uint64_t seed = 0;
+  std::function<void(std::int64_t done, std::int64_t all)> progress;
+};
+
+/// A step at fault and why.
+struct Blame {
+  std::string step;
+  std::string why;
+};
+
+/// The step after which a parameter first went wrong for good on a rank, with the formulas before
+/// and after it.
+struct TurningPoint {
+  std::string step;              ///< "" where no step spoils it: something is missing
+  std::size_t event = 0;         ///< index into Timeline::events; only where `step` is set
+  std::string before, after;     ///< formulas
+  std::string why;
+  /// From this step on the content is no multiple of a part of the right gradient any more. Where
+  /// it is false, the content is one multiple of the right gradient and `step` changed it last.
+  bool broken = false;
+};
+
+/// The turning point of one wrong buffer, which stands for all wrong pieces of these forms.
+struct Turn {
+  int rank = 0;
+  int buffer = 0;
+  int form = 0, reference = 0;   ///< of its first wrong piece
+  TurningPoint point;
+};
+
+/// Everything that checking one scenario found; what every report is written from.
+struct CheckResult {
+  std::string file;
+  std::shared_ptr<const Scenario> scenario;   ///< null where the file is not valid
+  std::vector<Diagnostic> errors;             ///< verdict `error` only
+  std::shared_ptr<const Timeline> timeline;
+  std::shared_ptr<SymbolicEngine> engine;     ///< owner of the forms in `symbolic`; null if it did not run
+  std::optional<SymbolicResult> symbolic;
+  std::optional<HostResult> host;
+  Verdict verdict = Verdict::error;
+  int step = 0;
+  std::vector<Blame> blame;                   ///< steps that spoil a gradient for good, in schedule order
+  std::vector<Turn> turns;                    ///< one per distinct way in which a buffer is wrong; at most 64
+  double symbolic_seconds = 0, host_seconds = 0;
+
+  /// Engines disagree: a bug of lockstep (exit status 3). Says how to replay it.
+  std::string disagreement;
+};
+
+/// Reads, replays and compares one file. Never throws for a user's mistake: that is the verdict
+/// `error`.
+CheckResult check_file(const std::string& file, const CheckOptions& options = {});
+/// The same for a scenario that was read already. Never prints.
+CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options = {});
+
+/// The verdict of one engine that ran and says `match` of the values of `result`.
+Verdict engine_verdict(const CheckResult& result, bool match);
+
+/// What of `expect` does not hold, one sentence each, with expected and found; empty: all holds.
+std::vector<std::string> unmet_expectations(const CheckResult& result);
+
+/// Ranks and parameters that are wrong: in value, in norm, or unowned (scenario-format.md,
+/// "expect").
+struct WrongSet {
+  std::vector<int> ranks;        ///< ascending
+  std::vector<int> parameters;   ///< indices into Model::parameters(), ascending: by name
+};
+WrongSet wrong_set(const CheckResult& result);
+
+/// The turning point of the first wrong piece of a buffer (index into the rank's LocalModel).
+/// Nothing where the buffer is right or the symbolic engine did not run. Replays the schedule.
+std::optional<TurningPoint> turning_point(const CheckResult& result, int rank, int buffer);
+
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// The axes of a layout, named as in Megatron-core; `sp` is the Ulysses degree.
+/// Dense mesh: tp, cp, sp, dp, pp. Expert mesh: etp, ep, edp, pp. `dp_shard` (fast) and
+/// `dp_replicate` split dp.
+enum class Axis { tp, cp, sp, dp, pp, ep, etp, edp, dp_shard, dp_replicate };
+inline constexpr int axis_count = 10;
+
+std::string_view name_of(Axis axis);
+std::optional<Axis> axis_named(std::string_view name);
+/// All names, for messages.
+const std::vector<std::string>& axis_names();
+/// etp, ep and edp: they exist in the expert mesh alone.
+bool is_expert_axis(Axis axis);
+
+/// What a user writes under "layout", checked: every size is at least 1, the world is a multiple
+/// of etp·ep·pp, every axis larger than 1 stands in `order`.
+struct Layout {
+  int tp = 1, cp = 1, sp = 1, dp = 1, pp = 1, ep = 1, etp = 1;
+  int dp_shard = 1, dp_replicate = 1;  ///< product is dp; dp_shard = dp where dp was given whole
+  /// Axes from fastest to slowest out of tp, cp, sp, ep, dp, pp.
+  std::vector<Axis> order = {Axis::tp, Axis::cp, Axis::sp, Axis::ep, Axis::dp, Axis::pp};
+  bool sequence_parallel = false;  ///< Megatron's, a property of tp
+  int virtual_stages = 1;
+  std::vector<Axis> any;  ///< axes given as "any"; their size above is 1
+
+  int world() const { return tp * cp * sp * dp * pp; }
+  int edp() const { return world() / (etp * ep * pp); }
+};
+
+/// The axes that a collective runs over, and on some of them only these coordinates.
+struct Over {
+  struct Pick {
+    Axis axis;
+    std::optional<std::vector<int>> coordinates;  ///< none: all
+  };
+  std::vector<Pick> picks;  ///< empty: each rank alone
+};
+
+/// The groups of an `Over`: the ranks that agree on every other axis of that mesh.
+struct Groups {
+  std::vector<std::vector<int>> members;  ///< ascending ranks, groups by their first rank
+  std::vector<int> group_of;              ///< by rank; -1: in none
+};
+
+/// Ranks and their coordinates in both meshes. Immutable; concurrent reads are safe.
+class Mesh {
+ public:
+  explicit Mesh(Layout layout);
+
+  const Layout& layout() const { return layout_; }
+  int world() const { return world_; }
+  int size(Axis axis) const { return size_[static_cast<int>(axis)]; }
+  int coordinate(int rank, Axis axis) const {
+    return rank / stride_[static_cast<int>(axis)] % size_[static_cast<int>(axis)];
+  }
+  /// Complexity: near linear in the world.
+  Groups groups(const Over& over) const;
+  /// Whether every pipeline group of the expert mesh is one of the dense mesh.
+  bool pipeline_groups_agree() const { return pipeline_groups_agree_; }
+
+ private:
+  Layout layout_;
+  int world_ = 1;
+  bool pipeline_groups_agree_ = true;
+  // coordinate = rank / stride % size. pp's are the dense mesh's.
+  std::array<int, axis_count> size_{};
+  std::array<int, axis_count> stride_{};
+};
+
+}  // namespace lockstep

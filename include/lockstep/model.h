@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/diagnostic.h"
+#include "lockstep/intervals.h"
+#include "lockstep/mesh.h"
+
+namespace lockstep {
+
+enum class Dtype { float32, float64, bfloat16 };
+std::string_view name_of(Dtype dtype);
+
+/// Shard: this axis cuts this dimension. `uneven` cuts as torch.chunk does.
+struct Shard {
+  Axis axis;
+  int dim = 0;
+  bool uneven = false;
+};
+
+/// One parameter as written: a logical tensor, or one site of a tied one.
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  Dtype dtype = Dtype::float32;
+  std::optional<int> stage = 0;  ///< pipeline stage from 0; none: all stages
+  int chunk = 0;
+  std::vector<Shard> shard;
+  std::vector<Axis> partial;
+  std::vector<Axis> dispatch;
+  std::string tied;  ///< empty: not tied
+  std::vector<std::string> uses = {"main"};
+  std::optional<std::vector<int>> micro_batches;  ///< in which it takes part; none: all
+  struct Only {
+    Axis axis;
+    std::vector<int> coordinates;
+  };
+  std::vector<Only> only;  ///< coordinates of the holding ranks that take part
+  bool frozen = false;
+  std::vector<std::string> tags;
+  Place place;
+
+  std::int64_t numel() const;
+};
+
+/// A source of contributions to a logical parameter: one use of one of its sites.
+struct SiteUse {
+  int parameter = 0;  ///< index into Model::parameters()
+  std::string use;
+};
+
+/// One tensor as one device has it: a parameter, or all parameters tied together.
+struct Logical {
+  std::string name;             ///< of its first parameter
+  std::string tied;             ///< the tied group's name or empty
+  std::vector<int> parameters;  ///< sites in model order
+  std::vector<SiteUse> uses;    ///< site by site
+  std::vector<std::int64_t> shape;
+  Dtype dtype = Dtype::float32;
+  std::int64_t numel = 0;
+  bool frozen = false;          ///< all of its sites are
+};
+
+/// A piece of a logical tensor: a box, one interval per dimension. Row-major inside.
+struct Piece {
+  std::vector<Interval> dims;
+  std::int64_t numel = 1;
+};
+
+/// A gradient buffer of one rank: one parameter, or the tied ones that live together on it.
+struct LocalBuffer {
+  int logical = 0;
+  int piece = 0;                ///< index into Model::pieces(logical)
+  std::vector<int> parameters;  ///< the sites on this rank in model order; the first gives the name
+  std::int64_t numel = 0;
+  std::int64_t rows = 1;        ///< extent of dimension 0 of the local tensor; 1 for scalars
+  int chunk = 0;
+  Dtype dtype = Dtype::float32;
+};
+
+/// What a rank holds, in model order; frozen parameters are left out. Shared by all ranks that
+/// hold the same.
+struct LocalModel {
+  int id = 0;
+  std::vector<LocalBuffer> buffers;
+};
+
+/// Parameters, placed on the ranks of a mesh. Immutable after construction.
+class Model {
+ public:
+  /// Checks shapes, placements and ties; each mistake is added to `diagnostics` at the
+  /// parameter's place. With mistakes the model must not be used further.
+  Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& diagnostics);
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Logical>& logicals() const { return logicals_; }
+  int logical_of(int parameter) const { return logical_of_[static_cast<std::size_t>(parameter)]; }
+  const std::vector<Piece>& pieces(int logical) const { return pieces_[static_cast<std::size_t>(logical)]; }
+  const LocalModel& local(int rank) const { return *locals_[static_cast<std::size_t>(local_of_[static_cast<std::size_t>(rank)])]; }
+  /// All distinct local models, by id.
+  const std::vector<std::unique_ptr<LocalModel>>& locals() const { return locals_; }
+  /// Index of `logical`'s buffer on `rank`, or -1. A rank holds at most one buffer of a logical
+  /// parameter.
+  int buffer_of(int rank, int logical) const;
+  /// Index into Logical::uses of this parameter's use.
+  int site_use(int parameter, std::string_view use) const;
+
+  /// Row-major index in the logical tensor of element `local` of a piece.
+  std::int64_t global_index(int logical, int piece, std::int64_t local) const;
+  /// Whether `rank` computes a gradient for this site in this micro-batch (counted from 0 in its
+  /// optimizer step), token counts aside.
+  bool takes_part(const Mesh& mesh, int parameter, int rank, int micro_batch) const;
+
+ private:
+  std::vector<Parameter> parameters_;
+  std::vector<Logical> logicals_;
+  std::vector<int> logical_of_;
+  std::vector<std::vector<Piece>> pieces_;
+  std::vector<std::unique_ptr<LocalModel>> locals_;
+  std::vector<int> local_of_;
+  // By local model: its lowest logical parameter, then the buffer of each from there on, -1 for none.
+  std::vector<std::vector<int>> buffer_of_;
+};
+
+}  // namespace lockstep

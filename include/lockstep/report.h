@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/check.h"
+
+namespace lockstep {
+
+/// Where a report goes, piece by piece. May throw; a writer passes that on.
+using Write = std::function<void(std::string_view)>;
+
+struct ReportOptions {
+  bool all = false;      ///< every parameter, rank and owned element, not only the wrong ones
+  bool quiet = false;    ///< text: the verdict line alone
+  bool verbose = false;  ///< text: no limits on ranks, grids and lists
+  bool color = false;    ///< text
+  bool several = false;  ///< JSON: an array, whatever the number of results
+};
+
+/// Writes what was found about any number of scenarios in one format.
+class Reporter {
+ public:
+  virtual ~Reporter() = default;
+  /// Results come one at a time and may be dropped afterwards.
+  virtual void add(const CheckResult& result) = 0;
+  /// After the last result.
+  virtual void finish() = 0;
+};
+
+/// The names that make_reporter knows.
+const std::vector<std::string>& report_kinds();
+/// Null for an unknown kind.
+std::unique_ptr<Reporter> make_reporter(std::string_view kind, const ReportOptions& options, Write write);
+
+/// What `lockstep explain` prints: the grid of one parameter after every step.
+struct ExplainOptions {
+  std::string parameter;  ///< "": the first wrong one, else the first of the model
+  std::string step;       ///< "": every step
+  bool verbose = false;
+  bool color = false;
+};
+/// Throws InputError for a parameter or step that does not exist. `result` must have a timeline.
+void explain_text(const CheckResult& result, const ExplainOptions& options, const Write& write);
+/// The same as JSON: for each step the formula and elements on each rank that holds the parameter.
+void explain_json(const CheckResult& result, const ExplainOptions& options, const Write& write);
+
+/// What `lockstep show` prints of a scenario: layout, process groups, parameters, steps.
+void show_text(const Scenario& scenario, bool verbose, const Write& write);
+/// The same as one JSON object, with `groups` and `geometry` whole.
+void show_json(const Scenario& scenario, const Write& write);
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/json.h"
+#include "lockstep/schedule.h"
+
+namespace lockstep {
+
+/// What a file says must come out. Absent members are not checked.
+struct Expect {
+  struct Formula {
+    std::string parameter;
+    std::string rank;                      ///< as written: "1"
+    std::optional<Interval> elements;      ///< local elements; none: every wrong element of that rank
+    std::string formula;
+    Place place;
+  };
+  Place place;
+  std::string verdict;                     ///< always set
+  std::optional<std::vector<std::string>> parameters;  ///< selectors
+  std::optional<std::vector<int>> ranks;
+  std::vector<Formula> formulas;
+  std::optional<Rational> ratio;
+  std::optional<bool> replicas_agree;
+  std::map<std::string, std::string> norm;  ///< parameter name → counted
+  std::optional<int> step;
+  std::optional<std::vector<std::string>> stuck;
+  std::optional<std::vector<std::string>> blame;
+};
+
+/// A scenario file, read, checked and expanded to plain parameters and steps.
+struct Scenario {
+  std::string file;
+  std::string name, title, source_reference;
+  Layout layout;
+  std::optional<Expect> expect;
+  std::shared_ptr<const Schedule> schedule;  ///< null where the layout has an axis of size "any"
+  Json document;                             ///< as written
+  Json resolved;                             ///< plain parameters and steps: itself a valid scenario
+};
+
+/// Reads a scenario. Throws InputError with every mistake of the file.
+Scenario read_scenario(std::shared_ptr<const Source> source);
+/// Reads the file; one that cannot be read is an InputError as well.
+Scenario read_scenario_file(const std::filesystem::path& path);
+
+/// The JSON Schema (2020-12) of scenario files, from the key tables that the parser uses.
+Json scenario_schema();
+/// The keys as Markdown tables, from the same tables: docs/scenario-keys.md.
+std::string scenario_key_tables();
+
+/// The text of a framework or model file that is compiled in; null where there is none of that name.
+const std::string* builtin_framework(std::string_view name);
+const std::string* builtin_model(std::string_view name);
+std::vector<std::string> builtin_frameworks();
+std::vector<std::string> builtin_models();
+
+}  // namespace lockstep

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/batch.h"
+#include "lockstep/diagnostic.h"
+#include "lockstep/expression.h"
+#include "lockstep/mesh.h"
+#include "lockstep/model.h"
+
+namespace lockstep {
+
+/// The steps of the language; operation(op) has the table row of each.
+enum class Op {
+  backward, scale, all_reduce, reduce_scatter, all_gather, broadcast, reduce, own, copy, accumulate, zero, leftover, norm,
+  all_to_all, wait, each
+};
+inline constexpr int op_count = 16;
+
+/// A selector list: which buffers a step acts on.
+class Selectors {
+ public:
+  Selectors() = default;  ///< all
+  /// Nothing where every item could be read; else the mistake in words.
+  static std::optional<std::string> check(std::string_view item);
+  /// Items as written, each already checked.
+  explicit Selectors(std::vector<std::string> items) : items_(std::move(items)) {}
+
+  const std::vector<std::string>& items() const { return items_; }
+  /// Whether one of the buffer's names is chosen.
+  bool chooses(const Model& model, const LocalBuffer& buffer) const;
+  /// The same for a parameter by itself; `numel` is the local element count.
+  bool chooses(const Parameter& parameter, std::int64_t numel) const;
+  /// Whether the pattern of one item (without its `!`) fits.
+  static bool fits(std::string_view item, const Parameter& parameter, std::int64_t numel);
+
+ private:
+  std::vector<std::string> items_;
+};
+
+/// How a reduction cuts (scenario-format.md, "geometry"). Expressions may use `n`, the group's size.
+struct Geometry {
+  enum class Kind { parameter, rows, flat, bucket };
+  Kind kind = Kind::parameter;
+  std::optional<Expression> align;   ///< flat; default n
+  std::optional<Expression> size;    ///< bucket; none: one bucket
+  Expression align_parameter{Rational(64)};
+  std::optional<Expression> align_bucket;  ///< default lcm(n, 128)
+  std::optional<Selectors> separate;       ///< none: no parameter is separate
+  Place place;
+};
+
+/// Where one parameter lies in what a reduction cuts: it begins `offset` elements into a stretch
+/// that is cut into slices of `length`.
+struct Cut {
+  std::int64_t offset = 0;
+  std::int64_t length = 0;
+  std::int64_t numel = 0;
+  /// The local elements of the parameter in slice `member`.
+  Interval slice(int member) const;
+  friend bool operator==(const Cut&, const Cut&) = default;
+};
+
+/// How a geometry lays out a list of buffers for a group of n.
+struct GeometryLayout {
+  struct Bucket {
+    std::int64_t begin = 0, end = 0;
+    int chunk = 0;
+    Dtype dtype = Dtype::float32;
+  };
+  std::vector<Cut> cuts;              ///< one per buffer of the list
+  std::vector<int> bucket_of;         ///< by buffer; for flat and bucket
+  std::vector<std::int64_t> position; ///< by buffer: where it starts, through all buckets of its chunk and dtype
+  std::vector<Bucket> buckets;
+};
+/// One buffer as a geometry sees it. `numel` and `rows` are those of the part that is cut.
+struct GeometryItem {
+  std::int64_t numel = 0;
+  std::int64_t rows = 1;        ///< that it fills, the last perhaps in part
+  std::int64_t row_length = 0;  ///< elements of a row; 0: numel / rows
+  int chunk = 0;
+  Dtype dtype = Dtype::float32;
+  bool separate = false;
+};
+/// Throws ExpressionError (with the offset in the expression's text) or InputError at the
+/// geometry's place where a number is not a positive whole one or n does not divide a bucket.
+GeometryLayout lay_out(const Geometry& geometry, const std::vector<GeometryItem>& items, int n, const Environment& environment);
+
+enum class Reduction { sum, average };
+
+/// A coordinate that may be counted from the end: "first", "last", -1.
+struct Only {
+  Axis axis;
+  std::vector<int> coordinates;
+};
+
+/// The root of a broadcast or reduce: a position in the group, or coordinates that one member has.
+struct Root {
+  std::optional<int> position;
+  std::vector<std::pair<Axis, int>> coordinates;
+};
+
+/// One plain step. Fields that an op does not have keep their defaults.
+struct Step {
+  std::string name;
+  Op op = Op::zero;
+  Selectors params;
+  std::optional<Over> over;
+  Reduction reduction = Reduction::sum;
+  std::optional<Expression> by;
+  std::optional<Expression> when;
+  std::vector<Only> only;
+  std::optional<Root> root;
+  Geometry geometry;
+  bool on_owned = false;
+  bool async = false;
+  std::string buffer = "grad";  ///< the buffer acted on; for copy and accumulate the target ("to")
+  std::string from;             ///< copy, accumulate
+  std::vector<std::string> uses;  ///< backward: empty for all
+  std::string what;             ///< leftover
+  bool per_rank = false;        ///< leftover
+  std::optional<Expression> count;  ///< norm; none: true
+  bool mean_of_norms = false;   ///< norm
+  std::string wait_for;         ///< wait
+  std::vector<Step> steps;      ///< each
+  Place place;                  ///< the whole step
+  Place by_place, when_place, over_place, root_place, count_place, params_place;
+};
+
+/// A schedule with everything that its steps act on: what every engine interprets.
+struct Schedule {
+  Mesh mesh;
+  Model model;
+  Batch batch;
+  std::vector<Step> steps;
+  std::string result = "grad";
+};
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/gradient_state.h"
+#include "lockstep/timeline.h"
+
+namespace lockstep {
+
+/// A wrong count in the gradient norm, on every rank of `ranks`.
+struct NormResult {
+  int parameter = 0;        ///< index into Model::parameters()
+  int rank = 0;
+  std::string counted;      ///< a number, or "mean_of_norms"
+  std::string expected;     ///< "1"
+};
+
+/// Elements of a buffer for which nobody in the rank's family answers.
+struct UnownedResult {
+  int rank = 0;
+  int buffer = 0;
+  Intervals elements;
+};
+
+/// What the symbolic engine found for one optimizer step.
+struct SymbolicResult {
+  bool match = false;
+  int step = 0;                        ///< the first wrong optimizer step, else the last completed one
+  std::vector<BufferResult> buffers;   ///< every buffer of every rank, by rank and buffer
+  std::vector<UnownedResult> unowned;
+  std::vector<NormResult> norm;
+  std::vector<bool> replicas_agree;    ///< by logical parameter
+};
+
+/// Replays a timeline over exact linear forms. Keep it as long as its form numbers are in use.
+class SymbolicEngine {
+ public:
+  SymbolicEngine(const Schedule& schedule, const Timeline& timeline);
+  ~SymbolicEngine();
+
+  /// Replays everything that the timeline completed. Where it completed no optimizer step (a
+  /// deadlock in the first), `buffers` is empty and `match` false.
+  /// `after_event`, if given, is called with the index of each event after it happened, while
+  /// content() shows the buffers of that moment.
+  SymbolicResult run(const std::function<void(std::size_t)>& after_event = {});
+
+  struct Content {
+    Interval elements;
+    int form = 0;
+  };
+  /// What a rank's buffer holds now: covers [0, numel), neighbours with equal forms merged.
+  /// `name` is the buffer ("grad", …).
+  std::vector<Content> content(int rank, int buffer, const std::string& name) const;
+
+  /// A form as terms, seen from buffer `buffer` of `rank`; ordered by rank, micro-batch, use;
+  /// gradients before leftovers, own elements before foreign ones. Coefficients are relative to
+  /// what `backward` added.
+  std::vector<Term> terms(int form, int rank, int buffer) const;
+  /// Form of the reference for elements of this piece in an optimizer step.
+  int reference(int logical, int piece, int optimizer_step);
+  /// What `backward` multiplied this contribution with (the last one, where several did); 1 where
+  /// none ran.
+  Rational by(const Term& term) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Every contribution to a piece of a logical parameter in an optimizer step, in the order of
+/// terms(): the support of the reference. Coefficients are the loss weights on one device, 0
+/// included where the loss leaves a contribution out.
+std::vector<Term> reference_terms(const Schedule& schedule, int logical, int piece, int optimizer_step);
+
+/// A formula as people write it: "g3 + (g0+g1)/2", "sum(g, dp, micro_batch)/16"
+/// (docs/formulas.md). `support` are the reference_terms of the buffer's piece: "g3" stands for
+/// all of rank 3's terms in it.
+std::string print_formula(const Schedule& schedule, int rank, int buffer, const std::vector<Term>& terms,
+                          const std::vector<Term>& support);
+/// Reads what print_formula writes, and everything that is equal to it as algebra. Sorted as
+/// terms(), without zeros. Throws ExpressionError.
+std::vector<Term> parse_formula(const Schedule& schedule, int rank, int buffer, const std::string& text,
+                                const std::vector<Term>& support);
+/// "2 × the right gradient", "the share of tp 1 is missing": a few words on how `terms` differ
+/// from the reference, or "" where there is nothing short to say.
+std::string describe_difference(const Schedule& schedule, const std::vector<Term>& got, const std::vector<Term>& expected);
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lockstep/timeline.h"
+
+namespace lockstep {
+
+/// One member's call of a collective, with everything that has to agree.
+struct MemberCall {
+  Call call;
+  int optimizer_step = 0;
+  int micro_batch = -1;
+  int root = -1;             ///< position in the group
+  std::vector<Cut> cuts;     ///< by buffer, where the op cuts
+};
+
+/// The k-th collective of a group: complete when every member has called.
+struct Meeting {
+  int group = 0;
+  std::vector<std::optional<MemberCall>> members;
+  int missing = 0;
+  std::vector<int> blocked;  ///< ranks that stand in it until it is complete
+};
+
+/// Brings the members of each group together in the order in which each of them calls.
+class Meetings {
+ public:
+  explicit Meetings(const Schedule& schedule) : schedule_(&schedule) {}
+
+  /// The group that this step's `over` puts the rank in: a number that is the same for every step
+  /// with that set of ranks; -1 for none.
+  int group_of(const Step& step, int rank);
+  const std::vector<int>& members(int group) const { return members_[static_cast<std::size_t>(group)]; }
+
+  /// Adds the rank's next call of this group. The meeting stays valid until finish().
+  Meeting& arrive(int group, int rank, MemberCall call);
+  /// Forgets a complete meeting.
+  void finish(Meeting& meeting);
+
+ private:
+  struct Group {
+    std::deque<Meeting> open;
+    std::size_t first = 0;               // number of the first open meeting
+    std::vector<std::size_t> next;       // by member: number of its next meeting
+  };
+  const Schedule* schedule_;
+  std::map<std::vector<int>, int> number_;          // by ranks
+  std::vector<std::vector<int>> members_;           // by number
+  std::vector<Group> groups_;                       // by number
+  std::unordered_map<const Step*, std::vector<int>> of_step_;  // by rank: number
+  std::map<std::string, std::vector<int>> of_over_;
+};
+
+/// What a call brings to a meeting, in words: "all_reduce (sum) of 2 parameters, 768 elements, float32".
+std::string describe(const Schedule& schedule, const MemberCall& call);
+/// Why these calls cannot be one collective; empty where they agree.
+std::string disagreement(const Schedule& schedule, const Meeting& meeting);
+
+}  // namespace lockstep

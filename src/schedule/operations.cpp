@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/operation.h"
+
+namespace lockstep {
+
+namespace {
+
+using Writes = Operation::Writes;
+using Value = Operation::Value;
+using Ownership = Operation::Ownership;
+
+std::vector<Operation> make_operations() {
+  std::vector<Operation> rows(op_count);
+  const auto put = [&](Operation row) { rows[static_cast<std::size_t>(row.op)] = row; };
+  put({.op = Op::backward,
+       .name = "backward",
+       .help = "Adds the local gradient of the current micro-batch, times `by`, to the buffer; only inside `each`.",
+       .keys = "by uses"});
+  put({.op = Op::scale,
+       .name = "scale",
+       .help = "Multiplies the whole local buffer, stale elements too, by `by`; 0 clears it.",
+       .keys = "by"});
+  put({.op = Op::all_reduce,
+       .name = "all_reduce",
+       .help = "Every member gets the sum (or average) of all members' buffers, stale elements too.",
+       .keys = "over reduce",
+       .collective = true,
+       .writes = Writes::everywhere,
+       .value = Value::reduction,
+       .ring_sends = 2});
+  put({.op = Op::reduce_scatter,
+       .name = "reduce_scatter",
+       .help = "Member i gets the sum (or average) on slice i and owns, of what it owned, only that; its other elements "
+               "keep what they held and are stale.",
+       .keys = "over reduce geometry",
+       .collective = true,
+       .writes = Writes::own_slice,
+       .value = Value::reduction,
+       .ownership = Ownership::intersects_own_slice,
+       .joins_family = true,
+       .ring_sends = 1});
+  put({.op = Op::all_gather,
+       .name = "all_gather",
+       .help = "Every member gets each slice from its member, as the last reduce_scatter of the parameter cut it, and owns "
+               "all; without one, as its own `geometry` cuts.",
+       .keys = "over geometry",
+       .collective = true,
+       .writes = Writes::everywhere,
+       .value = Value::slice_of_its_member,
+       .ownership = Ownership::all_slices,
+       .ring_sends = 1});
+  put({.op = Op::broadcast,
+       .name = "broadcast",
+       .help = "Every member gets the root's buffer; ownership stays.",
+       .keys = "over root",
+       .collective = true,
+       .writes = Writes::everywhere,
+       .value = Value::of_the_root,
+       .ring_sends = 1});
+  put({.op = Op::reduce,
+       .name = "reduce",
+       .help = "The root gets the sum (or average) and keeps what it owned; the others own nothing of it and keep what they "
+               "held.",
+       .keys = "over reduce root",
+       .collective = true,
+       .writes = Writes::root_everywhere,
+       .value = Value::reduction,
+       .ownership = Ownership::root_keeps_others_lose,
+       .joins_family = true,
+       .ring_sends = 1});
+  put({.op = Op::own,
+       .name = "own",
+       .help = "Moves no data: member i owns slice i of this `geometry`, joined with the members that call it; "
+               "`\"over\": []` owns all.",
+       .keys = "over geometry",
+       .ownership = Ownership::sets_own_slice,
+       .joins_family = true});
+  put({.op = Op::copy,
+       .name = "copy",
+       .help = "Copies buffer `from` to buffer `to`, stale elements too; a buffer never written is 0.",
+       .keys = "from to"});
+  put({.op = Op::accumulate,
+       .name = "accumulate",
+       .help = "Adds buffer `from` to buffer `to`, stale elements too; onto itself it doubles.",
+       .keys = "from to"});
+  put({.op = Op::zero, .name = "zero", .help = "Clears the buffer.", .keys = ""});
+  put({.op = Op::leftover,
+       .name = "leftover",
+       .help = "Adds something that is no gradient: one unknown per element and `what`, equal on all ranks, or with "
+               "`\"per\": \"rank\"` different on each; times `by`.",
+       .keys = "what per by"});
+  put({.op = Op::norm,
+       .name = "norm",
+       .help = "Part of the gradient norm: every member counts the elements that it owns where `count` holds; the counts are "
+               "summed over `over`.",
+       .keys = "over count combine",
+       .collective = true});
+  put({.op = Op::all_to_all,
+       .name = "all_to_all",
+       .help = "Moves no gradient and touches no buffer; it only has to be met.",
+       .keys = "over",
+       .collective = true});
+  put({.op = Op::wait, .name = "wait", .help = "Ends the asynchronous step named by `for`.", .keys = "for"});
+  put({.op = Op::each, .name = "each", .help = "Runs its `steps` once per micro-batch.", .keys = "steps"});
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<Operation>& operations() {
+  static const std::vector<Operation> rows = make_operations();
+  return rows;
+}
+
+const Operation& operation(Op op) { return operations()[static_cast<std::size_t>(op)]; }
+
+std::optional<Op> op_named(std::string_view name) {
+  for (const Operation& row : operations()) {
+    if (row.name == name) return row.op;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ownership.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+namespace lockstep {
+
+namespace {
+
+Intervals whole(const LocalBuffer& buffer) {
+  return buffer.numel == 0 ? Intervals{} : Intervals{{0, buffer.numel}};
+}
+
+}  // namespace
+
+Ownership::Ownership(const Schedule& schedule) : schedule_(&schedule) {
+  std::size_t total = 0;
+  for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
+    first_.push_back(total);
+    total += schedule.model.local(rank).buffers.size();
+  }
+  first_.push_back(total);
+  owned_.reserve(total);
+  scattered_.resize(total);
+  for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
+    for (const LocalBuffer& buffer : schedule.model.local(rank).buffers) owned_.push_back(whole(buffer));
+  }
+}
+
+std::vector<int>& Ownership::parents(int optimizer_step) {
+  std::vector<int>& list = parents_[optimizer_step];
+  if (list.empty()) {
+    list.resize(first_.back());
+    std::iota(list.begin(), list.end(), 0);
+  }
+  return list;
+}
+
+int Ownership::root_of(std::vector<int>& parents, int index) {
+  while (parents[static_cast<std::size_t>(index)] != index) {
+    int& parent = parents[static_cast<std::size_t>(index)];
+    parent = parents[static_cast<std::size_t>(parent)];
+    index = parent;
+  }
+  return index;
+}
+
+void Ownership::join(int optimizer_step, const std::vector<int>& ranks, const std::vector<int>& buffers) {
+  std::vector<int>& list = parents(optimizer_step);
+  std::map<std::tuple<int, int, int>, int> first_of_piece;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const LocalBuffer& buffer = schedule_->model.local(ranks[i]).buffers[static_cast<std::size_t>(buffers[i])];
+    const int own = root_of(list, static_cast<int>(index(ranks[i], buffers[i])));
+    const auto [found, is_new] = first_of_piece.emplace(
+        std::tuple(buffer.logical, buffer.piece, schedule_->mesh.coordinate(ranks[i], Axis::pp)), own);
+    if (is_new) continue;
+    const int other = root_of(list, found->second);
+    list[static_cast<std::size_t>(std::max(own, other))] = std::min(own, other);
+  }
+}
+
+std::vector<Intervals> Ownership::finish(int rank) {
+  std::vector<Intervals> result;
+  const auto& buffers = schedule_->model.local(rank).buffers;
+  for (std::size_t buffer = 0; buffer < buffers.size(); ++buffer) {
+    Intervals& owned = owned_[index(rank, static_cast<int>(buffer))];
+    result.push_back(std::move(owned));
+    owned = whole(buffers[buffer]);
+    scattered_[index(rank, static_cast<int>(buffer))].reset();
+  }
+  return result;
+}
+
+std::vector<std::vector<int>> Ownership::families(int optimizer_step) {
+  std::vector<int>& list = parents(optimizer_step);
+  std::vector<std::vector<int>> result;
+  for (int rank = 0; rank < schedule_->mesh.world(); ++rank) {
+    std::vector<int>& row = result.emplace_back();
+    for (std::size_t i = first_[static_cast<std::size_t>(rank)]; i < first_[static_cast<std::size_t>(rank) + 1]; ++i) {
+      row.push_back(root_of(list, static_cast<int>(i)));
+    }
+  }
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "walk.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+const std::vector<int> no_buffers;
+
+bool touches_data(Op op) { return op != Op::own && op != Op::all_to_all; }
+
+bool share_a_buffer(const std::vector<int>& a, const std::vector<int>& b, int& which) {
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    if (a[i] == b[j]) {
+      which = a[i];
+      return true;
+    }
+    (a[i] < b[j] ? i : j)++;
+  }
+  return false;
+}
+
+// The name of a buffer that both steps read or write, or "".
+std::string common_buffer(const Step& a, const Step& b) {
+  for (const std::string* name : {&a.buffer, &a.from}) {
+    if (!name->empty() && (*name == b.buffer || *name == b.from)) return *name;
+  }
+  return "";
+}
+
+}  // namespace
+
+Walk::Walk(const Schedule& schedule, Timeline& timeline)
+    : schedule_(&schedule),
+      timeline_(&timeline),
+      calls_(schedule, timeline.selections),
+      ownership_(schedule),
+      meetings_(schedule),
+      positions_(unroll(schedule)),
+      ranks_(static_cast<std::size_t>(schedule.mesh.world())) {
+  const auto steps = static_cast<std::size_t>(schedule.batch.steps());
+  owned_.assign(steps, std::vector<std::vector<Intervals>>(ranks_.size()));
+  ends_.assign(steps, std::vector<std::size_t>(ranks_.size()));
+  finished_.assign(steps, 0);
+}
+
+void Walk::run() {
+  for (std::size_t time = 0; time < positions_.size(); ++time) {
+    run_time(time);
+    if (timeline_->outcome.kind != Outcome::Kind::complete) break;
+  }
+  if (timeline_->outcome.kind == Outcome::Kind::complete) report_stuck();
+  keep_completed();
+}
+
+void Walk::run_time(std::size_t time) {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (!ranks_[rank].waits_in && !ranks_[rank].stopped) ready_.push(static_cast<int>(rank));
+  }
+  while (!ready_.empty()) {
+    const int rank = ready_.top();
+    ready_.pop();
+    advance(rank, time);
+  }
+}
+
+// Executes everything up to and including position `time`, unless the rank gets blocked.
+void Walk::advance(int rank, std::size_t time) {
+  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  while (state.next <= time && !state.waits_in && !state.stopped) {
+    const Position& position = positions_[state.next++];
+    if (!position.step) {
+      end_of_list(rank, position);
+    } else if (calls_.runs(position, rank)) {
+      execute(rank, position, time);
+    }
+  }
+}
+
+void Walk::execute(int rank, const Position& position, std::size_t time) {
+  const Step& step = *position.step;
+  if (step.op == Op::wait) return wait(rank, position);
+  const std::vector<int>* buffers = &calls_.selected(step, rank);
+  if (step.op == Op::norm) {
+    if (!calls_.counts(position, rank)) buffers = &no_buffers;
+  } else if (buffers->empty()) {
+    return;  // a rank on which the selectors match nothing does not call
+  }
+  const std::vector<int>& touched = touches_data(step.op) ? *buffers : no_buffers;
+  if (races(rank, position, touched)) return;
+  if (step.async) ranks_[static_cast<std::size_t>(rank)].in_flight.push_back({&step, &touched, nullptr});
+  if (operation(step.op).collective) {
+    collective(rank, position, *buffers, time);
+  } else if (step.op == Op::own) {
+    own(rank, position, *buffers, time);
+  } else {
+    local(rank, position, *buffers, time);
+  }
+}
+
+bool Walk::races(int rank, const Position& position, const std::vector<int>& buffers) {
+  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  const Step& step = *position.step;
+  for (const InFlight& flight : state.in_flight) {
+    int buffer = flight.buffers->empty() ? -1 : flight.buffers->front();
+    std::string name = flight.step->buffer;
+    if (flight.step != &step) {
+      name = common_buffer(step, *flight.step);
+      if (name.empty() || !share_a_buffer(buffers, *flight.buffers, buffer)) continue;
+    }
+    Outcome& outcome = timeline_->outcome;
+    outcome.kind = Outcome::Kind::race;
+    outcome.optimizer_step = position.optimizer_step;
+    outcome.races.push_back({rank, step.name, {}, flight.step->name});
+    if (buffer >= 0) {
+      const int parameter = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
+      outcome.races.back().touches = name + " of " + schedule_->model.parameters()[static_cast<std::size_t>(parameter)].name;
+    }
+    state.stopped = true;
+    return true;
+  }
+  return false;
+}
+
+void Walk::local(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time) {
+  const Step& step = *position.step;
+  Event event;
+  event.op = step.op;
+  event.time = static_cast<int>(time);
+  event.optimizer_step = position.optimizer_step;
+  event.micro_batch = position.micro_batch;
+  if (step.op == Op::backward) {
+    calls_.check_backward(position, rank);
+  } else {
+    event.by = calls_.by(position, rank);
+  }
+  event.calls.push_back(member_call(rank, position, buffers, -1).call);
+  timeline_->events.push_back(std::move(event));
+}
+
+void Walk::change(int rank, int buffer, Intervals owned) {
+  if (owned == ownership_.owned(rank, buffer)) return;
+  timeline_->ownership.push_back({timeline_->events.size() - 1, rank, buffer, owned});
+  ownership_.set(rank, buffer, std::move(owned));
+}
+
+// `own` moves no data, so nobody waits: a member takes its slice when it comes by.
+void Walk::own(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time) {
+  const Step& step = *position.step;
+  const int group = meetings_.group_of(step, rank);
+  if (group < 0) return;
+  const std::vector<int>& ranks = meetings_.members(group);
+  MemberCall call = member_call(rank, position, buffers, group);
+  Event event;
+  event.op = Op::own;
+  event.time = static_cast<int>(time);
+  event.optimizer_step = position.optimizer_step;
+  event.micro_batch = position.micro_batch;
+  event.calls.push_back(call.call);
+  timeline_->events.push_back(std::move(event));
+  const auto member = static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const Interval slice = call.cuts[i].slice(member);
+    const Intervals view = call.call.owned.empty() ? Intervals{{0, call.cuts[i].numel}} : call.call.owned[i];
+    change(rank, buffers[i], expand(view, slice));
+  }
+  std::vector<int>& together = owners_[{&step, position.optimizer_step, position.micro_batch, group}];
+  together.push_back(rank);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    // One earlier caller with the same parameter is enough: the others are joined to it already.
+    const int logical = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffers[i])].logical;
+    std::vector<int> joined, joined_buffers;
+    for (int other : together) {
+      const int held = schedule_->model.buffer_of(other, logical);
+      const std::vector<int>& selected = calls_.selected(step, other);
+      if (held < 0 || !std::binary_search(selected.begin(), selected.end(), held)) continue;
+      joined.push_back(other);
+      joined_buffers.push_back(held);
+      const auto& piece = schedule_->model.local(other).buffers[static_cast<std::size_t>(held)].piece;
+      if (other != rank && piece == schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffers[i])].piece &&
+          schedule_->mesh.coordinate(other, Axis::pp) == schedule_->mesh.coordinate(rank, Axis::pp)) {
+        break;
+      }
+    }
+    joined.push_back(rank);
+    joined_buffers.push_back(buffers[i]);
+    ownership_.join(position.optimizer_step, joined, joined_buffers);
+  }
+}
+
+void Walk::wait(int rank, const Position& position) {
+  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  for (std::size_t i = 0; i < state.in_flight.size(); ++i) {
+    const InFlight flight = state.in_flight[i];
+    if (flight.step->name != position.step->wait_for) continue;
+    state.in_flight.erase(state.in_flight.begin() + static_cast<std::ptrdiff_t>(i));
+    if (flight.meeting) {
+      state.waits_in = flight.step;
+      state.meeting = flight.meeting;
+      flight.meeting->blocked.push_back(rank);
+    }
+    return;
+  }
+}
+
+void Walk::end_of_list(int rank, const Position& position) {
+  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  const auto optimizer_step = static_cast<std::size_t>(position.optimizer_step);
+  if (!state.in_flight.empty()) {
+    const InFlight& flight = state.in_flight.front();
+    Outcome& outcome = timeline_->outcome;
+    outcome.kind = Outcome::Kind::race;
+    outcome.optimizer_step = position.optimizer_step;
+    std::string touches = flight.step->buffer;
+    if (!flight.buffers->empty()) {
+      const int parameter =
+          schedule_->model.local(rank).buffers[static_cast<std::size_t>(flight.buffers->front())].parameters.front();
+      touches += " of " + schedule_->model.parameters()[static_cast<std::size_t>(parameter)].name;
+    }
+    outcome.races.push_back({rank, "", touches, flight.step->name});
+    state.stopped = true;
+    return;
+  }
+  owned_[optimizer_step][static_cast<std::size_t>(rank)] = ownership_.finish(rank);
+  ends_[optimizer_step][static_cast<std::size_t>(rank)] = timeline_->events.size();
+  ++finished_[optimizer_step];
+}
+
+void Walk::report_stuck() {
+  Outcome& outcome = timeline_->outcome;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const RankState& state = ranks_[rank];
+    if (!state.waits_in) continue;
+    Outcome::Stuck stuck{static_cast<int>(rank), state.waits_in->name, {}};
+    const std::vector<int>& members = meetings_.members(state.meeting->group);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (!state.meeting->members[i]) stuck.for_ranks.push_back(members[i]);
+    }
+    const int optimizer_step = positions_[state.next - 1].optimizer_step;
+    if (outcome.stuck.empty() || optimizer_step < outcome.optimizer_step) outcome.optimizer_step = optimizer_step;
+    outcome.kind = Outcome::Kind::deadlock;
+    outcome.stuck.push_back(std::move(stuck));
+  }
+}
+
+void Walk::keep_completed() {
+  for (std::size_t step = 0; step < finished_.size() && finished_[step] == schedule_->mesh.world(); ++step) {
+    timeline_->owned.push_back(std::move(owned_[step]));
+    timeline_->family.push_back(ownership_.families(static_cast<int>(step)));
+    timeline_->step_ends.push_back(*std::max_element(ends_[step].begin(), ends_[step].end()));
+    timeline_->rank_ends.push_back(std::move(ends_[step]));
+  }
+}
+
+Timeline walk(const Schedule& schedule) {
+  Timeline timeline;
+  Walk(schedule, timeline).run();
+  return timeline;
+}
+
+}  // namespace lockstep

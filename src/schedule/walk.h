@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "calls.h"
+#include "meeting.h"
+#include "ownership.h"
+
+namespace lockstep {
+
+/// Walks all ranks through the unrolled list. Time is the position in that list: a rank executes
+/// position p at time p, or as soon as it is released from a collective that it waits in.
+class Walk {
+ public:
+  Walk(const Schedule& schedule, Timeline& timeline);
+  void run();
+
+ private:
+  /// An asynchronous step between its call and its wait.
+  struct InFlight {
+    const Step* step = nullptr;
+    const std::vector<int>* buffers = nullptr;
+    Meeting* meeting = nullptr;  // null once complete
+  };
+  struct RankState {
+    std::size_t next = 0;        // position that it executes next
+    const Step* waits_in = nullptr;
+    Meeting* meeting = nullptr;  // that it is blocked in
+    std::vector<InFlight> in_flight;
+    bool stopped = false;        // a race ended it
+  };
+
+  void run_time(std::size_t time);
+  void advance(int rank, std::size_t time);
+  void execute(int rank, const Position& position, std::size_t time);
+  void local(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time);
+  void own(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time);
+  void collective(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time);
+  void wait(int rank, const Position& position);
+  void end_of_list(int rank, const Position& position);
+  bool races(int rank, const Position& position, const std::vector<int>& buffers);
+  void complete(Meeting& meeting, std::size_t time);
+  void alone(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time);
+
+  MemberCall member_call(int rank, const Position& position, const std::vector<int>& buffers, int group);
+  int root_in(int group, const Step& step, int rank);
+  void change(int rank, int buffer, Intervals owned);
+  void apply_ownership(const Event& event, int group);
+  void report_stuck();
+  void keep_completed();
+
+  const Schedule* schedule_;
+  Timeline* timeline_;
+  Calls calls_;
+  Ownership ownership_;
+  Meetings meetings_;
+  std::vector<Position> positions_;
+  std::vector<RankState> ranks_;
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready_;
+  std::vector<std::vector<std::vector<Intervals>>> owned_;      // by optimizer step and rank
+  std::vector<std::vector<std::size_t>> ends_;                  // by optimizer step and rank
+  std::vector<int> finished_;                                   // by optimizer step: ranks
+  // Members of `own` calls that stand together: by step, optimizer step, micro-batch and group.
+  std::map<std::tuple<const Step*, int, int, int>, std::vector<int>> owners_;
+};
+
+}  // namespace lockstep

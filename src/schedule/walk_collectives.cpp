@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "walk.h"
+
+namespace lockstep {
+
+namespace {
+
+std::string list_of(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size() && i < 8; ++i) text += (i ? ", " : "") + std::to_string(ranks[i]);
+  return ranks.size() > 8 ? text + ", …" : text;
+}
+
+}  // namespace
+
+int Walk::root_in(int group, const Step& step, int rank) {
+  if (!step.root) return -1;
+  const std::vector<int>& ranks = meetings_.members(group);
+  if (step.root->position) {
+    if (*step.root->position < static_cast<int>(ranks.size())) return *step.root->position;
+    throw InputError({{step.root_place, "\"root\" of step \"" + step.name + "\" is position " +
+                                            std::to_string(*step.root->position) + ", but the group of rank " +
+                                            std::to_string(rank) + " has " + std::to_string(ranks.size()) +
+                                            " members, counted from 0"}});
+  }
+  int found = -1;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const bool fits = std::all_of(step.root->coordinates.begin(), step.root->coordinates.end(), [&](const auto& coordinate) {
+      return schedule_->mesh.coordinate(ranks[i], coordinate.first) == coordinate.second;
+    });
+    if (!fits) continue;
+    if (found >= 0) {
+      throw InputError({{step.root_place, "\"root\" of step \"" + step.name + "\" names several members of the group of ranks " +
+                                              list_of(ranks) + "; give the coordinates that single one out"}});
+    }
+    found = static_cast<int>(i);
+  }
+  if (found < 0) {
+    throw InputError({{step.root_place, "\"root\" of step \"" + step.name + "\" names no member of the group of ranks " +
+                                            list_of(ranks)}});
+  }
+  return found;
+}
+
+// `group` is -1 for local steps.
+MemberCall Walk::member_call(int rank, const Position& position, const std::vector<int>& buffers, int group) {
+  const Step& step = *position.step;
+  MemberCall result;
+  result.call.rank = rank;
+  result.call.step = &step;
+  result.call.buffers = &buffers;
+  result.optimizer_step = position.optimizer_step;
+  result.micro_batch = position.micro_batch;
+  if (step.on_owned || step.op == Op::norm) {
+    for (int buffer : buffers) result.call.owned.push_back(ownership_.owned(rank, buffer));
+  }
+  if (group < 0) return result;
+  result.root = root_in(group, step, rank);
+  const int n = static_cast<int>(meetings_.members(group).size());
+  if (step.op == Op::reduce_scatter || step.op == Op::own) {
+    if (result.call.owned.empty()) {
+      result.cuts = calls_.layout(step, rank, n).cuts;
+    } else {
+      std::vector<std::int64_t> numels;
+      for (const Intervals& owned : result.call.owned) numels.push_back(size(owned));
+      result.cuts = calls_.layout(step, rank, n, buffers, numels).cuts;
+    }
+  } else if (step.op == Op::all_gather) {
+    // What each parameter's last reduce_scatter cut; the others by this step's own geometry.
+    std::vector<int> fresh;
+    std::vector<std::int64_t> numels;
+    bool viewed = false;
+    for (int buffer : buffers) {
+      const auto& scattered = ownership_.scattered(rank, buffer);
+      if (!scattered) {
+        fresh.push_back(buffer);
+        numels.push_back(schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel);
+        continue;
+      }
+      viewed = viewed || scattered->view.has_value();
+      if (scattered->group != group) {
+        const int parameter = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
+        throw InputError(
+            {{step.over_place, "all_gather \"" + step.name + "\" runs over ranks " + list_of(meetings_.members(group)) + ", but " +
+                                   schedule_->model.parameters()[static_cast<std::size_t>(parameter)].name +
+                                   " was last scattered by \"" + scattered->step->name + "\" over ranks " +
+                                   list_of(meetings_.members(scattered->group)) +
+                                   "; a gather undoes the last reduce_scatter and needs the same group"}});
+      }
+    }
+    const GeometryLayout own = fresh.empty() ? GeometryLayout{} : calls_.layout(step, rank, n, fresh, numels);
+    std::size_t next = 0;
+    for (int buffer : buffers) {
+      const auto& scattered = ownership_.scattered(rank, buffer);
+      result.cuts.push_back(scattered ? scattered->cut : own.cuts[next++]);
+      if (!viewed) continue;
+      const std::int64_t numel = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel;
+      result.call.owned.push_back(scattered && scattered->view ? *scattered->view : unite(Intervals{{0, numel}}, {}));
+    }
+  }
+  return result;
+}
+
+void Walk::collective(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time) {
+  const Step& step = *position.step;
+  const int group = meetings_.group_of(step, rank);
+  if (group < 0) return;  // not among the picked coordinates
+  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  MemberCall call = member_call(rank, position, buffers, group);
+  if (meetings_.members(group).size() == 1) {
+    // A group of one is the identity; a norm still counts, and a gather still finds its scatter.
+    if (step.op == Op::norm) {
+      Event event;
+      event.op = step.op;
+      event.time = static_cast<int>(time);
+      event.optimizer_step = position.optimizer_step;
+      event.micro_batch = position.micro_batch;
+      event.calls.push_back(std::move(call.call));
+      timeline_->events.push_back(std::move(event));
+    } else if (step.op == Op::reduce_scatter) {
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        ownership_.scatter(rank, buffers[i], {&step, group, call.cuts[i], std::nullopt});
+      }
+    }
+    return;
+  }
+  Meeting& meeting = meetings_.arrive(group, rank, std::move(call));
+  if (step.async) {
+    state.in_flight.back().meeting = &meeting;
+  } else {
+    state.waits_in = &step;
+    state.meeting = &meeting;
+    meeting.blocked.push_back(rank);
+  }
+  if (meeting.missing == 0) complete(meeting, time);
+}
+
+void Walk::complete(Meeting& meeting, std::size_t time) {
+  const std::vector<int>& ranks = meetings_.members(meeting.group);
+  const std::string why = disagreement(*schedule_, meeting);
+  Outcome& outcome = timeline_->outcome;
+  const MemberCall& first = *meeting.members.front();
+  if (!why.empty()) {
+    if (outcome.kind != Outcome::Kind::race) {
+      outcome.kind = Outcome::Kind::invalid_collective;
+      outcome.optimizer_step = first.optimizer_step;
+    }
+    outcome.why = why;
+    for (const auto& member : meeting.members) {
+      Outcome::Met met{member->call.rank, member->call.step->name, {}, describe(*schedule_, *member)};
+      for (int other : ranks) {
+        if (other != member->call.rank) met.with.push_back(other);
+      }
+      outcome.met.push_back(std::move(met));
+    }
+    return;  // its members stay where they are: the run ends at this time
+  }
+  Event event;
+  event.op = first.call.step->op;
+  event.time = static_cast<int>(time);
+  event.optimizer_step = first.optimizer_step;
+  event.micro_batch = first.micro_batch;
+  event.average = first.call.step->reduction == Reduction::average;
+  event.root = first.root;
+  event.cuts = first.cuts;
+  for (auto& member : meeting.members) event.calls.push_back(std::move(member->call));
+  // Views of whole buffers are no views: a gather has them only where some parameter needs one.
+  if (operation(event.op).writes != Operation::Writes::nothing || event.op == Op::norm) {
+    timeline_->events.push_back(std::move(event));
+    if (event.op != Op::norm) apply_ownership(timeline_->events.back(), meeting.group);
+  }
+  for (int rank : ranks) {
+    for (InFlight& flight : ranks_[static_cast<std::size_t>(rank)].in_flight) {
+      if (flight.meeting == &meeting) flight.meeting = nullptr;
+    }
+  }
+  for (int rank : meeting.blocked) {
+    ranks_[static_cast<std::size_t>(rank)].waits_in = nullptr;
+    ranks_[static_cast<std::size_t>(rank)].meeting = nullptr;
+    ready_.push(rank);
+  }
+  meetings_.finish(meeting);
+}
+
+void Walk::apply_ownership(const Event& event, int group) {
+  using Effect = Operation::Ownership;
+  const Operation& row = operation(event.op);
+  const std::size_t positions = event.calls.front().buffers->size();
+  for (std::size_t i = 0; i < positions; ++i) {
+    std::vector<int> ranks, buffers;
+    for (std::size_t member = 0; member < event.calls.size(); ++member) {
+      const Call& call = event.calls[member];
+      const int buffer = (*call.buffers)[i];
+      const Intervals& owned = ownership_.owned(call.rank, buffer);
+      const std::int64_t numel = schedule_->model.local(call.rank).buffers[static_cast<std::size_t>(buffer)].numel;
+      const Intervals view = call.owned.empty() ? unite(Intervals{{0, numel}}, {}) : call.owned[i];
+      ranks.push_back(call.rank);
+      buffers.push_back(buffer);
+      switch (row.ownership) {
+        case Effect::keeps:
+        case Effect::sets_own_slice: break;
+        case Effect::intersects_own_slice: {
+          std::optional<Intervals> cut_view;
+          if (!call.owned.empty()) cut_view = view;
+          ownership_.scatter(call.rank, buffer, {call.step, group, event.cuts[i], cut_view});
+          change(call.rank, buffer, intersect(owned, expand(view, event.cuts[i].slice(static_cast<int>(member)))));
+          break;
+        }
+        case Effect::all_slices: change(call.rank, buffer, unite(owned, view)); break;
+        case Effect::root_keeps_others_lose:
+          if (static_cast<int>(member) != event.root) change(call.rank, buffer, {});
+          break;
+      }
+    }
+    if (row.joins_family) ownership_.join(event.optimizer_step, ranks, buffers);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "engine_state.h"
+
+namespace lockstep {
+
+SymbolicEngine::State::State(const Schedule& the_schedule, const Timeline& the_timeline)
+    : schedule(the_schedule), timeline(the_timeline), contributions(the_schedule), factors(the_schedule) {
+  std::size_t total = 0;
+  for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
+    first.push_back(total);
+    total += schedule.model.local(rank).buffers.size();
+  }
+  first.push_back(total);
+  slot(schedule.result);
+}
+
+SymbolicEngine::SymbolicEngine(const Schedule& schedule, const Timeline& timeline)
+    : state_(std::make_unique<State>(schedule, timeline)) {}
+
+SymbolicEngine::~SymbolicEngine() = default;
+
+SymbolicResult SymbolicEngine::run(const std::function<void(std::size_t)>& after_event) {
+  State& state = *state_;
+  const Timeline& timeline = state.timeline;
+  for (std::vector<int>& slot : state.buffers) std::fill(slot.begin(), slot.end(), -1);
+  state.norm_calls.clear();
+  const int completed = static_cast<int>(timeline.rank_ends.size());
+  state.snapshots.assign(static_cast<std::size_t>(completed), std::vector<int>(state.first.back(), -1));
+
+  // A rank's list ends before this event: its optimizer reads the result buffer now.
+  std::multimap<std::size_t, std::pair<int, int>> ends;
+  for (int step = 0; step < completed; ++step) {
+    const auto& of_rank = timeline.rank_ends[static_cast<std::size_t>(step)];
+    for (std::size_t rank = 0; rank < of_rank.size(); ++rank) ends.emplace(of_rank[rank], std::pair(step, static_cast<int>(rank)));
+  }
+  auto next_end = ends.begin();
+  const auto read_results = [&](std::size_t event) {
+    for (; next_end != ends.end() && next_end->first <= event; ++next_end) {
+      const auto [step, rank] = next_end->second;
+      const std::size_t buffers = state.schedule.model.local(rank).buffers.size();
+      for (std::size_t buffer = 0; buffer < buffers; ++buffer) {
+        state.snapshots[static_cast<std::size_t>(step)][state.index(rank, static_cast<int>(buffer))] =
+            state.held(state.slot(state.schedule.result), rank, static_cast<int>(buffer));
+      }
+    }
+  };
+  for (std::size_t event = 0; event < timeline.events.size(); ++event) {
+    read_results(event);
+    state.happen(timeline.events[event]);
+    if (after_event) after_event(event);
+  }
+  read_results(timeline.events.size());
+
+  SymbolicResult result;
+  for (int step = 0; step < completed; ++step) {
+    result = state.judge(step);
+    if (!result.match) break;
+  }
+  return result;
+}
+
+std::vector<SymbolicEngine::Content> SymbolicEngine::content(int rank, int buffer, const std::string& name) const {
+  State& state = *state_;
+  std::vector<Content> result;
+  std::int64_t begin = 0;
+  for (const Contents::Segment& segment : state.contents.content(state.held(state.slot(name), rank, buffer))) {
+    result.push_back({{begin, segment.end}, segment.form});
+    begin = segment.end;
+  }
+  return result;
+}
+
+int SymbolicEngine::reference(int logical, int piece, int optimizer_step) {
+  return state_->reference(logical, piece, optimizer_step);
+}
+
+Rational SymbolicEngine::by(const Term& term) const { return state_->by(term); }
+
+}  // namespace lockstep

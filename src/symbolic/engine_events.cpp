@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "engine_state.h"
+#include "lockstep/collective.h"
+
+namespace lockstep {
+
+namespace {
+
+Intervals all_of(const LocalBuffer& buffer) { return buffer.numel == 0 ? Intervals{} : Intervals{{0, buffer.numel}}; }
+
+}  // namespace
+
+int SymbolicEngine::State::slot(const std::string& name) {
+  const auto [found, is_new] = slots.emplace(name, static_cast<int>(buffers.size()));
+  if (is_new) buffers.emplace_back(first.back(), -1);
+  return found->second;
+}
+
+int SymbolicEngine::State::read(int slot_number, int rank, int buffer) const {
+  return buffers[static_cast<std::size_t>(slot_number)][index(rank, buffer)];
+}
+
+int& SymbolicEngine::State::held(int slot_number, int rank, int buffer) {
+  int& content = buffers[static_cast<std::size_t>(slot_number)][index(rank, buffer)];
+  if (content < 0) content = contents.uniform(local_buffer(rank, buffer).numel, 0);
+  return content;
+}
+
+void SymbolicEngine::State::happen(const Event& event) {
+  if (event.op == Op::backward) {
+    backward(event);
+  } else if (event.op == Op::norm) {
+    NormCall call;
+    call.event = static_cast<std::size_t>(&event - timeline.events.data());
+    for (const Call& member : event.calls) {
+      std::vector<int>& row = call.held.emplace_back();
+      const int from = slot(member.step->buffer);
+      for (int buffer : *member.buffers) row.push_back(held(from, member.rank, buffer));
+    }
+    norm_calls.push_back(std::move(call));
+  } else if (operation(event.op).collective) {
+    collective(event);
+  } else if (event.op != Op::own) {
+    local(event);
+  }
+}
+
+void SymbolicEngine::State::local(const Event& event) {
+  const Call& call = event.calls.front();
+  const Step& step = *call.step;
+  const int target = slot(step.buffer);
+  for (std::size_t i = 0; i < call.buffers->size(); ++i) {
+    const int buffer = (*call.buffers)[i];
+    const Intervals where = call.owned.empty() ? all_of(local_buffer(call.rank, buffer)) : call.owned[i];
+    const int old = held(target, call.rank, buffer);
+    int fresh = old;
+    switch (event.op) {
+      case Op::scale: fresh = contents.scale(old, event.by); break;
+      case Op::zero: fresh = contents.uniform(local_buffer(call.rank, buffer).numel, 0); break;
+      case Op::copy: fresh = held(slot(step.from), call.rank, buffer); break;
+      case Op::accumulate: fresh = contents.add(old, held(slot(step.from), call.rank, buffer)); break;
+      case Op::leftover: {
+        Atom atom;
+        atom.source = step.per_rank ? call.rank : -1;
+        atom.leftover = forms.leftover(step.what);
+        fresh = contents.add_form(old, where, forms.make({{forms.atom(atom), event.by}}));
+        break;
+      }
+      default: throw InternalError("the symbolic engine has no local step " + std::string(operation(event.op).name));
+    }
+    int& place = held(target, call.rank, buffer);
+    contents.place(place, where, fresh);
+  }
+}
+
+void SymbolicEngine::State::backward(const Event& event) {
+  const Call& call = event.calls.front();
+  const Step& step = *call.step;
+  const int target = slot(step.buffer);
+  const int step_number = step_numbers.emplace(&step, static_cast<int>(step_numbers.size())).first->second;
+  const int counted = schedule.batch.first_micro_batch(event.optimizer_step) + event.micro_batch;
+  for (std::size_t i = 0; i < call.buffers->size(); ++i) {
+    const int buffer = (*call.buffers)[i];
+    // 20 bits of rank, 12 of class, 20 of micro-batch, 12 of step name one form.
+    const std::uint64_t key = (static_cast<std::uint64_t>(call.rank) << 44) |
+                              (static_cast<std::uint64_t>(contributions.class_of(call.rank, buffer)) << 32) |
+                              (static_cast<std::uint64_t>(counted) << 12) | static_cast<std::uint64_t>(step_number);
+    const auto [found, is_new] = backward_forms.emplace(key, 0);
+    if (is_new) {
+      std::vector<std::pair<int, Rational>> terms;
+      for (const Contribution& contribution :
+           contributions.of(call.rank, buffer, event.optimizer_step, event.micro_batch, step.uses)) {
+        Atom atom;
+        atom.source = contribution.source;
+        atom.micro_batch = counted;
+        atom.site_use = contribution.site_use;
+        terms.emplace_back(forms.atom(atom),
+                           factors.by(step, contribution.evaluated_on, event.optimizer_step, event.micro_batch));
+      }
+      found->second = forms.make(terms);
+    }
+    int& content = held(target, call.rank, buffer);
+    const Intervals where = call.owned.empty() ? all_of(local_buffer(call.rank, buffer)) : call.owned[i];
+    content = contents.add_form(content, where, found->second);
+  }
+}
+
+void SymbolicEngine::State::collective(const Event& event) {
+  const Call& lead = event.calls.front();
+  for (std::size_t position = 0; position < lead.buffers->size(); ++position) {
+    std::vector<int> values;
+    const LocalBuffer& own = local_buffer(lead.rank, (*lead.buffers)[position]);
+    bool alike = true;
+    for (const Call& call : event.calls) {
+      const int buffer = (*call.buffers)[position];
+      const LocalBuffer& other = local_buffer(call.rank, buffer);
+      values.push_back(held(slot(call.step->buffer), call.rank, buffer));
+      alike = alike && other.logical == own.logical && other.piece == own.piece &&
+              (call.owned.empty() ? lead.owned.empty() : !lead.owned.empty() && call.owned[position] == lead.owned[position]);
+    }
+    if (alike) {
+      aligned(event, position, values);
+    } else {
+      shifted(event, position, values);
+    }
+    for (std::size_t i = 0; i < event.calls.size(); ++i) {
+      const Call& call = event.calls[i];
+      held(slot(call.step->buffer), call.rank, (*call.buffers)[position]) = values[i];
+    }
+  }
+}
+
+// All members bring the same elements of the same parameter: local indices meet.
+void SymbolicEngine::State::aligned(const Event& event, std::size_t position, std::vector<int>& values) {
+  const Call& lead = event.calls.front();
+  const Intervals everything = lead.owned.empty() ? all_of(local_buffer(lead.rank, (*lead.buffers)[position])) : lead.owned[position];
+  std::vector<Intervals> slices;
+  if (!event.cuts.empty()) {
+    for (std::size_t i = 0; i < event.calls.size(); ++i) {
+      slices.push_back(expand(everything, event.cuts[position].slice(static_cast<int>(i))));
+    }
+  }
+  apply_collective(operation(event.op), contents, values, slices, everything, event.root, event.average);
+}
+
+// Shards or parameters get mixed up: work on stretches whose terms know where they come from.
+void SymbolicEngine::State::shifted(const Event& event, std::size_t position, std::vector<int>& values) {
+  std::vector<int> stretches;
+  std::vector<Intervals> views, slices;
+  std::vector<Frame> frames;
+  for (std::size_t i = 0; i < event.calls.size(); ++i) {
+    const Call& call = event.calls[i];
+    const LocalBuffer& buffer = local_buffer(call.rank, (*call.buffers)[position]);
+    views.push_back(call.owned.empty() ? all_of(buffer) : call.owned[position]);
+    frames.push_back({buffer.logical, buffer.piece, 0});
+    stretches.push_back(contents.extract(values[i], views.back(), frames.back()));
+  }
+  const std::int64_t length = size(views.front());
+  const Intervals everything = length == 0 ? Intervals{} : Intervals{{0, length}};
+  if (!event.cuts.empty()) {
+    for (std::size_t i = 0; i < event.calls.size(); ++i) {
+      slices.push_back(expand(everything, event.cuts[position].slice(static_cast<int>(i))));
+    }
+  }
+  apply_collective(operation(event.op), contents, stretches, slices, everything, event.root, event.average);
+  for (std::size_t i = 0; i < event.calls.size(); ++i) values[i] = contents.insert(values[i], views[i], stretches[i], frames[i]);
+}
+
+}  // namespace lockstep

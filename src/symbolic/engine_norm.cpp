@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gradient norm: on every rank every logical element must be counted exactly once, by a rank
+// that owns it to the end and at a time when it is what the optimizer gets.
+#include <algorithm>
+#include <set>
+
+#include "engine_state.h"
+
+namespace lockstep {
+
+namespace {
+
+using PieceKey = std::pair<int, int>;  // logical and piece
+
+// Elements that a norm call counts. `good`: they are final, and still owned at the end.
+struct Counted {
+  Interval elements;
+  bool good = true;
+  bool averaged = false;  // by mean_of_norms over several ranks
+};
+using CountedElements = std::map<PieceKey, std::vector<Counted>>;
+
+// The ways in which elements of [0, numel) are not counted once and well, each in words.
+std::set<std::string> wrong_counts(const std::vector<Counted>& counted, std::int64_t numel) {
+  std::set<std::string> wrong;
+  if (numel == 0) return wrong;
+  struct Change {
+    std::int64_t at;
+    int count, bad, averaged;
+  };
+  std::vector<Change> changes = {{0, 0, 0, 0}, {numel, 0, 0, 0}};
+  for (const Counted& item : counted) {
+    changes.push_back({item.elements.begin, 1, item.good ? 0 : 1, item.averaged ? 1 : 0});
+    changes.push_back({item.elements.end, -1, item.good ? 0 : -1, item.averaged ? -1 : 0});
+  }
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.at < b.at; });
+  int count = 0, bad = 0, averaged = 0;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    count += changes[i].count;
+    bad += changes[i].bad;
+    averaged += changes[i].averaged;
+    if (i + 1 == changes.size() || changes[i + 1].at == changes[i].at) continue;
+    if (averaged > 0) {
+      wrong.insert("mean_of_norms");
+    } else if (count != 1 || bad > 0) {
+      wrong.insert(std::to_string(count));
+    }
+  }
+  return wrong;
+}
+
+}  // namespace
+
+void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& result) {
+  const auto step = static_cast<std::size_t>(optimizer_step);
+  std::vector<CountedElements> counted;            // by norm call of this optimizer step
+  std::vector<std::vector<int>> calls_of(static_cast<std::size_t>(schedule.mesh.world()));  // by rank
+  for (const NormCall& norm : norm_calls) {
+    const Event& event = timeline.events[norm.event];
+    if (event.optimizer_step != optimizer_step) continue;
+    const int number = static_cast<int>(counted.size());
+    CountedElements& elements = counted.emplace_back();
+    const bool averaged = event.calls.size() > 1 && std::any_of(event.calls.begin(), event.calls.end(), [](const Call& call) {
+                            return call.step->mean_of_norms;
+                          });
+    for (std::size_t member = 0; member < event.calls.size(); ++member) {
+      const Call& call = event.calls[member];
+      calls_of[static_cast<std::size_t>(call.rank)].push_back(number);
+      for (std::size_t i = 0; i < call.buffers->size(); ++i) {
+        const int buffer = (*call.buffers)[i];
+        const LocalBuffer& local = local_buffer(call.rank, buffer);
+        const Intervals& final_owned = timeline.owned[step][static_cast<std::size_t>(call.rank)][static_cast<std::size_t>(buffer)];
+        auto& list = elements[{local.logical, local.piece}];
+        const int then = norm.held[member][i];
+        const int at_last = snapshots[step][index(call.rank, buffer)];
+        for (const Interval& interval : subtract(call.owned[i], final_owned)) list.push_back({interval, false, averaged});
+        for (const Interval& interval : intersect(call.owned[i], final_owned)) {
+          // Where the content changed after it was counted, it was counted too early.
+          std::int64_t begin = interval.begin;
+          const Contents::Content& a = contents.content(then);
+          const Contents::Content& b = contents.content(at_last);
+          for (std::size_t x = 0, y = 0; x < a.size() && y < b.size() && begin < interval.end;) {
+            const std::int64_t end = std::min({a[x].end, b[y].end, interval.end});
+            if (end > begin) {
+              list.push_back({{begin, end}, a[x].form == b[y].form, averaged});
+              begin = end;
+            }
+            const std::int64_t passed = std::min(a[x].end, b[y].end);
+            if (a[x].end == passed) ++x;
+            if (b[y].end == passed) ++y;
+          }
+        }
+      }
+    }
+  }
+  if (counted.empty()) return;
+
+  // Ranks that took part in the same calls have the same norm.
+  std::map<std::vector<int>, std::vector<std::pair<int, std::string>>> findings;  // logical and count
+  for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
+    const std::vector<int>& calls = calls_of[static_cast<std::size_t>(rank)];
+    const auto [found, is_new] = findings.emplace(calls, std::vector<std::pair<int, std::string>>{});
+    if (is_new) {
+      const auto& logicals = schedule.model.logicals();
+      for (int logical = 0; logical < static_cast<int>(logicals.size()); ++logical) {
+        if (logicals[static_cast<std::size_t>(logical)].frozen) continue;
+        std::set<std::string> wrong;
+        const auto& pieces = schedule.model.pieces(logical);
+        for (int piece = 0; piece < static_cast<int>(pieces.size()); ++piece) {
+          std::vector<Counted> all;
+          for (int call : calls) {
+            const auto part = counted[static_cast<std::size_t>(call)].find({logical, piece});
+            if (part != counted[static_cast<std::size_t>(call)].end()) {
+              all.insert(all.end(), part->second.begin(), part->second.end());
+            }
+          }
+          wrong.merge(wrong_counts(all, pieces[static_cast<std::size_t>(piece)].numel));
+        }
+        for (const std::string& count : wrong) found->second.emplace_back(logical, count);
+      }
+    }
+    for (const auto& [logical, count] : found->second) {
+      const int buffer = schedule.model.buffer_of(rank, logical);
+      const int parameter = buffer >= 0 ? local_buffer(rank, buffer).parameters.front()
+                                        : schedule.model.logicals()[static_cast<std::size_t>(logical)].parameters.front();
+      result.norm.push_back({parameter, rank, count, "1"});
+    }
+  }
+}
+
+}  // namespace lockstep

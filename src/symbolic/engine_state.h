@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "contents.h"
+#include "forms.h"
+#include "lockstep/symbolic.h"
+
+namespace lockstep {
+
+/// The symbolic engine's working memory: what every buffer of every rank holds, and the interned
+/// forms and contents that it is made of.
+struct SymbolicEngine::State {
+  State(const Schedule& schedule, const Timeline& timeline);
+
+  // Replay (engine_events.cpp).
+  void happen(const Event& event);
+  void local(const Event& event);
+  void backward(const Event& event);
+  void collective(const Event& event);
+  void aligned(const Event& event, std::size_t position, std::vector<int>& values);
+  void shifted(const Event& event, std::size_t position, std::vector<int>& values);
+  /// Content number of a buffer; a buffer never written is 0 everywhere.
+  int& held(int slot, int rank, int buffer);
+  int read(int slot, int rank, int buffer) const;
+  int slot(const std::string& name);
+  std::size_t index(int rank, int buffer) const {
+    return first[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(buffer);
+  }
+  const LocalBuffer& local_buffer(int rank, int buffer) const {
+    return schedule.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+  }
+
+  // Comparison (engine_verdict.cpp, engine_norm.cpp).
+  SymbolicResult judge(int optimizer_step);
+  void compare(int optimizer_step, SymbolicResult& result);
+  void find_unowned(int optimizer_step, SymbolicResult& result) const;
+  void compare_replicas(SymbolicResult& result) const;
+  void count_norm(int optimizer_step, SymbolicResult& result);
+  int reference(int logical, int piece, int optimizer_step);
+  std::optional<Rational> ratio(int form, int reference);
+
+  // Names for reports (engine_terms.cpp).
+  Rational by(const Term& term);
+
+  const Schedule& schedule;
+  const Timeline& timeline;
+  Contributions contributions;
+  Factors factors;
+  Forms forms;
+  Contents contents{forms};
+
+  std::vector<std::size_t> first;                 // by rank: index of its first buffer
+  std::map<std::string, int> slots;               // buffer names
+  std::vector<std::vector<int>> buffers;          // by slot and index: content, -1 never written
+  std::vector<std::vector<int>> snapshots;        // by optimizer step and index: what `result` held
+
+  struct NormCall {
+    std::size_t event = 0;
+    std::vector<std::vector<int>> held;           // by member and position: content at that time
+  };
+  std::vector<NormCall> norm_calls;
+
+  std::unordered_map<std::uint64_t, int> backward_forms;  // by rank, class, micro-batch, step
+  std::map<const Step*, int> step_numbers;
+  std::vector<int> placement_class;               // by logical: alike ones have like references
+  std::map<std::tuple<int, int, int>, int> references;
+  std::map<std::pair<int, int>, std::optional<Rational>> ratios;
+  // Backward events by optimizer step, micro-batch and rank, made when first needed.
+  std::map<std::tuple<int, int, int>, std::vector<std::size_t>> backward_events;
+  std::map<std::tuple<int, int, int, int>, Rational> factors_of_terms;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "forms.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+std::size_t Forms::FormHash::operator()(const Form& form) const {
+  std::uint64_t hash = 0x9E3779B97F4A7C15u + form.size();
+  for (const Term& term : form) {
+    const std::uint64_t both = (static_cast<std::uint64_t>(term.atom) << 32) | term.coefficient;
+    hash = (hash ^ both) * 0xD6E8FEB86659FD93u;
+    hash ^= hash >> 32;
+  }
+  return static_cast<std::size_t>(hash);
+}
+
+Forms::Forms() {
+  intern({});
+  frames_.push_back({});
+}
+
+int Forms::atom(const Atom& atom) {
+  const auto [found, is_new] = atom_numbers_.emplace(atom, static_cast<int>(atoms_.size()));
+  if (is_new) atoms_.push_back(atom);
+  return found->second;
+}
+
+int Forms::leftover(const std::string& what) {
+  const auto found = std::find(leftovers_.begin(), leftovers_.end(), what);
+  if (found != leftovers_.end()) return static_cast<int>(found - leftovers_.begin());
+  leftovers_.push_back(what);
+  return static_cast<int>(leftovers_.size()) - 1;
+}
+
+std::uint32_t Forms::coefficient(const Rational& value) {
+  const auto [found, is_new] = coefficient_numbers_.emplace(value, static_cast<std::uint32_t>(coefficients_.size()));
+  if (is_new) coefficients_.push_back(value);
+  return found->second;
+}
+
+int Forms::intern(Form form) {
+  const auto found = form_numbers_.find(form);
+  if (found != form_numbers_.end()) return found->second;
+  const int number = static_cast<int>(forms_.size());
+  forms_.push_back(form);
+  form_numbers_.emplace(std::move(form), number);
+  return number;
+}
+
+int Forms::frame(const Frame& frame) {
+  const auto [found, is_new] =
+      frame_numbers_.emplace(std::tuple(frame.logical, frame.piece, frame.offset), static_cast<int>(frames_.size()));
+  if (is_new) frames_.push_back(frame);
+  return found->second;
+}
+
+int Forms::make(const std::vector<std::pair<int, Rational>>& terms) {
+  std::vector<std::pair<int, Rational>> sorted = terms;
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  Form form;
+  for (std::size_t i = 0; i < sorted.size();) {
+    Rational total;
+    const int atom = sorted[i].first;
+    for (; i < sorted.size() && sorted[i].first == atom; ++i) total += sorted[i].second;
+    if (!total.is_zero()) form.push_back({static_cast<std::uint32_t>(atom), coefficient(total)});
+  }
+  return intern(std::move(form));
+}
+
+int Forms::add(int a, int b) {
+  if (a == 0) return b;
+  if (b == 0) return a;
+  const std::uint64_t key = (static_cast<std::uint64_t>(std::min(a, b)) << 32) | static_cast<std::uint32_t>(std::max(a, b));
+  const auto found = pair_sums_.find(key);
+  if (found != pair_sums_.end()) return found->second;
+  const Form& x = form(a);
+  const Form& y = form(b);
+  Form result;
+  for (std::size_t i = 0, j = 0; i < x.size() || j < y.size();) {
+    if (j == y.size() || (i < x.size() && x[i].atom < y[j].atom)) {
+      result.push_back(x[i++]);
+    } else if (i == x.size() || y[j].atom < x[i].atom) {
+      result.push_back(y[j++]);
+    } else {
+      const Rational total = coefficient_at(x[i].coefficient) + coefficient_at(y[j].coefficient);
+      if (!total.is_zero()) result.push_back({x[i].atom, coefficient(total)});
+      ++i, ++j;
+    }
+  }
+  const int number = intern(std::move(result));
+  pair_sums_.emplace(key, number);
+  return number;
+}
+
+int Forms::sum(const std::vector<int>& forms) {
+  if (forms.size() == 2) return add(forms[0], forms[1]);
+  const auto found = sums_.find(forms);
+  if (found != sums_.end()) return found->second;
+  Form all;
+  for (int number : forms) all.insert(all.end(), form(number).begin(), form(number).end());
+  std::sort(all.begin(), all.end(), [](const Term& a, const Term& b) { return a.atom < b.atom; });
+  Form result;
+  for (std::size_t i = 0; i < all.size();) {
+    const std::uint32_t atom = all[i].atom;
+    if (i + 1 == all.size() || all[i + 1].atom != atom) {
+      result.push_back(all[i++]);
+      continue;
+    }
+    Rational total;
+    for (; i < all.size() && all[i].atom == atom; ++i) total += coefficient_at(all[i].coefficient);
+    if (!total.is_zero()) result.push_back({atom, coefficient(total)});
+  }
+  const int number = intern(std::move(result));
+  sums_.emplace(forms, number);
+  return number;
+}
+
+int Forms::scale(int number, const Rational& factor) {
+  if (factor.is_one() || number == 0) return number;
+  if (factor.is_zero()) return 0;
+  const std::uint64_t key = (static_cast<std::uint64_t>(number) << 32) | coefficient(factor);
+  const auto found = scaled_.find(key);
+  if (found != scaled_.end()) return found->second;
+  Form result;
+  for (const Term& term : form(number)) result.push_back({term.atom, coefficient(coefficient_at(term.coefficient) * factor)});
+  const int scaled = intern(std::move(result));
+  scaled_.emplace(key, scaled);
+  return scaled;
+}
+
+template <class Change>
+int Forms::reframe(int number, Change change) {
+  std::vector<std::pair<int, Rational>> terms;
+  for (const Term& term : Form(form(number))) {
+    Atom changed = atom_at(term.atom);
+    changed.frame = change(changed.frame);
+    terms.emplace_back(atom(changed), coefficient_at(term.coefficient));
+  }
+  return make(terms);
+}
+
+int Forms::leave(int number, const Frame& own, std::int64_t shift) {
+  return reframe(number, [&](int old) {
+    if (old == 0) return frame({own.logical, own.piece, shift});
+    Frame moved = frame_at(old);
+    moved.offset += shift;
+    return frame(moved);
+  });
+}
+
+int Forms::enter(int number, const Frame& own, std::int64_t shift) {
+  return reframe(number, [&](int old) {
+    Frame moved = frame_at(old);
+    moved.offset -= shift;
+    if (moved.logical == own.logical && moved.piece == own.piece && moved.offset == 0) return 0;
+    return frame(moved);
+  });
+}
+
+}  // namespace lockstep
