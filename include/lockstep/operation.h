@@ -8,6 +8,20 @@
 
 namespace lockstep {
 
+/// A collective in sends between members and local sums, on scratch copies of their buffers that
+/// are cut into n slices.
+struct Decomposition {
+  /// Member `from` sends slice `slice` (-1: everything) to `to`, which adds it or takes it over.
+  struct Transfer {
+    int from = 0, to = 0, slice = -1;
+    bool add = false;
+  };
+  std::vector<Transfer> transfers;            ///< one after the other
+  /// By member: the slices that it takes over from its scratch copy at the end (for an average,
+  /// divided by n first). -1: everything.
+  std::vector<std::vector<int>> takes_over;
+};
+
 /// One row of the operation table: what an op is, what it accepts, and, for collectives, its
 /// effect, written once. Engines read the effect through apply_collective (collective.h); a test
 /// holds each row against its decomposition into sends and local sums.
@@ -26,8 +40,10 @@ struct Operation {
   Ownership ownership = Ownership::keeps;
   bool joins_family = false;            ///< members answer together for every element (scenario-format.md)
 
-  /// Bytes that a member sends in a ring, as a fraction of the buffer's bytes times (n-1)/n.
+  /// Elements that all members together send, in multiples of (n-1) times the buffer's elements.
   int ring_sends = 0;
+  /// The same collective by another road: a ring or a chain among n members. Null where no data moves.
+  Decomposition (*decompose)(int n, int root) = nullptr;
 };
 
 const Operation& operation(Op op);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/operation.h"
 
+#include "decompositions.h"
+
 namespace lockstep {
 
 namespace {
@@ -27,7 +29,8 @@ std::vector<Operation> make_operations() {
        .collective = true,
        .writes = Writes::everywhere,
        .value = Value::reduction,
-       .ring_sends = 2});
+       .ring_sends = 2,
+       .decompose = ring_all_reduce});
   put({.op = Op::reduce_scatter,
        .name = "reduce_scatter",
        .help = "Member i gets the sum (or average) on slice i and owns, of what it owned, only that; its other elements "
@@ -38,7 +41,8 @@ std::vector<Operation> make_operations() {
        .value = Value::reduction,
        .ownership = Ownership::intersects_own_slice,
        .joins_family = true,
-       .ring_sends = 1});
+       .ring_sends = 1,
+       .decompose = ring_reduce_scatter});
   put({.op = Op::all_gather,
        .name = "all_gather",
        .help = "Every member gets each slice from its member, as the last reduce_scatter of the parameter cut it, and owns "
@@ -48,7 +52,8 @@ std::vector<Operation> make_operations() {
        .writes = Writes::everywhere,
        .value = Value::slice_of_its_member,
        .ownership = Ownership::all_slices,
-       .ring_sends = 1});
+       .ring_sends = 1,
+       .decompose = ring_all_gather});
   put({.op = Op::broadcast,
        .name = "broadcast",
        .help = "Every member gets the root's buffer; ownership stays.",
@@ -56,7 +61,8 @@ std::vector<Operation> make_operations() {
        .collective = true,
        .writes = Writes::everywhere,
        .value = Value::of_the_root,
-       .ring_sends = 1});
+       .ring_sends = 1,
+       .decompose = chain_broadcast});
   put({.op = Op::reduce,
        .name = "reduce",
        .help = "The root gets the sum (or average) and keeps what it owned; the others own nothing of it and keep what they "
@@ -67,7 +73,8 @@ std::vector<Operation> make_operations() {
        .value = Value::reduction,
        .ownership = Ownership::root_keeps_others_lose,
        .joins_family = true,
-       .ring_sends = 1});
+       .ring_sends = 1,
+       .decompose = chain_reduce});
   put({.op = Op::own,
        .name = "own",
        .help = "Moves no data: member i owns slice i of this `geometry`, joined with the members that call it; "

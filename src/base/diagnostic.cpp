@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/diagnostic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+#include <utility>
+
+#include "src/base/utf8.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Where each line of a source begins. Kept for the last few sources, so that thousands of
+/// diagnostics of one file read it once.
+class LineIndex {
+ public:
+  const std::vector<std::size_t>& starts(const std::shared_ptr<const Source>& source) {
+    for (Entry& entry : entries_) {
+      if (entry.source.lock() == source) return entry.starts;
+    }
+    Entry& entry = entries_[next_];
+    next_ = (next_ + 1) % std::size(entries_);
+    entry.source = source;
+    entry.starts = {0};
+    for (std::size_t end = source->text.find('\n'); end != std::string::npos; end = source->text.find('\n', end + 1)) {
+      entry.starts.push_back(end + 1);
+    }
+    return entry.starts;
+  }
+
+ private:
+  struct Entry {
+    std::weak_ptr<const Source> source;  // weak: the index must not keep a file in memory
+    std::vector<std::size_t> starts;
+  };
+  Entry entries_[4];
+  std::size_t next_ = 0;
+};
+
+thread_local LineIndex line_index;
+
+/// What one character of the source looks like in the excerpt, and where it begins there.
+struct Cell {
+  std::size_t offset;
+  std::string text;
+};
+
+constexpr std::size_t excerpt_width = 112;  // 120 columns less the margin with the line number
+constexpr std::size_t before_caret = 60;    // of them, where a long line is cut
+
+/// Not control characters (those of Latin-1 are two bytes), byte order marks and what is no UTF-8.
+bool is_printable(std::string_view character) {
+  if (character.empty() || character == "\xEF\xBB\xBF") return false;
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (first == 0xC2) return static_cast<unsigned char>(character[1]) >= 0xA0;
+  return character == "\t" || (first >= 0x20 && first != 0x7F);
+}
+
+/// The characters of [begin, end), those that would disturb a terminal replaced.
+std::vector<Cell> cells_of(const std::string& text, std::size_t begin, std::size_t end) {
+  std::vector<Cell> cells;
+  while (begin < end) {
+    const std::size_t length = utf8_length(std::string_view(text).substr(begin, std::min<std::size_t>(4, end - begin)));
+    const std::string character = text.substr(begin, length);
+    cells.push_back({begin, is_printable(character) ? character : "\xEF\xBF\xBD"});
+    begin += std::max<std::size_t>(length, 1);
+  }
+  return cells;
+}
+
+/// The line of `place` from `line_begin` on, and under it a caret and tildes; both without margin.
+std::pair<std::string, std::string> excerpt(const Place& place, std::size_t line_begin) {
+  const std::string& text = place.source->text;
+  const std::size_t at = std::min(place.begin, text.size());
+  std::size_t line_end = std::min(text.find('\n', at), text.size());
+  if (line_end > at && text[line_end - 1] == '\r') --line_end;
+
+  // A line may be a whole minified file: only what can be shown is looked at.
+  const std::size_t reach = 4 * excerpt_width;
+  std::size_t first = at - line_begin > reach ? at - reach : line_begin;
+  while (first > line_begin && is_utf8_continuation(text[first])) --first;
+  const std::size_t last = std::min(line_end, at + reach);
+  const std::vector<Cell> cells = cells_of(text, first, last);
+
+  std::size_t caret = 0;
+  while (caret < cells.size() && cells[caret].offset < at) ++caret;
+  std::size_t from = 0, to = cells.size();
+  if (cells.size() > excerpt_width) {
+    from = caret > before_caret ? std::min(caret - before_caret, cells.size() - excerpt_width) : 0;
+    to = from + excerpt_width;
+  }
+
+  const std::string ellipsis = "\xE2\x80\xA6";
+  std::string line, marks;
+  if (from > 0 || first > line_begin) {
+    line = ellipsis;
+    marks = " ";
+  }
+  for (std::size_t i = from; i < to; ++i) line += cells[i].text;
+  if (to < cells.size() || last < line_end) line += ellipsis;
+  for (std::size_t i = from; i < caret; ++i) marks += cells[i].text == "\t" ? '\t' : ' ';
+  marks += '^';
+  for (std::size_t i = caret + 1; i < to && cells[i].offset < place.end; ++i) marks += '~';
+  return {line, marks};
+}
+
+auto order(const Diagnostic& diagnostic) {
+  const Place& place = diagnostic.place;
+  return std::make_tuple(place.source ? std::string_view(place.source->name) : std::string_view(), place.begin,
+                         place.end, std::string_view(diagnostic.message), std::string_view(place.pointer));
+}
+
+std::string render_all(const std::vector<Diagnostic>& diagnostics) {
+  std::string text;
+  for (const Diagnostic& diagnostic : diagnostics) text += render(diagnostic);
+  return text;
+}
+
+}  // namespace
+
+LineColumn line_column(const Place& place) {
+  if (!place.source) return {};
+  const std::vector<std::size_t>& starts = line_index.starts(place.source);
+  const std::size_t at = std::min(place.begin, place.source->text.size());
+  const auto line = std::upper_bound(starts.begin(), starts.end(), at) - starts.begin();
+  return {static_cast<int>(line), static_cast<int>(at - starts[static_cast<std::size_t>(line) - 1]) + 1};
+}
+
+std::string render(const Diagnostic& diagnostic) {
+  const Place& place = diagnostic.place;
+  const std::string pointer = place.pointer.empty() ? "" : " [" + place.pointer + "]";
+  if (!place.source) return fmt::format("error: {}{}\n", diagnostic.message, pointer);
+  const LineColumn at = line_column(place);
+  std::string result =
+      fmt::format("{}:{}:{}: error: {}{}\n", place.source->name, at.line, at.column, diagnostic.message, pointer);
+  if (place.source->text.empty()) return result;
+  const std::size_t offset = std::min(place.begin, place.source->text.size());
+  const auto [line, marks] = excerpt(place, offset - static_cast<std::size_t>(at.column - 1));
+  const std::string number = fmt::format("{:>5}", at.line);
+  return result + fmt::format("{} | {}\n{:{}} | {}\n", number, line, "", number.size(), marks);
+}
+
+void Diagnostics::add(const Place& place, std::string message) { list_.push_back({place, std::move(message)}); }
+
+std::vector<Diagnostic> Diagnostics::sorted() const {
+  std::vector<Diagnostic> result = list_;
+  std::sort(result.begin(), result.end(), [](const Diagnostic& a, const Diagnostic& b) { return order(a) < order(b); });
+  result.erase(std::unique(result.begin(), result.end(),
+                           [](const Diagnostic& a, const Diagnostic& b) { return order(a) == order(b); }),
+               result.end());
+  return result;
+}
+
+InputError::InputError(std::vector<Diagnostic> diagnostics)
+    : std::runtime_error(render_all(diagnostics)), diagnostics_(std::move(diagnostics)) {}
+
+}  // namespace lockstep

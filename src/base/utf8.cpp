@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/base/utf8.h"
+
+namespace lockstep {
+
+std::size_t utf8_length(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto byte = static_cast<unsigned char>(text[0]);
+  if (byte < 0x80) return 1;
+  const std::size_t length = byte < 0xC2 ? 0 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : byte < 0xF5 ? 4 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if (!is_utf8_continuation(text[i])) return 0;
+  }
+  // The second byte tells overlong forms, surrogates and too large code points apart.
+  const auto second = static_cast<unsigned char>(text[1]);
+  if (byte == 0xE0 && second < 0xA0) return 0;
+  if (byte == 0xED && second > 0x9F) return 0;
+  if (byte == 0xF0 && second < 0x90) return 0;
+  if (byte == 0xF4 && second > 0x8F) return 0;
+  return length;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace lockstep {
+
+/// Bytes of the character that `text` begins with; 0 if that is not valid UTF-8 (overlong forms,
+/// surrogates and what lies above U+10FFFF are not) or `text` is empty.
+std::size_t utf8_length(std::string_view text);
+
+/// Whether `byte` is any but the first of a character's bytes.
+inline bool is_utf8_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+}  // namespace lockstep

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/expression.h"
+
+#include <algorithm>
+
+#include "src/expression/node.h"
+#include "src/expression/values.h"
+
+namespace lockstep {
+
+using expression::Node;
+using expression::NodePointer;
+
+namespace {
+
+template <typename Predicate>
+bool any_node(const Node& node, const Predicate& predicate) {
+  return predicate(node) || std::any_of(node.children.begin(), node.children.end(),
+                                        [&](const NodePointer& child) { return any_node(*child, predicate); });
+}
+
+void collect_names(const Node& node, std::set<std::string>& names) {
+  if (node.kind == Node::Kind::name) names.insert(node.text);
+  for (const NodePointer& child : node.children) collect_names(*child, names);
+}
+
+/// Whether a sum runs over all axes that the tokens are split along.
+bool sums_everything(const Node& sum) {
+  const auto has = [&](Axis axis) { return std::find(sum.axes.begin(), sum.axes.end(), axis) != sum.axes.end(); };
+  return has(Axis::cp) && has(Axis::sp) && (has(Axis::dp) || (has(Axis::dp_shard) && has(Axis::dp_replicate)));
+}
+
+}  // namespace
+
+Expression::Expression() : Expression(ExpressionValue(Rational(0))) {}
+
+Expression::Expression(ExpressionValue constant) {
+  auto node = std::make_shared<Node>();
+  node->value = std::move(constant);
+  root_ = std::move(node);
+}
+
+Expression Expression::parse(std::string_view text) {
+  Expression result;
+  result.root_ = expression::parse(text);
+  return result;
+}
+
+ExpressionValue Expression::evaluate(const Environment& environment) const {
+  return expression::evaluate(*root_, environment);
+}
+
+Rational Expression::number(const Environment& environment) const {
+  return expression::number_of(evaluate(environment), *root_);
+}
+
+bool Expression::truth(const Environment& environment) const { return expression::truth_of(evaluate(environment), *root_); }
+
+std::optional<ExpressionValue> Expression::constant(const Environment& environment) const {
+  Environment anywhere = environment;
+  anywhere.rank.reset();
+  anywhere.step.reset();
+  anywhere.micro_batch.reset();
+  const NodePointer folded = expression::fold(root_, anywhere);
+  if (folded->kind != Node::Kind::value) return std::nullopt;
+  return folded->value;
+}
+
+Expression Expression::substitute(const std::map<std::string, ExpressionValue, std::less<>>& names) const {
+  Environment environment;
+  environment.names = &names;
+  Expression result;
+  result.root_ = expression::fold(root_, environment);
+  return result;
+}
+
+std::string Expression::to_string() const { return expression::print(*root_); }
+
+bool Expression::uses_rank() const {
+  return any_node(*root_, [](const Node& node) {
+    return node.kind == Node::Kind::rank_axis || node.kind == Node::Kind::tokens ||
+           (node.kind == Node::Kind::sum && !sums_everything(node));
+  });
+}
+
+bool Expression::uses_micro_batch() const {
+  return any_node(*root_, [](const Node& node) {
+    return node.kind == Node::Kind::micro_batch || node.kind == Node::Kind::tokens ||
+           (node.kind == Node::Kind::sum && !node.all_micro_batches);
+  });
+}
+
+bool Expression::uses_step() const {
+  return any_node(*root_, [](const Node& node) {
+    return node.kind == Node::Kind::step || node.kind == Node::Kind::tokens || node.kind == Node::Kind::sum ||
+           (node.kind == Node::Kind::name && node.text == "micro_batches");
+  });
+}
+
+std::set<std::string> Expression::names() const {
+  std::set<std::string> names;
+  collect_names(*root_, names);
+  return names;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "src/expression/node.h"
+
+namespace lockstep::expression {
+namespace {
+
+bool is_value(const NodePointer& node) { return node->kind == Node::Kind::value; }
+
+const bool* truth(const NodePointer& node) { return is_value(node) ? std::get_if<bool>(&node->value) : nullptr; }
+
+/// `false and x`, `x and false`: false; `true and x`: x; and so for `or`. Null: neither side decides.
+NodePointer decided(const std::string& op, const NodePointer& left, const NodePointer& right) {
+  const bool deciding = op == "or";
+  for (const auto& [one, other] : {std::pair(left, right), std::pair(right, left)}) {
+    if (const bool* known = truth(one)) return *known == deciding ? one : other;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+NodePointer fold(const NodePointer& node, const Environment& environment) {
+  if (is_value(node) || node->kind == Node::Kind::end) return node;
+  auto copy = std::make_shared<Node>(*node);
+  bool changed = false, all_known = true;
+  for (NodePointer& child : copy->children) {
+    NodePointer folded = fold(child, environment);
+    changed = changed || folded != child;
+    child = std::move(folded);
+    all_known = all_known && (is_value(child) || child->kind == Node::Kind::end);
+  }
+  if (node->text == "and" || node->text == "or") {
+    if (NodePointer side = decided(node->text, copy->children[0], copy->children[1])) return side;
+  }
+  if (all_known) {
+    // In `rank.pp == last` the left side as written says what `last` is.
+    const bool has_end = std::any_of(node->children.begin(), node->children.end(),
+                                     [](const NodePointer& child) { return child->kind == Node::Kind::end; });
+    try {
+      ExpressionValue value = evaluate(has_end ? *node : *copy, environment);
+      copy->kind = Node::Kind::value;
+      copy->value = std::move(value);
+      copy->children.clear();
+      return copy;
+    } catch (const ExpressionError&) {
+      // Stays as it is: a name from elsewhere, or a mistake that evaluation will report in its place.
+      if (has_end) return node;
+    }
+  }
+  if (!changed) return node;
+  return copy;
+}
+
+}  // namespace lockstep::expression

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/expression/values.h"
+
+#include <algorithm>
+
+namespace lockstep::expression {
+namespace {
+
+/// "Expected a number, but `a == b` is the truth value true."
+[[noreturn]] void wrong_type(const Node& node, const std::string& expected, const ExpressionValue& found) {
+  throw ExpressionError("Expected " + expected + ", but " +
+                            (node.kind == Node::Kind::value ? "found " : "`" + print(node) + "` is ") + describe(found) + ".",
+                        node.offset, node.length);
+}
+
+bool compare(const std::string& op, const Rational& a, const Rational& b) {
+  if (op == "<") return a < b;
+  if (op == "<=") return a <= b;
+  if (op == ">") return a > b;
+  return a >= b;
+}
+
+}  // namespace
+
+std::string describe(const ExpressionValue& value) {
+  if (const auto* number = std::get_if<Rational>(&value)) return "the number " + number->to_string();
+  if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "the truth value true" : "the truth value false";
+  return "the string '" + std::get<std::string>(value) + "'";
+}
+
+Rational number_of(const ExpressionValue& value, const Node& node) {
+  if (const auto* number = std::get_if<Rational>(&value)) return *number;
+  wrong_type(node, "a number", value);
+}
+
+bool truth_of(const ExpressionValue& value, const Node& node) {
+  if (const auto* truth = std::get_if<bool>(&value)) return *truth;
+  wrong_type(node, "a truth value", value);
+}
+
+ExpressionValue combine(const Node& node, const ExpressionValue& left, const ExpressionValue& right) {
+  const std::string& op = node.text;
+  if (op == "==" || op == "!=") {
+    if (left.index() != right.index()) {
+      throw ExpressionError("`" + op + "` compares values of one kind, but found " + describe(left) + " and " +
+                                describe(right) + ".",
+                            node.offset, node.length);
+    }
+    return (left == right) == (op == "==");
+  }
+  const Rational a = number_of(left, *node.children[0]);
+  const Rational b = number_of(right, *node.children[1]);
+  if (op == "+") return a + b;
+  if (op == "-") return a - b;
+  if (op == "*") return a * b;
+  if (op == "/") {
+    if (b.is_zero()) {
+      throw ExpressionError("Division by zero: `" + print(*node.children[1]) + "` is 0 here.", node.offset, node.length);
+    }
+    return a / b;
+  }
+  return compare(op, a, b);
+}
+
+Rational call(const Node& node, const std::vector<Rational>& arguments) {
+  if (node.text == "floor") return arguments[0].floor();
+  if (node.text == "ceil") return -(-arguments[0]).floor();
+  if (node.text == "min") return *std::min_element(arguments.begin(), arguments.end());
+  if (node.text == "max") return *std::max_element(arguments.begin(), arguments.end());
+  Rational multiple = 1;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const Node& argument = *node.children[i];
+    if (!arguments[i].is_integer() || arguments[i] <= 0) {
+      throw ExpressionError("`lcm` takes positive whole numbers, but `" + print(argument) + "` is " +
+                                arguments[i].to_string() + ".",
+                            argument.offset, argument.length);
+    }
+    multiple = Rational::lcm(multiple, arguments[i]);
+  }
+  return multiple;
+}
+
+}  // namespace lockstep::expression

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/model.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "src/model/placement.h"
+
+namespace lockstep {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+/// A buffer that every rank of a pipeline stage has; the piece depends on the rank.
+struct BufferTemplate {
+  int logical = 0;
+  std::vector<int> parameters;
+};
+
+/// The buffers of one pipeline stage in model order, and the axes on which their pieces depend.
+struct StageTemplate {
+  std::vector<BufferTemplate> buffers;
+  std::vector<Axis> axes;
+};
+
+std::vector<StageTemplate> stage_templates(const Mesh& mesh, const std::vector<Parameter>& parameters,
+                                           const std::vector<int>& logical_of, std::size_t logicals) {
+  std::vector<std::vector<int>> parameters_of(at(mesh.size(Axis::pp)));
+  for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {
+    const Parameter& parameter = parameters[at(p)];
+    if (parameter.frozen) continue;
+    if (parameter.stage) {
+      parameters_of[at(*parameter.stage)].push_back(p);
+    } else {
+      for (std::vector<int>& of_stage : parameters_of) of_stage.push_back(p);
+    }
+  }
+  std::vector<StageTemplate> stages(parameters_of.size());
+  std::vector<int> buffer_of(logicals, -1);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    StageTemplate& stage = stages[s];
+    for (const int p : parameters_of[s]) {
+      const int logical = logical_of[at(p)];
+      int& buffer = buffer_of[at(logical)];
+      if (buffer < 0) {
+        buffer = static_cast<int>(stage.buffers.size());
+        stage.buffers.push_back({logical, {}});
+        for (const Shard& shard : parameters[at(p)].shard) stage.axes.push_back(shard.axis);
+      }
+      stage.buffers[at(buffer)].parameters.push_back(p);
+    }
+    for (const BufferTemplate& buffer : stage.buffers) buffer_of[at(buffer.logical)] = -1;
+    std::sort(stage.axes.begin(), stage.axes.end());
+    stage.axes.erase(std::unique(stage.axes.begin(), stage.axes.end()), stage.axes.end());
+  }
+  return stages;
+}
+
+}  // namespace
+
+std::string_view name_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float32:
+      return "float32";
+    case Dtype::float64:
+      return "float64";
+    case Dtype::bfloat16:
+      return "bfloat16";
+  }
+  return "";
+}
+
+std::int64_t Parameter::numel() const {
+  std::int64_t product = 1;
+  for (const std::int64_t extent : shape) product *= extent;
+  return product;
+}
+
+Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& diagnostics)
+    : parameters_(std::move(parameters)) {
+  const std::size_t mistakes = diagnostics.size();
+  if (parameters_.empty()) diagnostics.add({}, "The model has no parameter; it needs at least one.");
+  std::unordered_map<std::string_view, int> parameter_named, logical_tied;
+  for (int p = 0; p < static_cast<int>(parameters_.size()); ++p) {
+    const Parameter& parameter = parameters_[at(p)];
+    check_placement(mesh, parameter, diagnostics);
+    if (!parameter_named.emplace(parameter.name, p).second) {
+      diagnostics.add(parameter.place, "The parameter name `" + parameter.name + "` is given twice; names are unique.");
+    }
+    int logical = static_cast<int>(logicals_.size());
+    if (!parameter.tied.empty()) logical = logical_tied.emplace(parameter.tied, logical).first->second;
+    if (logical == static_cast<int>(logicals_.size())) {
+      logicals_.push_back({parameter.name, parameter.tied, {}, {}, parameter.shape, parameter.dtype, 0, true});
+    } else {
+      check_tie(parameters_[at(logicals_[at(logical)].parameters.front())], parameter, diagnostics);
+    }
+    Logical& whole = logicals_[at(logical)];
+    whole.parameters.push_back(p);
+    whole.frozen = whole.frozen && parameter.frozen;
+    if (!parameter.frozen) {
+      for (const std::string& use : parameter.uses) whole.uses.push_back({p, use});
+    }
+    logical_of_.push_back(logical);
+  }
+  if (diagnostics.size() != mistakes) return;
+
+  for (Logical& logical : logicals_) {
+    const Parameter& parameter = parameters_[at(logical.parameters.front())];
+    logical.numel = parameter.numel();
+    pieces_.push_back(cut_into_pieces(mesh, parameter));
+  }
+
+  // Ranks of a stage that agree on all axes over which something on it is sharded share a local model.
+  const std::vector<StageTemplate> stages = stage_templates(mesh, parameters_, logical_of_, logicals_.size());
+  std::vector<std::unordered_map<std::int64_t, int>> local_of_key(stages.size());
+  local_of_.resize(at(mesh.world()));
+  for (int rank = 0; rank < mesh.world(); ++rank) {
+    const int stage_index = mesh.coordinate(rank, Axis::pp);
+    const StageTemplate& stage = stages[at(stage_index)];
+    std::int64_t key = 0;
+    for (const Axis axis : stage.axes) key = key * mesh.size(axis) + mesh.coordinate(rank, axis);
+    const auto [found, added] = local_of_key[at(stage_index)].emplace(key, static_cast<int>(locals_.size()));
+    local_of_[at(rank)] = found->second;
+    if (!added) continue;
+
+    auto local = std::make_unique<LocalModel>();
+    local->id = static_cast<int>(locals_.size());
+    local->buffers.reserve(stage.buffers.size());
+    int lowest = 0, highest = -1;
+    for (const BufferTemplate& buffer : stage.buffers) {
+      const Parameter& first = parameters_[at(buffer.parameters.front())];
+      const int piece = piece_index(mesh, first, rank);
+      const Piece& box = pieces_[at(buffer.logical)][at(piece)];
+      local->buffers.push_back({buffer.logical, piece, buffer.parameters, box.numel,
+                                box.dims.empty() ? 1 : box.dims.front().size(), first.chunk, first.dtype});
+      lowest = highest < 0 ? buffer.logical : std::min(lowest, buffer.logical);
+      highest = std::max(highest, buffer.logical);
+    }
+    // The lowest logical parameter, then the buffer of each from there to the highest.
+    std::vector<int> index(at(highest < 0 ? 1 : highest - lowest + 2), -1);
+    index[0] = lowest;
+    for (std::size_t b = 0; b < local->buffers.size(); ++b) {
+      index[at(local->buffers[b].logical - lowest + 1)] = static_cast<int>(b);
+    }
+    buffer_of_.push_back(std::move(index));
+    locals_.push_back(std::move(local));
+  }
+}
+
+int Model::buffer_of(int rank, int logical) const {
+  const std::vector<int>& index = buffer_of_[at(local_of_[at(rank)])];
+  const int place = logical - index[0] + 1;
+  return place >= 1 && place < static_cast<int>(index.size()) ? index[at(place)] : -1;
+}
+
+int Model::site_use(int parameter, std::string_view use) const {
+  const std::vector<SiteUse>& uses = logicals_[at(logical_of(parameter))].uses;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    if (uses[i].parameter == parameter && uses[i].use == use) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::int64_t Model::global_index(int logical, int piece, std::int64_t local) const {
+  const std::vector<std::int64_t>& shape = logicals_[at(logical)].shape;
+  const Piece& box = pieces_[at(logical)][at(piece)];
+  std::int64_t index = 0, stride = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    index += (box.dims[d].begin + local % box.dims[d].size()) * stride;
+    local /= box.dims[d].size();
+    stride *= shape[d];
+  }
+  return index;
+}
+
+bool Model::takes_part(const Mesh& mesh, int parameter, int rank, int micro_batch) const {
+  const Parameter& own = parameters_[at(parameter)];
+  const auto contains = [](const std::vector<int>& list, int value) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  if (own.frozen) return false;
+  if (own.micro_batches && !contains(*own.micro_batches, micro_batch)) return false;
+  return std::all_of(own.only.begin(), own.only.end(), [&](const Parameter::Only& only) {
+    return contains(only.coordinates, mesh.coordinate(rank, only.axis));
+  });
+}
+
+}  // namespace lockstep

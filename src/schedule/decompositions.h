@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/operation.h"
+
+namespace lockstep {
+
+// Collectives as rings and chains, after Rabenseifner (2004) and Patarasuk & Yuan (2009): what
+// libraries do, and an account of each table row that owes nothing to its effect.
+Decomposition ring_reduce_scatter(int n, int root);
+Decomposition ring_all_gather(int n, int root);
+Decomposition ring_all_reduce(int n, int root);
+Decomposition chain_broadcast(int n, int root);
+Decomposition chain_reduce(int n, int root);
+
+}  // namespace lockstep

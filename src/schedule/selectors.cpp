@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+
+#include "lockstep/schedule.h"
+
+namespace lockstep {
+namespace {
+
+/// One item, taken apart. Views point into the item.
+struct Item {
+  enum class Kind { name, tag, tied, numel };
+  bool excludes = false;
+  Kind kind = Kind::name;
+  std::string_view pattern;  ///< a glob
+  std::string_view comparison;
+  std::int64_t number = 0;
+};
+
+constexpr std::array<std::string_view, 5> comparisons = {"<=", ">=", "==", "<", ">"};
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+/// The end of a glob's class that begins with `[` at `begin`: one past its `]`; npos if there is none.
+std::size_t class_end(std::string_view glob, std::size_t begin) {
+  std::size_t at = begin + 1;
+  if (at < glob.size() && (glob[at] == '!' || glob[at] == '^')) ++at;
+  // A `]` that comes first stands for itself.
+  const std::size_t close = glob.find(']', at + 1);
+  return close == std::string_view::npos ? close : close + 1;
+}
+
+bool class_fits(std::string_view inside, char c) {
+  const bool negated = !inside.empty() && (inside[0] == '!' || inside[0] == '^');
+  bool found = false;
+  for (std::size_t i = negated ? 1 : 0; i < inside.size(); ++i) {
+    if (i + 2 < inside.size() && inside[i + 1] == '-') {
+      found = found || (inside[i] <= c && c <= inside[i + 2]);
+      i += 2;
+    } else {
+      found = found || inside[i] == c;
+    }
+  }
+  return found != negated;
+}
+
+/// Whether the whole of `text` fits. After a mismatch only the last `*` takes one character more:
+/// quadratic at worst.
+bool glob_fits(std::string_view glob, std::string_view text) {
+  std::size_t g = 0, t = 0, star = std::string_view::npos, star_text = 0;
+  while (t < text.size()) {
+    if (g < glob.size() && glob[g] == '*') {
+      star = g++;
+      star_text = t;
+      continue;
+    }
+    std::size_t next = g + 1;
+    bool fits = g < glob.size() && (glob[g] == '?' || glob[g] == text[t]);
+    if (g < glob.size() && glob[g] == '[') {
+      next = class_end(glob, g);
+      fits = next != std::string_view::npos && class_fits(glob.substr(g + 1, next - g - 2), text[t]);
+    }
+    if (fits) {
+      g = next;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      g = star + 1;
+      t = ++star_text;
+    } else {
+      return false;
+    }
+  }
+  while (g < glob.size() && glob[g] == '*') ++g;
+  return g == glob.size();
+}
+
+/// The rest of `text` after `prefix`, if it begins so.
+std::optional<std::string_view> after(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  return text.substr(prefix.size());
+}
+
+/// `numel<=1e6` and so on; nothing if it is no such comparison, with the mistake in `mistake` if it looks like one.
+std::optional<Item> numel_item(std::string_view text, std::string& mistake) {
+  const std::optional<std::string_view> rest = after(text, "numel");
+  if (!rest) return std::nullopt;
+  const std::string_view condition = trim(*rest);
+  const auto found = std::find_if(comparisons.begin(), comparisons.end(),
+                                  [&](std::string_view comparison) { return condition.starts_with(comparison); });
+  if (found == comparisons.end()) {
+    if (condition.starts_with("=")) mistake = "Write `==` to compare, as in `numel==64`.";
+    return std::nullopt;
+  }
+  const std::string number(trim(condition.substr(found->size())));
+  const std::optional<Rational> value = Rational::parse(number);
+  const std::optional<std::int64_t> whole = value ? value->to_int64() : std::nullopt;
+  if (!whole) {
+    mistake = "Expected a whole number after `numel" + std::string(*found) + "`, found `" + number + "`.";
+    return std::nullopt;
+  }
+  Item item;
+  item.kind = Item::Kind::numel;
+  item.comparison = *found;
+  item.number = *whole;
+  return item;
+}
+
+/// `mistake` is set where the item cannot be read.
+Item read(std::string_view text, std::string& mistake) {
+  Item item;
+  text = trim(text);
+  while (text.starts_with("!")) {
+    item.excludes = !item.excludes;
+    text = trim(text.substr(1));
+  }
+  if (const std::optional<Item> numel = numel_item(text, mistake)) {
+    Item result = *numel;
+    result.excludes = item.excludes;
+    return result;
+  }
+  item.pattern = text;
+  if (const auto tag = after(text, "tag:")) {
+    item.kind = Item::Kind::tag;
+    item.pattern = trim(*tag);
+  } else if (const auto tied = after(text, "tied:")) {
+    item.kind = Item::Kind::tied;
+    item.pattern = trim(*tied);
+  }
+  if (item.pattern.empty() && mistake.empty()) {
+    mistake = item.kind == Item::Kind::name ? "A selector is a glob on names, tag:NAME, tied:NAME or numel>N, and not empty."
+                                            : "A name must follow `" + std::string(text) + "`.";
+  }
+  for (std::size_t i = item.pattern.find('['); i != std::string_view::npos && mistake.empty();) {
+    const std::size_t end = class_end(item.pattern, i);
+    if (end == std::string_view::npos) {
+      mistake = "`[` in `" + std::string(item.pattern) + "` has no `]`; write `[[]` for the character itself.";
+    }
+    i = end == std::string_view::npos ? end : item.pattern.find('[', end);
+  }
+  return item;
+}
+
+bool fits_number(const Item& item, std::int64_t numel) {
+  if (item.comparison == "<") return numel < item.number;
+  if (item.comparison == "<=") return numel <= item.number;
+  if (item.comparison == ">") return numel > item.number;
+  if (item.comparison == ">=") return numel >= item.number;
+  return numel == item.number;
+}
+
+bool fits_item(const Item& item, const Parameter& parameter, std::int64_t numel) {
+  switch (item.kind) {
+    case Item::Kind::name:
+      return glob_fits(item.pattern, parameter.name);
+    case Item::Kind::tag:
+      return std::any_of(parameter.tags.begin(), parameter.tags.end(),
+                         [&](const std::string& tag) { return glob_fits(item.pattern, tag); });
+    case Item::Kind::tied:
+      return !parameter.tied.empty() && glob_fits(item.pattern, parameter.tied);
+    case Item::Kind::numel:
+      return fits_number(item, numel);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<std::string> Selectors::check(std::string_view item) {
+  std::string mistake;
+  read(item, mistake);
+  if (mistake.empty()) return std::nullopt;
+  return mistake;
+}
+
+bool Selectors::chooses(const Model& model, const LocalBuffer& buffer) const {
+  return std::any_of(buffer.parameters.begin(), buffer.parameters.end(), [&](int parameter) {
+    return chooses(model.parameters()[static_cast<std::size_t>(parameter)], buffer.numel);
+  });
+}
+
+bool Selectors::chooses(const Parameter& parameter, std::int64_t numel) const {
+  bool has_inclusion = false, included = false;
+  std::string unused;
+  for (const std::string& text : items_) {
+    const Item item = read(text, unused);
+    const bool fits = fits_item(item, parameter, numel);
+    if (item.excludes && fits) return false;
+    has_inclusion = has_inclusion || !item.excludes;
+    included = included || (!item.excludes && fits);
+  }
+  return included || !has_inclusion;
+}
+
+bool Selectors::fits(std::string_view item, const Parameter& parameter, std::int64_t numel) {
+  std::string unused;
+  return fits_item(read(item, unused), parameter, numel);
+}
+
+}  // namespace lockstep
