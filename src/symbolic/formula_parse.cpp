@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <charconv>
-#include <set>
 
 #include "lockstep/diagnostic.h"
-#include "src/symbolic/formula_names.h"
+#include "src/symbolic/formula_reference.h"
 
 namespace lockstep {
 namespace {
 
 using formula::Frame;
+using formula::is_digit;
+using formula::is_letter;
 using formula::Names;
-using formula::Slot;
+using formula::Reference;
+using formula::References;
+using formula::Scanner;
 
 constexpr int nesting_limit = 200;
 
@@ -24,7 +26,7 @@ struct Value {
 
 class Parser {
  public:
-  Parser(Names& names, std::string_view text) : names_(names), scanner_{text}, references_(names, scanner_) {}
+  Parser(Names& names, std::string_view text) : names_(names), scanner_{text, 0}, references_(names, scanner_) {}
 
   std::vector<Term> whole() {
     Value value = sum();
@@ -116,7 +118,7 @@ class Parser {
       --nesting_;
       return value;
     }
-    if (is_digit(next)) return number();
+    if (is_digit(next)) return {true, scanner_.number(), {}};
     if (is_letter(next) || next == '\'') return name();
     scanner_.fail(next == '\0' ? "Expected a gradient such as `g3`, but the formula ends." : "Expected a gradient such as `g3`.", offset);
   }
@@ -126,13 +128,13 @@ class Parser {
     const bool quoted = scanner_.directly() == '\'';
     const std::string first = scanner_.word();
     if (!quoted && first == "sum" && scanner_.peek() == '(') return sum_over_axes(offset);
-    if (!quoted && is_gradient(first)) {
+    if (!quoted && References::is_gradient(first)) {
       if (first == "g") scanner_.fail("A gradient needs its rank, as in `g3`; `g` by itself stands in `sum(g, AXES)` alone.", offset);
-      const Reference reference = suffixes(offset, first);
+      const Reference reference = references_.gradient(offset, first);
       const int rank = *reference.rank;
-      return {false, 1, expand(reference, rank, frame_of(reference, rank), true)};
+      return {false, 1, references_.expand(reference, rank, references_.frame_of(reference, rank), true)};
     }
-    return leftover(offset, first);
+    return {false, 1, {references_.leftover(offset, first)}};
   }
 
   /// sum(g3.1[NAME], AXES…, micro_batch); the parenthesis is next.
@@ -141,8 +143,8 @@ class Parser {
     scanner_.peek();
     const std::size_t begin = scanner_.at;
     const std::string first = scanner_.word();
-    if (first.empty() || !is_gradient(first)) scanner_.fail("`sum` adds gradients: write `sum(g, AXES)` or `sum(g3, AXES)`.", begin);
-    const Reference reference = suffixes(begin, first);
+    if (first.empty() || !References::is_gradient(first)) scanner_.fail("`sum` adds gradients: write `sum(g, AXES)` or `sum(g3, AXES)`.", begin);
+    const Reference reference = references_.gradient(begin, first);
     std::vector<Axis> fixed(std::begin(formula::digits), std::end(formula::digits));
     while (scanner_.accept(',')) {
       scanner_.peek();
@@ -166,13 +168,13 @@ class Parser {
     scanner_.expect(')');
     const Mesh& mesh = names_.schedule().mesh;
     const int base = reference.rank.value_or(names_.rank());
-    const Frame frame = frame_of(reference, base);
+    const Frame frame = references_.frame_of(reference, base);
     const int step = reference.micro_batch ? names_.step_of(*reference.micro_batch) : names_.own_step().value_or(0);
     Value value{false, 1, {}};
     for (const auto& [rank, slots] : names_.support(frame, step)) {
       const auto same = [&, source = rank](Axis axis) { return mesh.coordinate(source, axis) == mesh.coordinate(base, axis); };
       if (!std::all_of(fixed.begin(), fixed.end(), same)) continue;
-      std::vector<Term> terms = expand(reference, rank, frame, false);
+      std::vector<Term> terms = references_.expand(reference, rank, frame, false);
       value.terms.insert(value.terms.end(), terms.begin(), terms.end());
     }
     if (value.terms.empty()) scanner_.fail("Nothing contributes to this sum.", offset);
@@ -180,10 +182,9 @@ class Parser {
   }
 
   Names& names_;
-  std::string_view scanner_.text;
-  std::size_t scanner_.at = 0;
+  Scanner scanner_;
+  References references_;
   int nesting_ = 0;
-  std::map<std::string, std::set<bool>> leftovers_;
 };
 
 }  // namespace

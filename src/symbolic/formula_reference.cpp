@@ -109,9 +109,9 @@ std::optional<Reference::Bracket> References::bracket_content(std::string_view c
   // A trailing +5 or -12, then a trailing @4.
   const std::size_t sign = content.find_last_of("+-");
   if (sign != std::string_view::npos) {
-    const std::size_t digits = content[sign] == '+' ? sign + 1 : sign;
+    const std::size_t number = content[sign] == '+' ? sign + 1 : sign;
     const char* end = content.data() + content.size();
-    const auto parsed = std::from_chars(content.data() + digits, end, result.shift);
+    const auto parsed = std::from_chars(content.data() + number, end, result.shift);
     if (parsed.ec != std::errc() || parsed.ptr != end) {
       result.shift = 0;
     } else {

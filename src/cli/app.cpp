@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file that includes CLI11, which compiles slowly.
+#include <algorithm>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "lockstep/diagnostic.h"
+#include "src/cli/command.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+std::vector<std::string> split_flags(const std::string& flags) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= flags.size();) {
+    const std::size_t comma = std::min(flags.find(',', begin), flags.size());
+    names.push_back(flags.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return names;
+}
+
+/// "[FILES...]" as "FILES".
+std::string argument_name(const std::string& flags) {
+  std::string name;
+  for (const char c : flags) {
+    if (c != '[' && c != ']' && c != '.') name += c;
+  }
+  return name;
+}
+
+void add_row(CLI::App& app, const OptionRow& row) {
+  const std::string name = row.is_argument() ? argument_name(row.flags) : row.flags;
+  CLI::Option* option = std::visit(
+      [&](auto* target) -> CLI::Option* {
+        if constexpr (std::is_same_v<decltype(target), bool*>) {
+          return app.add_flag(name, *target, row.help);
+        } else {
+          return app.add_option(name, *target, row.help);
+        }
+      },
+      row.target);
+  const bool list = std::holds_alternative<std::vector<std::string>*>(row.target);
+  if (row.is_argument() && row.flags.front() != '[') option->required();
+  // An option takes one value at a time: --report A --report B FILE.
+  if (!row.is_argument() && list) option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  if (!row.is_argument() && !list) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+int complain(const Command& command, const std::string& message) {
+  fmt::print(stderr, "lockstep {}: {}\nSee `lockstep {} --help`.\n", command.name, message, command.name);
+  return exit_usage;
+}
+
+/// An option that the command does not have, in words; "" where all are known.
+std::string unknown_option(const Command& command, const std::vector<std::string>& arguments) {
+  std::vector<std::string> known = {"-h", "--help"};
+  std::vector<std::string> with_value;
+  for (const OptionRow& row : command.options) {
+    if (row.is_argument()) continue;
+    for (std::string& flag : split_flags(row.flags)) {
+      if (!row.is_flag()) with_value.push_back(flag);
+      known.push_back(std::move(flag));
+    }
+  }
+  const auto in = [](const std::vector<std::string>& list, const std::string& word) {
+    return std::find(list.begin(), list.end(), word) != list.end();
+  };
+  for (std::size_t index = 0; index < arguments.size(); ++index) {
+    const std::string& argument = arguments[index];
+    if (argument == "--") break;
+    if (in(with_value, argument)) {
+      ++index;  // its value may look like anything
+      continue;
+    }
+    if (argument.size() < 2 || argument[0] != '-') continue;
+    const std::string name = argument.starts_with("--") ? argument.substr(0, argument.find('=')) : argument.substr(0, 2);
+    if (in(known, name)) continue;
+    std::vector<std::string> long_names;
+    std::copy_if(known.begin(), known.end(), std::back_inserter(long_names), [](const std::string& flag) { return flag.starts_with("--"); });
+    return fmt::format("there is no option {}{}", name, did_you_mean(name, long_names));
+  }
+  return "";
+}
+
+/// A value that an option does not allow, in words; "" where all are fine.
+std::string wrong_choice(const Command& command) {
+  for (const OptionRow& row : command.options) {
+    const auto* target = std::get_if<std::string*>(&row.target);
+    if (row.choices.empty() || target == nullptr) continue;
+    const std::string& value = **target;
+    if (std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end()) continue;
+    std::string choices;
+    for (const std::string& choice : row.choices) choices += (choices.empty() ? "" : ", ") + choice;
+    return fmt::format("{} takes one of {}; found `{}`{}", split_flags(row.flags).back(), choices, value, did_you_mean(value, row.choices));
+  }
+  return "";
+}
+
+}  // namespace
+
+int parse_arguments(const Command& command, const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (argument == "-h" || argument == "--help") {
+      return print_text(command_help(command));
+    }
+  }
+  const std::string unknown = unknown_option(command, arguments);
+  if (!unknown.empty()) return complain(command, unknown);
+  CLI::App app;
+  app.set_help_flag();
+  for (const OptionRow& row : command.options) add_row(app, row);
+  // CLI11 takes the arguments in reverse.
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::ParseError& error) {
+    return complain(command, error.what());
+  }
+  const std::string wrong = wrong_choice(command);
+  return wrong.empty() ? -1 : complain(command, wrong);
+}
+
+}  // namespace lockstep::cli

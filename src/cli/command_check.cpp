@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "src/cli/files.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/cli/results.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct CheckArguments : CommonOptions {
+  std::vector<std::string> paths;
+};
+
+int run(const CheckArguments& arguments) {
+  const CheckOptions check = check_options(arguments);
+  const std::vector<std::string> files = scenario_files(arguments.paths);
+  if (files.empty()) return nothing_found(arguments.paths);
+  ReportSet reports(arguments, files.size() > 1);
+  int status = exit_right;
+  for (const std::string& file : files) {
+    const CheckResult result = check_file(file, check);
+    reports.add(result);
+    status = std::max(status, status_of(result));
+  }
+  reports.finish();
+  return status;
+}
+
+}  // namespace
+
+Command check_command() {
+  const auto arguments = std::make_shared<CheckArguments>();
+  Command command;
+  command.name = "check";
+  command.summary = "Check that every rank gets the gradient that one device would compute.";
+  command.text =
+      "Replays each scenario with both engines and compares what every rank hands to its optimizer with what one device would have "
+      "computed. Reports which parameters are wrong on which ranks, by formula and by hash, the rank grid around the steps that "
+      "matter, and the step that spoils it. Exit status 0 if everything matches, 1 if not, whatever the file's `expect` says.";
+  command.examples = {
+      {"lockstep check scenario.json", "check one scenario"},
+      {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},
+      {"lockstep check -f json --all scenario.json", "every parameter, rank and element as JSON"},
+      {"lockstep check --engine host --seed 7 --report json=report.json scenario.json",
+       "replay every element on the host alone, and keep a JSON report beside the text"},
+  };
+  command.options = join({{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
+                          arguments->output_rows(), arguments->report_rows(), arguments->engine_rows()});
+  command.run = [arguments] { return run(*arguments); };
+  return command;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/cli/files.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct ExplainArguments : CommonOptions {
+  std::string file, parameter, step;
+};
+
+int run(const ExplainArguments& arguments) {
+  scenario_files({arguments.file});  // says it well where there is none
+  CheckOptions check;
+  check.host = false;
+  const CheckResult result = check_file(arguments.file, check);
+  if (result.verdict == Verdict::error) throw InputError(result.errors);
+  Output output(arguments.output);
+  ExplainOptions explain;
+  explain.parameter = arguments.parameter;
+  explain.step = arguments.step;
+  explain.verbose = arguments.verbose;
+  explain.color = use_color(arguments, output.terminal());
+  (arguments.format == "json" ? explain_json : explain_text)(result, explain, output.writer());
+  output.commit();
+  return exit_right;
+}
+
+}  // namespace
+
+Command explain_command() {
+  const auto arguments = std::make_shared<ExplainArguments>();
+  Command command;
+  command.name = "explain";
+  command.summary = "Show what every rank holds after every step.";
+  command.text =
+      "Replays a scenario and prints, for one parameter, a grid of the ranks with the formula that each holds after every step: rows "
+      "are pipeline stages, columns data-parallel ranks, further axes stand one below the other. Without --parameter it is the first "
+      "that comes out wrong, or the model's first. Exit status 0 whatever the verdict is.";
+  command.examples = {
+      {"lockstep explain scenario.json", "the first wrong parameter through all steps"},
+      {"lockstep explain scenario.json --parameter embedding.word_embeddings.weight", "one parameter"},
+      {"lockstep explain scenario.json --step dp_reduce_scatter", "one step"},
+  };
+  command.options = join({{{"FILE", "", "Scenario file.", {}, &arguments->file},
+                           {"-p,--parameter", "NAME", "The parameter to explain.", {}, &arguments->parameter},
+                           {"-s,--step", "STEP", "Only what this step leaves.", {}, &arguments->step}},
+                          arguments->output_rows()});
+  command.run = [arguments] { return run(*arguments); };
+  return command;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "src/cli/files.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct ShowArguments : CommonOptions {
+  std::string file;
+  bool resolved = false;
+};
+
+/// The text of "framework:NAME" or "model:NAME".
+const std::string& builtin_text(const std::string& kind, const std::string& name) {
+  const bool framework = kind == "framework";
+  const std::string* text = framework ? builtin_framework(name) : builtin_model(name);
+  if (text != nullptr) return *text;
+  const std::vector<std::string> known = framework ? builtin_frameworks() : builtin_models();
+  usage_error(fmt::format("there is no {} `{}`{}; there are: {}", kind, name, did_you_mean(name, known), fmt::join(known, ", ")));
+}
+
+int run(const ShowArguments& arguments) {
+  const std::size_t colon = arguments.file.find(':');
+  const std::string kind = arguments.file.substr(0, colon);
+  if (colon != std::string::npos && (kind == "framework" || kind == "model")) {
+    const std::string& text = builtin_text(kind, arguments.file.substr(colon + 1));
+    Output output(arguments.output);
+    output.write(text);
+    output.commit();
+    return exit_right;
+  }
+  scenario_files({arguments.file});  // says it well where there is none
+  const Scenario scenario = read_scenario_file(arguments.file);
+  Output output(arguments.output);
+  if (arguments.resolved) {
+    output.write(write_json(scenario.resolved));
+  } else if (arguments.format == "json") {
+    show_json(scenario, output.writer());
+  } else {
+    show_text(scenario, arguments.verbose, output.writer());
+  }
+  output.commit();
+  return exit_right;
+}
+
+}  // namespace
+
+Command show_command() {
+  const auto arguments = std::make_shared<ShowArguments>();
+  Command command;
+  command.name = "show";
+  command.summary = "Show a scenario's layout, groups, parameters and steps, or a built-in file.";
+  command.text =
+      "Prints what a scenario expands to: the layout with its process groups, the parameters with their placements (S(0) Shard, R "
+      "Replicate, P Partial, as in DTensor), and the steps. As JSON it also holds `groups` (of each axis, and of each step with an "
+      "`over`) and `geometry` (of each reduce-scatter: buckets, offsets, each rank's slice of each parameter) whole.";
+  command.examples = {
+      {"lockstep show scenario.json", "layout, groups, parameters, steps"},
+      {"lockstep show scenario.json --resolved", "plain parameters and steps: a valid scenario with the same verdict"},
+      {"lockstep show -f json scenario.json", "with all groups and the geometry, to compare with a framework's own"},
+      {"lockstep show framework:megatron", "the built-in schedule of a framework; model:NAME works too"},
+  };
+  command.options = join({{{"FILE", "", "Scenario file, framework:NAME or model:NAME.", {}, &arguments->file},
+                           {"--resolved", "", "Print the scenario with plain parameters and plain steps.", {}, &arguments->resolved}},
+                          arguments->output_rows()});
+  command.run = [arguments] { return run(*arguments); };
+  return command;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "src/cli/files.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/cli/results.h"
+#include "src/report/style.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct TestArguments : CommonOptions {
+  std::vector<std::string> paths;
+};
+
+/// What `test` says of one file.
+struct Outcome {
+  std::string_view word;             // ok, FAIL, skip
+  int status = exit_right;
+  std::vector<std::string> details;  // lines
+};
+
+Outcome judge(const CheckResult& result) {
+  if (!result.disagreement.empty()) return {"FAIL", exit_failure, {result.disagreement}};
+  const bool expects = result.scenario != nullptr && result.scenario->expect;
+  if (result.verdict == Verdict::error && (!expects || result.scenario->expect->verdict != "error")) {
+    Outcome outcome{"FAIL", exit_usage, {}};
+    for (const Diagnostic& error : result.errors) outcome.details.push_back(render(error));
+    return outcome;
+  }
+  if (!expects) return {"skip", exit_right, {"the file has no `expect`"}};
+  std::vector<std::string> unmet = unmet_expectations(result);
+  if (unmet.empty()) return {"ok", exit_right, {}};
+  return {"FAIL", exit_wrong, std::move(unmet)};
+}
+
+/// Each line of `text` behind six spaces.
+std::string indented(const std::string& text) {
+  std::string result;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    result += "      " + text.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return result;
+}
+
+class TextSummary {
+ public:
+  TextSummary(const TestArguments& arguments)
+      : arguments_(arguments), output_(arguments.output), style_(use_color(arguments, output_.terminal())) {}
+
+  void add(const CheckResult& result, const Outcome& outcome) {
+    ++(outcome.word == "ok" ? passed_ : outcome.word == "skip" ? skipped_ : failed_);
+    if (arguments_.quiet && outcome.word != "FAIL") return;
+    const std::string name = result.scenario == nullptr ? "" : result.scenario->name + "  ";
+    const std::string word = padded(outcome.word, 4);
+    const std::string colored = outcome.word == "ok" ? style_.good(word) : outcome.word == "FAIL" ? style_.bad(word) : style_.faint(word);
+    output_.write(fmt::format("{}  {}{}{}\n", colored, name, result.file, outcome.word == "skip" ? ": " + outcome.details.front() : ""));
+    if (outcome.word == "FAIL") {
+      for (const std::string& detail : outcome.details) output_.write(indented(detail));
+    }
+    output_.flush();
+  }
+
+  void finish() {
+    output_.write(fmt::format("{} passed, {} failed{}\n", passed_, failed_, skipped_ > 0 ? fmt::format(", {} skipped", skipped_) : ""));
+    output_.commit();
+  }
+
+ private:
+  const TestArguments& arguments_;
+  Output output_;
+  Style style_;
+  int passed_ = 0, failed_ = 0, skipped_ = 0;
+};
+
+int run(const TestArguments& arguments) {
+  const CheckOptions check = check_options(arguments);
+  const std::vector<std::string> files = scenario_files(arguments.paths);
+  if (files.empty()) return nothing_found(arguments.paths);
+  std::optional<TextSummary> summary;
+  std::optional<ReportSet> reports;
+  if (arguments.format == "text") {
+    summary.emplace(arguments);
+  } else {
+    reports.emplace(arguments, files.size() > 1);
+  }
+  int status = exit_right;
+  bool judged = false;
+  for (const std::string& file : files) {
+    const CheckResult result = check_file(file, check);
+    const Outcome outcome = judge(result);
+    judged = judged || outcome.word != "skip";
+    status = std::max(status, outcome.status);
+    if (summary) summary->add(result, outcome);
+    if (reports) reports->add(result);
+  }
+  if (summary) summary->finish();
+  if (reports) reports->finish();
+  return judged ? status : exit_nothing;
+}
+
+}  // namespace
+
+Command test_command() {
+  const auto arguments = std::make_shared<TestArguments>();
+  Command command;
+  command.name = "test";
+  command.summary = "Check that scenarios come out as their `expect` says.";
+  command.text =
+      "Replays each scenario and compares what comes out with the file's `expect`: one line per file, every difference in full, and "
+      "a summary. A file without `expect` is skipped and counted. Exit status 1 if an expectation fails, 2 if a file is not valid, "
+      "4 if no file with an `expect` was found.";
+  command.examples = {
+      {"lockstep test scenarios/", "every scenario of a folder and the folders in it"},
+      {"lockstep test -q buggy.json fixed.json", "two files; only what fails and the summary"},
+      {"lockstep test -f json scenarios/megatron/", "the reports of all files, each with `expected`"},
+  };
+  command.options = join({{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
+                          arguments->output_rows(), arguments->engine_rows()});
+  command.run = [arguments] { return run(*arguments); };
+  return command;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/report/json_writer.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct Engine {
+  std::string_view name;
+  bool built;
+};
+
+constexpr Engine engines[] = {{"symbolic", true}, {"host", true},  {"parametric", false}, {"transformer", false},
+                              {"mpi", false},     {"cuda", false}, {"nccl", false}};
+
+std::string compiler() {
+#if defined(__clang__)
+  return fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#else
+  return fmt::format("g++ {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#endif
+}
+
+std::string_view build_kind() {
+#if defined(__SANITIZE_ADDRESS__)
+  return "sanitizers";
+#elif defined(NDEBUG)
+  return "release";
+#else
+  return "debug";
+#endif
+}
+
+std::string text() {
+  std::vector<std::string_view> built, missing;
+  for (const Engine& engine : engines) (engine.built ? built : missing).push_back(engine.name);
+  return fmt::format("lockstep {}\ncompiler: {} ({})\nengines: {}\nnot built in: {}\n", LOCKSTEP_VERSION, compiler(), build_kind(),
+                     fmt::join(built, ", "), fmt::join(missing, ", "));
+}
+
+void json(const Write& write) {
+  JsonWriter writer(write);
+  writer.begin_object();
+  writer.key("lockstep");
+  writer.number(1);
+  writer.key("version");
+  writer.string(LOCKSTEP_VERSION);
+  writer.key("compiler");
+  writer.string(compiler());
+  writer.key("build");
+  writer.string(build_kind());
+  writer.key("engines");
+  writer.begin_object(true);
+  for (const Engine& engine : engines) {
+    writer.key(engine.name);
+    writer.boolean(engine.built);
+  }
+  writer.end_object();
+  writer.end_object();
+  writer.finish();
+}
+
+}  // namespace
+
+Command version_command() {
+  const auto format = std::make_shared<std::string>("text");
+  Command command;
+  command.name = "version";
+  command.summary = "Print the version and the engines that were built in.";
+  command.text = "Prints the version, the compiler, and which engines this program was built with.";
+  command.examples = {
+      {"lockstep version", "for a bug report"},
+      {"lockstep version -f json", "for programs"},
+  };
+  command.options = {{"-f,--format", "KIND", "What to write.", {"text", "json"}, format.get()}};
+  command.run = [format] {
+    Output output("");
+    if (*format == "json") json(output.writer());
+    else output.write(text());
+    output.commit();
+    return static_cast<int>(exit_right);
+  };
+  return command;
+}
+
+}  // namespace lockstep::cli

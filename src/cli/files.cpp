@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "lockstep/diagnostic.h"
+
+namespace lockstep::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> files_in(const fs::path& folder) {
+  std::vector<std::string> files;
+  for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
+    const fs::path& path = entry->path();
+    const bool hidden = path.filename().native().starts_with(".");
+    if (entry->is_directory()) {
+      if (hidden) entry.disable_recursion_pending();
+      continue;
+    }
+    const fs::path extension = path.extension();
+    if (!hidden && (extension == ".json" || extension == ".jsonc")) files.push_back(path.lexically_normal().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// A name in the same folder that was perhaps meant.
+std::string near_name(const fs::path& path) {
+  const fs::path folder = path.parent_path().empty() ? fs::path(".") : path.parent_path();
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  return did_you_mean(path.filename().string(), names);
+}
+
+}  // namespace
+
+std::vector<std::string> scenario_files(const std::vector<std::string>& arguments) {
+  std::vector<std::string> files;
+  std::set<std::string> seen;
+  std::vector<Diagnostic> missing;
+  for (const std::string& argument : arguments) {
+    std::error_code error;
+    const fs::file_status status = fs::status(argument, error);
+    if (!fs::exists(status)) {
+      missing.push_back({{}, fmt::format("there is no file or folder {}{}", argument, near_name(argument))});
+      continue;
+    }
+    std::vector<std::string> found;
+    try {
+      found = fs::is_directory(status) ? files_in(argument) : std::vector<std::string>{argument};
+    } catch (const fs::filesystem_error& failure) {
+      missing.push_back({{}, fmt::format("cannot read the folder {}: {}", argument, failure.code().message())});
+    }
+    for (std::string& file : found) {
+      if (seen.insert(file).second) files.push_back(std::move(file));
+    }
+  }
+  if (!missing.empty()) throw InputError(std::move(missing));
+  return files;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/options.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep::cli {
+
+namespace {
+
+/// Set and neither empty nor "0".
+bool is_on(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
+}
+
+}  // namespace
+
+std::vector<OptionRow> CommonOptions::output_rows() {
+  return {
+      {"-f,--format", "KIND", "What to write: text for people, json for programs.", report_kinds(), &format},
+      {"-o,--output", "FILE", "Write to FILE instead of standard output; it appears only when it is complete.", {}, &output},
+      {"--color", "WHEN", "Colour the text: auto looks at NO_COLOR, CLICOLOR_FORCE and the terminal.",
+       {"always", "never", "auto"}, &color},
+      {"-q,--quiet", "", "One line per file.", {}, &quiet},
+      {"-v,--verbose", "", "No limits on ranks, tables and lists; times and notes.", {}, &verbose},
+  };
+}
+
+std::vector<OptionRow> CommonOptions::report_rows() {
+  return {
+      {"--report", "KIND=FILE", "Write another report to FILE, in any format of --format; may be given several times.", {}, &reports},
+      {"--all", "", "Report every parameter, rank and owned element, not only the wrong ones.", {}, &all},
+  };
+}
+
+std::vector<OptionRow> CommonOptions::engine_rows() {
+  return {
+      {"--engine", "NAMES",
+       "Engines, separated by commas: symbolic (exact formulas), host (real numbers). Default both. Naming host replays every "
+       "element, whatever it costs; host alone compares values only, not norms or ownership.",
+       {}, &engines},
+      {"--seed", "N", "Seed of the host engine's numbers and samples.", {}, &seed},
+  };
+}
+
+CheckOptions check_options(const CommonOptions& options) {
+  static const std::vector<std::string> known = {"symbolic", "host"};
+  CheckOptions check;
+  check.seed = options.seed;
+  check.progress = progress_line(options);
+  if (options.engines.empty()) return check;
+  check.symbolic = check.host = false;
+  for (std::size_t begin = 0; begin <= options.engines.size();) {
+    const std::size_t comma = std::min(options.engines.find(',', begin), options.engines.size());
+    const std::string name = options.engines.substr(begin, comma - begin);
+    begin = comma + 1;
+    if (name == "symbolic") {
+      check.symbolic = true;
+    } else if (name == "host") {
+      check.host = check.host_forced = true;
+    } else {
+      usage_error(fmt::format("--engine takes {}, separated by commas; found `{}`{}", fmt::join(known, " and "), name,
+                              did_you_mean(name, known)));
+    }
+  }
+  return check;
+}
+
+bool use_color(const CommonOptions& options, int descriptor) {
+  if (options.format != "text") return false;
+  if (options.color == "always") return true;
+  if (options.color == "never") return false;
+  const char* no_color = std::getenv("NO_COLOR");
+  if (no_color != nullptr && *no_color != '\0') return false;
+  if (is_on("CLICOLOR_FORCE") || is_on("FORCE_COLOR")) return true;
+  const char* terminal = std::getenv("TERM");
+  if (terminal != nullptr && std::strcmp(terminal, "dumb") == 0) return false;
+  return descriptor >= 0 && isatty(descriptor) == 1;
+}
+
+void usage_error(std::string message) { throw InputError({Diagnostic{{}, std::move(message)}}); }
+
+std::vector<OptionRow> join(std::vector<std::vector<OptionRow>> parts) {
+  std::vector<OptionRow> rows;
+  for (std::vector<OptionRow>& part : parts) rows.insert(rows.end(), part.begin(), part.end());
+  return rows;
+}
+
+std::function<void(std::int64_t, std::int64_t)> progress_line(const CommonOptions& options) {
+  if (options.quiet || isatty(STDERR_FILENO) != 1) return {};
+  auto shown = std::make_shared<std::int64_t>(-1);
+  return [shown](std::int64_t done, std::int64_t all) {
+    const std::int64_t percent = all > 0 ? 100 * done / all : 100;
+    if (percent == *shown) return;
+    *shown = percent;
+    // The line is wiped at the end, so that it never mixes with the report.
+    if (percent >= 100) fmt::print(stderr, "\r\x1b[K");
+    else fmt::print(stderr, "\rreplaying on the host: {} %", percent);
+    std::fflush(stderr);
+  };
+}
+
+}  // namespace lockstep::cli

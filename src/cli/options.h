@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/check.h"
+#include "lockstep/report.h"
+#include "src/cli/command.h"
+
+namespace lockstep::cli {
+
+/// Options that mean the same in every command that has them.
+struct CommonOptions {
+  std::string format = "text";
+  std::string output;                 ///< "": standard output
+  std::vector<std::string> reports;   ///< KIND=FILE
+  std::string color = "auto";
+  bool quiet = false;
+  bool verbose = false;
+  std::string engines;                ///< "": as check_options() chooses
+  bool all = false;
+  std::uint64_t seed = 0;
+
+  std::vector<OptionRow> output_rows();   ///< -f, -o, --color, -q, -v
+  std::vector<OptionRow> report_rows();   ///< --report, --all
+  std::vector<OptionRow> engine_rows();   ///< --engine, --seed
+};
+
+/// Throws InputError for an unknown engine.
+CheckOptions check_options(const CommonOptions& options);
+
+/// Whether text that goes to `descriptor` (-1: a file) is coloured: --color, NO_COLOR,
+/// CLICOLOR_FORCE and FORCE_COLOR, then whether it is a terminal.
+bool use_color(const CommonOptions& options, int descriptor);
+
+/// A user's mistake that belongs to no place in a file.
+[[noreturn]] void usage_error(std::string message);
+
+/// Rows one after the other.
+std::vector<OptionRow> join(std::vector<std::vector<OptionRow>> parts);
+
+/// A line of progress on standard error, on a terminal only; nothing with -q.
+std::function<void(std::int64_t, std::int64_t)> progress_line(const CommonOptions& options);
+
+}  // namespace lockstep::cli

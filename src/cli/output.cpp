@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/output.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "src/cli/command.h"
+#include "src/cli/options.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+constexpr std::size_t flush_at = 1 << 16;
+
+/// Unfinished files, in memory that a signal handler may read.
+constexpr std::size_t most_files = 16;
+std::array<std::array<char, 4096>, most_files> unfinished{};
+
+void remember(const std::string& path) {
+  for (auto& slot : unfinished) {
+    if (slot[0] != '\0' || path.size() + 1 > slot.size()) continue;
+    std::memcpy(slot.data() + 1, path.data() + 1, path.size());  // the first byte last: it marks the slot as used
+    slot[0] = path[0];
+    return;
+  }
+}
+
+void forget(const std::string& path) {
+  for (auto& slot : unfinished) {
+    if (path == slot.data()) slot[0] = '\0';
+  }
+}
+
+extern "C" void on_interrupt(int) {
+  for (auto& slot : unfinished) {
+    if (slot[0] != '\0') unlink(slot.data());
+  }
+  _exit(exit_interrupted);
+}
+
+/// Where the text is to go in the end: a link's target rather than the link.
+std::string resolved(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
+}  // namespace
+
+Output::Output(std::string path) : path_(std::move(path)) {
+  if (path_.empty()) {
+    descriptor_ = STDOUT_FILENO;
+    return;
+  }
+  struct stat status {};
+  const bool exists = stat(path_.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode)) usage_error(fmt::format("cannot write to {}: it is a folder", path_));
+  if (exists && !S_ISREG(status.st_mode)) {
+    // A device or a pipe: there is nothing to rename.
+    descriptor_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+  } else {
+    path_ = resolved(path_);
+    temporary_ = fmt::format("{}.{}.tmp", path_, getpid());
+    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  }
+  if (descriptor_ < 0) {
+    const int reason = errno;
+    temporary_.clear();
+    usage_error(fmt::format("cannot write to {}: {}", path_, std::strerror(reason)));
+  }
+  if (!temporary_.empty()) {
+    if (exists) fchmod(descriptor_, status.st_mode & 07777);
+    remember(temporary_);
+  }
+}
+
+Output::~Output() {
+  if (path_.empty()) return;
+  if (descriptor_ >= 0) close(descriptor_);
+  if (temporary_.empty()) return;
+  unlink(temporary_.c_str());
+  forget(temporary_);
+}
+
+void Output::write(std::string_view text) {
+  buffer_ += text;
+  if (buffer_.size() >= flush_at) flush();
+}
+
+void Output::flush() {
+  std::string_view text = buffer_;
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor_, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EPIPE) {
+      throw ClosedPipe();
+    } else if (errno != EINTR) {
+      throw WriteFailure(fmt::format("cannot write to {}: {}", path_.empty() ? "standard output" : path_, std::strerror(errno)));
+    }
+  }
+  buffer_.clear();
+}
+
+void Output::commit() {
+  flush();
+  if (path_.empty()) return;
+  const int closed = close(descriptor_);
+  descriptor_ = -1;
+  if (closed != 0) throw WriteFailure(fmt::format("cannot write to {}: {}", path_, std::strerror(errno)));
+  if (temporary_.empty()) return;
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+    throw WriteFailure(fmt::format("cannot put {} in its place: {}", path_, std::strerror(errno)));
+  }
+  forget(temporary_);
+  temporary_.clear();
+}
+
+int Output::terminal() const { return path_.empty() ? STDOUT_FILENO : -1; }
+
+void install_signal_handlers() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGINT, on_interrupt);
+}
+
+}  // namespace lockstep::cli

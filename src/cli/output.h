@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "lockstep/report.h"
+
+namespace lockstep::cli {
+
+/// Whoever reads our standard output has gone away: exit status 141, quietly.
+class ClosedPipe : public std::exception {};
+
+/// The disk is full or the like: exit status 3.
+class WriteFailure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Where a report goes: standard output, or a file that is written beside its place and renamed when
+/// it is complete, so that nobody ever sees half a report.
+class Output {
+ public:
+  /// "" is standard output. Throws InputError where the file cannot be made.
+  explicit Output(std::string path);
+  /// Removes what was written if commit() was not reached.
+  ~Output();
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  void write(std::string_view text);
+  Write writer() { return [this](std::string_view text) { write(text); }; }
+  /// Hands on what was written so far.
+  void flush();
+  /// Hands on everything and puts the file in its place.
+  void commit();
+  /// For colour: the descriptor of standard output, -1 for a file.
+  int terminal() const;
+
+ private:
+  std::string path_, temporary_, buffer_;
+  int descriptor_ = -1;
+};
+
+/// SIGPIPE is seen as a failed write; an interrupt removes unfinished files and exits with 130.
+void install_signal_handlers();
+
+}  // namespace lockstep::cli

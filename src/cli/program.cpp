@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdio>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "lockstep/diagnostic.h"
+#include "src/cli/command.h"
+#include "src/cli/output.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+int print_help(const std::vector<Command>& commands, const std::string& name) {
+  for (const Command& command : commands) {
+    if (command.name == name) return print_text(command_help(command));
+  }
+  return print_text(program_help(commands));
+}
+
+int dispatch(const std::vector<std::string>& arguments) {
+  const std::vector<Command> commands = all_commands();
+  std::string name = arguments.empty() ? "help" : arguments.front();
+  if (name == "--version") name = "version";
+  if (name == "help" || name == "-h" || name == "--help") return print_help(commands, arguments.size() > 1 ? arguments[1] : "");
+  for (const Command& command : commands) {
+    if (command.name != name) continue;
+    const int status = parse_arguments(command, {arguments.begin() + 1, arguments.end()});
+    return status >= 0 ? status : command.run();
+  }
+  std::vector<std::string> known = {"help"};
+  for (const Command& command : commands) known.push_back(command.name);
+  fmt::print(stderr, "lockstep: there is no {} `{}`{}\nSee `lockstep --help`.\n", name.front() == '-' ? "option" : "command", name,
+             did_you_mean(name, known));
+  return exit_usage;
+}
+
+}  // namespace
+
+int print_text(const std::string& text) {
+  Output output("");
+  output.write(text);
+  output.commit();
+  return exit_right;
+}
+
+std::vector<Command> all_commands() {
+  return {check_command(),  test_command(), explain_command(), show_command(),
+          schema_command(), init_command(), version_command(), reference_command()};
+}
+
+int run_program(const std::vector<std::string>& arguments) {
+  try {
+    install_signal_handlers();
+    return dispatch(arguments);
+  } catch (const ClosedPipe&) {
+    return exit_closed_pipe;
+  } catch (const InputError& error) {
+    for (const Diagnostic& diagnostic : error.diagnostics()) fmt::print(stderr, "{}", render(diagnostic));
+    return exit_usage;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "lockstep: out of memory\n");
+  } catch (const InternalError& error) {
+    fmt::print(stderr, "lockstep: a bug of lockstep: {}\n", error.what());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lockstep: {}\n", error.what());
+  }
+  return exit_failure;
+}
+
+}  // namespace lockstep::cli

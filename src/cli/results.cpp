@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/results.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep::cli {
+
+int status_of(const CheckResult& result) {
+  if (!result.disagreement.empty()) return exit_failure;
+  if (result.verdict == Verdict::error) return exit_usage;
+  return result.verdict == Verdict::match ? exit_right : exit_wrong;
+}
+
+int nothing_found(const std::vector<std::string>& paths) {
+  fmt::print(stderr, "lockstep: nothing was checked: there is no *.json or *.jsonc file in {}\n", fmt::join(paths, ", "));
+  return exit_nothing;
+}
+
+ReportSet::ReportSet(const CommonOptions& options, bool several) {
+  ReportOptions report;
+  report.all = options.all;
+  report.quiet = options.quiet;
+  report.verbose = options.verbose;
+  report.several = several;
+  open(options.format, options.output, report);
+  report.color = use_color(options, entries_.front().output->terminal());
+  // The colour depends on where the report goes, which is known only now.
+  entries_.front().reporter = make_reporter(options.format, report, entries_.front().output->writer());
+  for (const std::string& text : options.reports) {
+    const std::size_t equals = text.find('=');
+    const std::string kind = text.substr(0, equals);
+    if (equals == std::string::npos || equals + 1 == text.size()) {
+      usage_error(fmt::format("--report takes KIND=FILE, such as json=report.json; found `{}`", text));
+    }
+    report.color = kind == "text" && options.color == "always";
+    report.quiet = false;
+    open(kind, text.substr(equals + 1), report);
+  }
+}
+
+void ReportSet::open(const std::string& kind, const std::string& path, const ReportOptions& options) {
+  Entry entry;
+  entry.output = std::make_unique<Output>(path);
+  entry.reporter = make_reporter(kind, options, entry.output->writer());
+  if (entry.reporter == nullptr) {
+    usage_error(fmt::format("--report knows {}; found `{}`{}", fmt::join(report_kinds(), " and "), kind, did_you_mean(kind, report_kinds())));
+  }
+  entries_.push_back(std::move(entry));
+}
+
+void ReportSet::add(const CheckResult& result) {
+  for (Entry& entry : entries_) {
+    entry.reporter->add(result);
+    entry.output->flush();
+  }
+  // Someone who reads a report file sees at once that there is nothing to trust in it.
+  if (!result.disagreement.empty()) fmt::print(stderr, "lockstep: {}: {}\n", result.file, result.disagreement);
+}
+
+void ReportSet::finish() {
+  for (Entry& entry : entries_) {
+    entry.reporter->finish();
+    entry.output->commit();
+  }
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/report.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+
+namespace lockstep::cli {
+
+/// The exit status that `check` gives a result: its verdict alone.
+int status_of(const CheckResult& result);
+
+/// Says on standard error that the paths hold no scenario; exit status 4.
+int nothing_found(const std::vector<std::string>& paths);
+
+/// The report asked for with --format and --output, and those of --report.
+class ReportSet {
+ public:
+  /// Throws InputError for an unknown kind or a file that cannot be written. `several`: an array of
+  /// results.
+  ReportSet(const CommonOptions& options, bool several);
+  void add(const CheckResult& result);
+  void finish();
+
+ private:
+  void open(const std::string& kind, const std::string& path, const ReportOptions& options);
+
+  struct Entry {
+    std::unique_ptr<Output> output;
+    std::unique_ptr<Reporter> reporter;
+  };
+  std::vector<Entry> entries_;
+  bool main_on_stdout_ = true;
+};
+
+}  // namespace lockstep::cli

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/check.h"
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "src/diagnosis/agreement.h"
+#include "src/diagnosis/turning_point.h"
+
+namespace lockstep {
+
+namespace {
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// An axis of size "any" as a mistake at its place: the engine for it does not exist yet.
+std::vector<Diagnostic> needs_parametric(const Scenario& scenario) {
+  Diagnostics diagnostics;
+  const Json* layout = scenario.document.find("layout");
+  for (const Axis axis : scenario.layout.any) {
+    const Json* size = layout == nullptr ? nullptr : layout->find(name_of(axis));
+    const Place place = size == nullptr ? Place{nullptr, 0, 0, fmt::format("/layout/{}", name_of(axis))} : size->place();
+    diagnostics.add(place, fmt::format("the size \"any\" of the axis {} needs the parametric engine, which this version does "
+                                       "not have; give a number",
+                                       name_of(axis)));
+  }
+  return diagnostics.sorted();
+}
+
+Verdict verdict_of(Outcome::Kind kind) {
+  switch (kind) {
+    case Outcome::Kind::deadlock: return Verdict::deadlock;
+    case Outcome::Kind::invalid_collective: return Verdict::invalid_collective;
+    case Outcome::Kind::race: return Verdict::race;
+    case Outcome::Kind::complete: break;
+  }
+  return Verdict::match;
+}
+
+void run_symbolic(CheckResult& result) {
+  const Stopwatch stopwatch;
+  result.engine = std::make_shared<SymbolicEngine>(*result.scenario->schedule, *result.timeline);
+  result.symbolic = result.engine->run();
+  result.symbolic_seconds = stopwatch.seconds();
+}
+
+void run_host_engine(CheckResult& result, const CheckOptions& options) {
+  const Stopwatch stopwatch;
+  HostOptions host;
+  host.force_all = options.host_forced;
+  host.seed = options.seed;
+  host.progress = options.progress;
+  result.host = run_host(*result.scenario->schedule, *result.timeline, host);
+  result.host_seconds = stopwatch.seconds();
+}
+
+/// What was reached first in time: a completed optimizer step with something wrong, else how the
+/// walk ended.
+void combine(CheckResult& result) {
+  const Timeline& timeline = *result.timeline;
+  result.verdict = verdict_of(timeline.outcome.kind);
+  result.step = timeline.outcome.kind == Outcome::Kind::complete ? result.scenario->schedule->batch.steps() - 1
+                                                                  : timeline.outcome.optimizer_step;
+  if (timeline.step_ends.empty()) return;
+  const bool symbolic_wrong = result.symbolic && !result.symbolic->match;
+  const bool host_wrong = result.host && !result.host->match;
+  if (!symbolic_wrong && !host_wrong) return;
+  result.verdict = Verdict::mismatch;
+  if (symbolic_wrong) {
+    result.step = result.symbolic->step;
+    if (host_wrong) result.step = std::min(result.step, result.host->step);
+  } else {
+    result.step = result.host->step;
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::match: return "match";
+    case Verdict::mismatch: return "mismatch";
+    case Verdict::deadlock: return "deadlock";
+    case Verdict::invalid_collective: return "invalid_collective";
+    case Verdict::race: return "race";
+    case Verdict::error: break;
+  }
+  return "error";
+}
+
+Verdict engine_verdict(const CheckResult& result, bool match) {
+  if (result.timeline == nullptr) return Verdict::error;
+  if (!match && !result.timeline->step_ends.empty()) return Verdict::mismatch;
+  return verdict_of(result.timeline->outcome.kind);
+}
+
+CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options) {
+  CheckResult result;
+  result.file = scenario->file;
+  result.scenario = std::move(scenario);
+  if (result.scenario->schedule == nullptr) {
+    result.errors = needs_parametric(*result.scenario);
+    return result;
+  }
+  try {
+    result.timeline = std::make_shared<const Timeline>(walk(*result.scenario->schedule));
+    if (options.symbolic) run_symbolic(result);
+    if (options.host) run_host_engine(result, options);
+  } catch (const InputError& error) {
+    result.errors = error.diagnostics();
+    result.symbolic.reset();
+    result.host.reset();
+    return result;
+  }
+  combine(result);
+  result.disagreement = find_disagreement(result, options);
+  // Turning points are read off the symbolic engine's finding for the step that is reported.
+  if (result.symbolic && result.symbolic->step == result.step) result.turns = find_turns(result);
+  result.blame = blame_of(result.turns);
+  return result;
+}
+
+CheckResult check_file(const std::string& file, const CheckOptions& options) {
+  CheckResult result;
+  result.file = file;
+  std::shared_ptr<Scenario> scenario;
+  try {
+    scenario = std::make_shared<Scenario>(read_scenario_file(file));
+  } catch (const InputError& error) {
+    result.errors = error.diagnostics();
+    return result;
+  }
+  scenario->file = file;
+  return check_scenario(scenario, options);
+}
+
+}  // namespace lockstep

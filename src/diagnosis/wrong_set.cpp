@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "lockstep/check.h"
+
+namespace lockstep {
+
+namespace {
+
+bool is_wrong(const BufferResult& buffer) {
+  return std::any_of(buffer.pieces.begin(), buffer.pieces.end(), [](const PieceResult& piece) { return !piece.right; });
+}
+
+void sort_once(std::vector<int>& numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+}
+
+}  // namespace
+
+WrongSet wrong_set(const CheckResult& result) {
+  WrongSet wrong;
+  if (result.verdict != Verdict::mismatch) return wrong;
+  const Model& model = result.scenario->schedule->model;
+  const auto add = [&](int rank, int buffer) {
+    wrong.ranks.push_back(rank);
+    wrong.parameters.push_back(model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front());
+  };
+  if (result.symbolic) {
+    for (const BufferResult& buffer : result.symbolic->buffers) {
+      if (is_wrong(buffer)) add(buffer.rank, buffer.buffer);
+    }
+    for (const UnownedResult& unowned : result.symbolic->unowned) add(unowned.rank, unowned.buffer);
+    for (const NormResult& norm : result.symbolic->norm) {
+      wrong.ranks.push_back(norm.rank);
+      wrong.parameters.push_back(norm.parameter);
+    }
+  } else if (result.host) {
+    for (const HostBuffer& buffer : result.host->buffers) {
+      if (!buffer.right) add(buffer.rank, buffer.buffer);
+    }
+  }
+  sort_once(wrong.ranks);
+  sort_once(wrong.parameters);
+  return wrong;
+}
+
+}  // namespace lockstep

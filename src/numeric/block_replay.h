@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "kernels.h"
+#include "lockstep/collective.h"
+#include "replay.h"
+#include "runs.h"
+
+namespace lockstep::numeric {
+
+/// The elements of `view`, seen as one stretch, that stand at `positions` of it.
+Intervals at_positions(const Intervals& view, const Interval& positions);
+/// The elements of `set` in `block`, counted from its beginning.
+Intervals within(const Intervals& set, const Interval& block);
+
+/// One block of elements of all buffers of a plan, in cache. Value is float, double or a residue.
+template <class Value>
+class BlockReplay {
+ public:
+  BlockReplay(const Model& model, const Plan& plan, const ReplayOptions& options, std::int64_t block, Findings& findings)
+      : model_(model), plan_(plan), options_(options), stride_(static_cast<std::size_t>(block)), findings_(findings),
+        data_(plan.nodes.size() * stride_), expected_(plan.pieces.size() * stride_), scratch_(stride_), runs_(plan.pieces.size()) {}
+
+  void run(const Interval& block) {
+    block_ = block;
+    count_ = static_cast<std::size_t>(block.size());
+    std::fill(data_.begin(), data_.end(), Value{});
+    expected_step_.assign(plan_.pieces.size(), -1);
+    reference_hashed_.assign(plan_.pieces.size(), -1);
+    for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+      const PieceUse& piece = plan_.pieces[i];
+      runs_[i] = find_runs(model_, piece.logical, piece.piece, intersect(block, Interval{0, piece.numel}));
+    }
+    for (const PlannedEvent& planned : plan_.events) {
+      if (planned.event) {
+        apply(planned);
+      } else {
+        check(planned);
+      }
+    }
+  }
+
+  // The algebra of apply_collective; a Value* is a member's elements.
+  Value* reduce(const std::vector<Value*>& values, bool average) {
+    std::copy_n(values.front(), reduced_count_, scratch_.data());
+    for (std::size_t i = 1; i < values.size(); ++i) add(scratch_.data(), values[i], reduced_count_);
+    if (average) scale(scratch_.data(), *average_, reduced_count_);
+    return scratch_.data();
+  }
+  void place(Value* target, const Intervals& elements, const Value* source) {
+    if (target == source) return;
+    for (const Interval& interval : elements) {
+      std::memcpy(target + interval.begin, source + interval.begin, static_cast<std::size_t>(interval.size()) * sizeof(Value));
+    }
+  }
+
+ private:
+  Value* data(int node) { return data_.data() + static_cast<std::size_t>(node) * stride_; }
+  Value* expected(int piece) { return expected_.data() + static_cast<std::size_t>(piece) * stride_; }
+  std::size_t at(const Run& run) const { return static_cast<std::size_t>(run.local - block_.begin); }
+
+  void apply(const PlannedEvent& planned) {
+    Value* target = data(planned.nodes.front());
+    switch (planned.event->op) {
+      case Op::backward:
+      case Op::leftover: {
+        const int piece = plan_.nodes[static_cast<std::size_t>(planned.nodes.front())].piece;
+        for (const Run& run : runs_[static_cast<std::size_t>(piece)]) {
+          for (const GeneratedTerm& term : planned.terms) {
+            add_generated(target + at(run), term, options_.bits, run.global, static_cast<std::size_t>(run.count));
+          }
+        }
+        break;
+      }
+      case Op::scale: scale(target, planned.by, count_); break;
+      case Op::zero: std::fill_n(target, count_, Value{}); break;
+      case Op::copy: std::memmove(target, data(planned.from), count_ * sizeof(Value)); break;
+      case Op::accumulate: add(target, data(planned.from), count_); break;
+      default:
+        if (planned.views.empty() || plan_.aligned) {
+          collective_in_block(planned);
+        } else {
+          collective_of_stretches(planned);
+        }
+    }
+    if (options_.arithmetic == Arithmetic::bfloat16) settle(planned);
+  }
+
+  void collective_in_block(const PlannedEvent& planned) {
+    const Intervals* view = planned.views.empty() ? nullptr : planned.views.front();
+    values_.clear();
+    for (const int node : planned.nodes) values_.push_back(data(node));
+    slices_.resize(planned.nodes.size());
+    everything_.assign(count_ > 0 ? 1 : 0, Interval{0, static_cast<std::int64_t>(count_)});
+    if (view) everything_ = within(*view, block_);
+    for (std::size_t i = 0; i < planned.nodes.size(); ++i) {
+      slices_[i].clear();
+      if (!planned.cut) continue;
+      const Interval slice = planned.cut->slice(static_cast<int>(i));
+      if (view) {
+        slices_[i] = within(at_positions(*view, slice), block_);
+        continue;
+      }
+      const Interval here = intersect(slice, block_);
+      if (!here.empty()) slices_[i].push_back({here.begin - block_.begin, here.end - block_.begin});
+    }
+    apply_row(planned, count_);
+  }
+
+  // Members act on different elements: position k of one stretch meets position k of the others.
+  void collective_of_stretches(const PlannedEvent& planned) {
+    const auto whole = [&](std::size_t member) {
+      const int piece = plan_.nodes[static_cast<std::size_t>(planned.nodes[member])].piece;
+      return Intervals{{0, plan_.pieces[static_cast<std::size_t>(piece)].numel}};
+    };
+    std::vector<Intervals> views;
+    for (std::size_t i = 0; i < planned.nodes.size(); ++i) views.push_back(planned.views[i] ? *planned.views[i] : whole(i));
+    const auto length = static_cast<std::size_t>(size(views.front()));
+    std::vector<std::vector<Value>> stretches;
+    values_.clear();
+    slices_.assign(planned.nodes.size(), {});
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      std::vector<Value>& stretch = stretches.emplace_back();
+      const Value* from = data(planned.nodes[i]);
+      for (const Interval& interval : views[i]) stretch.insert(stretch.end(), from + interval.begin, from + interval.end);
+      if (stretch.size() != length) throw InternalError("members of a collective act on different numbers of elements");
+      if (planned.cut) slices_[i] = within({planned.cut->slice(static_cast<int>(i))}, {0, static_cast<std::int64_t>(length)});
+    }
+    for (std::vector<Value>& stretch : stretches) values_.push_back(stretch.data());
+    everything_ = within({{0, static_cast<std::int64_t>(length)}}, {0, static_cast<std::int64_t>(length)});
+    apply_row(planned, length);
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      const Value* from = stretches[i].data();
+      for (const Interval& interval : views[i]) {
+        std::copy_n(from, static_cast<std::size_t>(interval.size()), data(planned.nodes[i]) + interval.begin);
+        from += interval.size();
+      }
+    }
+  }
+
+  void apply_row(const PlannedEvent& planned, std::size_t count) {
+    reduced_count_ = count;
+    average_ = &planned.by;
+    apply_collective(operation(planned.event->op), *this, values_, slices_, everything_, planned.event->root, planned.event->average);
+  }
+
+  // The bound was checked beforehand; a rounding here is a mistake of ours.
+  void settle(const PlannedEvent& planned) {
+    if constexpr (std::is_same_v<Value, float>) {
+      for (const int node : planned.nodes) {
+        if (!round_to_bfloat16(data(node), count_)) throw InternalError("a value was rounded to bfloat16 in an exact replay");
+      }
+    }
+  }
+
+  void compute_expected(int piece, int optimizer_step);
+  GradientHash hash_of(const Value* values, int piece, const Interval& elements) const {
+    GradientHash result;
+    for (const Run& run : runs_[static_cast<std::size_t>(piece)]) {
+      const Interval part = intersect(elements, Interval{run.local, run.local + run.count});
+      if (part.empty()) continue;
+      result += hash(values + (part.begin - block_.begin), static_cast<std::size_t>(part.size()),
+                     run.global + static_cast<std::uint64_t>(part.begin - run.local), options_.arithmetic);
+    }
+    return result;
+  }
+
+  void check(const PlannedEvent& planned) {
+    const int node = planned.nodes.front();
+    const int piece = plan_.nodes[static_cast<std::size_t>(node)].piece;
+    if (expected_step_[static_cast<std::size_t>(piece)] != planned.optimizer_step) compute_expected(piece, planned.optimizer_step);
+    Findings::Check& found = findings_.checks[static_cast<std::size_t>(planned.check)];
+    for (const Interval& owned : *planned.owned) {
+      const Interval part = intersect(owned, block_);
+      if (part.empty()) continue;
+      const std::size_t begin = static_cast<std::size_t>(part.begin - block_.begin);
+      const bool right = equal(data(node) + begin, expected(piece) + begin, static_cast<std::size_t>(part.size()));
+      if (!right) found.right = false;
+      if (!options_.hashes) continue;
+      const GradientHash wanted = hash_of(expected(piece), piece, part);
+      found.expected += wanted;
+      found.got += right ? wanted : hash_of(data(node), piece, part);
+    }
+  }
+
+  const Model& model_;
+  const Plan& plan_;
+  const ReplayOptions& options_;
+  std::size_t stride_;
+  Findings& findings_;
+  std::vector<Value> data_, expected_, scratch_;
+  std::vector<std::vector<Run>> runs_;  // by piece
+  std::vector<int> expected_step_;      // by piece: what `expected_` holds
+  std::vector<int> reference_hashed_;   // by piece: the last step whose reference was hashed
+  Interval block_;
+  std::size_t count_ = 0;
+  // For one collective; kept for their memory.
+  std::vector<Value*> values_;
+  std::vector<Intervals> slices_;
+  Intervals everything_;
+  std::size_t reduced_count_ = 0;
+  const Factor* average_ = nullptr;
+};
+
+template <class Value>
+void BlockReplay<Value>::compute_expected(int piece, int optimizer_step) {
+  const auto index = static_cast<std::size_t>(piece);
+  const PieceUse::Expected& sum = plan_.pieces[index].expected[static_cast<std::size_t>(optimizer_step)];
+  Value* out = expected(piece);
+  // Whole numbers first, rounded once: 32 bits hold what float32 holds exactly.
+  using Whole = std::conditional_t<std::is_same_v<Value, float>, std::int32_t,
+                                   std::conditional_t<std::is_same_v<Value, double>, std::int64_t, std::uint64_t>>;
+  std::vector<Whole> sums(count_, 0);
+  for (const Run& run : runs_[index]) {
+    for (const GeneratedTerm& term : sum.terms) {
+      if constexpr (std::is_same_v<Value, std::uint64_t>) {
+        add_reference(term.key, term.factor.residue, run.global, static_cast<std::size_t>(run.count), sums.data() + at(run));
+      } else {
+        add_reference(term.key, options_.bits, term.factor.whole, run.global, static_cast<std::size_t>(run.count),
+                      sums.data() + at(run));
+      }
+    }
+  }
+  if constexpr (std::is_same_v<Value, std::uint64_t>) {
+    std::copy(sums.begin(), sums.end(), out);
+  } else {
+    const auto unit = static_cast<Value>(std::ldexp(1.0, sum.unit));
+    for (std::size_t i = 0; i < count_; ++i) out[i] = static_cast<Value>(sums[i]) * unit;
+  }
+  expected_step_[index] = optimizer_step;
+  // Ranks may end a step at different times, so that a step may be computed twice.
+  if (options_.hashes && options_.hashed[index] && reference_hashed_[index] < optimizer_step) {
+    reference_hashed_[index] = optimizer_step;
+    GradientHash& total = findings_.reference[static_cast<std::size_t>(optimizer_step)][index];
+    total += hash_of(out, piece, block_);
+  }
+}
+
+}  // namespace lockstep::numeric

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exactness.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+
+#include "generator.h"
+
+namespace lockstep::numeric {
+
+namespace {
+
+Rational absolute(const Rational& value) { return value.is_negative() ? -value : value; }
+
+// How often a positive whole number can be halved.
+int halvings(Rational whole) {
+  static const Rational chunk(std::int64_t{1} << 32);
+  int count = 0;
+  for (;;) {
+    if (const auto small = whole.to_int64()) return count + std::countr_zero(static_cast<std::uint64_t>(*small));
+    const Rational shorter = whole / chunk;
+    if (!shorter.is_integer()) break;
+    whole = shorter;
+    count += 32;
+  }
+  for (Rational half = whole / Rational(2); half.is_integer(); half = whole / Rational(2)) {
+    whole = half;
+    ++count;
+  }
+  return count;
+}
+
+Rational power_of_two(int exponent) {
+  Rational result(1);
+  const Rational step = exponent < 0 ? Rational(1, std::int64_t{1} << 30) : Rational(std::int64_t{1} << 30);
+  int rest = std::abs(exponent);
+  for (; rest >= 30; rest -= 30) result *= step;
+  const Rational last(std::int64_t{1} << rest);
+  return exponent < 0 ? result / last : result * last;
+}
+
+int twos(const Rational& value) { return halvings(absolute(value.numerator())) - halvings(value.denominator()); }
+
+Rational odd_denominator(const Rational& value) {
+  const Rational denominator = value.denominator();
+  return denominator / power_of_two(halvings(denominator));
+}
+
+// Greatest rational of which both are whole multiples; 0 is a multiple of everything.
+Rational common_measure(const Rational& a, const Rational& b) {
+  if (a.is_zero() || a == b) return b;
+  if (b.is_zero()) return a;
+  const Rational x = a.numerator(), y = b.numerator();
+  return x * y / Rational::lcm(x, y) / Rational::lcm(a.denominator(), b.denominator());
+}
+
+// Every value in a buffer is a whole multiple of `measure` and at most `magnitude`, both times a
+// local gradient of 1.
+struct Bound {
+  Rational measure;
+  Rational magnitude;
+
+  void add(const Bound& other) {
+    measure = common_measure(measure, other.measure);
+    magnitude += other.magnitude;
+  }
+  void add(const Rational& coefficient) { add(Bound{absolute(coefficient), absolute(coefficient)}); }
+  // Some elements are this, others that.
+  void either(const Bound& other) {
+    measure = common_measure(measure, other.measure);
+    magnitude = std::max(magnitude, other.magnitude);
+  }
+  Bound times(const Rational& factor) const {
+    const Rational size = absolute(factor);
+    return size.is_zero() ? Bound{} : Bound{measure * size, magnitude * size};
+  }
+};
+
+class Interpreter {
+ public:
+  explicit Interpreter(const Plan& plan) : plan_(plan), bounds_(plan.nodes.size()) {}
+
+  Need run() {
+    for (const PlannedEvent& planned : plan_.events) {
+      if (planned.event) apply(planned);
+    }
+    for (const PieceUse& piece : plan_.pieces) {
+      for (const auto& expected : piece.expected) {
+        Bound bound;
+        for (const GeneratedTerm& term : expected.terms) bound.add(term.factor.exact);
+        note(bound);
+      }
+    }
+    return need_;
+  }
+
+ private:
+  void note(const Bound& bound) {
+    if (bound.measure.is_zero()) return;
+    const int last_bit = twos(bound.measure);
+    const Rational odd = odd_denominator(bound.measure);
+    if (!odd.is_one()) need_.multiple = Rational::lcm(need_.multiple, odd);
+    need_.spread = std::max(need_.spread, bound.magnitude / power_of_two(last_bit));
+    need_.lowest = std::min(need_.lowest, last_bit);
+    need_.highest = std::max(need_.highest, bound.magnitude.bits());
+  }
+  // A factor acts as a multiplication and then a division, each of them exact.
+  Bound scaled(const Bound& bound, const Rational& factor) {
+    need_.highest = std::max({need_.highest, absolute(factor.numerator()).bits(), factor.denominator().bits()});
+    const Bound multiplied = bound.times(factor.numerator());
+    note(multiplied);
+    const Bound result = multiplied.times(Rational(1) / factor.denominator());
+    note(result);
+    return result;
+  }
+  Bound& of(int node) { return bounds_[static_cast<std::size_t>(node)]; }
+
+  void apply(const PlannedEvent& planned) {
+    Bound& target = of(planned.nodes.front());
+    switch (planned.event->op) {
+      case Op::backward:
+      case Op::leftover:
+        for (const GeneratedTerm& term : planned.terms) {
+          need_.highest = std::max(need_.highest, absolute(term.factor.exact).bits());
+          target.add(term.factor.exact);
+        }
+        note(target);
+        break;
+      case Op::scale: target = scaled(target, planned.by.exact); break;
+      case Op::zero: target = {}; break;
+      case Op::copy: target = of(planned.from); break;
+      case Op::accumulate:
+        target.add(Bound(of(planned.from)));
+        note(target);
+        break;
+      default: apply_collective_row(planned);
+    }
+  }
+
+  void apply_collective_row(const PlannedEvent& planned) {
+    const Operation& row = operation(planned.event->op);
+    Bound result;
+    switch (row.value) {
+      case Operation::Value::none: return;
+      case Operation::Value::reduction:
+        for (const int node : planned.nodes) result.add(of(node));
+        note(result);
+        if (planned.event->average) result = scaled(result, planned.by.exact);
+        break;
+      case Operation::Value::of_the_root: result = of(planned.nodes[static_cast<std::size_t>(planned.event->root)]); break;
+      case Operation::Value::slice_of_its_member:
+        for (const int node : planned.nodes) result.either(of(node));
+        break;
+    }
+    const bool whole = planned.views.empty() && row.value != Operation::Value::slice_of_its_member;
+    for (std::size_t i = 0; i < planned.nodes.size(); ++i) {
+      Bound& bound = of(planned.nodes[i]);
+      if (row.writes == Operation::Writes::root_everywhere && static_cast<int>(i) != planned.event->root) continue;
+      if (whole && row.writes != Operation::Writes::own_slice) {
+        bound = result;
+      } else {
+        bound.either(result);
+      }
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<Bound> bounds_;
+  Need need_;
+};
+
+// Exact where the value has few enough bits, which find_need() saw to.
+double to_double(const Rational& value) {
+  const auto whole = [](const Rational& number) {
+    const auto small = number.to_int64();
+    return small ? static_cast<double>(*small) : std::strtod(number.to_string().c_str(), nullptr);
+  };
+  return whole(value.numerator()) / whole(value.denominator());
+}
+
+bool to_residue(Factor& factor) {
+  const auto residue = factor.exact.modulo_prime61();
+  if (!residue || (*residue == 0 && !factor.exact.is_zero())) return false;
+  factor.residue = *residue;
+  return true;
+}
+
+// Generators narrower than this leave too much to chance.
+int least_generator_bits(Arithmetic arithmetic) { return arithmetic == Arithmetic::bfloat16 ? 4 : 12; }
+
+}  // namespace
+
+void Need::join(const Need& other) {
+  multiple = Rational::lcm(multiple, other.multiple);
+  spread = std::max(spread, other.spread);
+  lowest = std::min(lowest, other.lowest);
+  highest = std::max(highest, other.highest);
+}
+
+int significand_bits(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::bfloat16: return 8;
+    case Arithmetic::float32: return 24;
+    case Arithmetic::float64: return 53;
+    case Arithmetic::prime61: return 61;
+  }
+  throw InternalError("an arithmetic of unknown kind");
+}
+
+Need find_need(const Plan& plan) { return Interpreter(plan).run(); }
+
+Choice choose_arithmetic(Dtype dtype, const Need& need) {
+  const Arithmetic first = dtype == Dtype::bfloat16  ? Arithmetic::bfloat16
+                           : dtype == Dtype::float32 ? Arithmetic::float32
+                                                     : Arithmetic::float64;
+  const int used = (need.spread * need.multiple).bits();
+  Choice choice;
+  choice.multiple = need.multiple;
+  choice.needed_bits = used + least_generator_bits(first);
+  for (const Arithmetic arithmetic : {Arithmetic::bfloat16, Arithmetic::float32, Arithmetic::float64}) {
+    if (significand_bits(arithmetic) < significand_bits(first)) continue;
+    const int bits = std::min(significand_bits(arithmetic) - used, max_generator_bits);
+    const int exponents = arithmetic == Arithmetic::float64 ? 1000 : 120;
+    const bool in_range = need.lowest > -exponents && need.highest + need.multiple.bits() + max_generator_bits < exponents;
+    if (bits < least_generator_bits(arithmetic) || !in_range) continue;
+    choice.arithmetic = arithmetic;
+    choice.bits = bits;
+    return choice;
+  }
+  choice.arithmetic = Arithmetic::prime61;
+  return choice;
+}
+
+bool bind(Plan& plan, const Choice& choice) {
+  bool has_residues = true;
+  const bool in_floats = choice.arithmetic != Arithmetic::prime61;
+  for (PlannedEvent& planned : plan.events) {
+    for (GeneratedTerm& term : planned.terms) {
+      has_residues &= to_residue(term.factor);
+      if (in_floats) term.factor.multiply = to_double(term.factor.exact * choice.multiple);
+    }
+    has_residues &= to_residue(planned.by);
+    if (in_floats) {
+      planned.by.multiply = to_double(planned.by.exact.numerator());
+      planned.by.divide = to_double(planned.by.exact.denominator());
+    }
+  }
+  for (PieceUse& piece : plan.pieces) {
+    for (auto& expected : piece.expected) {
+      Bound bound;
+      for (const GeneratedTerm& term : expected.terms) bound.add(term.factor.exact);
+      expected.unit = bound.measure.is_zero() ? 0 : twos(bound.measure);
+      const Rational unit = power_of_two(expected.unit);
+      for (GeneratedTerm& term : expected.terms) {
+        has_residues &= to_residue(term.factor);
+        if (!in_floats) continue;
+        const auto whole = (term.factor.exact * choice.multiple / unit).to_int64();
+        if (!whole) throw InternalError("a weight of the loss is no whole number of the reference's units");
+        term.factor.whole = *whole;
+      }
+    }
+  }
+  return has_residues;
+}
+
+}  // namespace lockstep::numeric

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "generator.h"
+#include "mix.h"
+#include "prime61.h"
+
+namespace lockstep::numeric {
+
+namespace {
+
+constexpr std::size_t stretch = 1024;
+
+template <class Value>
+inline void scale_all(Value* values, Value multiply, Value divide, std::size_t count) {
+  if (multiply != Value(1)) {
+    for (std::size_t i = 0; i < count; ++i) values[i] *= multiply;
+  }
+  if (divide != Value(1)) {
+    for (std::size_t i = 0; i < count; ++i) values[i] /= divide;
+  }
+}
+
+LOCKSTEP_VECTORIZED
+void add_multiples(float* values, float factor, const std::int32_t* numbers, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) values[i] += factor * static_cast<float>(numbers[i]);
+}
+
+LOCKSTEP_VECTORIZED
+void add_multiples(double* values, double factor, const std::int32_t* numbers, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) values[i] += factor * static_cast<double>(numbers[i]);
+}
+
+template <class Value>
+inline bool equal_all(const Value* a, const Value* b, std::size_t count) {
+  std::uint64_t different = 0;
+  for (std::size_t i = 0; i < count; ++i) different += a[i] != b[i];
+  return different == 0;
+}
+
+template <class Value>
+void add_generated_real(Value* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count) {
+  std::array<std::int32_t, stretch> numbers;
+  for (std::size_t done = 0; done < count; done += stretch) {
+    const std::size_t part = std::min(stretch, count - done);
+    generate(term.key, bits, first + done, part, numbers.data());
+    add_multiples(values + done, static_cast<Value>(term.factor.multiply), numbers.data(), part);
+  }
+}
+
+}  // namespace
+
+LOCKSTEP_VECTORIZED
+void add(float* to, const float* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+LOCKSTEP_VECTORIZED
+void add(double* to, const double* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+LOCKSTEP_VECTORIZED
+void add(std::uint64_t* to, const std::uint64_t* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = add61(to[i], from[i]);
+}
+
+LOCKSTEP_VECTORIZED
+void scale(float* values, const Factor& factor, std::size_t count) {
+  scale_all(values, static_cast<float>(factor.multiply), static_cast<float>(factor.divide), count);
+}
+
+LOCKSTEP_VECTORIZED
+void scale(double* values, const Factor& factor, std::size_t count) {
+  scale_all(values, factor.multiply, factor.divide, count);
+}
+
+void scale(std::uint64_t* values, const Factor& factor, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) values[i] = multiply61(values[i], factor.residue);
+}
+
+void add_generated(float* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count) {
+  add_generated_real(values, term, bits, first, count);
+}
+
+void add_generated(double* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count) {
+  add_generated_real(values, term, bits, first, count);
+}
+
+void add_generated(std::uint64_t* values, const GeneratedTerm& term, int, std::uint64_t first, std::size_t count) {
+  std::array<std::uint64_t, stretch> numbers;
+  for (std::size_t done = 0; done < count; done += stretch) {
+    const std::size_t part = std::min(stretch, count - done);
+    generate_residues(term.key, first + done, part, numbers.data());
+    for (std::size_t i = 0; i < part; ++i) {
+      values[done + i] = add61(values[done + i], multiply61(numbers[i], term.factor.residue));
+    }
+  }
+}
+
+bool round_to_bfloat16(float* values, std::size_t count) {
+  std::uint32_t lost = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(values[i]);
+    lost |= bits & 0xFFFFu;
+    values[i] = std::bit_cast<float>((bits + 0x7FFFu + (bits >> 16 & 1)) & 0xFFFF0000u);
+  }
+  return lost == 0;
+}
+
+LOCKSTEP_VECTORIZED
+bool equal(const float* a, const float* b, std::size_t count) { return equal_all(a, b, count); }
+
+LOCKSTEP_VECTORIZED
+bool equal(const double* a, const double* b, std::size_t count) { return equal_all(a, b, count); }
+
+LOCKSTEP_VECTORIZED
+bool equal(const std::uint64_t* a, const std::uint64_t* b, std::size_t count) { return equal_all(a, b, count); }
+
+GradientHash hash(const float* values, std::size_t count, std::uint64_t first, Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::float32) return hash_elements(values, count, first);
+  GradientHash result;
+  std::array<std::uint16_t, stretch> patterns;
+  for (std::size_t done = 0; done < count; done += stretch) {
+    const std::size_t part = std::min(stretch, count - done);
+    for (std::size_t i = 0; i < part; ++i) {
+      patterns[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[done + i]) >> 16);
+    }
+    result += hash_bfloat16(patterns.data(), part, first + done);
+  }
+  return result;
+}
+
+GradientHash hash(const double* values, std::size_t count, std::uint64_t first, Arithmetic) {
+  return hash_elements(values, count, first);
+}
+
+GradientHash hash(const std::uint64_t* values, std::size_t count, std::uint64_t first, Arithmetic) {
+  return hash_residues(values, count, first);
+}
+
+}  // namespace lockstep::numeric

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "exactness.h"
+#include "lockstep/hash.h"
+
+namespace lockstep::numeric {
+
+// The loops over elements, one set per type of number. Buffers of different names do not overlap;
+// a buffer may be given twice where both are read and written at the same index.
+
+void add(float* to, const float* from, std::size_t count);
+void add(double* to, const double* from, std::size_t count);
+void add(std::uint64_t* to, const std::uint64_t* from, std::size_t count);  ///< modulo 2^61 - 1
+
+void scale(float* values, const Factor& factor, std::size_t count);
+void scale(double* values, const Factor& factor, std::size_t count);
+void scale(std::uint64_t* values, const Factor& factor, std::size_t count);
+
+/// values += term · numbers of the generator for elements `first`, `first + 1`, ….
+void add_generated(float* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
+void add_generated(double* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
+void add_generated(std::uint64_t* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
+
+/// Rounds to bfloat16 and returns whether nothing was lost.
+bool round_to_bfloat16(float* values, std::size_t count);
+
+bool equal(const float* a, const float* b, std::size_t count);
+bool equal(const double* a, const double* b, std::size_t count);
+bool equal(const std::uint64_t* a, const std::uint64_t* b, std::size_t count);
+
+GradientHash hash(const float* values, std::size_t count, std::uint64_t first, Arithmetic arithmetic);
+GradientHash hash(const double* values, std::size_t count, std::uint64_t first, Arithmetic arithmetic);
+GradientHash hash(const std::uint64_t* values, std::size_t count, std::uint64_t first, Arithmetic arithmetic);
+
+}  // namespace lockstep::numeric

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runs.h"
+
+#include <algorithm>
+
+namespace lockstep::numeric {
+
+std::vector<Run> find_runs(const Model& model, int logical, int piece, const Interval& elements) {
+  const std::vector<std::int64_t>& shape = model.logicals()[static_cast<std::size_t>(logical)].shape;
+  const std::vector<Interval>& dims = model.pieces(logical)[static_cast<std::size_t>(piece)].dims;
+  // Inner dimensions that the piece has whole, and one more, lie without gaps.
+  std::int64_t length = 1;
+  for (std::size_t d = dims.size(); d-- > 0;) {
+    length *= dims[d].size();
+    if (dims[d].size() != shape[d]) break;
+  }
+  std::vector<Run> runs;
+  for (std::int64_t at = elements.begin; at < elements.end;) {
+    const std::int64_t end = std::min(elements.end, (at / length + 1) * length);
+    const auto global = static_cast<std::uint64_t>(model.global_index(logical, piece, at));
+    if (!runs.empty() && runs.back().global + static_cast<std::uint64_t>(runs.back().count) == global) {
+      runs.back().count += end - at;
+    } else {
+      runs.push_back({at, end - at, global});
+    }
+    at = end;
+  }
+  return runs;
+}
+
+}  // namespace lockstep::numeric

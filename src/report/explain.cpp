@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lockstep/report.h"
+#include "src/report/findings.h"
+#include "src/report/json_writer.h"
+#include "src/report/parameter_grid.h"
+#include "src/report/text_report.h"
+
+namespace lockstep {
+
+namespace {
+
+[[noreturn]] void fail(std::string message) { throw InputError({Diagnostic{{}, std::move(message)}}); }
+
+/// A buffer that goes by the parameter's name.
+GridRequest request_for(const CheckResult& result, int parameter) {
+  const Schedule& schedule = *result.scenario->schedule;
+  const int logical = schedule.model.logical_of(parameter);
+  for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
+    const int buffer = schedule.model.buffer_of(rank, logical);
+    if (buffer < 0) continue;
+    const LocalBuffer& local = schedule.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+    const bool named = std::find(local.parameters.begin(), local.parameters.end(), parameter) != local.parameters.end();
+    if (named && local.numel > 0) return {rank, buffer, {0, local.numel}, std::nullopt};
+  }
+  fail(fmt::format("no rank holds a gradient of {}: it is frozen or empty",
+                   schedule.model.parameters()[static_cast<std::size_t>(parameter)].name));
+}
+
+/// The first wrong piece of the parameter, if there is one: that is what its reader looks for.
+GridRequest wrong_request(const ParameterFinding& finding, GridRequest otherwise) {
+  for (const RankGroup& group : finding.groups) {
+    if (group.symbolic == nullptr) continue;
+    for (const PieceResult& piece : group.symbolic->pieces) {
+      if (!piece.right) return {group.ranks.front(), group.buffer, piece.elements, std::nullopt};
+    }
+  }
+  return otherwise;
+}
+
+int parameter_named(const Model& model, const std::string& name) {
+  std::vector<std::string> names;
+  for (std::size_t index = 0; index < model.parameters().size(); ++index) {
+    if (model.parameters()[index].name == name) return static_cast<int>(index);
+    names.push_back(model.parameters()[index].name);
+  }
+  fail(fmt::format("the scenario has no parameter `{}`{}", name, did_you_mean(name, names)));
+}
+
+void check_step(const std::vector<Step>& steps, const std::string& name) {
+  std::vector<std::string> names;
+  const auto collect = [&](const auto& self, const std::vector<Step>& list) -> void {
+    for (const Step& step : list) {
+      names.push_back(step.name);
+      self(self, step.steps);
+    }
+  };
+  collect(collect, steps);
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    fail(fmt::format("the schedule has no step `{}`{}", name, did_you_mean(name, names)));
+  }
+}
+
+/// What is explained: the parameter asked for, else the first wrong one, else the first that
+/// someone holds.
+struct Subject {
+  int parameter = 0;
+  GridRequest request;
+};
+
+Subject subject_of(const CheckResult& result, const ExplainOptions& options) {
+  const Model& model = result.scenario->schedule->model;
+  const std::vector<ParameterFinding> wrong = collect_findings(result, false);
+  if (!options.parameter.empty()) {
+    const int parameter = parameter_named(model, options.parameter);
+    const GridRequest request = request_for(result, parameter);
+    for (const ParameterFinding& finding : wrong) {
+      if (finding.parameter == parameter) return {parameter, wrong_request(finding, request)};
+    }
+    return {parameter, request};
+  }
+  for (const ParameterFinding& finding : wrong) {
+    const GridRequest request = request_for(result, finding.parameter);
+    return {finding.parameter, wrong_request(finding, request)};
+  }
+  for (std::size_t index = 0; index < model.parameters().size(); ++index) {
+    if (!model.parameters()[index].frozen) return {static_cast<int>(index), request_for(result, static_cast<int>(index))};
+  }
+  fail("every parameter of the scenario is frozen: there is no gradient to explain");
+}
+
+}  // namespace
+
+void explain_text(const CheckResult& result, const ExplainOptions& options, const Write& write) {
+  const Schedule& schedule = *result.scenario->schedule;
+  const Style style(options.color);
+  if (!options.step.empty()) check_step(schedule.steps, options.step);
+  const Subject subject = subject_of(result, options);
+  ParameterGrids grids(result, {subject.request}, options.verbose ? 64 : 8);
+  const std::vector<Snapshot> snapshots = grids.snapshots(0);
+  write(verdict_line(result, style));
+  write(fmt::format("  {}\n  {}, elements {}\n", layout_text(*result.scenario),
+                    style.bold(schedule.model.parameters()[static_cast<std::size_t>(subject.parameter)].name),
+                    interval_text(grids.elements(0))));
+  std::vector<GridCell> all;
+  for (const Snapshot& snapshot : snapshots) {
+    if (!options.step.empty() && snapshot.step->name != options.step) continue;
+    const std::string title = snapshot_title(schedule, snapshot);
+    if (!snapshot.changed && options.step.empty()) {
+      write(fmt::format("\n{}: unchanged\n", title));
+      continue;
+    }
+    write("\n" + draw_grid(style.bold(title), grids.plan(0), snapshot.cells, style));
+    for (const auto& block : snapshot.cells) {
+      for (const auto& row : block) all.insert(all.end(), row.begin(), row.end());
+    }
+  }
+  if (all.empty()) write("\nno step of this schedule acts on it" + std::string(options.step.empty() ? "" : " in that step") + "\n");
+  const std::string legend = grid_legend(all);
+  if (!legend.empty()) write("\n" + style.faint(legend) + "\n");
+  if (!grids.plan(0).omitted.empty()) write(style.faint("not shown: " + grids.plan(0).omitted) + "\n");
+  ReportOptions report;
+  report.verbose = options.verbose;
+  const std::string outcome = outcome_text(result, report);
+  if (!outcome.empty()) write("\n" + outcome);
+}
+
+void explain_json(const CheckResult& result, const ExplainOptions& options, const Write& write) {
+  const Schedule& schedule = *result.scenario->schedule;
+  if (!options.step.empty()) check_step(schedule.steps, options.step);
+  const Subject subject = subject_of(result, options);
+  // Machines get every rank.
+  ParameterGrids grids(result, {subject.request}, static_cast<std::size_t>(-1));
+  JsonWriter json(write);
+  json.begin_object();
+  json.key("lockstep");
+  json.number(1);
+  json.key("scenario");
+  json.string_or_null(result.scenario->name);
+  json.key("file");
+  json.string_or_null(result.file);
+  json.key("verdict");
+  json.string(name_of(result.verdict));
+  json.key("parameter");
+  json.string(schedule.model.parameters()[static_cast<std::size_t>(subject.parameter)].name);
+  const std::vector<Snapshot> snapshots = grids.snapshots(0);
+  json.key("elements");
+  json.interval(grids.elements(0));
+  json.key("steps");
+  json.begin_array();
+  for (const Snapshot& snapshot : snapshots) {
+    if (!options.step.empty() && snapshot.step->name != options.step) continue;
+    json.begin_object();
+    json.key("after");
+    json.string(snapshot.step->name);
+    json.key("micro_batch");
+    if (snapshot.micro_batch < 0) json.null();
+    else json.number(snapshot.micro_batch);
+    json.key("buffer");
+    json.string(snapshot.step->buffer);
+    json.key("changed");
+    json.boolean(snapshot.changed);
+    json.key("ranks");
+    json.begin_array();
+    for (std::size_t block = 0; block < snapshot.cells.size(); ++block) {
+      for (std::size_t row = 0; row < snapshot.cells[block].size(); ++row) {
+        for (std::size_t column = 0; column < snapshot.cells[block][row].size(); ++column) {
+          const GridCell& cell = snapshot.cells[block][row][column];
+          if (!cell.held) continue;
+          json.begin_object(true);
+          json.key("rank");
+          json.number(grids.plan(0).blocks[block].ranks[row][column]);
+          json.key("formula");
+          json.string(cell.formula);
+          json.key("stale");
+          json.boolean(cell.stale);
+          json.key("owner");
+          json.boolean(cell.owner);
+          json.key("wrong");
+          json.boolean(cell.wrong);
+          json.end_object();
+        }
+      }
+    }
+    json.end_array();
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  json.finish();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/findings.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace lockstep {
+
+namespace {
+
+/// What makes two ranks' content equal, as bytes to look up by.
+class Key {
+ public:
+  void add(std::int64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  void add(const Intervals& intervals) {
+    add(static_cast<std::int64_t>(intervals.size()));
+    for (const Interval& interval : intervals) {
+      add(interval.begin);
+      add(interval.end);
+    }
+  }
+  void add(const GradientHash& hash) {
+    for (const std::uint64_t lane : hash.lanes) add(static_cast<std::int64_t>(lane));
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+std::string key_of(const LocalBuffer& local, const RankGroup& group) {
+  Key key;
+  key.add(local.piece);
+  // Formulas name uses as the rank's own stage does.
+  for (const int parameter : local.parameters) key.add(parameter);
+  key.add(group.unowned);
+  if (group.symbolic != nullptr) {
+    key.add(group.symbolic->owned);
+    for (const PieceResult& piece : group.symbolic->pieces) {
+      key.add(piece.elements.begin);
+      key.add(piece.elements.end);
+      key.add(piece.form);
+      key.add(piece.reference);
+    }
+  }
+  if (group.host != nullptr) {
+    key.add(group.host->hash);
+    key.add(group.host->expected_hash);
+    key.add(group.host->right);
+  }
+  return key.take();
+}
+
+class Collector {
+ public:
+  Collector(const CheckResult& result, bool all)
+      : result_(result), model_(result.scenario->schedule->model), all_(all), findings_(model_.parameters().size()),
+        index_(model_.parameters().size()) {
+    for (std::size_t parameter = 0; parameter < findings_.size(); ++parameter) {
+      findings_[parameter].parameter = static_cast<int>(parameter);
+    }
+  }
+
+  std::vector<ParameterFinding> collect() {
+    if (result_.symbolic) {
+      for (const UnownedResult& unowned : result_.symbolic->unowned) {
+        Intervals& elements = unowned_[{unowned.rank, unowned.buffer}];
+        elements = unite(elements, unowned.elements);
+      }
+      for (const NormResult& norm : result_.symbolic->norm) findings_[static_cast<std::size_t>(norm.parameter)].wrong = true;
+    }
+    const std::size_t count = result_.symbolic ? result_.symbolic->buffers.size() : result_.host ? result_.host->buffers.size() : 0;
+    for (std::size_t position = 0; position < count; ++position) add(position);
+    std::vector<ParameterFinding> listed;
+    for (ParameterFinding& finding : findings_) {
+      if (all_ || finding.wrong) listed.push_back(std::move(finding));
+    }
+    return listed;
+  }
+
+ private:
+  /// The host's finding at a place in the list of all buffers, if it is about the reported step.
+  const HostBuffer* host_at(std::size_t position) const {
+    if (!result_.host || result_.host->step != result_.step || position >= result_.host->buffers.size()) return nullptr;
+    return &result_.host->buffers[position];
+  }
+
+  void add(std::size_t position) {
+    RankGroup group;
+    group.host = host_at(position);
+    int rank = 0;
+    if (result_.symbolic) {
+      group.symbolic = &result_.symbolic->buffers[position];
+      rank = group.symbolic->rank;
+      group.buffer = group.symbolic->buffer;
+      group.wrong = std::any_of(group.symbolic->pieces.begin(), group.symbolic->pieces.end(),
+                                [](const PieceResult& piece) { return !piece.right; });
+    } else {
+      if (group.host == nullptr) return;
+      rank = group.host->rank;
+      group.buffer = group.host->buffer;
+      group.wrong = !group.host->right;
+    }
+    const auto unowned = unowned_.find({rank, group.buffer});
+    if (unowned != unowned_.end()) {
+      group.unowned = unowned->second;
+      group.wrong = true;
+    }
+    const LocalBuffer& buffer = model_.local(rank).buffers[static_cast<std::size_t>(group.buffer)];
+    const auto parameter = static_cast<std::size_t>(buffer.parameters.front());
+    ParameterFinding& finding = findings_[parameter];
+    if (group.wrong) finding.wrong = true;
+    finding.unowned = unite(finding.unowned, group.unowned);
+    if (!group.wrong && !all_) return;
+    const auto [place, fresh] = index_[parameter].emplace(key_of(buffer, group), finding.groups.size());
+    if (fresh) finding.groups.push_back(std::move(group));
+    finding.groups[place->second].ranks.push_back(rank);
+  }
+
+  const CheckResult& result_;
+  const Model& model_;
+  bool all_;
+  std::vector<ParameterFinding> findings_;
+  std::vector<std::unordered_map<std::string, std::size_t>> index_;
+  std::map<std::pair<int, int>, Intervals> unowned_;
+};
+
+}  // namespace
+
+std::vector<ParameterFinding> collect_findings(const CheckResult& result, bool all) {
+  if (result.timeline == nullptr || (result.verdict != Verdict::mismatch && !all)) return {};
+  return Collector(result, all).collect();
+}
+
+bool has_expert_mesh(const Layout& layout) { return layout.ep > 1 || (layout.etp > 1 && layout.etp != layout.tp); }
+
+std::vector<std::pair<std::string, int>> coordinates(const Mesh& mesh, int rank) {
+  std::vector<std::pair<std::string, int>> at;
+  const Layout& layout = mesh.layout();
+  std::vector<Axis> axes = {Axis::pp, Axis::dp};
+  if (layout.dp_replicate > 1) axes.insert(axes.end(), {Axis::dp_replicate, Axis::dp_shard});
+  axes.insert(axes.end(), {Axis::sp, Axis::cp, Axis::tp});
+  if (has_expert_mesh(layout)) axes.insert(axes.end(), {Axis::edp, Axis::ep, Axis::etp});
+  for (const Axis axis : axes) {
+    if (mesh.size(axis) > 1) at.emplace_back(std::string(name_of(axis)), mesh.coordinate(rank, axis));
+  }
+  return at;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/json_parameters.h"
+
+#include <optional>
+
+#include "src/diagnosis/formulas.h"
+#include "src/report/findings.h"
+
+namespace lockstep {
+
+namespace {
+
+class ParametersWriter {
+ public:
+  ParametersWriter(const CheckResult& result, bool all, JsonWriter& json)
+      : result_(result), schedule_(*result.scenario->schedule), model_(schedule_.model), all_(all), json_(json) {
+    if (result.symbolic) formulas_.emplace(schedule_, *result.engine);
+  }
+
+  void write(const ParameterFinding& finding) {
+    const Parameter& parameter = model_.parameters()[static_cast<std::size_t>(finding.parameter)];
+    const int logical = model_.logical_of(finding.parameter);
+    json_.begin_object();
+    json_.key("name");
+    json_.string(parameter.name);
+    json_.key("tied");
+    json_.string_or_null(parameter.tied);
+    json_.key("verdict");
+    json_.string(finding.wrong ? "mismatch" : "match");
+    json_.key("replicas_agree");
+    const bool compared = result_.symbolic && static_cast<std::size_t>(logical) < result_.symbolic->replicas_agree.size();
+    if (compared) {
+      json_.boolean(result_.symbolic->replicas_agree[static_cast<std::size_t>(logical)]);
+    } else {
+      json_.null();
+    }
+    json_.key("unowned");
+    json_.intervals(finding.unowned);
+    json_.key("reference");
+    reference(finding, logical);
+    json_.key("ranks");
+    json_.begin_array();
+    for (const RankGroup& group : finding.groups) rank(group);
+    json_.end_array();
+    json_.end_object();
+  }
+
+ private:
+  /// What one device computes for the piece that the first listed rank holds, else any rank.
+  void reference(const ParameterFinding& finding, int logical) {
+    json_.begin_object(true);
+    json_.key("formula");
+    json_.string_or_null(reference_formula(finding, logical));
+    json_.key("hash");
+    if (result_.host && static_cast<std::size_t>(logical) < result_.host->reference.size()) {
+      json_.string(result_.host->reference[static_cast<std::size_t>(logical)].to_string());
+    } else {
+      json_.null();
+    }
+    json_.end_object();
+  }
+
+  std::string reference_formula(const ParameterFinding& finding, int logical) {
+    if (!formulas_) return "";
+    int rank = -1, buffer = -1;
+    if (!finding.groups.empty()) {
+      rank = finding.groups.front().ranks.front();
+      buffer = finding.groups.front().buffer;
+    }
+    for (int candidate = 0; buffer < 0 && candidate < schedule_.mesh.world(); ++candidate) {
+      rank = candidate;
+      buffer = model_.buffer_of(candidate, logical);
+    }
+    if (buffer < 0) return "";
+    const int piece = model_.local(rank).buffers[static_cast<std::size_t>(buffer)].piece;
+    return formulas_->formula(result_.engine->reference(logical, piece, result_.step), rank, buffer, result_.step);
+  }
+
+  void rank(const RankGroup& group) {
+    json_.begin_object();
+    if (group.ranks.size() == 1) {
+      json_.key("rank");
+      json_.number(group.ranks.front());
+      json_.key("at");
+      json_.begin_object(true);
+      for (const auto& [axis, coordinate] : coordinates(schedule_.mesh, group.ranks.front())) {
+        json_.key(axis);
+        json_.number(coordinate);
+      }
+      json_.end_object();
+    } else {
+      json_.key("ranks");
+      json_.numbers(group.ranks);
+    }
+    json_.key("owned");
+    if (group.symbolic != nullptr) {
+      json_.intervals(group.symbolic->owned);
+    } else {
+      const auto step = static_cast<std::size_t>(result_.step);
+      json_.intervals(result_.timeline->owned[step][static_cast<std::size_t>(group.ranks.front())][static_cast<std::size_t>(group.buffer)]);
+    }
+    json_.key("verdict");
+    json_.string(group.wrong ? "mismatch" : "match");
+    if (!group.unowned.empty()) {
+      json_.key("unowned");
+      json_.intervals(group.unowned);
+    }
+    json_.key("pieces");
+    json_.begin_array();
+    if (group.symbolic != nullptr) {
+      for (const PieceResult& piece : group.symbolic->pieces) {
+        if (all_ || !piece.right) this->piece(group, piece);
+      }
+    }
+    json_.end_array();
+    hashes(group);
+    json_.end_object();
+  }
+
+  void hashes(const RankGroup& group) {
+    json_.key("hash");
+    if (group.host != nullptr) {
+      json_.string(group.host->hash.to_string());
+    } else {
+      json_.null();
+    }
+    json_.key("expected_hash");
+    if (group.host != nullptr) {
+      json_.string(group.host->expected_hash.to_string());
+    } else {
+      json_.null();
+    }
+  }
+
+  void piece(const RankGroup& group, const PieceResult& piece) {
+    const int rank = group.ranks.front();
+    json_.begin_object();
+    json_.key("elements");
+    json_.interval(piece.elements);
+    json_.key("verdict");
+    json_.string(piece.right ? "match" : "mismatch");
+    json_.key("formula");
+    json_.string(formulas_->formula(piece.form, rank, group.buffer, result_.step));
+    json_.key("ratio");
+    json_.string_or_null(piece.ratio ? piece.ratio->to_string() : "");
+    json_.key("coefficients");
+    json_.begin_array();
+    for (const Term& term : result_.engine->terms(piece.form, rank, group.buffer)) coefficient(term);
+    json_.end_array();
+    json_.end_object();
+  }
+
+  void coefficient(const Term& term) {
+    const Logical& logical = model_.logicals()[static_cast<std::size_t>(term.logical)];
+    json_.begin_object(true);
+    if (term.leftover.empty()) {
+      json_.key("rank");
+      json_.number(term.rank);
+      json_.key("micro_batch");
+      json_.number(term.micro_batch);
+    } else {
+      json_.key("leftover");
+      json_.string(term.leftover);
+      if (term.rank >= 0) {
+        json_.key("of_rank");
+        json_.number(term.rank);
+      }
+    }
+    const SiteUse& site = logical.uses[static_cast<std::size_t>(term.site_use)];
+    const std::string& name = model_.parameters()[static_cast<std::size_t>(site.parameter)].name;
+    json_.key("use");
+    json_.string(site.use == "main" ? name : name + ":" + site.use);
+    if (term.foreign) {
+      json_.key("foreign");
+      json_.boolean(true);
+      json_.key("of");
+      json_.string(logical.name);
+      json_.key("offset");
+      json_.number(term.offset);
+    }
+    json_.key("value");
+    json_.string(term.coefficient.to_string());
+    json_.end_object();
+  }
+
+  const CheckResult& result_;
+  const Schedule& schedule_;
+  const Model& model_;
+  bool all_;
+  JsonWriter& json_;
+  std::optional<Formulas> formulas_;
+};
+
+}  // namespace
+
+void write_json_parameters(const CheckResult& result, bool all, JsonWriter& json) {
+  json.begin_array();
+  if (result.timeline != nullptr) {
+    ParametersWriter writer(result, all, json);
+    for (const ParameterFinding& finding : collect_findings(result, all)) writer.write(finding);
+  }
+  json.end_array();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/json_report.h"
+
+#include <algorithm>
+
+#include "src/report/json_parameters.h"
+
+namespace lockstep {
+
+namespace {
+
+void write_engines(const CheckResult& result, JsonWriter& json) {
+  json.begin_object(true);
+  if (result.symbolic) {
+    json.key("symbolic");
+    json.string(name_of(engine_verdict(result, result.symbolic->match)));
+  }
+  if (result.host) {
+    const std::string_view verdict = name_of(engine_verdict(result, result.host->match));
+    json.key("host");
+    if (result.host->sampled) {
+      json.begin_object(true);
+      json.key("verdict");
+      json.string(verdict);
+      json.key("elements");
+      json.number(result.host->elements);
+      json.key("of");
+      json.number(result.host->of);
+      json.end_object();
+    } else {
+      json.string(verdict);
+    }
+  }
+  json.end_object();
+}
+
+void write_norm(const CheckResult& result, JsonWriter& json) {
+  json.begin_array();
+  if (result.symbolic && result.verdict == Verdict::mismatch) {
+    const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
+    for (const NormResult& norm : result.symbolic->norm) {
+      json.begin_object(true);
+      json.key("parameter");
+      json.string(parameters[static_cast<std::size_t>(norm.parameter)].name);
+      json.key("rank");
+      json.number(norm.rank);
+      json.key("counted");
+      json.string(norm.counted);
+      json.key("expected");
+      json.string(norm.expected);
+      json.end_object();
+    }
+  }
+  json.end_array();
+}
+
+void write_stuck(const CheckResult& result, JsonWriter& json) {
+  json.begin_array();
+  const bool structural = result.verdict == Verdict::deadlock || result.verdict == Verdict::invalid_collective ||
+                          result.verdict == Verdict::race;
+  if (structural) {
+    const Outcome& outcome = result.timeline->outcome;
+    for (const Outcome::Stuck& stuck : outcome.stuck) {
+      json.begin_object(true);
+      json.key("rank");
+      json.number(stuck.rank);
+      json.key("waits_in");
+      json.string(stuck.waits_in);
+      json.key("for");
+      json.numbers(stuck.for_ranks);
+      json.end_object();
+    }
+    for (const Outcome::Met& met : outcome.met) {
+      json.begin_object(true);
+      json.key("rank");
+      json.number(met.rank);
+      json.key("calls");
+      json.string(met.calls);
+      json.key("with");
+      json.numbers(met.with);
+      json.key("brings");
+      json.string(met.brings);
+      json.end_object();
+    }
+    for (const Outcome::Race& race : outcome.races) {
+      json.begin_object(true);
+      json.key("rank");
+      json.number(race.rank);
+      json.key("step");
+      json.string(race.step);
+      json.key("touches");
+      json.string(race.touches);
+      json.key("in_flight");
+      json.string(race.in_flight);
+      json.end_object();
+    }
+  }
+  json.end_array();
+}
+
+void write_errors(const CheckResult& result, JsonWriter& json) {
+  json.begin_array();
+  for (const Diagnostic& error : result.errors) {
+    const LineColumn at = line_column(error.place);
+    json.begin_object(true);
+    json.key("line");
+    json.number(at.line);
+    json.key("column");
+    json.number(at.column);
+    json.key("pointer");
+    json.string(error.place.pointer);
+    json.key("message");
+    json.string(error.message);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+void write_diagnosis(const CheckResult& result, JsonWriter& json) {
+  json.begin_object();
+  json.key("blame");
+  json.begin_array();
+  for (const Blame& blame : result.blame) {
+    json.begin_object(true);
+    json.key("step");
+    json.string(blame.step);
+    json.key("why");
+    json.string(blame.why);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("repairs");
+  json.begin_array();
+  json.end_array();
+  json.end_object();
+}
+
+}  // namespace
+
+void write_json_layout(const Layout& layout, JsonWriter& json) {
+  json.begin_object(true);
+  const auto axis = [&](Axis which, int size) {
+    json.key(name_of(which));
+    if (std::find(layout.any.begin(), layout.any.end(), which) != layout.any.end()) {
+      json.string("any");
+    } else {
+      json.number(size);
+    }
+  };
+  axis(Axis::tp, layout.tp);
+  axis(Axis::cp, layout.cp);
+  axis(Axis::sp, layout.sp);
+  axis(Axis::dp, layout.dp);
+  axis(Axis::dp_shard, layout.dp_shard);
+  axis(Axis::dp_replicate, layout.dp_replicate);
+  axis(Axis::pp, layout.pp);
+  axis(Axis::ep, layout.ep);
+  axis(Axis::etp, layout.etp);
+  json.key("edp");
+  if (layout.any.empty()) {
+    json.number(layout.edp());
+  } else {
+    json.null();
+  }
+  json.key("world");
+  if (layout.any.empty()) {
+    json.number(layout.world());
+  } else {
+    json.null();
+  }
+  json.end_object();
+}
+
+void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
+  const Scenario* scenario = result.scenario.get();
+  json.begin_object();
+  json.key("lockstep");
+  json.number(1);
+  json.key("scenario");
+  json.string_or_null(scenario == nullptr ? "" : scenario->name);
+  json.key("file");
+  json.string_or_null(result.file);
+  json.key("source");
+  json.string_or_null(scenario == nullptr ? "" : scenario->source_reference);
+  json.key("layout");
+  if (scenario == nullptr) {
+    json.null();
+  } else {
+    write_json_layout(scenario->layout, json);
+  }
+  json.key("verdict");
+  json.string(name_of(result.verdict));
+  json.key("step");
+  json.number(result.step);
+  json.key("engines");
+  write_engines(result, json);
+  json.key("expected");
+  if (scenario == nullptr || !scenario->expect) {
+    json.null();
+  } else {
+    json.boolean(unmet_expectations(result).empty());
+  }
+  json.key("parameters");
+  write_json_parameters(result, all, json);
+  json.key("norm");
+  write_norm(result, json);
+  json.key("stuck");
+  write_stuck(result, json);
+  json.key("errors");
+  write_errors(result, json);
+  json.key("diagnosis");
+  write_diagnosis(result, json);
+  json.key("time");
+  json.begin_object(true);
+  if (result.symbolic) {
+    json.key("symbolic_s");
+    json.seconds(result.symbolic_seconds);
+  }
+  if (result.host) {
+    json.key("host_s");
+    json.seconds(result.host_seconds);
+  }
+  json.end_object();
+  if (result.host && !result.host->notes.empty()) {
+    json.key("notes");
+    json.begin_array();
+    for (const std::string& note : result.host->notes) json.string(note);
+    json.end_array();
+  }
+  if (!result.disagreement.empty()) {
+    json.key("disagreement");
+    json.string(result.disagreement);
+  }
+  json.end_object();
+}
+
+void JsonReporter::add(const CheckResult& result) {
+  if (options_.several && !open_) json_.begin_array();
+  open_ = true;
+  write_json_result(result, options_.all, json_);
+}
+
+void JsonReporter::finish() {
+  if (options_.several) {
+    if (!open_) json_.begin_array();
+    json_.end_array();
+  }
+  json_.finish();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/report.h"
+#include "src/report/json_writer.h"
+
+namespace lockstep {
+
+/// The report of one scenario as one object, to the letter of the report format.
+void write_json_result(const CheckResult& result, bool all, JsonWriter& json);
+/// "layout" of a report; axes of size "any" say so.
+void write_json_layout(const Layout& layout, JsonWriter& json);
+
+/// `check --format json`.
+class JsonReporter : public Reporter {
+ public:
+  JsonReporter(const ReportOptions& options, Write write) : options_(options), json_(std::move(write)) {}
+  void add(const CheckResult& result) override;
+  void finish() override;
+
+ private:
+  ReportOptions options_;
+  JsonWriter json_;
+  bool open_ = false;
+};
+
+}  // namespace lockstep

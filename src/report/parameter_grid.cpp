@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/parameter_grid.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+namespace {
+
+bool contains(const Intervals& set, std::int64_t element) {
+  return std::any_of(set.begin(), set.end(),
+                     [&](const Interval& interval) { return interval.begin <= element && element < interval.end; });
+}
+
+}  // namespace
+
+ParameterGrids::ParameterGrids(const CheckResult& result, std::vector<GridRequest> requests, std::size_t most)
+    : result_(result), schedule_(*result.scenario->schedule), requests_(std::move(requests)) {
+  const Model& model = schedule_.model;
+  const Mesh& mesh = schedule_.mesh;
+  std::map<std::pair<int, int>, std::vector<std::size_t>> watches_of;
+  for (const GridRequest& request : requests_) {
+    const int logical = model.local(request.rank).buffers[static_cast<std::size_t>(request.buffer)].logical;
+    std::vector<bool> holds(static_cast<std::size_t>(mesh.world()));
+    for (int rank = 0; rank < mesh.world(); ++rank) {
+      const int buffer = model.buffer_of(rank, logical);
+      holds[static_cast<std::size_t>(rank)] =
+          buffer >= 0 && model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel > request.elements.begin;
+    }
+    plans_.push_back(plan_grid(mesh, holds, request.rank, most));
+    CellMap& cells = cells_.emplace_back();
+    for (const GridPlan::Block& block : plans_.back().blocks) {
+      auto& rows = cells.emplace_back();
+      for (const std::vector<int>& line : block.ranks) {
+        auto& row = rows.emplace_back();
+        for (const int rank : line) {
+          std::optional<Cell>& cell = row.emplace_back();
+          if (rank < 0) continue;
+          cell = Cell{watches_.size(), rank, model.buffer_of(rank, logical)};
+          watches_of[{rank, cell->buffer}].push_back(watches_.size());
+          watches_.push_back({rank, cell->buffer, request.elements.begin});
+        }
+      }
+    }
+  }
+  ownership_.resize(watches_.size());
+  for (const OwnershipChange& change : result.timeline->ownership) {
+    const auto watching = watches_of.find({change.rank, change.buffer});
+    if (watching == watches_of.end()) continue;
+    for (const std::size_t watch : watching->second) ownership_[watch].push_back(&change);
+  }
+  history_ = record_history(schedule_, *result.timeline, watches_, result.step);
+  formulas_.emplace(schedule_, *history_.engine);
+}
+
+const Moment* ParameterGrids::moment_at(std::size_t watch, const std::string& name, int time) const {
+  const std::vector<Moment>& moments = history_.moments[watch];
+  for (auto moment = moments.rbegin(); moment != moments.rend(); ++moment) {
+    if (moment->step->buffer == name && result_.timeline->events[moment->event].time <= time) return &*moment;
+  }
+  return nullptr;
+}
+
+std::vector<Snapshot> ParameterGrids::snapshots(std::size_t request) {
+  const std::vector<Event>& events = result_.timeline->events;
+  std::map<int, Snapshot> by_time;
+  for (const auto& rows : cells_[request]) {
+    for (const auto& row : rows) {
+      for (const std::optional<Cell>& cell : row) {
+        if (!cell) continue;
+        std::map<std::string_view, int> form_of;  // by buffer: the form before
+        for (const Moment& moment : history_.moments[cell->watch]) {
+          const Event& event = events[moment.event];
+          const auto [before, fresh] = form_of.emplace(moment.step->buffer, moment.content.form);
+          const bool changed = fresh || before->second != moment.content.form || event.op == Op::own;
+          before->second = moment.content.form;
+          if (event.optimizer_step != result_.step) continue;
+          Snapshot& snapshot = by_time[event.time];
+          snapshot.time = event.time;
+          snapshot.step = moment.step;
+          snapshot.micro_batch = event.micro_batch;
+          snapshot.changed = snapshot.changed || changed;
+        }
+      }
+    }
+  }
+  std::vector<Snapshot> snapshots;
+  for (auto& [time, snapshot] : by_time) snapshots.push_back(std::move(snapshot));
+  // From here on the result stays as the optimizer gets it: those tables carry the final marks.
+  std::size_t final = 0;
+  for (std::size_t index = 0; index < snapshots.size(); ++index) {
+    if (snapshots[index].changed && snapshots[index].step->buffer == schedule_.result) final = index;
+  }
+  for (std::size_t index = 0; index < snapshots.size(); ++index) {
+    const bool last = index >= final;
+    for (const auto& rows : cells_[request]) {
+      auto& block = snapshots[index].cells.emplace_back();
+      for (const auto& row : rows) {
+        auto& line = block.emplace_back();
+        for (const std::optional<Cell>& cell : row) {
+          line.push_back(cell ? cell_at(*cell, snapshots[index], last) : GridCell{});
+        }
+      }
+    }
+  }
+  return snapshots;
+}
+
+GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot, bool last) {
+  GridCell shown;
+  shown.held = true;
+  const Moment* moment = moment_at(cell.watch, snapshot.step->buffer, snapshot.time);
+  shown.formula = moment == nullptr ? "0" : formulas_->formula(moment->content.form, cell.rank, cell.buffer, result_.step);
+  const std::int64_t element = watches_[cell.watch].element;
+  shown.stale = !owns(cell, moment, element);
+  const bool complete = static_cast<std::size_t>(result_.step) < result_.timeline->step_ends.size();
+  if (!last || !complete || snapshot.step->buffer != schedule_.result) return shown;
+  shown.owner = hands_over(cell, element);
+  const LocalBuffer& local = schedule_.model.local(cell.rank).buffers[static_cast<std::size_t>(cell.buffer)];
+  const int reference = history_.engine->reference(local.logical, local.piece, result_.step);
+  shown.wrong = shown.owner && (moment == nullptr || moment->content.form != reference);
+  return shown;
+}
+
+bool ParameterGrids::owns(const Cell& cell, const Moment* until, std::int64_t element) const {
+  if (until == nullptr) return true;
+  const std::vector<Event>& events = result_.timeline->events;
+  bool owned = true;
+  for (const OwnershipChange* change : ownership_[cell.watch]) {
+    if (change->event > until->event) break;
+    // Ownership is whole again at the start of each optimizer step.
+    if (events[change->event].optimizer_step == events[until->event].optimizer_step) owned = contains(change->owned, element);
+  }
+  return owned;
+}
+
+bool ParameterGrids::hands_over(const Cell& cell, std::int64_t element) const {
+  const auto& owned = result_.timeline->owned[static_cast<std::size_t>(result_.step)];
+  return contains(owned[static_cast<std::size_t>(cell.rank)][static_cast<std::size_t>(cell.buffer)], element);
+}
+
+Interval ParameterGrids::elements(std::size_t request) const {
+  Interval elements = requests_[request].elements;
+  for (const auto& rows : cells_[request]) {
+    for (const auto& row : rows) {
+      for (const std::optional<Cell>& cell : row) {
+        if (!cell) continue;
+        for (const Moment& moment : history_.moments[cell->watch]) {
+          if (result_.timeline->events[moment.event].optimizer_step == result_.step) {
+            elements = intersect(elements, moment.content.elements);
+          }
+        }
+      }
+    }
+  }
+  return elements;
+}
+
+std::string snapshot_title(const Schedule& schedule, const Snapshot& snapshot) {
+  std::string title = "after " + snapshot.step->name;
+  if (snapshot.micro_batch >= 0 && schedule.batch.total_micro_batches() > 1) title += fmt::format(", micro-batch {}", snapshot.micro_batch);
+  if (snapshot.step->buffer != schedule.result) title += fmt::format(" (buffer {})", snapshot.step->buffer);
+  return title;
+}
+
+std::vector<std::size_t> telling_snapshots(const CheckResult& result, const std::vector<Snapshot>& snapshots,
+                                           std::optional<std::size_t> turning_event, std::size_t most) {
+  std::vector<std::size_t> changed;
+  std::size_t before = 0;  // the last backward, as an index into `changed`
+  for (std::size_t index = 0; index < snapshots.size(); ++index) {
+    if (!snapshots[index].changed) continue;
+    changed.push_back(index);
+    if (snapshots[index].step->op == Op::backward) before = changed.size() - 1;
+  }
+  std::vector<std::size_t> telling(changed.begin() + static_cast<std::ptrdiff_t>(before), changed.end());
+  if (telling.size() <= most || most < 3) return telling;
+  std::vector<std::size_t> some = {telling.front()};
+  const int turning_time = turning_event ? result.timeline->events[*turning_event].time : -1;
+  const std::size_t tail = telling.size() - (most - 2);  // room for the first and the turning point
+  for (std::size_t index = 1; index < telling.size(); ++index) {
+    if (index >= tail || snapshots[telling[index]].time == turning_time) some.push_back(telling[index]);
+  }
+  return some;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/sections.h"
+
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "src/diagnosis/fold_names.h"
+
+namespace lockstep {
+
+namespace {
+
+// Enough to tell parameters apart; in a world of thousands the rest says the same.
+constexpr std::size_t most_compared = 16;
+
+class Folder {
+ public:
+  Folder(const CheckResult& result, Formulas* formulas) : result_(result), formulas_(formulas) {}
+
+  std::vector<Section> fold(const std::vector<ParameterFinding>& findings) {
+    // First layer by layer, wherever the layers are; then patterns that came out alike.
+    std::vector<Section> by_pattern;
+    std::map<std::pair<std::string, std::string>, std::size_t> pattern_index;
+    for (const ParameterFinding& finding : findings) {
+      const auto key = std::make_pair(folded_name(name(finding)), manner(finding));
+      const auto [place, fresh] = pattern_index.emplace(key, by_pattern.size());
+      if (fresh) by_pattern.push_back({&finding, {}, 0, turn_of(finding)});
+      ++by_pattern[place->second].parameters;
+    }
+    std::vector<Section> sections;
+    std::map<std::string, std::size_t> index;
+    for (const Section& pattern : by_pattern) {
+      const auto [place, fresh] = index.emplace(content(*pattern.finding), sections.size());
+      if (fresh) sections.push_back({pattern.finding, {}, 0, pattern.turn});
+      Section& section = sections[place->second];
+      section.parameters += pattern.parameters;
+      section.names.push_back(pattern.parameters == 1
+                                  ? name(*pattern.finding)
+                                  : fmt::format("{} ({})", folded_name(name(*pattern.finding)), pattern.parameters));
+    }
+    return sections;
+  }
+
+ private:
+  const std::string& name(const ParameterFinding& finding) const {
+    return result_.scenario->schedule->model.parameters()[static_cast<std::size_t>(finding.parameter)].name;
+  }
+
+  /// In which way a parameter is wrong, less the ranks: layers of other stages fold as well.
+  std::string manner(const ParameterFinding& finding) const {
+    std::string words = finding.wrong ? "wrong" : "right";
+    if (!finding.unowned.empty()) words += " unowned";
+    for (const RankGroup& group : finding.groups) {
+      const PieceResult* piece = first_wrong_piece(group);
+      if (piece == nullptr) continue;
+      return words + fmt::format("|{}|{}", piece->ratio ? piece->ratio->to_string() : "", difference_text(result_, group, *piece));
+    }
+    return words;
+  }
+
+  /// Which ranks hold which formulas; elements and hashes differ from parameter to parameter.
+  std::string content(const ParameterFinding& finding) {
+    const Parameter& parameter = result_.scenario->schedule->model.parameters()[static_cast<std::size_t>(finding.parameter)];
+    std::string text = fmt::format("{}|{}|{}", finding.wrong, parameter.tied, manner(finding));
+    // Without a value that is wrong, or without formulas, there is nothing to compare.
+    if (formulas_ == nullptr || finding.groups.empty() || !finding.unowned.empty()) return text + "|" + name(finding);
+    for (std::size_t index = 0; index < finding.groups.size() && index < most_compared; ++index) {
+      const RankGroup& group = finding.groups[index];
+      text += fmt::format("|{}", fmt::join(group.ranks, ","));
+      for (const PieceResult& piece : group.symbolic->pieces) {
+        if (piece.right && finding.wrong) continue;
+        text += "|" + formulas_->formula(piece.form, group.ranks.front(), group.buffer, result_.step) + "|" +
+                formulas_->formula(piece.reference, group.ranks.front(), group.buffer, result_.step);
+      }
+    }
+    return text;
+  }
+
+  const Turn* turn_of(const ParameterFinding& finding) const {
+    for (const RankGroup& group : finding.groups) {
+      if (group.symbolic == nullptr) continue;
+      for (const PieceResult& piece : group.symbolic->pieces) {
+        if (piece.right) continue;
+        for (const Turn& turn : result_.turns) {
+          if (turn.form == piece.form && turn.reference == piece.reference) return &turn;
+        }
+      }
+    }
+    return nullptr;
+  }
+
+  const CheckResult& result_;
+  Formulas* formulas_;
+};
+
+}  // namespace
+
+std::vector<Section> fold_findings(const CheckResult& result, const std::vector<ParameterFinding>& findings, Formulas* formulas) {
+  return Folder(result, formulas).fold(findings);
+}
+
+const PieceResult* first_wrong_piece(const RankGroup& group) {
+  if (group.symbolic == nullptr) return nullptr;
+  for (const PieceResult& piece : group.symbolic->pieces) {
+    if (!piece.right) return &piece;
+  }
+  return nullptr;
+}
+
+std::string difference_text(const CheckResult& result, const RankGroup& group, const PieceResult& piece) {
+  const int rank = group.ranks.front();
+  return describe_difference(*result.scenario->schedule, result.engine->terms(piece.form, rank, group.buffer),
+                             result.engine->terms(piece.reference, rank, group.buffer));
+}
+
+}  // namespace lockstep

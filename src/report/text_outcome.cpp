@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "src/diagnosis/fold_names.h"
+#include "src/report/text_report.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t most_lines = 12;
+
+std::size_t limit(const ReportOptions& options) { return options.verbose ? static_cast<std::size_t>(-1) : most_lines; }
+
+/// Lines of one kind, ranks with equal lines together: (words after the rank list) by first rank.
+std::string lines_by_words(const std::vector<std::pair<int, std::string>>& lines, const ReportOptions& options) {
+  std::vector<std::pair<std::string, std::vector<int>>> groups;
+  std::map<std::string, std::size_t> index;
+  for (const auto& [rank, words] : lines) {
+    const auto [place, fresh] = index.emplace(words, groups.size());
+    if (fresh) groups.emplace_back(words, std::vector<int>());
+    groups[place->second].second.push_back(rank);
+  }
+  std::string text;
+  for (std::size_t shown = 0; shown < groups.size(); ++shown) {
+    if (shown == limit(options)) {
+      text += fmt::format("    and {} more\n", groups.size() - shown);
+      break;
+    }
+    std::vector<int> ranks = groups[shown].second;
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    text += fmt::format("    {} {}\n", rank_list(ranks), groups[shown].first);
+  }
+  return text;
+}
+
+std::string deadlock_text(const Outcome& outcome, const ReportOptions& options) {
+  std::vector<std::pair<int, std::string>> lines;
+  for (const Outcome::Stuck& stuck : outcome.stuck) {
+    lines.emplace_back(stuck.rank, stuck.for_ranks.empty()
+                                       ? fmt::format("wait in `{}`", stuck.waits_in)
+                                       : fmt::format("wait in `{}` for {}", stuck.waits_in, rank_list(stuck.for_ranks)));
+  }
+  return "  deadlock: nobody can go on\n" + lines_by_words(lines, options);
+}
+
+std::string invalid_text(const Outcome& outcome, const ReportOptions& options) {
+  std::vector<std::pair<int, std::string>> lines;
+  for (const Outcome::Met& met : outcome.met) {
+    lines.emplace_back(met.rank, fmt::format("call `{}`: {}", met.calls, met.brings));
+  }
+  return fmt::format("  invalid collective: {}\n", outcome.why) + lines_by_words(lines, options);
+}
+
+std::string race_text(const Outcome& outcome, const ReportOptions& options) {
+  std::vector<std::pair<int, std::string>> lines;
+  for (const Outcome::Race& race : outcome.races) {
+    const std::string who = race.step.empty() ? "at the end of its list" : fmt::format("in `{}`", race.step);
+    lines.emplace_back(race.rank, fmt::format("{}: {} while `{}` is in flight", who, race.touches, race.in_flight));
+  }
+  return "  race: a buffer is touched before the `wait`\n" + lines_by_words(lines, options);
+}
+
+}  // namespace
+
+std::string outcome_text(const CheckResult& result, const ReportOptions& options) {
+  switch (result.verdict) {
+    case Verdict::deadlock: return deadlock_text(result.timeline->outcome, options);
+    case Verdict::invalid_collective: return invalid_text(result.timeline->outcome, options);
+    case Verdict::race: return race_text(result.timeline->outcome, options);
+    default: return "";
+  }
+}
+
+std::string norm_text(const CheckResult& result, const ReportOptions& options) {
+  if (!result.symbolic || result.verdict != Verdict::mismatch || result.symbolic->norm.empty()) return "";
+  const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
+  // By pattern, counts and the ranks concerned.
+  std::map<std::tuple<int, std::string, std::string>, std::vector<int>> ranks_of;
+  for (const NormResult& norm : result.symbolic->norm) {
+    ranks_of[{norm.parameter, norm.counted, norm.expected}].push_back(norm.rank);
+  }
+  struct Line {
+    std::vector<int> parameters;
+    std::string counted, expected;
+    std::vector<int> ranks;
+  };
+  std::vector<Line> lines;
+  std::map<std::tuple<std::string, std::string, std::string, std::vector<int>>, std::size_t> index;
+  for (auto& [key, ranks] : ranks_of) {
+    const auto& [parameter, counted, expected] = key;
+    const std::string pattern = folded_name(parameters[static_cast<std::size_t>(parameter)].name);
+    const auto [place, fresh] = index.emplace(std::make_tuple(pattern, counted, expected, ranks), lines.size());
+    if (fresh) lines.push_back({{}, counted, expected, ranks});
+    lines[place->second].parameters.push_back(parameter);
+  }
+  std::string text = "  gradient norm\n";
+  for (std::size_t shown = 0; shown < lines.size(); ++shown) {
+    if (shown == limit(options)) {
+      text += fmt::format("    and {} more\n", lines.size() - shown);
+      break;
+    }
+    const Line& line = lines[shown];
+    const std::string& name = parameters[static_cast<std::size_t>(line.parameters.front())].name;
+    const std::string names = line.parameters.size() == 1
+                                  ? name
+                                  : fmt::format("{} ({} parameters)", folded_name(name), line.parameters.size());
+    if (line.counted == line.expected) {
+      text += fmt::format("    {} counted too early, before it is what the optimizer gets, on {}\n", names, rank_list(line.ranks));
+    } else if (line.counted == "mean_of_norms") {
+      text += fmt::format("    {} enters a mean of norms, which is no norm of the whole, on {}\n", names, rank_list(line.ranks));
+    } else {
+      text += fmt::format("    {} counted {} times instead of {} on {}\n", names, line.counted, line.expected, rank_list(line.ranks));
+    }
+  }
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/text_parameters.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "src/report/section_grids.h"
+#include "src/report/sections.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t most_groups = 4, most_pieces = 4, most_names = 6;
+
+/// What `backward` multiplies a contribution with, as written in the schedule.
+void collect_factors(const std::vector<Step>& steps, std::set<std::string>& factors) {
+  for (const Step& step : steps) {
+    if (step.op == Op::backward) factors.insert(step.by ? step.by->to_string() : "1");
+    collect_factors(step.steps, factors);
+  }
+}
+
+class ParametersText {
+ public:
+  ParametersText(const CheckResult& result, const ReportOptions& options, const Style& style, const Write& write)
+      : result_(result), schedule_(*result.scenario->schedule), model_(schedule_.model), options_(options), style_(style),
+        write_(write) {
+    if (result.symbolic) formulas_.emplace(schedule_, *result.engine);
+  }
+
+  void write() {
+    const std::vector<ParameterFinding> findings = collect_findings(result_, options_.all);
+    const std::vector<Section> sections = fold_findings(result_, findings, formulas_ ? &*formulas_ : nullptr);
+    const std::map<std::size_t, std::string> grids = draw_section_grids(result_, sections, options_, style_);
+    for (std::size_t index = 0; index < sections.size(); ++index) {
+      write_("\n");
+      section(sections[index]);
+      const auto grid = grids.find(index);
+      if (grid != grids.end()) write_(grid->second);
+    }
+    if (formulas_told_) write_(factors());
+  }
+
+ private:
+  void section(const Section& section) {
+    const ParameterFinding& finding = *section.finding;
+    head(section);
+    const std::size_t most = options_.verbose ? finding.groups.size() : most_groups;
+    for (std::size_t index = 0; index < finding.groups.size() && index < most; ++index) group(finding.groups[index]);
+    if (finding.groups.size() > most) {
+      write_(fmt::format("    and {} more groups of ranks (-v shows all)\n", finding.groups.size() - most));
+    }
+    if (!finding.unowned.empty()) unowned(finding);
+    if (section.turn != nullptr) write_("    " + turning_sentence(section.turn->point) + "\n");
+    const auto logical = static_cast<std::size_t>(model_.logical_of(finding.parameter));
+    const bool value_wrong = std::any_of(finding.groups.begin(), finding.groups.end(),
+                                         [](const RankGroup& group) { return first_wrong_piece(group) != nullptr; });
+    if (value_wrong && logical < result_.symbolic->replicas_agree.size() && result_.symbolic->replicas_agree[logical]) {
+      write_("    all owners of an element hold the same value: no comparison of replicas could see it\n");
+    }
+  }
+
+  void head(const Section& section) {
+    const Parameter& parameter = model_.parameters()[static_cast<std::size_t>(section.finding->parameter)];
+    const std::string mark = section.finding->wrong ? style_.bad("✗") : style_.good("✓");
+    const std::string tied = parameter.tied.empty() ? "" : fmt::format(" (tied: {})", parameter.tied);
+    if (section.parameters == 1) return write_(fmt::format("{} {}{}\n", mark, style_.bold(parameter.name), tied));
+    if (section.names.size() == 1) {
+      write_(fmt::format("{} {} parameters){}, shown: {}\n", mark, style_.bold(without_bracket(section.names.front())), tied, parameter.name));
+      return;
+    }
+    std::vector<std::string> names = section.names;
+    if (names.size() > most_names && !options_.verbose) {
+      names.resize(most_names);
+      names.push_back(fmt::format("and {} more", section.names.size() - most_names));
+    }
+    write_(fmt::format("{} {} parameters alike{}, shown: {}\n", mark, section.parameters, tied, style_.bold(parameter.name)));
+    for (const std::string& name : names) write_("    " + name + "\n");
+  }
+
+  /// "layers.*.weight (12)" without its closing bracket.
+  static std::string without_bracket(const std::string& name) { return name.substr(0, name.size() - 1); }
+
+  void group(const RankGroup& group) {
+    std::string head = "    " + rank_list(group.ranks);
+    const std::string at = coordinates_text(schedule_.mesh, group.ranks.front());
+    if (group.ranks.size() == 1 && !at.empty()) head += fmt::format(" ({})", at);
+    std::size_t shown = 0;
+    if (group.symbolic != nullptr) {
+      for (const PieceResult& piece : group.symbolic->pieces) {
+        if (piece.right && !options_.all) continue;
+        if (shown == most_pieces && !options_.verbose) {
+          write_("      and more pieces (-v shows all)\n");
+          break;
+        }
+        write_(fmt::format("{}elements {}\n", shown++ == 0 ? head + ", " : "      ", interval_text(piece.elements)));
+        values(group, piece);
+      }
+    }
+    if (shown == 0) write_(head + "\n");
+    if (group.host != nullptr && (!group.host->right || options_.all)) {
+      write_(fmt::format("      hash      {}\n", group.host->hash.to_string()));
+      if (!group.host->right) write_(fmt::format("      expected  {}\n", group.host->expected_hash.to_string()));
+    }
+  }
+
+  void values(const RankGroup& group, const PieceResult& piece) {
+    const int rank = group.ranks.front();
+    formulas_told_ = true;
+    const std::string got = formulas_->formula(piece.form, rank, group.buffer, result_.step);
+    if (piece.right) return write_(fmt::format("      got       {}\n", style_.good(got)));
+    const std::string words = difference_text(result_, group, piece);
+    write_(fmt::format("      got       {}{}\n", style_.bad(got), words.empty() ? "" : "   (" + words + ")"));
+    write_(fmt::format("      expected  {}\n", formulas_->formula(piece.reference, rank, group.buffer, result_.step)));
+  }
+
+  /// What "g3" stands for, where `backward` adds something else than the gradient of the summed loss.
+  std::string factors() const {
+    std::set<std::string> factors;
+    collect_factors(schedule_.steps, factors);
+    if (factors.empty() || (factors.size() == 1 && *factors.begin() == "1")) return "";
+    return fmt::format("\n  g3 is what backward added on rank 3: {} times the gradient of the loss summed over its tokens\n",
+                       fmt::join(factors, " or "));
+  }
+
+  void unowned(const ParameterFinding& finding) {
+    std::vector<int> ranks;
+    for (const RankGroup& group : finding.groups) {
+      if (!group.unowned.empty()) ranks.insert(ranks.end(), group.ranks.begin(), group.ranks.end());
+    }
+    std::sort(ranks.begin(), ranks.end());
+    std::vector<std::string> elements;
+    for (const Interval& interval : finding.unowned) {
+      if (elements.size() == most_pieces && !options_.verbose) {
+        elements.push_back("…");
+        break;
+      }
+      elements.push_back(interval_text(interval));
+    }
+    write_(fmt::format("    nobody owns elements {} on {}: they reach no optimizer\n", fmt::join(elements, ", "), rank_list(ranks)));
+  }
+
+  std::string turning_sentence(const TurningPoint& point) const {
+    if (point.step.empty()) return "no step spoils it: " + point.why;
+    const std::string change = fmt::format("{} becomes {}", point.before, point.after);
+    if (point.broken) return fmt::format("goes wrong for good in step {}, which {}: {}", style_.bold(point.step), point.why, change);
+    return fmt::format("last changed by step {}, which {}: {}", style_.bold(point.step), point.why, change);
+  }
+
+  const CheckResult& result_;
+  const Schedule& schedule_;
+  const Model& model_;
+  const ReportOptions& options_;
+  const Style& style_;
+  const Write& write_;
+  std::optional<Formulas> formulas_;
+  bool formulas_told_ = false;
+};
+
+}  // namespace
+
+void write_text_parameters(const CheckResult& result, const ReportOptions& options, const Style& style, const Write& write) {
+  ParametersText(result, options, style, write).write();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/text_report.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lockstep/operation.h"
+#include "src/report/findings.h"
+#include "src/report/text_parameters.h"
+
+namespace lockstep {
+
+namespace {
+
+std::string counted(std::int64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
+}
+
+std::string engines_text(const CheckResult& result, bool verbose) {
+  std::vector<std::string> engines;
+  if (result.symbolic) {
+    std::string text = fmt::format("symbolic {}", name_of(engine_verdict(result, result.symbolic->match)));
+    if (verbose) text += fmt::format(" ({:.3f} s)", result.symbolic_seconds);
+    engines.push_back(std::move(text));
+  }
+  if (result.host) {
+    std::string text = fmt::format("host {}", name_of(engine_verdict(result, result.host->match)));
+    if (result.host->sampled) text += fmt::format(" (sampled {} of {} elements)", result.host->elements, result.host->of);
+    if (verbose) text += fmt::format(" ({:.3f} s)", result.host_seconds);
+    engines.push_back(std::move(text));
+  }
+  return fmt::format("{}", fmt::join(engines, ", "));
+}
+
+/// How much was looked at: a match must not be an empty one.
+std::string extent_text(const CheckResult& result) {
+  const Schedule& schedule = *result.scenario->schedule;
+  const std::vector<Event>& events = result.timeline->events;
+  const auto collectives = std::count_if(events.begin(), events.end(),
+                                         [](const Event& event) { return operation(event.op).collective && event.calls.size() > 1; });
+  return fmt::format("{}, {}, {}", counted(static_cast<std::int64_t>(schedule.model.parameters().size()), "parameter"),
+                     counted(collectives, "collective"), counted(schedule.batch.steps(), "optimizer step"));
+}
+
+}  // namespace
+
+std::string verdict_line(const CheckResult& result, const Style& style) {
+  std::string line = fmt::format("{}  {}", style.verdict(result.verdict), result.file);
+  if (result.scenario == nullptr) return line + "\n";
+  const Scenario& scenario = *result.scenario;
+  if (!scenario.title.empty()) {
+    line += "  " + scenario.title;
+  } else if (!scenario.name.empty()) {
+    line += "  " + scenario.name;
+  }
+  if (!scenario.source_reference.empty()) line += fmt::format(" ({})", scenario.source_reference);
+  return line + "\n";
+}
+
+std::string layout_text(const Scenario& scenario) {
+  const Layout& layout = scenario.layout;
+  std::vector<std::string> axes;
+  const auto add = [&](std::string_view name, int size) {
+    if (size > 1) axes.push_back(fmt::format("{} {}", name, size));
+  };
+  add("pp", layout.pp);
+  if (layout.dp_replicate > 1) {
+    add("dp_replicate", layout.dp_replicate);
+    add("dp_shard", layout.dp_shard);
+  } else {
+    add("dp", layout.dp);
+  }
+  add("sp", layout.sp);
+  add("cp", layout.cp);
+  add("tp", layout.tp);
+  std::string text = axes.empty() ? "1 rank" : fmt::format("{} = {} ranks", fmt::join(axes, " × "), layout.world());
+  if (has_expert_mesh(layout)) text += fmt::format(", ep {} × etp {} × edp {}", layout.ep, layout.etp, layout.edp());
+  if (layout.virtual_stages > 1) text += fmt::format(", {} virtual stages", layout.virtual_stages);
+  if (layout.sequence_parallel) text += ", sequence parallel";
+  if (scenario.schedule == nullptr) return text;
+  const std::vector<int>& counts = scenario.schedule->batch.micro_batch_counts;
+  if (counts.size() == 1) return text + ", " + counted(counts.front(), "micro-batch");
+  return text + fmt::format(", optimizer steps of {} micro-batches", fmt::join(counts, ", "));
+}
+
+void TextReporter::add(const CheckResult& result) {
+  if (!first_ && !options_.quiet) write_("\n");
+  first_ = false;
+  write_(verdict_line(result, style_));
+  if (result.verdict == Verdict::error) {
+    for (const Diagnostic& error : result.errors) write_(render(error));
+    return;
+  }
+  if (!result.disagreement.empty()) write_(style_.bad("engines disagree") + "  " + result.disagreement + "\n");
+  if (options_.quiet) return;
+  write_(fmt::format("  {}\n  {}; {}\n", layout_text(*result.scenario), engines_text(result, options_.verbose), extent_text(result)));
+  if (result.host) {
+    for (const std::string& note : result.host->notes) write_("  note: " + note + "\n");
+  }
+  if (result.scenario->schedule->batch.steps() > 1 && result.verdict != Verdict::match) {
+    write_(fmt::format("  first wrong in optimizer step {}\n", result.step));
+  }
+  if (result.verdict == Verdict::match && !options_.all) return;
+  const std::string outcome = outcome_text(result, options_);
+  if (!outcome.empty()) write_("\n" + outcome);
+  write_text_parameters(result, options_, style_, write_);
+  const std::string norm = norm_text(result, options_);
+  if (!norm.empty()) write_("\n" + norm);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/scenario/reading.h"
+#include "src/scenario/selector_matches.h"
+
+namespace lockstep {
+
+/// Checks that step names are unique and that each `wait` names a step. Returns all names.
+std::vector<std::string> check_step_names(const Json& steps, Reading& reading);
+/// Checks that every selector of the steps chooses something on some rank.
+void check_step_selectors(const Json& steps, SelectorMatches& matches, Reading& reading);
+/// Checks that what "expect" names exists.
+void check_expect(const Json& expect, const std::vector<std::string>& steps, const Model* model, Reading& reading);
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/json.h"
+#include "src/scenario/named_file.h"
+#include "src/scenario/reading.h"
+
+namespace lockstep {
+
+class Template;
+
+/// An option of a framework or a size of a model, with the value that the scenario chose.
+struct Choice {
+  Json value;             ///< a scalar or null
+  std::string type;       ///< "boolean", "integer", "number", "string", or "" for any scalar
+  Json allowed;           ///< a list, or null where everything of the type is allowed
+  bool written = false;   ///< the scenario gives it
+};
+using Choices = std::vector<std::pair<std::string, Choice>>;
+
+/// Sets the value of the choice `member.key`; a mistake is added where there is none of that name
+/// (`what`: "option of framework "x"") or the value does not fit.
+void choose(Choices& choices, const Json::Member& member, const std::string& what, Reading& reading);
+/// Adds a mistake where the value that a file gives a choice as its default is not of its type.
+void check_default(const std::string& name, const Choice& choice, Reading& reading);
+/// Where a rule that mentions `names` is reported: at the first choice among them that the
+/// scenario wrote, else at `fallback`.
+Place place_of_rule(const Choices& choices, const std::set<std::string>& names, const Place& fallback);
+
+/// Plain parameters of a scenario's "model": its own list, or the preset expanded. Null where that
+/// could not be done.
+Json expand_model(const Json& model, Reading& reading);
+
+/// A framework file on its way to plain steps.
+class Framework {
+ public:
+  /// Reads the file and its options. Nothing where the file cannot be used.
+  static std::unique_ptr<Framework> load(const Json& reference, const Json* options, Reading& reading);
+
+  /// The scenario's layout or batch with the framework's defaults for what it leaves out.
+  Json with_layout_defaults(const Json& layout, Reading& reading) const;
+  Json with_batch_defaults(const Json& batch, Reading& reading) const;
+  /// Plain steps. Needs layout and batch.
+  Json steps(Reading& reading);
+  /// Without what selects nothing in this model on any rank.
+  Json without_unmatched(const Json& steps, const Model& model);
+  /// Name of the buffer that the optimizer reads, if the file names one.
+  const Json* result() const { return file_.document.find("result"); }
+  /// Steps of the file that are not in the schedule, with the reason: for messages about edits.
+  const std::map<std::string, std::string>& absent() const { return absent_; }
+
+ private:
+  Framework(NamedFile file, Place place) : file_(std::move(file)), place_(std::move(place)) {}
+  void read_options(const Json* options, Reading& reading);
+
+  NamedFile file_;
+  Place place_;  ///< of "framework" in the scenario
+  std::string name_;
+  Choices options_;
+  std::map<std::string, std::string> absent_;
+};
+
+/// The steps of a framework file without conditions that layout, batch and options decide, and
+/// without options. Steps that this leaves out are noted in `absent`.
+Json expand_framework_steps(const Json& steps, Template& values, std::map<std::string, std::string>& absent, Reading& reading);
+
+/// The environment of files' expressions: axis sizes and, where all optimizer steps have as many,
+/// micro-batches.
+Environment file_environment(const Reading& reading);
+
+}  // namespace lockstep

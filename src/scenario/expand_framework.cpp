@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/scenario/expand.h"
+#include "src/scenario/selector_matches.h"
+#include "src/scenario/template.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Members of `defaults` for what `object` does not have, behind its own.
+Json with_defaults(const Json& object, const Json& defaults) {
+  Json merged = object.is_object() ? object : Json::object({}, object.place());
+  for (const Json::Member& member : defaults.members()) {
+    if (merged.find(member.key) == nullptr) set_member(merged, member);
+  }
+  return merged;
+}
+
+/// A loss, for all uses or by use, without options in its weights.
+Json plain_loss(const Json& loss, Template& values) {
+  Json plain = loss;
+  for (const Json::Member& member : loss.members()) {
+    Json value = member.key == "weight" ? values.substitute(member.value) : plain_loss(member.value, values);
+    set_member(plain, {member.key, member.key_place, std::move(value)});
+  }
+  return plain;
+}
+
+}  // namespace
+
+std::unique_ptr<Framework> Framework::load(const Json& reference, const Json* options, Reading& reading) {
+  std::optional<NamedFile> file = load_named_file(reference, FileKind::framework, reading.folder, reading.diagnostics);
+  if (!file) return nullptr;
+  const std::size_t before = reading.diagnostics.size();
+  std::unique_ptr<Framework> framework(new Framework(std::move(*file), reference.place()));
+  const Fields fields(framework->file_.document, Object::framework_file, "", "in the framework file", reading.diagnostics);
+  if (reading.diagnostics.size() != before) return nullptr;
+  framework->name_ = reference.text();
+  framework->read_options(options, reading);
+  return reading.diagnostics.size() == before ? std::move(framework) : nullptr;
+}
+
+void Framework::read_options(const Json* options, Reading& reading) {
+  if (const Json* known = file_.document.find("options")) {
+    for (const Json::Member& member : known->members()) {
+      if (!check_defined_name(member, reading.diagnostics)) continue;
+      const Fields fields(member.value, Object::option, "", fmt::format("in option \"{}\"", member.key), reading.diagnostics);
+      const Json* value = fields.find("default");
+      if (value == nullptr) continue;
+      const Json* allowed = fields.find("allowed");
+      options_.emplace_back(member.key, Choice{*value, fields.text("type"), allowed != nullptr ? *allowed : Json(), false});
+      check_default(member.key, options_.back().second, reading);
+    }
+  }
+  if (options == nullptr) return;
+  for (const Json::Member& member : options->members()) {
+    choose(options_, member, fmt::format("option of framework \"{}\"", name_), reading);
+  }
+}
+
+Json Framework::with_layout_defaults(const Json& layout, Reading& reading) const {
+  const Json* defaults = file_.document.find("layout");
+  if (defaults == nullptr) return layout;
+  Template values({}, reading.diagnostics);
+  for (const auto& [name, option] : options_) values.define(name, option.value);
+  for (const std::string& axis : axis_names()) {
+    const Json* size = layout.find(axis);
+    values.define(axis, size != nullptr && size->is_number() ? *size : Json::number("1"));
+  }
+  Json plain = Json::object({}, defaults->place());
+  const std::optional<Json> resolved = values.resolve(*defaults);
+  for (const Json::Member& member : resolved ? resolved->members() : std::vector<Json::Member>()) {
+    const KeyRow* row = find_key(object_row(Object::layout), member.key);
+    const bool number = row != nullptr && (row->type == Type::axis_size || row->type == Type::count);
+    if (!number || !member.value.is_string()) {
+      set_member(plain, member);
+    } else if (const Json* same = layout.find(member.value.text())) {
+      // Also where that is "any".
+      set_member(plain, {member.key, member.key_place, same->at(member.value.place())});
+    } else if (const std::optional<std::int64_t> size = values.whole(member.value)) {
+      set_member(plain, {member.key, member.key_place, Json::number(std::to_string(*size), member.value.place())});
+    }
+  }
+  return with_defaults(layout, plain);
+}
+
+Json Framework::with_batch_defaults(const Json& batch, Reading& reading) const {
+  const Json* defaults = file_.document.find("batch");
+  if (defaults == nullptr) return batch;
+  Environment environment;
+  environment.mesh = reading.mesh.get();
+  Template values(environment, reading.diagnostics);
+  for (const auto& [name, option] : options_) values.define(name, option.value);
+  std::optional<Json> resolved = values.resolve(*defaults);
+  if (resolved && resolved->find("loss") != nullptr) resolved->set("loss", plain_loss(*resolved->find("loss"), values));
+  if (!resolved) return batch;
+  Json merged = with_defaults(batch, *resolved);
+  // A loss by use leaves `main` to the framework.
+  const Json* loss = merged.find("loss");
+  const Json* framework_loss = resolved->find("loss");
+  const auto by_use = [](const Json& value) { return value.is_object() && value.find("weight") == nullptr; };
+  if (loss != nullptr && framework_loss != nullptr && by_use(*loss) && loss->find("main") == nullptr) {
+    const Json* main = by_use(*framework_loss) ? framework_loss->find("main") : framework_loss;
+    if (main != nullptr) {
+      Json with_main = *loss;
+      with_main.set("main", *main);
+      merged.set("loss", with_main);
+    }
+  }
+  return merged;
+}
+
+Json Framework::steps(Reading& reading) {
+  Diagnostics& diagnostics = reading.diagnostics;
+  const std::size_t before = diagnostics.size();
+  Template values(file_environment(reading), diagnostics);
+  for (const auto& [name, option] : options_) values.define(name, option.value);
+  if (const Json* let = file_.document.find("let")) values.define_all(*let);
+  if (diagnostics.size() != before) return {};
+  if (const Json* rules = file_.document.find("rules")) {
+    values.apply_rules(*rules, [&](const std::set<std::string>& names) { return place_of_rule(options_, names, place_); });
+  }
+  if (diagnostics.size() != before) return {};
+  Json plain = expand_framework_steps(*file_.document.find("steps"), values, absent_, reading);
+  return diagnostics.size() == before ? plain : Json();
+}
+
+Json Framework::without_unmatched(const Json& steps, const Model& model) {
+  SelectorMatches matches(model);
+  std::vector<Json> list;
+  // Items that fit nothing change nothing, but a plain step must not have them.
+  const auto fitting = [&](const Json& selectors) {
+    std::vector<Json> items;
+    for (const Json& item : selectors.is_string() ? std::vector<Json>{selectors} : selectors.items()) {
+      if (!item.is_string() || Selectors::check(item.text()) || matches.fits_any(item.text())) items.push_back(item);
+    }
+    return Json::array(std::move(items), selectors.place());
+  };
+  for (Json step : steps.items()) {
+    const Json* params = step.find("params");
+    const Json* name = step.find("name");
+    if (params != nullptr) {
+      const Json kept = fitting(*params);
+      std::vector<std::string> items = strings_of(*params);
+      const bool readable = std::none_of(items.begin(), items.end(), [](const std::string& item) { return Selectors::check(item).has_value(); });
+      if (readable && !matches.chooses_any(items)) {
+        if (name != nullptr) absent_.emplace(name->text(), "it selects nothing in this model");
+        continue;
+      }
+      if (kept.items().empty()) {
+        step.remove("params");
+      } else if (params->is_array()) {
+        step.set("params", kept);
+      }
+    }
+    const Json* geometry = step.find("geometry");
+    const Json* separate = geometry != nullptr ? geometry->find("separate") : nullptr;
+    if (separate != nullptr && (separate->is_array() || separate->is_string())) {
+      Json changed = *geometry;
+      changed.set("separate", fitting(*separate));
+      step.set("geometry", changed);
+    }
+    if (const Json* body = step.find("steps")) step.set("steps", without_unmatched(*body, model));
+    list.push_back(step);
+  }
+  // A wait for a step that is not there would do nothing.
+  std::erase_if(list, [&](const Json& step) {
+    const Json* waited = step.find("for");
+    return waited != nullptr && waited->is_string() && absent_.count(waited->text()) > 0;
+  });
+  return Json::array(std::move(list), steps.place());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/scenario/expand.h"
+#include "src/scenario/template.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t parameter_limit = 1'000'000;
+
+std::string type_of_default(const Json& value) {
+  if (value.is_boolean()) return "boolean";
+  if (value.is_number()) return whole_number(value) ? "integer" : "number";
+  return value.is_string() ? "string" : "";
+}
+
+/// What a model file and its bases say together.
+struct ModelTemplate {
+  Choices sizes;
+  std::vector<Json::Member> let;
+  std::vector<Json> rules;
+  std::vector<Json> parameters;
+};
+
+void add_size(ModelTemplate& model, const Json::Member& member, const std::string& name, Reading& reading) {
+  if (member.value.is_object()) {
+    if (!check_defined_name(member, reading.diagnostics)) return;
+    const Fields fields(member.value, Object::size, "", fmt::format("in size \"{}\"", member.key), reading.diagnostics);
+    const Json* value = fields.find("default");
+    if (value == nullptr) return;
+    Choice size{*value, type_of_default(*value), fields.find("allowed") != nullptr ? *fields.find("allowed") : Json(), false};
+    const auto found = std::find_if(model.sizes.begin(), model.sizes.end(), [&](const auto& old) { return old.first == member.key; });
+    if (found != model.sizes.end()) {
+      found->second = size;
+    } else {
+      model.sizes.emplace_back(member.key, size);
+    }
+    return;
+  }
+  choose(model.sizes, member, fmt::format("size of the base of model \"{}\"", name), reading);
+  for (auto& size : model.sizes) {
+    if (size.first == member.key) size.second.written = false;
+  }
+}
+
+/// Adds a file to what its bases said. False where it cannot be used.
+bool add_file(ModelTemplate& model, const Json& reference, const std::filesystem::path& folder, int depth, Reading& reading) {
+  if (depth > 8) {
+    reading.diagnostics.add(reference.place(), "more than 8 model files stand on each other's \"base\"");
+    return false;
+  }
+  const std::optional<NamedFile> file = load_named_file(reference, FileKind::model, folder, reading.diagnostics);
+  if (!file) return false;
+  const std::size_t before = reading.diagnostics.size();
+  const Fields fields(file->document, Object::model_file, "", "in the model file", reading.diagnostics);
+  if (fields.find("base") != nullptr && !add_file(model, *fields.find("base"), file->folder, depth + 1, reading)) return false;
+  if (const Json* sizes = fields.find("sizes")) {
+    for (const Json::Member& member : sizes->members()) add_size(model, member, fields.text("name"), reading);
+  }
+  if (const Json* let = fields.find("let")) {
+    for (const Json::Member& member : let->members()) {
+      const auto old = std::find_if(model.let.begin(), model.let.end(), [&](const auto& known) { return known.key == member.key; });
+      if (old != model.let.end()) {
+        *old = member;
+      } else {
+        model.let.push_back(member);
+      }
+    }
+  }
+  if (const Json* rules = fields.find("rules")) model.rules.insert(model.rules.end(), rules->items().begin(), rules->items().end());
+  if (const Json* parameters = fields.find("parameters")) {
+    model.parameters.insert(model.parameters.end(), parameters->items().begin(), parameters->items().end());
+  }
+  return reading.diagnostics.size() == before;
+}
+
+/// Expands the parameters of a model file, loop by loop.
+class ParameterExpander {
+ public:
+  ParameterExpander(Template& values, Place preset, Reading& reading) : values_(values), preset_(std::move(preset)), reading_(reading) {}
+
+  void expand(const std::vector<Json>& items) {
+    for (const Json& item : items) {
+      if (stopped()) return;
+      if (item.find("for") != nullptr) {
+        expand_loop(item);
+      } else if (item.find("if") != nullptr) {
+        if (const std::optional<Json> resolved = values_.resolve(item)) expand({*resolved});
+      } else {
+        expand_parameter(item);
+      }
+    }
+  }
+
+  std::vector<Json> list;
+
+ private:
+  bool stopped() {
+    if (list.size() <= parameter_limit) return reading_.diagnostics.size() > 20;
+    if (!limit_reported_) {
+      reading_.diagnostics.add(preset_, fmt::format("the model has more than {} parameters", parameter_limit));
+    }
+    limit_reported_ = true;
+    return true;
+  }
+
+  void expand_loop(const Json& loop) {
+    const Fields fields(loop, Object::parameter_loop, "", "in a loop over parameters", reading_.diagnostics);
+    if (fields.find("for") == nullptr || fields.find("parameters") == nullptr) return;
+    iterate(fields, fields.find("for")->members(), 0);
+  }
+
+  /// Nests the loop variables from `depth` on.
+  void iterate(const Fields& fields, const std::vector<Json::Member>& variables, std::size_t depth) {
+    if (depth == variables.size()) {
+      if (holds(fields.find("when"))) expand(fields.find("parameters")->items());
+      return;
+    }
+    const Json::Member& variable = variables[depth];
+    if (!check_defined_name(variable, reading_.diagnostics)) return;
+    if (values_.is_defined(variable.key)) {
+      reading_.diagnostics.add(key_place(variable), fmt::format("loop variable \"{}\" has a value already", variable.key));
+      return;
+    }
+    const std::int64_t count = values_.whole(variable.value).value_or(0);
+    for (std::int64_t i = 0; i < count && !stopped(); ++i) {
+      values_.define(variable.key, i);
+      iterate(fields, variables, depth + 1);
+    }
+    values_.undefine(variable.key);
+  }
+
+  bool holds(const Json* when) { return when == nullptr || values_.condition(*when).value_or(false); }
+
+  void expand_parameter(const Json& item) {
+    if (!holds(item.find("when"))) return;
+    std::vector<Json::Member> members;
+    for (const Json::Member& member : item.members()) {
+      if (member.key == "when") continue;
+      const std::optional<Json> value = values_.resolve(member.value);
+      if (!value) continue;
+      Json plain = expand_member(member.key, *value);
+      if (!is_default(member.key, plain)) members.push_back({member.key, member.key_place, std::move(plain)});
+    }
+    list.push_back(Json::object(std::move(members), item.place()));
+  }
+
+  static bool is_default(const std::string& key, const Json& value) {
+    if (key == "stage" || key == "chunk") return whole_number(value) == 0;
+    if (key == "frozen") return value.is_boolean() && !value.as_boolean();
+    if (key == "dtype") return value.is_string() && value.text() == "float32";
+    if (key == "partial" || key == "dispatch" || key == "tags") return value.is_array() && value.items().empty();
+    return (key == "shard" || key == "only") && value.is_object() && value.members().empty();
+  }
+
+  Json expand_member(const std::string& key, const Json& value) {
+    if (key == "shape" || key == "micro_batches") return map(value, [&](const Json& item) { return number(item); });
+    if (key == "tags" || key == "uses") return map(value, [&](const Json& item) { return text(item); });
+    if (key == "stage") return value.is_string() && value.text() == "all" ? value : number(value);
+    if (key == "chunk") return number(value);
+    if (key == "frozen" && value.is_string()) return Json::boolean(values_.condition(value).value_or(false), value.place());
+    if (key == "shard") return shard(value);
+    return value.is_string() ? values_.replace(value) : value;
+  }
+
+  template <class Function>
+  static Json map(const Json& array, Function function) {
+    if (!array.is_array()) return array;
+    std::vector<Json> items;
+    for (const Json& item : array.items()) items.push_back(function(item));
+    return Json::array(std::move(items), array.place());
+  }
+
+  Json number(const Json& value) {
+    if (!value.is_string()) return value;
+    return Json::number(std::to_string(values_.whole(value).value_or(1)), value.place());
+  }
+
+  Json text(const Json& value) { return value.is_string() ? values_.interpolate(value) : value; }
+
+  Json shard(const Json& value) {
+    Json plain = value;
+    for (const Json::Member& member : value.members()) {
+      Json dim = number(member.value);
+      if (dim.is_object() && dim.find("dim") != nullptr) dim.set("dim", number(*dim.find("dim")));
+      set_member(plain, {member.key, member.key_place, dim});
+    }
+    return plain;
+  }
+
+  Template& values_;
+  Place preset_;
+  Reading& reading_;
+  bool limit_reported_ = false;
+};
+
+Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
+  Diagnostics& diagnostics = reading.diagnostics;
+  ModelTemplate model;
+  if (!add_file(model, preset, reading.folder, 0, reading)) return {};
+  const std::size_t before = diagnostics.size();
+  for (const Json::Member& member : object.members()) {
+    if (member.key != "preset") choose(model.sizes, member, fmt::format("size of model \"{}\"", preset.text()), reading);
+  }
+  // Without sizes or axes nothing can be worked out.
+  if (diagnostics.size() != before || !reading.layout_known) return {};
+  Template values(file_environment(reading), diagnostics);
+  for (const auto& [name, size] : model.sizes) values.define(name, size.value);
+  values.define_all(Json::object(model.let));
+  if (diagnostics.size() != before) return {};
+  values.apply_rules(Json::array(model.rules),
+                     [&](const std::set<std::string>& names) { return place_of_rule(model.sizes, names, preset.place()); });
+  if (diagnostics.size() != before) return {};
+  ParameterExpander expander(values, preset.place(), reading);
+  expander.expand(model.parameters);
+  if (diagnostics.size() != before) return {};
+  return Json::array(std::move(expander.list), object.place());
+}
+
+}  // namespace
+
+Json expand_model(const Json& object, Reading& reading) {
+  const Json* preset = object.find("preset");
+  const Fields fields = preset != nullptr ? Fields::with_free_keys(object, Object::model, "in \"model\"", reading.diagnostics)
+                                          : Fields(object, Object::model, "", "in \"model\"", reading.diagnostics);
+  const Json* parameters = object.find("parameters");
+  if (preset != nullptr && parameters != nullptr) {
+    reading.diagnostics.add(parameters->place(), "a model is a \"preset\" or has \"parameters\", not both");
+    return {};
+  }
+  if (preset == nullptr && parameters == nullptr && object.is_object()) {
+    reading.diagnostics.add(object.place(), "missing key \"preset\" or \"parameters\" in \"model\"");
+    return {};
+  }
+  if (preset == nullptr) return fields.find("parameters") != nullptr ? *fields.find("parameters") : Json();
+  return fields.find("preset") != nullptr ? expand_preset(object, *fields.find("preset"), reading) : Json();
+}
+
+}  // namespace lockstep

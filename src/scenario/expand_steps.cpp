@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scenario/expand.h"
+#include "src/scenario/template.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Turns the steps of a framework file into plain ones.
+class StepExpander {
+ public:
+  StepExpander(Template& values, std::map<std::string, std::string>& absent, Reading& reading)
+      : values_(values), absent_(absent), reading_(reading) {}
+
+  Json expand(const Json& steps) {
+    std::vector<Json> list;
+    for (const Json& written : steps.items()) {
+      note_absent(written);
+      const std::optional<Json> resolved = values_.resolve(written);
+      std::optional<Json> step = resolved ? expand_step(*resolved) : std::nullopt;
+      if (step) list.push_back(std::move(*step));
+    }
+    return Json::array(std::move(list), steps.place());
+  }
+
+  /// Names of the steps that are there.
+  const std::vector<std::string>& present() const { return present_; }
+
+ private:
+  /// Steps count as switched off until they are found to be there.
+  void note_absent(const Json& written) {
+    if (written.find("if") != nullptr) {
+      for (const char* branch : {"then", "else"}) {
+        if (const Json* step = written.find(branch)) note_absent(*step);
+      }
+    }
+    const Json* name = written.find("name");
+    if (name != nullptr && name->is_string()) absent_.emplace(name->text(), "the options switched it off");
+    if (const Json* body = written.find("steps")) {
+      for (const Json& step : body->items()) note_absent(step);
+    }
+  }
+
+  std::optional<Json> expand_step(const Json& step) {
+    if (!step.is_object()) return step;
+    std::vector<Json::Member> members;
+    for (const Json::Member& member : step.members()) {
+      if (member.key == "when") {
+        const Json when = fold(values_.substitute(member.value));
+        if (when.is_boolean() && !when.as_boolean()) return std::nullopt;
+        if (!when.is_boolean()) members.push_back({member.key, member.key_place, when});
+      } else if (member.key == "steps") {
+        members.push_back({member.key, member.key_place, expand(member.value)});
+      } else {
+        members.push_back({member.key, member.key_place, expand_value(Object::step, member.key, member.value)});
+      }
+    }
+    const Json* name = step.find("name");
+    if (name != nullptr && name->is_string()) present_.push_back(name->text());
+    return Json::object(std::move(members), step.place());
+  }
+
+  /// A condition that the layout and the batch decide, as true or false.
+  Json fold(const Json& when) {
+    if (!when.is_string() || !reading_.all_known()) return when;
+    try {
+      const auto value = Expression::parse(when.text()).constant(file_environment(reading_));
+      if (value && std::holds_alternative<bool>(*value)) return Json::boolean(std::get<bool>(*value), when.place());
+    } catch (const ExpressionError&) {
+      // The reader of the plain step reports it.
+    }
+    return when;
+  }
+
+  Json expand_value(Object object, const std::string& key, const Json& value) {
+    const KeyRow* row = find_key(object_row(object), key);
+    if (row != nullptr && row->type == Type::expression) return values_.substitute(value);
+    if (key == "geometry" && value.is_object()) {
+      std::vector<Json::Member> members;
+      for (const Json::Member& member : value.members()) {
+        members.push_back({member.key, member.key_place, expand_value(Object::geometry, member.key, member.value)});
+      }
+      return Json::object(std::move(members), value.place());
+    }
+    // A step may be called like an option.
+    return key == "name" || key == "op" || key == "for" ? value : replace_all(value);
+  }
+
+  Json replace_all(const Json& value) {
+    if (value.is_string()) return values_.replace(value);
+    if (value.is_array()) {
+      std::vector<Json> items;
+      for (const Json& item : value.items()) items.push_back(replace_all(item));
+      return Json::array(std::move(items), value.place());
+    }
+    if (!value.is_object()) return value;
+    std::vector<Json::Member> members;
+    for (const Json::Member& member : value.members()) members.push_back({member.key, member.key_place, replace_all(member.value)});
+    return Json::object(std::move(members), value.place());
+  }
+
+  Template& values_;
+  std::map<std::string, std::string>& absent_;
+  Reading& reading_;
+  std::vector<std::string> present_;
+};
+
+}  // namespace
+
+Json expand_framework_steps(const Json& steps, Template& values, std::map<std::string, std::string>& absent, Reading& reading) {
+  StepExpander expander(values, absent, reading);
+  Json plain = expander.expand(steps);
+  for (const std::string& name : expander.present()) absent.erase(name);
+  return plain;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scenario/named_file.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "lockstep/scenario.h"
+
+namespace lockstep {
+
+namespace {
+
+bool is_path(const std::string& text) {
+  const auto ends_with = [&](std::string_view end) {
+    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+  };
+  return text.find('/') != std::string::npos || ends_with(".json") || ends_with(".jsonc");
+}
+
+std::shared_ptr<const Source> open_path(const Json& reference, const std::filesystem::path& path, std::string_view kind,
+                                        Diagnostics& diagnostics) {
+  std::string error;
+  std::optional<std::string> text = read_text_file(path, error);
+  if (text) return std::make_shared<const Source>(Source{path.string(), std::move(*text)});
+  diagnostics.add(reference.place(), fmt::format("cannot read the {} file \"{}\": {}", kind, path.string(), error));
+  return nullptr;
+}
+
+std::shared_ptr<const Source> open_builtin(const Json& reference, FileKind kind, Diagnostics& diagnostics) {
+  const bool framework = kind == FileKind::framework;
+  const std::string_view word = framework ? "framework" : "model";
+  const std::string* text = framework ? builtin_framework(reference.text()) : builtin_model(reference.text());
+  if (text != nullptr) return std::make_shared<const Source>(Source{fmt::format("{}:{}", word, reference.text()), *text});
+  const std::vector<std::string> known = framework ? builtin_frameworks() : builtin_models();
+  const std::string near = did_you_mean(reference.text(), known);
+  diagnostics.add(reference.place(), fmt::format("unknown {} \"{}\"{}", word, reference.text(),
+                                                 near.empty() ? fmt::format("; a file of your own is given as a path, \"./{}.jsonc\"",
+                                                                            reference.text())
+                                                              : near));
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<std::string> read_text_file(const std::filesystem::path& path, std::string& error) {
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code)) {
+    error = "it is a folder";
+    return std::nullopt;
+  }
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    error = errno != 0 ? std::strerror(errno) : "it cannot be opened";
+    return std::nullopt;
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, const std::filesystem::path& folder,
+                                         Diagnostics& diagnostics) {
+  const bool path = is_path(reference.text());
+  const std::filesystem::path file = path ? (folder / reference.text()).lexically_normal() : std::filesystem::path();
+  const std::shared_ptr<const Source> source =
+      path ? open_path(reference, file, kind == FileKind::framework ? "framework" : "model", diagnostics)
+           : open_builtin(reference, kind, diagnostics);
+  if (!source) return std::nullopt;
+  const std::size_t before = diagnostics.size();
+  Json document = parse_json(source, diagnostics);
+  if (diagnostics.size() != before) return std::nullopt;
+  return NamedFile{std::move(document), file.parent_path()};
+}
+
+}  // namespace lockstep

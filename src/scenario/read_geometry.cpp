@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "src/scenario/reading.h"
+
+namespace lockstep {
+
+Selectors read_selectors(const Json& value, Reading& reading) {
+  std::vector<std::string> items;
+  const std::vector<Json> list = value.is_string() ? std::vector<Json>{value} : value.items();
+  for (const Json& item : list) {
+    if (const std::optional<std::string> mistake = Selectors::check(item.text())) {
+      reading.diagnostics.add(item.place(), *mistake);
+    } else {
+      items.push_back(item.text());
+    }
+  }
+  return Selectors(std::move(items));
+}
+
+Geometry read_geometry(const Json& object, Reading& reading) {
+  Geometry geometry;
+  geometry.place = object.place();
+  const KeyRow& kind_row = *find_key(object_row(Object::geometry), "kind");
+  const Json* kind = object.find("kind");
+  if (kind == nullptr) {
+    reading.diagnostics.add(object.place(), fmt::format("missing key \"kind\" in \"geometry\": expected {}",
+                                                        quoted_alternatives(split_words(kind_row.allowed))));
+    return geometry;
+  }
+  if (!check_type(*kind, Type::one_of, kind_row.allowed, reading.diagnostics)) return geometry;
+  const Fields fields(object, Object::geometry, kind->text(), "in \"geometry\"", reading.diagnostics);
+  const std::vector<std::string> kinds = split_words(kind_row.allowed);
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (kinds[i] == kind->text()) geometry.kind = static_cast<Geometry::Kind>(i);
+  }
+  const auto expression = [&](std::string_view key) -> std::optional<Expression> {
+    const Json* value = fields.find(key);
+    return value != nullptr ? read_expression(*value, {.in_geometry = true}, reading) : std::nullopt;
+  };
+  geometry.align = expression("align");
+  geometry.size = expression("size");
+  if (const auto align = expression("align_parameter")) geometry.align_parameter = *align;
+  geometry.align_bucket = expression("align_bucket");
+  const Json* separate = fields.find("separate");
+  // A Selectors without items would choose everything.
+  if (separate != nullptr && !(separate->is_array() && separate->items().empty())) {
+    geometry.separate = read_selectors(*separate, reading);
+  }
+  return geometry;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/scenario/reading.h"
+
+namespace lockstep {
+
+namespace {
+
+bool is_dense_only(Axis axis) { return !is_expert_axis(axis) && axis != Axis::pp; }
+
+bool is_dp_part(Axis axis) { return axis == Axis::dp_shard || axis == Axis::dp_replicate; }
+
+/// Axes of one mesh, each once.
+void check_axes(const std::vector<std::pair<Axis, Place>>& axes, Reading& reading) {
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto& [axis, place] = axes[i];
+    for (std::size_t j = 0; j < i; ++j) {
+      const Axis other = axes[j].first;
+      if (axis == other) {
+        reading.diagnostics.add(place, fmt::format("axis \"{}\" is named twice", name_of(axis)));
+      } else if ((axis == Axis::dp && is_dp_part(other)) || (other == Axis::dp && is_dp_part(axis))) {
+        reading.diagnostics.add(place, fmt::format("\"dp\" names the product of dp_shard and dp_replicate, so it cannot stand beside \"{}\"",
+                                                   name_of(axis == Axis::dp ? other : axis)));
+      } else if ((is_dense_only(axis) && is_expert_axis(other)) || (is_expert_axis(axis) && is_dense_only(other))) {
+        reading.diagnostics.add(place, fmt::format("\"{}\" and \"{}\" are axes of different meshes: the dense mesh has tp, cp, sp, dp and "
+                                                   "pp, the expert mesh etp, ep, edp and pp",
+                                                   name_of(other), name_of(axis)));
+      } else {
+        continue;
+      }
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<Axis> read_axis_key(const Json::Member& member, Reading& reading) {
+  const std::optional<Axis> axis = axis_named(member.key);
+  if (!axis) {
+    reading.diagnostics.add(key_place(member), fmt::format("unknown axis \"{}\"{}", member.key, did_you_mean(member.key, axis_names())));
+  }
+  return axis;
+}
+
+std::vector<int> read_coordinates(const Json& value, Axis axis, Reading& reading) {
+  const bool known = reading.size_known(axis);
+  const int size = reading.mesh->size(axis);
+  const std::vector<Json> items = value.is_array() ? value.items() : std::vector<Json>{value};
+  std::vector<int> coordinates;
+  for (const Json& item : items) {
+    std::int64_t coordinate = 0;
+    if (item.is_string()) {
+      if (item.text() == "last" && !known) continue;
+      coordinate = item.text() == "last" ? size - 1 : 0;
+    } else {
+      coordinate = whole_number(item).value_or(0);
+      if (coordinate < 0 && !known) continue;
+      if (coordinate < 0) coordinate += size;
+      if (known && (coordinate < 0 || coordinate >= size)) {
+        reading.diagnostics.add(item.place(), fmt::format("coordinate {} is not on axis \"{}\", which has size {}", item.text(),
+                                                          name_of(axis), size));
+        continue;
+      }
+    }
+    const int number = static_cast<int>(std::min<std::int64_t>(coordinate, 1 << 30));
+    // "first" and "last" of an axis of size 1 are one coordinate and no mistake.
+    if (std::find(coordinates.begin(), coordinates.end(), number) == coordinates.end()) coordinates.push_back(number);
+  }
+  std::sort(coordinates.begin(), coordinates.end());
+  return coordinates;
+}
+
+Over read_over(const Json& value, Reading& reading) {
+  Over over;
+  std::vector<std::pair<Axis, Place>> axes;
+  const auto add_axis = [&](const Json& item) {
+    if (!check_type(item, Type::axis, "", reading.diagnostics)) return;
+    axes.emplace_back(*axis_named(item.text()), item.place());
+    over.picks.push_back({axes.back().first, std::nullopt});
+  };
+  if (value.is_string()) add_axis(value);
+  for (const Json& item : value.items()) add_axis(item);
+  for (const Json::Member& member : value.members()) {
+    const std::optional<Axis> axis = read_axis_key(member, reading);
+    if (!axis) continue;
+    axes.emplace_back(*axis, key_place(member));
+    over.picks.push_back({*axis, std::nullopt});
+    if (member.value.is_string() && member.value.text() == "all") continue;
+    if (member.value.is_array() && member.value.items().empty()) {
+      reading.diagnostics.add(member.value.place(), fmt::format("expected at least one coordinate on axis \"{}\"", name_of(*axis)));
+      continue;
+    }
+    over.picks.back().coordinates = read_coordinates(member.value, *axis, reading);
+  }
+  check_axes(axes, reading);
+  return over;
+}
+
+Root read_root(const Json& value, const std::optional<Over>& over, Reading& reading) {
+  Root root;
+  if (value.is_number()) {
+    root.position = static_cast<int>(std::min<std::int64_t>(whole_number(value).value_or(0), 1 << 30));
+    std::int64_t size = 1;
+    bool known = over.has_value();
+    for (const Over::Pick& pick : over ? over->picks : std::vector<Over::Pick>()) {
+      known &= reading.size_known(pick.axis);
+      size *= pick.coordinates ? static_cast<std::int64_t>(pick.coordinates->size()) : reading.mesh->size(pick.axis);
+    }
+    if (known && *root.position >= size) {
+      reading.diagnostics.add(value.place(), fmt::format("root {} is not in the group, which has {} {}: positions count from 0",
+                                                         *root.position, size, size == 1 ? "member" : "members"));
+    }
+    return root;
+  }
+  for (const Json::Member& member : value.members()) {
+    const std::optional<Axis> axis = read_axis_key(member, reading);
+    if (!axis) continue;
+    const std::vector<int> coordinates = read_coordinates(member.value, *axis, reading);
+    if (!coordinates.empty()) root.coordinates.emplace_back(*axis, coordinates[0]);
+  }
+  return root;
+}
+
+std::vector<Only> read_only(const Json& value, Reading& reading) {
+  std::vector<Only> list;
+  for (const Json::Member& member : value.members()) {
+    const std::optional<Axis> axis = read_axis_key(member, reading);
+    if (axis) list.push_back({*axis, read_coordinates(member.value, *axis, reading)});
+  }
+  return list;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/scenario.h"
+#include "src/scenario/fields.h"
+
+namespace lockstep {
+
+/// What the parts of one scenario are read with and against. Where a part has mistakes, what
+/// depends on it is not checked, so that one mistake is reported once.
+struct Reading {
+  Diagnostics diagnostics;
+  std::filesystem::path folder;      ///< of the scenario: its own framework and model files are relative to it
+  Layout layout;
+  bool layout_known = false;         ///< the layout had no mistake
+  std::shared_ptr<const Mesh> mesh;  ///< of `layout`, all sizes 1 while that is not known
+  Batch batch;
+  std::set<std::string> uses;        ///< of all parameters
+  bool parameters_known = false;     ///< the parameters had no mistake
+
+  /// Whether the size of `axis` is a number that coordinates can be checked against.
+  bool size_known(Axis axis) const;
+  /// Whether the whole layout is known and no axis is "any".
+  bool all_known() const { return layout_known && layout.any.empty(); }
+  /// What constant expressions are worked out in.
+  Environment environment() const;
+};
+
+/// How an expression may be used.
+struct ExpressionUse {
+  bool truth = false;      ///< a condition; else a number
+  bool in_each = false;    ///< micro_batch and tokens have a meaning
+  bool in_geometry = false;  ///< n has one
+};
+
+// Each reads one part of the resolved document and adds its mistakes to `reading.diagnostics`.
+
+/// Fills `reading.layout` and what follows from it.
+void read_layout(const Json& layout, Reading& reading);
+/// Fills `reading.batch`. The uses that it names are checked by check_uses(), once they are known.
+void read_batch(const Json& batch, Reading& reading);
+/// Fills `reading.uses` by the way.
+std::vector<Parameter> read_parameters(const Json& parameters, Reading& reading);
+std::optional<Parameter> read_parameter(const Json& parameter, Reading& reading);
+std::vector<Step> read_steps(const Json& steps, Reading& reading);
+Expect read_expect(const Json& expect, Reading& reading);
+/// Adds a mistake where no parameter has this use.
+void check_use(const std::string& use, const Place& place, Reading& reading);
+/// The uses that a batch names.
+void check_uses(const Json& batch, Reading& reading);
+
+std::optional<Expression> read_expression(const Json& value, const ExpressionUse& use, Reading& reading);
+/// A coordinate or a list of them, counted from 0. Where the axis has no known size, those counted
+/// from the end are left out.
+std::vector<int> read_coordinates(const Json& value, Axis axis, Reading& reading);
+Over read_over(const Json& value, Reading& reading);
+Root read_root(const Json& value, const std::optional<Over>& over, Reading& reading);
+/// Axes with coordinates: "only" of steps and parameters.
+std::vector<Only> read_only(const Json& value, Reading& reading);
+Geometry read_geometry(const Json& value, Reading& reading);
+/// The axis that a member's key names; a mistake is added where it names none.
+std::optional<Axis> read_axis_key(const Json::Member& member, Reading& reading);
+/// A selector or a list of them, each of which can be read.
+Selectors read_selectors(const Json& value, Reading& reading);
+
+/// `place` narrowed to bytes of the string that was written there, where it has no escapes.
+Place inside_string(const Json& value, std::size_t offset, std::size_t length);
+
+}  // namespace lockstep

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/scenario.h"
+
+#include <fmt/format.h>
+
+#include "src/scenario/checks.h"
+#include "src/scenario/edits.h"
+#include "src/scenario/expand.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Reads one file, part by part, each against those before it. A part with mistakes leaves what
+/// depends on it unread, so that every mistake is reported once.
+class ScenarioReader {
+ public:
+  explicit ScenarioReader(std::shared_ptr<const Source> source) : source_(std::move(source)) {
+    reading_.folder = std::filesystem::path(source_->name).parent_path();
+  }
+
+  Scenario read() {
+    Scenario scenario;
+    scenario.file = source_->name;
+    scenario.document = parse_json(source_, reading_.diagnostics);
+    if (scenario.document.is_null() && !reading_.diagnostics.empty()) fail();
+    const Fields fields(scenario.document, Object::scenario, "", "at the top level of the scenario", reading_.diagnostics);
+    check_version(fields.find("lockstep"));
+    read_heads(fields, scenario);
+    read_framework(fields.find("schedule"));
+    const Json layout = read_layout_part(fields.find("layout"));
+    const Json batch = read_batch_part(fields.find("batch"));
+    const Json parameters = read_model_part(fields.find("model"));
+    check_uses(batch, reading_);
+    const Json steps = read_schedule_part();
+    if (const Json* expect = fields.find("expect")) {
+      scenario.expect = read_expect(*expect, reading_);
+      if (!steps.is_null()) check_expect(*expect, names_, model_.get(), reading_);
+    }
+    if (!reading_.diagnostics.empty()) fail();
+    if (reading_.layout.any.empty()) {
+      scenario.schedule = std::make_shared<const Schedule>(Schedule{*reading_.mesh, std::move(*model_), reading_.batch, std::move(steps_), result_});
+    }
+    scenario.layout = reading_.layout;
+    scenario.resolved = resolved(scenario.document, layout, batch, parameters, steps);
+    return scenario;
+  }
+
+ private:
+  [[noreturn]] void fail() { throw InputError(reading_.diagnostics.sorted()); }
+
+  void check_version(const Json* version) {
+    if (version == nullptr || whole_number(*version) == 1) return;
+    reading_.diagnostics.add(version->place(), fmt::format("this program reads version 1 of the scenario format, found version {}", version->text()));
+  }
+
+  void read_heads(const Fields& fields, Scenario& scenario) {
+    scenario.name = fields.text("name", std::filesystem::path(source_->name).stem().string());
+    scenario.title = fields.text("title");
+    scenario.source_reference = fields.text("source");
+  }
+
+  void read_framework(const Json* schedule) {
+    if (schedule == nullptr) return;
+    const Fields fields(*schedule, Object::schedule, "", "in \"schedule\"", reading_.diagnostics);
+    const Json* framework = schedule->find("framework");
+    const Json* steps = schedule->find("steps");
+    if ((framework != nullptr) == (steps != nullptr)) {
+      reading_.diagnostics.add(schedule->place(), framework != nullptr ? "a schedule has a \"framework\" or \"steps\", not both"
+                                                                       : "missing key \"framework\" or \"steps\" in \"schedule\"");
+      return;
+    }
+    if (framework == nullptr && schedule->find("options") != nullptr) {
+      reading_.diagnostics.add(schedule->find("options")->place(), "\"options\" are those of a \"framework\", and this schedule has none");
+    }
+    if (const Json* edits = fields.find("edits")) edits_ = *edits;
+    if (const Json* result = fields.find("result")) written_result_ = *result;
+    if (const Json* list = fields.find("steps")) written_steps_ = *list;
+    if (fields.find("framework") != nullptr) framework_ = Framework::load(*framework, fields.find("options"), reading_);
+  }
+
+  Json read_layout_part(const Json* written) {
+    const Json empty = Json::object();
+    Json layout = written != nullptr ? *written : empty;
+    if (framework_) layout = framework_->with_layout_defaults(layout, reading_);
+    read_layout(layout, reading_);
+    return layout;
+  }
+
+  Json read_batch_part(const Json* written) {
+    Json batch = written != nullptr ? *written : Json::object();
+    if (framework_) batch = framework_->with_batch_defaults(batch, reading_);
+    read_batch(batch, reading_);
+    return batch;
+  }
+
+  Json read_model_part(const Json* written) {
+    if (written == nullptr) return {};
+    Json parameters = expand_model(*written, reading_);
+    if (parameters.is_null()) return {};
+    parameters = apply_parameter_edits(parameters, edits_, reading_);
+    const std::size_t before = reading_.diagnostics.size();
+    std::vector<Parameter> list = read_parameters(parameters, reading_);
+    if (reading_.diagnostics.size() != before || !reading_.layout_known) return parameters;
+    model_ = std::make_unique<Model>(*reading_.mesh, std::move(list), reading_.diagnostics);
+    if (reading_.diagnostics.size() != before) model_.reset();
+    return parameters;
+  }
+
+  /// Plain steps after all edits, or null where there are none to speak of.
+  Json read_schedule_part() {
+    Json steps = written_steps_;
+    if (framework_) {
+      steps = reading_.layout_known ? framework_->steps(reading_) : Json();
+      if (!steps.is_null() && model_) steps = framework_->without_unmatched(steps, *model_);
+    }
+    if (steps.is_null()) return {};
+    static const std::map<std::string, std::string> none;
+    steps = apply_step_edits(steps, edits_, framework_ ? framework_->absent() : none, reading_);
+    names_ = check_step_names(steps, reading_);
+    steps_ = read_steps(steps, reading_);
+    if (model_) {
+      SelectorMatches matches(*model_);
+      check_step_selectors(steps, matches, reading_);
+    }
+    if (framework_ && framework_->result() != nullptr && framework_->result()->is_string()) result_ = framework_->result()->text();
+    if (written_result_.is_string()) result_ = written_result_.text();
+    return steps;
+  }
+
+  Json resolved(const Json& document, const Json& layout, const Json& batch, const Json& parameters, const Json& steps) const {
+    Json result = Json::object({}, document.place());
+    result.set("lockstep", Json::number("1"));
+    for (const char* key : {"name", "title", "source"}) {
+      if (const Json* value = document.find(key)) result.set(key, *value);
+    }
+    result.set("layout", resolved_layout(layout));
+    result.set("model", Json::object({{"parameters", {}, parameters}}));
+    if (!batch.members().empty()) result.set("batch", batch);
+    Json schedule = Json::object({{"steps", {}, steps}});
+    if (result_ != "grad") schedule.set("result", Json::string(result_));
+    result.set("schedule", schedule);
+    if (const Json* expect = document.find("expect")) result.set("expect", *expect);
+    return result;
+  }
+
+  /// What differs from the defaults, and the order in any case.
+  static Json resolved_layout(const Json& layout) {
+    Json plain = Json::object({}, layout.place());
+    for (const Json::Member& member : layout.members()) {
+      const bool one = whole_number(member.value) == 1;
+      if (!one && !(member.value.is_boolean() && !member.value.as_boolean())) set_member(plain, member);
+    }
+    const KeyRow& order = *find_key(object_row(Object::layout), "order");
+    if (plain.find("order") == nullptr) plain.set("order", Json::string(std::string(order.fallback)));
+    return plain;
+  }
+
+  std::shared_ptr<const Source> source_;
+  Reading reading_;
+  std::unique_ptr<Framework> framework_;
+  Json edits_ = Json::array();
+  Json written_steps_, written_result_;
+  std::unique_ptr<Model> model_;
+  std::vector<std::string> names_;
+  std::vector<Step> steps_;
+  std::string result_ = "grad";
+};
+
+}  // namespace
+
+Scenario read_scenario(std::shared_ptr<const Source> source) { return ScenarioReader(std::move(source)).read(); }
+
+Scenario read_scenario_file(const std::filesystem::path& path) {
+  std::string error;
+  std::optional<std::string> text = read_text_file(path, error);
+  if (!text) {
+    const auto source = std::make_shared<const Source>(Source{path.string(), ""});
+    throw InputError({{Place{source, 0, 0, ""}, "cannot read the file: " + error}});
+  }
+  return read_scenario(std::make_shared<const Source>(Source{path.string(), std::move(*text)}));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scenario/selector_matches.h"
+
+#include <set>
+
+namespace lockstep {
+
+bool SelectorMatches::fits_any(const std::string& item) {
+  const std::string plain = item.rfind('!', 0) == 0 ? item.substr(1) : item;
+  const auto found = known_.find(plain);
+  if (found != known_.end()) return found->second;
+  return known_[plain] = find_fit(plain);
+}
+
+bool SelectorMatches::find_fit(const std::string& item) const {
+  if (item.rfind("numel", 0) != 0) {
+    for (const Parameter& parameter : model_->parameters()) {
+      if (Selectors::fits(item, parameter, 0)) return true;
+    }
+    return false;
+  }
+  for (const auto& local : model_->locals()) {
+    for (const LocalBuffer& buffer : local->buffers) {
+      if (Selectors::fits(item, model_->parameters()[static_cast<std::size_t>(buffer.parameters[0])], buffer.numel)) return true;
+    }
+  }
+  return false;
+}
+
+bool SelectorMatches::chooses_any(const std::vector<std::string>& items) const {
+  const Selectors selectors(items);
+  for (const auto& local : model_->locals()) {
+    for (const LocalBuffer& buffer : local->buffers) {
+      if (selectors.chooses(*model_, buffer)) return true;
+    }
+  }
+  return false;
+}
+
+std::string SelectorMatches::suggestion(const std::string& item) const {
+  std::set<std::string> known;
+  for (const Parameter& parameter : model_->parameters()) {
+    known.insert(parameter.name);
+    if (!parameter.tied.empty()) known.insert("tied:" + parameter.tied);
+    for (const std::string& tag : parameter.tags) known.insert("tag:" + tag);
+  }
+  return did_you_mean(item.rfind('!', 0) == 0 ? item.substr(1) : item, {known.begin(), known.end()});
+}
+
+}  // namespace lockstep

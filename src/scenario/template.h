@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "lockstep/expression.h"
+#include "lockstep/json.h"
+
+namespace lockstep {
+
+/// The language of framework and model files at the level of JSON values: conditionals, derived
+/// names, rules, `{EXPR}` in strings. Mistakes are added at the place in the file.
+class Template {
+ public:
+  Template(Environment environment, Diagnostics& diagnostics);
+  Template(const Template&) = delete;
+  Template& operator=(const Template&) = delete;
+
+  /// Gives a name a value: a scalar, or null for "no value", which drops what is exactly that name.
+  void define(const std::string& name, const Json& value);
+  /// A loop variable.
+  void define(const std::string& name, std::int64_t value);
+  void undefine(const std::string& name);
+  bool is_defined(const std::string& name) const { return names_.count(name) > 0 || nothing_.count(name) > 0; }
+  /// The members of a "let", in order.
+  void define_all(const Json& let);
+
+  std::optional<ExpressionValue> evaluate(const Json& value);
+  /// evaluate() that must be a condition / a whole number.
+  std::optional<bool> condition(const Json& value);
+  std::optional<std::int64_t> whole(const Json& value);
+  /// `value` without conditionals, and without what is exactly a name without a value; nothing
+  /// where that drops it.
+  std::optional<Json> resolve(const Json& value);
+  /// A string with each `{EXPR}` replaced by its value.
+  Json interpolate(const Json& text);
+  /// A string that is exactly a defined name as the name's value; else interpolate().
+  Json replace(const Json& text);
+  /// An expression in which the defined names are replaced and constant parts worked out; as
+  /// written where it uses none.
+  Json substitute(const Json& value);
+  /// Adds `because` at the place that `place_of` gives for the names in the rule, for each rule
+  /// that refuses.
+  void apply_rules(const Json& rules, const std::function<Place(const std::set<std::string>&)>& place_of);
+
+ private:
+  const Expression* parse(const Json& value);
+
+  Environment environment_;
+  Diagnostics& diagnostics_;
+  std::map<std::string, ExpressionValue, std::less<>> names_;
+  std::set<std::string> nothing_;
+  // A loop evaluates the same few expressions thousands of times.
+  std::unordered_map<std::string, Expression> parsed_;
+};
+
+/// Checks that expressions can use the name that a file defines: letters, digits and underscores,
+/// and no word of the language.
+bool check_defined_name(const Json::Member& member, Diagnostics& diagnostics);
+
+/// A whole number as a JSON number, any other as a string such as "1/3".
+Json json_of(const ExpressionValue& value, const Place& place);
+
+}  // namespace lockstep

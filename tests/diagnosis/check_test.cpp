@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/catch.h"
+#include "tests/diagnosis/small.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+TEST_CASE("a right schedule matches in both engines") {
+  const CheckResult result = check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })"));
+  CHECK(result.verdict == Verdict::match);
+  REQUIRE(result.symbolic);
+  REQUIRE(result.host);
+  CHECK(result.symbolic->match);
+  CHECK(result.host->match);
+  CHECK(result.disagreement.empty());
+  CHECK(result.blame.empty());
+}
+
+TEST_CASE("only the engines asked for run") {
+  CheckOptions options;
+  options.host = false;
+  const CheckResult result = check_text(megatron_844(), options);
+  CHECK(result.symbolic.has_value());
+  CHECK_FALSE(result.host.has_value());
+  options.host = true;
+  options.symbolic = false;
+  const CheckResult host = check_text(megatron_844(), options);
+  CHECK_FALSE(host.symbolic.has_value());
+  CHECK(host.verdict == Verdict::mismatch);
+  CHECK(wrong_set(host).ranks == std::vector<int>{1, 2});
+}
+
+TEST_CASE("a wrong optimizer step wins over a deadlock in a later one") {
+  const std::string text = R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
+    "batch": { "micro_batches": 1, "steps": 2, "tokens": "even" }, "schedule": { "steps": [
+      { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+      { "name": "late", "op": "all_reduce", "over": "dp", "when": "step == 0 or rank.dp == 0" } ] } })";
+  const CheckResult result = check_text(text);
+  CHECK(result.timeline->outcome.kind == Outcome::Kind::deadlock);
+  CHECK(result.verdict == Verdict::mismatch);  // the sum over two ranks of a mean's shares
+  CHECK(result.step == 0);
+}
+
+TEST_CASE("a deadlock after right steps is a deadlock, in its step") {
+  const std::string text = R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
+    "batch": { "micro_batches": 1, "steps": 2, "tokens": "even" }, "schedule": { "steps": [
+      { "name": "zero", "op": "zero" },
+      { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+      { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg", "when": "step == 0 or rank.dp == 0" } ] } })";
+  const CheckResult result = check_text(text);
+  CHECK(result.verdict == Verdict::deadlock);
+  CHECK(result.step == 1);
+  CHECK(engine_verdict(result, result.symbolic->match) == Verdict::deadlock);
+}
+
+TEST_CASE("an axis of any size needs an engine that does not exist yet") {
+  const CheckResult result = check_text(R"({ "lockstep": 1, "layout": { "dp": "any" },
+    "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
+    "schedule": { "steps": [ { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ] } })");
+  CHECK(result.verdict == Verdict::error);
+  REQUIRE(result.errors.size() == 1);
+  CHECK(result.errors.front().place.pointer == "/layout/dp");
+  CHECK(result.errors.front().message.find("needs the parametric engine") != std::string::npos);
+}
+
+TEST_CASE("a file that does not exist is the verdict error, not an exception") {
+  const CheckResult result = check_file("no/such/file.json");
+  CHECK(result.verdict == Verdict::error);
+  CHECK_FALSE(result.errors.empty());
+  CHECK(result.scenario == nullptr);
+}
+
+TEST_CASE("a mistake that shows only in the walk is the verdict error") {
+  const CheckResult result =
+      check_text(two_ranks(R"({ "name": "scale", "op": "scale", "by": "1 / rank.dp" })"));
+  CHECK(result.verdict == Verdict::error);
+  CHECK_FALSE(result.errors.empty());
+  CHECK_FALSE(result.symbolic.has_value());
+}

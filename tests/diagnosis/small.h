@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lockstep/check.h"
+
+namespace lockstep::test {
+
+/// Checks a scenario given as text.
+inline CheckResult check_text(const std::string& text, const CheckOptions& options = {}) {
+  auto source = std::make_shared<const Source>(Source{"test.json", text});
+  return check_scenario(std::make_shared<const Scenario>(read_scenario(source)), options);
+}
+
+/// A scenario of one optimizer step with these members ("layout", "parameters", "steps" are JSON).
+inline std::string scenario(const std::string& layout, const std::string& parameters, const std::string& steps,
+                            const std::string& more = "") {
+  return R"({ "lockstep": 1, "name": "small", "layout": )" + layout + R"(, "model": { "parameters": )" + parameters +
+         R"( }, "batch": { "micro_batches": 1, "tokens": "even" }, "schedule": { "steps": )" + steps + " }" + more + " }";
+}
+
+/// NVIDIA/Megatron-LM#844 at the size that was measured: 150 elements tied over two stages whose
+/// buffers cut them at 40 and at 115.
+inline std::string megatron_844(const std::string& expect = "") {
+  return scenario(R"({ "pp": 2, "dp": 2 })",
+                  R"([ { "name": "word", "shape": [150], "stage": 0, "tied": "embedding" },
+                       { "name": "layers.0.weight", "shape": [70], "stage": 0 },
+                       { "name": "layers.1.weight", "shape": [70], "stage": 1 },
+                       { "name": "norm", "shape": [10], "stage": 1 },
+                       { "name": "output", "shape": [150], "stage": 1, "tied": "embedding" } ])",
+                  R"([ { "name": "zero", "op": "zero" },
+                       { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+                       { "name": "dp_reduce_scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg",
+                         "geometry": { "kind": "bucket", "align_parameter": 1, "align_bucket": "n" } },
+                       { "name": "embedding_all_reduce", "op": "all_reduce", "over": { "pp": ["first", "last"] },
+                         "params": ["tied:embedding"] } ])",
+                  expect.empty() ? "" : R"(, "expect": )" + expect);
+}
+
+/// Two data-parallel ranks with one parameter and these steps after the backward.
+inline std::string two_ranks(const std::string& steps, const std::string& more = "") {
+  return scenario(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
+                  R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" + steps + " ]",
+                  more);
+}
+
+}  // namespace lockstep::test

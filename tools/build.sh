@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Sourced by the tools beside it: installs what is missing, configures, builds. Everything that is said goes to standard
+# error, so that standard output belongs to the program.
+
+root=$(readlink -f "${BASH_SOURCE[0]%/*}/..")
+build_packages=(cmake g++ ninja-build libcli11-dev nlohmann-json3-dev libfmt-dev libboost-dev catch2)
+
+# use_preset PRESET: what to build (CMakePresets.json), and where.
+use_preset() {
+  preset=$1
+  build_dir=$root/build/$preset
+  if [[ -n ${LOCKSTEP_BUILD_DIR:-} ]]; then
+    build_dir=$(realpath -m "$LOCKSTEP_BUILD_DIR")
+    [[ $preset == release ]] || build_dir+=-$preset
+  fi
+}
+
+say() { printf 'lockstep: %s\n' "$*" >&2; }
+
+# The environment failed: exit status 3, as everywhere in lockstep.
+fail() {
+  say "$@"
+  exit 3
+}
+
+# apt_install PACKAGE…: installs those that are missing; where it may not, it says the command and fails.
+apt_install() {
+  local missing=() package sudo=() log
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
+  done
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  command -v apt-get >/dev/null || fail "these packages are missing (Debian's names): ${missing[*]}"
+  local command="apt-get install -y --no-install-recommends ${missing[*]}"
+  if [[ $EUID -ne 0 ]]; then
+    sudo -n true 2>/dev/null || fail "some packages are missing. Install them with: sudo $command"
+    sudo=(sudo -n)
+  fi
+  say "installing ${missing[*]}…"
+  log=$(mktemp)
+  apt() {
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -y "$@" >"$log" 2>&1 </dev/null
+  }
+  local install=(apt install --no-install-recommends "${missing[@]}")
+  # A fresh container has no lists of packages; elsewhere fetching them would only cost time.
+  if ! "${install[@]}" && ! { apt update && "${install[@]}"; }; then
+    cat "$log" >&2
+    fail "the packages could not be installed. The command was: $command"
+  fi
+  rm "$log"
+}
+
+is_configured() {
+  [[ -e $build_dir/build.ninja ]] && grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$build_dir/CMakeCache.txt"
+}
+
+run_cmake() {
+  # The cache of a repository that was copied or moved belongs to the old place, that of a failed attempt to nobody.
+  is_configured || rm -rf "$build_dir/CMakeCache.txt" "$build_dir/CMakeFiles"
+  local options=()
+  read -ra options <<<"${LOCKSTEP_CMAKE_OPTIONS:-}"
+  (cd "$root" && cmake --preset "$preset" -B "$build_dir" "${options[@]}") >"$build_dir/configure.log" 2>&1 </dev/null
+}
+
+configure() {
+  run_cmake && return
+  # Packages are looked at only now: a machine that has everything from elsewhere needs none of Debian's.
+  apt_install "${build_packages[@]}"
+  run_cmake && return
+  cat "$build_dir/configure.log" >&2
+  fail "CMake could not configure the build"
+}
+
+# Reads what ninja writes; on a terminal, "[3/40] Compiling…" becomes a counter in one line, removed at the end.
+show_progress() {
+  local line
+  while IFS= read -r line; do
+    if [[ -t 2 && $line =~ ^\[[0-9]+/[0-9]+\] ]]; then
+      printf '\r\033[Klockstep: building %s' "${BASH_REMATCH[0]}" >&2
+    fi
+  done
+  [[ ! -t 2 ]] || printf '\r\033[K' >&2
+}
+
+run_ninja() {
+  local log=$build_dir/build.log
+  [[ -t 2 ]] || say "building lockstep…"
+  if ! ninja -C "$build_dir" "$1" 2>&1 </dev/null | tee "$log" | show_progress; then
+    grep -Ev '^\[[0-9]+/[0-9]+\] |^ninja: Entering directory' "$log" >&2
+    fail "the build failed"
+  fi
+}
+
+# is_current TARGET FOLDER…: nothing below the folders or in the sources is newer than the last build of the target.
+# This takes milliseconds, where asking ninja takes a tenth of a second.
+is_current() {
+  local stamp=$build_dir/.built-$1
+  shift
+  [[ -e $stamp && -x $build_dir/bin/lockstep ]] || return
+  local inputs=(CMakeLists.txt CMakePresets.json cmake src include frameworks models "$@")
+  [[ -z $(find "${inputs[@]/#/$root/}" -newer "$stamp" -print -quit 2>/dev/null) ]]
+}
+
+# build TARGET [FOLDER…]: brings a target up to date: lockstep_cli, or all. FOLDER is read by it besides the sources.
+build() {
+  local target=$1
+  is_current "$@" && return
+  mkdir -p "$build_dir" || fail "$build_dir cannot be written to. LOCKSTEP_BUILD_DIR names another place."
+  exec 9>"$build_dir/.lock"
+  if ! flock --nonblock 9; then
+    say "waiting for another build in $build_dir…"
+    flock 9
+  fi
+  if ! is_current "$@"; then
+    local stamp=$build_dir/.built-$target
+    touch "$stamp.begun"  # so that what is edited while the compiler runs is newer
+    if [[ $root/CMakePresets.json -nt $build_dir/build.ninja ]] || ! is_configured; then configure; fi
+    run_ninja "$target"
+    mv "$stamp.begun" "$stamp"
+  fi
+  exec 9>&-
+}

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the test programs and the Python tests of a build (tools/test calls this) and counts their test cases.
+
+Every Catch2 program and every tests/**/test_*.py is one process; as many run at once as there are processors. What a
+failed test has to say is printed in full, of the others one line with their numbers. The last line is the sum.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TIME_LIMIT_S = 900
+# These test the sources and the tools, not the program: once, in the release build, is enough.
+RELEASE_ONLY = {"launcher", "package", "repository"}
+
+
+@dataclass
+class Result:
+    name: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0
+    text: list = field(default_factory=list)
+
+
+def run_process(command, result, environment=None):
+    """Output and exit status; a process that hangs is a failed test."""
+    try:
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 text=True, errors="replace", timeout=TIME_LIMIT_S, env=environment, cwd=ROOT)
+        return process.stdout, process.returncode
+    except subprocess.TimeoutExpired as expired:
+        result.failed += 1
+        result.text.append(f"{result.name} was ended after {TIME_LIMIT_S} s")
+        return (expired.stdout or b"").decode(errors="replace"), None
+
+
+def describe(case):
+    """What a failed Catch2 test case reports, as lines that an editor can jump to."""
+    lines = [f"FAILED: {case.get('name')}"]
+    for item in case.iter():
+        place = f"{item.get('filename')}:{item.get('line')}"
+        if item.tag == "Expression" and item.get("success") != "true":
+            original, expanded = (" ".join((item.findtext(tag) or "").split()) for tag in ("Original", "Expanded"))
+            lines += [f"  {place}: {item.get('type')}( {original} )", f"    with expansion: {expanded}"]
+        if item.tag in ("Exception", "FatalErrorCondition", "Failure") and (item.text or "").strip():
+            where = f"{place}: " if item.get("filename") else "  "
+            lines.append(f"  {where}{item.tag.lower()}: {item.text.strip()}")
+        if item.tag == "Info" and (item.text or "").strip():
+            lines.append(f"    info: {item.text.strip()}")
+    return lines
+
+
+def run_catch(program, only, temporary):
+    """The XML reporter's elements used here are the same in Catch2 2 and 3."""
+    result = Result(program.name)
+    report = temporary / f"{program.name}.xml"
+    command = [str(program), "--reporter", "xml", "--out", str(report)]
+    if only and only not in program.name:
+        command.append(f'"*{only}*"')
+    output, status = run_process(command, result)
+    running = program.name
+    try:
+        for event, case in ElementTree.iterparse(report, events=("start", "end")):
+            if case.tag != "TestCase":
+                continue
+            if event == "start":
+                running = case.get("name")
+                continue
+            running = None
+            overall = case.find("OverallResult")
+            if overall is None or overall.get("success") != "true":
+                result.failed += 1
+                result.text += describe(case)
+            elif int(overall.get("skips", "0")) > 0:
+                result.skipped += 1
+                result.text.append(f"skipped: {case.get('name')}")
+            else:
+                result.passed += 1
+    except (ElementTree.ParseError, FileNotFoundError):
+        pass  # the program died: `running` is the test case in which it did
+    if status is not None and (running or (status != 0 and not result.failed)) and not (only and status == 0):
+        result.failed += 1
+        result.text.append(f"FAILED: {running or program.name}: {program.name} ended with status {status}")
+    if result.failed:
+        result.text.append(output.rstrip())
+    return result
+
+
+def run_pytest(file, only, temporary, environment):
+    result = Result(str(file.relative_to(ROOT)))
+    report = temporary / (result.name.replace("/", ".") + ".xml")
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider",
+               f"--junitxml={report}", str(file)]
+    if only and only not in result.name:
+        command += ["-k", only]
+    output, status = run_process(command, result, environment)
+    try:
+        for suite in ElementTree.parse(report).iter("testsuite"):
+            failed = int(suite.get("failures")) + int(suite.get("errors"))
+            skipped = int(suite.get("skipped"))
+            result.failed += failed
+            result.skipped += skipped
+            result.passed += max(0, int(suite.get("tests")) - failed - skipped)
+    except (ElementTree.ParseError, FileNotFoundError):
+        pass
+    nothing_selected = 5
+    if status not in (0, nothing_selected) and not result.failed:
+        result.failed += 1
+    if result.failed or result.skipped:
+        result.text.append(output.rstrip())
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, help="the build folder")
+    parser.add_argument("--preset", default="release", help="which preset it was built with")
+    parser.add_argument("--only", help="run only what contains this")
+    options = parser.parse_args()
+
+    program = options.build / "bin" / "lockstep"
+    environment = dict(os.environ, LOCKSTEP_BINARY=str(program), PYTHONDONTWRITEBYTECODE="1")
+    # What pytest finds, without what belongs to the person who runs it.
+    environment.pop("PYTEST_ADDOPTS", None)
+    programs = sorted(path for path in (options.build / "bin").glob("test_*") if os.access(path, os.X_OK))
+    programs = [path for path in programs if any((ROOT / "tests" / path.name[len("test_"):]).glob("*.cpp"))]
+    files = sorted((ROOT / "tests").glob("**/test_*.py"))
+    if options.preset != "release":
+        files = [file for file in files if file.relative_to(ROOT / "tests").parts[0] not in RELEASE_ONLY]
+
+    def timed(run, *arguments):
+        begin = time.monotonic()
+        result = run(*arguments)
+        result.seconds = time.monotonic() - begin
+        return result
+
+    total = Result("all")
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(os.cpu_count()) as pool:
+        runs = [pool.submit(timed, run_catch, path, options.only, Path(temporary)) for path in programs]
+        runs += [pool.submit(timed, run_pytest, path, options.only, Path(temporary), environment) for path in files]
+        for run in runs:
+            result = run.result()
+            if options.only and not result.passed + result.failed + result.skipped:
+                continue
+            print(f"{result.name}: {result.passed} passed, {result.failed} failed, {result.skipped} skipped"
+                  f" ({result.seconds:.1f} s)", flush=True)
+            if result.text:
+                print("\n".join(line for line in result.text if line), flush=True)
+            total.passed += result.passed
+            total.failed += result.failed
+            total.skipped += result.skipped
+    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped", flush=True)
+    if not total.passed + total.failed + total.skipped:
+        which = f" that matches '{options.only}'" if options.only else ""
+        print(f"lockstep: no test was found{which}", file=sys.stderr)
+        return 4
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
