@@ -34,9 +34,9 @@ struct Blame {
 /// The step after which a parameter first went wrong for good on a rank, with the formulas before
 /// and after it.
 struct TurningPoint {
-  std::string step;              ///< "" where no step spoils it: something is missing
-  std::size_t event = 0;         ///< index into Timeline::events; only where `step` is set
-  std::string before, after;     ///< formulas
+  std::string step;           ///< "" where no step spoils it: something is missing
+  std::size_t event = 0;      ///< index into Timeline::events; only where `step` is set
+  std::string before, after;  ///< formulas
   std::string why;
   /// From this step on the content is no multiple of a part of the right gradient any more. Where
   /// it is false, the content is one multiple of the right gradient and `step` changed it last.
@@ -47,23 +47,23 @@ struct TurningPoint {
 struct Turn {
   int rank = 0;
   int buffer = 0;
-  int form = 0, reference = 0;   ///< of its first wrong piece
+  int form = 0, reference = 0;  ///< of its first wrong piece
   TurningPoint point;
 };
 
 /// Everything that checking one scenario found; what every report is written from.
 struct CheckResult {
   std::string file;
-  std::shared_ptr<const Scenario> scenario;   ///< null where the file is not valid
-  std::vector<Diagnostic> errors;             ///< verdict `error` only
+  std::shared_ptr<const Scenario> scenario;  ///< null where the file is not valid
+  std::vector<Diagnostic> errors;            ///< verdict `error` only
   std::shared_ptr<const Timeline> timeline;
-  std::shared_ptr<SymbolicEngine> engine;     ///< owner of the forms in `symbolic`; null if it did not run
+  std::shared_ptr<SymbolicEngine> engine;  ///< owner of the forms in `symbolic`; null if it did not run
   std::optional<SymbolicResult> symbolic;
   std::optional<HostResult> host;
   Verdict verdict = Verdict::error;
   int step = 0;
-  std::vector<Blame> blame;                   ///< steps that spoil a gradient for good, in schedule order
-  std::vector<Turn> turns;                    ///< one per distinct way in which a buffer is wrong; at most 64
+  std::vector<Blame> blame;  ///< steps that spoil a gradient for good, in schedule order
+  std::vector<Turn> turns;   ///< one per distinct way in which a buffer is wrong; at most 64
   double symbolic_seconds = 0, host_seconds = 0;
 
   /// Engines disagree: a bug of lockstep (exit status 3). Says how to replay it.
@@ -85,8 +85,8 @@ std::vector<std::string> unmet_expectations(const CheckResult& result);
 /// Ranks and parameters that are wrong: in value, in norm, or unowned (scenario-format.md,
 /// "expect").
 struct WrongSet {
-  std::vector<int> ranks;        ///< ascending
-  std::vector<int> parameters;   ///< indices into Model::parameters(), ascending: by name
+  std::vector<int> ranks;       ///< ascending
+  std::vector<int> parameters;  ///< indices into Model::parameters(), ascending: by name
 };
 WrongSet wrong_set(const CheckResult& result);
 

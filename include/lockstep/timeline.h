@@ -16,6 +16,7 @@ namespace lockstep {
 /// One rank's call of one step.
 struct Call {
   int rank = 0;
+  int optimizer_step = 0;  ///< of this member; calls of different optimizer steps can meet
   const Step* step = nullptr;
   /// Indices into LocalModel::buffers of the selected ones, in model order.
   const std::vector<int>* buffers = nullptr;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file that includes CLI11, which compiles slowly.
-#include <algorithm>
-#include <memory>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
+#include <algorithm>
+#include <memory>
 
 #include "lockstep/diagnostic.h"
 #include "src/cli/command.h"
@@ -77,10 +77,12 @@ std::string unknown_option(const Command& command, const std::vector<std::string
       continue;
     }
     if (argument.size() < 2 || argument[0] != '-') continue;
-    const std::string name = argument.starts_with("--") ? argument.substr(0, argument.find('=')) : argument.substr(0, 2);
+    const std::string name =
+        argument.starts_with("--") ? argument.substr(0, argument.find('=')) : argument.substr(0, 2);
     if (in(known, name)) continue;
     std::vector<std::string> long_names;
-    std::copy_if(known.begin(), known.end(), std::back_inserter(long_names), [](const std::string& flag) { return flag.starts_with("--"); });
+    std::copy_if(known.begin(), known.end(), std::back_inserter(long_names),
+                 [](const std::string& flag) { return flag.starts_with("--"); });
     return fmt::format("there is no option {}{}", name, did_you_mean(name, long_names));
   }
   return "";
@@ -95,7 +97,8 @@ std::string wrong_choice(const Command& command) {
     if (std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end()) continue;
     std::string choices;
     for (const std::string& choice : row.choices) choices += (choices.empty() ? "" : ", ") + choice;
-    return fmt::format("{} takes one of {}; found `{}`{}", split_flags(row.flags).back(), choices, value, did_you_mean(value, row.choices));
+    return fmt::format("{} takes one of {}; found \"{}\"{}", split_flags(row.flags).back(), choices, value,
+                       did_you_mean(value, row.choices));
   }
   return "";
 }

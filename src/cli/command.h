@@ -13,19 +13,19 @@ namespace lockstep::cli {
 /// The exit statuses of the program, promised in docs/commands.md.
 enum ExitStatus {
   exit_right = 0,
-  exit_wrong = 1,        ///< something is wrong in what was checked
-  exit_usage = 2,        ///< usage, a path that does not exist, a file that is not valid
-  exit_failure = 3,      ///< the environment failed, or lockstep has a bug
-  exit_nothing = 4,      ///< no file at all was checked
+  exit_wrong = 1,    ///< something is wrong in what was checked
+  exit_usage = 2,    ///< usage, a path that does not exist, a file that is not valid
+  exit_failure = 3,  ///< the environment failed, or lockstep has a bug
+  exit_nothing = 4,  ///< no file at all was checked
   exit_interrupted = 130,
   exit_closed_pipe = 141,
 };
 
 /// One option or argument of a command, bound to where its value goes.
 struct OptionRow {
-  std::string flags;       ///< "-f,--format"; of an argument: "FILES", "[FILE]", "[FILES...]"
-  std::string value;       ///< "KIND"; "" for a flag
-  std::string help;        ///< one sentence
+  std::string flags;                 ///< "-f,--format"; of an argument: "FILES", "[FILE]", "[FILES...]"
+  std::string value;                 ///< "KIND"; "" for a flag
+  std::string help;                  ///< one sentence
   std::vector<std::string> choices;  ///< allowed values; empty: any
   std::variant<bool*, std::string*, std::vector<std::string>*, std::uint64_t*> target;
 
@@ -42,8 +42,8 @@ struct Example {
 /// document come from this table row.
 struct Command {
   std::string name;
-  std::string summary;     ///< one line for the list of commands
-  std::string text;        ///< what it does, in paragraphs
+  std::string summary;  ///< one line for the list of commands
+  std::string text;     ///< what it does, in paragraphs
   std::vector<Example> examples;
   std::vector<OptionRow> options;
   std::function<int()> run;

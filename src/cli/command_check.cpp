@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
-
-#include <fmt/format.h>
 
 #include "src/cli/files.h"
 #include "src/cli/options.h"
@@ -40,9 +40,12 @@ Command check_command() {
   command.name = "check";
   command.summary = "Check that every rank gets the gradient that one device would compute.";
   command.text =
-      "Replays each scenario with both engines and compares what every rank hands to its optimizer with what one device would have "
-      "computed. Reports which parameters are wrong on which ranks, by formula and by hash, the rank grid around the steps that "
-      "matter, and the step that spoils it. Exit status 0 if everything matches, 1 if not, whatever the file's `expect` says.";
+      "Replays each scenario with both engines and compares what every rank hands to its optimizer with what one "
+      "device would have "
+      "computed. Reports which parameters are wrong on which ranks, by formula and by hash, the rank grid around the "
+      "steps that "
+      "matter, and the step that spoils it. Exit status 0 if everything matches, 1 if not, whatever the file's "
+      "`expect` says.";
   command.examples = {
       {"lockstep check scenario.json", "check one scenario"},
       {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},
@@ -50,8 +53,11 @@ Command check_command() {
       {"lockstep check --engine host --seed 7 --report json=report.json scenario.json",
        "replay every element on the host alone, and keep a JSON report beside the text"},
   };
-  command.options = join({{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
-                          arguments->output_rows(), arguments->report_rows(), arguments->engine_rows()});
+  command.options = join(
+      {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
+       arguments->output_rows(),
+       arguments->report_rows(),
+       arguments->engine_rows()});
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <memory>
-
 #include <fmt/format.h>
 
+#include <memory>
+
+#include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
-#include "src/cli/files.h"
 
 namespace lockstep::cli {
 
@@ -40,8 +40,10 @@ Command explain_command() {
   command.name = "explain";
   command.summary = "Show what every rank holds after every step.";
   command.text =
-      "Replays a scenario and prints, for one parameter, a grid of the ranks with the formula that each holds after every step: rows "
-      "are pipeline stages, columns data-parallel ranks, further axes stand one below the other. Without --parameter it is the first "
+      "Replays a scenario and prints, for one parameter, a grid of the ranks with the formula that each holds after "
+      "every step: rows "
+      "are pipeline stages, columns data-parallel ranks, further axes stand one below the other. Without --parameter "
+      "it is the first "
       "that comes out wrong, or the model's first. Exit status 0 whatever the verdict is.";
   command.examples = {
       {"lockstep explain scenario.json", "the first wrong parameter through all steps"},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <memory>
-
-#include <fmt/format.h>
 
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -78,7 +78,9 @@ Command init_command() {
   Command command;
   command.name = "init";
   command.summary = "Write a commented starter scenario.";
-  command.text = "Writes a small scenario with comments that passes `lockstep check`, to start from. A file that is there already stays.";
+  command.text =
+      "Writes a small scenario with comments that passes `lockstep check`, to start from. A file that is there already "
+      "stays.";
   command.examples = {
       {"lockstep init", "write scenario.jsonc"},
       {"lockstep init my-case.jsonc", "write it under another name"},

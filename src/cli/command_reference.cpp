@@ -11,13 +11,18 @@ Command reference_command() {
   Command command;
   command.name = "reference";
   command.summary = "Print all commands and options as Markdown.";
-  command.text = "Prints docs/commands.md: every command with its options and examples, from the table that parses them.";
+  command.text =
+      "Prints docs/commands.md: every command with its options and examples, from the table that parses them.";
   command.examples = {
       {"lockstep reference", "all commands as Markdown"},
       {"lockstep reference -o docs/commands.md", "renew the document"},
   };
   command.options = {
-      {"-o,--output", "FILE", "Write to FILE instead of standard output; it appears only when it is complete.", {}, path.get()},
+      {"-o,--output",
+       "FILE",
+       "Write to FILE instead of standard output; it appears only when it is complete.",
+       {},
+       path.get()},
   };
   command.run = [path] {
     Output output(*path);

@@ -21,7 +21,8 @@ Command schema_command() {
   command.name = "schema";
   command.summary = "Print the JSON Schema of scenario files.";
   command.text =
-      "Prints the JSON Schema (2020-12) of scenario files, which editors use to complete and check them, or the keys as Markdown "
+      "Prints the JSON Schema (2020-12) of scenario files, which editors use to complete and check them, or the keys "
+      "as Markdown "
       "tables. Both come from the table that the parser itself uses.";
   command.examples = {
       {"lockstep schema -o scenario.schema.json", "write the schema to a file"},
@@ -29,7 +30,11 @@ Command schema_command() {
   };
   command.options = {
       {"--markdown", "", "Print the keys as Markdown tables instead.", {}, &arguments->markdown},
-      {"-o,--output", "FILE", "Write to FILE instead of standard output; it appears only when it is complete.", {}, &arguments->output},
+      {"-o,--output",
+       "FILE",
+       "Write to FILE instead of standard output; it appears only when it is complete.",
+       {},
+       &arguments->output},
   };
   command.run = [arguments] {
     Output output(arguments->output);

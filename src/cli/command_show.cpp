@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <memory>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <memory>
 
 #include "src/cli/files.h"
 #include "src/cli/options.h"
@@ -23,7 +23,8 @@ const std::string& builtin_text(const std::string& kind, const std::string& name
   const std::string* text = framework ? builtin_framework(name) : builtin_model(name);
   if (text != nullptr) return *text;
   const std::vector<std::string> known = framework ? builtin_frameworks() : builtin_models();
-  usage_error(fmt::format("there is no {} `{}`{}; there are: {}", kind, name, did_you_mean(name, known), fmt::join(known, ", ")));
+  usage_error(fmt::format("there is no {} \"{}\"{}; there are: {}", kind, name, did_you_mean(name, known),
+                          fmt::join(known, ", ")));
 }
 
 int run(const ShowArguments& arguments) {
@@ -58,8 +59,10 @@ Command show_command() {
   command.name = "show";
   command.summary = "Show a scenario's layout, groups, parameters and steps, or a built-in file.";
   command.text =
-      "Prints what a scenario expands to: the layout with its process groups, the parameters with their placements (S(0) Shard, R "
-      "Replicate, P Partial, as in DTensor), and the steps. As JSON it also holds `groups` (of each axis, and of each step with an "
+      "Prints what a scenario expands to: the layout with its process groups, the parameters with their placements "
+      "(S(0) Shard, R "
+      "Replicate, P Partial, as in DTensor), and the steps. As JSON it also holds `groups` (of each axis, and of each "
+      "step with an "
       "`over`) and `geometry` (of each reduce-scatter: buckets, offsets, each rank's slice of each parameter) whole.";
   command.examples = {
       {"lockstep show scenario.json", "layout, groups, parameters, steps"},
@@ -67,9 +70,10 @@ Command show_command() {
       {"lockstep show -f json scenario.json", "with all groups and the geometry, to compare with a framework's own"},
       {"lockstep show framework:megatron", "the built-in schedule of a framework; model:NAME works too"},
   };
-  command.options = join({{{"FILE", "", "Scenario file, framework:NAME or model:NAME.", {}, &arguments->file},
-                           {"--resolved", "", "Print the scenario with plain parameters and plain steps.", {}, &arguments->resolved}},
-                          arguments->output_rows()});
+  command.options =
+      join({{{"FILE", "", "Scenario file, framework:NAME or model:NAME.", {}, &arguments->file},
+             {"--resolved", "", "Print the scenario with plain parameters and plain steps.", {}, &arguments->resolved}},
+            arguments->output_rows()});
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
-
-#include <fmt/format.h>
 
 #include "src/cli/files.h"
 #include "src/cli/options.h"
@@ -21,7 +21,7 @@ struct TestArguments : CommonOptions {
 
 /// What `test` says of one file.
 struct Outcome {
-  std::string_view word;             // ok, FAIL, skip
+  std::string_view word;  // ok, FAIL, skip
   int status = exit_right;
   std::vector<std::string> details;  // lines
 };
@@ -61,8 +61,11 @@ class TextSummary {
     if (arguments_.quiet && outcome.word != "FAIL") return;
     const std::string name = result.scenario == nullptr ? "" : result.scenario->name + "  ";
     const std::string word = padded(outcome.word, 4);
-    const std::string colored = outcome.word == "ok" ? style_.good(word) : outcome.word == "FAIL" ? style_.bad(word) : style_.faint(word);
-    output_.write(fmt::format("{}  {}{}{}\n", colored, name, result.file, outcome.word == "skip" ? ": " + outcome.details.front() : ""));
+    const std::string colored = outcome.word == "ok"     ? style_.good(word)
+                                : outcome.word == "FAIL" ? style_.bad(word)
+                                                         : style_.faint(word);
+    output_.write(fmt::format("{}  {}{}{}\n", colored, name, result.file,
+                              outcome.word == "skip" ? ": " + outcome.details.front() : ""));
     if (outcome.word == "FAIL") {
       for (const std::string& detail : outcome.details) output_.write(indented(detail));
     }
@@ -70,7 +73,8 @@ class TextSummary {
   }
 
   void finish() {
-    output_.write(fmt::format("{} passed, {} failed{}\n", passed_, failed_, skipped_ > 0 ? fmt::format(", {} skipped", skipped_) : ""));
+    output_.write(fmt::format("{} passed, {} failed{}\n", passed_, failed_,
+                              skipped_ > 0 ? fmt::format(", {} skipped", skipped_) : ""));
     output_.commit();
   }
 
@@ -115,16 +119,20 @@ Command test_command() {
   command.name = "test";
   command.summary = "Check that scenarios come out as their `expect` says.";
   command.text =
-      "Replays each scenario and compares what comes out with the file's `expect`: one line per file, every difference in full, and "
-      "a summary. A file without `expect` is skipped and counted. Exit status 1 if an expectation fails, 2 if a file is not valid, "
+      "Replays each scenario and compares what comes out with the file's `expect`: one line per file, every difference "
+      "in full, and "
+      "a summary. A file without `expect` is skipped and counted. Exit status 1 if an expectation fails, 2 if a file "
+      "is not valid, "
       "4 if no file with an `expect` was found.";
   command.examples = {
       {"lockstep test scenarios/", "every scenario of a folder and the folders in it"},
       {"lockstep test -q buggy.json fixed.json", "two files; only what fails and the summary"},
       {"lockstep test -f json scenarios/megatron/", "the reports of all files, each with `expected`"},
   };
-  command.options = join({{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
-                          arguments->output_rows(), arguments->engine_rows()});
+  command.options = join(
+      {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
+       arguments->output_rows(),
+       arguments->engine_rows()});
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

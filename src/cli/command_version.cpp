@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <memory>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <memory>
 
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -41,8 +41,8 @@ std::string_view build_kind() {
 std::string text() {
   std::vector<std::string_view> built, missing;
   for (const Engine& engine : engines) (engine.built ? built : missing).push_back(engine.name);
-  return fmt::format("lockstep {}\ncompiler: {} ({})\nengines: {}\nnot built in: {}\n", LOCKSTEP_VERSION, compiler(), build_kind(),
-                     fmt::join(built, ", "), fmt::join(missing, ", "));
+  return fmt::format("lockstep {}\ncompiler: {} ({})\nengines: {}\nnot built in: {}\n", LOCKSTEP_VERSION, compiler(),
+                     build_kind(), fmt::join(built, ", "), fmt::join(missing, ", "));
 }
 
 void json(const Write& write) {
@@ -82,8 +82,10 @@ Command version_command() {
   command.options = {{"-f,--format", "KIND", "What to write.", {"text", "json"}, format.get()}};
   command.run = [format] {
     Output output("");
-    if (*format == "json") json(output.writer());
-    else output.write(text());
+    if (*format == "json")
+      json(output.writer());
+    else
+      output.write(text());
     output.commit();
     return static_cast<int>(exit_right);
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "src/cli/command.h"
 
@@ -96,14 +96,17 @@ std::string program_help(const std::vector<Command>& commands) {
 std::string reference_markdown(const std::vector<Command>& commands) {
   std::string text =
       "# Commands\n\nPrinted by `lockstep reference`; do not edit by hand.\n\n"
-      "Exit status: 0 all as it should be; 1 something is wrong in what was checked; 2 usage, a path that does not exist, a file\n"
-      "that cannot be read or is not valid; 3 the environment failed, or lockstep has a bug (engines disagree); 4 no file at all\n"
+      "Exit status: 0 all as it should be; 1 something is wrong in what was checked; 2 usage, a path that does not "
+      "exist, a file\n"
+      "that cannot be read or is not valid; 3 the environment failed, or lockstep has a bug (engines disagree); 4 no "
+      "file at all\n"
       "was checked; 130 interrupted; 141 closed pipe. With several files the largest of 0 to 3.\n";
   for (const Command& command : commands) {
     text += fmt::format("\n## lockstep {}\n\n{}\n\n```\n{}\n```\n", command.name, command.text, usage(command));
     if (!command.options.empty()) {
       text += "\n| option | meaning |\n|---|---|\n";
-      for (const OptionRow& row : command.options) text += fmt::format("| `{}` | {} |\n", flags_text(row), help_text(row));
+      for (const OptionRow& row : command.options)
+        text += fmt::format("| `{}` | {} |\n", flags_text(row), help_text(row));
     }
     text += "\n";
     for (const Example& example : command.examples) text += fmt::format("- `{}`: {}\n", example.line, example.meaning);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/options.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-
-#include <unistd.h>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace lockstep::cli {
 
@@ -26,9 +25,16 @@ bool is_on(const char* variable) {
 std::vector<OptionRow> CommonOptions::output_rows() {
   return {
       {"-f,--format", "KIND", "What to write: text for people, json for programs.", report_kinds(), &format},
-      {"-o,--output", "FILE", "Write to FILE instead of standard output; it appears only when it is complete.", {}, &output},
-      {"--color", "WHEN", "Colour the text: auto looks at NO_COLOR, CLICOLOR_FORCE and the terminal.",
-       {"always", "never", "auto"}, &color},
+      {"-o,--output",
+       "FILE",
+       "Write to FILE instead of standard output; it appears only when it is complete.",
+       {},
+       &output},
+      {"--color",
+       "WHEN",
+       "Colour the text: auto looks at NO_COLOR, CLICOLOR_FORCE and the terminal.",
+       {"always", "never", "auto"},
+       &color},
       {"-q,--quiet", "", "One line per file.", {}, &quiet},
       {"-v,--verbose", "", "No limits on ranks, tables and lists; times and notes.", {}, &verbose},
   };
@@ -36,17 +42,24 @@ std::vector<OptionRow> CommonOptions::output_rows() {
 
 std::vector<OptionRow> CommonOptions::report_rows() {
   return {
-      {"--report", "KIND=FILE", "Write another report to FILE, in any format of --format; may be given several times.", {}, &reports},
+      {"--report",
+       "KIND=FILE",
+       "Write another report to FILE, in any format of --format; may be given several times.",
+       {},
+       &reports},
       {"--all", "", "Report every parameter, rank and owned element, not only the wrong ones.", {}, &all},
   };
 }
 
 std::vector<OptionRow> CommonOptions::engine_rows() {
   return {
-      {"--engine", "NAMES",
-       "Engines, separated by commas: symbolic (exact formulas), host (real numbers). Default both. Naming host replays every "
+      {"--engine",
+       "NAMES",
+       "Engines, separated by commas: symbolic (exact formulas), host (real numbers). Default both. Naming host "
+       "replays every "
        "element, whatever it costs; host alone compares values only, not norms or ownership.",
-       {}, &engines},
+       {},
+       &engines},
       {"--seed", "N", "Seed of the host engine's numbers and samples.", {}, &seed},
   };
 }
@@ -67,7 +80,7 @@ CheckOptions check_options(const CommonOptions& options) {
     } else if (name == "host") {
       check.host = check.host_forced = true;
     } else {
-      usage_error(fmt::format("--engine takes {}, separated by commas; found `{}`{}", fmt::join(known, " and "), name,
+      usage_error(fmt::format("--engine takes {}, separated by commas; found \"{}\"{}", fmt::join(known, " and "), name,
                               did_you_mean(name, known)));
     }
   }
@@ -102,8 +115,10 @@ std::function<void(std::int64_t, std::int64_t)> progress_line(const CommonOption
     if (percent == *shown) return;
     *shown = percent;
     // The line is wiped at the end, so that it never mixes with the report.
-    if (percent >= 100) fmt::print(stderr, "\r\x1b[K");
-    else fmt::print(stderr, "\rreplaying on the host: {} %", percent);
+    if (percent >= 100)
+      fmt::print(stderr, "\r\x1b[K");
+    else
+      fmt::print(stderr, "\rreplaying on the host: {} %", percent);
     std::fflush(stderr);
   };
 }

@@ -13,18 +13,18 @@ namespace lockstep::cli {
 /// Options that mean the same in every command that has them.
 struct CommonOptions {
   std::string format = "text";
-  std::string output;                 ///< "": standard output
-  std::vector<std::string> reports;   ///< KIND=FILE
+  std::string output;                ///< "": standard output
+  std::vector<std::string> reports;  ///< KIND=FILE
   std::string color = "auto";
   bool quiet = false;
   bool verbose = false;
-  std::string engines;                ///< "": as check_options() chooses
+  std::string engines;  ///< "": as check_options() chooses
   bool all = false;
   std::uint64_t seed = 0;
 
-  std::vector<OptionRow> output_rows();   ///< -f, -o, --color, -q, -v
-  std::vector<OptionRow> report_rows();   ///< --report, --all
-  std::vector<OptionRow> engine_rows();   ///< --engine, --seed
+  std::vector<OptionRow> output_rows();  ///< -f, -o, --color, -q, -v
+  std::vector<OptionRow> report_rows();  ///< --report, --all
+  std::vector<OptionRow> engine_rows();  ///< --engine, --seed
 };
 
 /// Throws InputError for an unknown engine.

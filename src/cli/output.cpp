@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/output.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <fmt/format.h>
 
 #include "src/cli/command.h"
 #include "src/cli/options.h"
@@ -106,7 +105,8 @@ void Output::flush() {
     } else if (errno == EPIPE) {
       throw ClosedPipe();
     } else if (errno != EINTR) {
-      throw WriteFailure(fmt::format("cannot write to {}: {}", path_.empty() ? "standard output" : path_, std::strerror(errno)));
+      throw WriteFailure(
+          fmt::format("cannot write to {}: {}", path_.empty() ? "standard output" : path_, std::strerror(errno)));
     }
   }
   buffer_.clear();

@@ -30,7 +30,9 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   void write(std::string_view text);
-  Write writer() { return [this](std::string_view text) { write(text); }; }
+  Write writer() {
+    return [this](std::string_view text) { write(text); };
+  }
   /// Hands on what was written so far.
   void flush();
   /// Hands on everything and puts the file in its place.

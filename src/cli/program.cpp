@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <new>
-
-#include <fmt/format.h>
 
 #include "lockstep/diagnostic.h"
 #include "src/cli/command.h"
@@ -24,7 +24,8 @@ int dispatch(const std::vector<std::string>& arguments) {
   const std::vector<Command> commands = all_commands();
   std::string name = arguments.empty() ? "help" : arguments.front();
   if (name == "--version") name = "version";
-  if (name == "help" || name == "-h" || name == "--help") return print_help(commands, arguments.size() > 1 ? arguments[1] : "");
+  if (name == "help" || name == "-h" || name == "--help")
+    return print_help(commands, arguments.size() > 1 ? arguments[1] : "");
   for (const Command& command : commands) {
     if (command.name != name) continue;
     const int status = parse_arguments(command, {arguments.begin() + 1, arguments.end()});
@@ -32,8 +33,8 @@ int dispatch(const std::vector<std::string>& arguments) {
   }
   std::vector<std::string> known = {"help"};
   for (const Command& command : commands) known.push_back(command.name);
-  fmt::print(stderr, "lockstep: there is no {} `{}`{}\nSee `lockstep --help`.\n", name.front() == '-' ? "option" : "command", name,
-             did_you_mean(name, known));
+  fmt::print(stderr, "lockstep: there is no {} \"{}\"{}\nSee `lockstep --help`.\n",
+             name.front() == '-' ? "option" : "command", name, did_you_mean(name, known));
   return exit_usage;
 }
 

@@ -13,7 +13,8 @@ int status_of(const CheckResult& result) {
 }
 
 int nothing_found(const std::vector<std::string>& paths) {
-  fmt::print(stderr, "lockstep: nothing was checked: there is no *.json or *.jsonc file in {}\n", fmt::join(paths, ", "));
+  fmt::print(stderr, "lockstep: nothing was checked: there is no *.json or *.jsonc file in {}\n",
+             fmt::join(paths, ", "));
   return exit_nothing;
 }
 
@@ -31,7 +32,7 @@ ReportSet::ReportSet(const CommonOptions& options, bool several) {
     const std::size_t equals = text.find('=');
     const std::string kind = text.substr(0, equals);
     if (equals == std::string::npos || equals + 1 == text.size()) {
-      usage_error(fmt::format("--report takes KIND=FILE, such as json=report.json; found `{}`", text));
+      usage_error(fmt::format("--report takes KIND=FILE, such as json=report.json; found \"{}\"", text));
     }
     report.color = kind == "text" && options.color == "always";
     report.quiet = false;
@@ -44,7 +45,8 @@ void ReportSet::open(const std::string& kind, const std::string& path, const Rep
   entry.output = std::make_unique<Output>(path);
   entry.reporter = make_reporter(kind, options, entry.output->writer());
   if (entry.reporter == nullptr) {
-    usage_error(fmt::format("--report knows {}; found `{}`{}", fmt::join(report_kinds(), " and "), kind, did_you_mean(kind, report_kinds())));
+    usage_error(fmt::format("--report knows {}; found \"{}\"{}", fmt::join(report_kinds(), " and "), kind,
+                            did_you_mean(kind, report_kinds())));
   }
   entries_.push_back(std::move(entry));
 }

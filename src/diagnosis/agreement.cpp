@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/agreement.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
-
-#include <fmt/format.h>
 
 namespace lockstep {
 
@@ -68,12 +68,13 @@ std::string find_disagreement(const CheckResult& result, const CheckOptions& opt
     difference = fmt::format("host finds wrong values after optimizer step {}, symbolic none before step {}", host.step,
                              symbolic.step);
   } else if (any_wrong(symbolic) && !host.sampled) {
-    difference = fmt::format("symbolic finds wrong values after optimizer step {}, host none before step {}", symbolic.step,
-                             host.step);
+    difference = fmt::format("symbolic finds wrong values after optimizer step {}, host none before step {}",
+                             symbolic.step, host.step);
   }
   if (difference.empty()) return "";
-  return fmt::format("the engines disagree, which is a bug of lockstep: {}. Replay it with: lockstep check {}{} --seed {} -v",
-                     difference, result.file, options.host_forced ? " --engine symbolic,host" : "", options.seed);
+  return fmt::format(
+      "the engines disagree, which is a bug of lockstep: {}. Replay it with: lockstep check {}{} --seed {} -v",
+      difference, result.file, options.host_forced ? " --engine symbolic,host" : "", options.seed);
 }
 
 }  // namespace lockstep

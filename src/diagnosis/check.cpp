@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/check.h"
 
-#include <chrono>
-
 #include <fmt/format.h>
+
+#include <chrono>
 
 #include "src/diagnosis/agreement.h"
 #include "src/diagnosis/turning_point.h"
@@ -14,9 +14,7 @@ namespace {
 
 class Stopwatch {
  public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -28,20 +26,26 @@ std::vector<Diagnostic> needs_parametric(const Scenario& scenario) {
   const Json* layout = scenario.document.find("layout");
   for (const Axis axis : scenario.layout.any) {
     const Json* size = layout == nullptr ? nullptr : layout->find(name_of(axis));
-    const Place place = size == nullptr ? Place{nullptr, 0, 0, fmt::format("/layout/{}", name_of(axis))} : size->place();
-    diagnostics.add(place, fmt::format("the size \"any\" of the axis {} needs the parametric engine, which this version does "
-                                       "not have; give a number",
-                                       name_of(axis)));
+    const Place place =
+        size == nullptr ? Place{nullptr, 0, 0, fmt::format("/layout/{}", name_of(axis))} : size->place();
+    diagnostics.add(place,
+                    fmt::format("the size \"any\" of the axis {} needs the parametric engine, which this version does "
+                                "not have; give a number",
+                                name_of(axis)));
   }
   return diagnostics.sorted();
 }
 
 Verdict verdict_of(Outcome::Kind kind) {
   switch (kind) {
-    case Outcome::Kind::deadlock: return Verdict::deadlock;
-    case Outcome::Kind::invalid_collective: return Verdict::invalid_collective;
-    case Outcome::Kind::race: return Verdict::race;
-    case Outcome::Kind::complete: break;
+    case Outcome::Kind::deadlock:
+      return Verdict::deadlock;
+    case Outcome::Kind::invalid_collective:
+      return Verdict::invalid_collective;
+    case Outcome::Kind::race:
+      return Verdict::race;
+    case Outcome::Kind::complete:
+      break;
   }
   return Verdict::match;
 }
@@ -69,7 +73,7 @@ void combine(CheckResult& result) {
   const Timeline& timeline = *result.timeline;
   result.verdict = verdict_of(timeline.outcome.kind);
   result.step = timeline.outcome.kind == Outcome::Kind::complete ? result.scenario->schedule->batch.steps() - 1
-                                                                  : timeline.outcome.optimizer_step;
+                                                                 : timeline.outcome.optimizer_step;
   if (timeline.step_ends.empty()) return;
   const bool symbolic_wrong = result.symbolic && !result.symbolic->match;
   const bool host_wrong = result.host && !result.host->match;
@@ -87,12 +91,18 @@ void combine(CheckResult& result) {
 
 std::string_view name_of(Verdict verdict) {
   switch (verdict) {
-    case Verdict::match: return "match";
-    case Verdict::mismatch: return "mismatch";
-    case Verdict::deadlock: return "deadlock";
-    case Verdict::invalid_collective: return "invalid_collective";
-    case Verdict::race: return "race";
-    case Verdict::error: break;
+    case Verdict::match:
+      return "match";
+    case Verdict::mismatch:
+      return "mismatch";
+    case Verdict::deadlock:
+      return "deadlock";
+    case Verdict::invalid_collective:
+      return "invalid_collective";
+    case Verdict::race:
+      return "race";
+    case Verdict::error:
+      break;
   }
   return "error";
 }

@@ -46,7 +46,8 @@ ContentHistory record_history(const Schedule& schedule, const Timeline& timeline
       for (const std::size_t index : watches_of[rank]) {
         const Watch& watch = watches[index];
         if (!touches(call, watch.buffer)) continue;
-        const std::vector<SymbolicEngine::Content> contents = engine.content(watch.rank, watch.buffer, call.step->buffer);
+        const std::vector<SymbolicEngine::Content> contents =
+            engine.content(watch.rank, watch.buffer, call.step->buffer);
         const SymbolicEngine::Content* now = at_element(contents, watch.element);
         if (now != nullptr) history.moments[index].push_back({event_index, call.step, *now});
       }

@@ -26,8 +26,8 @@ struct Moment {
 
 /// How watched elements came to hold what they hold in the end.
 struct ContentHistory {
-  std::unique_ptr<SymbolicEngine> engine;     ///< owner of the forms
-  std::vector<std::vector<Moment>> moments;   ///< by watch, in order of `event`
+  std::unique_ptr<SymbolicEngine> engine;    ///< owner of the forms
+  std::vector<std::vector<Moment>> moments;  ///< by watch, in order of `event`
 };
 
 /// Replays the schedule with an engine of its own and writes down what becomes of the watched

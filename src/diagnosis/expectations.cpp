@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "lockstep/check.h"
 #include "src/diagnosis/expected_formulas.h"
@@ -41,7 +41,9 @@ class Expectations {
 
  private:
   const Model& model() const { return result_.scenario->schedule->model; }
-  const std::string& name(int parameter) const { return model().parameters()[static_cast<std::size_t>(parameter)].name; }
+  const std::string& name(int parameter) const {
+    return model().parameters()[static_cast<std::size_t>(parameter)].name;
+  }
 
   void compare_text(std::string_view key, const std::string& expected, const std::string& found) {
     if (expected != found) unmet_.push_back(fmt::format("{}: expected {}, found {}", key, expected, found));
@@ -57,7 +59,8 @@ class Expectations {
     if (result_.timeline == nullptr || result_.verdict == Verdict::mismatch) return steps;
     for (const Outcome::Stuck& stuck : result_.timeline->outcome.stuck) steps.insert(stuck.waits_in);
     for (const Outcome::Met& met : result_.timeline->outcome.met) steps.insert(met.calls);
-    for (const Outcome::Race& race : result_.timeline->outcome.races) steps.insert(race.step.empty() ? race.in_flight : race.step);
+    for (const Outcome::Race& race : result_.timeline->outcome.races)
+      steps.insert(race.step.empty() ? race.in_flight : race.step);
     return steps;
   }
 
@@ -75,7 +78,8 @@ class Expectations {
     for (const auto& local : model().locals()) {
       for (const LocalBuffer& buffer : local->buffers) {
         for (const int parameter : buffer.parameters) entry_of.emplace(parameter, buffer.parameters.front());
-        if (!expect_.parameters->empty() && selectors.chooses(model(), buffer)) chosen.insert(name(buffer.parameters.front()));
+        if (!expect_.parameters->empty() && selectors.chooses(model(), buffer))
+          chosen.insert(name(buffer.parameters.front()));
       }
     }
     for (const int parameter : wrong_set(result_).parameters) {
@@ -86,7 +90,8 @@ class Expectations {
     Names missed, extra;
     std::set_difference(chosen.begin(), chosen.end(), wrong.begin(), wrong.end(), std::inserter(missed, missed.end()));
     std::set_difference(wrong.begin(), wrong.end(), chosen.begin(), chosen.end(), std::inserter(extra, extra.end()));
-    std::string sentence = fmt::format("parameters: expected exactly [{}] to be wrong", fmt::join(*expect_.parameters, ", "));
+    std::string sentence =
+        fmt::format("parameters: expected exactly [{}] to be wrong", fmt::join(*expect_.parameters, ", "));
     if (!missed.empty()) sentence += fmt::format("; found right: {}", list(missed));
     if (!extra.empty()) sentence += fmt::format("; found wrong as well: {}", list(extra));
     unmet_.push_back(std::move(sentence));
@@ -109,14 +114,15 @@ class Expectations {
         if (piece.right) continue;
         ++wrong;
         if (piece.ratio && *piece.ratio == *expect_.ratio) continue;
-        unmet_.push_back(fmt::format("ratio: expected {} × the right gradient for every wrong element, found {} on rank {}",
-                                     expect_.ratio->to_string(), piece.ratio ? piece.ratio->to_string() : "no multiple of it",
-                                     buffer.rank));
+        unmet_.push_back(fmt::format(
+            "ratio: expected {} × the right gradient for every wrong element, found {} on rank {}",
+            expect_.ratio->to_string(), piece.ratio ? piece.ratio->to_string() : "no multiple of it", buffer.rank));
         return;
       }
     }
     if (wrong == 0) {
-      unmet_.push_back(fmt::format("ratio: expected {} × the right gradient, found no wrong element", expect_.ratio->to_string()));
+      unmet_.push_back(
+          fmt::format("ratio: expected {} × the right gradient, found no wrong element", expect_.ratio->to_string()));
     }
   }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/expected_formulas.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
-
-#include <fmt/format.h>
 
 #include "src/diagnosis/formulas.h"
 
@@ -14,8 +14,8 @@ namespace {
 
 bool same_term(const Term& a, const Term& b) {
   return a.rank == b.rank && a.micro_batch == b.micro_batch && a.site_use == b.site_use && a.leftover == b.leftover &&
-         a.foreign == b.foreign && a.logical == b.logical && (!a.foreign || (a.piece == b.piece && a.offset == b.offset)) &&
-         a.coefficient == b.coefficient;
+         a.foreign == b.foreign && a.logical == b.logical &&
+         (!a.foreign || (a.piece == b.piece && a.offset == b.offset)) && a.coefficient == b.coefficient;
 }
 
 bool same_terms(const std::vector<Term>& a, const std::vector<Term>& b) {
@@ -88,7 +88,8 @@ class FormulaCheck {
 
   void fail(const Expect::Formula& expected, const std::string& found) {
     std::string where = fmt::format("{} on rank {}", expected.parameter, expected.rank);
-    if (expected.elements) where += fmt::format(", elements [{}, {})", expected.elements->begin, expected.elements->end);
+    if (expected.elements)
+      where += fmt::format(", elements [{}, {})", expected.elements->begin, expected.elements->end);
     unmet_.push_back(fmt::format("formula of {}: expected {}, found {}", where, expected.formula, found));
   }
 

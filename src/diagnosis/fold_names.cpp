@@ -10,7 +10,8 @@ std::string folded_name(std::string_view name) {
   while (true) {
     const std::size_t dot = name.find('.');
     const std::string_view part = name.substr(0, dot);
-    const bool number = !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool number =
+        !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
     folded += number ? std::string_view("*") : part;
     if (dot == std::string_view::npos) return folded;
     folded += '.';

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/turning_point.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
-
-#include <fmt/format.h>
 
 #include "src/diagnosis/content_history.h"
 #include "src/diagnosis/fold_names.h"
@@ -23,9 +23,9 @@ constexpr int most_turns_of_a_pattern = 8;
 /// A form against the reference.
 struct Standing {
   enum class Kind { part, multiple, other_weights, foreign, leftover, other_step };
-  Kind kind = Kind::part;      ///< part: one multiple of some of the reference's terms
-  Rational ratio;              ///< multiple
-  std::string what;            ///< leftover
+  Kind kind = Kind::part;  ///< part: one multiple of some of the reference's terms
+  Rational ratio;          ///< multiple
+  std::string what;        ///< leftover
   bool broken() const { return kind != Kind::part && kind != Kind::multiple; }
 };
 
@@ -38,8 +38,13 @@ class Tracer {
  public:
   Tracer(const CheckResult& result, const Watch& watch, const std::vector<Moment>& moments, SymbolicEngine& engine,
          Formulas& formulas)
-      : schedule_(*result.scenario->schedule), timeline_(*result.timeline), step_(result.step), watch_(watch),
-        moments_(moments), engine_(engine), formulas_(formulas) {
+      : schedule_(*result.scenario->schedule),
+        timeline_(*result.timeline),
+        step_(result.step),
+        watch_(watch),
+        moments_(moments),
+        engine_(engine),
+        formulas_(formulas) {
     const LocalBuffer& local = schedule_.model.local(watch.rank).buffers[static_cast<std::size_t>(watch.buffer)];
     reference_ = engine.terms(engine.reference(local.logical, local.piece, step_), watch.rank, watch.buffer);
     for (const Term& term : reference_) weights_.emplace(key_of(term), term.coefficient);
@@ -57,7 +62,8 @@ class Tracer {
       return missing((words.empty() ? "contributions are missing" : words) + "; no step makes up for it");
     }
     TurningPoint point = point_at(last_change(schedule_.result), schedule_.result);
-    point.why = fmt::format("leaves {} × the right gradient, and no later step corrects it", standing.ratio.to_string());
+    point.why =
+        fmt::format("leaves {} × the right gradient, and no later step corrects it", standing.ratio.to_string());
     return point;
   }
 
@@ -89,7 +95,8 @@ class Tracer {
     if (!moment.step->from.empty() && moment.step->from != name) {
       // The step only hands on what went wrong in another buffer.
       const Moment* source = content_after(moments_, moment.step->from, moment.event);
-      if (source != nullptr && stand(source->content.form).broken()) return trace_broken(moment.step->from, moment.event);
+      if (source != nullptr && stand(source->content.form).broken())
+        return trace_broken(moment.step->from, moment.event);
     }
     TurningPoint point = point_at(first, name);
     point.broken = true;
@@ -116,10 +123,14 @@ class Tracer {
 
   static std::string why(const Standing& standing) {
     switch (standing.kind) {
-      case Standing::Kind::foreign: return "brings in contributions that belong to other elements or another parameter";
-      case Standing::Kind::leftover: return fmt::format("brings in what is no gradient ({})", standing.what);
-      case Standing::Kind::other_step: return "brings in contributions of another optimizer step";
-      default: return "mixes shares of different weight";
+      case Standing::Kind::foreign:
+        return "brings in contributions that belong to other elements or another parameter";
+      case Standing::Kind::leftover:
+        return fmt::format("brings in what is no gradient ({})", standing.what);
+      case Standing::Kind::other_step:
+        return "brings in contributions of another optimizer step";
+      default:
+        return "mixes shares of different weight";
     }
   }
 
@@ -201,7 +212,8 @@ std::vector<Turn> find_turns(const CheckResult& result) {
   for (const BufferResult& buffer : result.symbolic->buffers) {
     for (const PieceResult& piece : buffer.pieces) {
       if (piece.right || turns.size() == most_turns || !seen.emplace(piece.form, piece.reference).second) continue;
-      const int parameter = model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)].parameters.front();
+      const int parameter =
+          model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)].parameters.front();
       const std::string& name = model.parameters()[static_cast<std::size_t>(parameter)].name;
       if (++of_pattern[folded_name(name)] > most_turns_of_a_pattern) continue;
       turns.push_back({buffer.rank, buffer.buffer, piece.form, piece.reference, {}});
@@ -233,7 +245,8 @@ std::vector<Blame> blame_of(const std::vector<Turn>& turns) {
   }
   std::vector<Blame> blame;
   for (const auto& [event, point] : by_event) {
-    const bool known = std::any_of(blame.begin(), blame.end(), [&](const Blame& other) { return other.step == point->step; });
+    const bool known =
+        std::any_of(blame.begin(), blame.end(), [&](const Blame& other) { return other.step == point->step; });
     if (known) continue;
     blame.push_back({point->step, fmt::format("{}: {} becomes {}", point->why, point->before, point->after)});
   }

@@ -35,9 +35,9 @@ int micro_batches(const Node& node, const Environment& environment) {
   if (environment.step) return counts.micro_batches(*environment.step);
   for (int step = 1; step < counts.steps(); ++step) {
     if (counts.micro_batches(step) != counts.micro_batches(0)) {
-      fail(node, "`micro_batches` has no one value here: optimizer step 0 has " + std::to_string(counts.micro_batches(0)) +
-                     " micro-batches, step " + std::to_string(step) + " has " +
-                     std::to_string(counts.micro_batches(step)) + ".");
+      fail(node, "`micro_batches` has no one value here: optimizer step 0 has " +
+                     std::to_string(counts.micro_batches(0)) + " micro-batches, step " + std::to_string(step) +
+                     " has " + std::to_string(counts.micro_batches(step)) + ".");
     }
   }
   return counts.micro_batches(0);
@@ -91,9 +91,10 @@ int coordinate(const Node& node, const Environment& environment, Axis axis) {
 
 int micro_batch(const Node& node, const Environment& environment) {
   if (environment.micro_batch) return *environment.micro_batch;
-  fail(node, node.kind == Node::Kind::micro_batch
-                 ? std::string("`micro_batch` has a meaning only inside `each`.")
-                 : "Outside `each` there is no current micro-batch; write `sum(tokens, …, micro_batch)` for all of them.");
+  fail(node,
+       node.kind == Node::Kind::micro_batch
+           ? std::string("`micro_batch` has a meaning only inside `each`.")
+           : "Outside `each` there is no current micro-batch; write `sum(tokens, …, micro_batch)` for all of them.");
 }
 
 /// The optimizer step, which may stay unsaid where there is only one.
@@ -116,7 +117,9 @@ Rational tokens(const Node& node, const Environment& environment) {
     over_micro_batches.first = counts.first_micro_batch(optimizer_step(node, environment)) + current;
   }
   const Mesh& mesh = mesh_of(node, environment);
-  const auto summed = [&node](Axis axis) { return std::find(node.axes.begin(), node.axes.end(), axis) != node.axes.end(); };
+  const auto summed = [&node](Axis axis) {
+    return std::find(node.axes.begin(), node.axes.end(), axis) != node.axes.end();
+  };
   const auto range = [&](Axis axis) {
     return summed(axis) ? Range{0, mesh.size(axis), 1} : Range{coordinate(node, environment, axis), 1, 1};
   };
@@ -191,7 +194,8 @@ ExpressionValue evaluate(const Node& node, const Environment& environment) {
       return binary(node, environment);
     case Node::Kind::call: {
       std::vector<Rational> arguments;
-      for (const NodePointer& child : node.children) arguments.push_back(number_of(evaluate(*child, environment), *child));
+      for (const NodePointer& child : node.children)
+        arguments.push_back(number_of(evaluate(*child, environment), *child));
       return call(node, arguments);
     }
     case Node::Kind::end:

@@ -54,7 +54,9 @@ Rational Expression::number(const Environment& environment) const {
   return expression::number_of(evaluate(environment), *root_);
 }
 
-bool Expression::truth(const Environment& environment) const { return expression::truth_of(evaluate(environment), *root_); }
+bool Expression::truth(const Environment& environment) const {
+  return expression::truth_of(evaluate(environment), *root_);
+}
 
 std::optional<ExpressionValue> Expression::constant(const Environment& environment) const {
   Environment anywhere = environment;

@@ -13,23 +13,23 @@ namespace lockstep {
 /// One operation of an expression. Immutable once it is built; nodes are shared.
 struct Expression::Node {
   enum class Kind {
-    value,        // `value`
-    name,         // `text`: an option, an axis size, …
-    rank_axis,    // rank.AXIS: `axis`
+    value,      // `value`
+    name,       // `text`: an option, an axis size, …
+    rank_axis,  // rank.AXIS: `axis`
     micro_batch,
     step,
-    end,          // first, last: `text`
-    tokens,       // `text`: the use
-    sum,          // sum(tokens, …): `text`, `axes`, `all_micro_batches`
+    end,     // first, last: `text`
+    tokens,  // `text`: the use
+    sum,     // sum(tokens, …): `text`, `axes`, `all_micro_batches`
     negate,
     logical_not,
-    binary,       // `text`: + - * / < <= > >= == != and or
-    call,         // `text`: the function
+    binary,  // `text`: + - * / < <= > >= == != and or
+    call,    // `text`: the function
   };
   Kind kind = Kind::value;
   std::size_t offset = 0;  ///< of the operator or word, in the text that was parsed
   std::size_t length = 1;
-  int depth = 1;           ///< of the tree below
+  int depth = 1;  ///< of the tree below
   ExpressionValue value;
   std::string text;
   Axis axis = Axis::dp;

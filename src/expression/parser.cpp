@@ -79,9 +79,10 @@ class Parser {
   /// first and last mean nothing by themselves.
   static void refuse_end(const NodePointer& node) {
     if (node->kind != Node::Kind::end) return;
-    throw ExpressionError("`" + node->text + "` can only be compared with rank.AXIS, micro_batch or step, as in `rank.pp == " +
-                              node->text + "`.",
-                          node->offset, node->length);
+    throw ExpressionError(
+        "`" + node->text +
+            "` can only be compared with rank.AXIS, micro_batch or step, as in `rank.pp == " + node->text + "`.",
+        node->offset, node->length);
   }
 
   template <typename Operand>
@@ -121,7 +122,8 @@ class Parser {
       throw ExpressionError("Comparisons do not chain; write `a < b and b < c`.", here().offset, here().length);
     }
     const auto has_ends = [](const NodePointer& node) {
-      return node->kind == Node::Kind::rank_axis || node->kind == Node::Kind::micro_batch || node->kind == Node::Kind::step;
+      return node->kind == Node::Kind::rank_axis || node->kind == Node::Kind::micro_batch ||
+             node->kind == Node::Kind::step;
     };
     if (!has_ends(right)) refuse_end(left);
     if (!has_ends(left)) refuse_end(right);
@@ -149,7 +151,8 @@ class Parser {
       case Token::Kind::number: {
         take();
         const std::optional<Rational> number = Rational::parse(token.text);
-        if (!number) throw ExpressionError("The number `" + token.text + "` is out of range.", token.offset, token.length);
+        if (!number)
+          throw ExpressionError("The number `" + token.text + "` is out of range.", token.offset, token.length);
         return value(token, *number);
       }
       case Token::Kind::string:
@@ -202,7 +205,8 @@ class Parser {
   static Axis axis(const std::string& word, const Token& token) {
     if (const std::optional<Axis> found = axis_named(word)) return *found;
     if (word.empty()) {
-      throw ExpressionError("`rank` by itself is no number; write `rank.AXIS`, as in `rank.pp`.", token.offset, token.length);
+      throw ExpressionError("`rank` by itself is no number; write `rank.AXIS`, as in `rank.pp`.", token.offset,
+                            token.length);
     }
     const std::string hint = did_you_mean(word, axis_names());
     throw ExpressionError("There is no axis `" + word + "`" + (hint.empty() ? "." : hint), token.offset, token.length);
@@ -266,13 +270,15 @@ class Parser {
           node->axes.push_back(over);
           break;
         default:
-          throw ExpressionError("The tokens are not split along `" + word.text + "`; sum them over dp, cp, sp or micro_batch.",
-                                word.offset, word.length);
+          throw ExpressionError(
+              "The tokens are not split along `" + word.text + "`; sum them over dp, cp, sp or micro_batch.",
+              word.offset, word.length);
       }
     }
     expect(")");
     if (node->axes.empty() && !node->all_micro_batches) {
-      throw ExpressionError("`sum` needs what to sum over: axes (dp, cp, sp) or micro_batch.", token.offset, token.length);
+      throw ExpressionError("`sum` needs what to sum over: axes (dp, cp, sp) or micro_batch.", token.offset,
+                            token.length);
     }
     return node;
   }

@@ -9,7 +9,8 @@ namespace {
 /// "Expected a number, but `a == b` is the truth value true."
 [[noreturn]] void wrong_type(const Node& node, const std::string& expected, const ExpressionValue& found) {
   throw ExpressionError("Expected " + expected + ", but " +
-                            (node.kind == Node::Kind::value ? "found " : "`" + print(node) + "` is ") + describe(found) + ".",
+                            (node.kind == Node::Kind::value ? "found " : "`" + print(node) + "` is ") +
+                            describe(found) + ".",
                         node.offset, node.length);
 }
 
@@ -42,9 +43,9 @@ ExpressionValue combine(const Node& node, const ExpressionValue& left, const Exp
   const std::string& op = node.text;
   if (op == "==" || op == "!=") {
     if (left.index() != right.index()) {
-      throw ExpressionError("`" + op + "` compares values of one kind, but found " + describe(left) + " and " +
-                                describe(right) + ".",
-                            node.offset, node.length);
+      throw ExpressionError(
+          "`" + op + "` compares values of one kind, but found " + describe(left) + " and " + describe(right) + ".",
+          node.offset, node.length);
     }
     return (left == right) == (op == "==");
   }
@@ -55,7 +56,8 @@ ExpressionValue combine(const Node& node, const ExpressionValue& left, const Exp
   if (op == "*") return a * b;
   if (op == "/") {
     if (b.is_zero()) {
-      throw ExpressionError("Division by zero: `" + print(*node.children[1]) + "` is 0 here.", node.offset, node.length);
+      throw ExpressionError("Division by zero: `" + print(*node.children[1]) + "` is 0 here.", node.offset,
+                            node.length);
     }
     return a / b;
   }
@@ -71,9 +73,9 @@ Rational call(const Node& node, const std::vector<Rational>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Node& argument = *node.children[i];
     if (!arguments[i].is_integer() || arguments[i] <= 0) {
-      throw ExpressionError("`lcm` takes positive whole numbers, but `" + print(argument) + "` is " +
-                                arguments[i].to_string() + ".",
-                            argument.offset, argument.length);
+      throw ExpressionError(
+          "`lcm` takes positive whole numbers, but `" + print(argument) + "` is " + arguments[i].to_string() + ".",
+          argument.offset, argument.length);
     }
     multiple = Rational::lcm(multiple, arguments[i]);
   }

@@ -23,9 +23,17 @@ Intervals within(const Intervals& set, const Interval& block);
 template <class Value>
 class BlockReplay {
  public:
-  BlockReplay(const Model& model, const Plan& plan, const ReplayOptions& options, std::int64_t block, Findings& findings)
-      : model_(model), plan_(plan), options_(options), stride_(static_cast<std::size_t>(block)), findings_(findings),
-        data_(plan.nodes.size() * stride_), expected_(plan.pieces.size() * stride_), scratch_(stride_), runs_(plan.pieces.size()) {}
+  BlockReplay(const Model& model, const Plan& plan, const ReplayOptions& options, std::int64_t block,
+              Findings& findings)
+      : model_(model),
+        plan_(plan),
+        options_(options),
+        stride_(static_cast<std::size_t>(block)),
+        findings_(findings),
+        data_(plan.nodes.size() * stride_),
+        expected_(plan.pieces.size() * stride_),
+        scratch_(stride_),
+        runs_(plan.pieces.size()) {}
 
   void run(const Interval& block) {
     block_ = block;
@@ -56,7 +64,8 @@ class BlockReplay {
   void place(Value* target, const Intervals& elements, const Value* source) {
     if (target == source) return;
     for (const Interval& interval : elements) {
-      std::memcpy(target + interval.begin, source + interval.begin, static_cast<std::size_t>(interval.size()) * sizeof(Value));
+      std::memcpy(target + interval.begin, source + interval.begin,
+                  static_cast<std::size_t>(interval.size()) * sizeof(Value));
     }
   }
 
@@ -78,10 +87,18 @@ class BlockReplay {
         }
         break;
       }
-      case Op::scale: scale(target, planned.by, count_); break;
-      case Op::zero: std::fill_n(target, count_, Value{}); break;
-      case Op::copy: std::memmove(target, data(planned.from), count_ * sizeof(Value)); break;
-      case Op::accumulate: add(target, data(planned.from), count_); break;
+      case Op::scale:
+        scale(target, planned.by, count_);
+        break;
+      case Op::zero:
+        std::fill_n(target, count_, Value{});
+        break;
+      case Op::copy:
+        std::memmove(target, data(planned.from), count_ * sizeof(Value));
+        break;
+      case Op::accumulate:
+        add(target, data(planned.from), count_);
+        break;
       default:
         if (planned.views.empty() || plan_.aligned) {
           collective_in_block(planned);
@@ -120,7 +137,8 @@ class BlockReplay {
       return Intervals{{0, plan_.pieces[static_cast<std::size_t>(piece)].numel}};
     };
     std::vector<Intervals> views;
-    for (std::size_t i = 0; i < planned.nodes.size(); ++i) views.push_back(planned.views[i] ? *planned.views[i] : whole(i));
+    for (std::size_t i = 0; i < planned.nodes.size(); ++i)
+      views.push_back(planned.views[i] ? *planned.views[i] : whole(i));
     const auto length = static_cast<std::size_t>(size(views.front()));
     std::vector<std::vector<Value>> stretches;
     values_.clear();
@@ -128,9 +146,11 @@ class BlockReplay {
     for (std::size_t i = 0; i < views.size(); ++i) {
       std::vector<Value>& stretch = stretches.emplace_back();
       const Value* from = data(planned.nodes[i]);
-      for (const Interval& interval : views[i]) stretch.insert(stretch.end(), from + interval.begin, from + interval.end);
+      for (const Interval& interval : views[i])
+        stretch.insert(stretch.end(), from + interval.begin, from + interval.end);
       if (stretch.size() != length) throw InternalError("members of a collective act on different numbers of elements");
-      if (planned.cut) slices_[i] = within({planned.cut->slice(static_cast<int>(i))}, {0, static_cast<std::int64_t>(length)});
+      if (planned.cut)
+        slices_[i] = within({planned.cut->slice(static_cast<int>(i))}, {0, static_cast<std::int64_t>(length)});
     }
     for (std::vector<Value>& stretch : stretches) values_.push_back(stretch.data());
     everything_ = within({{0, static_cast<std::int64_t>(length)}}, {0, static_cast<std::int64_t>(length)});
@@ -147,14 +167,16 @@ class BlockReplay {
   void apply_row(const PlannedEvent& planned, std::size_t count) {
     reduced_count_ = count;
     average_ = &planned.by;
-    apply_collective(operation(planned.event->op), *this, values_, slices_, everything_, planned.event->root, planned.event->average);
+    apply_collective(operation(planned.event->op), *this, values_, slices_, everything_, planned.event->root,
+                     planned.event->average);
   }
 
   // The bound was checked beforehand; a rounding here is a mistake of ours.
   void settle(const PlannedEvent& planned) {
     if constexpr (std::is_same_v<Value, float>) {
       for (const int node : planned.nodes) {
-        if (!round_to_bfloat16(data(node), count_)) throw InternalError("a value was rounded to bfloat16 in an exact replay");
+        if (!round_to_bfloat16(data(node), count_))
+          throw InternalError("a value was rounded to bfloat16 in an exact replay");
       }
     }
   }
@@ -174,7 +196,8 @@ class BlockReplay {
   void check(const PlannedEvent& planned) {
     const int node = planned.nodes.front();
     const int piece = plan_.nodes[static_cast<std::size_t>(node)].piece;
-    if (expected_step_[static_cast<std::size_t>(piece)] != planned.optimizer_step) compute_expected(piece, planned.optimizer_step);
+    if (expected_step_[static_cast<std::size_t>(piece)] != planned.optimizer_step)
+      compute_expected(piece, planned.optimizer_step);
     Findings::Check& found = findings_.checks[static_cast<std::size_t>(planned.check)];
     for (const Interval& owned : *planned.owned) {
       const Interval part = intersect(owned, block_);
@@ -220,7 +243,8 @@ void BlockReplay<Value>::compute_expected(int piece, int optimizer_step) {
   for (const Run& run : runs_[index]) {
     for (const GeneratedTerm& term : sum.terms) {
       if constexpr (std::is_same_v<Value, std::uint64_t>) {
-        add_reference(term.key, term.factor.residue, run.global, static_cast<std::size_t>(run.count), sums.data() + at(run));
+        add_reference(term.key, term.factor.residue, run.global, static_cast<std::size_t>(run.count),
+                      sums.data() + at(run));
       } else {
         add_reference(term.key, options_.bits, term.factor.whole, run.global, static_cast<std::size_t>(run.count),
                       sums.data() + at(run));

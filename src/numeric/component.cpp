@@ -10,7 +10,9 @@ namespace {
 
 class UnionFind {
  public:
-  explicit UnionFind(std::size_t count) : parents_(count) { std::iota(parents_.begin(), parents_.end(), std::size_t{0}); }
+  explicit UnionFind(std::size_t count) : parents_(count) {
+    std::iota(parents_.begin(), parents_.end(), std::size_t{0});
+  }
   std::size_t root_of(std::size_t node) {
     while (parents_[node] != node) node = parents_[node] = parents_[parents_[node]];
     return node;
@@ -46,7 +48,8 @@ class NodeNumbers {
   std::size_t count() const { return count_; }
   const std::vector<std::string>& names() const { return names_; }
   std::size_t of(int rank, int buffer, int name) const {
-    return first_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(buffer) * names_.size() + static_cast<std::size_t>(name);
+    return first_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(buffer) * names_.size() +
+           static_cast<std::size_t>(name);
   }
   std::size_t of(const Call& call, std::size_t position, const std::string& name) const {
     return of(call.rank, (*call.buffers)[position], index_of(name));
@@ -82,7 +85,8 @@ void find_families(const Schedule& schedule, std::vector<Component>& list) {
   for (const Component& component : list) {
     for (const BufferNode& node : component.nodes) logicals.join(logical_of(component.nodes.front()), logical_of(node));
   }
-  for (Component& component : list) component.family = static_cast<int>(logicals.root_of(logical_of(component.nodes.front())));
+  for (Component& component : list)
+    component.family = static_cast<int>(logicals.root_of(logical_of(component.nodes.front())));
 }
 
 }  // namespace
@@ -94,8 +98,10 @@ bool touches_buffers(const Event& event) {
     case Op::copy:
     case Op::accumulate:
     case Op::zero:
-    case Op::leftover: return true;
-    default: return operation(event.op).writes != Operation::Writes::nothing;
+    case Op::leftover:
+      return true;
+    default:
+      return operation(event.op).writes != Operation::Writes::nothing;
   }
 }
 
@@ -109,7 +115,8 @@ Components find_components(const Schedule& schedule, const Timeline& timeline) {
     for (std::size_t i = 0; i < timeline.events.size(); ++i) {
       const Event& event = timeline.events[i];
       if (!touches_buffers(event)) continue;
-      for (std::size_t position = 0; position < event.calls.front().buffers->size(); ++position) function(i, event, position);
+      for (std::size_t position = 0; position < event.calls.front().buffers->size(); ++position)
+        function(i, event, position);
     }
   };
   for_each_use([&](std::size_t, const Event& event, std::size_t position) {

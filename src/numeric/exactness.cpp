@@ -128,14 +128,21 @@ class Interpreter {
         }
         note(target);
         break;
-      case Op::scale: target = scaled(target, planned.by.exact); break;
-      case Op::zero: target = {}; break;
-      case Op::copy: target = of(planned.from); break;
+      case Op::scale:
+        target = scaled(target, planned.by.exact);
+        break;
+      case Op::zero:
+        target = {};
+        break;
+      case Op::copy:
+        target = of(planned.from);
+        break;
       case Op::accumulate:
         target.add(Bound(of(planned.from)));
         note(target);
         break;
-      default: apply_collective_row(planned);
+      default:
+        apply_collective_row(planned);
     }
   }
 
@@ -143,13 +150,16 @@ class Interpreter {
     const Operation& row = operation(planned.event->op);
     Bound result;
     switch (row.value) {
-      case Operation::Value::none: return;
+      case Operation::Value::none:
+        return;
       case Operation::Value::reduction:
         for (const int node : planned.nodes) result.add(of(node));
         note(result);
         if (planned.event->average) result = scaled(result, planned.by.exact);
         break;
-      case Operation::Value::of_the_root: result = of(planned.nodes[static_cast<std::size_t>(planned.event->root)]); break;
+      case Operation::Value::of_the_root:
+        result = of(planned.nodes[static_cast<std::size_t>(planned.event->root)]);
+        break;
       case Operation::Value::slice_of_its_member:
         for (const int node : planned.nodes) result.either(of(node));
         break;
@@ -201,10 +211,14 @@ void Need::join(const Need& other) {
 
 int significand_bits(Arithmetic arithmetic) {
   switch (arithmetic) {
-    case Arithmetic::bfloat16: return 8;
-    case Arithmetic::float32: return 24;
-    case Arithmetic::float64: return 53;
-    case Arithmetic::prime61: return 61;
+    case Arithmetic::bfloat16:
+      return 8;
+    case Arithmetic::float32:
+      return 24;
+    case Arithmetic::float64:
+      return 53;
+    case Arithmetic::prime61:
+      return 61;
   }
   throw InternalError("an arithmetic of unknown kind");
 }
@@ -223,7 +237,8 @@ Choice choose_arithmetic(Dtype dtype, const Need& need) {
     if (significand_bits(arithmetic) < significand_bits(first)) continue;
     const int bits = std::min(significand_bits(arithmetic) - used, max_generator_bits);
     const int exponents = arithmetic == Arithmetic::float64 ? 1000 : 120;
-    const bool in_range = need.lowest > -exponents && need.highest + need.multiple.bits() + max_generator_bits < exponents;
+    const bool in_range =
+        need.lowest > -exponents && need.highest + need.multiple.bits() + max_generator_bits < exponents;
     if (bits < least_generator_bits(arithmetic) || !in_range) continue;
     choice.arithmetic = arithmetic;
     choice.bits = bits;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/hash.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
-
-#include <fmt/format.h>
 
 #include "mix.h"
 
@@ -72,7 +72,8 @@ inline std::uint64_t product(std::uint32_t bits, std::uint32_t low, std::uint32_
 }
 
 inline std::uint64_t product(std::uint64_t bits, std::uint32_t low, std::uint32_t high) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(bits) ^ low) * (static_cast<std::uint32_t>(bits >> 32) ^ high);
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(bits) ^ low) *
+         (static_cast<std::uint32_t>(bits >> 32) ^ high);
 }
 
 // Sums over part of a block: elements at places `place`, `place + 1`, … of it.
@@ -98,7 +99,8 @@ inline GradientHash hash_all(Domain domain, const Element* values, std::size_t c
     const auto place = static_cast<std::size_t>(first % block);
     const std::size_t part = std::min(count, block - place);
     const GradientHash sums = sum_block(values, part, place);
-    for (std::size_t lane = 0; lane < 2; ++lane) hash.lanes[lane] += multiplier(domain, lane, first / block) * sums.lanes[lane];
+    for (std::size_t lane = 0; lane < 2; ++lane)
+      hash.lanes[lane] += multiplier(domain, lane, first / block) * sums.lanes[lane];
     values += part;
     count -= part;
     first += part;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
-
-#include <fmt/format.h>
 
 #include "host_tasks.h"
 #include "lockstep/numeric.h"
@@ -16,10 +16,14 @@ namespace lockstep {
 
 std::string_view name_of(Arithmetic arithmetic) {
   switch (arithmetic) {
-    case Arithmetic::bfloat16: return "bfloat16";
-    case Arithmetic::float32: return "float32";
-    case Arithmetic::float64: return "float64";
-    case Arithmetic::prime61: return "prime61";
+    case Arithmetic::bfloat16:
+      return "bfloat16";
+    case Arithmetic::float32:
+      return "float32";
+    case Arithmetic::float64:
+      return "float64";
+    case Arithmetic::prime61:
+      return "prime61";
   }
   throw InternalError("an arithmetic of unknown kind");
 }
@@ -30,7 +34,8 @@ double host_cost(const Schedule& schedule, const Timeline& timeline) {
     if (!numeric::touches_buffers(event)) continue;
     for (const Call& call : event.calls) {
       const auto& buffers = schedule.model.local(call.rank).buffers;
-      for (const int buffer : *call.buffers) cost += static_cast<double>(buffers[static_cast<std::size_t>(buffer)].numel);
+      for (const int buffer : *call.buffers)
+        cost += static_cast<double>(buffers[static_cast<std::size_t>(buffer)].numel);
     }
   }
   return cost;
@@ -43,8 +48,13 @@ namespace {
 class HostRun {
  public:
   HostRun(const Schedule& schedule, const Timeline& timeline, const HostOptions& options)
-      : schedule_(schedule), timeline_(timeline), options_(options), threads_(thread_count(options.threads)),
-        components_(find_components(schedule, timeline)), planner_(schedule, timeline, components_), prepared_(components_.list.size()) {
+      : schedule_(schedule),
+        timeline_(timeline),
+        options_(options),
+        threads_(thread_count(options.threads)),
+        components_(find_components(schedule, timeline)),
+        planner_(schedule, timeline, components_),
+        prepared_(components_.list.size()) {
     std::size_t count = 0;
     for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
       first_.push_back(count);
@@ -117,7 +127,8 @@ class HostRun {
       const double bytes = static_cast<double>(component.nodes.size()) * static_cast<double>(component.numel) * 16;
       if (component.aligned || bytes <= block_limit) continue;
       prepared_[i].skipped = fmt::format(
-          "{} and the buffers that it meets act on elements at different places, so that their {:.0f} MiB would have to be in "
+          "{} and the buffers that it meets act on elements at different places, so that their {:.0f} MiB would have "
+          "to be in "
           "memory at once (the limit is {:.0f} MiB); they were not replayed.",
           name_of_parameter(component), bytes / 1048576, block_limit / 1048576);
       result_.notes.push_back(prepared_[i].skipped);
@@ -125,7 +136,8 @@ class HostRun {
   }
 
   const std::string& name_of_parameter(const Component& component) const {
-    return schedule_.model.parameters()[static_cast<std::size_t>(buffer(component.nodes.front()).parameters.front())].name;
+    return schedule_.model.parameters()[static_cast<std::size_t>(buffer(component.nodes.front()).parameters.front())]
+        .name;
   }
 
   // Each piece of a logical parameter is hashed by the first component that holds it as a result.
@@ -161,10 +173,10 @@ class HostRun {
     for (const auto& [key, group] : groups) {
       const auto& [dtype, arithmetic] = key;
       const bool field = arithmetic == Arithmetic::prime61;
-      result_.notes.push_back(fmt::format("{} parameter{} cannot be exact in {} (up to {} significant bits are needed); computed {}{}.",
-                                          group.logicals.size(), group.logicals.size() == 1 ? "" : "s", name_of(dtype),
-                                          group.needed_bits, field ? "modulo the prime 2^61 - 1" : "in ",
-                                          field ? std::string_view() : name_of(arithmetic)));
+      result_.notes.push_back(
+          fmt::format("{} parameter{} cannot be exact in {} (up to {} significant bits are needed); computed {}{}.",
+                      group.logicals.size(), group.logicals.size() == 1 ? "" : "s", name_of(dtype), group.needed_bits,
+                      field ? "modulo the prime 2^61 - 1" : "in ", field ? std::string_view() : name_of(arithmetic)));
     }
   }
 
@@ -188,7 +200,8 @@ class HostRun {
       options.hashes = !task.in_field;
       std::optional<Findings> found;
       for (const Interval& interval : task.elements) {
-        Findings part = replay(schedule_.model, bound->plan, options, interval, block_elements(components_.list[task.component]));
+        Findings part =
+            replay(schedule_.model, bound->plan, options, interval, block_elements(components_.list[task.component]));
         if (found) {
           found->add(part);
         } else {
@@ -226,8 +239,9 @@ class HostRun {
 
   void collect() {
     for (const std::size_t component : unreachable_) {
-      result_.notes.push_back(name_of_parameter(components_.list[component]) +
-                              " needs more bits than float64 has, and a factor that has no value modulo 2^61 - 1; it was not replayed.");
+      result_.notes.push_back(
+          name_of_parameter(components_.list[component]) +
+          " needs more bits than float64 has, and a factor that has no value modulo 2^61 - 1; it was not replayed.");
     }
     std::size_t step = 0;
     const auto wrong = [](const HostBuffer& buffer) { return !buffer.right; };
@@ -254,10 +268,10 @@ class HostRun {
   Components components_;
   Planner planner_;
   std::vector<Prepared> prepared_;
-  std::vector<std::size_t> first_;  // by rank: number of its first buffer
-  std::mutex mutex_;                // for everything below
-  std::vector<std::vector<HostBuffer>> results_;      // by optimizer step and buffer
-  std::vector<std::vector<GradientHash>> references_; // by optimizer step and logical
+  std::vector<std::size_t> first_;                     // by rank: number of its first buffer
+  std::mutex mutex_;                                   // for everything below
+  std::vector<std::vector<HostBuffer>> results_;       // by optimizer step and buffer
+  std::vector<std::vector<GradientHash>> references_;  // by optimizer step and logical
   std::set<std::size_t> unreachable_;
   std::int64_t all_ = 0;
   HostResult result_;

@@ -22,12 +22,17 @@ double elements_in(const Intervals& elements) { return static_cast<double>(size(
 
 class TaskMaker {
  public:
-  TaskMaker(const Components& components, const std::vector<Prepared>& prepared, double cost, const HostOptions& options)
-      : components_(components), prepared_(prepared), options_(options), share_(std::min(1.0, cost_limit / std::max(cost, 1.0))) {
+  TaskMaker(const Components& components, const std::vector<Prepared>& prepared, double cost,
+            const HostOptions& options)
+      : components_(components),
+        prepared_(prepared),
+        options_(options),
+        share_(std::min(1.0, cost_limit / std::max(cost, 1.0))) {
     list_.sampled = cost > cost_limit && !options.force_all;
     // Neither kind of window may take longer than what it stands for.
     double windows = 0;
-    for (const Prepared& each : prepared) windows += static_cast<double>(each.cuts.size()) * 2.0 * sample_reach * each.cost_per_element;
+    for (const Prepared& each : prepared)
+      windows += static_cast<double>(each.cuts.size()) * 2.0 * sample_reach * each.cost_per_element;
     if (windows > cost_limit / 4) cuts_share_ = cost_limit / 4 / windows;
   }
 
@@ -51,7 +56,8 @@ class TaskMaker {
       if (is_small) small_cost += cost;
       add(i, is_small ? whole : around(cuts, field_reach, component.numel), true);
     }
-    std::stable_sort(list_.tasks.begin(), list_.tasks.end(), [](const Task& a, const Task& b) { return a.cost > b.cost; });
+    std::stable_sort(list_.tasks.begin(), list_.tasks.end(),
+                     [](const Task& a, const Task& b) { return a.cost > b.cost; });
     return std::move(list_);
   }
 
@@ -65,7 +71,8 @@ class TaskMaker {
 
   void add_first_replay(std::size_t component, const Intervals& elements) {
     const std::int64_t block = block_elements(components_.list[component]);
-    const auto blocks = static_cast<std::int64_t>(task_cost / (static_cast<double>(block) * prepared_[component].cost_per_element)) + 1;
+    const auto blocks =
+        static_cast<std::int64_t>(task_cost / (static_cast<double>(block) * prepared_[component].cost_per_element)) + 1;
     const std::int64_t part = blocks * block;
     Intervals waiting;
     for (const Interval& interval : elements) {
@@ -82,8 +89,10 @@ class TaskMaker {
   Intervals sample(std::size_t index, const std::vector<std::int64_t>& cuts) const {
     const Component& component = components_.list[index];
     const std::int64_t length = std::min<std::int64_t>(512, block_elements(component));
-    const auto count = static_cast<std::int64_t>(share_ / 2 * static_cast<double>(component.numel) / static_cast<double>(length)) + 1;
-    return unite(around(cuts, sample_reach, component.numel), random_blocks(component.numel, length, count, options_.seed + index));
+    const auto count =
+        static_cast<std::int64_t>(share_ / 2 * static_cast<double>(component.numel) / static_cast<double>(length)) + 1;
+    return unite(around(cuts, sample_reach, component.numel),
+                 random_blocks(component.numel, length, count, options_.seed + index));
   }
 
   const Components& components_;
@@ -96,7 +105,8 @@ class TaskMaker {
 
 }  // namespace
 
-TaskList make_tasks(const Components& components, const std::vector<Prepared>& prepared, double cost, const HostOptions& options) {
+TaskList make_tasks(const Components& components, const std::vector<Prepared>& prepared, double cost,
+                    const HostOptions& options) {
   return TaskMaker(components, prepared, cost, options).make();
 }
 

@@ -26,7 +26,7 @@ struct Prepared {
 struct Task {
   std::size_t component = 0;
   Intervals elements;
-  bool in_field = false;     ///< a second replay modulo 2^61 - 1, compared only
+  bool in_field = false;  ///< a second replay modulo 2^61 - 1, compared only
   double cost = 0;
 };
 
@@ -41,7 +41,8 @@ struct TaskList {
 };
 
 /// Divides the replay into tasks, in descending order of cost. `cost` is host_cost().
-TaskList make_tasks(const Components& components, const std::vector<Prepared>& prepared, double cost, const HostOptions& options);
+TaskList make_tasks(const Components& components, const std::vector<Prepared>& prepared, double cost,
+                    const HostOptions& options);
 
 /// Elements that a block of this component has.
 std::int64_t block_elements(const Component& component);
@@ -49,7 +50,8 @@ std::int64_t block_elements(const Component& component);
 /// Keeps the plan of a component as long as it has tasks left.
 class PlanStore {
  public:
-  PlanStore(const Planner& planner, const Components& components, const std::vector<Prepared>& prepared, const std::vector<Task>& tasks);
+  PlanStore(const Planner& planner, const Components& components, const std::vector<Prepared>& prepared,
+            const std::vector<Task>& tasks);
 
   struct Bound {
     Plan plan;

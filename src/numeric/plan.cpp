@@ -14,7 +14,8 @@ auto order(const BufferNode& node) { return std::tuple(node.rank, node.buffer, n
 
 // Where a completed step's results of a rank stand between the events.
 std::size_t end_of(const Timeline& timeline, std::size_t optimizer_step, int rank) {
-  if (optimizer_step < timeline.rank_ends.size()) return timeline.rank_ends[optimizer_step][static_cast<std::size_t>(rank)];
+  if (optimizer_step < timeline.rank_ends.size())
+    return timeline.rank_ends[optimizer_step][static_cast<std::size_t>(rank)];
   return timeline.step_ends[optimizer_step];
 }
 
@@ -34,7 +35,8 @@ int Planner::node_index(const Component& component, int rank, int buffer, const 
   const BufferNode wanted{rank, buffer, static_cast<int>(number)};
   const auto found = std::lower_bound(component.nodes.begin(), component.nodes.end(), wanted,
                                       [](const BufferNode& a, const BufferNode& b) { return order(a) < order(b); });
-  if (found == component.nodes.end() || order(*found) != order(wanted)) throw InternalError("an event touches a buffer outside its component");
+  if (found == component.nodes.end() || order(*found) != order(wanted))
+    throw InternalError("an event touches a buffer outside its component");
   return static_cast<int>(found - component.nodes.begin());
 }
 
@@ -53,7 +55,8 @@ void Planner::plan_use(const Component& component, const EventUse& use, Plan& pl
   const int buffer = (*call.buffers)[use.position];
   const int logical = schedule_.model.local(call.rank).buffers[static_cast<std::size_t>(buffer)].logical;
   if (any_view) {
-    for (const Call& member : event.calls) planned.views.push_back(member.owned.empty() ? nullptr : &member.owned[use.position]);
+    for (const Call& member : event.calls)
+      planned.views.push_back(member.owned.empty() ? nullptr : &member.owned[use.position]);
   }
   if (!event.cuts.empty()) planned.cut = &event.cuts[use.position];
   switch (event.op) {
@@ -73,9 +76,13 @@ void Planner::plan_use(const Component& component, const EventUse& use, Plan& pl
       term.factor.exact = event.by;
       break;
     }
-    case Op::scale: planned.by.exact = event.by; break;
+    case Op::scale:
+      planned.by.exact = event.by;
+      break;
     case Op::copy:
-    case Op::accumulate: planned.from = node_index(component, call.rank, buffer, call.step->from); break;
+    case Op::accumulate:
+      planned.from = node_index(component, call.rank, buffer, call.step->from);
+      break;
     default:
       if (event.average) planned.by.exact = Rational(1, static_cast<std::int64_t>(event.calls.size()));
   }
@@ -97,7 +104,8 @@ Plan Planner::plan(const Component& component) const {
   const std::size_t steps = timeline_.step_ends.size();
   for (const BufferNode& node : component.nodes) {
     const LocalBuffer& buffer = schedule_.model.local(node.rank).buffers[static_cast<std::size_t>(node.buffer)];
-    const auto [found, is_new] = pieces.try_emplace({buffer.logical, buffer.piece}, static_cast<int>(plan.pieces.size()));
+    const auto [found, is_new] =
+        pieces.try_emplace({buffer.logical, buffer.piece}, static_cast<int>(plan.pieces.size()));
     if (is_new) {
       PieceUse& piece = plan.pieces.emplace_back(PieceUse{buffer.logical, buffer.piece, buffer.numel, {}});
       for (std::size_t step = 0; step < steps; ++step) {
@@ -109,7 +117,8 @@ Plan Planner::plan(const Component& component) const {
     }
     if (node.name == 0) {
       for (std::size_t step = 0; step < steps; ++step) {
-        checks.push_back({end_of(timeline_, step, node.rank), static_cast<int>(plan.nodes.size()), static_cast<int>(step)});
+        checks.push_back(
+            {end_of(timeline_, step, node.rank), static_cast<int>(plan.nodes.size()), static_cast<int>(step)});
       }
     }
     plan.nodes.push_back({node, found->second, node.name == 0});
@@ -125,8 +134,8 @@ Plan Planner::plan(const Component& component) const {
       planned.optimizer_step = checks[next].optimizer_step;
       planned.check = plan.checks++;
       const BufferNode& node = plan.nodes[static_cast<std::size_t>(checks[next].node)].node;
-      planned.owned = &timeline_.owned[static_cast<std::size_t>(checks[next].optimizer_step)][static_cast<std::size_t>(node.rank)]
-                                      [static_cast<std::size_t>(node.buffer)];
+      planned.owned = &timeline_.owned[static_cast<std::size_t>(checks[next].optimizer_step)]
+                                      [static_cast<std::size_t>(node.rank)][static_cast<std::size_t>(node.buffer)];
       plan.events.push_back(std::move(planned));
     }
   };

@@ -28,15 +28,15 @@ struct GeneratedTerm {
 /// What happens to the buffers of one component, with everything looked up that does not depend
 /// on the element.
 struct PlannedEvent {
-  const Event* event = nullptr;   ///< none: a check at the end of an optimizer step
+  const Event* event = nullptr;  ///< none: a check at the end of an optimizer step
   std::size_t position = 0;
-  std::vector<int> nodes;         ///< index into Plan::nodes; collective: by member
-  int from = -1;                  ///< copy, accumulate: the node that is read
-  std::vector<GeneratedTerm> terms;        ///< backward, leftover
-  Factor by;                      ///< scale; average: 1/n
+  std::vector<int> nodes;            ///< index into Plan::nodes; collective: by member
+  int from = -1;                     ///< copy, accumulate: the node that is read
+  std::vector<GeneratedTerm> terms;  ///< backward, leftover
+  Factor by;                         ///< scale; average: 1/n
   const Cut* cut = nullptr;
   std::vector<const Intervals*> views;  ///< by member; empty where whole buffers meet
-  int check = -1;                 ///< check: its number, what is checked, and the optimizer step
+  int check = -1;                       ///< check: its number, what is checked, and the optimizer step
   const Intervals* owned = nullptr;
   int optimizer_step = 0;
 };
@@ -56,7 +56,7 @@ struct PieceUse {
 
 struct PlannedNode {
   BufferNode node;
-  int piece = 0;              ///< index into Plan::pieces
+  int piece = 0;  ///< index into Plan::pieces
   bool is_result = false;
 };
 
@@ -75,7 +75,12 @@ struct Plan {
 class Planner {
  public:
   Planner(const Schedule& schedule, const Timeline& timeline, const Components& components)
-      : schedule_(schedule), timeline_(timeline), components_(components), reference_(schedule), contributions_(schedule), factors_(schedule) {}
+      : schedule_(schedule),
+        timeline_(timeline),
+        components_(components),
+        reference_(schedule),
+        contributions_(schedule),
+        factors_(schedule) {}
 
   Plan plan(const Component& component) const;
 

@@ -15,7 +15,8 @@
 namespace lockstep::numeric {
 
 Reference::Reference(const Schedule& schedule) : mesh_(schedule.mesh), model_(schedule.model), batch_(schedule.batch) {
-  for (std::size_t i = 0; i < model_.logicals().size(); ++i) holders_.emplace_back(model_.pieces(static_cast<int>(i)).size());
+  for (std::size_t i = 0; i < model_.logicals().size(); ++i)
+    holders_.emplace_back(model_.pieces(static_cast<int>(i)).size());
   for (int rank = 0; rank < mesh_.world(); ++rank) {
     const auto& buffers = model_.local(rank).buffers;
     for (std::size_t b = 0; b < buffers.size(); ++b) {
@@ -50,7 +51,8 @@ Rational Reference::loss_weight(const std::string& use, int optimizer_step, int 
   const int first = batch_.first_micro_batch(optimizer_step), count = batch_.micro_batches(optimizer_step);
   const Loss& loss = batch_.loss(use);
   switch (loss.kind) {
-    case Loss::Kind::sum: return Rational(1);
+    case Loss::Kind::sum:
+      return Rational(1);
     case Loss::Kind::token_mean: {
       std::int64_t all = 0;
       for (int m = first; m < first + count; ++m) {
@@ -65,12 +67,14 @@ Rational Reference::loss_weight(const std::string& use, int optimizer_step, int 
     case Loss::Kind::micro_batch_mean: {
       std::int64_t together = 0;
       for (int cp = 0; cp < cp_size; ++cp) {
-        for (int sp = 0; sp < sp_size; ++sp) together += batch_.tokens(use, micro_batch, mesh_.coordinate(rank, Axis::dp), cp, sp);
+        for (int sp = 0; sp < sp_size; ++sp)
+          together += batch_.tokens(use, micro_batch, mesh_.coordinate(rank, Axis::dp), cp, sp);
       }
       return Rational(1, count) * Rational(1, dp_size) * Rational(1, together);
     }
     case Loss::Kind::piece_mean:
-      return Rational(1, count) * Rational(1, std::int64_t{dp_size} * cp_size * sp_size) * Rational(1, tokens(use, micro_batch, rank));
+      return Rational(1, count) * Rational(1, std::int64_t{dp_size} * cp_size * sp_size) *
+             Rational(1, tokens(use, micro_batch, rank));
     case Loss::Kind::weight: {
       Environment environment;
       environment.mesh = &mesh_;
@@ -88,9 +92,14 @@ Rational Reference::weight(const std::string& use, int optimizer_step, int micro
   int place = rank;
   switch (batch_.loss(use).kind) {
     case Loss::Kind::sum:
-    case Loss::Kind::token_mean: place = 0; break;
-    case Loss::Kind::micro_batch_mean: place = mesh_.coordinate(rank, Axis::dp); break;
-    default: break;
+    case Loss::Kind::token_mean:
+      place = 0;
+      break;
+    case Loss::Kind::micro_batch_mean:
+      place = mesh_.coordinate(rank, Axis::dp);
+      break;
+    default:
+      break;
   }
   const std::lock_guard lock(mutex_);
   const auto [found, is_new] = weights_.try_emplace({use, micro_batch, place});
@@ -106,7 +115,8 @@ std::vector<int> Reference::sources(int parameter, const std::vector<Holder>& ho
   std::set<int> dispatched;
   std::set<std::vector<int>> shares;
   for (const Holder& holder : holders) {
-    const std::vector<int>& sites = model_.local(holder.rank).buffers[static_cast<std::size_t>(holder.buffer)].parameters;
+    const std::vector<int>& sites =
+        model_.local(holder.rank).buffers[static_cast<std::size_t>(holder.buffer)].parameters;
     if (std::find(sites.begin(), sites.end(), parameter) == sites.end()) continue;
     if (!model_.takes_part(mesh_, parameter, holder.rank, micro_batch)) continue;
     if (!site.dispatch.empty()) {
@@ -119,7 +129,8 @@ std::vector<int> Reference::sources(int parameter, const std::vector<Holder>& ho
     }
     // Replicate on the axes that are not listed here: the first such rank stands for all.
     std::vector<int> share;
-    for (const Axis axis : {Axis::dp, Axis::cp, Axis::sp, Axis::pp}) share.push_back(mesh_.coordinate(holder.rank, axis));
+    for (const Axis axis : {Axis::dp, Axis::cp, Axis::sp, Axis::pp})
+      share.push_back(mesh_.coordinate(holder.rank, axis));
     for (const Axis axis : site.partial) share.push_back(mesh_.coordinate(holder.rank, axis));
     if (shares.insert(share).second) result.push_back(holder.rank);
   }
@@ -162,7 +173,8 @@ void add_products(std::int64_t coefficient, const std::int32_t* numbers, std::si
 }
 
 template <class Sum>
-void add_in_stretches(std::uint64_t key, int bits, std::int64_t coefficient, std::uint64_t first, std::size_t count, Sum* sums) {
+void add_in_stretches(std::uint64_t key, int bits, std::int64_t coefficient, std::uint64_t first, std::size_t count,
+                      Sum* sums) {
   std::array<std::int32_t, stretch> numbers;
   for (std::size_t done = 0; done < count; done += stretch) {
     const std::size_t part = std::min(stretch, count - done);
@@ -183,7 +195,8 @@ void add_reference(std::uint64_t key, int bits, std::int64_t coefficient, std::u
   add_in_stretches(key, bits, coefficient, first, count, sums);
 }
 
-void add_reference(std::uint64_t key, std::uint64_t coefficient, std::uint64_t first, std::size_t count, std::uint64_t* sums) {
+void add_reference(std::uint64_t key, std::uint64_t coefficient, std::uint64_t first, std::size_t count,
+                   std::uint64_t* sums) {
   std::array<std::uint64_t, stretch> numbers;
   for (std::size_t done = 0; done < count; done += stretch) {
     const std::size_t part = std::min(stretch, count - done);

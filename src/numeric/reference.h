@@ -44,7 +44,8 @@ class Reference {
   std::vector<std::vector<std::vector<Holder>>> holders_;  // by logical and piece; ascending ranks
   std::vector<Groups> dispatch_groups_;                    // by parameter; empty where it has none
   mutable std::mutex mutex_;
-  mutable std::map<std::tuple<std::string, int, int>, Rational> weights_;  // by use, micro-batch, rank or piece of the batch
+  mutable std::map<std::tuple<std::string, int, int>, Rational>
+      weights_;  // by use, micro-batch, rank or piece of the batch
 };
 
 /// Evaluates terms over elements: adds term · n for the generator's numbers n of `count` elements
@@ -55,6 +56,7 @@ void add_reference(std::uint64_t key, int bits, std::int64_t coefficient, std::u
 void add_reference(std::uint64_t key, int bits, std::int64_t coefficient, std::uint64_t first, std::size_t count,
                    std::int32_t* sums);
 /// The same modulo 2^61 - 1.
-void add_reference(std::uint64_t key, std::uint64_t coefficient, std::uint64_t first, std::size_t count, std::uint64_t* sums);
+void add_reference(std::uint64_t key, std::uint64_t coefficient, std::uint64_t first, std::size_t count,
+                   std::uint64_t* sums);
 
 }  // namespace lockstep::numeric

@@ -29,7 +29,8 @@ void Findings::add(const Findings& other) {
     checks[i].expected += other.checks[i].expected;
   }
   for (std::size_t step = 0; step < reference.size(); ++step) {
-    for (std::size_t piece = 0; piece < reference[step].size(); ++piece) reference[step][piece] += other.reference[step][piece];
+    for (std::size_t piece = 0; piece < reference[step].size(); ++piece)
+      reference[step][piece] += other.reference[step][piece];
   }
 }
 
@@ -46,7 +47,8 @@ void replay_blocks(const Model& model, const Plan& plan, const ReplayOptions& op
 
 }  // namespace
 
-Findings replay(const Model& model, const Plan& plan, const ReplayOptions& options, const Interval& elements, std::int64_t block) {
+Findings replay(const Model& model, const Plan& plan, const ReplayOptions& options, const Interval& elements,
+                std::int64_t block) {
   Findings findings;
   findings.checks.resize(static_cast<std::size_t>(plan.checks));
   const std::size_t steps = plan.pieces.empty() ? 0 : plan.pieces.front().expected.size();
@@ -54,9 +56,15 @@ Findings replay(const Model& model, const Plan& plan, const ReplayOptions& optio
   if (elements.empty()) return findings;
   switch (options.arithmetic) {
     case Arithmetic::bfloat16:
-    case Arithmetic::float32: replay_blocks<float>(model, plan, options, elements, block, findings); break;
-    case Arithmetic::float64: replay_blocks<double>(model, plan, options, elements, block, findings); break;
-    case Arithmetic::prime61: replay_blocks<std::uint64_t>(model, plan, options, elements, block, findings); break;
+    case Arithmetic::float32:
+      replay_blocks<float>(model, plan, options, elements, block, findings);
+      break;
+    case Arithmetic::float64:
+      replay_blocks<double>(model, plan, options, elements, block, findings);
+      break;
+    case Arithmetic::prime61:
+      replay_blocks<std::uint64_t>(model, plan, options, elements, block, findings);
+      break;
   }
   return findings;
 }

@@ -22,13 +22,14 @@ struct Findings {
 
 struct ReplayOptions {
   Arithmetic arithmetic = Arithmetic::prime61;
-  int bits = 0;                ///< of the generator
-  std::vector<char> hashed;    ///< by piece: whether Findings::reference is wanted
-  bool hashes = true;          ///< false: only compares
+  int bits = 0;              ///< of the generator
+  std::vector<char> hashed;  ///< by piece: whether Findings::reference is wanted
+  bool hashes = true;        ///< false: only compares
 };
 
 /// Replays elements [elements.begin, elements.end) of every buffer of the plan, `block` elements
 /// at a time, through all of its events. A plan that is not aligned is replayed whole, in one block.
-Findings replay(const Model& model, const Plan& plan, const ReplayOptions& options, const Interval& elements, std::int64_t block);
+Findings replay(const Model& model, const Plan& plan, const ReplayOptions& options, const Interval& elements,
+                std::int64_t block);
 
 }  // namespace lockstep::numeric

@@ -78,7 +78,8 @@ Intervals random_blocks(std::int64_t numel, std::int64_t length, std::int64_t co
   Intervals result;
   const std::int64_t blocks = (numel + length - 1) / length;
   for (std::int64_t i = 0; i < count && blocks > 0; ++i) {
-    const auto number = static_cast<std::int64_t>(splitmix(seed, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(blocks));
+    const auto number =
+        static_cast<std::int64_t>(splitmix(seed, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(blocks));
     result.push_back({number * length, std::min((number + 1) * length, numel)});
   }
   return unite(result, {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "lockstep/report.h"
 #include "src/report/findings.h"
@@ -47,7 +47,7 @@ int parameter_named(const Model& model, const std::string& name) {
     if (model.parameters()[index].name == name) return static_cast<int>(index);
     names.push_back(model.parameters()[index].name);
   }
-  fail(fmt::format("the scenario has no parameter `{}`{}", name, did_you_mean(name, names)));
+  fail(fmt::format("the scenario has no parameter \"{}\"{}", name, did_you_mean(name, names)));
 }
 
 void check_step(const std::vector<Step>& steps, const std::string& name) {
@@ -60,7 +60,7 @@ void check_step(const std::vector<Step>& steps, const std::string& name) {
   };
   collect(collect, steps);
   if (std::find(names.begin(), names.end(), name) == names.end()) {
-    fail(fmt::format("the schedule has no step `{}`{}", name, did_you_mean(name, names)));
+    fail(fmt::format("the schedule has no step \"{}\"{}", name, did_you_mean(name, names)));
   }
 }
 
@@ -87,7 +87,8 @@ Subject subject_of(const CheckResult& result, const ExplainOptions& options) {
     return {finding.parameter, wrong_request(finding, request)};
   }
   for (std::size_t index = 0; index < model.parameters().size(); ++index) {
-    if (!model.parameters()[index].frozen) return {static_cast<int>(index), request_for(result, static_cast<int>(index))};
+    if (!model.parameters()[index].frozen)
+      return {static_cast<int>(index), request_for(result, static_cast<int>(index))};
   }
   fail("every parameter of the scenario is frozen: there is no gradient to explain");
 }
@@ -118,7 +119,8 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
       for (const auto& row : block) all.insert(all.end(), row.begin(), row.end());
     }
   }
-  if (all.empty()) write("\nno step of this schedule acts on it" + std::string(options.step.empty() ? "" : " in that step") + "\n");
+  if (all.empty())
+    write("\nno step of this schedule acts on it" + std::string(options.step.empty() ? "" : " in that step") + "\n");
   const std::string legend = grid_legend(all);
   if (!legend.empty()) write("\n" + style.faint(legend) + "\n");
   if (!grids.plan(0).omitted.empty()) write(style.faint("not shown: " + grids.plan(0).omitted) + "\n");
@@ -157,8 +159,10 @@ void explain_json(const CheckResult& result, const ExplainOptions& options, cons
     json.key("after");
     json.string(snapshot.step->name);
     json.key("micro_batch");
-    if (snapshot.micro_batch < 0) json.null();
-    else json.number(snapshot.micro_batch);
+    if (snapshot.micro_batch < 0)
+      json.null();
+    else
+      json.number(snapshot.micro_batch);
     json.key("buffer");
     json.string(snapshot.step->buffer);
     json.key("changed");

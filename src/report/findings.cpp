@@ -55,7 +55,10 @@ std::string key_of(const LocalBuffer& local, const RankGroup& group) {
 class Collector {
  public:
   Collector(const CheckResult& result, bool all)
-      : result_(result), model_(result.scenario->schedule->model), all_(all), findings_(model_.parameters().size()),
+      : result_(result),
+        model_(result.scenario->schedule->model),
+        all_(all),
+        findings_(model_.parameters().size()),
         index_(model_.parameters().size()) {
     for (std::size_t parameter = 0; parameter < findings_.size(); ++parameter) {
       findings_[parameter].parameter = static_cast<int>(parameter);
@@ -68,9 +71,12 @@ class Collector {
         Intervals& elements = unowned_[{unowned.rank, unowned.buffer}];
         elements = unite(elements, unowned.elements);
       }
-      for (const NormResult& norm : result_.symbolic->norm) findings_[static_cast<std::size_t>(norm.parameter)].wrong = true;
+      for (const NormResult& norm : result_.symbolic->norm)
+        findings_[static_cast<std::size_t>(norm.parameter)].wrong = true;
     }
-    const std::size_t count = result_.symbolic ? result_.symbolic->buffers.size() : result_.host ? result_.host->buffers.size() : 0;
+    const std::size_t count = result_.symbolic ? result_.symbolic->buffers.size()
+                              : result_.host   ? result_.host->buffers.size()
+                                               : 0;
     for (std::size_t position = 0; position < count; ++position) add(position);
     std::vector<ParameterFinding> listed;
     for (ParameterFinding& finding : findings_) {

@@ -10,20 +10,20 @@ namespace lockstep {
 
 /// Ranks that hold equal content of one parameter: the same piece, owned elements, forms, hashes.
 struct RankGroup {
-  std::vector<int> ranks;                   ///< ascending
-  int buffer = 0;                           ///< of the first rank: index into its LocalModel
-  const BufferResult* symbolic = nullptr;   ///< of the first rank; null where the engine did not run
-  const HostBuffer* host = nullptr;         ///< null where the host has nothing to say of this step
-  Intervals unowned;                        ///< elements for which nobody answers
-  bool wrong = false;                       ///< in value, or holding unowned elements
+  std::vector<int> ranks;                  ///< ascending
+  int buffer = 0;                          ///< of the first rank: index into its LocalModel
+  const BufferResult* symbolic = nullptr;  ///< of the first rank; null where the engine did not run
+  const HostBuffer* host = nullptr;        ///< null where the host has nothing to say of this step
+  Intervals unowned;                       ///< elements for which nobody answers
+  bool wrong = false;                      ///< in value, or holding unowned elements
 };
 
 /// What was found about one parameter name. A rank stands under the first name of its buffer.
 struct ParameterFinding {
-  int parameter = 0;                        ///< index into Model::parameters()
-  bool wrong = false;                       ///< in value, in norm, or unowned
-  std::vector<RankGroup> groups;            ///< by first rank
-  Intervals unowned;                        ///< on any rank
+  int parameter = 0;              ///< index into Model::parameters()
+  bool wrong = false;             ///< in value, in norm, or unowned
+  std::vector<RankGroup> groups;  ///< by first rank
+  Intervals unowned;              ///< on any rank
 };
 
 /// The findings of a scenario that was replayed, in model order: the wrong ones, or with `all` every

@@ -13,7 +13,8 @@ namespace {
 std::vector<GeometryItem> items_of(const Schedule& schedule, const Call& call) {
   std::vector<GeometryItem> items;
   for (std::size_t position = 0; position < call.buffers->size(); ++position) {
-    const LocalBuffer& buffer = schedule.model.local(call.rank).buffers[static_cast<std::size_t>((*call.buffers)[position])];
+    const LocalBuffer& buffer =
+        schedule.model.local(call.rank).buffers[static_cast<std::size_t>((*call.buffers)[position])];
     GeometryItem item;
     item.numel = buffer.numel;
     item.rows = buffer.rows;
@@ -79,7 +80,8 @@ std::vector<GeometryClass> geometry_classes(const Schedule& schedule, const Time
     if (!seen.emplace(call.step, call.rank).second) continue;
     std::vector<std::int64_t> cuts;
     for (const Cut& cut : event.cuts) cuts.insert(cuts.end(), {cut.offset, cut.length, cut.numel});
-    const auto key = std::make_tuple(call.step, event.calls.size(), schedule.model.local(call.rank).id, *call.buffers, std::move(cuts));
+    const auto key = std::make_tuple(call.step, event.calls.size(), schedule.model.local(call.rank).id, *call.buffers,
+                                     std::move(cuts));
     const auto [place, fresh] = index.emplace(key, classes.size());
     if (fresh) classes.push_back(make_class(schedule, event));
     std::vector<int>& group = classes[place->second].groups.emplace_back();

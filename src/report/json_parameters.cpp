@@ -28,7 +28,8 @@ class ParametersWriter {
     json_.key("verdict");
     json_.string(finding.wrong ? "mismatch" : "match");
     json_.key("replicas_agree");
-    const bool compared = result_.symbolic && static_cast<std::size_t>(logical) < result_.symbolic->replicas_agree.size();
+    const bool compared =
+        result_.symbolic && static_cast<std::size_t>(logical) < result_.symbolic->replicas_agree.size();
     if (compared) {
       json_.boolean(result_.symbolic->replicas_agree[static_cast<std::size_t>(logical)]);
     } else {
@@ -97,7 +98,8 @@ class ParametersWriter {
       json_.intervals(group.symbolic->owned);
     } else {
       const auto step = static_cast<std::size_t>(result_.step);
-      json_.intervals(result_.timeline->owned[step][static_cast<std::size_t>(group.ranks.front())][static_cast<std::size_t>(group.buffer)]);
+      json_.intervals(result_.timeline->owned[step][static_cast<std::size_t>(group.ranks.front())]
+                                             [static_cast<std::size_t>(group.buffer)]);
     }
     json_.key("verdict");
     json_.string(group.wrong ? "mismatch" : "match");

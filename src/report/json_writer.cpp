@@ -99,10 +99,14 @@ void JsonWriter::string_or_null(std::string_view text) {
 
 void JsonWriter::value(const Json& json, bool one_line) {
   switch (json.kind()) {
-    case Json::Kind::null: return null();
-    case Json::Kind::boolean: return boolean(json.as_boolean());
-    case Json::Kind::number: return raw(json.text());
-    case Json::Kind::string: return string(json.text());
+    case Json::Kind::null:
+      return null();
+    case Json::Kind::boolean:
+      return boolean(json.as_boolean());
+    case Json::Kind::number:
+      return raw(json.text());
+    case Json::Kind::string:
+      return string(json.text());
     case Json::Kind::array:
       begin_array(one_line);
       for (const Json& item : json.items()) value(item, one_line);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/parameter_grid.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
-
-#include <fmt/format.h>
 
 namespace lockstep {
 
@@ -113,7 +113,8 @@ GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot, boo
   GridCell shown;
   shown.held = true;
   const Moment* moment = moment_at(cell.watch, snapshot.step->buffer, snapshot.time);
-  shown.formula = moment == nullptr ? "0" : formulas_->formula(moment->content.form, cell.rank, cell.buffer, result_.step);
+  shown.formula =
+      moment == nullptr ? "0" : formulas_->formula(moment->content.form, cell.rank, cell.buffer, result_.step);
   const std::int64_t element = watches_[cell.watch].element;
   shown.stale = !owns(cell, moment, element);
   const bool complete = static_cast<std::size_t>(result_.step) < result_.timeline->step_ends.size();
@@ -132,7 +133,8 @@ bool ParameterGrids::owns(const Cell& cell, const Moment* until, std::int64_t el
   for (const OwnershipChange* change : ownership_[cell.watch]) {
     if (change->event > until->event) break;
     // Ownership is whole again at the start of each optimizer step.
-    if (events[change->event].optimizer_step == events[until->event].optimizer_step) owned = contains(change->owned, element);
+    if (events[change->event].optimizer_step == events[until->event].optimizer_step)
+      owned = contains(change->owned, element);
   }
   return owned;
 }
@@ -161,7 +163,8 @@ Interval ParameterGrids::elements(std::size_t request) const {
 
 std::string snapshot_title(const Schedule& schedule, const Snapshot& snapshot) {
   std::string title = "after " + snapshot.step->name;
-  if (snapshot.micro_batch >= 0 && schedule.batch.total_micro_batches() > 1) title += fmt::format(", micro-batch {}", snapshot.micro_batch);
+  if (snapshot.micro_batch >= 0 && schedule.batch.total_micro_batches() > 1)
+    title += fmt::format(", micro-batch {}", snapshot.micro_batch);
   if (snapshot.step->buffer != schedule.result) title += fmt::format(" (buffer {})", snapshot.step->buffer);
   return title;
 }

@@ -15,17 +15,17 @@ namespace lockstep {
 /// One parameter whose grids are wanted, by a rank that holds it and elements of its buffer there.
 struct GridRequest {
   int rank = 0;
-  int buffer = 0;                     ///< index into the rank's LocalModel
-  Interval elements;                  ///< narrowed to where every shown cell is of one formula
-  std::optional<std::size_t> event;   ///< its step is shown in any case: the turning point
+  int buffer = 0;                    ///< index into the rank's LocalModel
+  Interval elements;                 ///< narrowed to where every shown cell is of one formula
+  std::optional<std::size_t> event;  ///< its step is shown in any case: the turning point
 };
 
 /// What the ranks hold after one step.
 struct Snapshot {
-  int time = 0;                       ///< Event::time
+  int time = 0;  ///< Event::time
   const Step* step = nullptr;
   int micro_batch = -1;
-  bool changed = false;               ///< some cell is another than before
+  bool changed = false;                                   ///< some cell is another than before
   std::vector<std::vector<std::vector<GridCell>>> cells;  ///< by block, row, column of the plan
 };
 
@@ -58,8 +58,8 @@ class ParameterGrids {
   const Schedule& schedule_;
   std::vector<GridRequest> requests_;
   std::vector<GridPlan> plans_;
-  std::vector<CellMap> cells_;                                   // by request
-  std::vector<std::vector<const OwnershipChange*>> ownership_;   // by watch, in order of event
+  std::vector<CellMap> cells_;                                  // by request
+  std::vector<std::vector<const OwnershipChange*>> ownership_;  // by watch, in order of event
   std::vector<Watch> watches_;
   ContentHistory history_;
   std::optional<Formulas> formulas_;

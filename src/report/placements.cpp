@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/placements.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <algorithm>
 
 namespace lockstep {
 
 std::vector<std::pair<std::string, std::string>> placements(const Mesh& mesh, const Parameter& parameter) {
-  const auto in = [](const std::vector<Axis>& axes, Axis axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); };
+  const auto in = [](const std::vector<Axis>& axes, Axis axis) {
+    return std::find(axes.begin(), axes.end(), axis) != axes.end();
+  };
   // A parameter of the expert mesh is one that names one of its axes.
   bool expert = false;
   for (const Shard& shard : parameter.shard) expert = expert || is_expert_axis(shard.axis);
@@ -34,7 +36,8 @@ std::vector<std::pair<std::string, std::string>> placements(const Mesh& mesh, co
 }
 
 std::string over_text(const Over& over) {
-  const bool picks = std::any_of(over.picks.begin(), over.picks.end(), [](const Over::Pick& pick) { return pick.coordinates.has_value(); });
+  const bool picks = std::any_of(over.picks.begin(), over.picks.end(),
+                                 [](const Over::Pick& pick) { return pick.coordinates.has_value(); });
   std::vector<std::string> parts;
   for (const Over::Pick& pick : over.picks) {
     if (!picks) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/rank_grid.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace lockstep {
 
@@ -81,7 +81,8 @@ GridPlan plan_grid(const Mesh& mesh, const std::vector<bool>& holds, int must, s
   }
   const std::vector<int> shown_rows = first_of(rows, mesh.coordinate(must, row_axis), most);
   const std::vector<int> shown_columns = first_of(columns, mesh.coordinate(must, column_axis), most);
-  const std::vector<int> shown_blocks = first_of(blocks, block_of(mesh, must, block_axes), std::max<std::size_t>(1, most / 2));
+  const std::vector<int> shown_blocks =
+      first_of(blocks, block_of(mesh, must, block_axes), std::max<std::size_t>(1, most / 2));
 
   GridPlan plan;
   for (const int row : shown_rows) plan.rows.push_back(fmt::format("{} {}", name_of(row_axis), row));
@@ -110,7 +111,8 @@ GridPlan plan_grid(const Mesh& mesh, const std::vector<bool>& holds, int must, s
   if (columns.size() > shown_columns.size()) {
     omitted.push_back(fmt::format("{} more {} columns", columns.size() - shown_columns.size(), name_of(column_axis)));
   }
-  if (blocks.size() > shown_blocks.size()) omitted.push_back(fmt::format("{} more blocks", blocks.size() - shown_blocks.size()));
+  if (blocks.size() > shown_blocks.size())
+    omitted.push_back(fmt::format("{} more blocks", blocks.size() - shown_blocks.size()));
   plan.omitted = fmt::format("{}", fmt::join(omitted, ", "));
   return plan;
 }
@@ -132,7 +134,8 @@ std::string draw_grid(const std::string& title, const GridPlan& plan,
   for (std::size_t block = 0; block < plan.blocks.size(); ++block) {
     std::string head = padded(plan.blocks[block].title, label_width);
     const std::size_t first_width = std::max(label_width, text_width(plan.blocks[block].title));
-    for (std::size_t column = 0; column < plan.columns.size(); ++column) head += "   " + padded(plan.columns[column], widths[column]);
+    for (std::size_t column = 0; column < plan.columns.size(); ++column)
+      head += "   " + padded(plan.columns[column], widths[column]);
     text += trimmed(head) + "\n";
     for (std::size_t row = 0; row < plan.rows.size(); ++row) {
       std::string line = padded(plan.rows[row], first_width);
@@ -140,7 +143,10 @@ std::string draw_grid(const std::string& title, const GridPlan& plan,
       for (std::size_t column = 0; column < plan.columns.size(); ++column) {
         const GridCell& cell = cells[block][row][column];
         const std::string content = marked(cell);
-        line += "   " + spaces + (cell.wrong ? style.bad(content) : cell.stale || !cell.held ? style.faint(content) : content);
+        line += "   " + spaces +
+                (cell.wrong                 ? style.bad(content)
+                 : cell.stale || !cell.held ? style.faint(content)
+                                            : content);
         spaces = std::string(widths[column] - text_width(content), ' ');
       }
       text += line + "\n";

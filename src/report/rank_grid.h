@@ -22,12 +22,12 @@ struct GridCell {
 /// Where pp or dp is 1, another axis takes its place.
 struct GridPlan {
   struct Block {
-    std::string title;                        ///< "tp 0"; "" where there is one block
-    std::vector<std::vector<int>> ranks;      ///< by row and column
+    std::string title;                    ///< "tp 0"; "" where there is one block
+    std::vector<std::vector<int>> ranks;  ///< by row and column
   };
-  std::vector<std::string> rows, columns;     ///< "pp 0", "dp 1"
+  std::vector<std::string> rows, columns;  ///< "pp 0", "dp 1"
   std::vector<Block> blocks;
-  std::string omitted;                        ///< what is not shown, in words; "" where all is
+  std::string omitted;  ///< what is not shown, in words; "" where all is
 };
 
 /// Plans a grid of the ranks for which `holds` is true, at most `most` rows and columns and half as

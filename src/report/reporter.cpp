@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report.h"
-
 #include "src/report/json_report.h"
 #include "src/report/text_report.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/section_grids.h"
 
-#include <set>
-
 #include <fmt/format.h>
+
+#include <set>
 
 #include "src/report/parameter_grid.h"
 
@@ -25,8 +25,8 @@ std::string indented(const std::string& text) {
   return result;
 }
 
-std::string draw(const CheckResult& result, ParameterGrids& grids, std::size_t request, std::optional<std::size_t> event,
-                 const ReportOptions& options, const Style& style) {
+std::string draw(const CheckResult& result, ParameterGrids& grids, std::size_t request,
+                 std::optional<std::size_t> event, const ReportOptions& options, const Style& style) {
   const Schedule& schedule = *result.scenario->schedule;
   const std::vector<Snapshot> snapshots = grids.snapshots(request);
   std::string text;
@@ -34,7 +34,8 @@ std::string draw(const CheckResult& result, ParameterGrids& grids, std::size_t r
   const std::size_t most = options.verbose ? snapshots.size() : most_tables;
   for (const std::size_t index : telling_snapshots(result, snapshots, event, most)) {
     const Snapshot& snapshot = snapshots[index];
-    const std::string title = fmt::format("{}, elements {}", snapshot_title(schedule, snapshot), interval_text(grids.elements(request)));
+    const std::string title =
+        fmt::format("{}, elements {}", snapshot_title(schedule, snapshot), interval_text(grids.elements(request)));
     text += "\n" + draw_grid(style.bold(title), grids.plan(request), snapshot.cells, style);
     for (const auto& block : snapshot.cells) {
       for (const auto& row : block) all.insert(all.end(), row.begin(), row.end());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/sections.h"
 
-#include <map>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <map>
 
 #include "src/diagnosis/fold_names.h"
 
@@ -55,14 +55,16 @@ class Folder {
     for (const RankGroup& group : finding.groups) {
       const PieceResult* piece = first_wrong_piece(group);
       if (piece == nullptr) continue;
-      return words + fmt::format("|{}|{}", piece->ratio ? piece->ratio->to_string() : "", difference_text(result_, group, *piece));
+      return words + fmt::format("|{}|{}", piece->ratio ? piece->ratio->to_string() : "",
+                                 difference_text(result_, group, *piece));
     }
     return words;
   }
 
   /// Which ranks hold which formulas; elements and hashes differ from parameter to parameter.
   std::string content(const ParameterFinding& finding) {
-    const Parameter& parameter = result_.scenario->schedule->model.parameters()[static_cast<std::size_t>(finding.parameter)];
+    const Parameter& parameter =
+        result_.scenario->schedule->model.parameters()[static_cast<std::size_t>(finding.parameter)];
     std::string text = fmt::format("{}|{}|{}", finding.wrong, parameter.tied, manner(finding));
     // Without a value that is wrong, or without formulas, there is nothing to compare.
     if (formulas_ == nullptr || finding.groups.empty() || !finding.unowned.empty()) return text + "|" + name(finding);
@@ -97,7 +99,8 @@ class Folder {
 
 }  // namespace
 
-std::vector<Section> fold_findings(const CheckResult& result, const std::vector<ParameterFinding>& findings, Formulas* formulas) {
+std::vector<Section> fold_findings(const CheckResult& result, const std::vector<ParameterFinding>& findings,
+                                   Formulas* formulas) {
   return Folder(result, formulas).fold(findings);
 }
 

@@ -13,14 +13,15 @@ namespace lockstep {
 /// Parameters that are wrong in the same way (or right in the same way); the first stands for them.
 struct Section {
   const ParameterFinding* finding = nullptr;
-  std::vector<std::string> names;   ///< "decoder.layers.*.mlp.weight (12)", in model order
+  std::vector<std::string> names;  ///< "decoder.layers.*.mlp.weight (12)", in model order
   std::size_t parameters = 0;
-  const Turn* turn = nullptr;       ///< of `finding`; null where it has none
+  const Turn* turn = nullptr;  ///< of `finding`; null where it has none
 };
 
 /// Folds findings into sections: parameters that differ in layer numbers alone, on whatever stage,
 /// and parameters for which the same ranks hold the same formulas. `formulas` may be null.
-std::vector<Section> fold_findings(const CheckResult& result, const std::vector<ParameterFinding>& findings, Formulas* formulas);
+std::vector<Section> fold_findings(const CheckResult& result, const std::vector<ParameterFinding>& findings,
+                                   Formulas* formulas);
 
 /// The first wrong piece of what the ranks hold; null where they are right or no forms are known.
 const PieceResult* first_wrong_piece(const RankGroup& group);

@@ -152,7 +152,8 @@ void show_json(const Scenario& scenario, const Write& write) {
     json.key("geometry");
     json.begin_array();
     const Timeline timeline = walk(schedule);
-    for (const GeometryClass& geometry : geometry_classes(schedule, timeline)) write_class(schedule.model, geometry, json);
+    for (const GeometryClass& geometry : geometry_classes(schedule, timeline))
+      write_class(schedule.model, geometry, json);
     json.end_array();
     json.key("parameters");
     write_parameters(scenario, json);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "lockstep/operation.h"
 #include "lockstep/report.h"
@@ -40,7 +40,8 @@ void write_groups(const Mesh& mesh, bool verbose, const Write& write) {
   for (const std::string& name : axis_names()) {
     const Axis axis = *axis_named(name);
     const Layout& layout = mesh.layout();
-    const bool dense_again = (axis == Axis::edp && layout.ep * layout.etp == 1) || (axis == Axis::dp_shard && layout.dp_replicate == 1);
+    const bool dense_again =
+        (axis == Axis::edp && layout.ep * layout.etp == 1) || (axis == Axis::dp_shard && layout.dp_replicate == 1);
     if (mesh.size(axis) == 1 || (dense_again && !verbose)) continue;
     any = true;
     write(fmt::format("  {}{}\n", padded(name, 14), groups_text(mesh.groups(Over{{{axis, std::nullopt}}}), verbose)));
@@ -87,7 +88,8 @@ void write_parameters(const Schedule& schedule, bool verbose, const Write& write
   }
   std::size_t width = 0;
   const auto name_of_section = [](const Section& section) {
-    return section.count == 1 ? section.first->name : fmt::format("{} ({})", folded_name(section.first->name), section.count);
+    return section.count == 1 ? section.first->name
+                              : fmt::format("{} ({})", folded_name(section.first->name), section.count);
   };
   for (const Section& section : sections) width = std::max(width, text_width(name_of_section(section)));
   write(fmt::format("\nparameters ({})\n", parameters.size()));
@@ -104,10 +106,14 @@ void write_parameters(const Schedule& schedule, bool verbose, const Write& write
 
 std::string geometry_text(const Geometry& geometry) {
   switch (geometry.kind) {
-    case Geometry::Kind::parameter: return "cut: parameter";
-    case Geometry::Kind::rows: return "cut: rows";
-    case Geometry::Kind::flat: return "cut: flat";
-    case Geometry::Kind::bucket: break;
+    case Geometry::Kind::parameter:
+      return "cut: parameter";
+    case Geometry::Kind::rows:
+      return "cut: rows";
+    case Geometry::Kind::flat:
+      return "cut: flat";
+    case Geometry::Kind::bucket:
+      break;
   }
   std::string text = "cut: bucket";
   if (geometry.size) text += fmt::format(" of {}", geometry.size->to_string());
@@ -125,21 +131,25 @@ std::string step_text(const Step& step) {
   if (step.by) text += " by " + step.by->to_string();
   if (!step.params.items().empty()) text += fmt::format("; params [{}]", fmt::join(step.params.items(), ", "));
   if (step.op == Op::reduce_scatter || step.op == Op::own) text += "; " + geometry_text(step.geometry);
-  if (!step.from.empty()) text += fmt::format("; {} to {}", step.from, step.buffer);
-  else if (step.buffer != "grad") text += "; buffer " + step.buffer;
+  if (!step.from.empty())
+    text += fmt::format("; {} to {}", step.from, step.buffer);
+  else if (step.buffer != "grad")
+    text += "; buffer " + step.buffer;
   if (step.count) text += "; count " + step.count->to_string();
   if (step.mean_of_norms) text += "; mean of norms";
   if (!step.what.empty()) text += "; " + step.what;
   if (step.on_owned) text += "; on owned";
   if (step.async) text += "; async";
   if (step.when) text += "; when " + step.when->to_string();
-  for (const Only& only : step.only) text += fmt::format("; only {} [{}]", name_of(only.axis), fmt::join(only.coordinates, ", "));
+  for (const Only& only : step.only)
+    text += fmt::format("; only {} [{}]", name_of(only.axis), fmt::join(only.coordinates, ", "));
   return text;
 }
 
 std::size_t widest_name(const std::vector<Step>& steps, std::size_t indent) {
   std::size_t width = 0;
-  for (const Step& step : steps) width = std::max({width, indent + text_width(step.name), widest_name(step.steps, indent + 2)});
+  for (const Step& step : steps)
+    width = std::max({width, indent + text_width(step.name), widest_name(step.steps, indent + 2)});
   return width;
 }
 
@@ -158,13 +168,15 @@ void show_text(const Scenario& scenario, bool verbose, const Write& write) {
   if (!scenario.source_reference.empty()) write(fmt::format(" ({})", scenario.source_reference));
   std::vector<std::string> order;
   for (const Axis axis : scenario.layout.order) order.emplace_back(name_of(axis));
-  write(fmt::format("\n\nlayout\n  {}; order {}, the first varies fastest\n", layout_text(scenario), fmt::join(order, "-")));
+  write(fmt::format("\n\nlayout\n  {}; order {}, the first varies fastest\n", layout_text(scenario),
+                    fmt::join(order, "-")));
   if (scenario.schedule == nullptr) return;
   write_groups(scenario.schedule->mesh, verbose, write);
   write_parameters(*scenario.schedule, verbose, write);
   write("\nsteps\n");
   write_steps(scenario.schedule->steps, 2, widest_name(scenario.schedule->steps, 2), write);
-  if (scenario.schedule->result != "grad") write(fmt::format("  the optimizer reads the buffer {}\n", scenario.schedule->result));
+  if (scenario.schedule->result != "grad")
+    write(fmt::format("  the optimizer reads the buffer {}\n", scenario.schedule->result));
 }
 
 }  // namespace lockstep

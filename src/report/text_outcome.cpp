@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "src/diagnosis/fold_names.h"
 #include "src/report/text_report.h"
@@ -43,9 +43,9 @@ std::string lines_by_words(const std::vector<std::pair<int, std::string>>& lines
 std::string deadlock_text(const Outcome& outcome, const ReportOptions& options) {
   std::vector<std::pair<int, std::string>> lines;
   for (const Outcome::Stuck& stuck : outcome.stuck) {
-    lines.emplace_back(stuck.rank, stuck.for_ranks.empty()
-                                       ? fmt::format("wait in `{}`", stuck.waits_in)
-                                       : fmt::format("wait in `{}` for {}", stuck.waits_in, rank_list(stuck.for_ranks)));
+    lines.emplace_back(stuck.rank, stuck.for_ranks.empty() ? fmt::format("wait in `{}`", stuck.waits_in)
+                                                           : fmt::format("wait in `{}` for {}", stuck.waits_in,
+                                                                         rank_list(stuck.for_ranks)));
   }
   return "  deadlock: nobody can go on\n" + lines_by_words(lines, options);
 }
@@ -71,10 +71,14 @@ std::string race_text(const Outcome& outcome, const ReportOptions& options) {
 
 std::string outcome_text(const CheckResult& result, const ReportOptions& options) {
   switch (result.verdict) {
-    case Verdict::deadlock: return deadlock_text(result.timeline->outcome, options);
-    case Verdict::invalid_collective: return invalid_text(result.timeline->outcome, options);
-    case Verdict::race: return race_text(result.timeline->outcome, options);
-    default: return "";
+    case Verdict::deadlock:
+      return deadlock_text(result.timeline->outcome, options);
+    case Verdict::invalid_collective:
+      return invalid_text(result.timeline->outcome, options);
+    case Verdict::race:
+      return race_text(result.timeline->outcome, options);
+    default:
+      return "";
   }
 }
 
@@ -112,11 +116,14 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
                                   ? name
                                   : fmt::format("{} ({} parameters)", folded_name(name), line.parameters.size());
     if (line.counted == line.expected) {
-      text += fmt::format("    {} counted too early, before it is what the optimizer gets, on {}\n", names, rank_list(line.ranks));
+      text += fmt::format("    {} counted too early, before it is what the optimizer gets, on {}\n", names,
+                          rank_list(line.ranks));
     } else if (line.counted == "mean_of_norms") {
-      text += fmt::format("    {} enters a mean of norms, which is no norm of the whole, on {}\n", names, rank_list(line.ranks));
+      text += fmt::format("    {} enters a mean of norms, which is no norm of the whole, on {}\n", names,
+                          rank_list(line.ranks));
     } else {
-      text += fmt::format("    {} counted {} times instead of {} on {}\n", names, line.counted, line.expected, rank_list(line.ranks));
+      text += fmt::format("    {} counted {} times instead of {} on {}\n", names, line.counted, line.expected,
+                          rank_list(line.ranks));
     }
   }
   return text;

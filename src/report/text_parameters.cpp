@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/text_parameters.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 #include <set>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "src/report/section_grids.h"
 #include "src/report/sections.h"
@@ -28,7 +28,11 @@ void collect_factors(const std::vector<Step>& steps, std::set<std::string>& fact
 class ParametersText {
  public:
   ParametersText(const CheckResult& result, const ReportOptions& options, const Style& style, const Write& write)
-      : result_(result), schedule_(*result.scenario->schedule), model_(schedule_.model), options_(options), style_(style),
+      : result_(result),
+        schedule_(*result.scenario->schedule),
+        model_(schedule_.model),
+        options_(options),
+        style_(style),
         write_(write) {
     if (result.symbolic) formulas_.emplace(schedule_, *result.engine);
   }
@@ -71,7 +75,8 @@ class ParametersText {
     const std::string tied = parameter.tied.empty() ? "" : fmt::format(" (tied: {})", parameter.tied);
     if (section.parameters == 1) return write_(fmt::format("{} {}{}\n", mark, style_.bold(parameter.name), tied));
     if (section.names.size() == 1) {
-      write_(fmt::format("{} {} parameters){}, shown: {}\n", mark, style_.bold(without_bracket(section.names.front())), tied, parameter.name));
+      write_(fmt::format("{} {} parameters){}, shown: {}\n", mark, style_.bold(without_bracket(section.names.front())),
+                         tied, parameter.name));
       return;
     }
     std::vector<std::string> names = section.names;
@@ -79,7 +84,8 @@ class ParametersText {
       names.resize(most_names);
       names.push_back(fmt::format("and {} more", section.names.size() - most_names));
     }
-    write_(fmt::format("{} {} parameters alike{}, shown: {}\n", mark, section.parameters, tied, style_.bold(parameter.name)));
+    write_(fmt::format("{} {} parameters alike{}, shown: {}\n", mark, section.parameters, tied,
+                       style_.bold(parameter.name)));
     for (const std::string& name : names) write_("    " + name + "\n");
   }
 
@@ -124,8 +130,9 @@ class ParametersText {
     std::set<std::string> factors;
     collect_factors(schedule_.steps, factors);
     if (factors.empty() || (factors.size() == 1 && *factors.begin() == "1")) return "";
-    return fmt::format("\n  g3 is what backward added on rank 3: {} times the gradient of the loss summed over its tokens\n",
-                       fmt::join(factors, " or "));
+    return fmt::format(
+        "\n  g3 is what backward added on rank 3: {} times the gradient of the loss summed over its tokens\n",
+        fmt::join(factors, " or "));
   }
 
   void unowned(const ParameterFinding& finding) {
@@ -142,13 +149,15 @@ class ParametersText {
       }
       elements.push_back(interval_text(interval));
     }
-    write_(fmt::format("    nobody owns elements {} on {}: they reach no optimizer\n", fmt::join(elements, ", "), rank_list(ranks)));
+    write_(fmt::format("    nobody owns elements {} on {}: they reach no optimizer\n", fmt::join(elements, ", "),
+                       rank_list(ranks)));
   }
 
   std::string turning_sentence(const TurningPoint& point) const {
     if (point.step.empty()) return "no step spoils it: " + point.why;
     const std::string change = fmt::format("{} becomes {}", point.before, point.after);
-    if (point.broken) return fmt::format("goes wrong for good in step {}, which {}: {}", style_.bold(point.step), point.why, change);
+    if (point.broken)
+      return fmt::format("goes wrong for good in step {}, which {}: {}", style_.bold(point.step), point.why, change);
     return fmt::format("last changed by step {}, which {}: {}", style_.bold(point.step), point.why, change);
   }
 
@@ -164,7 +173,8 @@ class ParametersText {
 
 }  // namespace
 
-void write_text_parameters(const CheckResult& result, const ReportOptions& options, const Style& style, const Write& write) {
+void write_text_parameters(const CheckResult& result, const ReportOptions& options, const Style& style,
+                           const Write& write) {
   ParametersText(result, options, style, write).write();
 }
 

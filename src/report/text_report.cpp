@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/text_report.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "lockstep/operation.h"
 #include "src/report/findings.h"
@@ -27,7 +27,8 @@ std::string engines_text(const CheckResult& result, bool verbose) {
   }
   if (result.host) {
     std::string text = fmt::format("host {}", name_of(engine_verdict(result, result.host->match)));
-    if (result.host->sampled) text += fmt::format(" (sampled {} of {} elements)", result.host->elements, result.host->of);
+    if (result.host->sampled)
+      text += fmt::format(" (sampled {} of {} elements)", result.host->elements, result.host->of);
     if (verbose) text += fmt::format(" ({:.3f} s)", result.host_seconds);
     engines.push_back(std::move(text));
   }
@@ -38,8 +39,9 @@ std::string engines_text(const CheckResult& result, bool verbose) {
 std::string extent_text(const CheckResult& result) {
   const Schedule& schedule = *result.scenario->schedule;
   const std::vector<Event>& events = result.timeline->events;
-  const auto collectives = std::count_if(events.begin(), events.end(),
-                                         [](const Event& event) { return operation(event.op).collective && event.calls.size() > 1; });
+  const auto collectives = std::count_if(events.begin(), events.end(), [](const Event& event) {
+    return operation(event.op).collective && event.calls.size() > 1;
+  });
   return fmt::format("{}, {}, {}", counted(static_cast<std::int64_t>(schedule.model.parameters().size()), "parameter"),
                      counted(collectives, "collective"), counted(schedule.batch.steps(), "optimizer step"));
 }
@@ -95,7 +97,8 @@ void TextReporter::add(const CheckResult& result) {
   }
   if (!result.disagreement.empty()) write_(style_.bad("engines disagree") + "  " + result.disagreement + "\n");
   if (options_.quiet) return;
-  write_(fmt::format("  {}\n  {}; {}\n", layout_text(*result.scenario), engines_text(result, options_.verbose), extent_text(result)));
+  write_(fmt::format("  {}\n  {}; {}\n", layout_text(*result.scenario), engines_text(result, options_.verbose),
+                     extent_text(result)));
   if (result.host) {
     for (const std::string& note : result.host->notes) write_("  note: " + note + "\n");
   }

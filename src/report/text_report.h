@@ -11,7 +11,8 @@ namespace lockstep {
 /// `check --format text`: for people.
 class TextReporter : public Reporter {
  public:
-  TextReporter(const ReportOptions& options, Write write) : options_(options), style_(options.color), write_(std::move(write)) {}
+  TextReporter(const ReportOptions& options, Write write)
+      : options_(options), style_(options.color), write_(std::move(write)) {}
   void add(const CheckResult& result) override;
   void finish() override {}
 

@@ -61,8 +61,10 @@ void check_step_selectors(const Json& steps, SelectorMatches& matches, Reading& 
     // Each item fits something, and still nothing may be left.
     if (params != nullptr && params->is_array() && reading.diagnostics.size() == before && params->items().size() > 1) {
       const std::vector<std::string> items = strings_of(*params);
-      const bool readable = std::none_of(items.begin(), items.end(), [](const std::string& item) { return Selectors::check(item).has_value(); });
-      const bool excludes = std::any_of(items.begin(), items.end(), [](const std::string& item) { return item[0] == '!'; });
+      const bool readable = std::none_of(items.begin(), items.end(),
+                                         [](const std::string& item) { return Selectors::check(item).has_value(); });
+      const bool excludes =
+          std::any_of(items.begin(), items.end(), [](const std::string& item) { return item[0] == '!'; });
       if (readable && excludes && !matches.chooses_any(items)) {
         reading.diagnostics.add(params->place(), "these selectors together choose no parameter on any rank");
       }
@@ -90,7 +92,8 @@ void check_expect(const Json& expect, const std::vector<std::string>& steps, con
     const Json* object = expect.find(key);
     for (const Json::Member& member : object != nullptr ? object->members() : std::vector<Json::Member>()) {
       if (known.count(member.key) > 0) continue;
-      reading.diagnostics.add(key_place(member), fmt::format("no parameter is named \"{}\"{}", member.key, did_you_mean(member.key, names)));
+      reading.diagnostics.add(key_place(member), fmt::format("no parameter is named \"{}\"{}", member.key,
+                                                             did_you_mean(member.key, names)));
     }
   }
 }

@@ -29,7 +29,8 @@ bool fits(const Json& value, const std::string& type) {
 }  // namespace
 
 void choose(Choices& choices, const Json::Member& member, const std::string& what, Reading& reading) {
-  const auto found = std::find_if(choices.begin(), choices.end(), [&](const auto& choice) { return choice.first == member.key; });
+  const auto found =
+      std::find_if(choices.begin(), choices.end(), [&](const auto& choice) { return choice.first == member.key; });
   if (found == choices.end()) {
     std::vector<std::string> known;
     for (const auto& choice : choices) known.push_back(choice.first);
@@ -42,16 +43,20 @@ void choose(Choices& choices, const Json::Member& member, const std::string& wha
   const Json& value = member.value;
   const bool null = value.is_null() && choice.value.is_null();
   if (!null && !fits(value, choice.type)) {
-    reading.diagnostics.add(value.place(), fmt::format("\"{}\": expected {}, found {}", member.key, expected_of(choice.type), value.describe()));
+    reading.diagnostics.add(value.place(), fmt::format("\"{}\": expected {}, found {}", member.key,
+                                                       expected_of(choice.type), value.describe()));
     return;
   }
   const std::vector<Json>& allowed = choice.allowed.items();
-  if (!null && !allowed.empty() && std::none_of(allowed.begin(), allowed.end(), [&](const Json& item) { return item.same_as(value); })) {
+  if (!null && !allowed.empty() &&
+      std::none_of(allowed.begin(), allowed.end(), [&](const Json& item) { return item.same_as(value); })) {
     std::vector<std::string> words;
-    for (const Json& item : allowed) words.push_back(item.is_string() ? fmt::format("\"{}\"", item.text()) : item.text());
-    reading.diagnostics.add(value.place(), fmt::format("\"{}\": expected one of {}, found {}{}", member.key, fmt::join(words, ", "),
-                                                       value.describe(),
-                                                       value.is_string() ? did_you_mean(value.text(), strings_of(choice.allowed)) : ""));
+    for (const Json& item : allowed)
+      words.push_back(item.is_string() ? fmt::format("\"{}\"", item.text()) : item.text());
+    reading.diagnostics.add(
+        value.place(),
+        fmt::format("\"{}\": expected one of {}, found {}{}", member.key, fmt::join(words, ", "), value.describe(),
+                    value.is_string() ? did_you_mean(value.text(), strings_of(choice.allowed)) : ""));
     return;
   }
   choice.value = value;
@@ -60,8 +65,8 @@ void choose(Choices& choices, const Json::Member& member, const std::string& wha
 
 void check_default(const std::string& name, const Choice& choice, Reading& reading) {
   if (choice.value.is_null() || fits(choice.value, choice.type)) return;
-  reading.diagnostics.add(choice.value.place(), fmt::format("the default of \"{}\": expected {}, found {}", name, expected_of(choice.type),
-                                                            choice.value.describe()));
+  reading.diagnostics.add(choice.value.place(), fmt::format("the default of \"{}\": expected {}, found {}", name,
+                                                            expected_of(choice.type), choice.value.describe()));
 }
 
 Place place_of_rule(const Choices& choices, const std::set<std::string>& names, const Place& fallback) {

@@ -16,7 +16,8 @@ std::int64_t local_numel(const Parameter& parameter, const Mesh& mesh) {
   for (std::size_t dim = 0; dim < parameter.shape.size(); ++dim) {
     std::int64_t extent = parameter.shape[dim];
     for (const Shard& shard : parameter.shard) {
-      if (static_cast<std::size_t>(shard.dim) == dim) extent = (extent + mesh.size(shard.axis) - 1) / mesh.size(shard.axis);
+      if (static_cast<std::size_t>(shard.dim) == dim)
+        extent = (extent + mesh.size(shard.axis) - 1) / mesh.size(shard.axis);
     }
     numel *= extent;
   }
@@ -38,7 +39,8 @@ void check_keys(const Json& edit, Reading& reading) {
     reading.diagnostics.add(key_place(member), fmt::format("unknown key \"{}\" in the edit \"parameter\"{}", member.key,
                                                            did_you_mean(member.key, known)));
   }
-  if (edit.members().size() == 1) reading.diagnostics.add(edit.place(), "the edit \"parameter\" names no key to change");
+  if (edit.members().size() == 1)
+    reading.diagnostics.add(edit.place(), "the edit \"parameter\" names no key to change");
 }
 
 Json changed(const Json& parameter, const Json& edit) {
@@ -70,7 +72,8 @@ std::vector<std::size_t> select(const std::vector<Json>& parameters, const Json&
   }
   if (list.empty()) {
     const std::string item = selectors[0].text();
-    reading.diagnostics.add(value.place(), fmt::format("\"{}\" selects no parameter{}", item, did_you_mean(item, {names.begin(), names.end()})));
+    reading.diagnostics.add(value.place(), fmt::format("\"{}\" selects no parameter{}", item,
+                                                       did_you_mean(item, {names.begin(), names.end()})));
   }
   return list;
 }

@@ -35,19 +35,23 @@ class StepEditor {
     const auto found = tree_.find(target.name);
     if (found) {
       if (target.iteration.empty() || found->parent != nullptr || tree_.at(*found).is_each()) return found;
-      reading_.diagnostics.add(target.place, fmt::format("step \"{}\" is not inside an \"each\", so it has no iteration {}", target.name,
-                                                         target.iteration));
+      reading_.diagnostics.add(
+          target.place, fmt::format("step \"{}\" is not inside an \"each\", so it has no iteration {}", target.name,
+                                    target.iteration));
       return std::nullopt;
     }
     const auto absent = absent_.find(target.name);
     if (absent != absent_.end()) {
-      reading_.diagnostics.add(target.place, fmt::format("step \"{}\" is not in the schedule: {}", target.name, absent->second));
+      reading_.diagnostics.add(target.place,
+                               fmt::format("step \"{}\" is not in the schedule: {}", target.name, absent->second));
       return std::nullopt;
     }
     const std::vector<std::string> names = tree_.names();
     const std::string near = did_you_mean(target.name, names);
-    reading_.diagnostics.add(target.place, fmt::format("no step is named \"{}\"{}", target.name,
-                                                       near.empty() && !names.empty() ? "; the steps are " + quoted_alternatives(names) : near));
+    reading_.diagnostics.add(
+        target.place,
+        fmt::format("no step is named \"{}\"{}", target.name,
+                    near.empty() && !names.empty() ? "; the steps are " + quoted_alternatives(names) : near));
     return std::nullopt;
   }
 
@@ -76,7 +80,8 @@ class StepEditor {
     StepNode copy = tree_.at(*position);
     if (!target->iteration.empty()) {
       if (copy.is_each()) {
-        reading_.diagnostics.add(value.place(), fmt::format("\"{}\" is an \"each\": duplicate the steps inside it", target->name));
+        reading_.diagnostics.add(value.place(),
+                                 fmt::format("\"{}\" is an \"each\": duplicate the steps inside it", target->name));
         return;
       }
       copy.step = with_condition(copy.step, iteration_condition(*target, true), value.place());
@@ -110,8 +115,8 @@ class StepEditor {
     const Json* behind = fields.find("after");
     if ((before != nullptr) == (behind != nullptr)) {
       if (before != nullptr || (edit.find("before") == nullptr && edit.find("after") == nullptr)) {
-        reading_.diagnostics.add(edit.place(), fmt::format("the edit \"{}\" needs either \"before\" or \"after\"{}", action,
-                                                            before != nullptr ? ", not both" : ""));
+        reading_.diagnostics.add(edit.place(), fmt::format("the edit \"{}\" needs either \"before\" or \"after\"{}",
+                                                           action, before != nullptr ? ", not both" : ""));
       }
       return nullptr;
     }
@@ -151,9 +156,11 @@ class StepEditor {
     const StepNode node = tree_.at(*position);
     const std::vector<std::string> inside = StepTree::names_in(node);
     if (std::find(inside.begin(), inside.end(), relative->name) != inside.end()) {
-      reading_.diagnostics.add(relative->place, relative->name == target->name
-                                                    ? fmt::format("step \"{}\" cannot be moved relative to itself", target->name)
-                                                    : fmt::format("step \"{}\" is inside \"{}\" and moves with it", relative->name, target->name));
+      reading_.diagnostics.add(
+          relative->place,
+          relative->name == target->name
+              ? fmt::format("step \"{}\" cannot be moved relative to itself", target->name)
+              : fmt::format("step \"{}\" is inside \"{}\" and moves with it", relative->name, target->name));
       return;
     }
     std::vector<StepNode>& list = tree_.list_of(*position);
@@ -170,7 +177,8 @@ class StepEditor {
     for (const std::string& name : StepTree::names_in(node)) {
       if (std::find(names.begin(), names.end(), name) == names.end()) continue;
       const Json* written = step.find("name");
-      reading_.diagnostics.add(written != nullptr ? written->place() : step.place(), fmt::format("there is a step \"{}\" already", name));
+      reading_.diagnostics.add(written != nullptr ? written->place() : step.place(),
+                               fmt::format("there is a step \"{}\" already", name));
       return;
     }
     const auto relative = to != nullptr ? read_target(*to, reading_) : std::nullopt;
@@ -189,7 +197,8 @@ class StepEditor {
     const auto position = find(*target);
     if (!position) return;
     if (edit.members().size() == 1) {
-      reading_.diagnostics.add(edit.place(), fmt::format("the edit \"set\" names no key of step \"{}\" to change", target->name));
+      reading_.diagnostics.add(edit.place(),
+                               fmt::format("the edit \"set\" names no key of step \"{}\" to change", target->name));
     }
     Json step = StepTree::json_of(tree_.at(*position));
     for (const Json::Member& member : edit.members()) {
@@ -223,7 +232,9 @@ class StepEditor {
   static Json merged_geometry(const Json& old, const Json& changes) {
     const Json* kind = changes.find("kind");
     const Json* old_kind = old.find("kind");
-    Json merged = kind != nullptr && old_kind != nullptr && !kind->same_as(*old_kind) ? Json::object({}, changes.place()) : old.at(changes.place());
+    Json merged = kind != nullptr && old_kind != nullptr && !kind->same_as(*old_kind)
+                      ? Json::object({}, changes.place())
+                      : old.at(changes.place());
     for (const Json::Member& member : changes.members()) {
       if (member.value.is_null()) {
         merged.remove(member.key);
@@ -241,7 +252,8 @@ class StepEditor {
 
 }  // namespace
 
-Json apply_step_edits(const Json& steps, const Json& edits, const std::map<std::string, std::string>& absent, Reading& reading) {
+Json apply_step_edits(const Json& steps, const Json& edits, const std::map<std::string, std::string>& absent,
+                      Reading& reading) {
   StepEditor editor(steps, absent, reading);
   for (const Json& edit : edits.items()) editor.apply(edit);
   return editor.result();

@@ -14,14 +14,17 @@ bool check_iteration(const EditTarget& target, Reading& reading) {
   if (target.iteration == "first" || target.iteration == "last") return true;
   const std::optional<std::int64_t> index = whole_number(Json::number(target.iteration));
   if (!index) {
-    reading.diagnostics.add(target.place, fmt::format("expected an index, \"first\" or \"last\" in the brackets, found \"{}\"", target.iteration));
+    reading.diagnostics.add(
+        target.place,
+        fmt::format("expected an index, \"first\" or \"last\" in the brackets, found \"{}\"", target.iteration));
     return false;
   }
   const std::vector<int>& counts = reading.batch.micro_batch_counts;
   const int most = *std::max_element(counts.begin(), counts.end());
   if (*index < most && *index >= -most) return true;
-  reading.diagnostics.add(target.place, fmt::format("iteration {} does not exist: an optimizer step has {} micro-batches, counted from 0",
-                                                    *index, most));
+  reading.diagnostics.add(
+      target.place,
+      fmt::format("iteration {} does not exist: an optimizer step has {} micro-batches, counted from 0", *index, most));
   return false;
 }
 
@@ -37,7 +40,9 @@ std::string action_of(const Json& edit, Reading& reading) {
   for (const Json::Member& member : edit.members()) {
     if (std::find(actions.begin(), actions.end(), member.key) == actions.end()) continue;
     if (!found.empty()) {
-      reading.diagnostics.add(key_place(member), fmt::format("an edit does one thing: \"{}\" cannot stand beside \"{}\"", member.key, found));
+      reading.diagnostics.add(
+          key_place(member),
+          fmt::format("an edit does one thing: \"{}\" cannot stand beside \"{}\"", member.key, found));
       return "";
     }
     found = member.key;
@@ -47,7 +52,8 @@ std::string action_of(const Json& edit, Reading& reading) {
   for (const Json::Member& member : edit.members()) {
     if (near.empty()) near = did_you_mean(member.key, actions);
   }
-  reading.diagnostics.add(edit.place(), fmt::format("expected an edit with one of {}{}", quoted_alternatives(actions), near));
+  reading.diagnostics.add(edit.place(),
+                          fmt::format("expected an edit with one of {}{}", quoted_alternatives(actions), near));
   return "";
 }
 

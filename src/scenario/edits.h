@@ -10,7 +10,8 @@ namespace lockstep {
 
 /// Applies the edits of a schedule to plain steps, in order; those on parameters are left out.
 /// `absent` names steps of the framework that are not in `steps`, with the reason.
-Json apply_step_edits(const Json& steps, const Json& edits, const std::map<std::string, std::string>& absent, Reading& reading);
+Json apply_step_edits(const Json& steps, const Json& edits, const std::map<std::string, std::string>& absent,
+                      Reading& reading);
 
 /// Applies the edits on parameters to plain parameters, in order.
 Json apply_parameter_edits(const Json& parameters, const Json& edits, Reading& reading);

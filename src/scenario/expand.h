@@ -17,10 +17,10 @@ class Template;
 
 /// An option of a framework or a size of a model, with the value that the scenario chose.
 struct Choice {
-  Json value;             ///< a scalar or null
-  std::string type;       ///< "boolean", "integer", "number", "string", or "" for any scalar
-  Json allowed;           ///< a list, or null where everything of the type is allowed
-  bool written = false;   ///< the scenario gives it
+  Json value;            ///< a scalar or null
+  std::string type;      ///< "boolean", "integer", "number", "string", or "" for any scalar
+  Json allowed;          ///< a list, or null where everything of the type is allowed
+  bool written = false;  ///< the scenario gives it
 };
 using Choices = std::vector<std::pair<std::string, Choice>>;
 
@@ -68,7 +68,8 @@ class Framework {
 
 /// The steps of a framework file without conditions that layout, batch and options decide, and
 /// without options. Steps that this leaves out are noted in `absent`.
-Json expand_framework_steps(const Json& steps, Template& values, std::map<std::string, std::string>& absent, Reading& reading);
+Json expand_framework_steps(const Json& steps, Template& values, std::map<std::string, std::string>& absent,
+                            Reading& reading);
 
 /// The environment of files' expressions: axis sizes and, where all optimizer steps have as many,
 /// micro-batches.

@@ -37,7 +37,8 @@ std::unique_ptr<Framework> Framework::load(const Json& reference, const Json* op
   if (!file) return nullptr;
   const std::size_t before = reading.diagnostics.size();
   std::unique_ptr<Framework> framework(new Framework(std::move(*file), reference.place()));
-  const Fields fields(framework->file_.document, Object::framework_file, "", "in the framework file", reading.diagnostics);
+  const Fields fields(framework->file_.document, Object::framework_file, "", "in the framework file",
+                      reading.diagnostics);
   if (reading.diagnostics.size() != before) return nullptr;
   framework->name_ = reference.text();
   framework->read_options(options, reading);
@@ -48,11 +49,13 @@ void Framework::read_options(const Json* options, Reading& reading) {
   if (const Json* known = file_.document.find("options")) {
     for (const Json::Member& member : known->members()) {
       if (!check_defined_name(member, reading.diagnostics)) continue;
-      const Fields fields(member.value, Object::option, "", fmt::format("in option \"{}\"", member.key), reading.diagnostics);
+      const Fields fields(member.value, Object::option, "", fmt::format("in option \"{}\"", member.key),
+                          reading.diagnostics);
       const Json* value = fields.find("default");
       if (value == nullptr) continue;
       const Json* allowed = fields.find("allowed");
-      options_.emplace_back(member.key, Choice{*value, fields.text("type"), allowed != nullptr ? *allowed : Json(), false});
+      options_.emplace_back(member.key,
+                            Choice{*value, fields.text("type"), allowed != nullptr ? *allowed : Json(), false});
       check_default(member.key, options_.back().second, reading);
     }
   }
@@ -122,7 +125,8 @@ Json Framework::steps(Reading& reading) {
   if (const Json* let = file_.document.find("let")) values.define_all(*let);
   if (diagnostics.size() != before) return {};
   if (const Json* rules = file_.document.find("rules")) {
-    values.apply_rules(*rules, [&](const std::set<std::string>& names) { return place_of_rule(options_, names, place_); });
+    values.apply_rules(*rules,
+                       [&](const std::set<std::string>& names) { return place_of_rule(options_, names, place_); });
   }
   if (diagnostics.size() != before) return {};
   Json plain = expand_framework_steps(*file_.document.find("steps"), values, absent_, reading);
@@ -146,7 +150,8 @@ Json Framework::without_unmatched(const Json& steps, const Model& model) {
     if (params != nullptr) {
       const Json kept = fitting(*params);
       std::vector<std::string> items = strings_of(*params);
-      const bool readable = std::none_of(items.begin(), items.end(), [](const std::string& item) { return Selectors::check(item).has_value(); });
+      const bool readable = std::none_of(items.begin(), items.end(),
+                                         [](const std::string& item) { return Selectors::check(item).has_value(); });
       if (readable && !matches.chooses_any(items)) {
         if (name != nullptr) absent_.emplace(name->text(), "it selects nothing in this model");
         continue;

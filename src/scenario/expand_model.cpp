@@ -32,8 +32,10 @@ void add_size(ModelTemplate& model, const Json::Member& member, const std::strin
     const Fields fields(member.value, Object::size, "", fmt::format("in size \"{}\"", member.key), reading.diagnostics);
     const Json* value = fields.find("default");
     if (value == nullptr) return;
-    Choice size{*value, type_of_default(*value), fields.find("allowed") != nullptr ? *fields.find("allowed") : Json(), false};
-    const auto found = std::find_if(model.sizes.begin(), model.sizes.end(), [&](const auto& old) { return old.first == member.key; });
+    Choice size{*value, type_of_default(*value), fields.find("allowed") != nullptr ? *fields.find("allowed") : Json(),
+                false};
+    const auto found =
+        std::find_if(model.sizes.begin(), model.sizes.end(), [&](const auto& old) { return old.first == member.key; });
     if (found != model.sizes.end()) {
       found->second = size;
     } else {
@@ -48,7 +50,8 @@ void add_size(ModelTemplate& model, const Json::Member& member, const std::strin
 }
 
 /// Adds a file to what its bases said. False where it cannot be used.
-bool add_file(ModelTemplate& model, const Json& reference, const std::filesystem::path& folder, int depth, Reading& reading) {
+bool add_file(ModelTemplate& model, const Json& reference, const std::filesystem::path& folder, int depth,
+              Reading& reading) {
   if (depth > 8) {
     reading.diagnostics.add(reference.place(), "more than 8 model files stand on each other's \"base\"");
     return false;
@@ -57,13 +60,15 @@ bool add_file(ModelTemplate& model, const Json& reference, const std::filesystem
   if (!file) return false;
   const std::size_t before = reading.diagnostics.size();
   const Fields fields(file->document, Object::model_file, "", "in the model file", reading.diagnostics);
-  if (fields.find("base") != nullptr && !add_file(model, *fields.find("base"), file->folder, depth + 1, reading)) return false;
+  if (fields.find("base") != nullptr && !add_file(model, *fields.find("base"), file->folder, depth + 1, reading))
+    return false;
   if (const Json* sizes = fields.find("sizes")) {
     for (const Json::Member& member : sizes->members()) add_size(model, member, fields.text("name"), reading);
   }
   if (const Json* let = fields.find("let")) {
     for (const Json::Member& member : let->members()) {
-      const auto old = std::find_if(model.let.begin(), model.let.end(), [&](const auto& known) { return known.key == member.key; });
+      const auto old =
+          std::find_if(model.let.begin(), model.let.end(), [&](const auto& known) { return known.key == member.key; });
       if (old != model.let.end()) {
         *old = member;
       } else {
@@ -71,7 +76,8 @@ bool add_file(ModelTemplate& model, const Json& reference, const std::filesystem
       }
     }
   }
-  if (const Json* rules = fields.find("rules")) model.rules.insert(model.rules.end(), rules->items().begin(), rules->items().end());
+  if (const Json* rules = fields.find("rules"))
+    model.rules.insert(model.rules.end(), rules->items().begin(), rules->items().end());
   if (const Json* parameters = fields.find("parameters")) {
     model.parameters.insert(model.parameters.end(), parameters->items().begin(), parameters->items().end());
   }
@@ -81,7 +87,8 @@ bool add_file(ModelTemplate& model, const Json& reference, const std::filesystem
 /// Expands the parameters of a model file, loop by loop.
 class ParameterExpander {
  public:
-  ParameterExpander(Template& values, Place preset, Reading& reading) : values_(values), preset_(std::move(preset)), reading_(reading) {}
+  ParameterExpander(Template& values, Place preset, Reading& reading)
+      : values_(values), preset_(std::move(preset)), reading_(reading) {}
 
   void expand(const std::vector<Json>& items) {
     for (const Json& item : items) {
@@ -123,7 +130,8 @@ class ParameterExpander {
     const Json::Member& variable = variables[depth];
     if (!check_defined_name(variable, reading_.diagnostics)) return;
     if (values_.is_defined(variable.key)) {
-      reading_.diagnostics.add(key_place(variable), fmt::format("loop variable \"{}\" has a value already", variable.key));
+      reading_.diagnostics.add(key_place(variable),
+                               fmt::format("loop variable \"{}\" has a value already", variable.key));
       return;
     }
     const std::int64_t count = values_.whole(variable.value).value_or(0);
@@ -153,6 +161,7 @@ class ParameterExpander {
     if (key == "stage" || key == "chunk") return whole_number(value) == 0;
     if (key == "frozen") return value.is_boolean() && !value.as_boolean();
     if (key == "dtype") return value.is_string() && value.text() == "float32";
+    if (key == "uses") return value.is_array() && value.items().size() == 1 && value.items()[0].text() == "main";
     if (key == "partial" || key == "dispatch" || key == "tags") return value.is_array() && value.items().empty();
     return (key == "shard" || key == "only") && value.is_object() && value.members().empty();
   }
@@ -162,7 +171,8 @@ class ParameterExpander {
     if (key == "tags" || key == "uses") return map(value, [&](const Json& item) { return text(item); });
     if (key == "stage") return value.is_string() && value.text() == "all" ? value : number(value);
     if (key == "chunk") return number(value);
-    if (key == "frozen" && value.is_string()) return Json::boolean(values_.condition(value).value_or(false), value.place());
+    if (key == "frozen" && value.is_string())
+      return Json::boolean(values_.condition(value).value_or(false), value.place());
     if (key == "shard") return shard(value);
     return value.is_string() ? values_.replace(value) : value;
   }
@@ -204,7 +214,8 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   if (!add_file(model, preset, reading.folder, 0, reading)) return {};
   const std::size_t before = diagnostics.size();
   for (const Json::Member& member : object.members()) {
-    if (member.key != "preset") choose(model.sizes, member, fmt::format("size of model \"{}\"", preset.text()), reading);
+    if (member.key != "preset")
+      choose(model.sizes, member, fmt::format("size of model \"{}\"", preset.text()), reading);
   }
   // Without sizes or axes nothing can be worked out.
   if (diagnostics.size() != before || !reading.layout_known) return {};
@@ -212,8 +223,9 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   for (const auto& [name, size] : model.sizes) values.define(name, size.value);
   values.define_all(Json::object(model.let));
   if (diagnostics.size() != before) return {};
-  values.apply_rules(Json::array(model.rules),
-                     [&](const std::set<std::string>& names) { return place_of_rule(model.sizes, names, preset.place()); });
+  values.apply_rules(Json::array(model.rules), [&](const std::set<std::string>& names) {
+    return place_of_rule(model.sizes, names, preset.place());
+  });
   if (diagnostics.size() != before) return {};
   ParameterExpander expander(values, preset.place(), reading);
   expander.expand(model.parameters);
@@ -225,8 +237,9 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
 
 Json expand_model(const Json& object, Reading& reading) {
   const Json* preset = object.find("preset");
-  const Fields fields = preset != nullptr ? Fields::with_free_keys(object, Object::model, "in \"model\"", reading.diagnostics)
-                                          : Fields(object, Object::model, "", "in \"model\"", reading.diagnostics);
+  const Fields fields = preset != nullptr
+                            ? Fields::with_free_keys(object, Object::model, "in \"model\"", reading.diagnostics)
+                            : Fields(object, Object::model, "", "in \"model\"", reading.diagnostics);
   const Json* parameters = object.find("parameters");
   if (preset != nullptr && parameters != nullptr) {
     reading.diagnostics.add(parameters->place(), "a model is a \"preset\" or has \"parameters\", not both");

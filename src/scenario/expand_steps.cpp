@@ -95,7 +95,8 @@ class StepExpander {
     }
     if (!value.is_object()) return value;
     std::vector<Json::Member> members;
-    for (const Json::Member& member : value.members()) members.push_back({member.key, member.key_place, replace_all(member.value)});
+    for (const Json::Member& member : value.members())
+      members.push_back({member.key, member.key_place, replace_all(member.value)});
     return Json::object(std::move(members), value.place());
   }
 
@@ -107,7 +108,8 @@ class StepExpander {
 
 }  // namespace
 
-Json expand_framework_steps(const Json& steps, Template& values, std::map<std::string, std::string>& absent, Reading& reading) {
+Json expand_framework_steps(const Json& steps, Template& values, std::map<std::string, std::string>& absent,
+                            Reading& reading) {
   StepExpander expander(values, absent, reading);
   Json plain = expander.expand(steps);
   for (const std::string& name : expander.present()) absent.erase(name);

@@ -17,9 +17,11 @@ std::string owners(const ObjectRow& object, const KeyRow& key) {
   return fmt::format("{} {}", fmt::join(with, ", "), with.size() == 1 ? "has it" : "have it");
 }
 
-std::string unknown_key(const ObjectRow& object, const std::string& key, std::string_view variant, const std::string& where) {
+std::string unknown_key(const ObjectRow& object, const std::string& key, std::string_view variant,
+                        const std::string& where) {
   const KeyRow* row = find_key(object, key);
-  if (row != nullptr) return fmt::format("key \"{}\" does not belong to \"{}\" {}; {}", key, variant, where, owners(object, *row));
+  if (row != nullptr)
+    return fmt::format("key \"{}\" does not belong to \"{}\" {}; {}", key, variant, where, owners(object, *row));
   std::vector<std::string> known;
   for (const KeyRow& candidate : object.keys) {
     if (has_key(object, candidate, variant)) known.emplace_back(candidate.name);
@@ -31,7 +33,8 @@ std::string unknown_key(const ObjectRow& object, const std::string& key, std::st
 
 }  // namespace
 
-Fields::Fields(const Json& object, Object kind, std::string_view variant, const std::string& where, Diagnostics& diagnostics)
+Fields::Fields(const Json& object, Object kind, std::string_view variant, const std::string& where,
+               Diagnostics& diagnostics)
     : Fields(object, kind, variant, where, false, diagnostics) {}
 
 Fields Fields::with_free_keys(const Json& object, Object kind, const std::string& where, Diagnostics& diagnostics) {
@@ -48,7 +51,8 @@ Fields::Fields(const Json& object, Object kind, std::string_view variant, const 
   for (const Json::Member& member : object.members()) {
     const KeyRow* key = find_key(row, member.key);
     if (key != nullptr && has_key(row, *key, variant)) {
-      if (check_type(member.value, key->type, key->allowed, diagnostics)) members_.emplace_back(key->name, &member.value);
+      if (check_type(member.value, key->type, key->allowed, diagnostics))
+        members_.emplace_back(key->name, &member.value);
     } else if (!free_keys) {
       diagnostics.add(key_place(member), unknown_key(row, member.key, variant, where));
     }

@@ -44,7 +44,8 @@ std::string default_of(const KeyRow& key) {
 /// The variants that have a key, where not all have it.
 std::string owners_of(const ObjectRow& object, const KeyRow& key) {
   std::vector<std::string> with, without;
-  for (const std::string& variant : variants_of(object)) (has_key(object, key, variant) ? with : without).push_back(variant);
+  for (const std::string& variant : variants_of(object))
+    (has_key(object, key, variant) ? with : without).push_back(variant);
   if (without.empty()) return "all";
   if (with.size() > without.size()) return fmt::format("all but {}", code_list(without));
   return code_list(with);
@@ -75,7 +76,8 @@ std::string op_table() {
 std::string scenario_key_tables() {
   std::string text =
       "# Keys of scenario, framework and model files\n\n"
-      "Printed by `lockstep schema --markdown` from the table that the parser uses; docs/scenario-format.md explains the language.\n\n";
+      "Printed by `lockstep schema --markdown` from the table that the parser uses; docs/scenario-format.md explains "
+      "the language.\n\n";
   for (const ObjectRow& object : object_rows()) {
     text += table(object);
     if (object.object == Object::step) text += op_table();

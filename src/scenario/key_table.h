@@ -11,17 +11,33 @@ namespace lockstep {
 
 /// The objects of the scenario language.
 enum class Object {
-  scenario, layout, model, parameter, uneven_shard, batch, schedule, step, geometry, edit, expect, framework_file, model_file,
-  option, size, rule, conditional, parameter_loop
+  scenario,
+  layout,
+  model,
+  parameter,
+  uneven_shard,
+  batch,
+  schedule,
+  step,
+  geometry,
+  edit,
+  expect,
+  framework_file,
+  model_file,
+  option,
+  size,
+  rule,
+  conditional,
+  parameter_loop
 };
 
 /// One key of an object: what the parser accepts, and what the schema and the documents say.
 struct KeyRow {
   std::string_view name;
   Type type;
-  std::string_view required;  ///< "*": always; else the variants of the object that need it; "": optional
-  std::string_view fallback;  ///< the default, as the documents show it
-  std::string_view help;      ///< one sentence
+  std::string_view required;       ///< "*": always; else the variants of the object that need it; "": optional
+  std::string_view fallback;       ///< the default, as the documents show it
+  std::string_view help;           ///< one sentence
   std::string_view allowed = "";   ///< words, for Type::one_of
   std::string_view variants = "";  ///< geometry kinds or edits that have the key; "": all. Steps: see has_key
 };

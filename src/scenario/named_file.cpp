@@ -34,13 +34,15 @@ std::shared_ptr<const Source> open_builtin(const Json& reference, FileKind kind,
   const bool framework = kind == FileKind::framework;
   const std::string_view word = framework ? "framework" : "model";
   const std::string* text = framework ? builtin_framework(reference.text()) : builtin_model(reference.text());
-  if (text != nullptr) return std::make_shared<const Source>(Source{fmt::format("{}:{}", word, reference.text()), *text});
+  if (text != nullptr)
+    return std::make_shared<const Source>(Source{fmt::format("{}:{}", word, reference.text()), *text});
   const std::vector<std::string> known = framework ? builtin_frameworks() : builtin_models();
   const std::string near = did_you_mean(reference.text(), known);
-  diagnostics.add(reference.place(), fmt::format("unknown {} \"{}\"{}", word, reference.text(),
-                                                 near.empty() ? fmt::format("; a file of your own is given as a path, \"./{}.jsonc\"",
-                                                                            reference.text())
-                                                              : near));
+  diagnostics.add(reference.place(),
+                  fmt::format("unknown {} \"{}\"{}", word, reference.text(),
+                              near.empty() ? fmt::format("; a file of your own is given as a path, \"./{}.jsonc\"",
+                                                         reference.text())
+                                           : near));
   return nullptr;
 }
 

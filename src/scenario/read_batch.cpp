@@ -17,7 +17,8 @@ bool check_total(const std::vector<std::int64_t>& counts, const Place& place, Re
   for (const std::int64_t count : counts) {
     total = count > count_limit ? count_limit + 1 : total + count;
     if (total <= count_limit) continue;
-    reading.diagnostics.add(place, fmt::format("expected at most {} micro-batches in all optimizer steps together", count_limit));
+    reading.diagnostics.add(
+        place, fmt::format("expected at most {} micro-batches in all optimizer steps together", count_limit));
     return false;
   }
   return true;
@@ -28,13 +29,15 @@ void read_counts(const Fields& fields, const Json& object, Reading& reading) {
   const Json* value = fields.find("micro_batches");
   std::vector<std::int64_t> counts;
   if (value == nullptr || value->is_number()) {
-    counts.assign(static_cast<std::size_t>(std::min(steps, count_limit + 1)), value == nullptr ? 2 : whole_number(*value).value_or(2));
+    counts.assign(static_cast<std::size_t>(std::min(steps, count_limit + 1)),
+                  value == nullptr ? 2 : whole_number(*value).value_or(2));
   } else {
     for (const Json& item : value->items()) counts.push_back(whole_number(item).value_or(1));
     if (counts.size() != static_cast<std::size_t>(steps)) {
-      reading.diagnostics.add(value->place(), fmt::format("\"micro_batches\" has {} counts, but \"steps\" is {}: expected one count for "
-                                                          "each optimizer step",
-                                                          counts.size(), steps));
+      reading.diagnostics.add(
+          value->place(), fmt::format("\"micro_batches\" has {} counts, but \"steps\" is {}: expected one count for "
+                                      "each optimizer step",
+                                      counts.size(), steps));
     }
   }
   if (!check_total(counts, value != nullptr ? value->place() : object.place(), reading)) return;
@@ -44,10 +47,11 @@ void read_counts(const Fields& fields, const Json& object, Reading& reading) {
 std::string entries(std::size_t count) { return fmt::format("{} {}", count, count == 1 ? "entry" : "entries"); }
 
 /// Checks one level of a token list: `expected` entries, one for each `what`.
-bool check_length(const Json& list, std::size_t expected, const std::string& at, std::string_view what, Reading& reading) {
+bool check_length(const Json& list, std::size_t expected, const std::string& at, std::string_view what,
+                  Reading& reading) {
   if (!list.is_array()) {
-    reading.diagnostics.add(list.place(), fmt::format("tokens{}: expected a list with an entry for each {}, found {}", at, what,
-                                                      list.describe()));
+    reading.diagnostics.add(list.place(), fmt::format("tokens{}: expected a list with an entry for each {}, found {}",
+                                                      at, what, list.describe()));
     return false;
   }
   if (list.items().size() == expected) return true;
@@ -60,12 +64,14 @@ std::optional<std::int64_t> read_token_count(const Json& value, const std::strin
   constexpr std::int64_t limit = std::int64_t{1} << 40;
   const std::optional<std::int64_t> count = whole_number(value);
   if (count && *count >= 0 && *count <= limit) return count;
-  reading.diagnostics.add(value.place(), fmt::format("tokens{}: expected an integer from 0 to {}, found {}", at, limit, value.describe()));
+  reading.diagnostics.add(
+      value.place(), fmt::format("tokens{}: expected an integer from 0 to {}, found {}", at, limit, value.describe()));
   return std::nullopt;
 }
 
 /// [dp][cp][sp] of one micro-batch.
-std::vector<std::vector<std::vector<std::int64_t>>> read_micro_batch(const Json& value, const std::string& at, Reading& reading) {
+std::vector<std::vector<std::vector<std::int64_t>>> read_micro_batch(const Json& value, const std::string& at,
+                                                                     Reading& reading) {
   const auto size = [&](Axis axis) { return static_cast<std::size_t>(reading.mesh->size(axis)); };
   std::vector<std::vector<std::vector<std::int64_t>>> counts;
   if (!check_length(value, size(Axis::dp), at, "dp rank", reading)) return counts;
@@ -106,8 +112,9 @@ Batch::Tokens read_token_list(const Json& value, Reading& reading) {
   if (found != all && !one_step) {
     reading.diagnostics.add(value.place(),
                             fmt::format("tokens has {}, expected {}: one for each micro-batch{}", entries(found), all,
-                                        equal && counts.size() > 1 ? fmt::format(" of all optimizer steps, or {} for those of one", counts[0])
-                                                                   : std::string()));
+                                        equal && counts.size() > 1
+                                            ? fmt::format(" of all optimizer steps, or {} for those of one", counts[0])
+                                            : std::string()));
     return tokens;
   }
   std::vector<std::vector<std::vector<std::vector<std::int64_t>>>> list;
@@ -115,7 +122,8 @@ Batch::Tokens read_token_list(const Json& value, Reading& reading) {
   for (std::size_t m = 0; m < found; ++m) {
     list.push_back(read_micro_batch(value.items()[m], fmt::format("[{}]", m), reading));
     for (const auto& of_dp : list.back()) {
-      for (const auto& of_cp : of_dp) any_token |= std::any_of(of_cp.begin(), of_cp.end(), [](std::int64_t n) { return n > 0; });
+      for (const auto& of_cp : of_dp)
+        any_token |= std::any_of(of_cp.begin(), of_cp.end(), [](std::int64_t n) { return n > 0; });
     }
   }
   if (reading.diagnostics.size() != before) return tokens;
@@ -129,15 +137,17 @@ Batch::Tokens read_token_list(const Json& value, Reading& reading) {
 }
 
 std::optional<Loss> read_loss(const Json& value, Reading& reading) {
-  static const std::vector<std::pair<std::string, Loss::Kind>> kinds = {{"token_mean", Loss::Kind::token_mean},
-                                                                        {"micro_batch_mean", Loss::Kind::micro_batch_mean},
-                                                                        {"piece_mean", Loss::Kind::piece_mean},
-                                                                        {"sum", Loss::Kind::sum}};
+  static const std::vector<std::pair<std::string, Loss::Kind>> kinds = {
+      {"token_mean", Loss::Kind::token_mean},
+      {"micro_batch_mean", Loss::Kind::micro_batch_mean},
+      {"piece_mean", Loss::Kind::piece_mean},
+      {"sum", Loss::Kind::sum}};
   Loss loss;
   if (value.is_object()) {
     const Json* weight = value.find("weight");
     if (weight == nullptr || value.members().size() != 1) {
-      reading.diagnostics.add(value.place(), fmt::format("expected {}, found {}", type_row(Type::loss_item).expected, value.describe()));
+      reading.diagnostics.add(
+          value.place(), fmt::format("expected {}, found {}", type_row(Type::loss_item).expected, value.describe()));
       return std::nullopt;
     }
     if (!check_type(*weight, Type::expression, "", reading.diagnostics)) return std::nullopt;
@@ -147,7 +157,8 @@ std::optional<Loss> read_loss(const Json& value, Reading& reading) {
     loss.weight = *expression;
     return loss;
   }
-  if (!check_type(value, Type::one_of, "token_mean micro_batch_mean piece_mean sum", reading.diagnostics)) return std::nullopt;
+  if (!check_type(value, Type::one_of, "token_mean micro_batch_mean piece_mean sum", reading.diagnostics))
+    return std::nullopt;
   for (const auto& [name, kind] : kinds) {
     if (name == value.text()) loss.kind = kind;
   }
@@ -174,7 +185,8 @@ void read_batch(const Json& object, Reading& reading) {
     const std::vector<Json::Member> members = by_use ? loss->members() : std::vector<Json::Member>{{"main", {}, *loss}};
     for (const Json::Member& member : members) {
       if (!check_type(member.value, Type::loss_item, "", reading.diagnostics)) continue;
-      if (const std::optional<Loss> read = read_loss(member.value, reading)) reading.batch.loss_of_use[member.key] = *read;
+      if (const std::optional<Loss> read = read_loss(member.value, reading))
+        reading.batch.loss_of_use[member.key] = *read;
     }
   }
   if (const Json* weights = fields.find("weight")) {

@@ -25,7 +25,8 @@ std::string_view trimmed(std::string_view text) {
 /// "[40,115)".
 std::optional<Interval> read_elements(std::string_view text) {
   const std::size_t comma = text.find(',');
-  if (text.size() < 5 || text.front() != '[' || text.back() != ')' || comma == std::string_view::npos) return std::nullopt;
+  if (text.size() < 5 || text.front() != '[' || text.back() != ')' || comma == std::string_view::npos)
+    return std::nullopt;
   const auto begin = read_digits(trimmed(text.substr(1, comma - 1)));
   const auto end = read_digits(trimmed(text.substr(comma + 1, text.size() - comma - 2)));
   if (!begin || !end || *begin >= *end) return std::nullopt;
@@ -34,7 +35,8 @@ std::optional<Interval> read_elements(std::string_view text) {
 
 void check_rank(std::int64_t rank, const Place& place, Reading& reading) {
   if (!reading.all_known() || rank < reading.mesh->world()) return;
-  reading.diagnostics.add(place, fmt::format("rank {} does not exist: the world size is {}", rank, reading.mesh->world()));
+  reading.diagnostics.add(place,
+                          fmt::format("rank {} does not exist: the world size is {}", rank, reading.mesh->world()));
 }
 
 void read_formulas(const Json& formula, Expect& expect, Reading& reading) {
@@ -54,7 +56,8 @@ void read_formulas(const Json& formula, Expect& expect, Reading& reading) {
         if (elements) {
           expect.formulas.push_back({parameter.key, rank.key, elements, piece.value.text(), piece.value.place()});
         } else {
-          reading.diagnostics.add(key_place(piece), fmt::format("expected elements such as \"[40,115)\", found \"{}\"", piece.key));
+          reading.diagnostics.add(key_place(piece),
+                                  fmt::format("expected elements such as \"[40,115)\", found \"{}\"", piece.key));
         }
       }
     }
@@ -68,7 +71,8 @@ Expect read_expect(const Json& object, Reading& reading) {
   Expect expect;
   expect.place = object.place();
   expect.verdict = fields.text("verdict");
-  if (const Json* parameters = fields.find("parameters")) expect.parameters = read_selectors(*parameters, reading).items();
+  if (const Json* parameters = fields.find("parameters"))
+    expect.parameters = read_selectors(*parameters, reading).items();
   if (const Json* ranks = fields.find("ranks")) {
     expect.ranks.emplace();
     for (const Json& item : ranks->items()) {
@@ -88,8 +92,9 @@ Expect read_expect(const Json& object, Reading& reading) {
   if (const Json* step = fields.find("step")) {
     const std::int64_t number = *whole_number(*step);
     if (number >= reading.batch.steps()) {
-      reading.diagnostics.add(step->place(), fmt::format("optimizer step {} does not exist: \"steps\" of the batch is {}, counted from 0",
-                                                         number, reading.batch.steps()));
+      reading.diagnostics.add(
+          step->place(), fmt::format("optimizer step {} does not exist: \"steps\" of the batch is {}, counted from 0",
+                                     number, reading.batch.steps()));
     }
     expect.step = static_cast<int>(std::min<std::int64_t>(number, 1 << 30));
   }

@@ -16,14 +16,16 @@ bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 |
 std::size_t find_word(const std::string& text, const std::string& word) {
   for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
     const std::size_t end = at + word.size();
-    if ((at == 0 || (!is_word(text[at - 1]) && text[at - 1] != '.')) && (end == text.size() || !is_word(text[end]))) return at;
+    if ((at == 0 || (!is_word(text[at - 1]) && text[at - 1] != '.')) && (end == text.size() || !is_word(text[end])))
+      return at;
   }
   return 0;
 }
 
 std::vector<std::string> known_names(const ExpressionUse& use) {
   std::vector<std::string> names = axis_names();
-  for (const char* name : {"world", "sequence_parallel", "virtual_stages", "micro_batches", "steps", "step", "tokens", "rank"}) {
+  for (const char* name :
+       {"world", "sequence_parallel", "virtual_stages", "micro_batches", "steps", "step", "tokens", "rank"}) {
     names.emplace_back(name);
   }
   if (use.in_each) names.emplace_back("micro_batch");
@@ -53,10 +55,12 @@ bool check_names(const Json& value, const Expression& expression, const Expressi
     good = false;
   }
   if (good && !use.in_each && expression.uses_micro_batch()) {
-    const std::string word = find_word(text, "micro_batch") != 0 || text.rfind("micro_batch", 0) == 0 ? "micro_batch" : "tokens";
-    reading.diagnostics.add(inside_string(value, find_word(text, word), word.size()),
-                            fmt::format("\"{}\" has a meaning only inside an \"each\"{}", word,
-                                        word == "tokens" ? "; outside it, write sum(tokens, dp, cp, sp, micro_batch)" : ""));
+    const std::string word =
+        find_word(text, "micro_batch") != 0 || text.rfind("micro_batch", 0) == 0 ? "micro_batch" : "tokens";
+    reading.diagnostics.add(
+        inside_string(value, find_word(text, word), word.size()),
+        fmt::format("\"{}\" has a meaning only inside an \"each\"{}", word,
+                    word == "tokens" ? "; outside it, write sum(tokens, dp, cp, sp, micro_batch)" : ""));
     good = false;
   }
   return good;
@@ -107,7 +111,8 @@ Environment Reading::environment() const {
 std::optional<Expression> read_expression(const Json& value, const ExpressionUse& use, Reading& reading) {
   try {
     const Expression expression = parse(value);
-    if (!check_names(value, expression, use, reading) || !check_value(value, expression, use, reading)) return std::nullopt;
+    if (!check_names(value, expression, use, reading) || !check_value(value, expression, use, reading))
+      return std::nullopt;
     return expression;
   } catch (const ExpressionError& error) {
     reading.diagnostics.add(inside_string(value, error.offset, error.length), error.what());

@@ -57,9 +57,11 @@ void check_order(const Json* value, const Json& object, const Layout& layout, Di
   const auto require = [&](Axis axis, Axis by, bool larger, std::string_view size) {
     if (!larger || std::find(layout.order.begin(), layout.order.end(), axis) != layout.order.end()) return;
     const Place& place = value != nullptr ? value->place() : object.place();
-    const std::string reason = axis == by ? "" : fmt::format(" (the expert mesh reads \"{}\" as \"{}\")", name_of(axis), name_of(by));
-    diagnostics.add(place, fmt::format("\"order\" does not name \"{}\", which must then have size 1, but \"{}\" is {}{}",
-                                       name_of(axis), name_of(by), size, reason));
+    const std::string reason =
+        axis == by ? "" : fmt::format(" (the expert mesh reads \"{}\" as \"{}\")", name_of(axis), name_of(by));
+    diagnostics.add(place,
+                    fmt::format("\"order\" does not name \"{}\", which must then have size 1, but \"{}\" is {}{}",
+                                name_of(axis), name_of(by), size, reason));
   };
   const auto size_text = [](int size) { return size > 1 ? std::to_string(size) : std::string("\"any\""); };
   require(Axis::tp, Axis::tp, layout.tp > 1 || is_any({Axis::tp}), size_text(layout.tp));
@@ -67,7 +69,8 @@ void check_order(const Json* value, const Json& object, const Layout& layout, Di
   require(Axis::cp, Axis::cp, layout.cp > 1 || is_any({Axis::cp}), size_text(layout.cp));
   require(Axis::sp, Axis::sp, layout.sp > 1 || is_any({Axis::sp}), size_text(layout.sp));
   require(Axis::ep, Axis::ep, layout.ep > 1 || is_any({Axis::ep}), size_text(layout.ep));
-  require(Axis::dp, Axis::dp, layout.dp > 1 || is_any({Axis::dp, Axis::dp_shard, Axis::dp_replicate}), size_text(layout.dp));
+  require(Axis::dp, Axis::dp, layout.dp > 1 || is_any({Axis::dp, Axis::dp_shard, Axis::dp_replicate}),
+          size_text(layout.dp));
   require(Axis::pp, Axis::pp, layout.pp > 1 || is_any({Axis::pp}), size_text(layout.pp));
   // A dp above 1 is the mistake already.
   if (layout.any.empty() && layout.dp == 1) require(Axis::dp, Axis::edp, layout.edp() > 1, size_text(layout.edp()));
@@ -85,8 +88,8 @@ void read_dp(const Fields& fields, const Json& object, Layout& layout, Diagnosti
     whole = dp;
     if (!has_shard) shard_size = dp / replicate;
     if (has_shard && has_replicate && shard * replicate != dp) {
-      diagnostics.add(given->place(), fmt::format("\"dp\" is {}, but dp_shard * dp_replicate is {} * {} = {}", dp, shard,
-                                                  replicate, shard * replicate));
+      diagnostics.add(given->place(), fmt::format("\"dp\" is {}, but dp_shard * dp_replicate is {} * {} = {}", dp,
+                                                  shard, replicate, shard * replicate));
     } else if (dp % (shard * replicate) != 0) {
       diagnostics.add(given->place(), fmt::format("\"dp\" is {}, which \"{}\" = {} does not divide", dp,
                                                   has_shard ? "dp_shard" : "dp_replicate", shard * replicate));
@@ -94,8 +97,9 @@ void read_dp(const Fields& fields, const Json& object, Layout& layout, Diagnosti
     }
   }
   if (whole > world_limit) {
-    diagnostics.add(object.place(), fmt::format("dp_shard * dp_replicate is {}, more than the {} ranks that a layout may have",
-                                                whole, world_limit));
+    diagnostics.add(object.place(),
+                    fmt::format("dp_shard * dp_replicate is {}, more than the {} ranks that a layout may have", whole,
+                                world_limit));
     whole = shard_size = 1;
   }
   layout.dp = static_cast<int>(whole);
@@ -108,15 +112,16 @@ void check_world(const Json& object, const Layout& layout, Diagnostics& diagnost
   for (const int size : {layout.tp, layout.cp, layout.sp, layout.dp, layout.pp}) {
     world *= size;
     if (world <= world_limit) continue;
-    diagnostics.add(object.place(), fmt::format("the world size tp * cp * sp * dp * pp is above {}, the most that a layout may have",
-                                                world_limit));
+    diagnostics.add(
+        object.place(),
+        fmt::format("the world size tp * cp * sp * dp * pp is above {}, the most that a layout may have", world_limit));
     return;
   }
   const std::int64_t expert = std::int64_t{layout.etp} * layout.ep * layout.pp;
   if (!layout.any.empty() || world % expert == 0) return;
   diagnostics.add(object.place(),
-                  fmt::format("the expert mesh needs etp * ep * pp = {} * {} * {} = {} to divide the world size {}", layout.etp,
-                              layout.ep, layout.pp, expert, world));
+                  fmt::format("the expert mesh needs etp * ep * pp = {} * {} * {} = {} to divide the world size {}",
+                              layout.etp, layout.ep, layout.pp, expert, world));
 }
 
 }  // namespace
@@ -127,8 +132,8 @@ bool Reading::size_known(Axis axis) const {
   // edp is a quotient of the others; dp and its two parts hang together.
   const bool dp_like = axis == Axis::dp || axis == Axis::dp_shard || axis == Axis::dp_replicate;
   return axis != Axis::edp && std::none_of(layout.any.begin(), layout.any.end(), [&](Axis any) {
-    return any == axis || (dp_like && (any == Axis::dp || any == Axis::dp_shard || any == Axis::dp_replicate));
-  });
+           return any == axis || (dp_like && (any == Axis::dp || any == Axis::dp_shard || any == Axis::dp_replicate));
+         });
 }
 
 void read_layout(const Json& object, Reading& reading) {
@@ -147,7 +152,8 @@ void read_layout(const Json& object, Reading& reading) {
   layout.sequence_parallel = fields.boolean("sequence_parallel");
   const std::int64_t virtual_stages = fields.integer("virtual_stages", 1);
   if (virtual_stages > world_limit) {
-    diagnostics.add(fields.find("virtual_stages")->place(), fmt::format("expected at most {} virtual stages, found {}", world_limit, virtual_stages));
+    diagnostics.add(fields.find("virtual_stages")->place(),
+                    fmt::format("expected at most {} virtual stages, found {}", world_limit, virtual_stages));
   } else {
     layout.virtual_stages = static_cast<int>(virtual_stages);
   }

@@ -52,8 +52,8 @@ std::vector<Shard> read_shards(const Json& value, std::size_t dims, Reading& rea
     }
     const std::int64_t number = whole_number(*dim).value_or(0);
     if (number >= static_cast<std::int64_t>(dims)) {
-      reading.diagnostics.add(dim->place(), fmt::format("dimension {} does not exist: the shape has {} {}", number, dims,
-                                                        dims == 1 ? "dimension" : "dimensions"));
+      reading.diagnostics.add(dim->place(), fmt::format("dimension {} does not exist: the shape has {} {}", number,
+                                                        dims, dims == 1 ? "dimension" : "dimensions"));
       continue;
     }
     shard.dim = static_cast<int>(number);
@@ -75,8 +75,9 @@ std::vector<int> read_micro_batches(const Json& value, Reading& reading) {
   for (const Json& item : value.items()) {
     const std::int64_t index = whole_number(item).value_or(0);
     if (index >= most) {
-      reading.diagnostics.add(item.place(), fmt::format("micro-batch {} does not exist: an optimizer step has {}, counted from 0",
-                                                        index, most));
+      reading.diagnostics.add(
+          item.place(),
+          fmt::format("micro-batch {} does not exist: an optimizer step has {}, counted from 0", index, most));
     } else {
       list.push_back(static_cast<int>(index));
     }
@@ -99,8 +100,8 @@ void check_unique_uses(const std::vector<std::string>& uses, const Json& array, 
 
 std::optional<Parameter> read_parameter(const Json& object, Reading& reading) {
   const Json* name = object.find("name");
-  const std::string where =
-      name != nullptr && name->is_string() ? fmt::format("in parameter \"{}\"", name->text()) : "in a parameter without a name";
+  const std::string where = name != nullptr && name->is_string() ? fmt::format("in parameter \"{}\"", name->text())
+                                                                 : "in a parameter without a name";
   const Fields fields(object, Object::parameter, "", where, reading.diagnostics);
   if (fields.find("name") == nullptr) return std::nullopt;
   Parameter parameter;
@@ -138,7 +139,8 @@ std::vector<Parameter> read_parameters(const Json& array, Reading& reading) {
       std::optional<Parameter> parameter = read_parameter(item, reading);
       if (!parameter) continue;
       if (!names.insert(parameter->name).second) {
-        reading.diagnostics.add(item.find("name")->place(), fmt::format("two parameters are named \"{}\"", parameter->name));
+        reading.diagnostics.add(item.find("name")->place(),
+                                fmt::format("two parameters are named \"{}\"", parameter->name));
       }
       reading.uses.insert(parameter->uses.begin(), parameter->uses.end());
       parameters.push_back(std::move(*parameter));

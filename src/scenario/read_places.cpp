@@ -22,12 +22,15 @@ void check_axes(const std::vector<std::pair<Axis, Place>>& axes, Reading& readin
       if (axis == other) {
         reading.diagnostics.add(place, fmt::format("axis \"{}\" is named twice", name_of(axis)));
       } else if ((axis == Axis::dp && is_dp_part(other)) || (other == Axis::dp && is_dp_part(axis))) {
-        reading.diagnostics.add(place, fmt::format("\"dp\" names the product of dp_shard and dp_replicate, so it cannot stand beside \"{}\"",
-                                                   name_of(axis == Axis::dp ? other : axis)));
+        reading.diagnostics.add(
+            place,
+            fmt::format("\"dp\" names the product of dp_shard and dp_replicate, so it cannot stand beside \"{}\"",
+                        name_of(axis == Axis::dp ? other : axis)));
       } else if ((is_dense_only(axis) && is_expert_axis(other)) || (is_expert_axis(axis) && is_dense_only(other))) {
-        reading.diagnostics.add(place, fmt::format("\"{}\" and \"{}\" are axes of different meshes: the dense mesh has tp, cp, sp, dp and "
-                                                   "pp, the expert mesh etp, ep, edp and pp",
-                                                   name_of(other), name_of(axis)));
+        reading.diagnostics.add(
+            place, fmt::format("\"{}\" and \"{}\" are axes of different meshes: the dense mesh has tp, cp, sp, dp and "
+                               "pp, the expert mesh etp, ep, edp and pp",
+                               name_of(other), name_of(axis)));
       } else {
         continue;
       }
@@ -41,7 +44,8 @@ void check_axes(const std::vector<std::pair<Axis, Place>>& axes, Reading& readin
 std::optional<Axis> read_axis_key(const Json::Member& member, Reading& reading) {
   const std::optional<Axis> axis = axis_named(member.key);
   if (!axis) {
-    reading.diagnostics.add(key_place(member), fmt::format("unknown axis \"{}\"{}", member.key, did_you_mean(member.key, axis_names())));
+    reading.diagnostics.add(key_place(member),
+                            fmt::format("unknown axis \"{}\"{}", member.key, did_you_mean(member.key, axis_names())));
   }
   return axis;
 }
@@ -61,8 +65,8 @@ std::vector<int> read_coordinates(const Json& value, Axis axis, Reading& reading
       if (coordinate < 0 && !known) continue;
       if (coordinate < 0) coordinate += size;
       if (known && (coordinate < 0 || coordinate >= size)) {
-        reading.diagnostics.add(item.place(), fmt::format("coordinate {} is not on axis \"{}\", which has size {}", item.text(),
-                                                          name_of(axis), size));
+        reading.diagnostics.add(item.place(), fmt::format("coordinate {} is not on axis \"{}\", which has size {}",
+                                                          item.text(), name_of(axis), size));
         continue;
       }
     }
@@ -91,7 +95,8 @@ Over read_over(const Json& value, Reading& reading) {
     over.picks.push_back({*axis, std::nullopt});
     if (member.value.is_string() && member.value.text() == "all") continue;
     if (member.value.is_array() && member.value.items().empty()) {
-      reading.diagnostics.add(member.value.place(), fmt::format("expected at least one coordinate on axis \"{}\"", name_of(*axis)));
+      reading.diagnostics.add(member.value.place(),
+                              fmt::format("expected at least one coordinate on axis \"{}\"", name_of(*axis)));
       continue;
     }
     over.picks.back().coordinates = read_coordinates(member.value, *axis, reading);
@@ -111,8 +116,9 @@ Root read_root(const Json& value, const std::optional<Over>& over, Reading& read
       size *= pick.coordinates ? static_cast<std::int64_t>(pick.coordinates->size()) : reading.mesh->size(pick.axis);
     }
     if (known && *root.position >= size) {
-      reading.diagnostics.add(value.place(), fmt::format("root {} is not in the group, which has {} {}: positions count from 0",
-                                                         *root.position, size, size == 1 ? "member" : "members"));
+      reading.diagnostics.add(value.place(),
+                              fmt::format("root {} is not in the group, which has {} {}: positions count from 0",
+                                          *root.position, size, size == 1 ? "member" : "members"));
     }
     return root;
   }

@@ -26,7 +26,8 @@ std::optional<Op> read_op(const Json& object, Reading& reading) {
   }
   if (op == nullptr) {
     const Json* name = object.find("name");
-    const std::string where = name != nullptr && name->is_string() ? fmt::format("step \"{}\"", name->text()) : "a step";
+    const std::string where =
+        name != nullptr && name->is_string() ? fmt::format("step \"{}\"", name->text()) : "a step";
     reading.diagnostics.add(object.place(), fmt::format("missing key \"op\" in {}: {}", where, row.help));
     return std::nullopt;
   }
@@ -34,8 +35,9 @@ std::optional<Op> read_op(const Json& object, Reading& reading) {
   const std::optional<Op> found = op->is_string() ? op_named(op->text()) : std::nullopt;
   if (!found) {
     const std::string near = op->is_string() ? did_you_mean(op->text(), ops) : "";
-    reading.diagnostics.add(op->place(), fmt::format("expected the name of an op, found {}{}", op->describe(),
-                                                     near.empty() ? "; the ops are " + quoted_alternatives(ops) : near));
+    reading.diagnostics.add(op->place(),
+                            fmt::format("expected the name of an op, found {}{}", op->describe(),
+                                        near.empty() ? "; the ops are " + quoted_alternatives(ops) : near));
   }
   return found;
 }
@@ -55,30 +57,34 @@ void check_root(const Step& step, Reading& reading) {
   if (!step.root || step.root->coordinates.empty() || !step.over || !reading.all_known()) return;
   for (const std::vector<int>& members : reading.mesh->groups(*step.over).members) {
     const auto found = std::count_if(members.begin(), members.end(), [&](int rank) {
-      return std::all_of(step.root->coordinates.begin(), step.root->coordinates.end(), [&](const auto& at) {
-        return reading.mesh->coordinate(rank, at.first) == at.second;
-      });
+      return std::all_of(step.root->coordinates.begin(), step.root->coordinates.end(),
+                         [&](const auto& at) { return reading.mesh->coordinate(rank, at.first) == at.second; });
     });
     if (found == 1) continue;
-    reading.diagnostics.add(step.root_place,
-                            fmt::format("\"root\" must be one member of each group, but {} of the {} members of the group of rank {} "
-                                        "have these coordinates",
-                                        found == 0 ? "none" : std::to_string(found), members.size(), members[0]));
+    reading.diagnostics.add(
+        step.root_place,
+        fmt::format("\"root\" must be one member of each group, but {} of the {} members of the group of rank {} "
+                    "have these coordinates",
+                    found == 0 ? "none" : std::to_string(found), members.size(), members[0]));
     return;
   }
 }
 
 void check_backward(const Step& step, const Json& object, bool in_each, Reading& reading) {
   if (!in_each) {
-    reading.diagnostics.add(object.find("op")->place(), fmt::format("\"backward\" must stand inside an \"each\", which runs it "
-                                                                    "once for each micro-batch"));
+    reading.diagnostics.add(object.find("op")->place(),
+                            fmt::format("\"backward\" must stand inside an \"each\", which runs it "
+                                        "once for each micro-batch"));
   }
   if (!step.by) return;
   try {
     const auto value = step.by->constant(reading.environment());
-    if (value && std::holds_alternative<Rational>(*value) && std::get<Rational>(*value).is_zero() && reading.all_known()) {
-      reading.diagnostics.add(step.by_place, "\"by\" of a \"backward\" must not be 0: a contribution of 0 cannot be told from one that is "
-                                             "missing");
+    if (value && std::holds_alternative<Rational>(*value) && std::get<Rational>(*value).is_zero() &&
+        reading.all_known()) {
+      reading.diagnostics.add(
+          step.by_place,
+          "\"by\" of a \"backward\" must not be 0: a contribution of 0 cannot be told from one that is "
+          "missing");
     }
   } catch (const ExpressionError&) {
     // Found by the walk, on the ranks that evaluate it.
@@ -88,8 +94,11 @@ void check_backward(const Step& step, const Json& object, bool in_each, Reading&
 class StepReader {
  public:
   StepReader(const Json& object, Op op, bool in_each, Reading& reading)
-      : object_(object), fields_(object, Object::step, operation(op).name, where_of(object, std::string(operation(op).name)), reading.diagnostics),
-        in_each_(in_each), reading_(reading) {
+      : object_(object),
+        fields_(object, Object::step, operation(op).name, where_of(object, std::string(operation(op).name)),
+                reading.diagnostics),
+        in_each_(in_each),
+        reading_(reading) {
     step_.op = op;
     step_.place = object.place();
   }
@@ -107,7 +116,8 @@ class StepReader {
     }
     step_.on_owned = fields_.text("on") == "owned";
     if (step_.op == Op::all_gather && step_.on_owned) {
-      reading_.diagnostics.add(fields_.find("on")->place(), "\"all_gather\" cannot act on what is owned: it makes every member own all");
+      reading_.diagnostics.add(fields_.find("on")->place(),
+                               "\"all_gather\" cannot act on what is owned: it makes every member own all");
     }
     step_.async = fields_.boolean("async");
     step_.buffer = fields_.text(step_.op == Op::copy || step_.op == Op::accumulate ? "to" : "buffer", "grad");
@@ -152,9 +162,10 @@ class StepReader {
     if (!reading_.all_known() || reading_.mesh->pipeline_groups_agree()) return;
     for (const Over::Pick& pick : step_.over->picks) {
       if (!is_expert_axis(pick.axis)) continue;
-      reading_.diagnostics.add(step_.over_place, fmt::format("axis \"{}\" is of the expert mesh, whose pipeline groups differ from those of "
-                                                             "the dense mesh under this \"order\": put \"pp\" last in it",
-                                                             name_of(pick.axis)));
+      reading_.diagnostics.add(
+          step_.over_place, fmt::format("axis \"{}\" is of the expert mesh, whose pipeline groups differ from those of "
+                                        "the dense mesh under this \"order\": put \"pp\" last in it",
+                                        name_of(pick.axis)));
       return;
     }
   }

@@ -17,13 +17,13 @@ namespace lockstep {
 /// depends on it is not checked, so that one mistake is reported once.
 struct Reading {
   Diagnostics diagnostics;
-  std::filesystem::path folder;      ///< of the scenario: its own framework and model files are relative to it
+  std::filesystem::path folder;  ///< of the scenario: its own framework and model files are relative to it
   Layout layout;
   bool layout_known = false;         ///< the layout had no mistake
   std::shared_ptr<const Mesh> mesh;  ///< of `layout`, all sizes 1 while that is not known
   Batch batch;
-  std::set<std::string> uses;        ///< of all parameters
-  bool parameters_known = false;     ///< the parameters had no mistake
+  std::set<std::string> uses;     ///< of all parameters
+  bool parameters_known = false;  ///< the parameters had no mistake
 
   /// Whether the size of `axis` is a number that coordinates can be checked against.
   bool size_known(Axis axis) const;
@@ -35,8 +35,8 @@ struct Reading {
 
 /// How an expression may be used.
 struct ExpressionUse {
-  bool truth = false;      ///< a condition; else a number
-  bool in_each = false;    ///< micro_batch and tokens have a meaning
+  bool truth = false;        ///< a condition; else a number
+  bool in_each = false;      ///< micro_batch and tokens have a meaning
   bool in_geometry = false;  ///< n has one
 };
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/scenario.h"
 
-#include <fmt/format.h>
-
 #include "src/scenario/checks.h"
 #include "src/scenario/edits.h"
 #include "src/scenario/expand.h"
@@ -24,8 +22,8 @@ class ScenarioReader {
     scenario.file = source_->name;
     scenario.document = parse_json(source_, reading_.diagnostics);
     if (scenario.document.is_null() && !reading_.diagnostics.empty()) fail();
-    const Fields fields(scenario.document, Object::scenario, "", "at the top level of the scenario", reading_.diagnostics);
-    check_version(fields.find("lockstep"));
+    const Fields fields(scenario.document, Object::scenario, "", "at the top level of the scenario",
+                        reading_.diagnostics);
     read_heads(fields, scenario);
     read_framework(fields.find("schedule"));
     const Json layout = read_layout_part(fields.find("layout"));
@@ -39,7 +37,8 @@ class ScenarioReader {
     }
     if (!reading_.diagnostics.empty()) fail();
     if (reading_.layout.any.empty()) {
-      scenario.schedule = std::make_shared<const Schedule>(Schedule{*reading_.mesh, std::move(*model_), reading_.batch, std::move(steps_), result_});
+      scenario.schedule = std::make_shared<const Schedule>(
+          Schedule{*reading_.mesh, std::move(*model_), reading_.batch, std::move(steps_), result_});
     }
     scenario.layout = reading_.layout;
     scenario.resolved = resolved(scenario.document, layout, batch, parameters, steps);
@@ -48,11 +47,6 @@ class ScenarioReader {
 
  private:
   [[noreturn]] void fail() { throw InputError(reading_.diagnostics.sorted()); }
-
-  void check_version(const Json* version) {
-    if (version == nullptr || whole_number(*version) == 1) return;
-    reading_.diagnostics.add(version->place(), fmt::format("this program reads version 1 of the scenario format, found version {}", version->text()));
-  }
 
   void read_heads(const Fields& fields, Scenario& scenario) {
     scenario.name = fields.text("name", std::filesystem::path(source_->name).stem().string());
@@ -66,12 +60,14 @@ class ScenarioReader {
     const Json* framework = schedule->find("framework");
     const Json* steps = schedule->find("steps");
     if ((framework != nullptr) == (steps != nullptr)) {
-      reading_.diagnostics.add(schedule->place(), framework != nullptr ? "a schedule has a \"framework\" or \"steps\", not both"
-                                                                       : "missing key \"framework\" or \"steps\" in \"schedule\"");
+      reading_.diagnostics.add(schedule->place(), framework != nullptr
+                                                      ? "a schedule has a \"framework\" or \"steps\", not both"
+                                                      : "missing key \"framework\" or \"steps\" in \"schedule\"");
       return;
     }
     if (framework == nullptr && schedule->find("options") != nullptr) {
-      reading_.diagnostics.add(schedule->find("options")->place(), "\"options\" are those of a \"framework\", and this schedule has none");
+      reading_.diagnostics.add(schedule->find("options")->place(),
+                               "\"options\" are those of a \"framework\", and this schedule has none");
     }
     if (const Json* edits = fields.find("edits")) edits_ = *edits;
     if (const Json* result = fields.find("result")) written_result_ = *result;
@@ -123,12 +119,14 @@ class ScenarioReader {
       SelectorMatches matches(*model_);
       check_step_selectors(steps, matches, reading_);
     }
-    if (framework_ && framework_->result() != nullptr && framework_->result()->is_string()) result_ = framework_->result()->text();
+    if (framework_ && framework_->result() != nullptr && framework_->result()->is_string())
+      result_ = framework_->result()->text();
     if (written_result_.is_string()) result_ = written_result_.text();
     return steps;
   }
 
-  Json resolved(const Json& document, const Json& layout, const Json& batch, const Json& parameters, const Json& steps) const {
+  Json resolved(const Json& document, const Json& layout, const Json& batch, const Json& parameters,
+                const Json& steps) const {
     Json result = Json::object({}, document.place());
     result.set("lockstep", Json::number("1"));
     for (const char* key : {"name", "title", "source"}) {

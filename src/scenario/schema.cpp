@@ -76,7 +76,8 @@ void add_changed_keys(Json& edit, const ObjectRow& object) {
   // Merged key by key, so it may be a part of one.
   if (properties.find("geometry") != nullptr) {
     std::vector<Json::Member> parts;
-    for (const KeyRow& key : object_row(Object::geometry).keys) parts.push_back({std::string(key.name), {}, key_schema(key, true)});
+    for (const KeyRow& key : object_row(Object::geometry).keys)
+      parts.push_back({std::string(key.name), {}, key_schema(key, true)});
     properties.set("geometry", Json::object({{"description", {}, text(find_key(object, "geometry")->help)},
                                              {"type", {}, literal(R"(["object", "null"])")},
                                              {"properties", {}, Json::object(std::move(parts))},
@@ -95,7 +96,9 @@ Json object_schema(const ObjectRow& object) {
       schema.set("oneOf", literal(R"([{"required": ["preset"]}, {"required": ["parameters"], "maxProperties": 1}])"));
     }
     if (object.object == Object::schedule) {
-      schema.set("oneOf", literal(R"([{"required": ["framework"]}, {"required": ["steps"], "not": {"required": ["options"]}}])"));
+      schema.set(
+          "oneOf",
+          literal(R"([{"required": ["framework"]}, {"required": ["steps"], "not": {"required": ["options"]}}])"));
     }
     return schema;
   }
@@ -103,8 +106,10 @@ Json object_schema(const ObjectRow& object) {
   for (const std::string& variant : variants) {
     Json schema = variant_schema(object, variant);
     if (variant == "set" && object.object == Object::edit) add_changed_keys(schema, object_row(Object::step));
-    if (variant == "parameter" && object.object == Object::edit) add_changed_keys(schema, object_row(Object::parameter));
-    if (variant == "move" || variant == "insert") schema.set("oneOf", literal(R"([{"required": ["before"]}, {"required": ["after"]}])"));
+    if (variant == "parameter" && object.object == Object::edit)
+      add_changed_keys(schema, object_row(Object::parameter));
+    if (variant == "move" || variant == "insert")
+      schema.set("oneOf", literal(R"([{"required": ["before"]}, {"required": ["after"]}])"));
     list.push_back(std::move(schema));
   }
   return Json::object({{"description", {}, text(object.help)}, {"oneOf", {}, Json::array(std::move(list))}});
@@ -130,7 +135,8 @@ Json scenario_schema() {
   for (const ObjectRow& object : object_rows()) {
     if (object.object == Object::scenario) continue;
     if (object.object == Object::framework_file) break;  // from here on the language of framework and model files
-    const std::string name = object.object == Object::uneven_shard ? "uneven_shard" : std::string(object.name) + "_object";
+    const std::string name =
+        object.object == Object::uneven_shard ? "uneven_shard" : std::string(object.name) + "_object";
     definitions.push_back({name, {}, object_schema(object)});
   }
   schema.set("$defs", Json::object(std::move(definitions)));

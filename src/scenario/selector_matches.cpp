@@ -21,7 +21,8 @@ bool SelectorMatches::find_fit(const std::string& item) const {
   }
   for (const auto& local : model_->locals()) {
     for (const LocalBuffer& buffer : local->buffers) {
-      if (Selectors::fits(item, model_->parameters()[static_cast<std::size_t>(buffer.parameters[0])], buffer.numel)) return true;
+      if (Selectors::fits(item, model_->parameters()[static_cast<std::size_t>(buffer.parameters[0])], buffer.numel))
+        return true;
     }
   }
   return false;

@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// Plain steps as edits change them: a list of steps, of which an `each` has a list of its own.
 struct StepNode {
-  Json step;                   ///< an `each` without its "steps"
+  Json step;                        ///< an `each` without its "steps"
   std::optional<Place> body_place;  ///< of "steps", for an `each`
   std::vector<StepNode> body;
 
@@ -31,7 +31,9 @@ class StepTree {
   };
   std::optional<Position> find(const std::string& name);
   StepNode& at(const Position& position) { return list_of(position)[position.index]; }
-  std::vector<StepNode>& list_of(const Position& position) { return position.parent != nullptr ? position.parent->body : steps_; }
+  std::vector<StepNode>& list_of(const Position& position) {
+    return position.parent != nullptr ? position.parent->body : steps_;
+  }
 
   /// All names, nested ones too.
   std::vector<std::string> names() const;

@@ -28,19 +28,23 @@ Json json_of(const ExpressionValue& value, const Place& place) {
 
 bool check_defined_name(const Json::Member& member, Diagnostics& diagnostics) {
   std::vector<std::string> words = split_words(
-      "world sequence_parallel virtual_stages micro_batches micro_batch steps step tokens rank first last n and or not true false sum "
+      "world sequence_parallel virtual_stages micro_batches micro_batch steps step tokens rank first last n and or not "
+      "true false sum "
       "lcm min max floor ceil");
   words.insert(words.end(), axis_names().begin(), axis_names().end());
   if (!is_identifier(member.key)) {
-    diagnostics.add(key_place(member), fmt::format("expected a name of letters, digits and underscores, found \"{}\"", member.key));
+    diagnostics.add(key_place(member),
+                    fmt::format("expected a name of letters, digits and underscores, found \"{}\"", member.key));
     return false;
   }
   if (std::find(words.begin(), words.end(), member.key) == words.end()) return true;
-  diagnostics.add(key_place(member), fmt::format("\"{}\" has a meaning in expressions already: choose another name", member.key));
+  diagnostics.add(key_place(member),
+                  fmt::format("\"{}\" has a meaning in expressions already: choose another name", member.key));
   return false;
 }
 
-Template::Template(Environment environment, Diagnostics& diagnostics) : environment_(environment), diagnostics_(diagnostics) {
+Template::Template(Environment environment, Diagnostics& diagnostics)
+    : environment_(environment), diagnostics_(diagnostics) {
   environment_.names = &names_;
 }
 
@@ -66,7 +70,8 @@ void Template::undefine(const std::string& name) {
 
 void Template::define_all(const Json& let) {
   if (!let.is_object()) {
-    diagnostics_.add(let.place(), fmt::format("expected an object from names to expressions, found {}", let.describe()));
+    diagnostics_.add(let.place(),
+                     fmt::format("expected an object from names to expressions, found {}", let.describe()));
     return;
   }
   for (const Json::Member& member : let.members()) {
@@ -82,7 +87,9 @@ void Template::define_all(const Json& let) {
 
 const Expression* Template::parse(const Json& value) {
   if (!check_type(value, Type::expression, "", diagnostics_)) return nullptr;
-  const std::string key = value.is_string() ? value.text() : value.is_boolean() ? (value.as_boolean() ? "true" : "false") : value.text();
+  const std::string key = value.is_string()    ? value.text()
+                          : value.is_boolean() ? (value.as_boolean() ? "true" : "false")
+                                               : value.text();
   const auto found = parsed_.find(key);
   if (found != parsed_.end()) return &found->second;
   return &parsed_.emplace(key, Expression::parse(key)).first->second;
@@ -103,7 +110,8 @@ std::optional<bool> Template::condition(const Json& value) {
   const std::optional<ExpressionValue> result = evaluate(value);
   if (!result) return std::nullopt;
   if (const bool* truth = std::get_if<bool>(&*result)) return *truth;
-  diagnostics_.add(value.place(), fmt::format("expected a condition, but {} is {}", value.describe(), text_of(*result)));
+  diagnostics_.add(value.place(),
+                   fmt::format("expected a condition, but {} is {}", value.describe(), text_of(*result)));
   return std::nullopt;
 }
 
@@ -113,7 +121,8 @@ std::optional<std::int64_t> Template::whole(const Json& value) {
   if (const Rational* number = std::get_if<Rational>(&*result)) {
     if (const std::optional<std::int64_t> integer = number->to_int64()) return integer;
   }
-  diagnostics_.add(value.place(), fmt::format("expected a whole number, but {} is {}", value.describe(), text_of(*result)));
+  diagnostics_.add(value.place(),
+                   fmt::format("expected a whole number, but {} is {}", value.describe(), text_of(*result)));
   return std::nullopt;
 }
 
@@ -135,7 +144,8 @@ std::optional<Json> Template::resolve(const Json& value) {
   }
   std::vector<Json::Member> members;
   for (const Json::Member& member : value.members()) {
-    if (std::optional<Json> resolved = resolve(member.value)) members.push_back({member.key, member.key_place, std::move(*resolved)});
+    if (std::optional<Json> resolved = resolve(member.value))
+      members.push_back({member.key, member.key_place, std::move(*resolved)});
   }
   return Json::object(std::move(members), value.place());
 }
@@ -152,7 +162,8 @@ Json Template::interpolate(const Json& text) {
       break;
     }
     result += from.substr(at, open - at);
-    const Json part = Json::string(from.substr(open + 1, close - open - 1), inside_string(text, open, close - open + 1));
+    const Json part =
+        Json::string(from.substr(open + 1, close - open - 1), inside_string(text, open, close - open + 1));
     if (const std::optional<ExpressionValue> value = evaluate(part)) result += text_of(*value);
     at = close + 1;
   }

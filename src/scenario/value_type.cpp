@@ -65,7 +65,8 @@ const std::vector<TypeRow> rows = {
     {Type::identifiers, "identifiers", "a list of names",
      R"({"type": "array", "items": {"$ref": "#/$defs/identifier"}, "minItems": 1})",
      [](const Json& value) { return value.is_array() && !value.items().empty(); }, Type::identifier},
-    {Type::names, "names", "a list of names", R"({"type": "array", "items": {"$ref": "#/$defs/name"}})", is_array, Type::name},
+    {Type::names, "names", "a list of names", R"({"type": "array", "items": {"$ref": "#/$defs/name"}})", is_array,
+     Type::name},
     {Type::expression, "expression", "a number, true, false or an expression in a string",
      R"({"type": ["number", "boolean", "string"]})", is_scalar},
     {Type::exact_number, "exact_number", "a number, or one in a string such as \"1/3\"",
@@ -73,10 +74,12 @@ const std::vector<TypeRow> rows = {
     {Type::scalar, "scalar", "a number, true, false, a string or null",
      R"({"type": ["number", "boolean", "string", "null"]})", is_scalar_or_null},
     {Type::axis, "axis", "an axis", "", is_axis},
-    {Type::axes, "axes", "a list of axes", R"({"type": "array", "items": {"$ref": "#/$defs/axis"}})", is_array, Type::axis},
+    {Type::axes, "axes", "a list of axes", R"({"type": "array", "items": {"$ref": "#/$defs/axis"}})", is_array,
+     Type::axis},
     {Type::coordinate, "coordinate", "a coordinate: an integer (negative from the end), \"first\" or \"last\"",
      R"({"oneOf": [{"type": "integer"}, {"enum": ["first", "last"]}]})", is_coordinate},
-    {Type::coordinates, "coordinates", "a coordinate or a list of them: integers (negative from the end), \"first\" or \"last\"",
+    {Type::coordinates, "coordinates",
+     "a coordinate or a list of them: integers (negative from the end), \"first\" or \"last\"",
      R"({"oneOf": [{"$ref": "#/$defs/coordinate"}, {"type": "array", "items": {"$ref": "#/$defs/coordinate"}}]})",
      [](const Json& value) { return value.is_array() || is_coordinate(value); }, Type::coordinate},
     {Type::selectors, "selectors", "a selector or a list of at least one",
@@ -88,8 +91,8 @@ const std::vector<TypeRow> rows = {
     {Type::stage, "stage", "a pipeline stage (an integer, negative from the end) or \"all\"",
      R"({"oneOf": [{"type": "integer"}, {"const": "all"}]})",
      [](const Json& value) { return is_integer(value) || (value.is_string() && value.text() == "all"); }},
-    {Type::shape, "shape", "a list of sizes", R"({"type": "array", "items": {"type": "integer", "minimum": 1}})", is_array,
-     Type::count},
+    {Type::shape, "shape", "a list of sizes", R"({"type": "array", "items": {"type": "integer", "minimum": 1}})",
+     is_array, Type::count},
     {Type::shard, "shard", "an object from axes to dimensions",
      R"({"type": "object", "propertyNames": {"$ref": "#/$defs/axis"}, "additionalProperties": {"$ref": "#/$defs/shard_item"}})",
      is_object, Type::none, Type::shard_item},
@@ -107,7 +110,8 @@ const std::vector<TypeRow> rows = {
     {Type::over, "over", "an axis, a list of axes or an object from axes to coordinates",
      R"({"oneOf": [{"$ref": "#/$defs/axis"}, {"$ref": "#/$defs/axes"}, {"type": "object",
          "propertyNames": {"$ref": "#/$defs/axis"}, "additionalProperties": {"$ref": "#/$defs/over_item"}}]})",
-     [](const Json& value) { return value.is_string() || value.is_array() || value.is_object(); }, Type::axis, Type::over_item},
+     [](const Json& value) { return value.is_string() || value.is_array() || value.is_object(); }, Type::axis,
+     Type::over_item},
     {Type::over_item, "over_item", "\"all\", a coordinate or a list of coordinates",
      R"({"oneOf": [{"const": "all"}, {"$ref": "#/$defs/coordinates"}]})",
      [](const Json& value) {
@@ -116,7 +120,8 @@ const std::vector<TypeRow> rows = {
      Type::coordinate},
     {Type::indices, "indices", "a list of integers of at least 0",
      R"({"type": "array", "items": {"type": "integer", "minimum": 0}})", is_array, Type::index},
-    {Type::micro_batch_counts, "micro_batch_counts", "an integer of at least 1 or a list with one for each optimizer step",
+    {Type::micro_batch_counts, "micro_batch_counts",
+     "an integer of at least 1 or a list with one for each optimizer step",
      R"({"oneOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "integer", "minimum": 1},
          "minItems": 1}]})",
      [](const Json& value) { return is_count(value) || (value.is_array() && !value.items().empty()); }, Type::count},
@@ -154,7 +159,8 @@ const std::vector<TypeRow> rows = {
          "additionalProperties": {"type": "string"}}]})",
      [](const Json& value) { return value.is_string() || value.is_object(); }, Type::none, Type::text},
     {Type::norm_counts, "norm_counts", "an object from parameter names to counts",
-     R"({"type": "object", "additionalProperties": {"type": ["string", "number"]}})", is_object, Type::none, Type::expression},
+     R"({"type": "object", "additionalProperties": {"type": ["string", "number"]}})", is_object, Type::none,
+     Type::expression},
     {Type::layout, "layout", "an object", R"({"$ref": "#/$defs/layout_object"})", is_object},
     {Type::model, "model", "an object", R"({"$ref": "#/$defs/model_object"})", is_object},
     {Type::batch, "batch", "an object", R"({"$ref": "#/$defs/batch_object"})", is_object},
@@ -165,8 +171,10 @@ const std::vector<TypeRow> rows = {
      R"({"type": "array", "items": {"$ref": "#/$defs/parameter_object"}, "minItems": 1})",
      [](const Json& value) { return value.is_array() && !value.items().empty(); }},
     {Type::step, "step", "a step", R"({"$ref": "#/$defs/step_object"})", is_object},
-    {Type::steps, "steps", "a list of steps", R"({"type": "array", "items": {"$ref": "#/$defs/step_object"}})", is_array},
-    {Type::edits, "edits", "a list of edits", R"({"type": "array", "items": {"$ref": "#/$defs/edit_object"}})", is_array},
+    {Type::steps, "steps", "a list of steps", R"({"type": "array", "items": {"$ref": "#/$defs/step_object"}})",
+     is_array},
+    {Type::edits, "edits", "a list of edits", R"({"type": "array", "items": {"$ref": "#/$defs/edit_object"}})",
+     is_array},
     {Type::options, "options", "an object from options to values",
      R"({"type": "object", "additionalProperties": {"type": ["number", "boolean", "string", "null"]}})", is_object,
      Type::none, Type::scalar},
@@ -205,7 +213,13 @@ bool check_type(const Json& value, Type type, std::string_view allowed, Diagnost
     const bool axis = type == Type::axis && value.is_string();
     const std::string near = axis ? did_you_mean(value.text(), axis_names()) : "";
     const bool empty = value.is_array() && value.items().empty();
-    diagnostics.add(value.place(), fmt::format("expected {}, found {}{}", row.expected, empty ? "an empty array" : value.describe(), near));
+    diagnostics.add(value.place(), fmt::format("expected {}, found {}{}", row.expected,
+                                               empty ? "an empty array" : value.describe(), near));
+    return false;
+  }
+  if (type == Type::version && whole_number(value) != 1) {
+    diagnostics.add(value.place(),
+                    fmt::format("this program reads version 1 of this format, found version {}", value.text()));
     return false;
   }
   bool good = true;
@@ -236,7 +250,8 @@ std::vector<std::string> split_words(std::string_view words) {
 
 bool is_identifier(std::string_view text) {
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0])) != 0) return false;
-  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c < 128 && (std::isalnum(c) != 0 || c == '_'); });
+  return std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return c < 128 && (std::isalnum(c) != 0 || c == '_'); });
 }
 
 std::string quoted_alternatives(const std::vector<std::string>& words) {

@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::int64_t limit = std::int64_t{1} << 62;
 
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 /// Lays out the buffers of one chunk and dtype after the other.
 class Layouter {
@@ -45,9 +47,7 @@ class Layouter {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& message) const {
-    throw InputError({Diagnostic{geometry_.place, message}});
-  }
+  [[noreturn]] void fail(const std::string& message) const { throw InputError({Diagnostic{geometry_.place, message}}); }
 
   std::int64_t positive(const char* key, const Expression& expression) const {
     const Rational value = expression.number(environment_);
@@ -55,7 +55,8 @@ class Layouter {
     if (!whole || *whole <= 0 || *whole > limit) {
       const std::string text = expression.to_string(), found = value.to_string();
       fail("Expected a positive whole number for `" + std::string(key) + "`, but " +
-           (text == found ? "found " + found : "`" + text + "` is " + found) + " in a group of " + std::to_string(n_) + ".");
+           (text == found ? "found " + found : "`" + text + "` is " + found) + " in a group of " + std::to_string(n_) +
+           ".");
     }
     return *whole;
   }
@@ -85,8 +86,8 @@ class Layouter {
 
   void buckets(const std::vector<std::size_t>& members) {
     const std::int64_t align_parameter = positive("align_parameter", geometry_.align_parameter);
-    const std::int64_t align_bucket =
-        geometry_.align_bucket ? positive("align_bucket", *geometry_.align_bucket) : std::lcm(std::int64_t{n_}, std::int64_t{128});
+    const std::int64_t align_bucket = geometry_.align_bucket ? positive("align_bucket", *geometry_.align_bucket)
+                                                             : std::lcm(std::int64_t{n_}, std::int64_t{128});
     const std::int64_t size = geometry_.size ? positive("size", *geometry_.size) : limit;
     std::vector<std::size_t> open;
     std::int64_t begin = 0, end = 0;
@@ -148,7 +149,8 @@ Interval Cut::slice(int member) const {
   return part.empty() ? Interval{} : part;
 }
 
-GeometryLayout lay_out(const Geometry& geometry, const std::vector<GeometryItem>& items, int n, const Environment& environment) {
+GeometryLayout lay_out(const Geometry& geometry, const std::vector<GeometryItem>& items, int n,
+                       const Environment& environment) {
   return Layouter(geometry, items, n, environment).run();
 }
 

@@ -15,7 +15,6 @@ namespace lockstep {
 /// One member's call of a collective, with everything that has to agree.
 struct MemberCall {
   Call call;
-  int optimizer_step = 0;
   int micro_batch = -1;
   int root = -1;             ///< position in the group
   std::vector<Cut> cuts;     ///< by buffer, where the op cuts
@@ -53,7 +52,7 @@ class Meetings {
   const Schedule* schedule_;
   std::map<std::vector<int>, int> number_;          // by ranks
   std::vector<std::vector<int>> members_;           // by number
-  std::vector<Group> groups_;                       // by number
+  std::deque<Group> groups_;  // by number; a deque, because ranks keep pointers to open meetings
   std::unordered_map<const Step*, std::vector<int>> of_step_;  // by rank: number
   std::map<std::string, std::vector<int>> of_over_;
 };

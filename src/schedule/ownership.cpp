@@ -47,14 +47,12 @@ int Ownership::root_of(std::vector<int>& parents, int index) {
   return index;
 }
 
-void Ownership::join(int optimizer_step, const std::vector<int>& ranks, const std::vector<int>& buffers) {
-  std::vector<int>& list = parents(optimizer_step);
-  std::map<std::tuple<int, int, int>, int> first_of_piece;
+void Ownership::join(const std::vector<int>& optimizer_steps, const std::vector<int>& ranks, const std::vector<int>& buffers) {
+  std::map<int, int> first_of_step;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const LocalBuffer& buffer = schedule_->model.local(ranks[i]).buffers[static_cast<std::size_t>(buffers[i])];
+    std::vector<int>& list = parents(optimizer_steps[i]);
     const int own = root_of(list, static_cast<int>(index(ranks[i], buffers[i])));
-    const auto [found, is_new] = first_of_piece.emplace(
-        std::tuple(buffer.logical, buffer.piece, schedule_->mesh.coordinate(ranks[i], Axis::pp)), own);
+    const auto [found, is_new] = first_of_step.emplace(optimizer_steps[i], own);
     if (is_new) continue;
     const int other = root_of(list, found->second);
     list[static_cast<std::size_t>(std::max(own, other))] = std::min(own, other);
@@ -75,11 +73,15 @@ std::vector<Intervals> Ownership::finish(int rank) {
 
 std::vector<std::vector<int>> Ownership::families(int optimizer_step) {
   std::vector<int>& list = parents(optimizer_step);
+  std::map<std::tuple<int, int, int, int>, int> first_of_family;
   std::vector<std::vector<int>> result;
   for (int rank = 0; rank < schedule_->mesh.world(); ++rank) {
     std::vector<int>& row = result.emplace_back();
-    for (std::size_t i = first_[static_cast<std::size_t>(rank)]; i < first_[static_cast<std::size_t>(rank) + 1]; ++i) {
-      row.push_back(root_of(list, static_cast<int>(i)));
+    const int stage = schedule_->mesh.coordinate(rank, Axis::pp);
+    for (const LocalBuffer& buffer : schedule_->model.local(rank).buffers) {
+      const int own = static_cast<int>(index(rank, static_cast<int>(row.size())));
+      const int root = root_of(list, own);
+      row.push_back(first_of_family.emplace(std::tuple(root, buffer.logical, buffer.piece, stage), own).first->second);
     }
   }
   return result;

@@ -29,13 +29,14 @@ class Ownership {
   const std::optional<Scattered>& scattered(int rank, int buffer) const { return scattered_[index(rank, buffer)]; }
   void scatter(int rank, int buffer, Scattered scattered) { scattered_[index(rank, buffer)] = std::move(scattered); }
 
-  /// These ranks answer together for those of their buffers that are the same piece on the same
-  /// stage. `buffers[i]` is the buffer of `ranks[i]`.
-  void join(int optimizer_step, const std::vector<int>& ranks, const std::vector<int>& buffers);
+  /// These ranks answer together for what they hold in common. `buffers[i]` is the buffer of
+  /// `ranks[i]`, `optimizer_steps[i]` the step in which it takes part.
+  void join(const std::vector<int>& optimizer_steps, const std::vector<int>& ranks, const std::vector<int>& buffers);
 
   /// Ends the rank's list: returns what it owns and makes everything whole again.
   std::vector<Intervals> finish(int rank);
-  /// Family numbers of all buffers in an optimizer step.
+  /// Family numbers of all buffers in an optimizer step: one for those that are the same piece on
+  /// the same stage and were joined, directly or through others.
   std::vector<std::vector<int>> families(int optimizer_step);
 
  private:

@@ -131,8 +131,9 @@ Item read(std::string_view text, std::string& mistake) {
     item.pattern = trim(*tied);
   }
   if (item.pattern.empty() && mistake.empty()) {
-    mistake = item.kind == Item::Kind::name ? "A selector is a glob on names, tag:NAME, tied:NAME or numel>N, and not empty."
-                                            : "A name must follow `" + std::string(text) + "`.";
+    mistake = item.kind == Item::Kind::name
+                  ? "A selector is a glob on names, tag:NAME, tied:NAME or numel>N, and not empty."
+                  : "A name must follow `" + std::string(text) + "`.";
   }
   for (std::size_t i = item.pattern.find('['); i != std::string_view::npos && mistake.empty();) {
     const std::size_t end = class_end(item.pattern, i);

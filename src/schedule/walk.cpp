@@ -88,6 +88,8 @@ void Walk::execute(int rank, const Position& position, std::size_t time) {
   } else if (buffers->empty()) {
     return;  // a rank on which the selectors match nothing does not call
   }
+  // Nor does one that is not among the picked coordinates.
+  if ((operation(step.op).collective || step.op == Op::own) && meetings_.group_of(step, rank) < 0) return;
   const std::vector<int>& touched = touches_data(step.op) ? *buffers : no_buffers;
   if (races(rank, position, touched)) return;
   if (step.async) ranks_[static_cast<std::size_t>(rank)].in_flight.push_back({&step, &touched, nullptr});
@@ -110,18 +112,28 @@ bool Walk::races(int rank, const Position& position, const std::vector<int>& buf
       name = common_buffer(step, *flight.step);
       if (name.empty() || !share_a_buffer(buffers, *flight.buffers, buffer)) continue;
     }
-    Outcome& outcome = timeline_->outcome;
-    outcome.kind = Outcome::Kind::race;
-    outcome.optimizer_step = position.optimizer_step;
-    outcome.races.push_back({rank, step.name, {}, flight.step->name});
-    if (buffer >= 0) {
-      const int parameter = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
-      outcome.races.back().touches = name + " of " + schedule_->model.parameters()[static_cast<std::size_t>(parameter)].name;
-    }
-    state.stopped = true;
+    report_race(rank, position, step.name, name, buffer, *flight.step);
     return true;
   }
   return false;
+}
+
+// All races of one time are reported, and they end the run before a wrong meeting of that time does.
+void Walk::report_race(int rank, const Position& position, const std::string& step, const std::string& name, int buffer,
+                       const Step& in_flight) {
+  Outcome& outcome = timeline_->outcome;
+  const bool first = outcome.kind != Outcome::Kind::race;
+  outcome.optimizer_step = first ? position.optimizer_step : std::min(outcome.optimizer_step, position.optimizer_step);
+  outcome.kind = Outcome::Kind::race;
+  outcome.why.clear();
+  outcome.met.clear();
+  std::string touches;  // a step that touches no buffer can still be started twice
+  if (buffer >= 0) {
+    const int parameter = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
+    touches = name + " of " + schedule_->model.parameters()[static_cast<std::size_t>(parameter)].name;
+  }
+  outcome.races.push_back({rank, step, touches, in_flight.name});
+  ranks_[static_cast<std::size_t>(rank)].stopped = true;
 }
 
 void Walk::local(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time) {
@@ -150,7 +162,6 @@ void Walk::change(int rank, int buffer, Intervals owned) {
 void Walk::own(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time) {
   const Step& step = *position.step;
   const int group = meetings_.group_of(step, rank);
-  if (group < 0) return;
   const std::vector<int>& ranks = meetings_.members(group);
   MemberCall call = member_call(rank, position, buffers, group);
   Event event;
@@ -171,22 +182,13 @@ void Walk::own(int rank, const Position& position, const std::vector<int>& buffe
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     // One earlier caller with the same parameter is enough: the others are joined to it already.
     const int logical = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffers[i])].logical;
-    std::vector<int> joined, joined_buffers;
     for (int other : together) {
       const int held = schedule_->model.buffer_of(other, logical);
       const std::vector<int>& selected = calls_.selected(step, other);
-      if (held < 0 || !std::binary_search(selected.begin(), selected.end(), held)) continue;
-      joined.push_back(other);
-      joined_buffers.push_back(held);
-      const auto& piece = schedule_->model.local(other).buffers[static_cast<std::size_t>(held)].piece;
-      if (other != rank && piece == schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffers[i])].piece &&
-          schedule_->mesh.coordinate(other, Axis::pp) == schedule_->mesh.coordinate(rank, Axis::pp)) {
-        break;
-      }
+      if (other == rank || held < 0 || !std::binary_search(selected.begin(), selected.end(), held)) continue;
+      ownership_.join({position.optimizer_step, position.optimizer_step}, {rank, other}, {buffers[i], held});
+      break;
     }
-    joined.push_back(rank);
-    joined_buffers.push_back(buffers[i]);
-    ownership_.join(position.optimizer_step, joined, joined_buffers);
   }
 }
 
@@ -210,17 +212,7 @@ void Walk::end_of_list(int rank, const Position& position) {
   const auto optimizer_step = static_cast<std::size_t>(position.optimizer_step);
   if (!state.in_flight.empty()) {
     const InFlight& flight = state.in_flight.front();
-    Outcome& outcome = timeline_->outcome;
-    outcome.kind = Outcome::Kind::race;
-    outcome.optimizer_step = position.optimizer_step;
-    std::string touches = flight.step->buffer;
-    if (!flight.buffers->empty()) {
-      const int parameter =
-          schedule_->model.local(rank).buffers[static_cast<std::size_t>(flight.buffers->front())].parameters.front();
-      touches += " of " + schedule_->model.parameters()[static_cast<std::size_t>(parameter)].name;
-    }
-    outcome.races.push_back({rank, "", touches, flight.step->name});
-    state.stopped = true;
+    report_race(rank, position, "", flight.step->buffer, flight.buffers->empty() ? -1 : flight.buffers->front(), *flight.step);
     return;
   }
   owned_[optimizer_step][static_cast<std::size_t>(rank)] = ownership_.finish(rank);

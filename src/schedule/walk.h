@@ -44,7 +44,8 @@ class Walk {
   void end_of_list(int rank, const Position& position);
   bool races(int rank, const Position& position, const std::vector<int>& buffers);
   void complete(Meeting& meeting, std::size_t time);
-  void alone(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time);
+  void report_race(int rank, const Position& position, const std::string& step, const std::string& name, int buffer,
+                   const Step& in_flight);
 
   MemberCall member_call(int rank, const Position& position, const std::vector<int>& buffers, int group);
   int root_in(int group, const Step& step, int rank);

@@ -51,7 +51,7 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
   result.call.rank = rank;
   result.call.step = &step;
   result.call.buffers = &buffers;
-  result.optimizer_step = position.optimizer_step;
+  result.call.optimizer_step = position.optimizer_step;
   result.micro_batch = position.micro_batch;
   if (step.on_owned || step.op == Op::norm) {
     for (int buffer : buffers) result.call.owned.push_back(ownership_.owned(rank, buffer));
@@ -106,7 +106,6 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
 void Walk::collective(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time) {
   const Step& step = *position.step;
   const int group = meetings_.group_of(step, rank);
-  if (group < 0) return;  // not among the picked coordinates
   RankState& state = ranks_[static_cast<std::size_t>(rank)];
   MemberCall call = member_call(rank, position, buffers, group);
   if (meetings_.members(group).size() == 1) {
@@ -143,12 +142,12 @@ void Walk::complete(Meeting& meeting, std::size_t time) {
   Outcome& outcome = timeline_->outcome;
   const MemberCall& first = *meeting.members.front();
   if (!why.empty()) {
-    if (outcome.kind != Outcome::Kind::race) {
-      outcome.kind = Outcome::Kind::invalid_collective;
-      outcome.optimizer_step = first.optimizer_step;
-    }
-    outcome.why = why;
+    if (outcome.kind == Outcome::Kind::race) return;  // a race was met at this time, and a race comes first
+    if (outcome.kind == Outcome::Kind::complete) outcome.optimizer_step = first.call.optimizer_step;
+    outcome.kind = Outcome::Kind::invalid_collective;
+    if (outcome.why.empty()) outcome.why = why;
     for (const auto& member : meeting.members) {
+      outcome.optimizer_step = std::min(outcome.optimizer_step, member->call.optimizer_step);
       Outcome::Met met{member->call.rank, member->call.step->name, {}, describe(*schedule_, *member)};
       for (int other : ranks) {
         if (other != member->call.rank) met.with.push_back(other);
@@ -160,7 +159,7 @@ void Walk::complete(Meeting& meeting, std::size_t time) {
   Event event;
   event.op = first.call.step->op;
   event.time = static_cast<int>(time);
-  event.optimizer_step = first.optimizer_step;
+  event.optimizer_step = first.call.optimizer_step;
   event.micro_batch = first.micro_batch;
   event.average = first.call.step->reduction == Reduction::average;
   event.root = first.root;
@@ -214,7 +213,11 @@ void Walk::apply_ownership(const Event& event, int group) {
           break;
       }
     }
-    if (row.joins_family) ownership_.join(event.optimizer_step, ranks, buffers);
+    if (row.joins_family) {
+      std::vector<int> steps;
+      for (const Call& call : event.calls) steps.push_back(call.optimizer_step);
+      ownership_.join(steps, ranks, buffers);
+    }
   }
 }
 

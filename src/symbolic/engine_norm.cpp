@@ -58,7 +58,9 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
   std::vector<std::vector<int>> calls_of(static_cast<std::size_t>(schedule.mesh.world()));  // by rank
   for (const NormCall& norm : norm_calls) {
     const Event& event = timeline.events[norm.event];
-    if (event.optimizer_step != optimizer_step) continue;
+    const bool in_step = std::any_of(event.calls.begin(), event.calls.end(),
+                                     [&](const Call& call) { return call.optimizer_step == optimizer_step; });
+    if (!in_step) continue;
     const int number = static_cast<int>(counted.size());
     CountedElements& elements = counted.emplace_back();
     const bool averaged = event.calls.size() > 1 && std::any_of(event.calls.begin(), event.calls.end(), [](const Call& call) {
@@ -66,7 +68,7 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
                           });
     for (std::size_t member = 0; member < event.calls.size(); ++member) {
       const Call& call = event.calls[member];
-      calls_of[static_cast<std::size_t>(call.rank)].push_back(number);
+      if (call.optimizer_step == optimizer_step) calls_of[static_cast<std::size_t>(call.rank)].push_back(number);
       for (std::size_t i = 0; i < call.buffers->size(); ++i) {
         const int buffer = (*call.buffers)[i];
         const LocalBuffer& local = local_buffer(call.rank, buffer);

@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-using Key = std::tuple<int, int, int, std::string, bool, int, int, std::int64_t>;  // as terms() sorts, but by rank first
+using Key =
+    std::tuple<int, int, int, std::string, bool, int, int, std::int64_t>;  // as terms() sorts, but by rank first
 
 std::map<Key, Rational> by_name(const std::vector<Term>& terms) {
   std::map<Key, Rational> result;
@@ -35,7 +36,8 @@ std::string listed(const std::set<int>& numbers) {
 /// The members of `all` for which nothing is left, if some are and whatever is missing is theirs.
 std::set<int> gone(const std::set<int>& missing, const std::set<int>& present) {
   std::set<int> result;
-  std::set_difference(missing.begin(), missing.end(), present.begin(), present.end(), std::inserter(result, result.end()));
+  std::set_difference(missing.begin(), missing.end(), present.begin(), present.end(),
+                      std::inserter(result, result.end()));
   return result.size() == missing.size() ? result : std::set<int>();
 }
 
@@ -53,7 +55,8 @@ std::string missing_ranks(const Mesh& mesh, const std::set<int>& missing, const 
     if (coordinates.empty()) continue;
     const std::string name(name_of(axis));
     if (coordinates.size() == 1) return "the share of " + name + " " + listed(coordinates) + " is missing";
-    if (coordinates.size() <= listed_at_most) return "the shares of " + name + " " + listed(coordinates) + " are missing";
+    if (coordinates.size() <= listed_at_most)
+      return "the shares of " + name + " " + listed(coordinates) + " are missing";
     return "the shares of " + std::to_string(coordinates.size()) + " of " +
            std::to_string(coordinates.size() + present_here.size()) + " " + name + " ranks are missing";
   }
@@ -97,7 +100,8 @@ std::string multiple(const Rational& ratio) {
 
 }  // namespace
 
-std::string describe_difference(const Schedule& schedule, const std::vector<Term>& got, const std::vector<Term>& expected) {
+std::string describe_difference(const Schedule& schedule, const std::vector<Term>& got,
+                                const std::vector<Term>& expected) {
   const std::map<Key, Rational> is = by_name(got), should = by_name(expected);
   if (is == should) return "";
   if (is.empty()) return "nothing arrived";

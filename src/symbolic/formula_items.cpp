@@ -12,7 +12,8 @@ using Coefficients = std::map<Slot, Rational>;
 /// Finds the names for the terms of one rank at one element in one optimizer step.
 class Collector {
  public:
-  Collector(Names& names, int rank, const Frame& frame, int step, const Coefficients& coefficients, std::vector<Item>& items)
+  Collector(Names& names, int rank, const Frame& frame, int step, const Coefficients& coefficients,
+            std::vector<Item>& items)
       : names_(names), rank_(rank), frame_(frame), coefficients_(coefficients), items_(items) {
     is_own_step_ = names.own_step() == step;
     slots_ = names.slots(frame, step, rank);
@@ -24,7 +25,8 @@ class Collector {
     if (frame_.foreign || !cover(slots_, -1)) {
       for (const int one : sites) {
         std::vector<Slot> through;
-        std::copy_if(slots_.begin(), slots_.end(), std::back_inserter(through), [&](const Slot& s) { return site(s) == one; });
+        std::copy_if(slots_.begin(), slots_.end(), std::back_inserter(through),
+                     [&](const Slot& s) { return site(s) == one; });
         const int named = frame_.foreign || sites.size() > 1 ? one : -1;
         if (named >= 0 && cover(through, named)) continue;
         for (const Slot& slot : through) add(slot.micro_batch, use(slot), named, coefficient(slot));
@@ -112,8 +114,8 @@ Item leftover(const Names& names, const Term& term) {
 }
 
 auto order(const Item& item) {
-  return std::tuple(!item.leftover.empty(), item.frame.foreign, item.rank, item.micro_batch, std::string_view(item.use), std::string_view(item.leftover),
-                    item.site, item.frame);
+  return std::tuple(!item.leftover.empty(), item.frame.foreign, item.rank, item.micro_batch, std::string_view(item.use),
+                    std::string_view(item.leftover), item.site, item.frame);
 }
 
 bool less(const Item& a, const Item& b) { return order(a) < order(b); }
@@ -159,11 +161,13 @@ std::optional<Fold> whole_axes(Names& names, const std::vector<Item>& cluster) {
   std::size_t found = 0;
   const auto fits = [&](const Slot& slot) {
     const SiteUse& through = names.site_use(first.frame, slot.site_use);
-    return (first.micro_batch < 0 || slot.micro_batch == first.micro_batch) && (first.use.empty() || through.use == first.use) &&
-           (first.site < 0 || through.parameter == first.site);
+    return (first.micro_batch < 0 || slot.micro_batch == first.micro_batch) &&
+           (first.use.empty() || through.use == first.use) && (first.site < 0 || through.parameter == first.site);
   };
   for (const auto& [rank, slots] : names.support(first.frame, step)) {
-    const auto same = [&, source = rank](Axis axis) { return mesh.coordinate(source, axis) == mesh.coordinate(first.rank, axis); };
+    const auto same = [&, source = rank](Axis axis) {
+      return mesh.coordinate(source, axis) == mesh.coordinate(first.rank, axis);
+    };
     if (!std::all_of(fixed.begin(), fixed.end(), same) || std::none_of(slots.begin(), slots.end(), fits)) continue;
     const auto in_cluster = std::lower_bound(cluster.begin(), cluster.end(), rank,
                                              [](const Item& item, int source) { return item.rank < source; });
@@ -176,7 +180,9 @@ std::optional<Fold> whole_axes(Names& names, const std::vector<Item>& cluster) {
   }
   if (found != cluster.size()) return std::nullopt;
   // Both parts of dp, or the only one that is more than 1, are dp.
-  const auto part = [&](Axis axis) { return std::find(varying.begin(), varying.end(), axis) != varying.end() || mesh.size(axis) == 1; };
+  const auto part = [&](Axis axis) {
+    return std::find(varying.begin(), varying.end(), axis) != varying.end() || mesh.size(axis) == 1;
+  };
   const bool whole_dp = part(Axis::dp_shard) && part(Axis::dp_replicate);
   for (const Axis axis : varying) {
     const bool is_part = axis == Axis::dp_shard || axis == Axis::dp_replicate;
@@ -198,7 +204,8 @@ std::vector<Item> collect_items(Names& names, const std::vector<Term>& terms) {
       continue;
     }
     const Frame frame = term.foreign ? Frame{true, term.logical, term.piece, term.offset} : names.own();
-    by_rank_and_step[{frame, term.rank, names.step_of(term.micro_batch)}][{term.micro_batch, term.site_use}] += term.coefficient;
+    by_rank_and_step[{frame, term.rank, names.step_of(term.micro_batch)}][{term.micro_batch, term.site_use}] +=
+        term.coefficient;
   }
   for (const auto& [key, coefficients] : by_rank_and_step) {
     const auto& [frame, rank, step] = key;

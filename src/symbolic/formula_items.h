@@ -18,8 +18,8 @@ struct Item {
   Frame frame;
   std::string leftover;
   Rational coefficient;
-  std::vector<Axis> axes;  ///< summed over; empty: the rank's alone
-  bool base_named = false; ///< of a sum: the other coordinates are those of `rank`, not the holder's
+  std::vector<Axis> axes;   ///< summed over; empty: the rank's alone
+  bool base_named = false;  ///< of a sum: the other coordinates are those of `rank`, not the holder's
 };
 
 /// `terms` with as few names as they can be told in, own elements before foreign ones,
@@ -27,7 +27,8 @@ struct Item {
 std::vector<Item> collect_items(Names& names, const std::vector<Term>& terms);
 
 /// Replaces more than eight ranks with equal coefficients by a sum over axes, where such a sum is
-/// exactly theirs, or theirs but for one or two, which are then told apart. `items` is ordered as collect_items() leaves it.
+/// exactly theirs, or theirs but for one or two, which are then told apart. `items` is ordered as collect_items()
+/// leaves it.
 std::vector<Item> fold_ranks(Names& names, std::vector<Item> items);
 
 }  // namespace lockstep::formula

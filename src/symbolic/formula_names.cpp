@@ -107,8 +107,8 @@ std::string quoted_unless_plain(const std::string& word) {
 
 void sort_terms(std::vector<Term>& terms) {
   const auto key = [](const Term& t) {
-    return std::tuple(!t.leftover.empty(), t.foreign, t.rank, t.micro_batch, t.site_use, std::string_view(t.leftover), t.logical,
-                      t.piece, t.offset);
+    return std::tuple(!t.leftover.empty(), t.foreign, t.rank, t.micro_batch, t.site_use, std::string_view(t.leftover),
+                      t.logical, t.piece, t.offset);
   };
   std::sort(terms.begin(), terms.end(), [&](const Term& a, const Term& b) { return key(a) < key(b); });
 }

@@ -30,9 +30,12 @@ class Parser {
 
   std::vector<Term> whole() {
     Value value = sum();
-    if (scanner_.at < scanner_.text.size()) scanner_.fail("Expected an operator or the end of the formula.", scanner_.at);
+    if (scanner_.at < scanner_.text.size())
+      scanner_.fail("Expected an operator or the end of the formula.", scanner_.at);
     if (value.is_number && !value.factor.is_zero()) {
-      scanner_.fail("A formula is made of gradients, as in `(g0+g1)/2`, but this is the number " + value.factor.to_string() + ".", 0);
+      scanner_.fail(
+          "A formula is made of gradients, as in `(g0+g1)/2`, but this is the number " + value.factor.to_string() + ".",
+          0);
     }
     apply_factor(value);
     formula::sort_terms(value.terms);
@@ -51,7 +54,8 @@ class Parser {
  private:
   static bool same_name(const Term& a, const Term& b) {
     const auto key = [](const Term& t) {
-      return std::tuple(t.foreign, t.rank, t.micro_batch, t.site_use, std::string_view(t.leftover), t.logical, t.piece, t.offset);
+      return std::tuple(t.foreign, t.rank, t.micro_batch, t.site_use, std::string_view(t.leftover), t.logical, t.piece,
+                        t.offset);
     };
     return key(a) == key(b);
   }
@@ -120,7 +124,9 @@ class Parser {
     }
     if (is_digit(next)) return {true, scanner_.number(), {}};
     if (is_letter(next) || next == '\'') return name();
-    scanner_.fail(next == '\0' ? "Expected a gradient such as `g3`, but the formula ends." : "Expected a gradient such as `g3`.", offset);
+    scanner_.fail(
+        next == '\0' ? "Expected a gradient such as `g3`, but the formula ends." : "Expected a gradient such as `g3`.",
+        offset);
   }
 
   Value name() {
@@ -129,7 +135,8 @@ class Parser {
     const std::string first = scanner_.word();
     if (!quoted && first == "sum" && scanner_.peek() == '(') return sum_over_axes(offset);
     if (!quoted && References::is_gradient(first)) {
-      if (first == "g") scanner_.fail("A gradient needs its rank, as in `g3`; `g` by itself stands in `sum(g, AXES)` alone.", offset);
+      if (first == "g")
+        scanner_.fail("A gradient needs its rank, as in `g3`; `g` by itself stands in `sum(g, AXES)` alone.", offset);
       const Reference reference = references_.gradient(offset, first);
       const int rank = *reference.rank;
       return {false, 1, references_.expand(reference, rank, references_.frame_of(reference, rank), true)};
@@ -143,7 +150,8 @@ class Parser {
     scanner_.peek();
     const std::size_t begin = scanner_.at;
     const std::string first = scanner_.word();
-    if (first.empty() || !References::is_gradient(first)) scanner_.fail("`sum` adds gradients: write `sum(g, AXES)` or `sum(g3, AXES)`.", begin);
+    if (first.empty() || !References::is_gradient(first))
+      scanner_.fail("`sum` adds gradients: write `sum(g, AXES)` or `sum(g3, AXES)`.", begin);
     const Reference reference = references_.gradient(begin, first);
     std::vector<Axis> fixed(std::begin(formula::digits), std::end(formula::digits));
     while (scanner_.accept(',')) {
@@ -151,19 +159,22 @@ class Parser {
       const std::size_t axis_begin = scanner_.at;
       const std::string axis_name = scanner_.word();
       if (axis_name == "micro_batch") {
-        if (reference.micro_batch) scanner_.fail("The sum names one micro-batch and runs over all of them.", axis_begin);
+        if (reference.micro_batch)
+          scanner_.fail("The sum names one micro-batch and runs over all of them.", axis_begin);
         continue;  // a name without a micro-batch means all of them
       }
       const std::optional<Axis> axis = axis_named(axis_name);
       if (!axis || is_expert_axis(*axis)) {
-        static const std::vector<std::string> known = {"tp", "cp", "sp", "dp", "pp", "dp_shard", "dp_replicate", "micro_batch"};
+        static const std::vector<std::string> known = {"tp", "cp",       "sp",           "dp",
+                                                       "pp", "dp_shard", "dp_replicate", "micro_batch"};
         const std::string hint = did_you_mean(axis_name, known);
-        scanner_.fail("A sum runs over tp, cp, sp, dp, pp, dp_shard, dp_replicate and micro_batch; found `" + axis_name + "`" +
-                 (hint.empty() ? "." : hint),
-             axis_begin);
+        scanner_.fail("A sum runs over tp, cp, sp, dp, pp, dp_shard, dp_replicate and micro_batch; found `" +
+                          axis_name + "`" + (hint.empty() ? "." : hint),
+                      axis_begin);
       }
       std::erase(fixed, *axis);
-      if (*axis == Axis::dp) std::erase_if(fixed, [](Axis a) { return a == Axis::dp_shard || a == Axis::dp_replicate; });
+      if (*axis == Axis::dp)
+        std::erase_if(fixed, [](Axis a) { return a == Axis::dp_shard || a == Axis::dp_replicate; });
     }
     scanner_.expect(')');
     const Mesh& mesh = names_.schedule().mesh;
@@ -172,7 +183,9 @@ class Parser {
     const int step = reference.micro_batch ? names_.step_of(*reference.micro_batch) : names_.own_step().value_or(0);
     Value value{false, 1, {}};
     for (const auto& [rank, slots] : names_.support(frame, step)) {
-      const auto same = [&, source = rank](Axis axis) { return mesh.coordinate(source, axis) == mesh.coordinate(base, axis); };
+      const auto same = [&, source = rank](Axis axis) {
+        return mesh.coordinate(source, axis) == mesh.coordinate(base, axis);
+      };
       if (!std::all_of(fixed.begin(), fixed.end(), same)) continue;
       std::vector<Term> terms = references_.expand(reference, rank, frame, false);
       value.terms.insert(value.terms.end(), terms.begin(), terms.end());

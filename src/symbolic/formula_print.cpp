@@ -57,7 +57,8 @@ std::string spaced_sum(Names& names, const std::vector<Item>& items) {
 /// Summands with one denominator; begins with "-" where the whole is subtracted.
 std::string with_denominator(Names& names, const Rational& denominator, const std::vector<Item>& items) {
   const Rational first = items.front().coefficient.numerator();
-  const bool all_equal = std::all_of(items.begin(), items.end(), [&](const Item& i) { return i.coefficient.numerator() == first; });
+  const bool all_equal =
+      std::all_of(items.begin(), items.end(), [&](const Item& i) { return i.coefficient.numerator() == first; });
   const bool all_one = all_equal && factor(first).empty();
   const std::string divisor = denominator.is_one() ? "" : "/" + denominator.to_string();
   const std::string sign = first.is_negative() ? "-" : "";

@@ -54,9 +54,9 @@ Reference References::gradient(std::size_t offset, const std::string& first) {
         reference.micro_batch = scanner_.whole_number();
         const int all = names_.schedule().batch.total_micro_batches();
         if (*reference.micro_batch >= all) {
-          scanner_.fail("There is no micro-batch " + std::to_string(*reference.micro_batch) + "; there are " + std::to_string(all) +
-                   ", counted from 0 through the optimizer steps.",
-               offset);
+          scanner_.fail("There is no micro-batch " + std::to_string(*reference.micro_batch) + "; there are " +
+                            std::to_string(all) + ", counted from 0 through the optimizer steps.",
+                        offset);
         }
       } else {
         reference.use = scanner_.word();
@@ -73,7 +73,8 @@ Reference References::gradient(std::size_t offset, const std::string& first) {
 int References::checked_rank(std::size_t offset, int rank, const std::string& as_written) const {
   const int world = names_.schedule().mesh.world();
   if (rank < 0 || rank >= world) {
-    scanner_.fail("There is no rank " + as_written + "; there are " + std::to_string(world) + " ranks, counted from 0.", offset);
+    scanner_.fail("There is no rank " + as_written + "; there are " + std::to_string(world) + " ranks, counted from 0.",
+                  offset);
   }
   return rank;
 }
@@ -81,7 +82,8 @@ int References::checked_rank(std::size_t offset, int rank, const std::string& as
 /// [NAME@4+5]. A name may itself hold any of these characters: the longest that fits is taken.
 Reference::Bracket References::bracket() {
   const std::size_t begin = scanner_.at + 1;
-  for (std::size_t end = scanner_.text.find(']', begin); end != std::string_view::npos; end = scanner_.text.find(']', end + 1)) {
+  for (std::size_t end = scanner_.text.find(']', begin); end != std::string_view::npos;
+       end = scanner_.text.find(']', end + 1)) {
     if (const std::optional<Reference::Bracket> found = bracket_content(scanner_.text.substr(begin, end - begin))) {
       scanner_.at = end + 1;
       return *found;
@@ -136,13 +138,15 @@ Frame References::frame_of(const Reference& reference, int source) const {
   const Reference::Bracket& bracket = *reference.bracket;
   const std::string& name = names_.model().parameters()[static_cast<std::size_t>(bracket.parameter)].name;
   frame.logical = names_.model().logical_of(bracket.parameter);
-  frame.piece = bracket.holder ? names_.piece_on(*bracket.holder, frame.logical) : names_.default_piece(frame.logical, source);
+  frame.piece =
+      bracket.holder ? names_.piece_on(*bracket.holder, frame.logical) : names_.default_piece(frame.logical, source);
   frame.offset = bracket.shift;
   if (frame.piece < 0 && bracket.holder) {
     scanner_.fail("Rank " + std::to_string(*bracket.holder) + " holds no piece of `" + name + "`.", reference.offset);
   }
   if (frame.piece < 0) {
-    scanner_.fail("Which piece of `" + name + "` is meant? Name a rank that holds it: `[" + name + "@RANK]`.", reference.offset);
+    scanner_.fail("Which piece of `" + name + "` is meant? Name a rank that holds it: `[" + name + "@RANK]`.",
+                  reference.offset);
   }
   frame.foreign = frame.logical != names_.own().logical || frame.piece != names_.own().piece || frame.offset != 0;
   return frame;
@@ -150,7 +154,8 @@ Frame References::frame_of(const Reference& reference, int source) const {
 
 std::vector<Term> References::expand(const Reference& reference, int rank, const Frame& frame, bool needed) {
   if (!reference.micro_batch && !names_.own_step()) {
-    scanner_.fail("No micro-batch contributes to this parameter in this step; name one, as in `g3.1.main`.", reference.offset);
+    scanner_.fail("No micro-batch contributes to this parameter in this step; name one, as in `g3.1.main`.",
+                  reference.offset);
   }
   const int step = reference.micro_batch ? names_.step_of(*reference.micro_batch) : *names_.own_step();
   const int site = reference.bracket ? reference.bracket->parameter : -1;
@@ -179,9 +184,9 @@ std::vector<Term> References::expand(const Reference& reference, int rank, const
     scanner_.fail("The parameter has no use `" + reference.use + "`" + (hint.empty() ? "." : hint), reference.offset);
   }
   scanner_.fail("Rank " + std::to_string(rank) + " contributes nothing here under the name `" +
-           std::string(scanner_.text.substr(reference.offset, scanner_.at - reference.offset)) +
-           "`; where several ranks compute the same, the lowest names it.",
-       reference.offset);
+                    std::string(scanner_.text.substr(reference.offset, scanner_.at - reference.offset)) +
+                    "`; where several ranks compute the same, the lowest names it.",
+                reference.offset);
 }
 
 Term References::leftover(std::size_t offset, const std::string& what) {
@@ -190,9 +195,10 @@ Term References::leftover(std::size_t offset, const std::string& what) {
     std::vector<std::string> known;
     for (const auto& [name, per_rank] : leftovers_) known.push_back(name);
     const std::string hint = did_you_mean(what, known);
-    scanner_.fail("`" + what + "` is no gradient (write `g3` for rank 3's), and no step leaves a leftover of that name" +
-             (hint.empty() ? "." : hint),
-         offset);
+    scanner_.fail("`" + what +
+                      "` is no gradient (write `g3` for rank 3's), and no step leaves a leftover of that name" +
+                      (hint.empty() ? "." : hint),
+                  offset);
   }
   Reference reference;
   reference.offset = offset;
@@ -208,8 +214,8 @@ Term References::leftover(std::size_t offset, const std::string& what) {
   }
   if (!found->second.contains(reference.rank.has_value())) {
     scanner_.fail(reference.rank ? "The leftover `" + what + "` is equal on all ranks; write it without a rank."
-                        : "The leftover `" + what + "` differs by rank; write `" + what + ".RANK`.",
-         offset);
+                                 : "The leftover `" + what + "` differs by rank; write `" + what + ".RANK`.",
+                  offset);
   }
   Term result = term(frame_of(reference, reference.rank.value_or(-1)), reference.rank.value_or(-1), {-1, 0});
   result.leftover = what;

@@ -37,8 +37,8 @@ class References {
   Reference gradient(std::size_t offset, const std::string& first);
   /// The element that the reference is about, where `source` contributes.
   Frame frame_of(const Reference& reference, int source) const;
-  /// All contributions of `rank` that the reference names. Where it names one in full, that one, even if no device would
-  /// have it; else none is an error if `needed`.
+  /// All contributions of `rank` that the reference names. Where it names one in full, that one, even if no device
+  /// would have it; else none is an error if `needed`.
   std::vector<Term> expand(const Reference& reference, int rank, const Frame& frame, bool needed);
   /// The leftover `what`, whose name begins at `offset`, with its rank and element.
   Term leftover(std::size_t offset, const std::string& what);

@@ -29,7 +29,8 @@ int Scanner::whole_number() {
   const std::size_t begin = at;
   while (is_digit(directly())) ++at;
   int value = 0;
-  if (std::from_chars(text.data() + begin, text.data() + at, value).ec != std::errc()) fail("Expected a number.", begin);
+  if (std::from_chars(text.data() + begin, text.data() + at, value).ec != std::errc())
+    fail("Expected a number.", begin);
   return value;
 }
 

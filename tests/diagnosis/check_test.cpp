@@ -6,7 +6,8 @@ using namespace lockstep;
 using namespace lockstep::test;
 
 TEST_CASE("a right schedule matches in both engines") {
-  const CheckResult result = check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })"));
+  const CheckResult result =
+      check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })"));
   CHECK(result.verdict == Verdict::match);
   REQUIRE(result.symbolic);
   REQUIRE(result.host);
@@ -31,7 +32,8 @@ TEST_CASE("only the engines asked for run") {
 }
 
 TEST_CASE("a wrong optimizer step wins over a deadlock in a later one") {
-  const std::string text = R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
+  const std::string text =
+      R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
     "batch": { "micro_batches": 1, "steps": 2, "tokens": "even" }, "schedule": { "steps": [
       { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
       { "name": "late", "op": "all_reduce", "over": "dp", "when": "step == 0 or rank.dp == 0" } ] } })";
@@ -42,7 +44,8 @@ TEST_CASE("a wrong optimizer step wins over a deadlock in a later one") {
 }
 
 TEST_CASE("a deadlock after right steps is a deadlock, in its step") {
-  const std::string text = R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
+  const std::string text =
+      R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
     "batch": { "micro_batches": 1, "steps": 2, "tokens": "even" }, "schedule": { "steps": [
       { "name": "zero", "op": "zero" },
       { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
@@ -71,8 +74,7 @@ TEST_CASE("a file that does not exist is the verdict error, not an exception") {
 }
 
 TEST_CASE("a mistake that shows only in the walk is the verdict error") {
-  const CheckResult result =
-      check_text(two_ranks(R"({ "name": "scale", "op": "scale", "by": "1 / rank.dp" })"));
+  const CheckResult result = check_text(two_ranks(R"({ "name": "scale", "op": "scale", "by": "1 / rank.dp" })"));
   CHECK(result.verdict == Verdict::error);
   CHECK_FALSE(result.errors.empty());
   CHECK_FALSE(result.symbolic.has_value());

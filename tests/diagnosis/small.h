@@ -18,7 +18,8 @@ inline CheckResult check_text(const std::string& text, const CheckOptions& optio
 inline std::string scenario(const std::string& layout, const std::string& parameters, const std::string& steps,
                             const std::string& more = "") {
   return R"({ "lockstep": 1, "name": "small", "layout": )" + layout + R"(, "model": { "parameters": )" + parameters +
-         R"( }, "batch": { "micro_batches": 1, "tokens": "even" }, "schedule": { "steps": )" + steps + " }" + more + " }";
+         R"( }, "batch": { "micro_batches": 1, "tokens": "even" }, "schedule": { "steps": )" + steps + " }" + more +
+         " }";
 }
 
 /// NVIDIA/Megatron-LM#844 at the size that was measured: 150 elements tied over two stages whose
@@ -41,9 +42,11 @@ inline std::string megatron_844(const std::string& expect = "") {
 
 /// Two data-parallel ranks with one parameter and these steps after the backward.
 inline std::string two_ranks(const std::string& steps, const std::string& more = "") {
-  return scenario(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
-                  R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" + steps + " ]",
-                  more);
+  return scenario(
+      R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
+          steps + " ]",
+      more);
 }
 
 }  // namespace lockstep::test

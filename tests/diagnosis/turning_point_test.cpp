@@ -34,11 +34,13 @@ TEST_CASE("a right buffer has no turning point") {
 }
 
 TEST_CASE("what goes wrong and is put right again is not the turning point") {
-  // After the first sum the shares of the second backward weigh less; the mean over equal ranks changes nothing for good.
-  const std::string text = scenario(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
-                                    R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+  // After the first sum the shares of the second backward weigh less; the mean over equal ranks changes nothing for
+  // good.
+  const std::string text =
+      scenario(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
+               R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
                                          { "name": "spoil", "op": "scale", "by": "1 + rank.dp" },
-                                         { "name": "restore", "op": "scale", "by": "1 / (1 + rank.dp)" },
+                                         { "name": "restore", "op": "scale", "by": "1 / (1 + rank.dp) " },
                                          { "name": "spoil_again", "op": "scale", "by": "1 + rank.dp" },
                                          { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ])");
   const TurningPoint point = point_of(text, 0);
@@ -74,15 +76,17 @@ TEST_CASE("a step that hands on what went wrong in another buffer is not to blam
 }
 
 TEST_CASE("a leftover is named by what it is") {
-  const TurningPoint point = point_of(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+  const TurningPoint point =
+      point_of(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
       { "name": "leak", "op": "leftover", "what": "parameter" })"),
-                                      0);
+               0);
   CHECK(point.step == "leak");
   CHECK(point.why == "brings in what is no gradient (parameter)");
 }
 
 TEST_CASE("what an earlier optimizer step left is nobody's doing: a step is missing") {
-  const std::string text = R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
+  const std::string text =
+      R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
     "batch": { "micro_batches": 1, "steps": 2, "tokens": "even" }, "schedule": { "steps": [
       { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
       { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ] } })";

@@ -6,7 +6,8 @@ using namespace lockstep;
 using namespace lockstep::test;
 
 TEST_CASE("nothing is wrong in a match") {
-  const WrongSet wrong = wrong_set(check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })")));
+  const WrongSet wrong =
+      wrong_set(check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })")));
   CHECK(wrong.ranks.empty());
   CHECK(wrong.parameters.empty());
 }
@@ -18,10 +19,8 @@ TEST_CASE("wrong are the ranks that own a wrong element, and each stage's own na
 }
 
 TEST_CASE("who holds an element that nobody owns is wrong") {
-  const std::string steps = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
-    { "name": "give_up", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
-    { "name": "cut", "op": "own", "over": "dp", "only": { "dp": [0] } })";
-  const CheckResult result = check_text(two_ranks(R"({ "name": "mean", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
+  const CheckResult result =
+      check_text(two_ranks(R"({ "name": "mean", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
     { "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })"));
   REQUIRE(result.verdict == Verdict::mismatch);
   REQUIRE_FALSE(result.symbolic->unowned.empty());
@@ -29,7 +28,8 @@ TEST_CASE("who holds an element that nobody owns is wrong") {
 }
 
 TEST_CASE("a wrong count in the norm makes its ranks and parameter wrong") {
-  const CheckResult result = check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+  const CheckResult result =
+      check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
     { "name": "grad_norm", "op": "norm", "over": "dp" })"));
   REQUIRE(result.verdict == Verdict::mismatch);
   CHECK(wrong_set(result).ranks == std::vector<int>{0, 1});

@@ -71,6 +71,7 @@ TEST_CASE("functions") {
   CHECK(world.number("max(3, 1/2, 5)") == 5);
   CHECK(world.number("floor(-1/2)") == -1);
   CHECK(world.number("ceil(7/2)") == 4);
+  CHECK(world.number("ceil(4)") == 4);
   CHECK(world.error("lcm(1/2)") == "5: `lcm` takes positive whole numbers, but `1 / 2` is 1/2.");
   CHECK(world.error("lmc(2)") == "0: There is no function `lmc`" + did_you_mean("lmc", {"lcm"}));
   CHECK(world.error("floor(1, 2)") == "0: `floor` takes one number, found 2.");
@@ -88,7 +89,8 @@ TEST_CASE("names of the layout and the batch have values") {
   world.names.emplace("optimizer", std::string("adam"));
   CHECK(world.number("tp") == 7);
   CHECK(world.truth("optimizer == 'adam' and optimizer != 'sgd'"));
-  CHECK(world.error("optimiser == 'adam'") == "0: There is no name `optimiser` here" + did_you_mean("optimiser", {"optimizer"}));
+  CHECK(world.error("optimiser == 'adam'") ==
+        "0: There is no name `optimiser` here" + did_you_mean("optimiser", {"optimizer"}));
 }
 
 TEST_CASE("coordinates of the rank are known where there is a rank") {
@@ -202,7 +204,9 @@ TEST_CASE("substitution works out what it can") {
   names.emplace("average", true);
   names.emplace("factor", Rational(1, 3));
   names.emplace("kind", std::string("it's"));
-  const auto substituted = [&](const std::string& text) { return Expression::parse(text).substitute(names).to_string(); };
+  const auto substituted = [&](const std::string& text) {
+    return Expression::parse(text).substitute(names).to_string();
+  };
   CHECK(substituted("average and rank.pp == last") == "rank.pp == last");
   CHECK(substituted("rank.pp == last and not average") == "false");
   CHECK(substituted("dp / factor") == "dp / (1/3)");

@@ -144,14 +144,16 @@ TEST_CASE("mistakes in placements name their numbers") {
         Messages{"The parameter `a` has 50257 elements to cut in dimension 0, which tp = 2 does not divide; pad the "
                  "dimension, or write `\"uneven\": true` to cut it as torch.chunk does."});
   a.shard = {{Axis::tp, 1}, {Axis::dp, 1}};
-  CHECK(mistakes(layout(2, 4, 1), {a}).at(0).find("has 2 elements to cut in dimension 1, which dp = 4") != std::string::npos);
+  CHECK(mistakes(layout(2, 4, 1), {a}).at(0).find("has 2 elements to cut in dimension 1, which dp = 4") !=
+        std::string::npos);
   a.shard = {{Axis::tp, 2}};
   CHECK(mistakes(layout(2, 1, 1), {a}) ==
         Messages{"The parameter `a` is sharded along dimension 2, but its shape has 2 dimensions. They count from 0."});
   a.shard = {{Axis::dp_shard, 1}};
   a.partial = {Axis::dp};
   CHECK(mistakes(layout(1, 2, 1), {a}) ==
-        Messages{"The parameter `a` is both sharded over `dp_shard` and partial over `dp`; an axis can be one of the two."});
+        Messages{
+            "The parameter `a` is both sharded over `dp_shard` and partial over `dp`; an axis can be one of the two."});
   CHECK(mistakes(layout(1, 1, 2), {parameter("a", {2}, 2)}) ==
         Messages{"The parameter `a` lives on stage 2, but there are only stages 0 to 1 (pp is 2)."});
   Parameter chunk = parameter("a", {2});
@@ -171,9 +173,10 @@ TEST_CASE("tied parameters must be one tensor, placed alike") {
   a.tied = b.tied = "t";
   b.dtype = Dtype::bfloat16;
   b.partial = {Axis::tp};
-  CHECK(mistakes(layout(2, 1, 1), {a, b}) ==
-        std::vector<std::string>{"The parameters `a` and `b` are tied as `t` and must be one tensor, but they differ in: "
-                                 "dtype, partial."});
+  CHECK(
+      mistakes(layout(2, 1, 1), {a, b}) ==
+      std::vector<std::string>{"The parameters `a` and `b` are tied as `t` and must be one tensor, but they differ in: "
+                               "dtype, partial."});
 }
 
 TEST_CASE("the expert mesh is refused where its pipeline groups are others") {

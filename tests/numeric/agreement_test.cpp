@@ -27,10 +27,14 @@ class RandomSchedule {
     layout.cp = pick({1, 1, 2});
     if (layout.dp == 4) layout.dp_shard = layout.dp_replicate = 2;
     if (layout.dp % 2 == 0) layout.ep = pick({1, 2});
+    if (chance(4)) return sensible(layout);
     std::vector<Step> steps;
     if (chance(2)) steps.push_back(step(Op::zero, "zero"));
     Step backward = backwards();
-    if (chance(2)) backward.steps[0].by = Expression::parse(pick_text({"1/tokens", "1/3", "1/sum(tokens, dp, cp, micro_batch)", "tokens/7"}));
+    if (chance(2))
+      backward.steps[0].by =
+          Expression::parse(pick_text({"1/tokens", "1/3", "1/sum(tokens, dp, cp, micro_batch)", "tokens/7",
+                                       "1/(999983 + 36 * rank.dp)/(999961 + rank.cp)/(99991 + micro_batch)"}));
     if (chance(5)) backward.steps.push_back(random_step(layout, 99));
     steps.push_back(backward);
     const int count = pick({1, 2, 3, 4, 5});
@@ -42,11 +46,24 @@ class RandomSchedule {
   }
 
  private:
+  // Reduced over all axes that split the tokens or the parameters' shares, with the loss's weight.
+  Schedule sensible(Layout layout) {
+    layout.tp = layout.ep = 1;
+    Step reduce = step(chance(2) ? Op::all_reduce : Op::reduce_scatter, "reduce");
+    reduce.over = Over{{{Axis::dp, std::nullopt}, {Axis::cp, std::nullopt}}};
+    Step backward = backwards();
+    backward.steps[0].by = Expression::parse("1/sum(tokens, dp, cp, micro_batch)");
+    std::vector<Parameter> untied = parameters(layout);
+    for (Parameter& each : untied) each.tied.clear();
+    return schedule(layout, untied, {step(Op::zero, "zero"), backward, reduce}, pick({1, 2, 3}), pick({1, 2}));
+  }
+
   int pick(std::vector<int> choices) { return choices[random_() % choices.size()]; }
   std::string pick_text(std::vector<std::string> choices) { return choices[random_() % choices.size()]; }
   bool chance(unsigned of) { return random_() % of == 0; }
   Loss::Kind pick_kind() {
-    return std::vector{Loss::Kind::token_mean, Loss::Kind::micro_batch_mean, Loss::Kind::piece_mean, Loss::Kind::sum}[random_() % 4];
+    return std::vector{Loss::Kind::token_mean, Loss::Kind::micro_batch_mean, Loss::Kind::piece_mean,
+                       Loss::Kind::sum}[random_() % 4];
   }
 
   std::vector<Parameter> parameters(const Layout& layout) {
@@ -88,22 +105,25 @@ class RandomSchedule {
     if (layout.pp > 1) axes.push_back("pp");
     if (layout.ep > 1) axes.push_back("edp");
     if (layout.dp_replicate > 1) axes.insert(axes.end(), {"dp_shard", "dp_replicate"});
-    const std::vector<Op> ops = {Op::all_reduce, Op::all_reduce, Op::reduce_scatter, Op::reduce_scatter, Op::reduce_scatter, Op::all_gather,
-                                 Op::broadcast,  Op::reduce,     Op::scale,          Op::copy,           Op::accumulate,     Op::leftover,
-                                 Op::own};
+    const std::vector<Op> ops = {
+        Op::all_reduce, Op::all_reduce, Op::reduce_scatter, Op::reduce_scatter, Op::reduce_scatter, Op::all_gather,
+        Op::broadcast,  Op::reduce,     Op::scale,          Op::copy,           Op::accumulate,     Op::leftover,
+        Op::own};
     Step result = collective(ops[random_() % ops.size()], name, *axis_named(axes[random_() % axes.size()]));
     if (!operation(result.op).collective && result.op != Op::own) result.over.reset();
     if (chance(2)) result.reduction = Reduction::average;
     if (chance(3)) result.params = Selectors({pick_text({"p0", "p1", "!p0", "tied:group"})});
     if (result.op == Op::broadcast || result.op == Op::reduce) result.root = Root{0, {}};
-    if (result.op == Op::scale || result.op == Op::leftover) result.by = Expression::parse(pick_text({"1/2", "2", "1/3", "-3/5", "0", "rank.dp + 1"}));
+    if (result.op == Op::scale || result.op == Op::leftover)
+      result.by = Expression::parse(pick_text({"1/2", "2", "1/3", "-3/5", "0", "rank.dp + 1"}));
     if (result.op == Op::leftover) result.what = "noise";
     if (result.op == Op::leftover) result.per_rank = chance(2);
     if (result.op == Op::copy || result.op == Op::accumulate) {
       result.from = pick_text({"grad", "main"});
       result.buffer = pick_text({"grad", "main"});
     }
-    result.geometry.kind = std::vector{Geometry::Kind::parameter, Geometry::Kind::rows, Geometry::Kind::flat, Geometry::Kind::bucket}[random_() % 4];
+    result.geometry.kind = std::vector{Geometry::Kind::parameter, Geometry::Kind::rows, Geometry::Kind::flat,
+                                       Geometry::Kind::bucket}[random_() % 4];
     result.geometry.align_parameter = Expression(Rational(1));
     const bool can_be_owned = result.op == Op::all_reduce || result.op == Op::reduce_scatter;
     result.on_owned = can_be_owned && chance(3);
@@ -139,7 +159,8 @@ TEST_CASE("host and symbolic engine agree on random schedules") {
       const HostBuffer& found = host.buffers[i];
       REQUIRE(found.rank == expected.rank);
       REQUIRE(found.buffer == expected.buffer);
-      const bool right = std::all_of(expected.pieces.begin(), expected.pieces.end(), [](const PieceResult& piece) { return piece.right; });
+      const bool right = std::all_of(expected.pieces.begin(), expected.pieces.end(),
+                                     [](const PieceResult& piece) { return piece.right; });
       INFO("rank " << found.rank << " buffer " << found.buffer);
       REQUIRE(found.right == right);
       REQUIRE((found.hash == found.expected_hash) == right);
@@ -150,9 +171,10 @@ TEST_CASE("host and symbolic engine agree on random schedules") {
   }
   // Both verdicts and every arithmetic must have occurred, or this shows nothing.
   CHECK(compared > 700);
-  CHECK(matches > 40);
+  CHECK(matches > 250);
   CHECK(compared - matches > 300);
-  CHECK(in_field > 0);
-  INFO("compared " << compared << ", of these right " << matches << ", not complete " << not_complete << ", refused " << refused);
+  CHECK(in_field > 100);
+  INFO("compared " << compared << ", of these right " << matches << ", not complete " << not_complete << ", refused "
+                   << refused);
   CHECK(refused < 700);
 }

@@ -25,7 +25,8 @@ TEST_CASE("buffers are in one component exactly where events link them") {
   layout.pp = 2;
   Parameter a = parameter("a", {8}), b = parameter("b", {8});
   b.stage = 1;
-  const Schedule built = schedule(layout, {a, b}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp), moving(Op::copy, "grad", "main")});
+  const Schedule built = schedule(
+      layout, {a, b}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp), moving(Op::copy, "grad", "main")});
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);
   REQUIRE(components.list.size() == 2);
@@ -44,7 +45,8 @@ TEST_CASE("components that hold one logical parameter are one family, linked or 
   layout.tp = 2;
   Parameter sharded = parameter("s", {8});
   sharded.shard = {{Axis::tp, 0, false}};
-  const Schedule built = schedule(layout, {sharded, parameter("w", {3})}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)});
+  const Schedule built =
+      schedule(layout, {sharded, parameter("w", {3})}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)});
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);
   REQUIRE(components.list.size() == 4);
@@ -71,7 +73,8 @@ TEST_CASE("members that act on different elements are not aligned") {
     const auto axis = [](const std::string& name) { return *axis_named(name); };
     Step reduce = collective(Op::all_reduce, "ar", axis(second));
     reduce.on_owned = true;
-    const Schedule built = schedule(layout, {parameter("w", {8})}, {backwards(), collective(Op::reduce_scatter, "rs", axis(first)), reduce});
+    const Schedule built = schedule(layout, {parameter("w", {8})},
+                                    {backwards(), collective(Op::reduce_scatter, "rs", axis(first)), reduce});
     const Timeline timeline = walk(built);
     return numeric::find_components(built, timeline).list.at(0).aligned;
   };
@@ -80,7 +83,8 @@ TEST_CASE("members that act on different elements are not aligned") {
 }
 
 TEST_CASE("every boundary of a slice is a cut") {
-  const Schedule built = schedule(dp(4), {parameter("w", {10})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)});
+  const Schedule built =
+      schedule(dp(4), {parameter("w", {10})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)});
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);
   const numeric::Planner planner(built, timeline, components);
@@ -92,5 +96,6 @@ TEST_CASE("every boundary of a slice is a cut") {
   CHECK(thin.front() == 0);
   CHECK(thin.back() == 10);
   CHECK(thin.size() <= 3);
-  for (const Interval& block : numeric::random_blocks(1000, 64, 20, 3)) CHECK((block.begin % 64 == 0 && block.end <= 1000));
+  for (const Interval& block : numeric::random_blocks(1000, 64, 20, 3))
+    CHECK((block.begin % 64 == 0 && block.end <= 1000));
 }

@@ -52,7 +52,7 @@ TEST_CASE("local gradients are multiples of the odd denominators along each path
 TEST_CASE("magnitudes add up and powers of two cost nothing by themselves") {
   CHECK(need_of(3, "1", {collective(Op::all_reduce, "a", Axis::dp)}).spread == Rational(3));
   CHECK(need_of(4, "1", {averaged("a")}).spread == Rational(4));
-  CHECK(need_of(2, "1024", {}).spread == Rational(2));   // the reference alone adds two up
+  CHECK(need_of(2, "1024", {}).spread == Rational(2));  // the reference alone adds two up
   CHECK(need_of(1, "1024", {}).spread == Rational(1));
   CHECK(need_of(1, "1", {scaled("5/8")}).spread == Rational(5));
   CHECK(need_of(1, "1", {scaled("0")}).spread == Rational(1));

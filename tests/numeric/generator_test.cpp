@@ -111,7 +111,8 @@ TEST_CASE("the field adds, multiplies and inverts modulo 2^61 - 1") {
   CHECK(multiply61(prime61 - 1, prime61 - 1) == 1);
   CHECK(multiply61(std::uint64_t{1} << 60, 4) == 2);
   CHECK(multiply61(0, 5) == 0);
-  for (const std::uint64_t a : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{12345678901}, prime61 - 1}) {
+  for (const std::uint64_t a :
+       {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{12345678901}, prime61 - 1}) {
     CHECK(multiply61(a, inverse61(a)) == 1);
   }
 }

@@ -121,7 +121,8 @@ TEST_CASE("the Python in docs/hash.md gives the same test vectors") {
     program += "], " + std::to_string(vector.first) + ") == '" + vector.hash + "'\n";
   }
   program += "print('agreed')\n";
-  const std::filesystem::path path = std::filesystem::temp_directory_path() / ("lockstep-hash-" + std::to_string(std::random_device()()) + ".py");
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("lockstep-hash-" + std::to_string(std::random_device()()) + ".py");
   std::ofstream(path) << program;
   CHECK(std::system(("python3 " + path.string() + " > /dev/null").c_str()) == 0);
   std::filesystem::remove(path);
@@ -278,7 +279,8 @@ TEST_CASE("the hash of random tensors behaves like a random number") {
     values[static_cast<std::size_t>(i % 64)] = static_cast<float>(i) * 0.37f;
     const GradientHash hash = hash_of(values);
     high_halves.insert(hash.lanes[0] >> 32);
-    for (int bit = 0; bit < 128; ++bit) set[static_cast<std::size_t>(bit)] += static_cast<int>(hash.lanes[bit / 64] >> (bit % 64) & 1);
+    for (int bit = 0; bit < 128; ++bit)
+      set[static_cast<std::size_t>(bit)] += static_cast<int>(hash.lanes[bit / 64] >> (bit % 64) & 1);
   }
   for (int bit = 8; bit < 128; ++bit) {
     if (bit % 64 < 8) continue;  // the low bits of a tensor hash depend on the low bits of its values alone

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/numeric.h"
-
 #include <string>
 #include <vector>
 
 #include "expected.h"
+#include "lockstep/numeric.h"
 #include "tests/catch.h"
 #include "tests/schedule/builder.h"
 
@@ -74,14 +73,17 @@ Schedule with_loss(Schedule&& schedule, Loss::Kind kind) {
   return std::move(schedule);
 }
 
-HostResult run(const Schedule& schedule, const HostOptions& options = {}) { return run_host(schedule, walk(schedule), options); }
+HostResult run(const Schedule& schedule, const HostOptions& options = {}) {
+  return run_host(schedule, walk(schedule), options);
+}
 
 }  // namespace
 
 TEST_CASE("backward, scale, all_reduce and zero do what their names say") {
   check_values(3, {backwards()}, {{0, all, {{1, g(0)}}}, {2, all, {{1, g(2)}}}});
   check_values(3, {backwards(), scaled("-3/4")}, {{1, all, {{-0.75, g(1)}}}});
-  check_values(3, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)}, {{1, all, {{1, g(0)}, {1, g(1)}, {1, g(2)}}}});
+  check_values(3, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)},
+               {{1, all, {{1, g(0)}, {1, g(1)}, {1, g(2)}}}});
   check_values(3, {backwards(), averaged(collective(Op::all_reduce, "ar", Axis::dp))},
                {{2, all, {{1. / 3, g(0)}, {1. / 3, g(1)}, {1. / 3, g(2)}}}});
   check_values(2, {backwards(), step(Op::zero, "zero")}, {{0, all, {}}});
@@ -90,12 +92,15 @@ TEST_CASE("backward, scale, all_reduce and zero do what their names say") {
 
 TEST_CASE("a reduce_scatter leaves stale elements and an all_gather brings the slices together") {
   const Formula sum = {{1, g(0)}, {1, g(1)}};
-  check_values(2, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)}, {{0, {{0, 5}}, sum}, {1, {{5, 9}}, sum}});
-  check_values(2, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), collective(Op::all_gather, "ag", Axis::dp)},
-               {{0, all, sum}, {1, all, sum}});
+  check_values(2, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)},
+               {{0, {{0, 5}}, sum}, {1, {{5, 9}}, sum}});
+  check_values(
+      2, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), collective(Op::all_gather, "ag", Axis::dp)},
+      {{0, all, sum}, {1, all, sum}});
   // A second reduction over the whole buffer takes the stale elements along.
-  const Schedule built = schedule(dp(2), {parameter("w", {n})},
-                                  {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), collective(Op::all_reduce, "ar", Axis::dp)});
+  const Schedule built = schedule(
+      dp(2), {parameter("w", {n})},
+      {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), collective(Op::all_reduce, "ar", Axis::dp)});
   const Timeline timeline = walk(built);
   const HostResult result = run_host(built, timeline);
   CHECK(result.buffers[0].hash == hash_of({{1, g(0)}, {2, g(1)}}, {{0, 5}}, choice_of(built, timeline)));
@@ -103,20 +108,28 @@ TEST_CASE("a reduce_scatter leaves stale elements and an all_gather brings the s
 }
 
 TEST_CASE("broadcast and reduce use their root") {
-  check_values(3, {backwards(), rooted(collective(Op::broadcast, "b", Axis::dp), 1)}, {{0, all, {{1, g(1)}}}, {1, all, {{1, g(1)}}}, {2, all, {{1, g(1)}}}});
-  check_values(3, {backwards(), rooted(collective(Op::reduce, "r", Axis::dp), 2)}, {{2, all, {{1, g(0)}, {1, g(1)}, {1, g(2)}}}, {0, {}, {}}});
+  check_values(3, {backwards(), rooted(collective(Op::broadcast, "b", Axis::dp), 1)},
+               {{0, all, {{1, g(1)}}}, {1, all, {{1, g(1)}}}, {2, all, {{1, g(1)}}}});
+  check_values(3, {backwards(), rooted(collective(Op::reduce, "r", Axis::dp), 2)},
+               {{2, all, {{1, g(0)}, {1, g(1)}, {1, g(2)}}}, {0, {}, {}}});
 }
 
 TEST_CASE("copy, accumulate and leftovers act on the buffers that they name") {
   Step other = step(Op::scale, "double main");
   other.buffer = "main";
   other.by = Expression::parse("2");
-  check_values(2, {backwards(), moving(Op::copy, "grad", "main"), other, moving(Op::accumulate, "main", "grad")}, {{1, all, {{3, g(1)}}}});
+  check_values(2, {backwards(), moving(Op::copy, "grad", "main"), other, moving(Op::accumulate, "main", "grad")},
+               {{1, all, {{3, g(1)}}}});
   check_values(2, {backwards(), moving(Op::accumulate, "grad", "grad")}, {{0, all, {{2, g(0)}}}});
   check_values(2, {backwards(), moving(Op::copy, "never", "grad")}, {{0, all, {}}});
-  check_values(2, {backwards(), leftover("parameter", false, "1/2"), leftover("noise", true, "-3")},
-               {{0, all, {{1, g(0)}, {0.5, numeric::leftover_key(0, "parameter", -1)}, {-3, numeric::leftover_key(0, "noise", 0)}}},
-                {1, all, {{1, g(1)}, {0.5, numeric::leftover_key(0, "parameter", -1)}, {-3, numeric::leftover_key(0, "noise", 1)}}}});
+  check_values(
+      2, {backwards(), leftover("parameter", false, "1/2"), leftover("noise", true, "-3")},
+      {{0,
+        all,
+        {{1, g(0)}, {0.5, numeric::leftover_key(0, "parameter", -1)}, {-3, numeric::leftover_key(0, "noise", 0)}}},
+       {1,
+        all,
+        {{1, g(1)}, {0.5, numeric::leftover_key(0, "parameter", -1)}, {-3, numeric::leftover_key(0, "noise", 1)}}}});
 }
 
 TEST_CASE("a collective on what is owned acts on those elements alone") {
@@ -141,7 +154,8 @@ TEST_CASE("members that act on different elements meet by position") {
   // Rank 0 owns the first half and rank 1 the second; their owned parts are then added.
   Step cross = collective(Op::all_reduce, "cross", Axis::dp);
   cross.on_owned = true;
-  const Schedule built = schedule(dp(2), {parameter("w", {10})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), cross});
+  const Schedule built =
+      schedule(dp(2), {parameter("w", {10})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), cross});
   const Timeline timeline = walk(built);
   const HostResult result = run_host(built, timeline);
   const numeric::Choice choice = choice_of(built, timeline);
@@ -162,7 +176,8 @@ TEST_CASE("members that act on different elements meet by position") {
 TEST_CASE("Megatron-LM 844: stages that cut the tied embedding differently add stale halves") {
   Layout layout = dp(2);
   layout.pp = 2;
-  Parameter first = parameter("embedding", {64}), filler = parameter("filler", {64}), last = parameter("output", {64}), norm = parameter("norm", {64});
+  Parameter first = parameter("embedding", {64}), filler = parameter("filler", {64}), last = parameter("output", {64}),
+            norm = parameter("norm", {64});
   first.tied = last.tied = "embedding";
   filler.stage = 0;
   norm.stage = last.stage = 1;
@@ -190,7 +205,8 @@ TEST_CASE("Megatron-LM 844: stages that cut the tied embedding differently add s
     CHECK(buffer.right == !(tied && (buffer.rank == 1 || buffer.rank == 2)));
     if (!tied) continue;
     const Formula right = {{0.5, use(0)}, {0.5, use(1)}, {0.5, use(2)}, {0.5, use(3)}};
-    const Intervals& owned = timeline.owned[0][static_cast<std::size_t>(buffer.rank)][static_cast<std::size_t>(buffer.buffer)];
+    const Intervals& owned =
+        timeline.owned[0][static_cast<std::size_t>(buffer.rank)][static_cast<std::size_t>(buffer.buffer)];
     CHECK(buffer.expected_hash == hash_of(right, owned, choice));
     if (buffer.rank == 1) CHECK(buffer.hash == hash_of({{1, use(3)}, {0.5, use(0)}, {0.5, use(1)}}, owned, choice));
     if (buffer.rank == 2) CHECK(buffer.hash == hash_of({{1, use(0)}, {0.5, use(2)}, {0.5, use(3)}}, owned, choice));
@@ -208,7 +224,8 @@ TEST_CASE("the hash of the reference is that of the whole logical gradient, what
       rows.shard = {{Axis::tp, 0, false}};
       columns.shard = {{Axis::tp, 1, false}};
     }
-    const Schedule built = with_loss(schedule(layout, {rows, columns}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)}), Loss::Kind::sum);
+    const Schedule built = with_loss(
+        schedule(layout, {rows, columns}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)}), Loss::Kind::sum);
     const Timeline timeline = walk(built);
     const HostResult result = run_host(built, timeline);
     CHECK(result.match);
@@ -217,7 +234,8 @@ TEST_CASE("the hash of the reference is that of the whole logical gradient, what
     for (std::size_t logical = 0; logical < 2; ++logical) {
       GradientHash sum;
       for (const HostBuffer& buffer : result.buffers) {
-        if (buffer.buffer == static_cast<int>(logical) && built.mesh.coordinate(buffer.rank, Axis::dp) == 0) sum += buffer.hash;
+        if (buffer.buffer == static_cast<int>(logical) && built.mesh.coordinate(buffer.rank, Axis::dp) == 0)
+          sum += buffer.hash;
       }
       CHECK(result.reference[logical] == sum);
     }
@@ -226,12 +244,16 @@ TEST_CASE("the hash of the reference is that of the whole logical gradient, what
 
 TEST_CASE("later optimizer steps are compared too, and the first wrong one is reported") {
   Step zero = when(step(Op::zero, "zero"), "step == 0");
-  const Schedule forgets = with_loss(schedule(dp(2), {parameter("w", {n})}, {zero, backwards(), collective(Op::all_reduce, "ar", Axis::dp)}, 1, 3), Loss::Kind::sum);
+  const Schedule forgets = with_loss(
+      schedule(dp(2), {parameter("w", {n})}, {zero, backwards(), collective(Op::all_reduce, "ar", Axis::dp)}, 1, 3),
+      Loss::Kind::sum);
   const HostResult result = run(forgets);
   CHECK_FALSE(result.match);
   CHECK(result.step == 1);
-  const Schedule clears = with_loss(
-      schedule(dp(2), {parameter("w", {n})}, {step(Op::zero, "zero"), backwards(), collective(Op::all_reduce, "ar", Axis::dp)}, 1, 3), Loss::Kind::sum);
+  const Schedule clears =
+      with_loss(schedule(dp(2), {parameter("w", {n})},
+                         {step(Op::zero, "zero"), backwards(), collective(Op::all_reduce, "ar", Axis::dp)}, 1, 3),
+                Loss::Kind::sum);
   const HostResult right = run(clears);
   CHECK(right.match);
   CHECK(right.step == 2);
@@ -276,10 +298,12 @@ TEST_CASE("a dtype that is too short is replaced by the next wider one, with a n
   CHECK(run_in(Dtype::float32, 2, 1).notes.empty());
   CHECK(arithmetic(run_in(Dtype::bfloat16, 2, 1)) == Arithmetic::bfloat16);
   CHECK(arithmetic(run_in(Dtype::bfloat16, 64, 1)) == Arithmetic::float32);
-  CHECK(arithmetic(run_in(Dtype::float32, 2, 3 * 5 * 7 * 11 * 13)) == Arithmetic::float32);  // the multiple cancels again
+  CHECK(arithmetic(run_in(Dtype::float32, 2, 3 * 5 * 7 * 11 * 13)) ==
+        Arithmetic::float32);  // the multiple cancels again
   const HostResult wide = run_in(Dtype::bfloat16, 64, 1);
   REQUIRE(wide.notes.size() == 1);
-  CHECK(wide.notes[0] == "1 parameter cannot be exact in bfloat16 (up to 10 significant bits are needed); computed in float32.");
+  CHECK(wide.notes[0] ==
+        "1 parameter cannot be exact in bfloat16 (up to 10 significant bits are needed); computed in float32.");
   for (const Dtype dtype : {Dtype::bfloat16, Dtype::float32, Dtype::float64}) CHECK(run_in(dtype, 8, 3).match);
 }
 
@@ -307,7 +331,8 @@ TEST_CASE("above the limit only blocks around cuts and at random places are repl
     Step scatter = collective(Op::reduce_scatter, "rs", Axis::dp);
     std::vector<Step> steps = {backwards(), scatter};
     if (buggy) steps.push_back(collective(Op::all_reduce, "ar", Axis::dp));
-    return with_loss(schedule(dp(4), {parameter("huge", {100'000, 5'000}), parameter("small", {5})}, steps), Loss::Kind::sum);
+    return with_loss(schedule(dp(4), {parameter("huge", {100'000, 5'000}), parameter("small", {5})}, steps),
+                     Loss::Kind::sum);
   };
   const HostResult right = run(build(false));
   CHECK(right.sampled);
@@ -324,7 +349,8 @@ TEST_CASE("above the limit only blocks around cuts and at random places are repl
 
 TEST_CASE("results do not depend on threads, and progress arrives at all elements") {
   const Schedule built = with_loss(schedule(dp(3), {parameter("a", {3000, 700}), parameter("b", {77})},
-                                            {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)}), Loss::Kind::sum);
+                                            {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)}),
+                                   Loss::Kind::sum);
   std::vector<HostResult> results;
   for (const int threads : {1, 2, 5}) {
     HostOptions options;
@@ -340,12 +366,14 @@ TEST_CASE("results do not depend on threads, and progress arrives at all element
     CHECK(all_elements == results.back().of);
     CHECK(results.back().elements == results.back().of);
     CHECK(results.back().match);
-    for (std::size_t i = 0; i < results.back().buffers.size(); ++i) CHECK(results.back().buffers[i].hash == results[0].buffers[i].hash);
+    for (std::size_t i = 0; i < results.back().buffers.size(); ++i)
+      CHECK(results.back().buffers[i].hash == results[0].buffers[i].hash);
   }
 }
 
 TEST_CASE("a timeline that completed no step has nothing to compare") {
-  const Schedule built = schedule(dp(2), {parameter("w", {n})}, {backwards(), when(collective(Op::all_reduce, "ar", Axis::dp), "rank.dp == 0")});
+  const Schedule built = schedule(dp(2), {parameter("w", {n})},
+                                  {backwards(), when(collective(Op::all_reduce, "ar", Axis::dp), "rank.dp == 0")});
   const Timeline timeline = walk(built);
   REQUIRE(timeline.outcome.kind == Outcome::Kind::deadlock);
   const HostResult result = run_host(built, timeline);

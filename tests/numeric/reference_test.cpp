@@ -37,13 +37,15 @@ Schedule with(Layout layout, std::vector<Parameter> parameters, Loss::Kind kind,
 TEST_CASE("replicated parameters count once, by the lowest rank that takes part; partial ones on every rank") {
   Layout layout = dp(2);
   layout.tp = 2;
-  Parameter replicated = parameter("r", {4}), partial = parameter("p", {4}), only = parameter("o", {4}), sharded = parameter("s", {4});
+  Parameter replicated = parameter("r", {4}), partial = parameter("p", {4}), only = parameter("o", {4}),
+            sharded = parameter("s", {4});
   partial.partial = {Axis::tp};
   only.only = {{Axis::tp, {1}}};
   sharded.shard = {{Axis::tp, 0, false}};
   const Schedule built = with(layout, {replicated, partial, only, sharded}, Loss::Kind::sum);
   CHECK(weights(built, 0, 0) == Weights{{key(0), "1"}, {key(2), "1"}});
-  CHECK(weights(built, 1, 0) == Weights{{key(0, 0, 0, 1), "1"}, {key(1, 0, 0, 1), "1"}, {key(2, 0, 0, 1), "1"}, {key(3, 0, 0, 1), "1"}});
+  CHECK(weights(built, 1, 0) ==
+        Weights{{key(0, 0, 0, 1), "1"}, {key(1, 0, 0, 1), "1"}, {key(2, 0, 0, 1), "1"}, {key(3, 0, 0, 1), "1"}});
   CHECK(weights(built, 2, 0) == Weights{{key(1, 0, 0, 2), "1"}, {key(3, 0, 0, 2), "1"}});
   const auto piece = [&](int rank) { return built.model.local(rank).buffers[3].piece; };
   CHECK(weights(built, 3, piece(0)) == Weights{{key(0, 0, 0, 3), "1"}, {key(2, 0, 0, 3), "1"}});
@@ -62,6 +64,11 @@ TEST_CASE("a dispatched expert gets a contribution from every source rank of the
   expert.only = {{Axis::edp, {1}}};
   const Schedule restricted = with(layout, {expert}, Loss::Kind::sum);
   CHECK(weights(restricted, 0, piece) == Weights{{key(2), "1"}, {key(3), "1"}});
+  // Held twice in one group: the tokens are still dispatched once.
+  Parameter twice = parameter("t", {4});
+  twice.dispatch = {Axis::ep};
+  const Schedule replicated = with(layout, {twice}, Loss::Kind::sum);
+  CHECK(weights(replicated, 0, 0) == Weights{{key(0), "1"}, {key(1), "1"}, {key(2), "1"}, {key(3), "1"}});
 }
 
 TEST_CASE("tied uses on several stages, named uses and chosen micro-batches all count") {
@@ -74,7 +81,8 @@ TEST_CASE("tied uses on several stages, named uses and chosen micro-batches all 
   last.micro_batches = std::vector<int>{1};
   Schedule built = with(layout, {first, last}, Loss::Kind::sum, 2);
   built.batch.weight_of_use["aux"] = Rational(1, 100);
-  CHECK(weights(built, 0, 0) == Weights{{key(0, 0, 0), "1"}, {key(0, 1, 0), "1"}, {key(1, 1, 1), "1"}, {key(1, 1, 2), "1/100"}});
+  CHECK(weights(built, 0, 0) ==
+        Weights{{key(0, 0, 0), "1"}, {key(0, 1, 0), "1"}, {key(1, 1, 1), "1"}, {key(1, 1, 2), "1/100"}});
   Parameter everywhere = parameter("e", {4});
   everywhere.stage.reset();
   const Schedule stages = with(layout, {everywhere}, Loss::Kind::sum);
@@ -86,7 +94,8 @@ TEST_CASE("the weights of each loss, and pieces of 0 tokens") {
   layout.cp = 2;  // ranks: cp fastest
   const auto build = [&](Loss::Kind kind) {
     Schedule built = with(layout, {parameter("w", {4})}, kind, 2);
-    built.batch.tokens_of_use["main"] = {Batch::Tokens::Kind::list, {{{{1}, {2}}, {{3}, {0}}}, {{{4}, {4}}, {{5}, {1}}}}};
+    built.batch.tokens_of_use["main"] = {Batch::Tokens::Kind::list,
+                                         {{{{1}, {2}}, {{3}, {0}}}, {{{4}, {4}}, {{5}, {1}}}}};
     return built;
   };
   const std::vector<std::uint64_t> keys = {key(0), key(1), key(2), key(0, 1), key(1, 1), key(2, 1), key(3, 1)};
@@ -96,8 +105,10 @@ TEST_CASE("the weights of each loss, and pieces of 0 tokens") {
     return result;
   };
   CHECK(weights(build(Loss::Kind::sum), 0, 0) == expect({"1", "1", "1", "1", "1", "1", "1"}));
-  CHECK(weights(build(Loss::Kind::token_mean), 0, 0) == expect({"1/20", "1/20", "1/20", "1/20", "1/20", "1/20", "1/20"}));
-  CHECK(weights(build(Loss::Kind::micro_batch_mean), 0, 0) == expect({"1/12", "1/12", "1/12", "1/32", "1/32", "1/24", "1/24"}));
+  CHECK(weights(build(Loss::Kind::token_mean), 0, 0) ==
+        expect({"1/20", "1/20", "1/20", "1/20", "1/20", "1/20", "1/20"}));
+  CHECK(weights(build(Loss::Kind::micro_batch_mean), 0, 0) ==
+        expect({"1/12", "1/12", "1/12", "1/32", "1/32", "1/24", "1/24"}));
   CHECK(weights(build(Loss::Kind::piece_mean), 0, 0) == expect({"1/8", "1/16", "1/24", "1/32", "1/32", "1/40", "1/8"}));
   Schedule weighted = build(Loss::Kind::weight);
   weighted.batch.loss_of_use["main"].weight = Expression::parse("(rank.cp + 1) / (micro_batch + 1) / tokens");

@@ -34,15 +34,22 @@ inline std::string scenario_with(const std::map<std::string, std::string>& parts
     const auto found = parts.find(name);
     return found != parts.end() ? found->second : fallback;
   };
-  const auto further = [&](const std::string& name) { return parts.count(name) > 0 ? ",\n    " + parts.at(name) : std::string(); };
-  const std::string model = "{ \"parameters\": [\n    { \"name\": \"w\", \"shape\": [4, 6], \"tags\": [\"norm\"] },\n"
-                            "    { \"name\": \"v\", \"shape\": [6], \"stage\": 1 }" + further("parameter") + " ] }";
-  const std::string schedule = "{ \"steps\": [\n    { \"name\": \"micro_batches\", \"op\": \"each\", \"steps\": [\n"
-                               "    { \"name\": \"backward\", \"op\": \"backward\" }" + further("inner") + " ] },\n"
-                               "    { \"name\": \"dp_all_reduce\", \"op\": \"all_reduce\", \"over\": \"dp\" }" + further("step") +
-                               " ]" + (parts.count("edit") > 0 ? ",\n    \"edits\": [ " + parts.at("edit") + " ]" : "") + " }";
+  const auto further = [&](const std::string& name) {
+    return parts.count(name) > 0 ? ",\n    " + parts.at(name) : std::string();
+  };
+  const std::string model =
+      "{ \"parameters\": [\n    { \"name\": \"w\", \"shape\": [4, 6], \"tags\": [\"norm\"] },\n"
+      "    { \"name\": \"v\", \"shape\": [6], \"stage\": 1 }" +
+      further("parameter") + " ] }";
+  const std::string schedule =
+      "{ \"steps\": [\n    { \"name\": \"micro_batches\", \"op\": \"each\", \"steps\": [\n"
+      "    { \"name\": \"backward\", \"op\": \"backward\" }" +
+      further("inner") +
+      " ] },\n"
+      "    { \"name\": \"dp_all_reduce\", \"op\": \"all_reduce\", \"over\": \"dp\" }" +
+      further("step") + " ]" + (parts.count("edit") > 0 ? ",\n    \"edits\": [ " + parts.at("edit") + " ]" : "") + " }";
   return "{\n  " + part("top", "\"lockstep\": 1") + ",\n  \"layout\": " + part("layout", "{ \"pp\": 2, \"dp\": 2 }") +
          ",\n  \"model\": " + part("model", model) + ",\n  \"batch\": " + part("batch", "{}") +
-         ",\n  \"schedule\": " + part("schedule", schedule) + ",\n  \"expect\": " + part("expect", "{ \"verdict\": \"match\" }") +
-         "\n}\n";
+         ",\n  \"schedule\": " + part("schedule", schedule) +
+         ",\n  \"expect\": " + part("expect", "{ \"verdict\": \"match\" }") + "\n}\n";
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Error texts are an interface: mistakes.txt holds scenarios with mistakes and, to the character, what is said about them.
+// Error texts are an interface: mistakes.txt holds scenarios with mistakes and, to the character, what is said about
+// them.
 #include "tests/scenario/mistakes.h"
 
 #include <cstdlib>

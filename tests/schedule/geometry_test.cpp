@@ -138,6 +138,14 @@ TEST_CASE("chunks and dtypes are laid out apart") {
   CHECK(layout.buckets.at(static_cast<std::size_t>(layout.bucket_of[2])).dtype == Dtype::float64);
 }
 
+TEST_CASE("a bucket closes after the parameter that brings its length to the size") {
+  Geometry bucket = geometry(Geometry::Kind::bucket);
+  bucket.size = Expression(Rational(192));
+  CHECK(lay_out(bucket, {item(64), item(64), item(128)}, 2, {}).bucket_of == std::vector<int>{1, 0, 0});
+  bucket.size = Expression(Rational(193));
+  CHECK(lay_out(bucket, {item(64), item(64), item(128)}, 2, {}).bucket_of == std::vector<int>{0, 0, 0});
+}
+
 TEST_CASE("numbers that make no geometry are mistakes of the user") {
   Geometry bucket = geometry(Geometry::Kind::bucket);
   const auto message = [&]() -> std::string {
@@ -149,8 +157,9 @@ TEST_CASE("numbers that make no geometry are mistakes of the user") {
     return "";
   };
   bucket.align_bucket = Expression::parse("128");
-  CHECK(message() == "A bucket of 128 elements cannot be cut into 3 equal slices, one for each rank of the group; make "
-                     "`align_bucket` a multiple of n, as in `\"align_bucket\": \"lcm(n, 128)\"`.");
+  CHECK(message() ==
+        "A bucket of 128 elements cannot be cut into 3 equal slices, one for each rank of the group; make "
+        "`align_bucket` a multiple of n, as in `\"align_bucket\": \"lcm(n, 128)\"`.");
   bucket.align_bucket = Expression::parse("n - 3");
   CHECK(message() == "Expected a positive whole number for `align_bucket`, but `n - 3` is 0 in a group of 3.");
   bucket.align_bucket = Expression(Rational(1, 2));

@@ -7,8 +7,9 @@ TEST_CASE("any algebra of a formula is the same formula") {
   const Schedule all = schedule(layout(1, 4, 1), {parameter("weight")}, {2});
   const Buffer buffer(all, 0);
   const std::vector<Term> expected = buffer.parse("g3 + (g0+g1)/2");
-  for (const char* text : {"g3+g0/2+g1/2", "(2*g3 + g0 + g1)/2", "0.5*(g0 + g1) + g3", "g3 - -(g0+g1)*(1/2)", "0 + g3 + (g0+g1)/2",
-                           "g3.0 + g3.1 + (g0.0+g0.1+g1)/2", "g2 + g3 + g0/2 + g1/2 - g2", "g3 + 5e-1*(g0+g1)"}) {
+  for (const char* text :
+       {"g3+g0/2+g1/2", "(2*g3 + g0 + g1)/2", "0.5*(g0 + g1) + g3", "g3 - -(g0+g1)*(1/2)", "0 + g3 + (g0+g1)/2",
+        "g3.0 + g3.1 + (g0.0+g0.1+g1)/2", "g2 + g3 + g0/2 + g1/2 - g2", "g3 + 5e-1*(g0+g1)"}) {
     INFO(text);
     CHECK(same_terms(buffer.parse(text), expected));
   }
@@ -30,15 +31,18 @@ TEST_CASE("a formula that is none is explained at its place") {
   CHECK(buffer.error("2") == "0: A formula is made of gradients, as in `(g0+g1)/2`, but this is the number 2.");
   CHECK(buffer.error("g9") == "0: There is no rank 9; there are 4 ranks, counted from 0.");
   CHECK(buffer.error("g") == "0: A gradient needs its rank, as in `g3`; `g` by itself stands in `sum(g, AXES)` alone.");
-  CHECK(buffer.error("g0.7") == "0: There is no micro-batch 7; there are 2, counted from 0 through the optimizer steps.");
+  CHECK(buffer.error("g0.7") ==
+        "0: There is no micro-batch 7; there are 2, counted from 0 through the optimizer steps.");
   CHECK(buffer.error("g0.aux") == "0: The parameter has no use `aux`.");
   CHECK(buffer.error("g1") ==
-        "0: Rank 1 contributes nothing here under the name `g1`; where several ranks compute the same, the lowest names it.");
+        "0: Rank 1 contributes nothing here under the name `g1`; where several ranks compute the same, the lowest "
+        "names it.");
   CHECK(buffer.error("h0") ==
         "0: `h0` is no gradient (write `g3` for rank 3's), and no step leaves a leftover of that name.");
   CHECK(buffer.error("g0[wieght]") == "3: There is no parameter `wieght`" + did_you_mean("wieght", {"weight"}));
   CHECK(buffer.error("g0[weight") == "2: `[` has no `]`.");
-  CHECK(buffer.error("sum(g, ep)").starts_with("7: A sum runs over tp, cp, sp, dp, pp, dp_shard, dp_replicate and micro_batch; found `ep`"));
+  CHECK(buffer.error("sum(g, ep)")
+            .starts_with("7: A sum runs over tp, cp, sp, dp, pp, dp_shard, dp_replicate and micro_batch; found `ep`"));
   CHECK(buffer.error("sum(g.1, dp, micro_batch)") == "13: The sum names one micro-batch and runs over all of them.");
   CHECK(buffer.error("'x") == "0: This name has no closing quote `'`.");
 }

@@ -23,10 +23,31 @@ Schedule tied(int pp, std::vector<int> micro_batches) {
 TEST_CASE("formulas stand as people write them") {
   const Schedule all = schedule(layout(1, 4, 1), {parameter("weight")});
   const Buffer buffer(all, 0);
-  for (const char* text : {"0", "g0", "-g0", "2*g0", "g0/2", "3*g0/2", "-g0/2", "g3 + (g0+g1)/2", "(g0+g1+g2+g3)/2", "g0 + g1",
-                           "g0 - g1", "-g0 + g1", "2*(g0+g1)", "-2*(g0+g1)", "-g0 - g1", "2*g0 + 3*g1 - g2", "(3*g0 + 5*g1)/8",
-                           "g0/2 + g1/4", "2*(g0+g1)/3", "-(g0+g1)/2", "g3 - (g0+g1)/2", "(g0 - g1)/2", "g0/2 - 3*g1/4",
-                           "(g0+g1)/2 + (g2+g3)/3", "g0/12 + g1/20"}) {
+  for (const char* text : {"0",
+                           "g0",
+                           "-g0",
+                           "2*g0",
+                           "g0/2",
+                           "3*g0/2",
+                           "-g0/2",
+                           "g3 + (g0+g1)/2",
+                           "(g0+g1+g2+g3)/2",
+                           "g0 + g1",
+                           "g0 - g1",
+                           "-g0 + g1",
+                           "2*(g0+g1)",
+                           "-2*(g0+g1)",
+                           "-g0 - g1",
+                           "2*g0 + 3*g1 - g2",
+                           "(3*g0 + 5*g1)/8",
+                           "g0/2 + g1/4",
+                           "2*(g0+g1)/3",
+                           "-(g0+g1)/2",
+                           "g3 - (g0+g1)/2",
+                           "(g0 - g1)/2",
+                           "g0/2 - 3*g1/4",
+                           "(g0+g1)/2 + (g2+g3)/3",
+                           "g0/12 + g1/20"}) {
     INFO(text);
     CHECK(buffer.again(text) == text);
   }
@@ -75,8 +96,8 @@ TEST_CASE("foreign terms name their parameter, piece and offset") {
   sharded.shape = {16};
   const Schedule all = schedule(layout(2, 2, 1), {weight, sharded});
   const Buffer buffer(all, 1, 1);  // piece 1 of `sharded`
-  for (const char* text : {"g0[weight]", "g1 + g0[weight+5]", "g0[weight-12]/2", "g0[sharded@0]", "g1[sharded+1]",
-                           "g0[sharded@0-3]"}) {
+  for (const char* text :
+       {"g0[weight]", "g1 + g0[weight+5]", "g0[weight-12]/2", "g0[sharded@0]", "g1[sharded+1]", "g0[sharded@0-3]"}) {
     INFO(text);
     CHECK(buffer.again(text) == text);
   }
@@ -162,7 +183,10 @@ TEST_CASE("what is printed reads back to the same terms") {
       const int pattern = below(5);
       for (Term term : buffer.support) {
         // Whole ranks, micro-batches or uses left out or weighted, so that every kind of name occurs.
-        const int part = pattern == 0 ? term.rank : pattern == 1 ? term.micro_batch : pattern == 2 ? term.site_use : below(3);
+        const int part = pattern == 0   ? term.rank
+                         : pattern == 1 ? term.micro_batch
+                         : pattern == 2 ? term.site_use
+                                        : below(3);
         term.coefficient = pattern == 4 ? Rational(1) : Rational(part % 3, 1 + part % 4);
         if (!term.coefficient.is_zero()) terms.push_back(term);
       }
@@ -179,7 +203,8 @@ TEST_CASE("what is printed reads back to the same terms") {
         term.foreign = term.logical != local.logical || term.piece != local.piece || term.offset != 0;
         term.coefficient = Rational(1 + below(5), 1 + below(3)) * Rational(below(2) ? 1 : -1);
         if (!term.foreign && (term.micro_batch >= 2) == (step == 1)) continue;
-        if (!seen.emplace(term.rank, term.micro_batch, term.logical, term.piece, term.site_use, term.offset).second) continue;
+        if (!seen.emplace(term.rank, term.micro_batch, term.logical, term.piece, term.site_use, term.offset).second)
+          continue;
         terms.push_back(term);
       }
       if (below(3) == 0) {
@@ -192,7 +217,8 @@ TEST_CASE("what is printed reads back to the same terms") {
       }
       std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
         const auto key = [](const Term& t) {
-          return std::tuple(!t.leftover.empty(), t.foreign, t.rank, t.micro_batch, t.site_use, t.logical, t.piece, t.offset);
+          return std::tuple(!t.leftover.empty(), t.foreign, t.rank, t.micro_batch, t.site_use, t.logical, t.piece,
+                            t.offset);
         };
         return key(a) < key(b);
       });

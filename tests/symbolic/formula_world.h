@@ -23,7 +23,8 @@ inline Parameter parameter(std::string name, int stage = 0) {
   return parameter;
 }
 
-inline Schedule schedule(const Layout& layout, const std::vector<Parameter>& parameters, std::vector<int> micro_batches = {1}) {
+inline Schedule schedule(const Layout& layout, const std::vector<Parameter>& parameters,
+                         std::vector<int> micro_batches = {1}) {
   Diagnostics diagnostics;
   const Mesh mesh(layout);
   Model model(mesh, parameters, diagnostics);
@@ -45,8 +46,12 @@ struct Buffer {
     support = reference_terms(all, local.logical, local.piece, step);
   }
 
-  std::vector<Term> parse(const std::string& text) const { return parse_formula(schedule, rank, buffer, text, support); }
-  std::string print(const std::vector<Term>& terms) const { return print_formula(schedule, rank, buffer, terms, support); }
+  std::vector<Term> parse(const std::string& text) const {
+    return parse_formula(schedule, rank, buffer, text, support);
+  }
+  std::string print(const std::vector<Term>& terms) const {
+    return print_formula(schedule, rank, buffer, terms, support);
+  }
   /// What is printed for what `text` means.
   std::string again(const std::string& text) const { return print(parse(text)); }
   std::string error(const std::string& text) const {

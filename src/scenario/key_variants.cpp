@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "lockstep/operation.h"
+#include "src/scenario/key_table.h"
+
+namespace lockstep {
+
+namespace {
+
+bool contains_word(std::string_view words, std::string_view word) {
+  const std::vector<std::string> list = split_words(words);
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+/// Keys that most ops have are listed by the ops that lack them; all others stand in the
+/// operation table.
+bool op_has_key(std::string_view op, std::string_view key) {
+  if (key == "name" || key == "op" || key == "when" || key == "only") return true;
+  if (key == "params" || key == "async") return op != "wait" && op != "each";
+  if (key == "buffer") return !contains_word("copy accumulate all_to_all wait each", op);
+  if (key == "on") return !contains_word("norm all_to_all wait each", op);
+  const std::optional<Op> row = op_named(op);
+  return row && contains_word(operation(*row).keys, key);
+}
+
+}  // namespace
+
+bool has_key(const ObjectRow& object, const KeyRow& key, std::string_view variant) {
+  if (object.object == Object::step) return op_has_key(variant, key.name);
+  return key.variants.empty() || contains_word(key.variants, variant);
+}
+
+bool needs_key(const KeyRow& key, std::string_view variant) {
+  if (key.required == "*") return !(variant == "wait" && key.name == "name");
+  return !key.required.empty() && contains_word(key.required, variant);
+}
+
+const KeyRow* find_key(const ObjectRow& object, std::string_view name) {
+  for (const KeyRow& key : object.keys) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> variants_of(const ObjectRow& object) {
+  if (object.object == Object::step) {
+    std::vector<std::string> ops;
+    for (const Operation& row : operations()) ops.emplace_back(row.name);
+    return ops;
+  }
+  if (object.variants.empty()) return {""};
+  return split_words(object.variants);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the built program as a process. LOCKSTEP_BINARY names it."""
+
+import os
+import subprocess
+
+import pytest
+
+RIGHT = """{
+  "lockstep": 1,
+  "name": "right",
+  "layout": { "dp": 2 },
+  "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
+  "batch": { "micro_batches": 1, "tokens": "even" },
+  "schedule": { "steps": [
+    { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+    { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" }
+  ] },
+  "expect": { "verdict": "match" }
+}
+"""
+
+
+def pytest_collection_modifyitems(items):
+    if "LOCKSTEP_BINARY" not in os.environ:
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason="LOCKSTEP_BINARY does not name the program"))
+
+
+@pytest.fixture
+def binary():
+    return os.path.abspath(os.environ["LOCKSTEP_BINARY"])
+
+
+@pytest.fixture
+def run(binary, tmp_path):
+    """Runs the program in a fresh folder with a plain environment: run("check", "right.json")."""
+
+    def run_in(*arguments, **options):
+        environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR")}
+        environment.update(options.pop("env", {}))
+        return subprocess.run(
+            [binary, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False, **options
+        )
+
+    return run_in
+
+
+@pytest.fixture
+def files(tmp_path):
+    """right.json, wrong.json (a sum in place of a mean), stuck.json (a deadlock), invalid.json."""
+    (tmp_path / "right.json").write_text(RIGHT)
+    wrong = RIGHT.replace(', "reduce": "avg"', "").replace('"match"', '"mismatch"').replace('"right"', '"wrong"')
+    (tmp_path / "wrong.json").write_text(wrong)
+    (tmp_path / "stuck.json").write_text(
+        RIGHT.replace('"reduce": "avg"', '"when": "rank.dp == 0"').replace('"match"', '"deadlock"').replace('"right"', '"stuck"')
+    )
+    (tmp_path / "invalid.json").write_text(RIGHT.replace('"layout"', '"layuot"'))
+    return tmp_path

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""test, explain, show, schema and init."""
+
+import json
+
+
+def test_test_honours_expect(run, files):
+    done = run("test", "right.json", "wrong.json", "stuck.json")
+    assert done.returncode == 0
+    assert done.stdout == "ok    right  right.json\nok    wrong  wrong.json\nok    stuck  stuck.json\n3 passed, 0 failed\n"
+
+
+def test_test_shows_differences_in_full(run, files):
+    text = (files / "wrong.json").read_text().replace('"mismatch" }', '"mismatch", "ranks": [0], "ratio": 3 }')
+    (files / "wrong.json").write_text(text)
+    done = run("test", "-q", "right.json", "wrong.json")
+    assert done.returncode == 1
+    assert done.stdout == (
+        "FAIL  wrong  wrong.json\n"
+        "      ranks: expected exactly [0] to be wrong, found [0, 1]\n"
+        "      ratio: expected 3 × the right gradient for every wrong element, found 2 on rank 0\n"
+        "1 passed, 1 failed\n"
+    )
+
+
+def test_a_file_without_expect_is_skipped_and_counted(run, files):
+    plain = (files / "right.json").read_text().replace(',\n  "expect": { "verdict": "match" }', "")
+    (files / "plain.json").write_text(plain)
+    done = run("test", "right.json", "plain.json")
+    assert done.returncode == 0
+    assert done.stdout.endswith("1 passed, 0 failed, 1 skipped\n")
+    # A gate that checks nothing must not be green.
+    assert run("test", "plain.json").returncode == 4
+
+
+def test_test_finds_invalid_files_and_empty_folders(run, files):
+    done = run("test", "invalid.json", "right.json")
+    assert done.returncode == 2
+    assert "invalid.json:4:3" in done.stdout
+    (files / "empty").mkdir()
+    assert run("test", "empty").returncode == 4
+
+
+def test_test_writes_reports_as_json(run, files):
+    reports = json.loads(run("test", "-f", "json", "right.json", "wrong.json").stdout)
+    assert [report["expected"] for report in reports] == [True, True]
+
+
+def test_explain_prints_a_table_per_step(run, files):
+    done = run("explain", "wrong.json")
+    assert done.returncode == 0
+    assert "after mean\n       dp 0          dp 1\npp 0   g0 + g1 * ✗   g0 + g1 * ✗\n" in done.stdout
+    steps = json.loads(run("explain", "-f", "json", "wrong.json").stdout)["steps"]
+    assert [step["after"] for step in steps] == ["backward", "mean"]
+    assert steps[-1]["ranks"][1] == {"rank": 1, "formula": "g0 + g1", "stale": False, "owner": True, "wrong": True}
+
+
+def test_explain_shows_how_far_a_deadlock_came(run, files):
+    done = run("explain", "stuck.json")
+    assert done.returncode == 0
+    assert "after backward\n" in done.stdout
+    assert "deadlock" in done.stdout
+
+
+def test_explain_names_the_nearest_parameter(run, files):
+    done = run("explain", "wrong.json", "--parameter", "wieght")
+    assert done.returncode == 2
+    assert 'did you mean "weight"?' in done.stderr
+
+
+def test_a_resolved_scenario_has_the_same_verdict(run, files):
+    resolved = run("show", "--resolved", "wrong.json").stdout
+    (files / "resolved.json").write_text(resolved)
+    assert run("check", "resolved.json").returncode == 1
+
+
+def test_show_prints_built_in_files(run):
+    done = run("show", "framework:megatron")
+    assert done.returncode == 0
+    assert "use_distributed_optimizer" in done.stdout
+    assert run("show", "model:gpt2").returncode == 0
+    done = run("show", "framework:megatorn")
+    assert done.returncode == 2
+    assert 'did you mean "megatron"?' in done.stderr
+
+
+def test_show_as_json_has_groups_and_geometry(run, files):
+    shown = json.loads(run("show", "-f", "json", "right.json").stdout)
+    assert shown["groups"]["axes"]["dp"] == [[0, 1]]
+    assert shown["groups"]["steps"]["mean"] == [[0, 1]]
+    assert shown["geometry"] == []
+
+
+def test_the_starter_passes_and_is_never_overwritten(run, tmp_path):
+    assert run("init").returncode == 0
+    assert run("check", "scenario.jsonc").returncode == 0
+    assert run("test", "scenario.jsonc").returncode == 0
+    (tmp_path / "scenario.jsonc").write_text("mine")
+    done = run("init")
+    assert done.returncode == 2
+    assert (tmp_path / "scenario.jsonc").read_text() == "mine"
+    assert run("init", "--force").returncode == 0
+    assert (tmp_path / "scenario.jsonc").read_text() == run("init", "-").stdout
+
+
+def test_the_schema_is_json(run):
+    assert "2020-12" in json.loads(run("schema").stdout)["$schema"]
+    assert run("schema", "--markdown").stdout.startswith("#")

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where output goes and what happens when it cannot go there."""
+
+import os
+import signal
+import subprocess
+import time
+
+
+def test_output_appears_complete_and_alone(run, files):
+    done = run("check", "-o", "out.txt", "wrong.json")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert (files / "out.txt").read_text() == run("check", "wrong.json").stdout
+    assert not list(files.glob("*.tmp"))
+
+
+def test_a_failed_run_leaves_the_old_file(run, files):
+    (files / "out.txt").write_text("old")
+    assert run("explain", "-o", "out.txt", "right.json", "--step", "no_such_step").returncode == 2
+    assert (files / "out.txt").read_text() == "old"
+    assert not list(files.glob("*.tmp"))
+
+
+def test_a_link_stays_a_link(run, files):
+    (files / "target.txt").write_text("old")
+    (files / "link.txt").symlink_to("target.txt")
+    run("check", "-q", "-o", "link.txt", "right.json")
+    assert (files / "link.txt").is_symlink()
+    assert (files / "target.txt").read_text().startswith("match")
+
+
+def test_an_output_that_cannot_be_made_is_usage(run, files):
+    done = run("check", "-o", "no/such/folder/out.txt", "right.json")
+    assert done.returncode == 2
+    assert "cannot write to no/such/folder/out.txt" in done.stderr
+    assert run("check", "-o", ".", "right.json").returncode == 2
+
+
+def test_a_full_disk_is_a_failure_of_the_environment(run, files):
+    done = run("check", "-o", "/dev/full", "right.json")
+    assert done.returncode == 3
+    assert "cannot write" in done.stderr
+    assert os.path.exists("/dev/full")
+
+
+def test_a_closed_pipe_is_quiet(binary, files):
+    for arguments in (["check", "wrong.json"], ["--help"], ["check", "--help"], ["reference"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([binary, *arguments], cwd=files, stdout=writer, stderr=subprocess.PIPE, check=False)
+        os.close(writer)
+        assert done.returncode == 141, arguments
+        assert done.stderr == b""
+
+
+def test_an_interrupt_leaves_no_half_file(binary, files):
+    # So many files that the program is still busy.
+    text = (files / "wrong.json").read_text()
+    (files / "many").mkdir()
+    for number in range(1000):
+        (files / "many" / f"{number}.json").write_text(text)
+    arguments = ["check", "-o", "out.txt", "many"]
+    process = subprocess.Popen([binary, *arguments], cwd=files, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while process.poll() is None and not list(files.glob("out.txt.*.tmp")):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not list(files.glob("out.txt*"))

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Help, misspelt words, and the table that both come from."""
+
+import json
+import re
+
+import pytest
+
+COMMANDS = ["check", "test", "explain", "show", "schema", "init", "version", "reference"]
+
+
+def test_the_bare_program_lists_its_commands(run):
+    done = run()
+    assert done.returncode == 0
+    for command in COMMANDS:
+        assert f"  {command} " in done.stdout
+    assert run("--help").stdout == run("help").stdout == done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples_that_call_the_command(run, command):
+    done = run(command, "--help")
+    assert done.returncode == 0
+    examples = done.stdout.split("\nexamples\n")[1]
+    assert len(re.findall(rf"^  lockstep {command}", examples, re.MULTILINE)) in (2, 3, 4)
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert run("help", command).stdout == done.stdout
+
+
+def test_a_misspelt_command_is_answered_with_the_nearest(run):
+    done = run("chekc")
+    assert done.returncode == 2
+    assert 'there is no command "chekc"; did you mean "check"?' in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_misspelt_option_is_answered_with_the_nearest(run, files):
+    done = run("check", "--formt", "json", "right.json")
+    assert done.returncode == 2
+    assert 'there is no option --formt; did you mean "--format"?' in done.stderr
+    assert run("check", "-z", "right.json").returncode == 2
+    assert run("--vresion").returncode == 2
+
+
+def test_a_wrong_value_is_usage(run, files):
+    done = run("check", "-f", "jsno", "right.json")
+    assert done.returncode == 2
+    assert '--format takes one of text, json; found "jsno"; did you mean "json"?' in done.stderr
+    assert run("check", "--seed", "many", "right.json").returncode == 2
+    assert run("check", "--format").returncode == 2
+    assert run("check").returncode == 2
+    assert run("explain", "right.json", "wrong.json").returncode == 2
+
+
+def test_version_lists_the_engines(run):
+    assert "engines: symbolic, host\n" in run("version").stdout
+    version = json.loads(run("version", "-f", "json").stdout)
+    assert version["engines"]["host"] is True
+    assert version["engines"]["nccl"] is False
+    assert run("--version").stdout == run("version").stdout
+
+
+def test_the_reference_holds_every_command_and_option(run):
+    reference = run("reference").stdout
+    for command in COMMANDS:
+        assert f"## lockstep {command}\n" in reference
+    assert "`-f, --format KIND`" in reference
