@@ -202,16 +202,15 @@ class StepEditor {
     }
     Json step = StepTree::json_of(tree_.at(*position));
     for (const Json::Member& member : edit.members()) {
-      if (member.key != "set") set_key(step, member, edit);
+      if (member.key != "set") set_key(step, member);
     }
     tree_.at(*position) = StepTree::node_of(step);
   }
 
-  void set_key(Json& step, const Json::Member& member, const Json& edit) {
+  void set_key(Json& step, const Json::Member& member) {
     if (member.value.is_null()) {
-      const Json* op = edit.find("op") != nullptr ? edit.find("op") : step.find("op");
-      const KeyRow* row = find_key(object_row(Object::step), member.key);
-      if (row == nullptr || op == nullptr || !op->is_string() || !has_key(object_row(Object::step), *row, op->text())) {
+      // Any op's key: an edit that changes the op removes what only the old one had.
+      if (find_key(object_row(Object::step), member.key) == nullptr) {
         std::vector<std::string> known;
         for (const KeyRow& key : object_row(Object::step).keys) known.emplace_back(key.name);
         reading_.diagnostics.add(key_place(member), fmt::format("unknown key \"{}\" in the edit \"set\"{}", member.key,

@@ -48,6 +48,8 @@ class Framework {
   Json with_batch_defaults(const Json& batch, Reading& reading) const;
   /// Plain steps. Needs layout and batch.
   Json steps(Reading& reading);
+  /// `value`, something that the scenario wrote, with the options in its expressions replaced.
+  Json with_options(const Json& value, Reading& reading) const;
   /// Without what selects nothing in this model on any rank.
   Json without_unmatched(const Json& steps, const Model& model);
   /// Name of the buffer that the optimizer reads, if the file names one.

@@ -20,14 +20,23 @@ Json with_defaults(const Json& object, const Json& defaults) {
   return merged;
 }
 
-/// A loss, for all uses or by use, without options in its weights.
-Json plain_loss(const Json& loss, Template& values) {
-  Json plain = loss;
-  for (const Json::Member& member : loss.members()) {
-    Json value = member.key == "weight" ? values.substitute(member.value) : plain_loss(member.value, values);
-    set_member(plain, {member.key, member.key_place, std::move(value)});
+/// Replaces defined names in every expression of a value: those of steps, geometries and losses.
+Json with_values(const Json& value, Template& values) {
+  if (value.is_array()) {
+    std::vector<Json> items;
+    for (const Json& item : value.items()) items.push_back(with_values(item, values));
+    return Json::array(std::move(items), value.place());
   }
-  return plain;
+  if (!value.is_object()) return value;
+  std::vector<Json::Member> members;
+  for (const Json::Member& member : value.members()) {
+    const KeyRow* row = find_key(object_row(Object::step), member.key);
+    if (row == nullptr) row = find_key(object_row(Object::geometry), member.key);
+    const bool expression = member.key == "weight" || (row != nullptr && row->type == Type::expression);
+    const bool text = expression && member.value.is_string();
+    members.push_back({member.key, member.key_place, text ? values.substitute(member.value) : with_values(member.value, values)});
+  }
+  return Json::object(std::move(members), value.place());
 }
 
 }  // namespace
@@ -99,7 +108,7 @@ Json Framework::with_batch_defaults(const Json& batch, Reading& reading) const {
   Template values(environment, reading.diagnostics);
   for (const auto& [name, option] : options_) values.define(name, option.value);
   std::optional<Json> resolved = values.resolve(*defaults);
-  if (resolved && resolved->find("loss") != nullptr) resolved->set("loss", plain_loss(*resolved->find("loss"), values));
+  if (resolved && resolved->find("loss") != nullptr) resolved->set("loss", with_values(*resolved->find("loss"), values));
   if (!resolved) return batch;
   Json merged = with_defaults(batch, *resolved);
   // A loss by use leaves `main` to the framework.
@@ -131,6 +140,12 @@ Json Framework::steps(Reading& reading) {
   if (diagnostics.size() != before) return {};
   Json plain = expand_framework_steps(*file_.document.find("steps"), values, absent_, reading);
   return diagnostics.size() == before ? plain : Json();
+}
+
+Json Framework::with_options(const Json& value, Reading& reading) const {
+  Template values({}, reading.diagnostics);
+  for (const auto& [name, option] : options_) values.define(name, option.value);
+  return with_values(value, values);
 }
 
 Json Framework::without_unmatched(const Json& steps, const Model& model) {

@@ -73,6 +73,7 @@ class ScenarioReader {
     if (const Json* result = fields.find("result")) written_result_ = *result;
     if (const Json* list = fields.find("steps")) written_steps_ = *list;
     if (fields.find("framework") != nullptr) framework_ = Framework::load(*framework, fields.find("options"), reading_);
+    if (framework_) edits_ = framework_->with_options(edits_, reading_);
   }
 
   Json read_layout_part(const Json* written) {
@@ -85,7 +86,7 @@ class ScenarioReader {
 
   Json read_batch_part(const Json* written) {
     Json batch = written != nullptr ? *written : Json::object();
-    if (framework_) batch = framework_->with_batch_defaults(batch, reading_);
+    if (framework_) batch = framework_->with_batch_defaults(framework_->with_options(batch, reading_), reading_);
     read_batch(batch, reading_);
     return batch;
   }

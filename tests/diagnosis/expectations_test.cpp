@@ -25,9 +25,11 @@ TEST_CASE("a file without expect has nothing unmet") { CHECK(unmet_expectations(
 TEST_CASE("everything that really comes out may be expected") {
   CHECK(
       unmet(
-          R"json({ "verdict": "mismatch", "parameters": ["tied:embedding"], "ranks": [2, 1], "blame": ["embedding_all_reduce"], "step": 0,
+          R"json({ "verdict": "mismatch", "parameters": ["tied:embedding"], "ranks": [2, 1], "blame": ["embedding_all_reduce"],
+                       "step": 0,
                    "replicas_agree": false,
-                   "formula": { "word": { "1": "g3 + (g0+g1)/2" }, "output": { "2": { "[40,115)": "g0 + (g2+g3)/2" } } } })json")
+                   "formula": { "word": { "1": "g3 + (g0+g1)/2" },
+                                    "output": { "2": { "[40,115)": "g0 + (g2+g3)/2" } } } })json")
           .empty());
 }
 
@@ -84,7 +86,8 @@ TEST_CASE("the blamed steps are compared as a set") {
 
 TEST_CASE("norm counts are compared by name") {
   const std::string steps =
-      R"json({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" }, { "name": "grad_norm", "op": "norm", "over": "dp" })json";
+      R"json({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+             { "name": "grad_norm", "op": "norm", "over": "dp" })json";
   CHECK(unmet_expectations(
             check_text(two_ranks(steps, R"json(, "expect": { "verdict": "mismatch", "norm": { "weight": "2" } })json")))
             .empty());
