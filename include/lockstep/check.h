@@ -82,6 +82,10 @@ Verdict engine_verdict(const CheckResult& result, bool match);
 /// What of `expect` does not hold, one sentence each, with expected and found; empty: all holds.
 std::vector<std::string> unmet_expectations(const CheckResult& result);
 
+/// got/expected, where it is one number for every wrong element; 1 where all is right. Nothing for
+/// verdicts without values, and where the symbolic engine did not run.
+std::optional<Rational> overall_ratio(const CheckResult& result);
+
 /// Ranks and parameters that are wrong: in value, in norm, or unowned (scenario-format.md,
 /// "expect").
 struct WrongSet {

@@ -54,6 +54,7 @@ Command check_command();
 Command test_command();
 Command explain_command();
 Command show_command();
+Command list_command();
 Command schema_command();
 Command init_command();
 Command version_command();

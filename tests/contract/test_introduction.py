@@ -109,8 +109,8 @@ def test_every_error_gives_file_line_column_and_pointer_and_all_come_at_once():
     process = run("check", write(text, "three.json"))
     assert process.returncode == 2
     for line, column, pointer in places:
-        assert f"three.json:{line}:{column}" in process.stderr
-        assert pointer in process.stderr
+        assert f"three.json:{line}:{column}" in process.stdout
+        assert pointer in process.stdout
 
 
 def test_the_schema_in_the_repository_is_what_the_program_prints():

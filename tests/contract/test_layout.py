@@ -74,7 +74,6 @@ def test_the_expert_mesh_reads_tp_as_etp_and_dp_as_edp():
 
 
 def test_an_axis_missing_in_the_order_must_have_size_1():
-    assert verdicts(scenario([backward()], layout={"pp": 2, "order": "dp-pp"})) == ["match"] or True
     text = message(scenario([backward()], layout={"tp": 2, "dp": 2, "order": "dp-pp"}))
     assert "tp" in text
     assert "cp" in message(scenario([backward()], layout={"cp": 2, "order": "tp-ep-dp-pp"}))

@@ -23,14 +23,13 @@ std::string only(const std::string& expect) {
 TEST_CASE("a file without expect has nothing unmet") { CHECK(unmet_expectations(check_text(megatron_844())).empty()); }
 
 TEST_CASE("everything that really comes out may be expected") {
-  CHECK(
-      unmet(
-          R"json({ "verdict": "mismatch", "parameters": ["tied:embedding"], "ranks": [2, 1], "blame": ["embedding_all_reduce"],
-                       "step": 0,
+  CHECK(unmet(
+            R"json({ "verdict": "mismatch", "parameters": ["tied:embedding"], "ranks": [2, 1],
+                   "blame": ["embedding_all_reduce"], "step": 0,
                    "replicas_agree": false,
                    "formula": { "word": { "1": "g3 + (g0+g1)/2" },
                                     "output": { "2": { "[40,115)": "g0 + (g2+g3)/2" } } } })json")
-          .empty());
+            .empty());
 }
 
 TEST_CASE("the verdict is compared") {

@@ -150,6 +150,32 @@ TEST_CASE("a collective on what is owned acts on those elements alone") {
   CHECK(run_host(twice, timeline).match);
 }
 
+TEST_CASE("a collective on what is owned leaves stale elements as they are") {
+  Layout layout = dp(4);
+  layout.dp_shard = layout.dp_replicate = 2;
+  Step on_owned = collective(Op::all_reduce, "replicas", Axis::dp_replicate), own = step(Op::own, "own all");
+  on_owned.on_owned = true;
+  own.over = Over{};
+  const Schedule built = schedule(layout, {parameter("w", {n})},
+                                  {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp_shard), on_owned, own});
+  const Timeline timeline = walk(built);
+  REQUIRE(timeline.owned[0][0][0] == all);
+  const numeric::Choice choice = choice_of(built, timeline);
+  const Formula sum = {{1, g(0)}, {1, g(1)}, {1, g(2)}, {1, g(3)}};
+  for (const HostBuffer& buffer : run_host(built, timeline).buffers) {
+    const bool low = buffer.rank % 2 == 0;  // dp_shard is the fast axis
+    GradientHash expected = hash_of(sum, {low ? Interval{0, 5} : Interval{5, n}}, choice);
+    expected += hash_of({{1, g(buffer.rank)}}, {low ? Interval{5, n} : Interval{0, 5}}, choice);
+    CHECK(buffer.hash == expected);
+  }
+}
+
+TEST_CASE("a piece that several unlinked buffers hold enters the hash of the reference once") {
+  const HostResult result = run(schedule(dp(3), {parameter("w", {n})}, {backwards()}));
+  CHECK_FALSE(result.match);
+  for (const HostBuffer& buffer : result.buffers) CHECK(buffer.expected_hash == result.reference[0]);
+}
+
 TEST_CASE("members that act on different elements meet by position") {
   // Rank 0 owns the first half and rank 1 the second; their owned parts are then added.
   Step cross = collective(Op::all_reduce, "cross", Axis::dp);

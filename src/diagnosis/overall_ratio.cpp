@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/check.h"
+
+namespace lockstep {
+
+std::optional<Rational> overall_ratio(const CheckResult& result) {
+  if (result.verdict != Verdict::match && result.verdict != Verdict::mismatch) return std::nullopt;
+  if (!result.symbolic || !result.symbolic->unowned.empty()) return std::nullopt;
+  std::optional<Rational> ratio;
+  for (const BufferResult& buffer : result.symbolic->buffers) {
+    for (const PieceResult& piece : buffer.pieces) {
+      if (piece.right) continue;
+      if (!piece.ratio || (ratio && *ratio != *piece.ratio)) return std::nullopt;
+      ratio = piece.ratio;
+    }
+  }
+  return ratio.value_or(Rational(1));
+}
+
+}  // namespace lockstep
