@@ -105,7 +105,7 @@ struct Timeline {
 /// Complexity: near linear in ranks × (steps × selected buffers).
 Timeline walk(const Schedule& schedule);
 
-/// The value of `by` of a step on a rank, memoized. Used by engines for `backward`, where the
+/// The value of `by` of a step on a rank. Used by engines for `backward`, where the
 /// rank is the one whose tokens a contribution stems from.
 class Factors {
  public:

@@ -14,8 +14,6 @@
 
 namespace lockstep::numeric {
 
-/// The elements of `view`, seen as one stretch, that stand at `positions` of it.
-Intervals at_positions(const Intervals& view, const Interval& positions);
 /// The elements of `set` in `block`, counted from its beginning.
 Intervals within(const Intervals& set, const Interval& block);
 
@@ -121,7 +119,7 @@ class BlockReplay {
       if (!planned.cut) continue;
       const Interval slice = planned.cut->slice(static_cast<int>(i));
       if (view) {
-        slices_[i] = within(at_positions(*view, slice), block_);
+        slices_[i] = within(expand(*view, slice), block_);
         continue;
       }
       const Interval here = intersect(slice, block_);

@@ -5,17 +5,6 @@
 
 namespace lockstep::numeric {
 
-Intervals at_positions(const Intervals& view, const Interval& positions) {
-  Intervals result;
-  std::int64_t before = 0;
-  for (const Interval& interval : view) {
-    const Interval part = intersect({before, before + interval.size()}, positions);
-    if (!part.empty()) result.push_back({interval.begin + part.begin - before, interval.begin + part.end - before});
-    before += interval.size();
-  }
-  return result;
-}
-
 Intervals within(const Intervals& set, const Interval& block) {
   Intervals result = intersect(set, block);
   for (Interval& interval : result) interval = {interval.begin - block.begin, interval.end - block.begin};

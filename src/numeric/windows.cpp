@@ -35,7 +35,7 @@ std::vector<std::int64_t> find_cuts(const Plan& plan) {
       if (planned.views.empty() || !planned.views[i]) {
         add({slice});
       } else {
-        add(at_positions(*planned.views[i], slice));
+        add(expand(*planned.views[i], slice));
       }
     }
     // A view per member would make this grow with the square of the group.
