@@ -28,10 +28,10 @@ class Batch : public TokenCounts {
     std::vector<std::vector<std::vector<std::vector<std::int64_t>>>> list;
   };
 
-  std::vector<int> micro_batch_counts = {2};  ///< one per optimizer step; never empty
-  std::map<std::string, Tokens> tokens_of_use;   ///< a use without its own takes "main"'s
-  std::map<std::string, Loss> loss_of_use;       ///< likewise
-  std::map<std::string, Rational> weight_of_use; ///< factor on the use's loss; default 1
+  std::vector<int> micro_batch_counts = {2};      ///< one per optimizer step; never empty
+  std::map<std::string, Tokens> tokens_of_use;    ///< a use without its own takes "main"'s
+  std::map<std::string, Loss> loss_of_use;        ///< likewise
+  std::map<std::string, Rational> weight_of_use;  ///< factor on the use's loss; default 1
 
   std::int64_t tokens(const std::string& use, int micro_batch, int dp, int cp, int sp) const override;
   /// In constant time where the tokens are `uneven` or `even`.

@@ -16,15 +16,20 @@ namespace lockstep {
 /// where the row speaks of slices); `root` is an index into `values`, or -1.
 /// All members' elements are aligned: element e of one meets element e of every other.
 template <class Algebra, class Value>
-void apply_collective(const Operation& row, Algebra& algebra, std::vector<Value>& values, const std::vector<Intervals>& slices,
-                      const Intervals& everything, int root, bool average) {
+void apply_collective(const Operation& row, Algebra& algebra, std::vector<Value>& values,
+                      const std::vector<Intervals>& slices, const Intervals& everything, int root, bool average) {
   using Writes = Operation::Writes;
   if (row.writes == Writes::nothing) return;
   Value result{};
   switch (row.value) {
-    case Operation::Value::none: return;
-    case Operation::Value::reduction: result = algebra.reduce(values, average); break;
-    case Operation::Value::of_the_root: result = values[static_cast<std::size_t>(root)]; break;
+    case Operation::Value::none:
+      return;
+    case Operation::Value::reduction:
+      result = algebra.reduce(values, average);
+      break;
+    case Operation::Value::of_the_root:
+      result = values[static_cast<std::size_t>(root)];
+      break;
     case Operation::Value::slice_of_its_member:
       result = values.front();
       for (std::size_t i = 0; i < values.size(); ++i) algebra.place(result, slices[i], values[i]);
@@ -38,9 +43,14 @@ void apply_collective(const Operation& row, Algebra& algebra, std::vector<Value>
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     switch (row.writes) {
-      case Writes::nothing: break;
-      case Writes::everywhere: algebra.place(values[i], everything, result); break;
-      case Writes::own_slice: algebra.place(values[i], slices[i], result); break;
+      case Writes::nothing:
+        break;
+      case Writes::everywhere:
+        algebra.place(values[i], everything, result);
+        break;
+      case Writes::own_slice:
+        algebra.place(values[i], slices[i], result);
+        break;
       case Writes::root_everywhere:
         if (static_cast<int>(i) == root) algebra.place(values[i], everything, result);
         break;

@@ -43,13 +43,13 @@ class TokenCounts {
 
 /// What the names in an expression mean while it is evaluated.
 struct Environment {
-  const Mesh* mesh = nullptr;            ///< axis sizes, world, sequence_parallel, virtual_stages
-  const TokenCounts* counts = nullptr;   ///< micro_batches, steps, tokens, sum(tokens, …)
+  const Mesh* mesh = nullptr;           ///< axis sizes, world, sequence_parallel, virtual_stages
+  const TokenCounts* counts = nullptr;  ///< micro_batches, steps, tokens, sum(tokens, …)
   /// Options, model sizes, loop variables, `n` of a geometry: looked up first.
   const std::map<std::string, ExpressionValue, std::less<>>* names = nullptr;
-  std::optional<int> rank;               ///< rank.AXIS
-  std::optional<int> step;               ///< `step`, the optimizer step
-  std::optional<int> micro_batch;        ///< inside `each`: counted from 0 in the optimizer step
+  std::optional<int> rank;         ///< rank.AXIS
+  std::optional<int> step;         ///< `step`, the optimizer step
+  std::optional<int> micro_batch;  ///< inside `each`: counted from 0 in the optimizer step
 };
 
 /// A mistake in an expression: `offset` is a byte of its text.

@@ -15,30 +15,30 @@ namespace lockstep {
 
 /// One term of a form, in words that a report can print.
 struct Term {
-  int rank = -1;                 ///< the source rank; -1 for a leftover that is equal on all ranks
-  int micro_batch = -1;          ///< numbered on through optimizer steps; -1 for a leftover
-  int site_use = 0;              ///< index into Logical::uses of `logical`
-  std::string leftover;          ///< its `what`; empty for a gradient
-  bool foreign = false;          ///< belongs to another element or parameter
-  int logical = -1;              ///< the logical parameter that it contributes to
-  int piece = -1;                ///< foreign: the piece whose element it is
-  std::int64_t offset = 0;       ///< foreign: its local element is this one's plus `offset`
-  Rational coefficient;          ///< relative to what `backward` added
+  int rank = -1;            ///< the source rank; -1 for a leftover that is equal on all ranks
+  int micro_batch = -1;     ///< numbered on through optimizer steps; -1 for a leftover
+  int site_use = 0;         ///< index into Logical::uses of `logical`
+  std::string leftover;     ///< its `what`; empty for a gradient
+  bool foreign = false;     ///< belongs to another element or parameter
+  int logical = -1;         ///< the logical parameter that it contributes to
+  int piece = -1;           ///< foreign: the piece whose element it is
+  std::int64_t offset = 0;  ///< foreign: its local element is this one's plus `offset`
+  Rational coefficient;     ///< relative to what `backward` added
 };
 
 /// Verdict of an engine on a run of elements.
 struct PieceResult {
-  Interval elements;             ///< local
+  Interval elements;  ///< local
   bool right = true;
-  int form = 0;                  ///< symbolic: for terms_of(); equal numbers are equal values
-  int reference = 0;             ///< symbolic: what it should be
-  std::optional<Rational> ratio; ///< got/expected where it is one number
+  int form = 0;                   ///< symbolic: for terms_of(); equal numbers are equal values
+  int reference = 0;              ///< symbolic: what it should be
+  std::optional<Rational> ratio;  ///< got/expected where it is one number
 };
 
 /// What one rank hands to its optimizer for one of its buffers.
 struct BufferResult {
   int rank = 0;
-  int buffer = 0;                ///< index into its LocalModel
+  int buffer = 0;  ///< index into its LocalModel
   Intervals owned;
   std::vector<PieceResult> pieces;  ///< cover `owned`, neighbours with equal forms merged
 };

@@ -42,9 +42,9 @@ class Json {
   /// A copy that claims to have been written at `place`.
   Json at(const Place& place) const;
 
-  bool as_boolean() const;                  ///< only for booleans
-  const std::string& text() const;          ///< of a string: its characters; of a number: as written
-  const std::vector<Json>& items() const;   ///< of an array; empty for every other kind
+  bool as_boolean() const;                     ///< only for booleans
+  const std::string& text() const;             ///< of a string: its characters; of a number: as written
+  const std::vector<Json>& items() const;      ///< of an array; empty for every other kind
   const std::vector<Member>& members() const;  ///< of an object, as written; empty for every other kind
 
   /// The member's value, or null if there is none.

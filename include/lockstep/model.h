@@ -65,7 +65,7 @@ struct Logical {
   std::vector<std::int64_t> shape;
   Dtype dtype = Dtype::float32;
   std::int64_t numel = 0;
-  bool frozen = false;          ///< all of its sites are
+  bool frozen = false;  ///< all of its sites are
 };
 
 /// A piece of a logical tensor: a box, one interval per dimension. Row-major inside.
@@ -80,7 +80,7 @@ struct LocalBuffer {
   int piece = 0;                ///< index into Model::pieces(logical)
   std::vector<int> parameters;  ///< the sites on this rank in model order; the first gives the name
   std::int64_t numel = 0;
-  std::int64_t rows = 1;        ///< extent of dimension 0 of the local tensor; 1 for scalars
+  std::int64_t rows = 1;  ///< extent of dimension 0 of the local tensor; 1 for scalars
   int chunk = 0;
   Dtype dtype = Dtype::float32;
 };
@@ -103,7 +103,9 @@ class Model {
   const std::vector<Logical>& logicals() const { return logicals_; }
   int logical_of(int parameter) const { return logical_of_[static_cast<std::size_t>(parameter)]; }
   const std::vector<Piece>& pieces(int logical) const { return pieces_[static_cast<std::size_t>(logical)]; }
-  const LocalModel& local(int rank) const { return *locals_[static_cast<std::size_t>(local_of_[static_cast<std::size_t>(rank)])]; }
+  const LocalModel& local(int rank) const {
+    return *locals_[static_cast<std::size_t>(local_of_[static_cast<std::size_t>(rank)])];
+  }
   /// All distinct local models, by id.
   const std::vector<std::unique_ptr<LocalModel>>& locals() const { return locals_; }
   /// Index of `logical`'s buffer on `rank`, or -1. A rank holds at most one buffer of a logical

@@ -40,12 +40,12 @@ struct HostBuffer {
 
 struct HostResult {
   bool match = false;
-  int step = 0;                      ///< the first wrong optimizer step, else the last completed one
-  std::vector<HostBuffer> buffers;   ///< every buffer of every rank, by rank and buffer, of that step
+  int step = 0;                     ///< the first wrong optimizer step, else the last completed one
+  std::vector<HostBuffer> buffers;  ///< every buffer of every rank, by rank and buffer, of that step
   /// By logical parameter: hash of the whole reference gradient (of its replayed elements).
   std::vector<GradientHash> reference;
   bool sampled = false;
-  std::int64_t elements = 0, of = 0; ///< replayed elements and all elements, summed over ranks
+  std::int64_t elements = 0, of = 0;  ///< replayed elements and all elements, summed over ranks
   /// Sentences for the user: a dtype that was too short, a parameter that had to be skipped.
   std::vector<std::string> notes;
 };

@@ -16,7 +16,7 @@ struct Decomposition {
     int from = 0, to = 0, slice = -1;
     bool add = false;
   };
-  std::vector<Transfer> transfers;            ///< one after the other
+  std::vector<Transfer> transfers;  ///< one after the other
   /// By member: the slices that it takes over from its scratch copy at the end (for an average,
   /// divided by n first). -1: everything.
   std::vector<std::vector<int>> takes_over;
@@ -28,17 +28,17 @@ struct Decomposition {
 struct Operation {
   Op op;
   std::string_view name;
-  std::string_view help;       ///< one sentence
-  std::string_view keys;       ///< keys of a step besides those of every op, separated by spaces
-  bool collective = false;     ///< all members must meet
+  std::string_view help;    ///< one sentence
+  std::string_view keys;    ///< keys of a step besides those of every op, separated by spaces
+  bool collective = false;  ///< all members must meet
 
   enum class Writes { nothing, everywhere, own_slice, root_everywhere };
   enum class Value { none, reduction, slice_of_its_member, of_the_root };
   enum class Ownership { keeps, intersects_own_slice, all_slices, root_keeps_others_lose, sets_own_slice };
-  Writes writes = Writes::nothing;      ///< which elements of which members change
-  Value value = Value::none;            ///< what stands there afterwards
+  Writes writes = Writes::nothing;  ///< which elements of which members change
+  Value value = Value::none;        ///< what stands there afterwards
   Ownership ownership = Ownership::keeps;
-  bool joins_family = false;            ///< members answer together for every element (scenario-format.md)
+  bool joins_family = false;  ///< members answer together for every element (scenario-format.md)
 
   /// Elements that all members together send, in multiples of (n-1) times the buffer's elements.
   int ring_sends = 0;

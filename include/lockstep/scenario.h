@@ -17,13 +17,13 @@ namespace lockstep {
 struct Expect {
   struct Formula {
     std::string parameter;
-    std::string rank;                      ///< as written: "1"
-    std::optional<Interval> elements;      ///< local elements; none: every wrong element of that rank
+    std::string rank;                  ///< as written: "1"
+    std::optional<Interval> elements;  ///< local elements; none: every wrong element of that rank
     std::string formula;
     Place place;
   };
   Place place;
-  std::string verdict;                     ///< always set
+  std::string verdict;                                 ///< always set
   std::optional<std::vector<std::string>> parameters;  ///< selectors
   std::optional<std::vector<int>> ranks;
   std::vector<Formula> formulas;

@@ -17,8 +17,22 @@ namespace lockstep {
 
 /// The steps of the language; operation(op) has the table row of each.
 enum class Op {
-  backward, scale, all_reduce, reduce_scatter, all_gather, broadcast, reduce, own, copy, accumulate, zero, leftover, norm,
-  all_to_all, wait, each
+  backward,
+  scale,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  own,
+  copy,
+  accumulate,
+  zero,
+  leftover,
+  norm,
+  all_to_all,
+  wait,
+  each
 };
 inline constexpr int op_count = 16;
 
@@ -47,8 +61,8 @@ class Selectors {
 struct Geometry {
   enum class Kind { parameter, rows, flat, bucket };
   Kind kind = Kind::parameter;
-  std::optional<Expression> align;   ///< flat; default n
-  std::optional<Expression> size;    ///< bucket; none: one bucket
+  std::optional<Expression> align;  ///< flat; default n
+  std::optional<Expression> size;   ///< bucket; none: one bucket
   Expression align_parameter{Rational(64)};
   std::optional<Expression> align_bucket;  ///< default lcm(n, 128)
   std::optional<Selectors> separate;       ///< none: no parameter is separate
@@ -73,9 +87,9 @@ struct GeometryLayout {
     int chunk = 0;
     Dtype dtype = Dtype::float32;
   };
-  std::vector<Cut> cuts;              ///< one per buffer of the list
-  std::vector<int> bucket_of;         ///< by buffer; for flat and bucket
-  std::vector<std::int64_t> position; ///< by buffer: where it starts, through all buckets of its chunk and dtype
+  std::vector<Cut> cuts;               ///< one per buffer of the list
+  std::vector<int> bucket_of;          ///< by buffer; for flat and bucket
+  std::vector<std::int64_t> position;  ///< by buffer: where it starts, through all buckets of its chunk and dtype
   std::vector<Bucket> buckets;
 };
 /// One buffer as a geometry sees it. `numel` and `rows` are those of the part that is cut.
@@ -89,7 +103,8 @@ struct GeometryItem {
 };
 /// Throws ExpressionError (with the offset in the expression's text) or InputError at the
 /// geometry's place where a number is not a positive whole one or n does not divide a bucket.
-GeometryLayout lay_out(const Geometry& geometry, const std::vector<GeometryItem>& items, int n, const Environment& environment);
+GeometryLayout lay_out(const Geometry& geometry, const std::vector<GeometryItem>& items, int n,
+                       const Environment& environment);
 
 enum class Reduction { sum, average };
 
@@ -119,16 +134,16 @@ struct Step {
   Geometry geometry;
   bool on_owned = false;
   bool async = false;
-  std::string buffer = "grad";  ///< the buffer acted on; for copy and accumulate the target ("to")
-  std::string from;             ///< copy, accumulate
-  std::vector<std::string> uses;  ///< backward: empty for all
-  std::string what;             ///< leftover
-  bool per_rank = false;        ///< leftover
+  std::string buffer = "grad";      ///< the buffer acted on; for copy and accumulate the target ("to")
+  std::string from;                 ///< copy, accumulate
+  std::vector<std::string> uses;    ///< backward: empty for all
+  std::string what;                 ///< leftover
+  bool per_rank = false;            ///< leftover
   std::optional<Expression> count;  ///< norm; none: true
-  bool mean_of_norms = false;   ///< norm
-  std::string wait_for;         ///< wait
-  std::vector<Step> steps;      ///< each
-  Place place;                  ///< the whole step
+  bool mean_of_norms = false;       ///< norm
+  std::string wait_for;             ///< wait
+  std::vector<Step> steps;          ///< each
+  Place place;                      ///< the whole step
   Place by_place, when_place, over_place, root_place, count_place, params_place;
 };
 

@@ -13,10 +13,10 @@ namespace lockstep {
 
 /// A wrong count in the gradient norm, on every rank of `ranks`.
 struct NormResult {
-  int parameter = 0;        ///< index into Model::parameters()
+  int parameter = 0;  ///< index into Model::parameters()
   int rank = 0;
-  std::string counted;      ///< a number, or "mean_of_norms"
-  std::string expected;     ///< "1"
+  std::string counted;   ///< a number, or "mean_of_norms"
+  std::string expected;  ///< "1"
 };
 
 /// Elements of a buffer for which nobody in the rank's family answers.
@@ -29,11 +29,11 @@ struct UnownedResult {
 /// What the symbolic engine found for one optimizer step.
 struct SymbolicResult {
   bool match = false;
-  int step = 0;                        ///< the first wrong optimizer step, else the last completed one
-  std::vector<BufferResult> buffers;   ///< every buffer of every rank, by rank and buffer
+  int step = 0;                       ///< the first wrong optimizer step, else the last completed one
+  std::vector<BufferResult> buffers;  ///< every buffer of every rank, by rank and buffer
   std::vector<UnownedResult> unowned;
   std::vector<NormResult> norm;
-  std::vector<bool> replicas_agree;    ///< by logical parameter
+  std::vector<bool> replicas_agree;  ///< by logical parameter
 };
 
 /// Replays a timeline over exact linear forms. Keep it as long as its form numbers are in use.
@@ -87,6 +87,7 @@ std::vector<Term> parse_formula(const Schedule& schedule, int rank, int buffer, 
                                 const std::vector<Term>& support);
 /// "2 × the right gradient", "the share of tp 1 is missing": a few words on how `terms` differ
 /// from the reference, or "" where there is nothing short to say.
-std::string describe_difference(const Schedule& schedule, const std::vector<Term>& got, const std::vector<Term>& expected);
+std::string describe_difference(const Schedule& schedule, const std::vector<Term>& got,
+                                const std::vector<Term>& expected);
 
 }  // namespace lockstep

@@ -29,13 +29,13 @@ struct Call {
 /// Something that happens to buffers: a local step on one rank, or a collective of a group.
 struct Event {
   Op op = Op::zero;
-  int time = 0;            ///< unrolled position in the list, through all optimizer steps
+  int time = 0;  ///< unrolled position in the list, through all optimizer steps
   int optimizer_step = 0;
-  int micro_batch = -1;    ///< of the calling iteration, counted from 0 in the step; -1 outside `each`
-  std::vector<Call> calls;         ///< local: one; collective: the group's members, ascending
-  Rational by{1};                  ///< scale, leftover
-  bool average = false;            ///< reductions
-  int root = -1;                   ///< index into calls
+  int micro_batch = -1;     ///< of the calling iteration, counted from 0 in the step; -1 outside `each`
+  std::vector<Call> calls;  ///< local: one; collective: the group's members, ascending
+  Rational by{1};           ///< scale, leftover
+  bool average = false;     ///< reductions
+  int root = -1;            ///< index into calls
   /// reduce_scatter, all_gather: how each position is cut, one slice per member of `calls`; in
   /// elements of the buffer, or where `Call::owned` is filled in elements of that stretch.
   std::vector<Cut> cuts;
@@ -54,24 +54,24 @@ struct Outcome {
   enum class Kind { complete, deadlock, invalid_collective, race };
   struct Stuck {
     int rank = 0;
-    std::string waits_in;       ///< the step
-    std::vector<int> for_ranks; ///< members that have not come
+    std::string waits_in;        ///< the step
+    std::vector<int> for_ranks;  ///< members that have not come
   };
   struct Met {
     int rank = 0;
-    std::string calls;          ///< the step that it called
-    std::vector<int> with;      ///< the other members
-    std::string brings;         ///< "all_reduce of 2 parameters, 768 elements, float32"
+    std::string calls;      ///< the step that it called
+    std::vector<int> with;  ///< the other members
+    std::string brings;     ///< "all_reduce of 2 parameters, 768 elements, float32"
   };
   struct Race {
     int rank = 0;
-    std::string step;           ///< the step that touches; "" at the end of the list
-    std::string touches;        ///< the buffer: "grad of NAME"
-    std::string in_flight;      ///< the asynchronous step
+    std::string step;       ///< the step that touches; "" at the end of the list
+    std::string touches;    ///< the buffer: "grad of NAME"
+    std::string in_flight;  ///< the asynchronous step
   };
   Kind kind = Kind::complete;
   int optimizer_step = 0;
-  std::string why;              ///< invalid_collective: what does not agree
+  std::string why;  ///< invalid_collective: what does not agree
   std::vector<Stuck> stuck;
   std::vector<Met> met;
   std::vector<Race> races;
@@ -88,7 +88,7 @@ struct Timeline {
   /// By completed optimizer step and rank: index of the first event after this rank's list ended.
   /// At most step_ends; less only where calls of different optimizer steps meet.
   std::vector<std::vector<std::size_t>> rank_ends;
-  std::vector<OwnershipChange> ownership;   ///< in order of `event`
+  std::vector<OwnershipChange> ownership;  ///< in order of `event`
   /// By completed optimizer step, rank and buffer: what the optimizer gets.
   std::vector<std::vector<std::vector<Intervals>>> owned;
   /// By completed optimizer step, rank and buffer: buffers of one number answer together for
@@ -119,9 +119,9 @@ class Factors {
 
 /// One contribution that a rank's backward adds to a buffer.
 struct Contribution {
-  int source = 0;      ///< the rank that names it: lowest of those that compute the same, or whose tokens they are
+  int source = 0;        ///< the rank that names it: lowest of those that compute the same, or whose tokens they are
   int evaluated_on = 0;  ///< the rank on which `by` is evaluated
-  int site_use = 0;    ///< index into Logical::uses
+  int site_use = 0;      ///< index into Logical::uses
 };
 /// Finds contributions fast. Concurrent reads are safe.
 class Contributions {
@@ -140,14 +140,14 @@ class Contributions {
   const Schedule* schedule_;
   std::vector<std::vector<int>> class_of_;  // by local model and buffer
   int class_count_ = 0;
-  std::vector<Groups> dispatch_groups_;     // by distinct dispatch list
-  std::vector<int> dispatch_of_;            // by parameter, -1: none
+  std::vector<Groups> dispatch_groups_;  // by distinct dispatch list
+  std::vector<int> dispatch_of_;         // by parameter, -1: none
 };
 
 /// Contributions(schedule).of(…), for a single look.
 /// What `rank`'s backward of micro-batch `micro_batch` (from 0 in `optimizer_step`) adds to its
 /// buffer `buffer`; `uses` limits it (empty: all).
-std::vector<Contribution> contributions(const Schedule& schedule, int rank, int buffer, int optimizer_step, int micro_batch,
-                                        const std::vector<std::string>& uses);
+std::vector<Contribution> contributions(const Schedule& schedule, int rank, int buffer, int optimizer_step,
+                                        int micro_batch, const std::vector<std::string>& uses);
 
 }  // namespace lockstep

@@ -52,7 +52,8 @@ void write_table(Output& output, const std::vector<Row>& rows, bool markdown) {
   if (markdown) {
     output.write("| scenario | verdict | factor | replicas | title |\n|---|---|---|---|---|\n");
     for (const Row& row : rows) {
-      output.write(fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, row.verdict, row.factor, row.replicas, cell(row.title)));
+      output.write(fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, row.verdict, row.factor, row.replicas,
+                               cell(row.title)));
     }
     return;
   }
@@ -63,8 +64,8 @@ void write_table(Output& output, const std::vector<Row>& rows, bool markdown) {
     factor = std::max(factor, row.factor.size());
   }
   const auto line = [&](const Row& row) {
-    std::string text = padded(row.name, name) + "  " + padded(row.verdict, verdict) + "  " + padded(row.factor, factor) + "  " +
-                       padded(row.replicas, 8) + "  " + row.title;
+    std::string text = padded(row.name, name) + "  " + padded(row.verdict, verdict) + "  " +
+                       padded(row.factor, factor) + "  " + padded(row.replicas, 8) + "  " + row.title;
     text.erase(text.find_last_not_of(' ') + 1);
     output.write(text + "\n");
   };
@@ -77,8 +78,11 @@ void write_json(Output& output, const std::vector<Row>& rows) {
   json.begin_array();
   for (const Row& row : rows) {
     json.begin_object(true);
-    const std::pair<const char*, const std::string*> fields[] = {
-        {"scenario", &row.name}, {"verdict", &row.verdict}, {"factor", &row.factor}, {"replicas", &row.replicas}, {"title", &row.title}};
+    const std::pair<const char*, const std::string*> fields[] = {{"scenario", &row.name},
+                                                                 {"verdict", &row.verdict},
+                                                                 {"factor", &row.factor},
+                                                                 {"replicas", &row.replicas},
+                                                                 {"title", &row.title}};
     for (const auto& [key, value] : fields) {
       json.key(key);
       json.string_or_null(*value == "-" ? "" : *value);
@@ -119,8 +123,10 @@ Command list_command() {
   command.name = "list";
   command.summary = "Print scenarios as a table: verdict, factor, title.";
   command.text =
-      "Replays each scenario symbolically and prints one row: its verdict, the factor against the right gradient where it is one "
-      "number for every wrong element (1 is right), and for a mismatch whether all replicas agree on it, so that comparing them "
+      "Replays each scenario symbolically and prints one row: its verdict, the factor against the right gradient where "
+      "it is one "
+      "number for every wrong element (1 is right), and for a mismatch whether all replicas agree on it, so that "
+      "comparing them "
       "would show nothing. Exit status 0 whatever the verdicts are, 2 if a file is not valid, 4 if there is none.";
   command.examples = {
       {"lockstep list scenarios/", "every scenario of a folder and the folders in it"},
@@ -130,7 +136,11 @@ Command list_command() {
   command.options = {
       {"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths},
       {"-f,--format", "KIND", "What to write.", {"text", "markdown", "json"}, &arguments->format},
-      {"-o,--output", "FILE", "Write to FILE instead of standard output; it appears only when it is complete.", {}, &arguments->output},
+      {"-o,--output",
+       "FILE",
+       "Write to FILE instead of standard output; it appears only when it is complete.",
+       {},
+       &arguments->output},
   };
   command.run = [arguments] { return run(*arguments); };
   return command;

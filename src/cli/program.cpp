@@ -48,7 +48,7 @@ int print_text(const std::string& text) {
 }
 
 std::vector<Command> all_commands() {
-  return {check_command(),  test_command(), explain_command(), show_command(), list_command(),
+  return {check_command(),  test_command(), explain_command(), show_command(),     list_command(),
           schema_command(), init_command(), version_command(), reference_command()};
 }
 

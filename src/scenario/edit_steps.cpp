@@ -84,7 +84,7 @@ class StepEditor {
                                  fmt::format("\"{}\" is an \"each\": duplicate the steps inside it", target->name));
         return;
       }
-      copy.step = with_condition(copy.step, iteration_condition(*target, true), value.place());
+      copy.iteration = iteration_condition(*target, true);
     }
     const std::vector<std::string> names = tree_.names();
     const std::vector<std::string> inside = StepTree::names_in(copy);
@@ -128,13 +128,12 @@ class StepEditor {
   bool place(StepNode node, const EditTarget& target, bool after) {
     const auto position = find(target);
     if (!position) return false;
-    if (!target.iteration.empty()) {
-      node.step = with_condition(node.step, iteration_condition(target, true), target.place);
-      StepNode& found = tree_.at(*position);
-      if (found.is_each()) {
-        found.body.insert(after ? found.body.end() : found.body.begin(), node);
-        return true;
-      }
+    StepNode& found = tree_.at(*position);
+    // Beside a step that is in one iteration only, it is in that one too.
+    node.iteration = target.iteration.empty() ? found.iteration : iteration_condition(target, true);
+    if (!target.iteration.empty() && found.is_each()) {
+      found.body.insert(after ? found.body.end() : found.body.begin(), node);
+      return true;
     }
     std::vector<StepNode>& list = tree_.list_of(*position);
     list.insert(list.begin() + static_cast<std::ptrdiff_t>(position->index) + (after ? 1 : 0), node);

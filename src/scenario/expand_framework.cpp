@@ -34,7 +34,8 @@ Json with_values(const Json& value, Template& values) {
     if (row == nullptr) row = find_key(object_row(Object::geometry), member.key);
     const bool expression = member.key == "weight" || (row != nullptr && row->type == Type::expression);
     const bool text = expression && member.value.is_string();
-    members.push_back({member.key, member.key_place, text ? values.substitute(member.value) : with_values(member.value, values)});
+    members.push_back(
+        {member.key, member.key_place, text ? values.substitute(member.value) : with_values(member.value, values)});
   }
   return Json::object(std::move(members), value.place());
 }
@@ -86,6 +87,8 @@ Json Framework::with_layout_defaults(const Json& layout, Reading& reading) const
   Json plain = Json::object({}, defaults->place());
   const std::optional<Json> resolved = values.resolve(*defaults);
   for (const Json::Member& member : resolved ? resolved->members() : std::vector<Json::Member>()) {
+    // A layout that gives the parts of dp gives dp.
+    if (member.key == "dp" && (layout.find("dp_shard") != nullptr || layout.find("dp_replicate") != nullptr)) continue;
     const KeyRow* row = find_key(object_row(Object::layout), member.key);
     const bool number = row != nullptr && (row->type == Type::axis_size || row->type == Type::count);
     if (!number || !member.value.is_string()) {
@@ -108,7 +111,8 @@ Json Framework::with_batch_defaults(const Json& batch, Reading& reading) const {
   Template values(environment, reading.diagnostics);
   for (const auto& [name, option] : options_) values.define(name, option.value);
   std::optional<Json> resolved = values.resolve(*defaults);
-  if (resolved && resolved->find("loss") != nullptr) resolved->set("loss", with_values(*resolved->find("loss"), values));
+  if (resolved && resolved->find("loss") != nullptr)
+    resolved->set("loss", with_values(*resolved->find("loss"), values));
   if (!resolved) return batch;
   Json merged = with_defaults(batch, *resolved);
   // A loss by use leaves `main` to the framework.

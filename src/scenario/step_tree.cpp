@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/scenario/edits.h"
 #include "src/scenario/fields.h"
 
 namespace lockstep {
@@ -38,7 +39,7 @@ StepTree::StepTree(const Json& steps) : place_(steps.place()) {
 }
 
 StepNode StepTree::node_of(const Json& step) {
-  StepNode node{step, std::nullopt, {}};
+  StepNode node{step, std::nullopt, {}, ""};
   const Json* body = step.find("steps");
   if (body == nullptr || !body->is_array()) return node;
   node.body_place = body->place();
@@ -48,6 +49,7 @@ StepNode StepTree::node_of(const Json& step) {
 }
 
 Json StepTree::json_of(const StepNode& node) {
+  if (!node.iteration.empty()) return with_condition(node.step, node.iteration, node.step.place());
   if (!node.is_each()) return node.step;
   std::vector<Json> body;
   for (const StepNode& inner : node.body) body.push_back(json_of(inner));

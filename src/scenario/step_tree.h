@@ -14,6 +14,7 @@ struct StepNode {
   Json step;                        ///< an `each` without its "steps"
   std::optional<Place> body_place;  ///< of "steps", for an `each`
   std::vector<StepNode> body;
+  std::string iteration;  ///< condition for the one iteration in which an edit put it; "" for all
 
   std::string name() const;  ///< "" without one
   bool is_each() const { return body_place.has_value(); }

@@ -56,10 +56,12 @@ bool Calls::condition(const Step& step, const Position& position, int rank) {
   }
   if (!step.when) return true;
   const auto evaluate = [&] {
-    return evaluated(step, step.when_place, "when", rank, [&] { return step.when->truth(environment(position, rank)); });
+    return evaluated(step, step.when_place, "when", rank,
+                     [&] { return step.when->truth(environment(position, rank)); });
   };
   if (step.when->uses_rank()) return evaluate();
-  const auto [found, is_new] = conditions_.emplace(std::tuple(&step, position.optimizer_step, position.micro_batch), false);
+  const auto [found, is_new] =
+      conditions_.emplace(std::tuple(&step, position.optimizer_step, position.micro_batch), false);
   if (is_new) found->second = evaluate();
   return found->second;
 }
@@ -100,7 +102,8 @@ GeometryLayout Calls::layout(const Step& step, int rank, int n, const std::vecto
   Environment names;
   names.mesh = &schedule_->mesh;
   names.counts = &schedule_->batch;
-  return evaluated(step, step.geometry.place, "geometry", rank, [&] { return lay_out(step.geometry, items, n, names); });
+  return evaluated(step, step.geometry.place, "geometry", rank,
+                   [&] { return lay_out(step.geometry, items, n, names); });
 }
 
 const GeometryLayout& Calls::layout(const Step& step, int rank, int n) {
@@ -123,7 +126,8 @@ Rational Calls::by(const Position& position, int rank) {
                      [&] { return factors_.by(step, rank, position.optimizer_step, position.micro_batch); });
   };
   if (step.by->uses_rank()) return evaluate();
-  const auto [found, is_new] = factors_of_.emplace(std::tuple(&step, position.optimizer_step, position.micro_batch), Rational());
+  const auto [found, is_new] =
+      factors_of_.emplace(std::tuple(&step, position.optimizer_step, position.micro_batch), Rational());
   if (is_new) found->second = evaluate();
   return found->second;
 }
@@ -145,12 +149,14 @@ void Calls::check_backward(const Position& position, int rank) {
          contributions_.of(rank, buffer, position.optimizer_step, position.micro_batch, step.uses)) {
       if (contribution.evaluated_on == last) continue;
       last = contribution.evaluated_on;
-      const Rational value = evaluated(step, step.by_place, "by", last,
-                                       [&] { return factors_.by(step, last, position.optimizer_step, position.micro_batch); });
+      const Rational value = evaluated(step, step.by_place, "by", last, [&] {
+        return factors_.by(step, last, position.optimizer_step, position.micro_batch);
+      });
       if (value.is_zero()) {
-        throw InputError({{step.by_place, "\"by\" of the backward \"" + step.name + "\" is 0 on rank " + std::to_string(last) +
-                                              "; a contribution cannot be multiplied by 0: use \"when\" or \"only\" to leave "
-                                              "it out"}});
+        throw InputError(
+            {{step.by_place, "\"by\" of the backward \"" + step.name + "\" is 0 on rank " + std::to_string(last) +
+                                 "; a contribution cannot be multiplied by 0: use \"when\" or \"only\" to leave "
+                                 "it out"}});
       }
       if (shared) {
         backward_checked_[{&step, position.optimizer_step, position.micro_batch}] = true;
@@ -163,7 +169,8 @@ void Calls::check_backward(const Position& position, int rank) {
 bool Calls::counts(const Position& position, int rank) {
   const Step& step = *position.step;
   if (!step.count) return true;
-  return evaluated(step, step.count_place, "count", rank, [&] { return step.count->truth(environment(position, rank)); });
+  return evaluated(step, step.count_place, "count", rank,
+                   [&] { return step.count->truth(environment(position, rank)); });
 }
 
 }  // namespace lockstep

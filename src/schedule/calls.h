@@ -14,7 +14,7 @@ namespace lockstep {
 /// the end of the list.
 struct Position {
   const Step* step = nullptr;
-  const Step* each = nullptr;   ///< the `each` around it
+  const Step* each = nullptr;  ///< the `each` around it
   int optimizer_step = 0;
   int micro_batch = -1;
 };
@@ -36,7 +36,8 @@ class Calls {
   /// The geometry of `step` over whole buffers on this rank, for a group of `n`.
   const GeometryLayout& layout(const Step& step, int rank, int n);
   /// The same over parts of `buffers`.
-  GeometryLayout layout(const Step& step, int rank, int n, const std::vector<int>& buffers, const std::vector<std::int64_t>& numels);
+  GeometryLayout layout(const Step& step, int rank, int n, const std::vector<int>& buffers,
+                        const std::vector<std::int64_t>& numels);
   /// `by` of scale and leftover.
   Rational by(const Position& position, int rank);
   /// Evaluates `by` of a backward wherever an engine will, so that mistakes show now.

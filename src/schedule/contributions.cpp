@@ -130,8 +130,8 @@ std::vector<Contribution> Contributions::of(int rank, int buffer, int optimizer_
   return result;
 }
 
-std::vector<Contribution> contributions(const Schedule& schedule, int rank, int buffer, int optimizer_step, int micro_batch,
-                                        const std::vector<std::string>& uses) {
+std::vector<Contribution> contributions(const Schedule& schedule, int rank, int buffer, int optimizer_step,
+                                        int micro_batch, const std::vector<std::string>& uses) {
   return Contributions(schedule).of(rank, buffer, optimizer_step, micro_batch, uses);
 }
 

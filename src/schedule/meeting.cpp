@@ -86,7 +86,8 @@ std::string describe(const Schedule& schedule, const MemberCall& call) {
   const Step& step = *call.call.step;
   std::string text(operation(step.op).name);
   if (!moves_data(step.op)) return text;
-  if (operation(step.op).value == Operation::Value::reduction) text += step.reduction == Reduction::average ? " (avg)" : " (sum)";
+  if (operation(step.op).value == Operation::Value::reduction)
+    text += step.reduction == Reduction::average ? " (avg)" : " (sum)";
   std::int64_t total = 0;
   for (std::size_t i = 0; i < call.call.buffers->size(); ++i) total += elements(schedule, call.call, i);
   const std::size_t count = call.call.buffers->size();
@@ -108,7 +109,8 @@ std::string disagreement(const Schedule& schedule, const Meeting& meeting) {
   for (const auto& member : meeting.members) {
     if (reduces && member->call.step->reduction != first.call.step->reduction) return "sum meets avg";
     if (member->root != first.root) return "the members name different roots";
-    if (member->call.buffers->size() != first.call.buffers->size()) return "the members bring different numbers of parameters";
+    if (member->call.buffers->size() != first.call.buffers->size())
+      return "the members bring different numbers of parameters";
     for (std::size_t i = 0; i < first.call.buffers->size(); ++i) {
       if (elements(schedule, member->call, i) != elements(schedule, first.call, i)) {
         return "parameter " + std::to_string(i + 1) + " differs in size";

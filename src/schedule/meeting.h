@@ -16,8 +16,8 @@ namespace lockstep {
 struct MemberCall {
   Call call;
   int micro_batch = -1;
-  int root = -1;             ///< position in the group
-  std::vector<Cut> cuts;     ///< by buffer, where the op cuts
+  int root = -1;          ///< position in the group
+  std::vector<Cut> cuts;  ///< by buffer, where the op cuts
 };
 
 /// The k-th collective of a group: complete when every member has called.
@@ -46,13 +46,13 @@ class Meetings {
  private:
   struct Group {
     std::deque<Meeting> open;
-    std::size_t first = 0;               // number of the first open meeting
-    std::vector<std::size_t> next;       // by member: number of its next meeting
+    std::size_t first = 0;          // number of the first open meeting
+    std::vector<std::size_t> next;  // by member: number of its next meeting
   };
   const Schedule* schedule_;
-  std::map<std::vector<int>, int> number_;          // by ranks
-  std::vector<std::vector<int>> members_;           // by number
-  std::deque<Group> groups_;  // by number; a deque, because ranks keep pointers to open meetings
+  std::map<std::vector<int>, int> number_;  // by ranks
+  std::vector<std::vector<int>> members_;   // by number
+  std::deque<Group> groups_;                // by number; a deque, because ranks keep pointers to open meetings
   std::unordered_map<const Step*, std::vector<int>> of_step_;  // by rank: number
   std::map<std::string, std::vector<int>> of_over_;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/operation.h"
-
 #include "decompositions.h"
+#include "lockstep/operation.h"
 
 namespace lockstep {
 
@@ -33,8 +32,9 @@ std::vector<Operation> make_operations() {
        .decompose = ring_all_reduce});
   put({.op = Op::reduce_scatter,
        .name = "reduce_scatter",
-       .help = "Member i gets the sum (or average) on slice i and owns, of what it owned, only that; its other elements "
-               "keep what they held and are stale.",
+       .help =
+           "Member i gets the sum (or average) on slice i and owns, of what it owned, only that; its other elements "
+           "keep what they held and are stale.",
        .keys = "over reduce geometry",
        .collective = true,
        .writes = Writes::own_slice,
@@ -45,8 +45,9 @@ std::vector<Operation> make_operations() {
        .decompose = ring_reduce_scatter});
   put({.op = Op::all_gather,
        .name = "all_gather",
-       .help = "Every member gets each slice from its member, as the last reduce_scatter of the parameter cut it, and owns "
-               "all; without one, as its own `geometry` cuts.",
+       .help =
+           "Every member gets each slice from its member, as the last reduce_scatter of the parameter cut it, and owns "
+           "all; without one, as its own `geometry` cuts.",
        .keys = "over geometry",
        .collective = true,
        .writes = Writes::everywhere,
@@ -65,7 +66,8 @@ std::vector<Operation> make_operations() {
        .decompose = chain_broadcast});
   put({.op = Op::reduce,
        .name = "reduce",
-       .help = "The root gets the sum (or average) and keeps what it owned; the others own nothing of it and keep what they "
+       .help = "The root gets the sum (or average) and keeps what it owned; the others own nothing of it and keep what "
+               "they "
                "held.",
        .keys = "over reduce root",
        .collective = true,
@@ -98,7 +100,8 @@ std::vector<Operation> make_operations() {
        .keys = "what per by"});
   put({.op = Op::norm,
        .name = "norm",
-       .help = "Part of the gradient norm: every member counts the elements that it owns where `count` holds; the counts are "
+       .help = "Part of the gradient norm: every member counts the elements that it owns where `count` holds; the "
+               "counts are "
                "summed over `over`.",
        .keys = "over count combine",
        .collective = true});

@@ -9,9 +9,7 @@ namespace lockstep {
 
 namespace {
 
-Intervals whole(const LocalBuffer& buffer) {
-  return buffer.numel == 0 ? Intervals{} : Intervals{{0, buffer.numel}};
-}
+Intervals whole(const LocalBuffer& buffer) { return buffer.numel == 0 ? Intervals{} : Intervals{{0, buffer.numel}}; }
 
 }  // namespace
 
@@ -47,7 +45,8 @@ int Ownership::root_of(std::vector<int>& parents, int index) {
   return index;
 }
 
-void Ownership::join(const std::vector<int>& optimizer_steps, const std::vector<int>& ranks, const std::vector<int>& buffers) {
+void Ownership::join(const std::vector<int>& optimizer_steps, const std::vector<int>& ranks,
+                     const std::vector<int>& buffers) {
   std::map<int, int> first_of_step;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     std::vector<int>& list = parents(optimizer_steps[i]);

@@ -19,7 +19,7 @@ class Ownership {
   /// The last reduce_scatter of a buffer in this optimizer step.
   struct Scattered {
     const Step* step = nullptr;
-    int group = -1;                 ///< number of the group it ran over
+    int group = -1;  ///< number of the group it ran over
     Cut cut;
     std::optional<Intervals> view;  ///< what it cut, where that was not the whole buffer
   };

@@ -212,7 +212,8 @@ void Walk::end_of_list(int rank, const Position& position) {
   const auto optimizer_step = static_cast<std::size_t>(position.optimizer_step);
   if (!state.in_flight.empty()) {
     const InFlight& flight = state.in_flight.front();
-    report_race(rank, position, "", flight.step->buffer, flight.buffers->empty() ? -1 : flight.buffers->front(), *flight.step);
+    report_race(rank, position, "", flight.step->buffer, flight.buffers->empty() ? -1 : flight.buffers->front(),
+                *flight.step);
     return;
   }
   owned_[optimizer_step][static_cast<std::size_t>(rank)] = ownership_.finish(rank);

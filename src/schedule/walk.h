@@ -27,11 +27,11 @@ class Walk {
     Meeting* meeting = nullptr;  // null once complete
   };
   struct RankState {
-    std::size_t next = 0;        // position that it executes next
+    std::size_t next = 0;  // position that it executes next
     const Step* waits_in = nullptr;
     Meeting* meeting = nullptr;  // that it is blocked in
     std::vector<InFlight> in_flight;
-    bool stopped = false;        // a race ended it
+    bool stopped = false;  // a race ended it
   };
 
   void run_time(std::size_t time);
@@ -62,9 +62,9 @@ class Walk {
   std::vector<Position> positions_;
   std::vector<RankState> ranks_;
   std::priority_queue<int, std::vector<int>, std::greater<>> ready_;
-  std::vector<std::vector<std::vector<Intervals>>> owned_;      // by optimizer step and rank
-  std::vector<std::vector<std::size_t>> ends_;                  // by optimizer step and rank
-  std::vector<int> finished_;                                   // by optimizer step: ranks
+  std::vector<std::vector<std::vector<Intervals>>> owned_;  // by optimizer step and rank
+  std::vector<std::vector<std::size_t>> ends_;              // by optimizer step and rank
+  std::vector<int> finished_;                               // by optimizer step: ranks
   // Members of `own` calls that stand together: by step, optimizer step, micro-batch and group.
   std::map<std::tuple<const Step*, int, int, int>, std::vector<int>> owners_;
 };

@@ -27,19 +27,21 @@ int Walk::root_in(int group, const Step& step, int rank) {
   }
   int found = -1;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const bool fits = std::all_of(step.root->coordinates.begin(), step.root->coordinates.end(), [&](const auto& coordinate) {
-      return schedule_->mesh.coordinate(ranks[i], coordinate.first) == coordinate.second;
-    });
+    const bool fits =
+        std::all_of(step.root->coordinates.begin(), step.root->coordinates.end(), [&](const auto& coordinate) {
+          return schedule_->mesh.coordinate(ranks[i], coordinate.first) == coordinate.second;
+        });
     if (!fits) continue;
     if (found >= 0) {
-      throw InputError({{step.root_place, "\"root\" of step \"" + step.name + "\" names several members of the group of ranks " +
-                                              list_of(ranks) + "; give the coordinates that single one out"}});
+      throw InputError(
+          {{step.root_place, "\"root\" of step \"" + step.name + "\" names several members of the group of ranks " +
+                                 list_of(ranks) + "; give the coordinates that single one out"}});
     }
     found = static_cast<int>(i);
   }
   if (found < 0) {
-    throw InputError({{step.root_place, "\"root\" of step \"" + step.name + "\" names no member of the group of ranks " +
-                                            list_of(ranks)}});
+    throw InputError({{step.root_place, "\"root\" of step \"" + step.name +
+                                            "\" names no member of the group of ranks " + list_of(ranks)}});
   }
   return found;
 }
@@ -83,8 +85,8 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
       if (scattered->group != group) {
         const int parameter = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
         throw InputError(
-            {{step.over_place, "all_gather \"" + step.name + "\" runs over ranks " + list_of(meetings_.members(group)) + ", but " +
-                                   schedule_->model.parameters()[static_cast<std::size_t>(parameter)].name +
+            {{step.over_place, "all_gather \"" + step.name + "\" runs over ranks " + list_of(meetings_.members(group)) +
+                                   ", but " + schedule_->model.parameters()[static_cast<std::size_t>(parameter)].name +
                                    " was last scattered by \"" + scattered->step->name + "\" over ranks " +
                                    list_of(meetings_.members(scattered->group)) +
                                    "; a gather undoes the last reduce_scatter and needs the same group"}});
@@ -199,7 +201,8 @@ void Walk::apply_ownership(const Event& event, int group) {
       buffers.push_back(buffer);
       switch (row.ownership) {
         case Effect::keeps:
-        case Effect::sets_own_slice: break;
+        case Effect::sets_own_slice:
+          break;
         case Effect::intersects_own_slice: {
           std::optional<Intervals> cut_view;
           if (!call.owned.empty()) cut_view = view;
@@ -207,7 +210,9 @@ void Walk::apply_ownership(const Event& event, int group) {
           change(call.rank, buffer, intersect(owned, expand(view, event.cuts[i].slice(static_cast<int>(member)))));
           break;
         }
-        case Effect::all_slices: change(call.rank, buffer, unite(owned, view)); break;
+        case Effect::all_slices:
+          change(call.rank, buffer, unite(owned, view));
+          break;
         case Effect::root_keeps_others_lose:
           if (static_cast<int>(member) != event.root) change(call.rank, buffer, {});
           break;

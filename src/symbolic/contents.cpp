@@ -52,7 +52,8 @@ int Contents::intern(Content content) {
 int Contents::uniform(std::int64_t numel, int form) { return intern(numel == 0 ? Content{} : Content{{numel, form}}); }
 
 int Contents::add(int a, int b) {
-  const std::uint64_t key = (static_cast<std::uint64_t>(std::min(a, b)) << 32) | static_cast<std::uint32_t>(std::max(a, b));
+  const std::uint64_t key =
+      (static_cast<std::uint64_t>(std::min(a, b)) << 32) | static_cast<std::uint32_t>(std::max(a, b));
   const auto found = sums_.find(key);
   if (found != sums_.end()) return found->second;
   const Content x = content(a), y = content(b);
@@ -70,7 +71,8 @@ int Contents::add(int a, int b) {
 
 int Contents::scale(int number, const Rational& factor) {
   Content result;
-  for (const Segment& segment : Content(content(number))) append(result, segment.end, forms_->scale(segment.form, factor));
+  for (const Segment& segment : Content(content(number)))
+    append(result, segment.end, forms_->scale(segment.form, factor));
   return intern(std::move(result));
 }
 

@@ -33,7 +33,8 @@ SymbolicResult SymbolicEngine::run(const std::function<void(std::size_t)>& after
   std::multimap<std::size_t, std::pair<int, int>> ends;
   for (int step = 0; step < completed; ++step) {
     const auto& of_rank = timeline.rank_ends[static_cast<std::size_t>(step)];
-    for (std::size_t rank = 0; rank < of_rank.size(); ++rank) ends.emplace(of_rank[rank], std::pair(step, static_cast<int>(rank)));
+    for (std::size_t rank = 0; rank < of_rank.size(); ++rank)
+      ends.emplace(of_rank[rank], std::pair(step, static_cast<int>(rank)));
   }
   auto next_end = ends.begin();
   const auto read_results = [&](std::size_t event) {

@@ -57,10 +57,18 @@ void SymbolicEngine::State::local(const Event& event) {
     const int old = held(target, call.rank, buffer);
     int fresh = old;
     switch (event.op) {
-      case Op::scale: fresh = contents.scale(old, event.by); break;
-      case Op::zero: fresh = contents.uniform(local_buffer(call.rank, buffer).numel, 0); break;
-      case Op::copy: fresh = held(slot(step.from), call.rank, buffer); break;
-      case Op::accumulate: fresh = contents.add(old, held(slot(step.from), call.rank, buffer)); break;
+      case Op::scale:
+        fresh = contents.scale(old, event.by);
+        break;
+      case Op::zero:
+        fresh = contents.uniform(local_buffer(call.rank, buffer).numel, 0);
+        break;
+      case Op::copy:
+        fresh = held(slot(step.from), call.rank, buffer);
+        break;
+      case Op::accumulate:
+        fresh = contents.add(old, held(slot(step.from), call.rank, buffer));
+        break;
       case Op::leftover: {
         Atom atom;
         atom.source = step.per_rank ? call.rank : -1;
@@ -68,7 +76,8 @@ void SymbolicEngine::State::local(const Event& event) {
         fresh = contents.add_form(old, where, forms.make({{forms.atom(atom), event.by}}));
         break;
       }
-      default: throw InternalError("the symbolic engine has no local step " + std::string(operation(event.op).name));
+      default:
+        throw InternalError("the symbolic engine has no local step " + std::string(operation(event.op).name));
     }
     int& place = held(target, call.rank, buffer);
     contents.place(place, where, fresh);
@@ -118,7 +127,8 @@ void SymbolicEngine::State::collective(const Event& event) {
       const LocalBuffer& other = local_buffer(call.rank, buffer);
       values.push_back(held(slot(call.step->buffer), call.rank, buffer));
       alike = alike && other.logical == own.logical && other.piece == own.piece &&
-              (call.owned.empty() ? lead.owned.empty() : !lead.owned.empty() && call.owned[position] == lead.owned[position]);
+              (call.owned.empty() ? lead.owned.empty()
+                                  : !lead.owned.empty() && call.owned[position] == lead.owned[position]);
     }
     if (alike) {
       aligned(event, position, values);
@@ -135,7 +145,8 @@ void SymbolicEngine::State::collective(const Event& event) {
 // All members bring the same elements of the same parameter: local indices meet.
 void SymbolicEngine::State::aligned(const Event& event, std::size_t position, std::vector<int>& values) {
   const Call& lead = event.calls.front();
-  const Intervals everything = lead.owned.empty() ? all_of(local_buffer(lead.rank, (*lead.buffers)[position])) : lead.owned[position];
+  const Intervals everything =
+      lead.owned.empty() ? all_of(local_buffer(lead.rank, (*lead.buffers)[position])) : lead.owned[position];
   std::vector<Intervals> slices;
   if (!event.cuts.empty()) {
     for (std::size_t i = 0; i < event.calls.size(); ++i) {
@@ -165,7 +176,8 @@ void SymbolicEngine::State::shifted(const Event& event, std::size_t position, st
     }
   }
   apply_collective(operation(event.op), contents, stretches, slices, everything, event.root, event.average);
-  for (std::size_t i = 0; i < event.calls.size(); ++i) values[i] = contents.insert(values[i], views[i], stretches[i], frames[i]);
+  for (std::size_t i = 0; i < event.calls.size(); ++i)
+    values[i] = contents.insert(values[i], views[i], stretches[i], frames[i]);
 }
 
 }  // namespace lockstep

@@ -54,7 +54,7 @@ std::set<std::string> wrong_counts(const std::vector<Counted>& counted, std::int
 
 void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& result) {
   const auto step = static_cast<std::size_t>(optimizer_step);
-  std::vector<CountedElements> counted;            // by norm call of this optimizer step
+  std::vector<CountedElements> counted;  // by norm call of this optimizer step
   std::vector<std::vector<int>> calls_of(static_cast<std::size_t>(schedule.mesh.world()));  // by rank
   for (const NormCall& norm : norm_calls) {
     const Event& event = timeline.events[norm.event];
@@ -63,20 +63,22 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
     if (!in_step) continue;
     const int number = static_cast<int>(counted.size());
     CountedElements& elements = counted.emplace_back();
-    const bool averaged = event.calls.size() > 1 && std::any_of(event.calls.begin(), event.calls.end(), [](const Call& call) {
-                            return call.step->mean_of_norms;
-                          });
+    const bool averaged =
+        event.calls.size() > 1 &&
+        std::any_of(event.calls.begin(), event.calls.end(), [](const Call& call) { return call.step->mean_of_norms; });
     for (std::size_t member = 0; member < event.calls.size(); ++member) {
       const Call& call = event.calls[member];
       if (call.optimizer_step == optimizer_step) calls_of[static_cast<std::size_t>(call.rank)].push_back(number);
       for (std::size_t i = 0; i < call.buffers->size(); ++i) {
         const int buffer = (*call.buffers)[i];
         const LocalBuffer& local = local_buffer(call.rank, buffer);
-        const Intervals& final_owned = timeline.owned[step][static_cast<std::size_t>(call.rank)][static_cast<std::size_t>(buffer)];
+        const Intervals& final_owned =
+            timeline.owned[step][static_cast<std::size_t>(call.rank)][static_cast<std::size_t>(buffer)];
         auto& list = elements[{local.logical, local.piece}];
         const int then = norm.held[member][i];
         const int at_last = snapshots[step][index(call.rank, buffer)];
-        for (const Interval& interval : subtract(call.owned[i], final_owned)) list.push_back({interval, false, averaged});
+        for (const Interval& interval : subtract(call.owned[i], final_owned))
+          list.push_back({interval, false, averaged});
         for (const Interval& interval : intersect(call.owned[i], final_owned)) {
           // Where the content changed after it was counted, it was counted too early.
           std::int64_t begin = interval.begin;
@@ -124,8 +126,9 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
     }
     for (const auto& [logical, count] : found->second) {
       const int buffer = schedule.model.buffer_of(rank, logical);
-      const int parameter = buffer >= 0 ? local_buffer(rank, buffer).parameters.front()
-                                        : schedule.model.logicals()[static_cast<std::size_t>(logical)].parameters.front();
+      const int parameter = buffer >= 0
+                                ? local_buffer(rank, buffer).parameters.front()
+                                : schedule.model.logicals()[static_cast<std::size_t>(logical)].parameters.front();
       result.norm.push_back({parameter, rank, count, "1"});
     }
   }

@@ -54,20 +54,20 @@ struct SymbolicEngine::State {
   Forms forms;
   Contents contents{forms};
 
-  std::vector<std::size_t> first;                 // by rank: index of its first buffer
-  std::map<std::string, int> slots;               // buffer names
-  std::vector<std::vector<int>> buffers;          // by slot and index: content, -1 never written
-  std::vector<std::vector<int>> snapshots;        // by optimizer step and index: what `result` held
+  std::vector<std::size_t> first;           // by rank: index of its first buffer
+  std::map<std::string, int> slots;         // buffer names
+  std::vector<std::vector<int>> buffers;    // by slot and index: content, -1 never written
+  std::vector<std::vector<int>> snapshots;  // by optimizer step and index: what `result` held
 
   struct NormCall {
     std::size_t event = 0;
-    std::vector<std::vector<int>> held;           // by member and position: content at that time
+    std::vector<std::vector<int>> held;  // by member and position: content at that time
   };
   std::vector<NormCall> norm_calls;
 
   std::unordered_map<std::uint64_t, int> backward_forms;  // by rank, class, micro-batch, step
   std::map<const Step*, int> step_numbers;
-  std::vector<int> placement_class;               // by logical: alike ones have like references
+  std::vector<int> placement_class;  // by logical: alike ones have like references
   std::map<std::tuple<int, int, int>, int> references;
   std::map<std::pair<int, int>, std::optional<Rational>> ratios;
   // Backward events by optimizer step, micro-batch and rank, made when first needed.

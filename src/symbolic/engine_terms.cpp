@@ -35,7 +35,8 @@ std::vector<Term> SymbolicEngine::terms(int form, int rank, int buffer) const {
   }
   std::sort(result.begin(), result.end(), [](const Term& a, const Term& b) {
     const auto key = [](const Term& t) {
-      return std::tuple(!t.leftover.empty(), t.foreign, t.rank, t.micro_batch, t.site_use, t.leftover, t.logical, t.piece, t.offset);
+      return std::tuple(!t.leftover.empty(), t.foreign, t.rank, t.micro_batch, t.site_use, t.leftover, t.logical,
+                        t.piece, t.offset);
     };
     return key(a) < key(b);
   });
@@ -58,7 +59,8 @@ Rational SymbolicEngine::State::by(const Term& term) {
     }
   }
   int optimizer_step = 0;
-  while (optimizer_step + 1 < schedule.batch.steps() && schedule.batch.first_micro_batch(optimizer_step + 1) <= term.micro_batch) {
+  while (optimizer_step + 1 < schedule.batch.steps() &&
+         schedule.batch.first_micro_batch(optimizer_step + 1) <= term.micro_batch) {
     ++optimizer_step;
   }
   const int micro_batch = term.micro_batch - schedule.batch.first_micro_batch(optimizer_step);
@@ -69,7 +71,8 @@ Rational SymbolicEngine::State::by(const Term& term) {
     for (auto event = events->second.rbegin(); event != events->second.rend(); ++event) {
       const Call& call = timeline.events[*event].calls.front();
       if (!std::binary_search(call.buffers->begin(), call.buffers->end(), buffer)) continue;
-      for (const Contribution& contribution : contributions.of(rank, buffer, optimizer_step, micro_batch, call.step->uses)) {
+      for (const Contribution& contribution :
+           contributions.of(rank, buffer, optimizer_step, micro_batch, call.step->uses)) {
         if (contribution.source != term.rank || contribution.site_use != term.site_use) continue;
         known->second = factors.by(*call.step, contribution.evaluated_on, optimizer_step, micro_batch);
         return true;

@@ -12,7 +12,9 @@ namespace {
 std::vector<int> placement_classes(const Model& model) {
   std::map<std::vector<std::vector<int>>, int> numbers;
   std::map<std::string, int> words;
-  const auto word = [&](const std::string& text) { return words.emplace(text, static_cast<int>(words.size())).first->second; };
+  const auto word = [&](const std::string& text) {
+    return words.emplace(text, static_cast<int>(words.size())).first->second;
+  };
   std::vector<int> result;
   for (const Logical& logical : model.logicals()) {
     std::vector<std::vector<int>> key;
@@ -68,7 +70,8 @@ std::optional<Rational> SymbolicEngine::State::ratio(int form, int expected) {
   const Rational first_ratio = forms.coefficient_at(a[0].coefficient) / forms.coefficient_at(b[0].coefficient);
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i].atom != b[i].atom) return std::nullopt;
-    if (forms.coefficient_at(a[i].coefficient) != forms.coefficient_at(b[i].coefficient) * first_ratio) return std::nullopt;
+    if (forms.coefficient_at(a[i].coefficient) != forms.coefficient_at(b[i].coefficient) * first_ratio)
+      return std::nullopt;
   }
   return found->second = first_ratio;
 }
@@ -82,7 +85,8 @@ SymbolicResult SymbolicEngine::State::judge(int optimizer_step) {
   compare_replicas(result);
   result.match = result.unowned.empty() && result.norm.empty() &&
                  std::all_of(result.buffers.begin(), result.buffers.end(), [](const BufferResult& buffer) {
-                   return std::all_of(buffer.pieces.begin(), buffer.pieces.end(), [](const PieceResult& piece) { return piece.right; });
+                   return std::all_of(buffer.pieces.begin(), buffer.pieces.end(),
+                                      [](const PieceResult& piece) { return piece.right; });
                  });
   return result;
 }
@@ -108,7 +112,8 @@ void SymbolicEngine::State::compare(int optimizer_step, SymbolicResult& result) 
           const Interval part = intersect(entry.owned[i], Interval{begin, segment.end});
           if (part.empty()) continue;
           const bool right = segment.form == expected;
-          entry.pieces.push_back({part, right, segment.form, expected, right ? std::nullopt : ratio(segment.form, expected)});
+          entry.pieces.push_back(
+              {part, right, segment.form, expected, right ? std::nullopt : ratio(segment.form, expected)});
           if (right) entry.pieces.back().ratio = Rational(1);
         }
         begin = segment.end;
@@ -169,7 +174,8 @@ void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
     for (const PieceResult& piece : buffer.pieces) list.push_back({piece.elements, piece.form});
   }
   for (auto& [key, list] : owners) {
-    std::sort(list.begin(), list.end(), [](const Held& a, const Held& b) { return a.elements.begin < b.elements.begin; });
+    std::sort(list.begin(), list.end(),
+              [](const Held& a, const Held& b) { return a.elements.begin < b.elements.begin; });
     // Walking by begin: elements up to `end` are held, those from `since` on with `form`.
     std::int64_t end = 0;
     int form = 0;

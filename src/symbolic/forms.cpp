@@ -71,7 +71,8 @@ int Forms::make(const std::vector<std::pair<int, Rational>>& terms) {
 int Forms::add(int a, int b) {
   if (a == 0) return b;
   if (b == 0) return a;
-  const std::uint64_t key = (static_cast<std::uint64_t>(std::min(a, b)) << 32) | static_cast<std::uint32_t>(std::max(a, b));
+  const std::uint64_t key =
+      (static_cast<std::uint64_t>(std::min(a, b)) << 32) | static_cast<std::uint32_t>(std::max(a, b));
   const auto found = pair_sums_.find(key);
   if (found != pair_sums_.end()) return found->second;
   const Form& x = form(a);
@@ -123,7 +124,8 @@ int Forms::scale(int number, const Rational& factor) {
   const auto found = scaled_.find(key);
   if (found != scaled_.end()) return found->second;
   Form result;
-  for (const Term& term : form(number)) result.push_back({term.atom, coefficient(coefficient_at(term.coefficient) * factor)});
+  for (const Term& term : form(number))
+    result.push_back({term.atom, coefficient(coefficient_at(term.coefficient) * factor)});
   const int scaled = intern(std::move(result));
   scaled_.emplace(key, scaled);
   return scaled;

@@ -38,7 +38,7 @@ struct Atom {
   int micro_batch = -1;  ///< counted through the optimizer steps; -1: a leftover
   int site_use = 0;
   int frame = 0;
-  int leftover = -1;     ///< index into Forms::leftover names; -1: a gradient
+  int leftover = -1;  ///< index into Forms::leftover names; -1: a gradient
   friend bool operator==(const Atom&, const Atom&) = default;
 };
 

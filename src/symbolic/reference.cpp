@@ -38,8 +38,10 @@ class Device {
     const Rational factor = batch.weight(use);
     const Loss& loss = batch.loss(use);
     switch (loss.kind) {
-      case Loss::Kind::sum: return factor;
-      case Loss::Kind::token_mean: return factor / total_tokens(use);
+      case Loss::Kind::sum:
+        return factor;
+      case Loss::Kind::token_mean:
+        return factor / total_tokens(use);
       case Loss::Kind::piece_mean:
         return factor / (Rational(micro_batches) * Rational(dp) * Rational(cp) * Rational(sp) *
                          Rational(batch.tokens(use, counted, d, c, s)));
@@ -50,7 +52,8 @@ class Device {
         }
         return factor / (Rational(micro_batches) * Rational(dp) * Rational(sequence));
       }
-      case Loss::Kind::weight: break;
+      case Loss::Kind::weight:
+        break;
     }
     Environment environment;
     environment.mesh = &mesh;

@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+pytest.register_assert_rewrite("contract_program")
+
 
 def pytest_collection_modifyitems(items):
     if "LOCKSTEP_BINARY" in os.environ:

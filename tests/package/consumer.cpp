@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <iostream>
 #include <lockstep/check.h>
+
+#include <iostream>
 
 /// Prints the verdict on the scenario that is named by the first argument.
 int main(int argc, char** argv) {

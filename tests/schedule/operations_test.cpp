@@ -2,11 +2,10 @@
 //
 // Every row of the operation table proves itself: its effect on whole buffers against its
 // decomposition into sends and local sums, for group sizes 1 to 8 and sizes 0, 1 and a prime.
-#include "lockstep/operation.h"
-
 #include <algorithm>
 
 #include "lockstep/collective.h"
+#include "lockstep/operation.h"
 #include "lockstep/rational.h"
 #include "tests/catch.h"
 
@@ -67,7 +66,9 @@ std::vector<Buffer> by_decomposition(const Operation& row, int n, std::int64_t n
   std::vector<Buffer> members = start(n, numel);
   std::vector<Buffer> scratch = members;
   const std::vector<Interval> slices = cut(n, numel);
-  const auto elements = [&](int slice) { return slice < 0 ? Interval{0, numel} : slices[static_cast<std::size_t>(slice)]; };
+  const auto elements = [&](int slice) {
+    return slice < 0 ? Interval{0, numel} : slices[static_cast<std::size_t>(slice)];
+  };
   const Decomposition decomposition = row.decompose(n, root);
   for (const Decomposition::Transfer& transfer : decomposition.transfers) {
     const Interval range = elements(transfer.slice);

@@ -26,7 +26,8 @@ std::string message_of(const Schedule& schedule) {
 }  // namespace
 
 TEST_CASE("a collective happens once for its group, when its last member arrives") {
-  const Schedule s = schedule(dp(3), {parameter("w", {6})}, {backwards(), collective(Op::all_reduce, "sync", Axis::dp)});
+  const Schedule s =
+      schedule(dp(3), {parameter("w", {6})}, {backwards(), collective(Op::all_reduce, "sync", Axis::dp)});
   const Timeline timeline = walk(s);
   CHECK(timeline.outcome.kind == Kind::complete);
   CHECK(ops(timeline) == std::vector<Op>{Op::backward, Op::backward, Op::backward, Op::all_reduce});
@@ -49,7 +50,8 @@ TEST_CASE("a rank on which the selectors match nothing does not call") {
   layout.pp = 2;
   Parameter everywhere = parameter("a", {4});
   everywhere.stage = std::nullopt;
-  const Schedule s = schedule(layout, {everywhere, parameter("b", {4})}, {collective(Op::all_reduce, "both", Axis::pp)});
+  const Schedule s =
+      schedule(layout, {everywhere, parameter("b", {4})}, {collective(Op::all_reduce, "both", Axis::pp)});
   // Stage 0 brings a and b, stage 1 only a: they meet, and do not agree.
   CHECK(walk(s).outcome.kind == Kind::invalid_collective);
   Step only_b = collective(Op::all_reduce, "first stage", Axis::pp);
@@ -62,7 +64,8 @@ TEST_CASE("a rank on which the selectors match nothing does not call") {
 }
 
 TEST_CASE("a member that never comes leaves the others stuck, by name") {
-  const Schedule s = schedule(dp(2), {parameter("w", {6})}, {when(collective(Op::all_reduce, "sync", Axis::dp), "rank.dp == 0")});
+  const Schedule s =
+      schedule(dp(2), {parameter("w", {6})}, {when(collective(Op::all_reduce, "sync", Axis::dp), "rank.dp == 0")});
   const Timeline timeline = walk(s);
   CHECK(timeline.outcome.kind == Kind::deadlock);
   REQUIRE(timeline.outcome.stuck.size() == 1);
@@ -85,7 +88,8 @@ TEST_CASE("calls of one group meet in the order in which each member makes them,
 
 TEST_CASE("what meets must agree in operation, reduction and sizes") {
   const auto why = [](const Step& a, const Step& b) {
-    const Schedule s = schedule(dp(2), {parameter("w", {6}), parameter("v", {5})}, {when(a, "rank.dp == 0"), when(b, "rank.dp == 1")});
+    const Schedule s =
+        schedule(dp(2), {parameter("w", {6}), parameter("v", {5})}, {when(a, "rank.dp == 0"), when(b, "rank.dp == 1")});
     const Timeline timeline = walk(s);
     CHECK(timeline.outcome.kind == Kind::invalid_collective);
     REQUIRE(timeline.outcome.met.size() == 2);
@@ -112,8 +116,9 @@ TEST_CASE("what meets must agree in operation, reduction and sizes") {
 }
 
 TEST_CASE("a reduce-scatter narrows ownership and an all-gather undoes it") {
-  const Schedule s = schedule(dp(2), {parameter("w", {5})},
-                              {collective(Op::reduce_scatter, "scatter", Axis::dp), collective(Op::all_gather, "gather", Axis::dp)});
+  const Schedule s =
+      schedule(dp(2), {parameter("w", {5})},
+               {collective(Op::reduce_scatter, "scatter", Axis::dp), collective(Op::all_gather, "gather", Axis::dp)});
   const Timeline timeline = walk(s);
   REQUIRE(timeline.ownership.size() == 4);
   CHECK(timeline.ownership[0].owned == Intervals{{0, 3}});
@@ -124,7 +129,8 @@ TEST_CASE("a reduce-scatter narrows ownership and an all-gather undoes it") {
 }
 
 TEST_CASE("ownership is whole again at the start of each optimizer step") {
-  const Schedule s = schedule(dp(2), {parameter("w", {4})}, {when(collective(Op::reduce_scatter, "scatter", Axis::dp), "step == 0")}, 1, 2);
+  const Schedule s = schedule(dp(2), {parameter("w", {4})},
+                              {when(collective(Op::reduce_scatter, "scatter", Axis::dp), "step == 0")}, 1, 2);
   const Timeline timeline = walk(s);
   CHECK(timeline.owned[0][0][0] == Intervals{{0, 2}});
   CHECK(timeline.owned[1][0][0] == Intervals{{0, 4}});
@@ -164,7 +170,8 @@ TEST_CASE("after a reduce only the root owns, and the group answers together") {
 }
 
 TEST_CASE("own moves no data, waits for nobody, and joins those that call it") {
-  const Schedule s = schedule(dp(3), {parameter("w", {6})}, {when(collective(Op::own, "own", Axis::dp), "rank.dp < 2")});
+  const Schedule s =
+      schedule(dp(3), {parameter("w", {6})}, {when(collective(Op::own, "own", Axis::dp), "rank.dp < 2")});
   const Timeline timeline = walk(s);
   CHECK(timeline.outcome.kind == Kind::complete);
   CHECK(timeline.owned[0][0][0] == Intervals{{0, 2}});
@@ -227,8 +234,9 @@ TEST_CASE("the first verdict in time ends the run") {
   layout.pp = 2;
   Parameter w = parameter("w", {4});
   w.stage = std::nullopt;
-  const Schedule s = schedule(layout, {w}, {when(flying, "rank.pp == 1"), when(sync, "rank.pp == 0 and rank.dp == 0"),
-                                            when(average, "rank.pp == 0 and rank.dp == 1")});
+  const Schedule s = schedule(layout, {w},
+                              {when(flying, "rank.pp == 1"), when(sync, "rank.pp == 0 and rank.dp == 0"),
+                               when(average, "rank.pp == 0 and rank.dp == 1")});
   CHECK(walk(s).outcome.kind == Kind::invalid_collective);
 }
 
@@ -240,7 +248,9 @@ TEST_CASE("mistakes that show only on some rank name it") {
   Layout layout = dp(4);
   layout.dp_shard = 2;
   layout.dp_replicate = 2;
-  CHECK(message_of(schedule(layout, {parameter("w", {4})}, {collective(Op::reduce_scatter, "scatter", Axis::dp), gather})) ==
-        "all_gather \"gather\" runs over ranks 0, 1, but w was last scattered by \"scatter\" over ranks 0, 1, 2, 3; a gather "
+  CHECK(message_of(
+            schedule(layout, {parameter("w", {4})}, {collective(Op::reduce_scatter, "scatter", Axis::dp), gather})) ==
+        "all_gather \"gather\" runs over ranks 0, 1, but w was last scattered by \"scatter\" over ranks 0, 1, 2, 3; a "
+        "gather "
         "undoes the last reduce_scatter and needs the same group");
 }

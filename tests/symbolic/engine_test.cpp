@@ -37,8 +37,8 @@ struct Run {
     const BufferResult& of = buffer(rank, name);
     std::string text;
     for (const PieceResult& piece : of.pieces) {
-      text += (text.empty() ? "[" : "; [") + std::to_string(piece.elements.begin) + "," + std::to_string(piece.elements.end) + ") " +
-              print(piece.form, of);
+      text += (text.empty() ? "[" : "; [") + std::to_string(piece.elements.begin) + "," +
+              std::to_string(piece.elements.end) + ") " + print(piece.form, of);
     }
     return text;
   }
@@ -54,13 +54,15 @@ struct Run {
   SymbolicResult result;
 };
 
-const std::string one = R"("lockstep": 1, "name": "t", "batch": { "micro_batches": 1, "tokens": "even", "loss": "token_mean" })";
-const std::string backward = R"({ "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] })";
+const std::string one =
+    R"("lockstep": 1, "name": "t", "batch": { "micro_batches": 1, "tokens": "even", "loss": "token_mean" })";
+const std::string backward =
+    R"({ "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] })";
 
-std::string text(const std::string& layout, const std::string& parameters, const std::string& steps, const std::string& head = one,
-                 const std::string& schedule_keys = "") {
-  return "{ " + head + ", \"layout\": " + layout + ", \"model\": { \"parameters\": [" + parameters + "] }, \"schedule\": { " +
-         schedule_keys + "\"steps\": [" + steps + "] } }";
+std::string text(const std::string& layout, const std::string& parameters, const std::string& steps,
+                 const std::string& head = one, const std::string& schedule_keys = "") {
+  return "{ " + head + ", \"layout\": " + layout + ", \"model\": { \"parameters\": [" + parameters +
+         "] }, \"schedule\": { " + schedule_keys + "\"steps\": [" + steps + "] } }";
 }
 
 }  // namespace
@@ -89,10 +91,11 @@ TEST_CASE("a wrong factor is a ratio, and replicas agree on it") {
 }
 
 TEST_CASE("a reduce-scatter leaves the other elements stale, and a later all-reduce mixes them in") {
-  const Run run(text(R"({ "dp": 2, "pp": 2 })",
-                     R"({ "name": "a", "shape": [3], "tied": "e" }, { "name": "b", "shape": [3], "tied": "e", "stage": -1 },
+  const Run run(
+      text(R"({ "dp": 2, "pp": 2 })",
+           R"({ "name": "a", "shape": [3], "tied": "e" }, { "name": "b", "shape": [3], "tied": "e", "stage": -1 },
                         { "name": "c", "shape": [3], "stage": -1 })",
-                     backward + R"(, { "name": "s", "op": "reduce_scatter", "over": "dp", "reduce": "avg",
+           backward + R"(, { "name": "s", "op": "reduce_scatter", "over": "dp", "reduce": "avg",
                                        "geometry": { "kind": "flat" } },
                                      { "name": "e", "op": "all_reduce", "params": "tied:e", "over": { "pp": ["first", "last"] } })"));
   CHECK_FALSE(run.result.match);
@@ -104,19 +107,21 @@ TEST_CASE("a reduce-scatter leaves the other elements stale, and a later all-red
 }
 
 TEST_CASE("uneven tokens weigh the pieces") {
-  const Run run(text(R"({ "dp": 2 })", R"({ "name": "w", "shape": [1] })",
-                     R"({ "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/tokens" } ] },
+  const Run run(
+      text(R"({ "dp": 2 })", R"({ "name": "w", "shape": [1] })",
+           R"({ "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/tokens" } ] },
                         { "name": "s", "op": "all_reduce", "over": "dp", "reduce": "avg" })",
-                     R"("lockstep": 1, "name": "t", "batch": { "micro_batches": 1, "tokens": [[[[3]], [[5]]]] })"));
+           R"("lockstep": 1, "name": "t", "batch": { "micro_batches": 1, "tokens": [[[[3]], [[5]]]] })"));
   CHECK(run.got(0, "w") == "[0,1) (g0+g1)/2");
   CHECK(run.expected(0, "w") == "(3*g0 + 5*g1)/8");
 }
 
 TEST_CASE("a piece without tokens contributes to nothing, and `by` is not evaluated there") {
-  const Run run(text(R"({ "dp": 2 })", R"({ "name": "w", "shape": [1] })",
-                     R"({ "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/tokens" } ] },
+  const Run run(text(
+      R"({ "dp": 2 })", R"({ "name": "w", "shape": [1] })",
+      R"({ "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/tokens" } ] },
                         { "name": "s", "op": "all_reduce", "over": "dp", "reduce": "avg" })",
-                     R"("lockstep": 1, "name": "t", "batch": { "micro_batches": 1, "tokens": [[[[4]], [[0]]]], "loss": "piece_mean" })"));
+      R"("lockstep": 1, "name": "t", "batch": { "micro_batches": 1, "tokens": [[[[4]], [[0]]]], "loss": "piece_mean" })"));
   CHECK(run.result.match);
   CHECK(run.got(1, "w") == "[0,1) g0/2");
 }
@@ -130,14 +135,16 @@ TEST_CASE("replicated parameters are named by the lowest rank, partial ones are 
   CHECK(run.expected(1, "p") == "g0 + g1");
   CHECK(run.got(1, "s") == "[0,2) g1");
   CHECK(run.expected(1, "s") == "g1");
-  const Run reduced(text(R"({ "tp": 2 })", parameters, backward + R"(, { "name": "n", "op": "all_reduce", "over": "tp" })"));
+  const Run reduced(
+      text(R"({ "tp": 2 })", parameters, backward + R"(, { "name": "n", "op": "all_reduce", "over": "tp" })"));
   CHECK(reduced.got(1, "r") == "[0,2) 2*g0");
   CHECK(reduced.got(1, "p") == "[0,2) g0 + g1");
   CHECK(reduced.got(1, "s") == "[0,2) g1 + g0[s@0]");
 }
 
 TEST_CASE("dispatch: an expert's gradient sums the tokens of its group, named by their ranks") {
-  const Run run(text(R"({ "dp": 4, "ep": 2 })", R"({ "name": "e", "shape": [2, 3], "shard": { "ep": 0 }, "dispatch": ["ep"] })",
+  const Run run(text(R"({ "dp": 4, "ep": 2 })",
+                     R"({ "name": "e", "shape": [2, 3], "shard": { "ep": 0 }, "dispatch": ["ep"] })",
                      backward + R"(, { "name": "s", "op": "all_reduce", "over": "edp" },
                                      { "name": "f", "op": "scale", "by": "1/dp" })"));
   CHECK(run.result.match);
@@ -145,7 +152,8 @@ TEST_CASE("dispatch: an expert's gradient sums the tokens of its group, named by
 }
 
 TEST_CASE("tied parameters on one rank share a buffer that takes all their uses") {
-  const Run run(text("{}", R"({ "name": "a", "shape": [2], "tied": "t" }, { "name": "b", "shape": [2], "tied": "t" })", backward));
+  const Run run(text("{}", R"({ "name": "a", "shape": [2], "tied": "t" }, { "name": "b", "shape": [2], "tied": "t" })",
+                     backward));
   CHECK(run.result.match);
   CHECK(run.result.buffers.size() == 1);
   CHECK(run.got(0, "b") == "[0,2) g0");
@@ -171,11 +179,13 @@ TEST_CASE("a leftover is one unknown per element, equal on all ranks unless it i
 }
 
 TEST_CASE("what an earlier optimizer step left behind stays in the buffer unless it is cleared") {
-  const std::string head = R"("lockstep": 1, "name": "t", "batch": { "micro_batches": 1, "steps": 2, "tokens": "even" })";
+  const std::string head =
+      R"("lockstep": 1, "name": "t", "batch": { "micro_batches": 1, "steps": 2, "tokens": "even" })";
   const Run run(text("{}", R"({ "name": "w", "shape": [1] })", backward, head));
   CHECK(run.result.step == 1);
   CHECK(run.got(0, "w") == "[0,1) g0 + g0.0");
-  CHECK(Run(text("{}", R"({ "name": "w", "shape": [1] })", R"({ "name": "zero", "op": "zero" }, )" + backward, head)).result.match);
+  CHECK(Run(text("{}", R"({ "name": "w", "shape": [1] })", R"({ "name": "zero", "op": "zero" }, )" + backward, head))
+            .result.match);
 }
 
 TEST_CASE("the norm must count every element once, in its final state, on every rank") {
