@@ -6,6 +6,8 @@
 root=$(readlink -f "${BASH_SOURCE[0]%/*}/..")
 build_packages=(cmake g++ ninja-build libcli11-dev nlohmann-json3-dev libfmt-dev libboost-dev catch2)
 
+[[ ${LOCKSTEP_CMAKE_OPTIONS:-} != *LOCKSTEP_BENCHMARK=ON* ]] || build_packages+=(libbenchmark-dev)
+
 # use_preset PRESET: what to build (CMakePresets.json), and where.
 use_preset() {
   preset=$1

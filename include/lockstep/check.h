@@ -68,6 +68,10 @@ struct CheckResult {
 
   /// Engines disagree: a bug of lockstep (exit status 3). Says how to replay it.
   std::string disagreement;
+  /// Why the host engine did not run although it was asked for; "" where it did.
+  std::string host_left_out;
+  /// Verdict `error` because of this machine, not because of the file: its memory does not suffice (exit status 3).
+  bool machine_failed = false;
 };
 
 /// Reads, replays and compares one file. Never throws for a user's mistake: that is the verdict

@@ -27,7 +27,8 @@ class Json {
   static Json number(std::string text, Place place = {});
   static Json string(std::string text, Place place = {});
   static Json array(std::vector<Json> items = {}, Place place = {});
-  static Json object(std::vector<Member> members = {}, Place place = {});
+  static Json object();
+  static Json object(std::vector<Member> members, Place place = {});
 
   Kind kind() const;
   bool is_null() const { return kind() == Kind::null; }
@@ -70,6 +71,8 @@ struct Json::Member {
   Place key_place;
   Json value;
 };
+
+inline Json Json::object() { return object(std::vector<Member>{}); }
 
 /// Parses JSON with comments (`//`, `/* */`) and trailing commas. Every value gets its place and
 /// JSON pointer. A syntax error is added to `diagnostics` (one, then parsing stops and null comes

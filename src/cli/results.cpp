@@ -7,7 +7,7 @@
 namespace lockstep::cli {
 
 int status_of(const CheckResult& result) {
-  if (!result.disagreement.empty()) return exit_failure;
+  if (!result.disagreement.empty() || result.machine_failed) return exit_failure;
   if (result.verdict == Verdict::error) return exit_usage;
   return result.verdict == Verdict::match ? exit_right : exit_wrong;
 }

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <new>
 
 #include "src/diagnosis/agreement.h"
 #include "src/diagnosis/turning_point.h"
+#include "src/diagnosis/workload.h"
 
 namespace lockstep {
 
@@ -67,6 +69,29 @@ void run_host_engine(CheckResult& result, const CheckOptions& options) {
   result.host_seconds = stopwatch.seconds();
 }
 
+/// A mistake that no single part of the file is to blame for, shown at its layout.
+Diagnostic at_the_layout(const Scenario& scenario, std::string message) {
+  const Json* layout = scenario.document.find("layout");
+  return {layout != nullptr ? layout->place() : scenario.document.place(), std::move(message)};
+}
+
+/// Whether the check can be done; else `result` says why not. Takes the host engine away where it alone is too much.
+bool fits(CheckResult& result, CheckOptions& options) {
+  const Workload workload = estimate_workload(*result.scenario->schedule);
+  std::string why = too_large(workload);
+  if (why.empty() && options.host && options.symbolic && !options.host_forced) {
+    const std::string both = too_large_here(workload, workload.bytes + workload.host_bytes);
+    if (!both.empty()) result.host_left_out = "the host engine was left out: with it, " + both;
+    options.host = both.empty();
+  }
+  if (why.empty()) {
+    why = too_large_here(workload, workload.bytes + (options.host ? workload.host_bytes : 0));
+    result.machine_failed = !why.empty();
+  }
+  if (!why.empty()) result.errors = {at_the_layout(*result.scenario, why)};
+  return why.empty();
+}
+
 /// What was reached first in time: a completed optimizer step with something wrong, else how the
 /// walk ended.
 void combine(CheckResult& result) {
@@ -85,6 +110,18 @@ void combine(CheckResult& result) {
   } else {
     result.step = result.host->step;
   }
+}
+
+void replay_and_compare(CheckResult& result, CheckOptions options) {
+  if (!fits(result, options)) return;
+  result.timeline = std::make_shared<const Timeline>(walk(*result.scenario->schedule));
+  if (options.symbolic) run_symbolic(result);
+  if (options.host) run_host_engine(result, options);
+  combine(result);
+  result.disagreement = find_disagreement(result, options);
+  // Turning points are read off the symbolic engine's finding for the step that is reported.
+  if (result.symbolic && result.symbolic->step == result.step) result.turns = find_turns(result);
+  result.blame = blame_of(result.turns);
 }
 
 }  // namespace
@@ -122,20 +159,21 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     return result;
   }
   try {
-    result.timeline = std::make_shared<const Timeline>(walk(*result.scenario->schedule));
-    if (options.symbolic) run_symbolic(result);
-    if (options.host) run_host_engine(result, options);
+    replay_and_compare(result, options);
   } catch (const InputError& error) {
     result.errors = error.diagnostics();
     result.symbolic.reset();
     result.host.reset();
-    return result;
+  } catch (const std::bad_alloc&) {
+    CheckResult nothing;
+    nothing.file = result.file;
+    nothing.scenario = result.scenario;
+    result = std::move(nothing);  // gives its memory back
+    result.machine_failed = true;
+    result.errors = {at_the_layout(*result.scenario,
+                                   "out of memory: check this scenario alone on a larger machine, or with a smaller dp or "
+                                   "fewer micro-batches, which nearly always show the same fault")};
   }
-  combine(result);
-  result.disagreement = find_disagreement(result, options);
-  // Turning points are read off the symbolic engine's finding for the step that is reported.
-  if (result.symbolic && result.symbolic->step == result.step) result.turns = find_turns(result);
-  result.blame = blame_of(result.turns);
   return result;
 }
 

@@ -115,6 +115,7 @@ class PlacementCheck {
   /// Follows the extents that each dimension's pieces can have from cut to cut.
   void dimensions() {
     std::vector<std::set<std::int64_t>> extents;
+    extents.reserve(parameter_.shape.size());
     for (const std::int64_t extent : parameter_.shape) extents.push_back({std::max<std::int64_t>(extent, 0)});
     for (const Shard& shard : parameter_.shard) {
       if (shard.dim < 0 || shard.dim >= static_cast<int>(extents.size())) {

@@ -7,10 +7,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels.h"
 #include "lockstep/collective.h"
-#include "replay.h"
-#include "runs.h"
+#include "src/numeric/kernels.h"
+#include "src/numeric/replay.h"
+#include "src/numeric/runs.h"
 
 namespace lockstep::numeric {
 

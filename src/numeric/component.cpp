@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "component.h"
+#include "src/numeric/component.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exactness.h"
+#include "src/numeric/exactness.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
 
-#include "generator.h"
+#include "src/numeric/generator.h"
 
 namespace lockstep::numeric {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lockstep/numeric.h"
-#include "plan.h"
+#include "src/numeric/plan.h"
 
 namespace lockstep::numeric {
 

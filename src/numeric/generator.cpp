@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "generator.h"
+#include "src/numeric/generator.h"
 
 #include <algorithm>
 
-#include "mix.h"
-#include "prime61.h"
+#include "src/numeric/mix.h"
+#include "src/numeric/prime61.h"
 
 namespace lockstep::numeric {
 

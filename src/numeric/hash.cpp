@@ -7,7 +7,7 @@
 #include <array>
 #include <bit>
 
-#include "mix.h"
+#include "src/numeric/mix.h"
 
 // docs/hash.md defines what is computed here. One 32 × 32 → 64-bit multiplication per element and
 // lane: everything that depends on the index alone is either a table of one block or done once for

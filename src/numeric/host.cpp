@@ -7,10 +7,10 @@
 #include <mutex>
 #include <set>
 
-#include "host_tasks.h"
 #include "lockstep/numeric.h"
-#include "parallel.h"
-#include "windows.h"
+#include "src/numeric/host_tasks.h"
+#include "src/numeric/parallel.h"
+#include "src/numeric/windows.h"
 
 namespace lockstep {
 

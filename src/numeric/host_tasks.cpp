@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host_tasks.h"
+#include "src/numeric/host_tasks.h"
 
 #include <algorithm>
+#include <tuple>
 
-#include "windows.h"
+#include "src/numeric/windows.h"
 
 namespace lockstep::numeric {
 
@@ -56,8 +57,14 @@ class TaskMaker {
       if (is_small) small_cost += cost;
       add(i, is_small ? whole : around(cuts, field_reach, component.numel), true);
     }
-    std::stable_sort(list_.tasks.begin(), list_.tasks.end(),
-                     [](const Task& a, const Task& b) { return a.cost > b.cost; });
+    // The largest first, so that no thread is left with one at the end; a component's tasks one after the other, so
+    // that few plans are in memory at once.
+    std::vector<double> largest(components_.list.size());
+    for (const Task& task : list_.tasks) largest[task.component] = std::max(largest[task.component], task.cost);
+    std::stable_sort(list_.tasks.begin(), list_.tasks.end(), [&](const Task& a, const Task& b) {
+      return std::tuple(-largest[a.component], a.component, -a.cost) <
+             std::tuple(-largest[b.component], b.component, -b.cost);
+    });
     return std::move(list_);
   }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/numeric.h"
-#include "replay.h"
+#include "src/numeric/replay.h"
 
 namespace lockstep::numeric {
 

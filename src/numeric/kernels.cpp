@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels.h"
+#include "src/numeric/kernels.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 
-#include "generator.h"
-#include "mix.h"
-#include "prime61.h"
+#include "src/numeric/generator.h"
+#include "src/numeric/mix.h"
+#include "src/numeric/prime61.h"
 
 namespace lockstep::numeric {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "exactness.h"
 #include "lockstep/hash.h"
+#include "src/numeric/exactness.h"
 
 namespace lockstep::numeric {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan.h"
+#include "src/numeric/plan.h"
 
 #include <algorithm>
 #include <map>
 
-#include "generator.h"
+#include "src/numeric/generator.h"
 
 namespace lockstep::numeric {
 

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "component.h"
-#include "reference.h"
+#include "src/numeric/component.h"
+#include "src/numeric/reference.h"
 
 namespace lockstep::numeric {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference.h"
+#include "src/numeric/reference.h"
 
 #include <algorithm>
 #include <array>
 #include <set>
 
-#include "generator.h"
-#include "mix.h"
-#include "prime61.h"
+#include "src/numeric/generator.h"
+#include "src/numeric/mix.h"
+#include "src/numeric/prime61.h"
 
 // Written from scenario-format.md alone ("model", "batch"), and plainly: the engines are measured
 // against this, so it shares no code with the walk or with contributions().
@@ -89,11 +89,12 @@ Rational Reference::loss_weight(const std::string& use, int optimizer_step, int 
 }
 
 Rational Reference::weight(const std::string& use, int optimizer_step, int micro_batch, int rank) const {
-  int place = rank;
+  int place = rank, number = micro_batch;
   switch (batch_.loss(use).kind) {
     case Loss::Kind::sum:
     case Loss::Kind::token_mean:
       place = 0;
+      number = batch_.first_micro_batch(optimizer_step);
       break;
     case Loss::Kind::micro_batch_mean:
       place = mesh_.coordinate(rank, Axis::dp);
@@ -102,7 +103,7 @@ Rational Reference::weight(const std::string& use, int optimizer_step, int micro
       break;
   }
   const std::lock_guard lock(mutex_);
-  const auto [found, is_new] = weights_.try_emplace({use, micro_batch, place});
+  const auto [found, is_new] = weights_.try_emplace({use, number, place});
   if (is_new) found->second = batch_.weight(use) * loss_weight(use, optimizer_step, micro_batch, rank);
   return found->second;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "replay.h"
+#include "src/numeric/replay.h"
 
-#include "block_replay.h"
+#include "src/numeric/block_replay.h"
 
 namespace lockstep::numeric {
 

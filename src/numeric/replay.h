@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "exactness.h"
+#include "src/numeric/exactness.h"
 
 namespace lockstep::numeric {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runs.h"
+#include "src/numeric/runs.h"
 
 #include <algorithm>
 

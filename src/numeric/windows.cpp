@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "windows.h"
+#include "src/numeric/windows.h"
 
 #include <algorithm>
 
-#include "block_replay.h"
-#include "mix.h"
+#include "src/numeric/block_replay.h"
+#include "src/numeric/mix.h"
 
 namespace lockstep::numeric {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan.h"
+#include "src/numeric/plan.h"
 
 namespace lockstep::numeric {
 

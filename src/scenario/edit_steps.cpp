@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/operation.h"
 #include "src/scenario/edits.h"
@@ -130,7 +131,8 @@ class StepEditor {
     if (!position) return false;
     StepNode& found = tree_.at(*position);
     // Beside a step that is in one iteration only, it is in that one too.
-    node.iteration = target.iteration.empty() ? found.iteration : iteration_condition(target, true);
+    if (!found.iteration.empty()) node.iteration = found.iteration;
+    if (!target.iteration.empty()) node.iteration = iteration_condition(target, true);
     if (!target.iteration.empty() && found.is_each()) {
       found.body.insert(after ? found.body.end() : found.body.begin(), node);
       return true;
@@ -151,8 +153,9 @@ class StepEditor {
       return;
     }
     const auto position = find(*target);
-    if (!position || !find(*relative)) return;
-    const StepNode node = tree_.at(*position);
+    const auto destination_position = find(*relative);
+    if (!position || !destination_position) return;
+    StepNode node = tree_.at(*position);
     const std::vector<std::string> inside = StepTree::names_in(node);
     if (std::find(inside.begin(), inside.end(), relative->name) != inside.end()) {
       reading_.diagnostics.add(
@@ -162,6 +165,7 @@ class StepEditor {
               : fmt::format("step \"{}\" is inside \"{}\" and moves with it", relative->name, target->name));
       return;
     }
+    if (position->parent != destination_position->parent) node.iteration.clear();
     std::vector<StepNode>& list = tree_.list_of(*position);
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(position->index));
     place(node, *relative, after);
@@ -199,11 +203,18 @@ class StepEditor {
       reading_.diagnostics.add(edit.place(),
                                fmt::format("the edit \"set\" names no key of step \"{}\" to change", target->name));
     }
-    Json step = StepTree::json_of(tree_.at(*position));
+    StepNode& node = tree_.at(*position);
+    const std::string iteration = std::exchange(node.iteration, "");
+    Json step = edit.find("steps") != nullptr ? StepTree::json_of(node) : node.step;
     for (const Json::Member& member : edit.members()) {
       if (member.key != "set") set_key(step, member);
     }
-    tree_.at(*position) = StepTree::node_of(step);
+    if (edit.find("steps") != nullptr) {
+      node = StepTree::node_of(step);
+    } else {
+      node.step = step;
+    }
+    node.iteration = iteration;
   }
 
   void set_key(Json& step, const Json::Member& member) {

@@ -14,7 +14,7 @@ Json text(std::string_view value) { return Json::string(std::string(value)); }
 /// JSON that the program itself wrote down.
 Json literal(std::string_view json) {
   Diagnostics diagnostics;
-  const Json value = parse_json(std::make_shared<const Source>(Source{"schema", std::string(json)}), diagnostics);
+  Json value = parse_json(std::make_shared<const Source>(Source{"schema", std::string(json)}), diagnostics);
   if (!diagnostics.empty()) throw InternalError(fmt::format("not JSON: {}", json));
   return value;
 }

@@ -49,13 +49,13 @@ StepNode StepTree::node_of(const Json& step) {
 }
 
 Json StepTree::json_of(const StepNode& node) {
-  if (!node.iteration.empty()) return with_condition(node.step, node.iteration, node.step.place());
-  if (!node.is_each()) return node.step;
-  std::vector<Json> body;
-  for (const StepNode& inner : node.body) body.push_back(json_of(inner));
   Json step = node.step;
-  step.set("steps", Json::array(std::move(body), *node.body_place));
-  return step;
+  if (node.is_each()) {
+    std::vector<Json> body;
+    for (const StepNode& inner : node.body) body.push_back(json_of(inner));
+    step.set("steps", Json::array(std::move(body), *node.body_place));
+  }
+  return node.iteration.empty() ? step : with_condition(step, node.iteration, step.place());
 }
 
 Json StepTree::json() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calls.h"
+#include "src/schedule/calls.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decompositions.h"
+#include "src/schedule/decompositions.h"
 
 namespace lockstep {
 

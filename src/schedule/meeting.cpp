@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "meeting.h"
+#include "src/schedule/meeting.h"
 
 #include <algorithm>
 

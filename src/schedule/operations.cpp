@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decompositions.h"
 #include "lockstep/operation.h"
+#include "src/schedule/decompositions.h"
 
 namespace lockstep {
 

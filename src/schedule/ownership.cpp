@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ownership.h"
+#include "src/schedule/ownership.h"
 
 #include <algorithm>
 #include <numeric>

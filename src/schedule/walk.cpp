@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "walk.h"
+#include "src/schedule/walk.h"
 
 #include <algorithm>
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "calls.h"
-#include "meeting.h"
-#include "ownership.h"
+#include "src/schedule/calls.h"
+#include "src/schedule/meeting.h"
+#include "src/schedule/ownership.h"
 
 namespace lockstep {
 

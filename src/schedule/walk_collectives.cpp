@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "walk.h"
+#include "src/schedule/walk.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "contents.h"
+#include "src/symbolic/contents.h"
 
 #include <algorithm>
 

@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "forms.h"
 #include "lockstep/intervals.h"
+#include "src/symbolic/forms.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "engine_state.h"
+#include "src/symbolic/engine_state.h"
 
 namespace lockstep {
 

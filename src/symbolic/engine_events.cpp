@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "engine_state.h"
 #include "lockstep/collective.h"
+#include "src/symbolic/engine_state.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "engine_state.h"
+#include "src/symbolic/engine_state.h"
 
 namespace lockstep {
 

@@ -6,9 +6,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "contents.h"
-#include "forms.h"
 #include "lockstep/symbolic.h"
+#include "src/symbolic/contents.h"
+#include "src/symbolic/forms.h"
 
 namespace lockstep {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine_state.h"
+#include "src/symbolic/engine_state.h"
 
 namespace lockstep {
 

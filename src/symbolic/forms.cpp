@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "forms.h"
+#include "src/symbolic/forms.h"
 
 #include <algorithm>
 

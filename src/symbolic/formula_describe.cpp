@@ -116,7 +116,7 @@ std::string describe_difference(const Schedule& schedule, const std::vector<Term
   if (is.size() == should.size()) return multiple(*ratio);
   std::vector<Key> missing, present;
   for (const auto& [key, coefficient] : should) (is.contains(key) ? present : missing).push_back(key);
-  const std::string part = missing_part(schedule, missing, present);
+  std::string part = missing_part(schedule, missing, present);
   if (part.empty() || ratio->is_one()) return part;
   return part + ", the rest is " + multiple(*ratio);
 }

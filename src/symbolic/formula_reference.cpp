@@ -179,6 +179,7 @@ std::vector<Term> References::expand(const Reference& reference, int rank, const
   }
   if (!reference.use.empty() && fitting.empty()) {
     std::vector<std::string> known;
+    known.reserve(uses.size());
     for (const SiteUse& through : uses) known.push_back(through.use);
     const std::string hint = did_you_mean(reference.use, known);
     scanner_.fail("The parameter has no use `" + reference.use + "`" + (hint.empty() ? "." : hint), reference.offset);
@@ -193,6 +194,7 @@ Term References::leftover(std::size_t offset, const std::string& what) {
   const auto found = leftovers_.find(what);
   if (found == leftovers_.end()) {
     std::vector<std::string> known;
+    known.reserve(leftovers_.size());
     for (const auto& [name, per_rank] : leftovers_) known.push_back(name);
     const std::string hint = did_you_mean(what, known);
     scanner_.fail("`" + what +

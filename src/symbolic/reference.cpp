@@ -35,7 +35,7 @@ class Device {
               s = mesh.coordinate(source.rank, Axis::sp);
     const int micro_batches = batch.micro_batches(optimizer_step_);
     const int counted = batch.first_micro_batch(optimizer_step_) + source.micro_batch;
-    const Rational factor = batch.weight(use);
+    Rational factor = batch.weight(use);
     const Loss& loss = batch.loss(use);
     switch (loss.kind) {
       case Loss::Kind::sum:

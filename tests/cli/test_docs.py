@@ -3,9 +3,10 @@
 somewhere. `LOCKSTEP_BINARY=… python3 tests/cli/test_docs.py` writes the outputs of all commands anew.
 
 A ```json block has a comment before it: `<!-- verdict: match -->` for a whole scenario, `<!-- file: NAME -->` for another
-file, `<!-- verdict: match, file: NAME -->` for a scenario that commands of the same document use. In a ```console block a
-line that begins with `$ ` is a command, and what follows is its output. A ```sh block is commands alone. Commands run in
-the repository's root, where the document's files seem to lie.
+file, `<!-- verdict: match, file: NAME -->` for a scenario that commands further down in the same document use. In a
+```console block a line that begins with `$ ` is a command, and what follows is what a terminal shows. A ```sh block is
+commands alone. The commands of a block run one after the other in a folder that looks like the repository's root, with
+the files that stand above the block.
 """
 
 import json
@@ -41,6 +42,7 @@ class Block:
     def __init__(self, document, match, number):
         self.document = document
         self.name = f"{name_of(document)}-{number}"
+        self.position = match.start()
         self.text = match["text"]
         self.marker = MARKER.fullmatch((match["marker"] or "").strip())
 
@@ -54,12 +56,12 @@ def blocks_of(document, language):
     return [Block(document, match, number) for number, match in enumerate(found, 1)]
 
 
-def make_workplace(document, folder):
-    """The repository's root, with the files of a document added."""
+def make_workplace(document, folder, end=None):
+    """The repository's root, with the files of a document added, or of its text up to `end`."""
     for entry in ROOT.iterdir():
         (folder / entry.name).symlink_to(entry)
     for block in blocks_of(document, "json"):
-        if block.marker and block.marker["file"]:
+        if block.marker and block.marker["file"] and (end is None or block.position < end):
             assert not (folder / block.file()).is_symlink(), f"{block.file()} is a file of the repository"
             (folder / block.file()).write_text(block.text, encoding="utf-8")
     return folder
@@ -69,10 +71,15 @@ def run(arguments, folder):
     return subprocess.run([program(), *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
+def shown(arguments, folder):
+    """What a terminal shows: standard output and standard error together."""
+    return subprocess.run([program(), *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+
+
 SHELL_BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document, "sh")]
 JSON_BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document, "json")]
-COMMANDS = [(document, match) for document in DOCUMENTS for block in blocks_of(document, "console")
-            for match in COMMAND.finditer(block.text)]
+CONSOLE_BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document, "console")]
 
 
 @pytest.mark.parametrize("block", JSON_BLOCKS, ids=lambda block: block.name)
@@ -88,16 +95,20 @@ def test_scenario_in_a_document_comes_out_as_it_says(block, tmp_path):
     assert report["expected"] is not False, run(["test", block.file()], folder).stdout
 
 
-@pytest.mark.parametrize("document, match", COMMANDS, ids=lambda value: value["command"] if isinstance(value, re.Match) else None)
-def test_command_in_a_document_prints_what_it_shows(document, match, tmp_path):
-    words = shlex.split(match["command"], comments=True)
-    if words[0] != "tools/lockstep":
-        assert is_command(words[0]) and match["output"].strip() == "", "only the output of tools/lockstep can be compared"
-        return
-    result = run(words[1:], make_workplace(document, tmp_path))
-    assert result.returncode in (0, 1) and not result.stderr, result.stderr
+@pytest.mark.parametrize("block", CONSOLE_BLOCKS, ids=lambda block: block.name)
+def test_commands_in_a_document_print_what_it_shows(block, tmp_path):
     hint = "write the outputs anew: LOCKSTEP_BINARY=build/release/bin/lockstep python3 tests/cli/test_docs.py"
-    assert TIME.sub("", match["output"]).strip() == TIME.sub("", result.stdout).strip(), hint
+    make_workplace(block.document, tmp_path, block.position)
+    commands = list(COMMAND.finditer(block.text))
+    assert commands, "a ```console block needs a command, a line that begins with `$ `"
+    for match in commands:
+        words = shlex.split(match["command"], comments=True)
+        if words[0] != "tools/lockstep":
+            assert is_command(words[0]) and match["output"].strip() == "", "only the output of tools/lockstep can be compared"
+            continue
+        result = shown(words[1:], tmp_path)
+        assert result.returncode in (0, 1), result.stdout
+        assert TIME.sub("", match["output"]).strip() == TIME.sub("", result.stdout).strip(), hint
 
 
 def is_command(word):
@@ -106,7 +117,7 @@ def is_command(word):
 
 @pytest.mark.parametrize("block", SHELL_BLOCKS, ids=lambda block: block.name)
 def test_commands_in_a_document_work_one_after_the_other(block, tmp_path):
-    make_workplace(block.document, tmp_path)
+    make_workplace(block.document, tmp_path, block.position)
     for line in block.text.splitlines():
         words = shlex.split(line, comments=True)
         if words[0] == "tools/lockstep":
@@ -138,24 +149,38 @@ def test_every_document_is_in_the_index():
         assert document.name == "README.md" or f"]({document.name})" in index, document.name
 
 
+def test_tutorial_has_ten_steps_that_each_run_something_and_name_the_files_to_write():
+    tutorial = ROOT / "docs" / "tutorial.md"
+    text = tutorial.read_text(encoding="utf-8")
+    steps = re.split(r"^## (?=\d)", text, flags=re.MULTILINE)[1:]
+    assert [step.split(".")[0] for step in steps] == [str(number) for number in range(1, 11)]
+    for step in steps:
+        assert "```console\n$ tools/lockstep " in step, step.splitlines()[0]
+    for block in blocks_of(tutorial, "json"):
+        assert f"`{block.file()}`" in text[: block.position], f"the reader is not told to save {block.file()}"
+
+
 def write_outputs_anew():
     for document in DOCUMENTS:
-        with tempfile.TemporaryDirectory() as folder:
-            workplace = make_workplace(document, Path(folder))
+        text = document.read_text(encoding="utf-8")
 
-            def with_output(match):
-                words = shlex.split(match["command"], comments=True)
-                if words[0] != "tools/lockstep":
-                    return match[0]
-                return f"$ {match['command']}\n{run(words[1:], workplace).stdout}"
+        def with_outputs(block):
+            if block["language"] != "console":
+                return block[0]
+            with tempfile.TemporaryDirectory() as folder:
+                workplace = make_workplace(document, Path(folder), block.start())
 
-            def with_outputs(block):
-                if block["language"] != "console":
-                    return block[0]
+                def with_output(match):
+                    words = shlex.split(match["command"], comments=True)
+                    if words[0] != "tools/lockstep":
+                        return match[0]
+                    output = shown(words[1:], workplace).stdout
+                    same = TIME.sub("", match["output"]) == TIME.sub("", output)
+                    return match[0] if same else f"$ {match['command']}\n{output}"
+
                 return f"```console\n{COMMAND.sub(with_output, block['text'])}```"
 
-            text = document.read_text(encoding="utf-8")
-            document.write_text(BLOCK.sub(with_outputs, text), encoding="utf-8")
+        document.write_text(BLOCK.sub(with_outputs, text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/numeric/exactness.h"
 
-#include "expected.h"
 #include "tests/catch.h"
+#include "tests/numeric/expected.h"
 #include "tests/schedule/builder.h"
 
 using namespace lockstep;

@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
-#include "expected.h"
 #include "lockstep/numeric.h"
 #include "tests/catch.h"
+#include "tests/numeric/expected.h"
 #include "tests/schedule/builder.h"
 
 using namespace lockstep;

@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "expected.h"
 #include "tests/catch.h"
+#include "tests/numeric/expected.h"
 #include "tests/schedule/builder.h"
 
 using namespace lockstep;

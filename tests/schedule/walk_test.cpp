@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "builder.h"
 #include "tests/catch.h"
+#include "tests/schedule/builder.h"
 
 using namespace lockstep;
 using namespace lockstep::test;

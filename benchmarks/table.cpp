@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "benchmarks/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "benchmarks/measure.h"
+
+namespace lockstep::bench {
+
+namespace {
+
+/// Three significant digits, without an exponent.
+std::string number(double value) {
+  if (value >= 100) return fmt::format("{:.0f}", value);
+  return value >= 10 ? fmt::format("{:.1f}", value) : fmt::format("{:.2f}", value);
+}
+
+std::string limit(const Goal& goal) {
+  return fmt::format("{} {:g} {}", goal.comparison == Comparison::at_most ? "≤" : "≥", goal.limit, goal.unit);
+}
+
+std::string verdict(const Collector::Row& row) {
+  if (row.failed) return "failed";
+  return fmt::format("{} ×{}", row.margin() >= 1 ? "met" : "NOT MET", number(row.margin()));
+}
+
+std::string measured(const Collector::Row& row) {
+  return row.failed ? "-" : fmt::format("{} {}", number(row.measured), row.goal.unit);
+}
+
+std::string memory(const Collector::Row& row) {
+  return row.memory_mb > 0 ? fmt::format("{} MB", number(row.memory_mb)) : "-";
+}
+
+}  // namespace
+
+void Collector::ReportRuns(const std::vector<Run>& runs) {
+  for (const Run& run : runs) {
+    if (run.run_type != Run::RT_Iteration) continue;  // means and deviations of the repetitions
+    Measured& of_benchmark = measured_[run.run_name.function_name];
+    if (run.error_occurred) {
+      of_benchmark.failed = true;
+      continue;
+    }
+    std::map<std::string, double> values = {{"time", run.GetAdjustedRealTime()}};
+    for (const auto& [name, counter] : run.counters) values[name] = counter;
+    for (const auto& [name, value] : values) {
+      auto& lowest = of_benchmark.lowest.try_emplace(name, value).first->second;
+      lowest = std::min(lowest, value);
+      auto& highest = of_benchmark.highest.try_emplace(name, value).first->second;
+      highest = std::max(highest, value);
+    }
+  }
+}
+
+double Collector::Row::margin() const {
+  return goal.comparison == Comparison::at_most ? goal.limit / measured : measured / goal.limit;
+}
+
+std::vector<Collector::Row> Collector::rows() const {
+  std::vector<Row> rows;
+  for (const Benchmark& benchmark : benchmarks()) {
+    const auto found = measured_.find(benchmark.name);
+    if (found == measured_.end()) continue;
+    const Measured& values = found->second;
+    for (const Goal& goal : benchmark.goals) {
+      Row row{.goal = goal, .failed = values.failed};
+      if (!row.failed) {
+        const bool lower = goal.comparison == Comparison::at_most && goal.counter != peak_memory;
+        row.measured = (lower ? values.lowest : values.highest).at(goal.counter);
+        row.memory_mb = values.highest.at(peak_memory);
+        for (const auto& [name, value] : values.highest) {
+          if (name == "time" || name == peak_memory || name == goal.counter) continue;
+          row.details += fmt::format("{}{} {}", row.details.empty() ? "" : ", ", name, number(value));
+        }
+      }
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+std::string text_table(const std::vector<Collector::Row>& rows) {
+  std::string text = fmt::format("{:<45} {:>14} {:>14} {:>14} {:>9}\n", "what", "measured", "goal", "", "peak");
+  for (const Collector::Row& row : rows) {
+    text += fmt::format("{:<45} {:>14} {:>14} {:>14} {:>9}  {}\n", row.goal.name, measured(row), limit(row.goal),
+                        verdict(row), memory(row), row.details);
+  }
+  return text;
+}
+
+std::string document(const std::vector<Collector::Row>& rows) {
+  std::string text = fmt::format(R"(<!-- Written by tools/bench --write; the text stands in benchmarks/table.cpp. -->
+# How fast lockstep is
+
+`tools/bench` measures this on your machine; the goals stand beside the benchmarks in `benchmarks/`. These figures are from
+{}.
+
+| what | measured | goal | | peak memory |
+|---|--:|--:|---|--:|
+)",
+                                 machine());
+  for (const Collector::Row& row : rows) {
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", row.goal.name, measured(row), limit(row.goal), verdict(row),
+                        memory(row));
+  }
+  text += R"(
+"met ×3" is three times better than the goal: a third of the time, or three times the rate.
+
+## How it was measured
+
+- A release build with the compiler's default instruction set. Every benchmark ran at least 0.3 s, three times; the best
+  counts, since what other programs take is not lockstep's. Of memory the most counts.
+- **#844** is `scenarios/megatron/844.json`: reading the file, walking all ranks, the symbolic engine, and for each way in which
+  a buffer is wrong the step at fault. *With hashes* adds the host engine on every element of every rank, on all cores:
+  163 million elements for each data-parallel coordinate.
+- **1,024 ranks** is `scenarios/scale/llama3-70b-tp8-pp8-dp16.json`, measured in the same way.
+- **Of the read bandwidth**: in each iteration, all cores add up 256 MiB of memory that is in no cache, and then do the work.
+  For the hash that is 256 MiB of elements; for the replay it is #844 without the file and the walk, and the bytes are those of the gradients
+  of all ranks, each counted once, although every schedule writes, reduces, compares and hashes them several times. A fraction of what
+  the machine can do depends less on the machine than seconds do.
+- **Start** and **small files** are whole processes, from their start to their end, with their report written to nowhere.
+  The small files are four GPT-2 layers on two to sixteen ranks with Megatron's schedule, half of them with a bug.
+- Peak memory is the most that the process held (resident), the program itself included. What the
+  benchmarks themselves need for measuring the bandwidth is not counted; the 256 MiB that are hashed are.
+
+Time is never part of the tests: a slow machine must not fail them.
+)";
+  return text;
+}
+
+}  // namespace lockstep::bench

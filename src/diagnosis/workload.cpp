@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "lockstep/operation.h"
+
+namespace lockstep {
+
+namespace {
+
+// Beyond these a check would take hours. A Llama 3 405B on 16,384 ranks needs a tenth.
+constexpr double most_calls = 5e8;
+constexpr double most_terms = 2e9;
+constexpr double most_elements = 4.6e18;  // 2^62: they are counted in 64 bits
+
+/// A step with the number of times that it runs.
+struct Leaf {
+  const Step* step = nullptr;
+  bool in_each = false;
+};
+
+void add_leaves(const std::vector<Step>& steps, bool in_each, std::vector<Leaf>& leaves) {
+  for (const Step& step : steps) {
+    if (step.op == Op::each) {
+      add_leaves(step.steps, true, leaves);
+    } else if (step.op != Op::wait) {
+      leaves.push_back({&step, in_each});
+    }
+  }
+}
+
+/// How the formulas of one buffer grow on the ranks that hold such a one.
+struct Growth {
+  double forms = 1;          ///< different ones among the ranks
+  double terms = 0;          ///< of one
+  double contributions = 0;  ///< that a rank has added so far
+  double segments = 1;       ///< stretches of the buffer that differ
+  double bits = 1;           ///< of a coefficient
+};
+
+class Estimate {
+ public:
+  explicit Estimate(const Schedule& schedule) : schedule_(schedule), contributions_(schedule) {
+    add_leaves(schedule.steps, false, leaves_);
+    const auto& locals = schedule.model.locals();
+    ranks_of_.resize(locals.size());
+    first_rank_.assign(locals.size(), 0);
+    for (int rank = schedule.mesh.world() - 1; rank >= 0; --rank) {
+      const auto id = static_cast<std::size_t>(schedule.model.local(rank).id);
+      ranks_of_[id] += 1;
+      first_rank_[id] = rank;
+    }
+  }
+
+  Workload run() {
+    result_.ranks = schedule_.mesh.world();
+    for (std::size_t id = 0; id < ranks_of_.size(); ++id) {
+      const LocalModel& local = *schedule_.model.locals()[id];
+      result_.buffers += ranks_of_[id] * static_cast<double>(local.buffers.size());
+      for (const LocalBuffer& buffer : local.buffers) {
+        result_.elements += ranks_of_[id] * static_cast<double>(buffer.numel);
+      }
+    }
+    for (std::size_t id = 0; id < ranks_of_.size() && within_limits(); ++id) count(id);
+    const double steps = schedule_.batch.steps();
+    result_.bytes = 1e7 + 500 * result_.buffers * (1 + steps / 2) + 30 * result_.calls + 24 * result_.terms;
+    result_.host_bytes = 60 * result_.calls;
+    return result_;
+  }
+
+ private:
+  bool within_limits() const { return result_.calls <= most_calls && result_.terms <= most_terms; }
+
+  double group_size(const Step& step) {
+    if (!step.over) return 1;
+    const auto [found, is_new] = group_size_.emplace(&step, 1.0);
+    if (!is_new) return found->second;
+    for (const Over::Pick& pick : step.over->picks) {
+      found->second *= pick.coordinates ? static_cast<double>(pick.coordinates->size()) : schedule_.mesh.size(pick.axis);
+    }
+    return found->second;
+  }
+
+  /// Bits that one run of the step adds to a coefficient.
+  double bits_of(const Step& step, double group) const {
+    const double own = operation(step.op).value == Operation::Value::reduction ? std::log2(group) : 0;
+    if (!step.by || (step.op != Op::scale && step.op != Op::backward)) return own;
+    Environment environment;
+    environment.mesh = &schedule_.mesh;
+    environment.counts = &schedule_.batch;
+    environment.rank = environment.step = environment.micro_batch = 0;
+    try {
+      const Rational by = step.by->number(environment);
+      return own + std::max(by.numerator().bits(), by.denominator().bits());
+    } catch (const ExpressionError&) {
+      return own;  // the walk says it better
+    }
+  }
+
+  void count(std::size_t id) {
+    const LocalModel& local = *schedule_.model.locals()[id];
+    std::vector<std::vector<const Leaf*>> of_buffer(local.buffers.size());
+    for (const Leaf& leaf : leaves_) {
+      const double runs = leaf.in_each ? schedule_.batch.total_micro_batches() : schedule_.batch.steps();
+      for (std::size_t buffer = 0; buffer < local.buffers.size(); ++buffer) {
+        if (!leaf.step->params.chooses(schedule_.model, local.buffers[buffer])) continue;
+        of_buffer[buffer].push_back(&leaf);
+        result_.calls += ranks_of_[id] * runs;
+      }
+      result_.calls += ranks_of_[id] * runs / 16;  // looked at, whether it calls or not
+      if (!within_limits()) return;
+    }
+    // Buffers with like contributions that go through the same steps share their formulas.
+    std::set<std::pair<int, std::vector<const Leaf*>>> seen;
+    for (std::size_t buffer = 0; buffer < local.buffers.size() && within_limits(); ++buffer) {
+      const int alike = contributions_.class_of(first_rank_[id], static_cast<int>(buffer));
+      if (seen.emplace(alike, of_buffer[buffer]).second) grow(id, static_cast<int>(buffer), of_buffer[buffer]);
+    }
+  }
+
+  void grow(std::size_t id, int buffer, const std::vector<const Leaf*>& leaves) {
+    Growth growth;
+    growth.forms = ranks_of_[id];
+    const double each = static_cast<double>(
+        contributions_.of(first_rank_[id], buffer, 0, 0, {}).size());  // with dispatch: from many ranks
+    for (int step = 0; step < schedule_.batch.steps(); ++step) {
+      for (std::size_t i = 0; i < leaves.size();) {
+        if (!leaves[i]->in_each) {
+          happen(*leaves[i++]->step, each, id, growth);
+          continue;
+        }
+        std::size_t end = i;
+        while (end < leaves.size() && leaves[end]->in_each) ++end;
+        for (int m = 0; m < schedule_.batch.micro_batches(step) && within_limits(); ++m) {
+          for (std::size_t j = i; j < end; ++j) happen(*leaves[j]->step, each, id, growth);
+        }
+        i = end;
+      }
+      if (!within_limits()) return;
+    }
+  }
+
+  void happen(const Step& step, double each, std::size_t id, Growth& growth) {
+    const double group = group_size(step);
+    const Operation& row = operation(step.op);
+    switch (step.op) {
+      case Op::zero: growth = Growth{ranks_of_[id]}; return;
+      case Op::own:
+      case Op::norm:
+      case Op::all_to_all: return;
+      case Op::backward:
+        growth.contributions += each;
+        growth.terms += each;
+        growth.forms = ranks_of_[id];
+        break;
+      case Op::accumulate: growth.terms *= 2; break;
+      default: break;
+    }
+    if (const auto [found, is_new] = bits_.emplace(&step, 0.0); is_new) found->second = bits_of(step, group);
+    if (row.value == Operation::Value::reduction) {
+      growth.terms = std::min(growth.terms * group, growth.contributions * result_.ranks);
+      growth.forms = std::max(1.0, growth.forms / group);
+      growth.segments = std::min(growth.segments * group, growth.segments > 1 ? most_terms : 1.0);
+    }
+    if (row.writes == Operation::Writes::own_slice && group > 1) growth.segments += 2;
+    growth.bits += step.op == Op::backward ? 0 : bits_[&step];
+    result_.terms += growth.forms * growth.terms * growth.segments * (1 + growth.bits / 64);
+  }
+
+  const Schedule& schedule_;
+  Contributions contributions_;
+  std::vector<Leaf> leaves_;
+  std::vector<double> ranks_of_;  // by local model
+  std::vector<int> first_rank_;
+  std::map<const Step*, double> group_size_, bits_;
+  Workload result_;
+};
+
+std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
+
+constexpr std::string_view advice =
+    "A smaller layout or fewer micro-batches nearly always show the same fault: halve dp or micro_batches until it fits";
+
+}  // namespace
+
+std::string Workload::describe() const {
+  return fmt::format("{:.0f} ranks hold {:.0f} gradient buffers, steps run on them {}{:.3g} times, and the formulas have "
+                     "{}{:.3g} terms",
+                     ranks, buffers, calls > most_calls ? "more than " : "about ", std::min(calls, most_calls),
+                     terms > most_terms ? "more than " : "about ", std::min(terms, most_terms));
+}
+
+Workload estimate_workload(const Schedule& schedule) { return Estimate(schedule).run(); }
+
+std::string too_large(const Workload& workload) {
+  if (workload.elements > most_elements) {
+    return fmt::format("the gradient buffers of all {:.0f} ranks have {:.3g} elements together, more than the 2^62 that can "
+                       "be counted; make the shapes smaller",
+                       workload.ranks, workload.elements);
+  }
+  if (workload.calls <= most_calls && workload.terms <= most_terms) return "";
+  return fmt::format("this scenario is too large to be checked: {}; the limits are {:.0e} and {:.0e}. {}", workload.describe(),
+                     most_calls, most_terms, advice);
+}
+
+std::string too_large_here(const Workload& workload, double bytes) {
+  const double available = available_bytes();
+  if (bytes <= available) return "";
+  return fmt::format("this scenario needs about {} of memory, and {} are free here: {}. {}", gibibytes(bytes),
+                     gibibytes(available), workload.describe(), advice);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "lockstep/check.h"
+
+namespace lockstep {
+
+/// What checking a schedule costs, estimated from its numbers alone: within a small factor, and rather too much than too
+/// little.
+struct Workload {
+  double ranks = 0;
+  double buffers = 0;      ///< of all ranks together
+  double elements = 0;     ///< in them
+  double calls = 0;        ///< times that a rank runs a step on one of its buffers
+  double terms = 0;        ///< that all formulas have together, long coefficients counted several times
+  double bytes = 0;        ///< memory that the walk and the symbolic engine need
+  double host_bytes = 0;   ///< memory that the host engine needs besides
+
+  /// "16384 ranks with 14745600 gradient buffers, 353894400 calls of steps on them …"
+  std::string describe() const;
+};
+
+/// Near linear in what is counted; gives up, with everything that it has so far, where `calls` or `terms` goes beyond
+/// what any check may have.
+Workload estimate_workload(const Schedule& schedule);
+
+/// Why a check of this size is not begun; "" where it may be.
+std::string too_large(const Workload& workload);
+/// Why this machine cannot do it; "" where it can. `bytes` are those that are needed.
+std::string too_large_here(const Workload& workload, double bytes);
+
+/// Memory that this process can still get: the machine's, its control group's, its own limit.
+double available_bytes();
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture of README.md is what tools/draw_idea draws, and shows what the program computes for #844."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ROOT = Path(os.environ.get("LOCKSTEP_SOURCE_DIR") or Path(__file__).resolve().parents[2])
+PICTURE = ROOT / "docs" / "images" / "idea.svg"
+SCENARIO = "scenarios/megatron/844.json"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def report(*arguments):
+    command = [os.environ["LOCKSTEP_BINARY"], *arguments, "--format", "json", SCENARIO]
+    return json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout)
+
+
+def texts(kind):
+    """The texts of one class, in the order in which they are drawn."""
+    return [text.text for text in ElementTree.parse(PICTURE).iter(SVG + "text") if kind in text.get("class").split()]
+
+
+def test_the_picture_is_what_the_script_draws():
+    drawn = subprocess.run([sys.executable, ROOT / "tools" / "draw_idea"], capture_output=True, check=True).stdout
+    assert drawn == PICTURE.read_bytes(), "draw it anew: tools/draw_idea > docs/images/idea.svg"
+
+
+def test_the_picture_shows_the_formulas_of_the_program():
+    explained = report("explain")
+    after = {step["step"]: step["ranks"] for step in explained["steps"]}
+    steps = ["backward", "dp_reduce_scatter", "embedding_all_reduce"]
+    held = [rank["formula"] for step in steps for rank in after[step]]
+    wrong = [value for parameter in report("check")["parameters"] for value in parameter["wrong"]]
+    assert texts("formula") == [*held, wrong[0]["expected"], *[value["got"] for value in wrong]]
+
+
+def test_the_picture_cuts_the_buffers_where_the_program_cuts_them():
+    script = (ROOT / "tools" / "draw_idea").read_text(encoding="utf-8")
+    found = []
+    for stage in report("show")["geometry"]:
+        embedding = next(item for item in stage["parameters"] if item["numel"] == 50257 * 768)
+        found.append((stage["buckets"][-1]["end"], embedding["begin"], embedding["end"]))
+    assert f"BUFFERS = {found}\n" in script
+
+
+def test_the_picture_can_be_read_by_a_screen_reader_and_in_the_dark():
+    picture = ElementTree.parse(PICTURE).getroot()
+    assert picture.find(SVG + "title").text and "g3 + (g0+g1)/2" in picture.find(SVG + "desc").text
+    light, dark = picture.find(SVG + "style").text.split("@media (prefers-color-scheme: dark)")
+    coloured = re.findall(r"^(\S+) \{[^}]*#[0-9a-f]{6}", light, re.MULTILINE)
+    assert coloured and all(f"\n{name} {{" in dark for name in coloured)
