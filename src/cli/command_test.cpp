@@ -29,8 +29,9 @@ struct Outcome {
 Outcome judge(const CheckResult& result) {
   if (!result.disagreement.empty()) return {"FAIL", exit_failure, {result.disagreement}};
   const bool expects = result.scenario != nullptr && result.scenario->expect;
-  if (result.verdict == Verdict::error && (!expects || result.scenario->expect->verdict != "error")) {
-    Outcome outcome{"FAIL", exit_usage, {}};
+  const bool expects_error = expects && result.scenario->expect->verdict == "error" && !result.machine_failed;
+  if (result.verdict == Verdict::error && !expects_error) {
+    Outcome outcome{"FAIL", result.machine_failed ? exit_failure : exit_usage, {}};
     for (const Diagnostic& error : result.errors) outcome.details.push_back(render(error));
     return outcome;
   }

@@ -75,14 +75,23 @@ Diagnostic at_the_layout(const Scenario& scenario, std::string message) {
   return {layout != nullptr ? layout->place() : scenario.document.place(), std::move(message)};
 }
 
+/// Calls of steps on buffers up to which the host engine takes minutes.
+constexpr double most_host_calls = 1e8;
+
 /// Whether the check can be done; else `result` says why not. Takes the host engine away where it alone is too much.
 bool fits(CheckResult& result, CheckOptions& options) {
   const Workload workload = estimate_workload(*result.scenario->schedule);
   std::string why = too_large(workload);
   if (why.empty() && options.host && options.symbolic && !options.host_forced) {
     const std::string both = too_large_here(workload, workload.bytes + workload.host_bytes);
-    if (!both.empty()) result.host_left_out = "the host engine was left out: with it, " + both;
-    options.host = both.empty();
+    if (!both.empty()) {
+      result.host_left_out = "the host engine was left out: with it, " + both;
+    } else if (workload.calls > most_host_calls) {
+      result.host_left_out = fmt::format("the host engine was left out: {}, which would take it more than ten minutes; "
+                                         "--engine symbolic,host runs it all the same",
+                                         workload.describe());
+    }
+    options.host = result.host_left_out.empty();
   }
   if (why.empty()) {
     why = too_large_here(workload, workload.bytes + (options.host ? workload.host_bytes : 0));

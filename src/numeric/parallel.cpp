@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,7 +33,11 @@ void parallel_for(std::size_t count, int threads, const std::function<void(std::
   };
   std::vector<std::thread> others;
   const std::size_t wanted = std::min(static_cast<std::size_t>(std::max(threads, 1)), count);
-  for (std::size_t i = 1; i < wanted; ++i) others.emplace_back(loop);
+  try {
+    for (std::size_t i = 1; i < wanted; ++i) others.emplace_back(loop);
+  } catch (const std::system_error&) {
+    // The machine gives no more of them: those that there are do the work.
+  }
   loop();
   for (std::thread& thread : others) thread.join();
   if (failure) std::rethrow_exception(failure);

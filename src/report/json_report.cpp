@@ -221,10 +221,12 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
     json.seconds(result.host_seconds);
   }
   json.end_object();
-  if (result.host && !result.host->notes.empty()) {
+  std::vector<std::string> notes = result.host ? result.host->notes : std::vector<std::string>();
+  if (!result.host_left_out.empty()) notes.push_back(result.host_left_out);
+  if (!notes.empty()) {
     json.key("notes");
     json.begin_array();
-    for (const std::string& note : result.host->notes) json.string(note);
+    for (const std::string& note : notes) json.string(note);
     json.end_array();
   }
   if (!result.disagreement.empty()) {

@@ -130,8 +130,9 @@ class ParametersText {
     std::set<std::string> factors;
     collect_factors(schedule_.steps, factors);
     if (factors.empty() || (factors.size() == 1 && *factors.begin() == "1")) return "";
+    const int rank = std::min(3, schedule_.mesh.world() - 1);
     return fmt::format(
-        "\n  g3 is what backward added on rank 3: {} times the gradient of the loss summed over its tokens\n",
+        "\n  g{0} is what backward added on rank {0}: {1} times the gradient of the loss summed over its tokens\n", rank,
         fmt::join(factors, " or "));
   }
 

@@ -99,6 +99,7 @@ void TextReporter::add(const CheckResult& result) {
   if (options_.quiet) return;
   write_(fmt::format("  {}\n  {}; {}\n", layout_text(*result.scenario), engines_text(result, options_.verbose),
                      extent_text(result)));
+  if (!result.host_left_out.empty()) write_("  note: " + result.host_left_out + "\n");
   if (result.host) {
     for (const std::string& note : result.host->notes) write_("  note: " + note + "\n");
   }

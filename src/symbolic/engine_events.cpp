@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 
 #include "lockstep/collective.h"
 #include "src/symbolic/engine_state.h"
@@ -92,10 +93,7 @@ void SymbolicEngine::State::backward(const Event& event) {
   const int counted = schedule.batch.first_micro_batch(event.optimizer_step) + event.micro_batch;
   for (std::size_t i = 0; i < call.buffers->size(); ++i) {
     const int buffer = (*call.buffers)[i];
-    // 20 bits of rank, 12 of class, 20 of micro-batch, 12 of step name one form.
-    const std::uint64_t key = (static_cast<std::uint64_t>(call.rank) << 44) |
-                              (static_cast<std::uint64_t>(contributions.class_of(call.rank, buffer)) << 32) |
-                              (static_cast<std::uint64_t>(counted) << 12) | static_cast<std::uint64_t>(step_number);
+    const std::array<int, 4> key = {call.rank, contributions.class_of(call.rank, buffer), counted, step_number};
     const auto [found, is_new] = backward_forms.emplace(key, 0);
     if (is_new) {
       std::vector<std::pair<int, Rational>> terms;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -65,7 +66,7 @@ struct SymbolicEngine::State {
   };
   std::vector<NormCall> norm_calls;
 
-  std::unordered_map<std::uint64_t, int> backward_forms;  // by rank, class, micro-batch, step
+  std::unordered_map<std::array<int, 4>, int, ListHash> backward_forms;  // by rank, class, micro-batch, step
   std::map<const Step*, int> step_numbers;
   std::vector<int> placement_class;  // by logical: alike ones have like references
   std::map<std::tuple<int, int, int>, int> references;

@@ -81,12 +81,16 @@ class Device {
     if (!site.dispatch.empty()) {
       for (int rank = 0; rank < mesh.world(); ++rank) dispatched[fixed_coordinates(site, rank)].push_back(rank);
     }
+    std::vector<int> holders;
+    for (int rank = 0; rank < mesh.world(); ++rank) {
+      if (site.stage && mesh.coordinate(rank, Axis::pp) != *site.stage) continue;
+      const int held = schedule_.model.buffer_of(rank, logical);
+      if (held < 0 || schedule_.model.local(rank).buffers[static_cast<std::size_t>(held)].piece != piece) continue;
+      holders.push_back(rank);
+    }
     for (int micro_batch = 0; micro_batch < schedule_.batch.micro_batches(optimizer_step_); ++micro_batch) {
       lowest.clear();
-      for (int rank = 0; rank < mesh.world(); ++rank) {
-        if (site.stage && mesh.coordinate(rank, Axis::pp) != *site.stage) continue;
-        const int held = schedule_.model.buffer_of(rank, logical);
-        if (held < 0 || schedule_.model.local(rank).buffers[static_cast<std::size_t>(held)].piece != piece) continue;
+      for (int rank : holders) {
         if (!schedule_.model.takes_part(mesh, parameter, rank, micro_batch)) continue;
         if (!site.dispatch.empty()) {
           for (int source : dispatched[fixed_coordinates(site, rank)]) result.insert({source, micro_batch});

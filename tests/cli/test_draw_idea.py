@@ -30,13 +30,17 @@ def test_the_picture_is_what_the_script_draws():
     assert drawn == PICTURE.read_bytes(), "draw it anew: tools/draw_idea > docs/images/idea.svg"
 
 
-def test_the_picture_shows_the_formulas_of_the_program():
-    explained = report("explain")
-    after = {step["step"]: step["ranks"] for step in explained["steps"]}
-    steps = ["backward", "dp_reduce_scatter", "embedding_all_reduce"]
-    held = [rank["formula"] for step in steps for rank in after[step]]
-    wrong = [value for parameter in report("check")["parameters"] for value in parameter["wrong"]]
-    assert texts("formula") == [*held, wrong[0]["expected"], *[value["got"] for value in wrong]]
+def test_the_picture_shows_what_the_program_computes():
+    after = {step["after"]: step["ranks"] for step in report("explain")["steps"]}
+    scattered, summed = after["dp_reduce_scatter"], after["embedding_all_reduce"]
+    wrong = [parameter["ranks"][0]["pieces"][0]["formula"] for parameter in report("check")["parameters"]]
+    expected = report("check")["parameters"][0]["reference"]["formula"]
+    held = [rank["formula"] for rank in [*after["backward"], *scattered, *summed]]
+    assert texts("formula") == [*held, expected, *wrong]
+
+    marks = [{(True, False): "stale", (False, False): "owned", (False, True): "owned ✗"}[rank["stale"], rank["wrong"]]
+             for rank in [*scattered, *summed]]
+    assert [text for text in texts("end") if text] == [*marks, "expected ✓"]
 
 
 def test_the_picture_cuts_the_buffers_where_the_program_cuts_them():

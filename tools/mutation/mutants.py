@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the places at which a C++ source can be broken, with Clang's syntax tree, and writes sources that hold many
+mutants at once: `a < b` becomes `(mutant(7) ? a <= b : a < b)`, so that one build serves all of them."""
+
+from dataclasses import dataclass
+
+import clang.cindex as clang
+from clang.cindex import CursorKind as Kind
+
+COMPARISONS = {"<": ["<=", ">"], "<=": ["<", ">"], ">": [">=", "<"], ">=": [">", "<"], "==": ["!="], "!=": ["=="]}
+LOGIC = {"&&": ["||"], "||": ["&&"]}
+ARITHMETIC = {"+": ["-"], "-": ["+"], "*": ["/", "+"], "/": ["*"], "%": ["/"], "&": ["|"], "|": ["&"], "^": ["|"],
+              "<<": [">>"], ">>": ["<<"]}
+ASSIGNMENTS = {"+=": ["-=", "="], "-=": ["+=", "="], "*=": ["+="], "/=": ["*="], "|=": ["&="], "^=": ["|="]}
+# What has to be a constant, or is no code that runs.
+OPAQUE = {Kind.STATIC_ASSERT, Kind.ENUM_DECL, Kind.TEMPLATE_TYPE_PARAMETER, Kind.TEMPLATE_NON_TYPE_PARAMETER,
+          Kind.PARM_DECL, Kind.FIELD_DECL}
+# Left out: without these only time or memory differ, or a broken invariant is not reported as one.
+NO_LOSS = ("reserve(", "shrink_to_fit(", "throw InternalError", "pragma", "assert(")
+
+
+@dataclass
+class Mutant:
+    file: str  # relative to the root
+    line: int
+    kind: str
+    begin: int  # bytes of the source that are replaced; equal for an insertion
+    end: int
+    old: str
+    new: str
+    statement: bool = False  # `new` stands before a statement; else it is another expression
+    id: int = 0
+
+    def written(self):
+        return f"if (!mutant({self.id})) " if self.statement else f"(mutant({self.id}) ? {self.new} : {self.old})"
+
+
+class Finder:
+    def __init__(self, file, text):
+        self.file = file
+        self.text = text  # bytes
+        self.found = []
+
+    def slice(self, begin, end):
+        return self.text[begin:end].decode()
+
+    def of(self, cursor):
+        return self.slice(cursor.extent.start.offset, cursor.extent.end.offset)
+
+    def add(self, kind, begin, end, new, statement=False):
+        old = self.slice(begin, end)
+        if "//" in old or "#" in old or any(word in old for word in NO_LOSS):
+            return
+        line = self.text.count(b"\n", 0, begin) + 1
+        old, new = " ".join(old.split("\n")), " ".join(new.split("\n"))
+        if statement:
+            self.found.append(Mutant(self.file, line, kind, begin, begin, old, "", True))
+        else:
+            self.found.append(Mutant(self.file, line, kind, begin, end, old, new))
+
+    def replace(self, kind, cursor, new):
+        self.add(kind, cursor.extent.start.offset, cursor.extent.end.offset, new)
+
+    def operator(self, cursor, left, right):
+        """`left OP right` with another operator."""
+        begin, end = left.extent.end.offset, right.extent.start.offset
+        operator = self.slice(begin, end).strip()
+        numbers = all(is_number(side.type) for side in (left, right))
+        for kind, table in (("comparison", COMPARISONS), ("logic", LOGIC), ("arithmetic", ARITHMETIC),
+                            ("assignment", ASSIGNMENTS)):
+            if kind in ("arithmetic", "assignment") and not numbers:
+                continue
+            if operator in table:
+                for other in table[operator]:
+                    self.replace(kind, cursor, f"{self.of(left)} {other} {self.of(right)}")
+
+    def call(self, cursor):
+        arguments = [a for a in cursor.get_arguments() if a is not None and a.extent.start.offset < a.extent.end.offset]
+        for a, b in zip(arguments, arguments[1:]):
+            if a.type.get_canonical().spelling != b.type.get_canonical().spelling or self.of(a) == self.of(b):
+                continue
+            begin, end = cursor.extent.start.offset, cursor.extent.end.offset
+            first, second = a.extent, b.extent
+            swapped = (self.slice(begin, first.start.offset) + self.of(b)
+                       + self.slice(first.end.offset, second.start.offset) + self.of(a)
+                       + self.slice(second.end.offset, end))
+            self.replace("swapped arguments", cursor, swapped)
+
+    def visit(self, cursor):
+        kind = cursor.kind
+        children = list(cursor.get_children())
+        if kind in OPAQUE or (kind == Kind.VAR_DECL and "constexpr" in self.of(cursor)):
+            return
+        if kind in (Kind.FUNCTION_DECL, Kind.CXX_METHOD) and "constexpr" in self.of(cursor).split("(")[0]:
+            return
+        if kind in (Kind.BINARY_OPERATOR, Kind.COMPOUND_ASSIGNMENT_OPERATOR) and len(children) == 2:
+            self.operator(cursor, *children)
+        elif kind == Kind.CALL_EXPR and cursor.spelling.startswith("operator") and len(children) == 3:
+            self.operator(cursor, children[0], children[2])
+        elif kind == Kind.CALL_EXPR and children and self.of(cursor).endswith(")"):
+            self.call(cursor)
+        elif kind in (Kind.IF_STMT, Kind.CONDITIONAL_OPERATOR) and children and children[0].kind.is_expression():
+            self.replace("negated condition", children[0], f"!({self.of(children[0])})")
+        elif kind == Kind.UNARY_OPERATOR and self.of(cursor)[:1] in "!-":
+            self.replace("lost sign", cursor, self.of(cursor)[1:])
+        elif kind == Kind.INTEGER_LITERAL and self.of(cursor).isdigit():
+            self.replace("constant", cursor, f"{self.of(cursor)} + 1")
+            if self.of(cursor) != "0":
+                self.replace("constant", cursor, f"{self.of(cursor)} - 1")
+        elif kind == Kind.CXX_BOOL_LITERAL_EXPR:
+            self.replace("constant", cursor, {"true": "false"}.get(self.of(cursor), "true"))
+        if kind == Kind.CASE_STMT:
+            children = children[1:]  # the label is a constant
+        if kind == Kind.COMPOUND_STMT:
+            for child in children:
+                simple = child.kind.is_expression() or child.kind in (Kind.CONTINUE_STMT, Kind.BREAK_STMT)
+                if simple or (child.kind == Kind.RETURN_STMT and not list(child.get_children())):
+                    self.add("missing statement", child.extent.start.offset, child.extent.end.offset, "", True)
+        for child in children:
+            self.visit(child)
+
+
+def is_number(kind):
+    spelling = kind.get_canonical().spelling.replace("const ", "").replace(" &", "")
+    return spelling in ("int", "long", "unsigned long", "unsigned int", "unsigned char", "unsigned short", "float",
+                        "double", "<dependent type>", "lockstep::Rational") or "Value" in spelling
+
+
+def find(root, source, headers, arguments):
+    """All mutants of a source, and of `headers` that are only included by sources which are mutated."""
+    unit = clang.Index.create().parse(str(root / source), args=arguments)
+    errors = [d for d in unit.diagnostics if d.severity >= clang.Diagnostic.Error]
+    if errors:
+        raise RuntimeError(f"{source}: clang says {errors[0].spelling}")
+    finders = {str(root / name): Finder(name, (root / name).read_bytes()) for name in [source, *headers]}
+    visit_declarations(unit.cursor, finders)
+    return [mutant for finder in finders.values() for mutant in finder.found]
+
+
+def visit_declarations(cursor, finders):
+    for child in cursor.get_children():
+        finder = child.location.file and finders.get(child.location.file.name)
+        if not finder:
+            continue
+        if child.kind in (Kind.NAMESPACE, Kind.CLASS_DECL, Kind.STRUCT_DECL, Kind.CLASS_TEMPLATE, Kind.LINKAGE_SPEC):
+            visit_declarations(child, finders)
+        else:
+            finder.visit(child)
+
+
+def apart(mutant, chosen):
+    """Neither of two mutants stands in the text that the other replaces, and no place is taken twice."""
+    return all(mutant.end < other.begin or other.end < mutant.begin for other in chosen)
+
+
+def write(text, mutants):
+    """A source with all of the mutants, and for each its lines there: {id: (first, last)}."""
+    pieces, lines, at = [], {}, 0
+    line = 1
+    for mutant in sorted(mutants, key=lambda m: m.begin):
+        before = text[at : mutant.begin].decode()
+        pieces += [before, mutant.written()]
+        line += before.count("\n")
+        lines[mutant.id] = (line, line)
+        at = mutant.end
+    pieces.append(text[at:].decode())
+    return "".join(pieces), lines
