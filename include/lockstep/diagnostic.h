@@ -42,17 +42,18 @@ LineColumn line_column(const Place& place);
 /// Tabs are kept in the caret line, long lines are cut around the caret. Ends with a newline.
 std::string render(const Diagnostic& diagnostic);
 
-/// Collects the mistakes of a file, so that all are reported at once.
+/// Collects the mistakes of a file, so that all are reported at once. Beyond the first thousand they are only counted.
 class Diagnostics {
  public:
   void add(const Place& place, std::string message);
   bool empty() const { return list_.empty(); }
-  std::size_t size() const { return list_.size(); }
-  /// Sorted by source and place, equal ones once.
+  std::size_t size() const { return list_.size() + left_out_; }
+  /// Sorted by source and place, equal ones once; the last one says how many were left out.
   std::vector<Diagnostic> sorted() const;
 
  private:
   std::vector<Diagnostic> list_;
+  std::size_t left_out_ = 0;
 };
 
 /// Thrown where a user's mistake ends the work at once; carries everything that was found.

@@ -41,6 +41,7 @@ std::unique_ptr<Reporter> make_reporter(std::string_view kind, const ReportOptio
 struct ExplainOptions {
   std::string parameter;  ///< "": the first wrong one, else the first of the model
   std::string step;       ///< "": every step
+  bool all = false;       ///< text: every range of elements, not only the first few
   bool verbose = false;
   bool color = false;
 };

@@ -72,15 +72,30 @@ std::vector<Cell> cells_of(const std::string& text, std::size_t begin, std::size
   return cells;
 }
 
+/// A text that may quote what a file says: without what would disturb a terminal, long ones without their middle.
+std::string shown(const std::string& text, std::size_t most) {
+  const auto characters = [&](std::size_t begin, std::size_t end) {
+    std::string result;
+    for (const Cell& cell : cells_of(text, begin, end)) result += cell.text;
+    return result;
+  };
+  if (text.size() <= most) return characters(0, text.size());
+  std::size_t head = most * 2 / 3, tail = text.size() - most / 3;
+  while (head > 0 && is_utf8_continuation(text[head])) --head;
+  while (tail < text.size() && is_utf8_continuation(text[tail])) ++tail;
+  return characters(0, head) + " \xE2\x80\xA6 " + characters(tail, text.size());
+}
+
 /// The line of `place` from `line_begin` on, and under it a caret and tildes; both without margin.
 std::pair<std::string, std::string> excerpt(const Place& place, std::size_t line_begin) {
   const std::string& text = place.source->text;
   const std::size_t at = std::min(place.begin, text.size());
-  std::size_t line_end = std::min(text.find('\n', at), text.size());
-  if (line_end > at && text[line_end - 1] == '\r') --line_end;
-
   // A line may be a whole minified file: only what can be shown is looked at.
   const std::size_t reach = 4 * excerpt_width;
+  const std::size_t seen = at + std::min(std::string_view(text).substr(at, reach + 1).find('\n'), reach + 1);
+  std::size_t line_end = std::min(seen, text.size());
+  if (line_end > at && text[line_end - 1] == '\r') --line_end;
+
   std::size_t first = at - line_begin > reach ? at - reach : line_begin;
   while (first > line_begin && is_utf8_continuation(text[first])) --first;
   const std::size_t last = std::min(line_end, at + reach);
@@ -132,11 +147,11 @@ LineColumn line_column(const Place& place) {
 
 std::string render(const Diagnostic& diagnostic) {
   const Place& place = diagnostic.place;
-  const std::string pointer = place.pointer.empty() ? "" : " [" + place.pointer + "]";
-  if (!place.source) return fmt::format("error: {}{}\n", diagnostic.message, pointer);
+  const std::string message = shown(diagnostic.message, 2000);
+  const std::string pointer = place.pointer.empty() ? "" : " [" + shown(place.pointer, 200) + "]";
+  if (!place.source) return fmt::format("error: {}{}\n", message, pointer);
   const LineColumn at = line_column(place);
-  std::string result =
-      fmt::format("{}:{}:{}: error: {}{}\n", place.source->name, at.line, at.column, diagnostic.message, pointer);
+  std::string result = fmt::format("{}:{}:{}: error: {}{}\n", place.source->name, at.line, at.column, message, pointer);
   if (place.source->text.empty()) return result;
   const std::size_t offset = std::min(place.begin, place.source->text.size());
   const auto [line, marks] = excerpt(place, offset - static_cast<std::size_t>(at.column - 1));
@@ -144,7 +159,14 @@ std::string render(const Diagnostic& diagnostic) {
   return result + fmt::format("{} | {}\n{:{}} | {}\n", number, line, "", number.size(), marks);
 }
 
-void Diagnostics::add(const Place& place, std::string message) { list_.push_back({place, std::move(message)}); }
+void Diagnostics::add(const Place& place, std::string message) {
+  constexpr std::size_t most = 1000;
+  if (list_.size() == most) {
+    ++left_out_;
+  } else {
+    list_.push_back({place, std::move(message)});
+  }
+}
 
 std::vector<Diagnostic> Diagnostics::sorted() const {
   std::vector<Diagnostic> result = list_;
@@ -152,6 +174,7 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
   result.erase(std::unique(result.begin(), result.end(),
                            [](const Diagnostic& a, const Diagnostic& b) { return order(a) == order(b); }),
                result.end());
+  if (left_out_ > 0) result.push_back({result.back().place, fmt::format("{} more mistakes are not shown", left_out_)});
   return result;
 }
 

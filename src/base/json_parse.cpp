@@ -17,6 +17,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t deepest = 200;
+constexpr std::size_t most_values = 2'000'000;  // half a gigabyte of them
 constexpr std::size_t longest_pointer = 4000;  // every value keeps its own: without a limit, quadratic memory
 
 /// As RFC 6901 has it in a JSON pointer.
@@ -207,6 +208,10 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 
   bool add(Json value) {
     last_ = After::value;
+    if (++values_ > most_values) {
+      diagnostics_.add(value.place(), fmt::format("expected at most {} values in a file, found more", most_values));
+      return false;
+    }
     if (frames_.empty()) {
       root_ = std::move(value);
       return true;
@@ -227,6 +232,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   Json root_;
   After last_ = After::nothing;
   std::size_t begin_ = 0, end_ = 0;  // of the last thing read
+  std::size_t values_ = 0;
   bool bare_ = false;
 };
 

@@ -13,6 +13,7 @@ namespace {
 
 struct ExplainArguments : CommonOptions {
   std::string file, parameter, step;
+  bool all = false;
 };
 
 int run(const ExplainArguments& arguments) {
@@ -25,6 +26,7 @@ int run(const ExplainArguments& arguments) {
   ExplainOptions explain;
   explain.parameter = arguments.parameter;
   explain.step = arguments.step;
+  explain.all = arguments.all;
   explain.verbose = arguments.verbose;
   explain.color = use_color(arguments, output.terminal());
   (arguments.format == "json" ? explain_json : explain_text)(result, explain, output.writer());

@@ -26,6 +26,7 @@ struct Standing {
   Kind kind = Kind::part;  ///< part: one multiple of some of the reference's terms
   Rational ratio;          ///< multiple
   std::string what;        ///< leftover
+  bool right() const { return kind == Kind::multiple && ratio.is_one(); }
   bool broken() const { return kind != Kind::part && kind != Kind::multiple; }
 };
 
@@ -54,6 +55,7 @@ class Tracer {
     const std::size_t end = timeline_.events.size();
     const Moment* last = content_after(moments_, schedule_.result, end);
     if (last == nullptr) return missing("nothing ever reached it");
+    if (const std::optional<TurningPoint> spoiled = trace_spoiled()) return *spoiled;
     const Standing& standing = stand(last->content.form);
     if (standing.broken()) return trace_broken(schedule_.result, end);
     if (standing.kind == Standing::Kind::part) {
@@ -72,6 +74,49 @@ class Tracer {
     TurningPoint point;
     point.why = std::move(why);
     return point;
+  }
+
+  /// A step that turned the right gradient into something else, or lost contributions that never came back.
+  std::optional<TurningPoint> trace_spoiled() {
+    const Moment* last = content_after(moments_, schedule_.result, timeline_.events.size());
+    const std::set<TermKey> at_last = keys_of(last->content.form);
+    std::size_t spoiled = moments_.size(), lost = moments_.size();
+    int before = 0;
+    for (std::size_t index = 0; index < moments_.size(); ++index) {
+      const Moment& moment = moments_[index];
+      if (moment.step->buffer != schedule_.result) continue;
+      const int now = moment.content.form;
+      if (now != before && timeline_.events[moment.event].optimizer_step == step_) {
+        if (stand(before).right()) spoiled = index;
+        const std::set<TermKey> kept = keys_of(now);
+        for (const TermKey& key : keys_of(before)) {
+          if (weights_.contains(key) && !kept.contains(key) && !at_last.contains(key)) lost = index;
+        }
+      }
+      if (stand(now).right()) spoiled = moments_.size();
+      before = now;
+    }
+    const std::size_t index = spoiled < moments_.size() ? spoiled : lost;
+    if (index == moments_.size()) return std::nullopt;
+    TurningPoint point = point_at(index, schedule_.result);
+    point.broken = true;
+    const Standing& standing = stand(moments_[index].content.form);
+    if (index == lost) {
+      point.why = "loses contributions that were there";
+    } else if (standing.kind == Standing::Kind::multiple) {
+      point.why = fmt::format("turns the right gradient into {} times it", standing.ratio.to_string());
+    } else {
+      point.why = standing.broken() ? why(standing) : "changes what was the right gradient";
+    }
+    return point;
+  }
+
+  std::set<TermKey> keys_of(int form) const {
+    std::set<TermKey> keys;
+    for (const Term& term : engine_.terms(form, watch_.rank, watch_.buffer)) {
+      if (!term.foreign && term.leftover.empty()) keys.insert(key_of(term));
+    }
+    return keys;
   }
 
   /// The first moment of the last stretch of broken contents of buffer `name` up to event `end`.

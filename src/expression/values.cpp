@@ -14,6 +14,15 @@ namespace {
                         node.offset, node.length);
 }
 
+/// Exact numbers may be long, but not so long that working with them never ends.
+Rational short_enough(const Rational& value, const Node& node) {
+  constexpr int most_bits = 8192;
+  if (std::max(value.numerator().bits(), value.denominator().bits()) <= most_bits) return value;
+  throw ExpressionError("This value has more than " + std::to_string(most_bits) +
+                            " binary digits, which no factor of a gradient needs.",
+                        node.offset, node.length);
+}
+
 bool compare(const std::string& op, const Rational& a, const Rational& b) {
   if (op == "<") return a < b;
   if (op == "<=") return a <= b;
@@ -51,15 +60,15 @@ ExpressionValue combine(const Node& node, const ExpressionValue& left, const Exp
   }
   const Rational a = number_of(left, *node.children[0]);
   const Rational b = number_of(right, *node.children[1]);
-  if (op == "+") return a + b;
-  if (op == "-") return a - b;
-  if (op == "*") return a * b;
+  if (op == "+") return short_enough(a + b, node);
+  if (op == "-") return short_enough(a - b, node);
+  if (op == "*") return short_enough(a * b, node);
   if (op == "/") {
     if (b.is_zero()) {
       throw ExpressionError("Division by zero: `" + print(*node.children[1]) + "` is 0 here.", node.offset,
                             node.length);
     }
-    return a / b;
+    return short_enough(a / b, node);
   }
   return compare(op, a, b);
 }
@@ -77,7 +86,7 @@ Rational call(const Node& node, const std::vector<Rational>& arguments) {
           "`lcm` takes positive whole numbers, but `" + print(argument) + "` is " + arguments[i].to_string() + ".",
           argument.offset, argument.length);
     }
-    multiple = Rational::lcm(multiple, arguments[i]);
+    multiple = short_enough(Rational::lcm(multiple, arguments[i]), node);
   }
   return multiple;
 }

@@ -154,9 +154,12 @@ int Model::buffer_of(int rank, int logical) const {
 }
 
 int Model::site_use(int parameter, std::string_view use) const {
+  // They stand site by site, the sites in model order.
   const std::vector<SiteUse>& uses = logicals_[at(logical_of(parameter))].uses;
-  for (std::size_t i = 0; i < uses.size(); ++i) {
-    if (uses[i].parameter == parameter && uses[i].use == use) return static_cast<int>(i);
+  const auto first = std::lower_bound(uses.begin(), uses.end(), parameter,
+                                      [](const SiteUse& one, int wanted) { return one.parameter < wanted; });
+  for (auto found = first; found != uses.end() && found->parameter == parameter; ++found) {
+    if (found->use == use) return static_cast<int>(found - uses.begin());
   }
   return -1;
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "lockstep/report.h"
+#include "src/report/element_ranges.h"
+#include "src/report/elide.h"
 #include "src/report/findings.h"
 #include "src/report/json_writer.h"
 #include "src/report/parameter_grid.h"
@@ -93,6 +95,69 @@ Subject subject_of(const CheckResult& result, const ExplainOptions& options) {
   fail("every parameter of the scenario is frozen: there is no gradient to explain");
 }
 
+constexpr std::size_t most_ranges = 4;
+
+/// A request per range, by a rank that holds it: the subject's own where that does.
+std::vector<GridRequest> requests_for(const CheckResult& result, const Subject& subject,
+                                      const std::vector<Interval>& ranges) {
+  const Model& model = result.scenario->schedule->model;
+  const int logical = model.logical_of(subject.parameter);
+  const auto holds = [&](int rank, std::int64_t element) {
+    const int buffer = model.buffer_of(rank, logical);
+    return buffer >= 0 && model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel > element;
+  };
+  std::vector<GridRequest> requests;
+  for (const Interval& range : ranges) {
+    int rank = subject.request.rank;
+    for (int other = 0; !holds(rank, range.begin); ++other) rank = other;
+    requests.push_back({rank, model.buffer_of(rank, logical), range, std::nullopt});
+  }
+  return requests;
+}
+
+/// The first ranges, and in any case the one with the element that the reader looks for.
+void keep_telling(std::vector<GridRequest>& requests, std::int64_t element) {
+  if (requests.size() <= most_ranges) return;
+  const auto wanted = std::find_if(requests.begin(), requests.end(), [&](const GridRequest& request) {
+    return request.elements.begin <= element && element < request.elements.end;
+  });
+  if (wanted - requests.begin() >= static_cast<std::ptrdiff_t>(most_ranges)) requests[most_ranges - 1] = *wanted;
+  requests.resize(most_ranges);
+}
+
+/// Which marks the tables carried, as one cell.
+struct Marks {
+  bool any = false;
+  GridCell cell;
+
+  void add(const Snapshot& snapshot) {
+    any = true;
+    for (const auto& block : snapshot.cells) {
+      for (const auto& row : block) {
+        for (const GridCell& other : row) {
+          cell.stale = cell.stale || other.stale;
+          cell.owner = cell.owner || other.owner;
+          cell.wrong = cell.wrong || other.wrong;
+        }
+      }
+    }
+  }
+};
+
+void write_tables(const Schedule& schedule, const ExplainOptions& options, ParameterGrids& grids, std::size_t request,
+                  const Style& style, const Write& write, Marks& marks) {
+  for (const Snapshot& snapshot : grids.snapshots(request)) {
+    if (!options.step.empty() && snapshot.step->name != options.step) continue;
+    const std::string title = snapshot_title(schedule, snapshot);
+    if (!snapshot.changed && options.step.empty()) {
+      write(fmt::format("\n{}: unchanged\n", title));
+      continue;
+    }
+    write("\n" + draw_grid(style.bold(title), grids.plan(request), snapshot.cells, style));
+    marks.add(snapshot);
+  }
+}
+
 }  // namespace
 
 void explain_text(const CheckResult& result, const ExplainOptions& options, const Write& write) {
@@ -100,28 +165,28 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
   const Style style(options.color);
   if (!options.step.empty()) check_step(schedule.steps, options.step);
   const Subject subject = subject_of(result, options);
-  ParameterGrids grids(result, {subject.request}, options.verbose ? 64 : 8);
-  const std::vector<Snapshot> snapshots = grids.snapshots(0);
+  const std::vector<Interval> ranges = element_ranges(result, schedule.model.logical_of(subject.parameter));
+  std::vector<GridRequest> requests = requests_for(result, subject, ranges);
+  const bool every = options.all || options.verbose;
+  if (!every) keep_telling(requests, subject.request.elements.begin);
+  ParameterGrids grids(result, requests, options.verbose ? 64 : 8, options.verbose ? unlimited_width : widest_cell);
   write(verdict_line(result, style));
-  write(fmt::format("  {}\n  {}, elements {}\n", layout_text(*result.scenario),
+  write(fmt::format("  {}\n  {}, elements {}", layout_text(*result.scenario),
                     style.bold(schedule.model.parameters()[static_cast<std::size_t>(subject.parameter)].name),
-                    interval_text(grids.elements(0))));
-  std::vector<GridCell> all;
-  for (const Snapshot& snapshot : snapshots) {
-    if (!options.step.empty() && snapshot.step->name != options.step) continue;
-    const std::string title = snapshot_title(schedule, snapshot);
-    if (!snapshot.changed && options.step.empty()) {
-      write(fmt::format("\n{}: unchanged\n", title));
-      continue;
-    }
-    write("\n" + draw_grid(style.bold(title), grids.plan(0), snapshot.cells, style));
-    for (const auto& block : snapshot.cells) {
-      for (const auto& row : block) all.insert(all.end(), row.begin(), row.end());
-    }
+                    interval_text({ranges.front().begin, ranges.back().end})));
+  write(ranges.size() == 1 ? "\n" : fmt::format(", cut into {} ranges\n", ranges.size()));
+  Marks marks;
+  for (std::size_t request = 0; request < requests.size(); ++request) {
+    if (ranges.size() > 1) write("\n" + style.bold("elements " + interval_text(requests[request].elements)) + "\n");
+    write_tables(schedule, options, grids, request, style, write, marks);
   }
-  if (all.empty())
+  if (ranges.size() > requests.size()) {
+    const std::size_t more = ranges.size() - requests.size();
+    write(fmt::format("\n… {} more {}; --all or -v shows them\n", more, more == 1 ? "range" : "ranges"));
+  }
+  if (!marks.any)
     write("\nno step of this schedule acts on it" + std::string(options.step.empty() ? "" : " in that step") + "\n");
-  const std::string legend = grid_legend(all);
+  const std::string legend = grid_legend({marks.cell});
   if (!legend.empty()) write("\n" + style.faint(legend) + "\n");
   if (!grids.plan(0).omitted.empty()) write(style.faint("not shown: " + grids.plan(0).omitted) + "\n");
   ReportOptions report;

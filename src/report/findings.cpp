@@ -29,7 +29,8 @@ class Key {
   std::string bytes_;
 };
 
-std::string key_of(const LocalBuffer& local, const RankGroup& group) {
+/// `hashed`: the hashes are those of all that a rank owns, and not of a sample.
+std::string key_of(const LocalBuffer& local, const RankGroup& group, bool hashed) {
   Key key;
   key.add(local.piece);
   // Formulas name uses as the rank's own stage does.
@@ -45,8 +46,8 @@ std::string key_of(const LocalBuffer& local, const RankGroup& group) {
     }
   }
   if (group.host != nullptr) {
-    key.add(group.host->hash);
-    key.add(group.host->expected_hash);
+    key.add(hashed ? group.host->hash : GradientHash{});
+    key.add(hashed ? group.host->expected_hash : GradientHash{});
     key.add(group.host->right);
   }
   return key.take();
@@ -119,7 +120,7 @@ class Collector {
     if (group.wrong) finding.wrong = true;
     finding.unowned = unite(finding.unowned, group.unowned);
     if (!group.wrong && !all_) return;
-    const auto [place, fresh] = index_[parameter].emplace(key_of(buffer, group), finding.groups.size());
+    const auto [place, fresh] = index_[parameter].emplace(key_of(buffer, group, result_.host && !result_.host->sampled), finding.groups.size());
     if (fresh) finding.groups.push_back(std::move(group));
     finding.groups[place->second].ranks.push_back(rank);
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/json_parameters.h"
 
+#include <algorithm>
 #include <optional>
+#include <tuple>
 
 #include "src/diagnosis/formulas.h"
 #include "src/report/findings.h"
@@ -53,7 +55,7 @@ class ParametersWriter {
     json_.key("formula");
     json_.string_or_null(reference_formula(finding, logical));
     json_.key("hash");
-    if (result_.host && static_cast<std::size_t>(logical) < result_.host->reference.size()) {
+    if (hashed() && static_cast<std::size_t>(logical) < result_.host->reference.size()) {
       json_.string(result_.host->reference[static_cast<std::size_t>(logical)].to_string());
     } else {
       json_.null();
@@ -119,15 +121,18 @@ class ParametersWriter {
     json_.end_object();
   }
 
+  /// A sampled replay has no hash of all that a rank owns.
+  bool hashed() const { return result_.host && !result_.host->sampled; }
+
   void hashes(const RankGroup& group) {
     json_.key("hash");
-    if (group.host != nullptr) {
+    if (group.host != nullptr && hashed()) {
       json_.string(group.host->hash.to_string());
     } else {
       json_.null();
     }
     json_.key("expected_hash");
-    if (group.host != nullptr) {
+    if (group.host != nullptr && hashed()) {
       json_.string(group.host->expected_hash.to_string());
     } else {
       json_.null();
@@ -147,7 +152,13 @@ class ParametersWriter {
     json_.string_or_null(piece.ratio ? piece.ratio->to_string() : "");
     json_.key("coefficients");
     json_.begin_array();
-    for (const Term& term : result_.engine->terms(piece.form, rank, group.buffer)) coefficient(term);
+    std::vector<Term> terms = result_.engine->terms(piece.form, rank, group.buffer);
+    // By rank, micro-batch and use, whosever element a term belongs to; leftovers have none of these and come last.
+    std::stable_sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
+      return std::tuple(!a.leftover.empty(), a.rank, a.micro_batch, a.site_use) <
+             std::tuple(!b.leftover.empty(), b.rank, b.micro_batch, b.site_use);
+    });
+    for (const Term& term : terms) coefficient(term);
     json_.end_array();
     json_.end_object();
   }

@@ -109,6 +109,10 @@ void write_errors(const CheckResult& result, JsonWriter& json) {
     json.number(at.column);
     json.key("pointer");
     json.string(error.place.pointer);
+    if (error.place.source && error.place.source->name != result.file) {
+      json.key("file");  // a framework or model file of the user's
+      json.string(error.place.source->name);
+    }
     json.key("message");
     json.string(error.message);
     json.end_object();

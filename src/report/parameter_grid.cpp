@@ -17,8 +17,9 @@ bool contains(const Intervals& set, std::int64_t element) {
 
 }  // namespace
 
-ParameterGrids::ParameterGrids(const CheckResult& result, std::vector<GridRequest> requests, std::size_t most)
-    : result_(result), schedule_(*result.scenario->schedule), requests_(std::move(requests)) {
+ParameterGrids::ParameterGrids(const CheckResult& result, std::vector<GridRequest> requests, std::size_t most,
+                               std::size_t widest)
+    : result_(result), schedule_(*result.scenario->schedule), requests_(std::move(requests)), widest_(widest) {
   const Model& model = schedule_.model;
   const Mesh& mesh = schedule_.mesh;
   std::map<std::pair<int, int>, std::vector<std::size_t>> watches_of;
@@ -109,12 +110,19 @@ std::vector<Snapshot> ParameterGrids::snapshots(std::size_t request) {
   return snapshots;
 }
 
+const std::string& ParameterGrids::formula_of(const Cell& cell, int form) {
+  const std::string& whole = formulas_->formula(form, cell.rank, cell.buffer, result_.step);
+  if (whole.size() <= widest_) return whole;
+  const auto [place, fresh] = elided_.try_emplace(&whole);
+  if (fresh) place->second = elided(whole, widest_);
+  return place->second;
+}
+
 GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot, bool last) {
   GridCell shown;
   shown.held = true;
   const Moment* moment = moment_at(cell.watch, snapshot.step->buffer, snapshot.time);
-  shown.formula =
-      moment == nullptr ? "0" : formulas_->formula(moment->content.form, cell.rank, cell.buffer, result_.step);
+  shown.formula = moment == nullptr ? "0" : formula_of(cell, moment->content.form);
   const std::int64_t element = watches_[cell.watch].element;
   shown.stale = !owns(cell, moment, element);
   const bool complete = static_cast<std::size_t>(result_.step) < result_.timeline->step_ends.size();

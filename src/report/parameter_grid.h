@@ -4,10 +4,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "src/diagnosis/content_history.h"
 #include "src/diagnosis/formulas.h"
+#include "src/report/elide.h"
 #include "src/report/rank_grid.h"
 
 namespace lockstep {
@@ -33,8 +35,10 @@ struct Snapshot {
 /// step of the reported optimizer step.
 class ParameterGrids {
  public:
-  /// At most `most` rows and columns are shown. `result` must outlive it and have a timeline.
-  ParameterGrids(const CheckResult& result, std::vector<GridRequest> requests, std::size_t most);
+  /// At most `most` rows and columns are shown, and of each formula at most `widest` columns.
+  /// `result` must outlive it and have a timeline.
+  ParameterGrids(const CheckResult& result, std::vector<GridRequest> requests, std::size_t most,
+                 std::size_t widest = unlimited_width);
 
   const GridPlan& plan(std::size_t request) const { return plans_[request]; }
   /// In the order of the steps.
@@ -50,6 +54,7 @@ class ParameterGrids {
   using CellMap = std::vector<std::vector<std::vector<std::optional<Cell>>>>;
 
   const Moment* moment_at(std::size_t watch, const std::string& name, int time) const;
+  const std::string& formula_of(const Cell& cell, int form);
   GridCell cell_at(const Cell& cell, const Snapshot& snapshot, bool last);
   bool owns(const Cell& cell, const Moment* until, std::int64_t element) const;
   bool hands_over(const Cell& cell, std::int64_t element) const;
@@ -63,6 +68,8 @@ class ParameterGrids {
   std::vector<Watch> watches_;
   ContentHistory history_;
   std::optional<Formulas> formulas_;
+  std::size_t widest_;
+  std::unordered_map<const std::string*, std::string> elided_;  // by the formula in `formulas_`
 };
 
 /// "after dp_reduce_scatter, micro-batch 1", and the buffer where it is not the result.

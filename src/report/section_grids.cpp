@@ -72,7 +72,8 @@ std::map<std::size_t, std::string> draw_section_grids(const CheckResult& result,
     }
   }
   if (requests.empty() || result.scenario->schedule->mesh.world() == 1) return drawn;
-  ParameterGrids grids(result, requests, options.verbose ? 64 : most_cells);
+  ParameterGrids grids(result, requests, options.verbose ? 64 : most_cells,
+                       options.verbose ? unlimited_width : widest_cell);
   std::set<std::string> texts;
   for (std::size_t request = 0; request < requests.size(); ++request) {
     if (drawn.size() == most_grids && !options.verbose) break;

@@ -17,12 +17,17 @@ constexpr std::size_t most_lines = 12;
 
 std::size_t limit(const ReportOptions& options) { return options.verbose ? static_cast<std::size_t>(-1) : most_lines; }
 
-/// Lines of one kind, ranks with equal lines together: (words after the rank list) by first rank.
-std::string lines_by_words(const std::vector<std::pair<int, std::string>>& lines, const ReportOptions& options) {
-  std::vector<std::pair<std::string, std::vector<int>>> groups;
+/// What is said of a rank: "waits in `x`", or of several: "wait in `x`".
+struct Words {
+  std::string of_one, of_several;
+};
+
+/// Lines of one kind, ranks with equal lines together, by first rank.
+std::string lines_by_words(const std::vector<std::pair<int, Words>>& lines, const ReportOptions& options) {
+  std::vector<std::pair<Words, std::vector<int>>> groups;
   std::map<std::string, std::size_t> index;
   for (const auto& [rank, words] : lines) {
-    const auto [place, fresh] = index.emplace(words, groups.size());
+    const auto [place, fresh] = index.emplace(words.of_one, groups.size());
     if (fresh) groups.emplace_back(words, std::vector<int>());
     groups[place->second].second.push_back(rank);
   }
@@ -35,34 +40,39 @@ std::string lines_by_words(const std::vector<std::pair<int, std::string>>& lines
     std::vector<int> ranks = groups[shown].second;
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-    text += fmt::format("    {} {}\n", rank_list(ranks), groups[shown].first);
+    const Words& words = groups[shown].first;
+    text += fmt::format("    {} {}\n", rank_list(ranks), ranks.size() == 1 ? words.of_one : words.of_several);
   }
   return text;
 }
 
 std::string deadlock_text(const Outcome& outcome, const ReportOptions& options) {
-  std::vector<std::pair<int, std::string>> lines;
+  std::vector<std::pair<int, Words>> lines;
   for (const Outcome::Stuck& stuck : outcome.stuck) {
-    lines.emplace_back(stuck.rank, stuck.for_ranks.empty() ? fmt::format("wait in `{}`", stuck.waits_in)
-                                                           : fmt::format("wait in `{}` for {}", stuck.waits_in,
-                                                                         rank_list(stuck.for_ranks)));
+    std::string rest = fmt::format(" in `{}`", stuck.waits_in);
+    if (!stuck.for_ranks.empty()) rest += " for " + rank_list(stuck.for_ranks);
+    lines.emplace_back(stuck.rank, Words{"waits" + rest, "wait" + rest});
   }
   return "  deadlock: nobody can go on\n" + lines_by_words(lines, options);
 }
 
 std::string invalid_text(const Outcome& outcome, const ReportOptions& options) {
-  std::vector<std::pair<int, std::string>> lines;
+  std::vector<std::pair<int, Words>> lines;
   for (const Outcome::Met& met : outcome.met) {
-    lines.emplace_back(met.rank, fmt::format("call `{}`: {}", met.calls, met.brings));
+    const std::string rest = fmt::format(" `{}`: {}", met.calls, met.brings);
+    lines.emplace_back(met.rank, Words{"calls" + rest, "call" + rest});
   }
   return fmt::format("  invalid collective: {}\n", outcome.why) + lines_by_words(lines, options);
 }
 
 std::string race_text(const Outcome& outcome, const ReportOptions& options) {
-  std::vector<std::pair<int, std::string>> lines;
+  std::vector<std::pair<int, Words>> lines;
   for (const Outcome::Race& race : outcome.races) {
-    const std::string who = race.step.empty() ? "at the end of its list" : fmt::format("in `{}`", race.step);
-    lines.emplace_back(race.rank, fmt::format("{}: {} while `{}` is in flight", who, race.touches, race.in_flight));
+    const std::string rest = fmt::format(": {} while `{}` is in flight", race.touches, race.in_flight);
+    const std::string in_step = fmt::format("in `{}`", race.step);
+    lines.emplace_back(race.rank, race.step.empty()
+                                      ? Words{"at the end of its list" + rest, "at the end of their lists" + rest}
+                                      : Words{in_step + rest, in_step + rest});
   }
   return "  race: a buffer is touched before the `wait`\n" + lines_by_words(lines, options);
 }

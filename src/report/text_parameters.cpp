@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "src/report/elide.h"
 #include "src/report/section_grids.h"
 #include "src/report/sections.h"
 
@@ -38,7 +39,11 @@ class ParametersText {
   }
 
   void write() {
-    const std::vector<ParameterFinding> findings = collect_findings(result_, options_.all);
+    std::vector<ParameterFinding> findings = collect_findings(result_, options_.all);
+    // Wrong in the norm alone: the norm's own lines say so.
+    std::erase_if(findings, [](const ParameterFinding& finding) {
+      return finding.wrong && finding.groups.empty() && finding.unowned.empty();
+    });
     const std::vector<Section> sections = fold_findings(result_, findings, formulas_ ? &*formulas_ : nullptr);
     const std::map<std::size_t, std::string> grids = draw_section_grids(result_, sections, options_, style_);
     for (std::size_t index = 0; index < sections.size(); ++index) {
@@ -108,21 +113,37 @@ class ParametersText {
         values(group, piece);
       }
     }
-    if (shown == 0) write_(head + "\n");
-    if (group.host != nullptr && (!group.host->right || options_.all)) {
+    const bool hashes = group.host != nullptr && !result_.host->sampled && (!group.host->right || options_.all);
+    if (shown == 0) write_(head + (hashes ? "" : words_on_group(group)) + "\n");
+    if (hashes) {
       write_(fmt::format("      hash      {}\n", group.host->hash.to_string()));
       if (!group.host->right) write_(fmt::format("      expected  {}\n", group.host->expected_hash.to_string()));
     }
   }
 
+  /// What to say of ranks of which neither a formula nor a hash is shown.
+  std::string words_on_group(const RankGroup& group) const {
+    const bool one = group.ranks.size() == 1;
+    if (group.symbolic == nullptr) return one ? " holds wrong values" : " hold wrong values";
+    if (group.symbolic->owned.empty()) return one ? " owns nothing" : " own nothing";
+    return fmt::format(" own{} elements {}, and {} right there", one ? "s" : "", elements_text(group.symbolic->owned),
+                       one ? "is" : "are");
+  }
+
   void values(const RankGroup& group, const PieceResult& piece) {
     const int rank = group.ranks.front();
     formulas_told_ = true;
-    const std::string got = formulas_->formula(piece.form, rank, group.buffer, result_.step);
+    const std::string got = shortened(formulas_->formula(piece.form, rank, group.buffer, result_.step), widest_line);
     if (piece.right) return write_(fmt::format("      got       {}\n", style_.good(got)));
     const std::string words = difference_text(result_, group, piece);
     write_(fmt::format("      got       {}{}\n", style_.bad(got), words.empty() ? "" : "   (" + words + ")"));
-    write_(fmt::format("      expected  {}\n", formulas_->formula(piece.reference, rank, group.buffer, result_.step)));
+    write_(fmt::format(
+        "      expected  {}\n",
+        shortened(formulas_->formula(piece.reference, rank, group.buffer, result_.step), widest_line)));
+  }
+
+  std::string shortened(const std::string& formula, std::size_t most) const {
+    return options_.verbose ? formula : elided(formula, most);
   }
 
   /// What "g3" stands for, where `backward` adds something else than the gradient of the summed loss.
@@ -142,21 +163,25 @@ class ParametersText {
       if (!group.unowned.empty()) ranks.insert(ranks.end(), group.ranks.begin(), group.ranks.end());
     }
     std::sort(ranks.begin(), ranks.end());
+    write_(fmt::format("    nobody owns elements {} on {}: they reach no optimizer\n", elements_text(finding.unowned),
+                       rank_list(ranks)));
+  }
+
+  std::string elements_text(const Intervals& intervals) const {
     std::vector<std::string> elements;
-    for (const Interval& interval : finding.unowned) {
+    for (const Interval& interval : intervals) {
       if (elements.size() == most_pieces && !options_.verbose) {
         elements.push_back("…");
         break;
       }
       elements.push_back(interval_text(interval));
     }
-    write_(fmt::format("    nobody owns elements {} on {}: they reach no optimizer\n", fmt::join(elements, ", "),
-                       rank_list(ranks)));
+    return fmt::format("{}", fmt::join(elements, ", "));
   }
 
   std::string turning_sentence(const TurningPoint& point) const {
     if (point.step.empty()) return "no step spoils it: " + point.why;
-    const std::string change = fmt::format("{} becomes {}", point.before, point.after);
+    const std::string change = fmt::format("{} becomes {}", shortened(point.before, widest_side), shortened(point.after, widest_side));
     if (point.broken)
       return fmt::format("goes wrong for good in step {}, which {}: {}", style_.bold(point.step), point.why, change);
     return fmt::format("last changed by step {}, which {}: {}", style_.bold(point.step), point.why, change);

@@ -18,6 +18,13 @@ std::string counted(std::int64_t number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
 }
 
+bool any_value_wrong(const SymbolicResult& symbolic) {
+  return std::any_of(symbolic.buffers.begin(), symbolic.buffers.end(), [](const BufferResult& buffer) {
+    return std::any_of(buffer.pieces.begin(), buffer.pieces.end(),
+                       [](const PieceResult& piece) { return !piece.right; });
+  });
+}
+
 std::string engines_text(const CheckResult& result, bool verbose) {
   std::vector<std::string> engines;
   if (result.symbolic) {
@@ -29,6 +36,9 @@ std::string engines_text(const CheckResult& result, bool verbose) {
     std::string text = fmt::format("host {}", name_of(engine_verdict(result, result.host->match)));
     if (result.host->sampled)
       text += fmt::format(" (sampled {} of {} elements)", result.host->elements, result.host->of);
+    // Norms and unowned elements are no values: without this word the engines seem to disagree.
+    if (result.symbolic && !result.symbolic->match && result.host->match && !any_value_wrong(*result.symbolic))
+      text += " (compares values only)";
     if (verbose) text += fmt::format(" ({:.3f} s)", result.host_seconds);
     engines.push_back(std::move(text));
   }

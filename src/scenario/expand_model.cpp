@@ -10,7 +10,6 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t parameter_limit = 1'000'000;
 
 std::string type_of_default(const Json& value) {
   if (value.is_boolean()) return "boolean";

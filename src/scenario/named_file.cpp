@@ -6,13 +6,14 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "lockstep/scenario.h"
 
 namespace lockstep {
 
 namespace {
+
+constexpr std::size_t largest_file = std::size_t{64} << 20;
 
 bool is_path(const std::string& text) {
   const auto ends_with = [&](std::string_view end) {
@@ -60,9 +61,19 @@ std::optional<std::string> read_text_file(const std::filesystem::path& path, std
     error = errno != 0 ? std::strerror(errno) : "it cannot be opened";
     return std::nullopt;
   }
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
+  // Not by the size that the system gives: a device has none, and never ends.
+  std::string text(1 << 16, '\0');
+  std::size_t length = 0;
+  while (stream.read(text.data() + length, static_cast<std::streamsize>(text.size() - length)), stream.gcount() > 0) {
+    length += static_cast<std::size_t>(stream.gcount());
+    if (length > largest_file) {
+      error = fmt::format("it is larger than {} MiB, which no scenario is", largest_file >> 20);
+      return std::nullopt;
+    }
+    if (length == text.size()) text.resize(2 * length);
+  }
+  text.resize(length);
+  return text;
 }
 
 std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, const std::filesystem::path& folder,

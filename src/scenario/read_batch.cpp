@@ -10,6 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t count_limit = 1 << 20;
+constexpr std::int64_t step_limit = 256;  // what goes wrong does so in the first few
 
 /// Whether all micro-batches together are as few as engines can number.
 bool check_total(const std::vector<std::int64_t>& counts, const Place& place, Reading& reading) {
@@ -18,7 +19,8 @@ bool check_total(const std::vector<std::int64_t>& counts, const Place& place, Re
     total = count > count_limit ? count_limit + 1 : total + count;
     if (total <= count_limit) continue;
     reading.diagnostics.add(
-        place, fmt::format("expected at most {} micro-batches in all optimizer steps together", count_limit));
+        place, fmt::format("expected at most {} micro-batches in all optimizer steps together; a few show every fault",
+                           count_limit));
     return false;
   }
   return true;
@@ -27,9 +29,16 @@ bool check_total(const std::vector<std::int64_t>& counts, const Place& place, Re
 void read_counts(const Fields& fields, const Json& object, Reading& reading) {
   const std::int64_t steps = fields.integer("steps", 1);
   const Json* value = fields.find("micro_batches");
+  if (steps > step_limit) {
+    reading.diagnostics.add(
+        fields.find("steps")->place(),
+        fmt::format("expected at most {} optimizer steps, found {}; what goes wrong from one step to the next shows in 2 or 3",
+                    step_limit, steps));
+    return;
+  }
   std::vector<std::int64_t> counts;
   if (value == nullptr || value->is_number()) {
-    counts.assign(static_cast<std::size_t>(std::min(steps, count_limit + 1)),
+    counts.assign(static_cast<std::size_t>(steps),
                   value == nullptr ? 2 : whole_number(*value).value_or(2));
   } else {
     for (const Json& item : value->items()) counts.push_back(whole_number(item).value_or(1));

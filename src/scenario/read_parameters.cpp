@@ -87,7 +87,11 @@ std::vector<int> read_micro_batches(const Json& value, Reading& reading) {
   return list;
 }
 
-void check_unique_uses(const std::vector<std::string>& uses, const Json& array, Reading& reading) {
+void check_uses_of_parameter(const std::vector<std::string>& uses, const Json& array, Reading& reading) {
+  constexpr std::size_t limit = 1000;
+  if (uses.size() > limit) {
+    reading.diagnostics.add(array.place(), fmt::format("expected at most {} uses, found {}", limit, uses.size()));
+  }
   std::set<std::string> seen;
   for (std::size_t i = 0; i < uses.size(); ++i) {
     if (!seen.insert(uses[i]).second) {
@@ -119,7 +123,7 @@ std::optional<Parameter> read_parameter(const Json& object, Reading& reading) {
   parameter.tied = fields.text("tied");
   if (const Json* uses = fields.find("uses")) {
     parameter.uses = fields.texts("uses");
-    check_unique_uses(parameter.uses, *uses, reading);
+    check_uses_of_parameter(parameter.uses, *uses, reading);
   }
   if (const Json* value = fields.find("micro_batches")) parameter.micro_batches = read_micro_batches(*value, reading);
   if (const Json* only = fields.find("only")) {
@@ -134,7 +138,10 @@ std::vector<Parameter> read_parameters(const Json& array, Reading& reading) {
   const std::size_t before = reading.diagnostics.size();
   std::vector<Parameter> parameters;
   std::unordered_set<std::string> names;
-  if (check_type(array, Type::parameters, "", reading.diagnostics)) {
+  if (array.items().size() > parameter_limit) {
+    reading.diagnostics.add(array.place(), fmt::format("the model has {} parameters; expected at most {}",
+                                                       array.items().size(), parameter_limit));
+  } else if (check_type(array, Type::parameters, "", reading.diagnostics)) {
     for (const Json& item : array.items()) {
       std::optional<Parameter> parameter = read_parameter(item, reading);
       if (!parameter) continue;

@@ -33,6 +33,9 @@ struct Reading {
   Environment environment() const;
 };
 
+/// Parameters that a model may have.
+inline constexpr std::size_t parameter_limit = 250'000;
+
 /// How an expression may be used.
 struct ExpressionUse {
   bool truth = false;        ///< a condition; else a number

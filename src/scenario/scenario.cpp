@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/scenario.h"
 
+#include <fmt/format.h>
+
 #include "src/scenario/checks.h"
 #include "src/scenario/edits.h"
 #include "src/scenario/expand.h"
@@ -69,7 +71,15 @@ class ScenarioReader {
       reading_.diagnostics.add(schedule->find("options")->place(),
                                "\"options\" are those of a \"framework\", and this schedule has none");
     }
-    if (const Json* edits = fields.find("edits")) edits_ = *edits;
+    if (const Json* edits = fields.find("edits")) {
+      edits_ = *edits;
+      constexpr std::size_t limit = 1000;
+      if (edits_.items().size() > limit) {
+        reading_.diagnostics.add(edits_.place(),
+                                 fmt::format("expected at most {} edits, found {}", limit, edits_.items().size()));
+        edits_ = Json::array();
+      }
+    }
     if (const Json* result = fields.find("result")) written_result_ = *result;
     if (const Json* list = fields.find("steps")) written_steps_ = *list;
     if (fields.find("framework") != nullptr) framework_ = Framework::load(*framework, fields.find("options"), reading_);

@@ -44,6 +44,22 @@ bool is_rational(const Json& value) {
   return (value.is_number() || value.is_string()) && Rational::parse(value.text()).has_value();
 }
 
+/// A whole number that does not fit where whole numbers are kept.
+bool is_too_long(const Json& value) {
+  const std::optional<Rational> number = value.is_number() ? Rational::parse(value.text()) : std::nullopt;
+  return number && number->is_integer() && !number->to_int64();
+}
+
+/// One that a string has: it would end up on a terminal.
+std::optional<unsigned> control_character(const Json& value) {
+  if (!value.is_string()) return std::nullopt;
+  for (const char c : value.text()) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) return byte;
+  }
+  return std::nullopt;
+}
+
 const std::vector<TypeRow> rows = {
     {Type::none, "", "nothing", "", is_any},
     {Type::version, "version", "the version number 1", R"({"const": 1})", is_integer},
@@ -213,8 +229,15 @@ bool check_type(const Json& value, Type type, std::string_view allowed, Diagnost
     const bool axis = type == Type::axis && value.is_string();
     const std::string near = axis ? did_you_mean(value.text(), axis_names()) : "";
     const bool empty = value.is_array() && value.items().empty();
-    diagnostics.add(value.place(), fmt::format("expected {}, found {}{}", row.expected,
-                                               empty ? "an empty array" : value.describe(), near));
+    diagnostics.add(value.place(), fmt::format("expected {}, found {}{}{}", row.expected,
+                                               empty ? "an empty array" : value.describe(), near,
+                                               is_too_long(value) ? ", which is beyond 2^63" : ""));
+    return false;
+  }
+  // White space in an expression means nothing.
+  if (const auto character = type == Type::expression ? std::nullopt : control_character(value)) {
+    diagnostics.add(value.place(),
+                    fmt::format("expected a string without control characters, found U+{:04X} in it", *character));
     return false;
   }
   if (type == Type::version && whole_number(value) != 1) {

@@ -71,8 +71,8 @@ int Names::piece_on(int rank, int logical) const {
 }
 
 int Names::default_piece(int logical, int source) const {
-  const int here = piece_on(rank_, logical);
-  return here >= 0 ? here : piece_on(source, logical);
+  const int there = source >= 0 ? piece_on(source, logical) : -1;
+  return there >= 0 ? there : piece_on(rank_, logical);
 }
 
 int Names::lowest_holder(int logical, int piece) {

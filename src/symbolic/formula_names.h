@@ -55,7 +55,7 @@ class Names {
   /// How many sites of the frame's parameter have this use.
   int sites_with(const Frame& frame, const std::string& use) const;
 
-  /// The piece that a bracket without `@` means.
+  /// The piece that a bracket without `@` means: that of the rank that the term stems from, else of the holding one.
   int default_piece(int logical, int source) const;
   /// "[NAME@4+5]": `parameter` is the site that is named.
   std::string bracket(const Frame& frame, int parameter, int source);

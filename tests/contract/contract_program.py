@@ -22,8 +22,15 @@ atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 
 def run(*arguments, folder=FOLDER):
     environment = {key: value for key, value in os.environ.items() if key not in ("CLICOLOR_FORCE", "FORCE_COLOR")}
-    return subprocess.run([os.path.abspath(os.environ["LOCKSTEP_BINARY"]), *map(str, arguments)], cwd=folder,
-                          env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [os.path.abspath(os.environ["LOCKSTEP_BINARY"]), *map(str, arguments)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def parameter(name, shape, **keys):
@@ -52,8 +59,14 @@ def scenario(steps, parameters=(W,), layout=None, batch=None, edits=(), result=N
         schedule["edits"] = list(edits)
     if result:
         schedule["result"] = result
-    return {"lockstep": 1, "layout": layout or {}, "model": {"parameters": list(parameters)},
-            "batch": {"micro_batches": 1, "tokens": "even", **(batch or {})}, "schedule": schedule, **keys}
+    return {
+        "lockstep": 1,
+        "layout": layout or {},
+        "model": {"parameters": list(parameters)},
+        "batch": {"micro_batches": 1, "tokens": "even", **(batch or {})},
+        "schedule": schedule,
+        **keys,
+    }
 
 
 def write(content, name="scenario.json", folder=FOLDER):
@@ -171,8 +184,10 @@ def held(report, name, ranks=None):
 
 def forms(expected):
     """What `held` returns where it is as expected, written with texts."""
-    return {rank: form(value) if isinstance(value, str) else {key: form(text) for key, text in value.items()}
-            for rank, value in expected.items()}
+    return {
+        rank: form(value) if isinstance(value, str) else {key: form(text) for key, text in value.items()}
+        for rank, value in expected.items()
+    }
 
 
 def assert_held(report, name, expected):

@@ -22,41 +22,74 @@ def races(content):
 
 def test_any_other_step_that_reads_or_writes_a_buffer_in_flight_is_a_race():
     # Each writes or reads `grad` of w on both ranks.
-    touching = [step("x", "scale", by="2"), step("x", "zero"), step("x", "leftover", what="n"), step("x", "copy", **{"from": "other"}),
-                step("x", "copy", **{"from": "grad", "to": "other"}), step("x", "accumulate", **{"from": "grad", "to": "other"}),
-                step("x", "accumulate", **{"from": "other"}), step("x", "all_reduce", over="dp"), step("x", "reduce_scatter", over="dp"),
-                step("x", "all_gather", over="dp"), step("x", "broadcast", over="dp", root=0), step("x", "reduce", over="dp", root=0),
-                step("x", "norm"), step("x", "norm", over="dp"), {**each(step("x", "backward")), "name": "later"}]
+    touching = [
+        step("x", "scale", by="2"),
+        step("x", "zero"),
+        step("x", "leftover", what="n"),
+        step("x", "copy", **{"from": "other"}),
+        step("x", "copy", **{"from": "grad", "to": "other"}),
+        step("x", "accumulate", **{"from": "grad", "to": "other"}),
+        step("x", "accumulate", **{"from": "other"}),
+        step("x", "all_reduce", over="dp"),
+        step("x", "reduce_scatter", over="dp"),
+        step("x", "all_gather", over="dp"),
+        step("x", "broadcast", over="dp", root=0),
+        step("x", "reduce", over="dp", root=0),
+        step("x", "norm"),
+        step("x", "norm", over="dp"),
+        {**each(step("x", "backward")), "name": "later"},
+    ]
     for one in touching:
         name = one["steps"][0]["name"] if one["op"] == "each" else one["name"]
         assert races(flight(one)) == [(0, name, "mean"), (1, name, "mean")], one
 
 
 def test_what_touches_another_buffer_another_parameter_or_no_buffer_is_no_race():
-    harmless = [step("x", "scale", by="2", buffer="other"), step("x", "copy", **{"from": "other", "to": "third"}), step("x", "own", over=[]),
-                step("x", "all_to_all", over="dp"), step("x", "norm", count="false"), REST, step("x", "scale", by="1", params=["v"])]
+    harmless = [
+        step("x", "scale", by="2", buffer="other"),
+        step("x", "copy", **{"from": "other", "to": "third"}),
+        step("x", "own", over=[]),
+        step("x", "all_to_all", over="dp"),
+        step("x", "norm", count="false"),
+        REST,
+        step("x", "scale", by="1", params=["v"]),
+    ]
     for one in harmless:
         rest = [] if one is REST else [REST]
-        assert check(scenario([backward(), FLYING, one, WAIT, *rest], TWO, DP2))["verdict"] in ("match", "mismatch"), one
+        assert check(scenario([backward(), FLYING, one, WAIT, *rest], TWO, DP2))["verdict"] in (
+            "match",
+            "mismatch",
+        ), one
     assert verdicts(scenario([backward(), FLYING, REST, WAIT], TWO, DP2)) == ["match"]
 
 
 def test_tied_parameters_on_one_rank_are_one_buffer_in_flight():
     tied = [parameter("w", [4], tied="t"), parameter("head", [4], tied="t")]
-    assert races(flight(step("x", "scale", by="2", params=["head"]), parameters=tied)) == [(0, "x", "mean"), (1, "x", "mean")]
+    assert races(flight(step("x", "scale", by="2", params=["head"]), parameters=tied)) == [
+        (0, "x", "mean"),
+        (1, "x", "mean"),
+    ]
 
 
 def test_the_wait_ends_it():
-    assert verdicts(scenario([backward(), FLYING, WAIT, step("x", "scale", by="2"), step("y", "scale", by="1/2")], layout=DP2)) == ["match"]
+    assert verdicts(
+        scenario([backward(), FLYING, WAIT, step("x", "scale", by="2"), step("y", "scale", by="1/2")], layout=DP2)
+    ) == ["match"]
 
 
 def test_async_is_for_any_op():
-    for one in (step("fly", "scale", by="1", **{"async": True}), step("fly", "copy", **{"from": "grad", "to": "other", "async": True}),
-                step("fly", "norm", **{"async": True}), step("fly", "accumulate", **{"from": "none", "async": True})):
+    for one in (
+        step("fly", "scale", by="1", **{"async": True}),
+        step("fly", "copy", **{"from": "grad", "to": "other", "async": True}),
+        step("fly", "norm", **{"async": True}),
+        step("fly", "accumulate", **{"from": "none", "async": True}),
+    ):
         waiting = scenario([backward(), one, {"op": "wait", "for": "fly"}, step("x", "scale", by="1")])
         touching = scenario([backward(), one, step("x", "scale", by="1"), {"op": "wait", "for": "fly"}])
         assert verdicts(waiting, touching) == ["match", "race"], one
-    inner = each(step("backward", "backward", **{"async": True}), {"op": "wait", "for": "backward"}, step("x", "scale", by="1"))
+    inner = each(
+        step("backward", "backward", **{"async": True}), {"op": "wait", "for": "backward"}, step("x", "scale", by="1")
+    )
     assert verdicts(scenario([inner])) == ["match"]
 
 
@@ -65,7 +98,11 @@ def test_the_end_of_a_ranks_list_with_something_in_flight_is_a_race():
     assert report["verdict"] == "race"
     assert [(entry["rank"], entry["in_flight"]) for entry in report["stuck"]] == [(0, "mean"), (1, "mean")]
     # Of each optimizer step's list.
-    report = check(scenario([step("zero", "zero"), backward(), {**FLYING, "when": "step == 1"}], batch={"steps": 3}, layout={"dp": 1}))
+    report = check(
+        scenario(
+            [step("zero", "zero"), backward(), {**FLYING, "when": "step == 1"}], batch={"steps": 3}, layout={"dp": 1}
+        )
+    )
     assert (report["verdict"], report["step"]) == ("race", 1)
     # On the ranks that have it in flight.
     report = check(scenario([backward(), FLYING, {**WAIT, "only": {"dp": [0]}}], layout=DP2))
@@ -74,15 +111,30 @@ def test_the_end_of_a_ranks_list_with_something_in_flight_is_a_race():
 
 def test_starting_it_again_before_its_wait_is_a_race():
     flying = {**FLYING, "over": "dp"}
-    content = scenario([each(step("backward", "backward", uses=["main"], params=["v"]), flying), WAIT], TWO, DP2, {"micro_batches": 2})
+    content = scenario(
+        [each(step("backward", "backward", uses=["main"], params=["v"]), flying), WAIT], TWO, DP2, {"micro_batches": 2}
+    )
     assert races(content) == [(0, "mean", "mean"), (1, "mean", "mean")]
     # Even one that touches no buffer.
     tokens = each(step("backward", "backward"), step("tokens", "all_to_all", over="dp", **{"async": True}))
     content = scenario([tokens, {"op": "wait", "for": "tokens"}, REST], TWO, DP2, {"micro_batches": 2})
     assert races(content) == [(0, "tokens", "tokens"), (1, "tokens", "tokens")]
     # With a wait in between it may.
-    assert verdicts(scenario([each(step("backward", "backward"), step("tokens", "all_to_all", over="dp", **{"async": True}), {"op": "wait", "for": "tokens"}),
-                              step("mean", "all_reduce", over="dp", reduce="avg"), step("half", "scale", by="1/2")], layout=DP2, batch={"micro_batches": 2})) == ["match"]
+    assert verdicts(
+        scenario(
+            [
+                each(
+                    step("backward", "backward"),
+                    step("tokens", "all_to_all", over="dp", **{"async": True}),
+                    {"op": "wait", "for": "tokens"},
+                ),
+                step("mean", "all_reduce", over="dp", reduce="avg"),
+                step("half", "scale", by="1/2"),
+            ],
+            layout=DP2,
+            batch={"micro_batches": 2},
+        )
+    ) == ["match"]
 
 
 def test_a_race_lists_every_rank_that_races_at_the_first_time_at_which_any_does():
@@ -100,7 +152,9 @@ def test_a_race_says_what_was_touched():
 
 def test_a_race_is_on_one_rank_alone_and_needs_no_meeting():
     # Rank 1 never comes to the collective, but rank 0 has touched its own buffer before that shows.
-    content = scenario([backward(), {**FLYING, "only": {"dp": [0]}}, step("x", "scale", by="2", only={"dp": [0]}), WAIT], layout=DP2)
+    content = scenario(
+        [backward(), {**FLYING, "only": {"dp": [0]}}, step("x", "scale", by="2", only={"dp": [0]}), WAIT], layout=DP2
+    )
     assert races(content) == [(0, "x", "mean")]
 
 
@@ -115,7 +169,15 @@ def test_an_asynchronous_collective_is_met_without_waiting():
     first, second = {"only": {"dp": [0]}}, {"only": {"dp": [1]}}
     other = step("other", "all_reduce", over="dp", reduce="avg", params=["v"], **{"async": True})
     wait_other = {"op": "wait", "for": "other"}
-    steps = [backward(), FLYING, {**WAIT, **second}, other, {**wait_other, **second}, {**wait_other, **first}, {**WAIT, **first}]
+    steps = [
+        backward(),
+        FLYING,
+        {**WAIT, **second},
+        other,
+        {**wait_other, **second},
+        {**wait_other, **first},
+        {**WAIT, **first},
+    ]
     report = check(scenario(steps, TWO, DP2))
     assert report["verdict"] == "match"
     assert_held(report, "w", {0: "1/2: g0 g1", 1: "1/2: g0 g1"})

@@ -1,8 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section "batch" of the scenario format."""
 
-from contract_program import (W, assert_held, backward, check, check_all, message, messages, named, parameter, scenario, step,
-                              verdicts)
+from contract_program import (
+    W,
+    assert_held,
+    backward,
+    check,
+    check_all,
+    message,
+    messages,
+    named,
+    parameter,
+    scenario,
+    step,
+    verdicts,
+)
 
 SUM = step("sum", "all_reduce", over=["dp", "cp", "sp"])
 
@@ -35,7 +47,9 @@ def test_there_is_1_optimizer_step_by_default():
 def test_tokens_are_uneven_by_default_by_the_formula_of_the_format():
     layout = {"dp": 2, "cp": 2, "sp": 2}
     counts = [2, 1]  # micro-batches of the two optimizer steps
-    explicit = [[[[2 ** ((m + d + c + s) % 3) for s in range(2)] for c in range(2)] for d in range(2)] for m in range(3)]
+    explicit = [
+        [[[2 ** ((m + d + c + s) % 3) for s in range(2)] for c in range(2)] for d in range(2)] for m in range(3)
+    ]
     steps = [step("zero", "zero"), backward(by="1/tokens"), SUM]
     batch = {"micro_batches": counts, "steps": 2, "loss": "sum"}
     default = scenario(steps, layout=layout, batch={**batch})
@@ -53,7 +67,9 @@ def test_tokens_are_uneven_by_default_by_the_formula_of_the_format():
 
 
 def test_tokens_even_are_1_each():
-    even = scenario([backward(by="tokens"), SUM], layout={"dp": 3}, batch={"micro_batches": 2, "tokens": "even", "loss": "sum"})
+    even = scenario(
+        [backward(by="tokens"), SUM], layout={"dp": 3}, batch={"micro_batches": 2, "tokens": "even", "loss": "sum"}
+    )
     assert verdicts(even) == ["match"]
 
 
@@ -63,8 +79,13 @@ def test_a_list_of_tokens_has_an_entry_per_micro_batch_of_all_steps_or_of_one():
     of_all = of_one + [[[[5]], [[6]]], [[[7]], [[8]]]]
     # Step 0 is right on purpose (the factor is 1 there), so that the report is of step 1.
     steps = [step("zero", "zero"), each_step_factor(), SUM]
-    for tokens, expected in ((of_one, "g0.2 + 3*g0.3 + 2*g1.2 + 4*g1.3"), (of_all, "5*g0.2 + 7*g0.3 + 6*g1.2 + 8*g1.3")):
-        report = check(scenario(steps, layout={"dp": 2}, batch={"micro_batches": 2, "steps": 2, "tokens": tokens, "loss": "sum"}))
+    for tokens, expected in (
+        (of_one, "g0.2 + 3*g0.3 + 2*g1.2 + 4*g1.3"),
+        (of_all, "5*g0.2 + 7*g0.3 + 6*g1.2 + 8*g1.3"),
+    ):
+        report = check(
+            scenario(steps, layout={"dp": 2}, batch={"micro_batches": 2, "steps": 2, "tokens": tokens, "loss": "sum"})
+        )
         assert (report["verdict"], report["step"]) == ("mismatch", 1)
         assert reference(report) == expected
     three = scenario(steps, layout={"dp": 2}, batch={"micro_batches": 2, "steps": 2, "tokens": of_all[:3]})
@@ -75,15 +96,30 @@ def test_a_list_of_tokens_has_an_entry_per_micro_batch_of_all_steps_or_of_one():
 
 def each_step_factor():
     """Divides by the tokens in optimizer step 1 only."""
-    return {"name": "micro_batches", "op": "each", "steps": [
-        step("backward", "backward", when="step == 0"), step("backward_divided", "backward", by="1/tokens", when="step == 1")]}
+    return {
+        "name": "micro_batches",
+        "op": "each",
+        "steps": [
+            step("backward", "backward", when="step == 0"),
+            step("backward_divided", "backward", by="1/tokens", when="step == 1"),
+        ],
+    }
 
 
 def test_tokens_may_be_given_per_use():
     w = [parameter("w", [4], uses=["main", "mtp"])]
     batch = {"tokens": {"main": [[[[3]], [[5]]]], "mtp": [[[[7]], [[11]]]]}, "loss": "sum"}
-    steps = [{"name": "micro_batches", "op": "each", "steps": [
-        step("backward", "backward", by="1/tokens", uses=["main"]), step("backward_mtp", "backward", by="1/tokens.mtp", uses=["mtp"])]}, SUM]
+    steps = [
+        {
+            "name": "micro_batches",
+            "op": "each",
+            "steps": [
+                step("backward", "backward", by="1/tokens", uses=["main"]),
+                step("backward_mtp", "backward", by="1/tokens.mtp", uses=["mtp"]),
+            ],
+        },
+        SUM,
+    ]
     report = check(scenario(steps, w, {"dp": 2}, batch))
     assert reference(report) == "3*g0.main + 7*g0.mtp + 5*g1.main + 11*g1.mtp"
 
@@ -91,13 +127,20 @@ def test_tokens_may_be_given_per_use():
 def test_a_piece_of_0_tokens_has_no_contribution_but_counts_in_the_means():
     batch = {"micro_batches": 2, "tokens": [[[[0]], [[2]]], [[[4]], [[1]]]]}
     # by would divide by 0 there, but is not evaluated.
-    report = check(scenario([backward(by="1/tokens"), SUM, step("mean", "scale", by="1/4")], layout={"dp": 2}, batch={**batch, "loss": "piece_mean"}))
+    report = check(
+        scenario(
+            [backward(by="1/tokens"), SUM, step("mean", "scale", by="1/4")],
+            layout={"dp": 2},
+            batch={**batch, "loss": "piece_mean"},
+        )
+    )
     assert report["verdict"] == "match"
     assert_held(report, "w", {0: "1/4: g0.1 g1 g1.1", 1: "1/4: g0.1 g1 g1.1"})
     # Both micro-batches and both dp coordinates count in the mean over (micro-batch, dp): 4, not 3.
-    assert verdicts(scenario([backward(by="1/(4*tokens)"), SUM], layout={"dp": 2}, batch={**batch, "loss": "micro_batch_mean"}),
-                    scenario([backward(by="1/(3*tokens)"), SUM], layout={"dp": 2}, batch={**batch, "loss": "micro_batch_mean"})) == [
-                        "match", "mismatch"]
+    assert verdicts(
+        scenario([backward(by="1/(4*tokens)"), SUM], layout={"dp": 2}, batch={**batch, "loss": "micro_batch_mean"}),
+        scenario([backward(by="1/(3*tokens)"), SUM], layout={"dp": 2}, batch={**batch, "loss": "micro_batch_mean"}),
+    ) == ["match", "mismatch"]
 
 
 def test_all_tokens_0_is_an_error():
@@ -110,17 +153,24 @@ TOKENS = [[[[cp] for cp in dp] for dp in micro_batch] for micro_batch in PIECES]
 
 
 def with_loss(loss, by):
-    return scenario([backward(by=by), SUM], layout={"dp": 2, "cp": 2},
-                    batch={"micro_batches": 2, "tokens": TOKENS, "loss": loss})
+    return scenario(
+        [backward(by=by), SUM], layout={"dp": 2, "cp": 2}, batch={"micro_batches": 2, "tokens": TOKENS, "loss": loss}
+    )
 
 
 def only_right(loss, right):
     """The schedule that multiplies each piece's summed loss by `right` is right; the others are not."""
-    factors = {"token_mean": "1/38", "micro_batch_mean": "1/(4 * sum(tokens, cp))", "piece_mean": "1/(8 * tokens)", "sum": "1",
-               "weight": "(rank.cp + 2) / (micro_batch + 3)"}
+    factors = {
+        "token_mean": "1/38",
+        "micro_batch_mean": "1/(4 * sum(tokens, cp))",
+        "piece_mean": "1/(8 * tokens)",
+        "sum": "1",
+        "weight": "(rank.cp + 2) / (micro_batch + 3)",
+    }
     names = list(factors)
     assert verdicts(*[with_loss(loss, factors[name]) for name in names]) == [
-        "match" if name == right else "mismatch" for name in names]
+        "match" if name == right else "mismatch" for name in names
+    ]
 
 
 def test_loss_is_what_one_device_minimizes_and_so_what_is_right():
@@ -140,15 +190,21 @@ def test_token_mean_is_the_default():
 
 def test_micro_batch_mean_takes_the_cp_and_sp_pieces_together():
     only_right("micro_batch_mean", "micro_batch_mean")
-    along_sp = scenario([backward(by="1/(2 * sum(tokens, sp))"), SUM], layout={"dp": 2, "sp": 2},
-                        batch={"tokens": [[[[3, 5]], [[2, 10]]]], "loss": "micro_batch_mean"})
+    along_sp = scenario(
+        [backward(by="1/(2 * sum(tokens, sp))"), SUM],
+        layout={"dp": 2, "sp": 2},
+        batch={"tokens": [[[[3, 5]], [[2, 10]]]], "loss": "micro_batch_mean"},
+    )
     assert verdicts(along_sp) == ["match"]
 
 
 def test_piece_mean_is_the_mean_over_all_pieces():
     only_right("piece_mean", "piece_mean")
-    along_sp = scenario([backward(by="1/(4 * tokens)"), SUM], layout={"dp": 2, "sp": 2},
-                        batch={"tokens": [[[[3, 5]], [[2, 10]]]], "loss": "piece_mean"})
+    along_sp = scenario(
+        [backward(by="1/(4 * tokens)"), SUM],
+        layout={"dp": 2, "sp": 2},
+        batch={"tokens": [[[[3, 5]], [[2, 10]]]], "loss": "piece_mean"},
+    )
     assert verdicts(along_sp) == ["match"]
 
 
@@ -159,27 +215,59 @@ def test_sum_is_the_sum_over_all_tokens():
 def test_a_weight_is_evaluated_as_inside_each_on_the_rank_whose_tokens_they_are():
     only_right({"weight": "(rank.cp + 2) / (micro_batch + 3)"}, "weight")
     # As the other losses, written out.
-    assert verdicts(with_loss({"weight": "1 / sum(tokens, dp, cp, sp, micro_batch)"}, "1/38"), with_loss({"weight": "1/(8*tokens)"}, "1/(8*tokens)")) == [
-        "match", "match"]
+    assert verdicts(
+        with_loss({"weight": "1 / sum(tokens, dp, cp, sp, micro_batch)"}, "1/38"),
+        with_loss({"weight": "1/(8*tokens)"}, "1/(8*tokens)"),
+    ) == ["match", "match"]
 
 
 def test_losses_and_weights_may_be_given_per_use_and_a_use_without_its_own_takes_that_of_main():
     w = [parameter("w", [4], uses=["main", "aux", "mtp"])]
-    batch = {"tokens": [[[[3]], [[5]]]], "loss": {"main": "token_mean", "aux": "micro_batch_mean"}, "weight": {"aux": "1/100"}}
+    batch = {
+        "tokens": [[[[3]], [[5]]]],
+        "loss": {"main": "token_mean", "aux": "micro_batch_mean"},
+        "weight": {"aux": "1/100"},
+    }
 
     def steps(aux, mtp):
-        return [{"name": "micro_batches", "op": "each", "steps": [
-            step("main", "backward", by="1/8", uses=["main"]), step("aux", "backward", by=aux, uses=["aux"]),
-            step("mtp", "backward", by=mtp, uses=["mtp"])]}, SUM]
-    assert verdicts(scenario(steps("1/(200*tokens)", "1/8"), w, {"dp": 2}, batch),
-                    scenario(steps("1/(2*tokens)", "1/8"), w, {"dp": 2}, batch),
-                    scenario(steps("1/800", "1/8"), w, {"dp": 2}, batch),
-                    scenario(steps("1/(200*tokens)", "1/(2*tokens)"), w, {"dp": 2}, batch)) == ["match", "mismatch", "mismatch", "mismatch"]
+        return [
+            {
+                "name": "micro_batches",
+                "op": "each",
+                "steps": [
+                    step("main", "backward", by="1/8", uses=["main"]),
+                    step("aux", "backward", by=aux, uses=["aux"]),
+                    step("mtp", "backward", by=mtp, uses=["mtp"]),
+                ],
+            },
+            SUM,
+        ]
+
+    assert verdicts(
+        scenario(steps("1/(200*tokens)", "1/8"), w, {"dp": 2}, batch),
+        scenario(steps("1/(2*tokens)", "1/8"), w, {"dp": 2}, batch),
+        scenario(steps("1/800", "1/8"), w, {"dp": 2}, batch),
+        scenario(steps("1/(200*tokens)", "1/(2*tokens)"), w, {"dp": 2}, batch),
+    ) == ["match", "mismatch", "mismatch", "mismatch"]
     # A weight of main holds for the others too where they have none of their own.
     batch = {**batch, "loss": "token_mean", "weight": {"main": "2", "aux": "1/100"}}
-    everything = scenario([{"name": "micro_batches", "op": "each", "steps": [
-        step("main", "backward", by="2/8", uses=["main"]), step("aux", "backward", by="1/800", uses=["aux"]),
-        step("mtp", "backward", by="2/8", uses=["mtp"])]}, SUM], w, {"dp": 2}, batch)
+    everything = scenario(
+        [
+            {
+                "name": "micro_batches",
+                "op": "each",
+                "steps": [
+                    step("main", "backward", by="2/8", uses=["main"]),
+                    step("aux", "backward", by="1/800", uses=["aux"]),
+                    step("mtp", "backward", by="2/8", uses=["mtp"]),
+                ],
+            },
+            SUM,
+        ],
+        w,
+        {"dp": 2},
+        batch,
+    )
     report = check(everything)
     assert report["verdict"] == "match", reference(report)
 
@@ -189,8 +277,11 @@ def test_a_framework_file_sets_the_default_loss():
     for option, loss in ((False, "piece_mean"), (True, "token_mean")):
         content = scenario([], [W], {"dp": 2, "cp": 2}, {"micro_batches": 2, "tokens": TOKENS})
         content["schedule"] = {"framework": "megatron", "options": {"calculate_per_token_loss": option}}
-        assert verdicts(content, {**content, "batch": {**content["batch"], "loss": loss}},
-                        {**content, "batch": {**content["batch"], "loss": "sum"}}) == ["match", "match", "mismatch"]
+        assert verdicts(
+            content,
+            {**content, "batch": {**content["batch"], "loss": loss}},
+            {**content, "batch": {**content["batch"], "loss": "sum"}},
+        ) == ["match", "match", "mismatch"]
     plain = with_loss(None, "1/38")
     del plain["batch"]["loss"]
     assert verdicts(plain) == ["match"]

@@ -3,8 +3,22 @@
 
 import json
 
-from contract_program import (ROOT, W, assert_held, backward, check, message, messages, owned, parameter, run, scenario, show, step,
-                              verdicts)
+from contract_program import (
+    ROOT,
+    W,
+    assert_held,
+    backward,
+    check,
+    message,
+    messages,
+    owned,
+    parameter,
+    run,
+    scenario,
+    show,
+    step,
+    verdicts,
+)
 
 MEAN = step("mean", "all_reduce", over="dp", reduce="avg")
 NOTE = step("note", "leftover", what="n")
@@ -46,8 +60,20 @@ def test_duplicate_runs_a_step_twice_and_names_the_second_2():
 
 def test_move_takes_a_step_before_or_after_another():
     steps = [step("zero", "zero"), backward(), MEAN, NOTE]
-    assert names(edited({"move": "note", "before": "zero"}, steps=steps)) == ["note", "zero", "micro_batches", "backward", "mean"]
-    assert names(edited({"move": "zero", "after": "micro_batches"}, steps=steps)) == ["micro_batches", "backward", "zero", "mean", "note"]
+    assert names(edited({"move": "note", "before": "zero"}, steps=steps)) == [
+        "note",
+        "zero",
+        "micro_batches",
+        "backward",
+        "mean",
+    ]
+    assert names(edited({"move": "zero", "after": "micro_batches"}, steps=steps)) == [
+        "micro_batches",
+        "backward",
+        "zero",
+        "mean",
+        "note",
+    ]
     # Into each, next to a step of its body.
     content = edited({"move": "note", "after": "backward"}, steps=steps, batch={"micro_batches": 2})
     assert names(content) == ["zero", "micro_batches", "backward", "note", "mean"]
@@ -59,7 +85,11 @@ def test_set_replaces_keys_and_null_removes_one():
     steps = [backward(), step("x", "scale", by="2", when="rank.dp == 0")]
     assert_held(check(edited({"set": "x", "by": "5"}, steps=steps)), "w", {0: "5: g0", 1: "g1"})
     assert_held(check(edited({"set": "x", "when": None}, steps=steps)), "w", {0: "2: g0", 1: "2: g1"})
-    assert_held(check(edited({"set": "x", "when": None, "by": "3", "only": {"dp": [1]}}, steps=steps)), "w", {0: "g0", 1: "3: g1"})
+    assert_held(
+        check(edited({"set": "x", "when": None, "by": "3", "only": {"dp": [1]}}, steps=steps)),
+        "w",
+        {0: "g0", 1: "3: g1"},
+    )
     # A key is replaced whole, not merged.
     picked = [backward(), step("x", "scale", by="2", only={"dp": [0], "pp": [0]})]
     assert_held(check(edited({"set": "x", "only": {"pp": [0]}}, steps=picked)), "w", {0: "2: g0", 1: "2: g1"})
@@ -72,7 +102,11 @@ def test_set_merges_geometry_key_by_key():
     two = [W, parameter("v", [4])]
 
     def found(*edits):
-        return [(entry["begin"], entry["end"]) for entry in show(edited(*edits, steps=steps, parameters=two))["geometry"][0]["buckets"]]
+        return [
+            (entry["begin"], entry["end"])
+            for entry in show(edited(*edits, steps=steps, parameters=two))["geometry"][0]["buckets"]
+        ]
+
     assert found() == [(0, 4), (4, 8)]
     assert found({"set": "x", "geometry": {"separate": []}}) == [(0, 8)]
     assert found({"set": "x", "geometry": {"align_bucket": 6}}) == [(0, 6), (6, 12)]
@@ -82,8 +116,16 @@ def test_set_merges_geometry_key_by_key():
 def test_insert_puts_a_new_step_before_or_after_another():
     assert names(edited({"insert": NOTE, "before": "mean"})) == ["zero", "micro_batches", "backward", "note", "mean"]
     assert names(edited({"insert": NOTE, "after": "mean"}))[-1] == "note"
-    assert names(edited({"insert": NOTE, "before": "backward"})) == ["zero", "micro_batches", "note", "backward", "mean"]
-    assert names(edited({"insert": {**backward(), "name": "more"}, "after": "mean"}, steps=[step("zero", "zero"), MEAN])) == ["zero", "mean", "more", "backward"]
+    assert names(edited({"insert": NOTE, "before": "backward"})) == [
+        "zero",
+        "micro_batches",
+        "note",
+        "backward",
+        "mean",
+    ]
+    assert names(
+        edited({"insert": {**backward(), "name": "more"}, "after": "mean"}, steps=[step("zero", "zero"), MEAN])
+    ) == ["zero", "mean", "more", "backward"]
     assert '"mean"' in message(edited({"insert": MEAN, "after": "mean"}))
     assert messages(edited({"insert": NOTE, "before": "mean", "after": "zero"}))
 
@@ -94,7 +136,13 @@ def test_parameter_replaces_keys_of_the_parameters_that_a_selector_chooses():
     for name in ("a", "b"):
         assert_held(report, name, {0: "1/2: g0", 1: "1/2: g0"})
     assert_held(report, "w", {0: "1/2: g0 g1", 1: "1/2: g0 g1"})
-    report = check(edited({"parameter": ["a", "w"], "shape": [6], "tags": None}, {"insert": step("x", "scale", by="2", params=["tag:norm"]), "after": "mean"}, parameters=two))
+    report = check(
+        edited(
+            {"parameter": ["a", "w"], "shape": [6], "tags": None},
+            {"insert": step("x", "scale", by="2", params=["tag:norm"]), "after": "mean"},
+            parameters=two,
+        )
+    )
     assert owned(report, "a")[0] == owned(report, "w")[0] == [[0, 6]] and owned(report, "b")[0] == [[0, 4]]
     assert_held(report, "a", {0: "1/2: g0 g1", 1: "1/2: g0 g1"})
     assert_held(report, "b", {0: "g0 g1", 1: "g0 g1"})
@@ -105,7 +153,10 @@ def test_edits_apply_in_order():
     twice = {"insert": step("x", "scale", by="2"), "after": "mean"}
     assert verdicts(edited(twice, {"drop": "x"}), edited(twice, {"set": "x", "by": "1"})) == ["match", "match"]
     assert '"x"' in message(edited({"drop": "x"}, twice))
-    after = [{"insert": step("a", "scale", by="2"), "after": "mean"}, {"insert": step("b", "scale", by="3"), "after": "mean"}]
+    after = [
+        {"insert": step("a", "scale", by="2"), "after": "mean"},
+        {"insert": step("b", "scale", by="3"), "after": "mean"},
+    ]
     assert names(edited(*after))[-3:] == ["mean", "b", "a"]
 
 
@@ -116,28 +167,88 @@ def test_an_index_names_one_iteration_and_the_each_is_unrolled_there():
         inserted = [step("note", "leftover", what="n"), step("double", "scale", by="2")]
         if "after" in place:
             inserted.reverse()  # the later one lands directly behind it
-        return check(scenario([step("zero", "zero"), backward()], edits=[{"insert": one, **place} for one in inserted], batch=three))
+        return check(
+            scenario(
+                [step("zero", "zero"), backward()], edits=[{"insert": one, **place} for one in inserted], batch=three
+            )
+        )
+
     # Everything before the note, and the note itself, is doubled.
-    for place, expected in (({"after": "backward[0]"}, "2: g0 n; 1: g0.1 g0.2"), ({"after": "backward[1]"}, "2: g0 g0.1 n; 1: g0.2"),
-                            ({"before": "backward[1]"}, "2: g0 n; 1: g0.1 g0.2"), ({"after": "backward[first]"}, "2: g0 n; 1: g0.1 g0.2"),
-                            ({"after": "backward[last]"}, "2: g0 g0.1 g0.2 n"), ({"before": "backward[last]"}, "2: g0 g0.1 n; 1: g0.2")):
+    for place, expected in (
+        ({"after": "backward[0]"}, "2: g0 n; 1: g0.1 g0.2"),
+        ({"after": "backward[1]"}, "2: g0 g0.1 n; 1: g0.2"),
+        ({"before": "backward[1]"}, "2: g0 n; 1: g0.1 g0.2"),
+        ({"after": "backward[first]"}, "2: g0 n; 1: g0.1 g0.2"),
+        ({"after": "backward[last]"}, "2: g0 g0.1 g0.2 n"),
+        ({"before": "backward[last]"}, "2: g0 g0.1 n; 1: g0.2"),
+    ):
         assert_held(noted(place), "w", {0: expected})
 
 
 def test_drop_duplicate_and_move_take_an_iteration_as_well():
     def result(*edits):
         return check(scenario([step("zero", "zero"), backward(), NOTE], edits=edits, batch={"micro_batches": 3}))
+
     assert_held(result({"drop": "backward[1]"}), "w", {0: "g0 g0.2 n"})
     assert_held(result({"duplicate": "backward[first]"}), "w", {0: "2: g0; 1: g0.1 g0.2 n"})
     # With what is put beside it: once, like the note itself.
-    assert_held(result({"move": "note", "before": "backward[last]"}, {"insert": step("x", "scale", by="2"), "before": "note"}), "w", {0: "2: g0 g0.1; 1: g0.2 n"})
-    assert_held(result({"move": "note", "after": "backward[0]"}, {"insert": step("x", "scale", by="2"), "after": "note"}), "w", {0: "2: g0 n; 1: g0.1 g0.2"})
+    assert_held(
+        result({"move": "note", "before": "backward[last]"}, {"insert": step("x", "scale", by="2"), "before": "note"}),
+        "w",
+        {0: "2: g0 g0.1; 1: g0.2 n"},
+    )
+    assert_held(
+        result({"move": "note", "after": "backward[0]"}, {"insert": step("x", "scale", by="2"), "after": "note"}),
+        "w",
+        {0: "2: g0 n; 1: g0.1 g0.2"},
+    )
     assert messages(scenario([backward()], edits=[{"drop": "backward[3]"}], batch={"micro_batches": 3}))
 
 
-SHARED = ["zero", "backward", "loss_scale", "dp_scale", "dp_all_reduce", "dp_reduce_scatter", "instance_all_reduce", "replicate_all_reduce",
-          "expert_dp_scale", "expert_dp_all_reduce", "expert_dp_reduce_scatter", "norm_all_reduce", "embedding_all_reduce",
-          "position_embedding_all_reduce", "tied_all_reduce", "conditional_embedding_all_reduce", "token_count_scale", "grad_norm"]
+def test_what_an_edit_put_into_one_iteration_stays_there_under_later_edits():
+    def result(*edits, **keys):
+        return check(
+            scenario(
+                [step("zero", "zero"), backward()],
+                edits=[{"insert": NOTE, "after": "backward[1]"}, *edits],
+                batch={"micro_batches": 3},
+                **keys
+            )
+        )
+
+    assert_held(result({"set": "note", "by": "2"}), "w", {0: "1: g0 g0.1 g0.2; 2: n"})
+    # A condition of its own is joined to it, not put in its place.
+    assert_held(
+        result({"set": "note", "when": "rank.dp == 0"}, layout=DP2), "w", {0: "g0 g0.1 g0.2 n", 1: "g1 g1.1 g1.2"}
+    )
+    assert_held(result({"duplicate": "note"}), "w", {0: "1: g0 g0.1 g0.2; 2: n"})
+    assert_held(result({"set": "micro_batches", "only": {"dp": [0]}}), "w", {0: "g0 g0.1 g0.2 n"})
+    # Moved to another iteration, and out of the `each`.
+    double = {"insert": step("double", "scale", by="2"), "after": "note"}
+    assert_held(result({"move": "note", "after": "backward[0]"}, double), "w", {0: "2: g0 n; 1: g0.1 g0.2"})
+    assert_held(result({"move": "note", "after": "zero"}), "w", {0: "g0 g0.1 g0.2 n"})
+
+
+SHARED = [
+    "zero",
+    "backward",
+    "loss_scale",
+    "dp_scale",
+    "dp_all_reduce",
+    "dp_reduce_scatter",
+    "instance_all_reduce",
+    "replicate_all_reduce",
+    "expert_dp_scale",
+    "expert_dp_all_reduce",
+    "expert_dp_reduce_scatter",
+    "norm_all_reduce",
+    "embedding_all_reduce",
+    "position_embedding_all_reduce",
+    "tied_all_reduce",
+    "conditional_embedding_all_reduce",
+    "token_count_scale",
+    "grad_norm",
+]
 
 
 def step_names(framework):
@@ -157,13 +268,32 @@ def test_the_frameworks_share_step_names():
         found = [name for name in step_names(framework) if name in SHARED]
         assert {"zero", "backward"} <= set(found)
         used |= set(found)
-    assert {"dp_scale", "dp_all_reduce", "dp_reduce_scatter", "norm_all_reduce", "embedding_all_reduce", "grad_norm", "token_count_scale"} <= used
+    assert {
+        "dp_scale",
+        "dp_all_reduce",
+        "dp_reduce_scatter",
+        "norm_all_reduce",
+        "embedding_all_reduce",
+        "grad_norm",
+        "token_count_scale",
+    } <= used
 
 
 def test_a_framework_uses_the_names_it_has_at_its_own_place():
     # Megatron: norms over tp come after the data-parallel reduction, the embedding after the norms, the tokens last.
     found = step_names("megatron")
-    order = ["zero", "backward", "dp_scale", "dp_all_reduce", "dp_reduce_scatter", "instance_all_reduce", "norm_all_reduce", "embedding_all_reduce", "token_count_scale", "grad_norm"]
+    order = [
+        "zero",
+        "backward",
+        "dp_scale",
+        "dp_all_reduce",
+        "dp_reduce_scatter",
+        "instance_all_reduce",
+        "norm_all_reduce",
+        "embedding_all_reduce",
+        "token_count_scale",
+        "grad_norm",
+    ]
     assert [name for name in found if name in order] == order
     assert json.dumps(found).count("loss_scale") == 0
     # An edit names them.

@@ -1,8 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """How formulas are written, as the section "What is compared" of the scenario format says."""
 
-from contract_program import (W, backward, check, each, expectation_holds, named, parameter, rank_entries, run, scenario, step,
-                              write)
+from contract_program import (
+    W,
+    backward,
+    check,
+    each,
+    expectation_holds,
+    named,
+    parameter,
+    rank_entries,
+    run,
+    scenario,
+    step,
+    write,
+)
 
 DP2 = {"dp": 2}
 USES = [parameter("w", [4], uses=["main", "aux"])]
@@ -38,7 +50,10 @@ def test_g3_is_rank_3s_over_all_micro_batches_of_the_step_and_all_uses():
     assert [formula(content, rank) for rank in range(4)] == ["g0", "g1", "g2", "g3"]
     assert reference(content) in ("g0 + g1 + g2 + g3", "g0+g1+g2+g3")
     # Of this optimizer step.
-    content = scenario([step("zero", "zero"), backward(), step("x", "scale", by="step + 1")], batch={"steps": 2, "micro_batches": 2, "loss": "sum"})
+    content = scenario(
+        [step("zero", "zero"), backward(), step("x", "scale", by="step + 1")],
+        batch={"steps": 2, "micro_batches": 2, "loss": "sum"},
+    )
     assert formula(content) == "2*g0"
 
 
@@ -46,7 +61,10 @@ def test_g3_1_is_micro_batch_1_numbered_on_through_optimizer_steps():
     one = each(step("backward", "backward", when="micro_batch == 1"))
     assert formula(scenario([one], layout={"dp": 4}, batch={"micro_batches": 2}), 3) == "g3.1"
     # The second of the second step is number 3.
-    content = scenario([step("zero", "zero"), each(step("backward", "backward", when="step == 0 or micro_batch == 1"))], batch={"micro_batches": 2, "steps": 2, "loss": "sum"})
+    content = scenario(
+        [step("zero", "zero"), each(step("backward", "backward", when="step == 0 or micro_batch == 1"))],
+        batch={"micro_batches": 2, "steps": 2, "loss": "sum"},
+    )
     assert formula(content) == "g0.3"
 
 
@@ -60,7 +78,11 @@ def test_a_use_is_written_behind_a_dot_with_or_without_a_micro_batch():
 
 def test_another_parameters_contribution_has_its_name_in_brackets():
     two = [W, parameter("v", [4])]
-    steps = [backward(), step("a", "all_reduce", over="dp", params=["w"], only={"dp": [0]}), step("b", "all_reduce", over="dp", params=["v"], only={"dp": [1]})]
+    steps = [
+        backward(),
+        step("a", "all_reduce", over="dp", params=["w"], only={"dp": [0]}),
+        step("b", "all_reduce", over="dp", params=["v"], only={"dp": [1]}),
+    ]
     assert formula(scenario(steps, two, DP2)) == "g0 + g1[v]"
     assert formula(scenario(steps, two, DP2), 1, "v") == "g1 + g0[w]"
 
@@ -75,7 +97,9 @@ def test_a_foreign_element_has_brackets_too():
 def test_a_leftover_is_written_by_its_what():
     assert formula(scenario([backward(), step("x", "leftover", what="parameter", by="2")])) == "g0 + 2*parameter"
     different = formula(scenario([step("x", "leftover", what="old", per="rank")], layout=DP2), 1)
-    assert different.startswith("old") and different != formula(scenario([step("x", "leftover", what="old", per="rank")], layout=DP2), 0)
+    assert different.startswith("old") and different != formula(
+        scenario([step("x", "leftover", what="old", per="rank")], layout=DP2), 0
+    )
 
 
 def test_nothing_is_written_0():
@@ -84,9 +108,18 @@ def test_nothing_is_written_0():
 
 def test_844_prints_as_in_the_issue():
     # Both ends of the pipeline hold the embedding; the first has it in the slice of dp rank 1, the last in that of 0.
-    ends = [parameter("word", [4], tied="t"), parameter("first", [4]), parameter("last", [4], stage=-1), parameter("output", [4], tied="t", stage=-1)]
+    ends = [
+        parameter("word", [4], tied="t"),
+        parameter("first", [4]),
+        parameter("last", [4], stage=-1),
+        parameter("output", [4], tied="t", stage=-1),
+    ]
     bucket = {"kind": "bucket", "align_parameter": 1, "align_bucket": "n"}
-    steps = [backward(), step("scatter", "reduce_scatter", over="dp", reduce="avg", geometry=bucket), step("embedding", "all_reduce", over={"pp": ["first", "last"]}, params=["tied:t"])]
+    steps = [
+        backward(),
+        step("scatter", "reduce_scatter", over="dp", reduce="avg", geometry=bucket),
+        step("embedding", "all_reduce", over={"pp": ["first", "last"]}, params=["tied:t"]),
+    ]
     content = scenario(steps, ends, {"pp": 2, "dp": 2})
     report = check(content)
     assert report["verdict"] == "mismatch"

@@ -3,8 +3,25 @@
 
 import json
 
-from contract_program import (FOLDER, ROOT, W, assert_held, backward, check, message, messages, named, parameter, rank_entries, run, scenario,
-                              show, step, verdicts, write)
+from contract_program import (
+    FOLDER,
+    ROOT,
+    W,
+    assert_held,
+    backward,
+    check,
+    message,
+    messages,
+    named,
+    parameter,
+    rank_entries,
+    run,
+    scenario,
+    show,
+    step,
+    verdicts,
+    write,
+)
 
 FRAMEWORK = """{ // a comment
   "lockstep_framework": 1,
@@ -47,10 +64,15 @@ MODEL = """{
     ] }
   ]
 }
-""".replace('  "rules": [ { "refuse": "width % 2 == 1", "because": "odd" } ],\n', '  "rules": [ { "refuse": "width > 100", "because": "A width of {width} is too much." } ],\n')
+""".replace(
+    '  "rules": [ { "refuse": "width % 2 == 1", "because": "odd" } ],\n',
+    '  "rules": [ { "refuse": "width > 100", "because": "A width of {width} is too much." } ],\n',
+)
 
 
-def with_framework(options=None, parameters=(W,), layout=None, batch=None, name="./our-framework.jsonc", text=FRAMEWORK):
+def with_framework(
+    options=None, parameters=(W,), layout=None, batch=None, name="./our-framework.jsonc", text=FRAMEWORK
+):
     write(text, "our-framework.jsonc", FOLDER)
     content = scenario([], parameters, layout, batch)
     content["schedule"] = {"framework": name, "options": options or {}}
@@ -67,7 +89,11 @@ def with_model(layout=None, steps=(backward(),), **sizes):
 def test_a_framework_file_has_options_with_defaults_types_and_allowed_values():
     assert verdicts(with_framework()) == ["match"]
     assert_held(check(with_framework()), "w", {0: "1/2: g0 g1", 1: "1/2: g0 g1"})
-    assert verdicts(*[with_framework({"divide": where}) for where in ("before", "after", "never")]) == ["match", "match", "mismatch"]
+    assert verdicts(*[with_framework({"divide": where}) for where in ("before", "after", "never")]) == [
+        "match",
+        "match",
+        "mismatch",
+    ]
     assert '"divide"' in message(with_framework({"divid": "before"}))
     assert '"before"' in message(with_framework({"divide": "befor"}))
     for wrong in ({"divide": True}, {"shard_grads": 1}, {"bucket": 1.5}, {"factor": "x"}):
@@ -78,7 +104,10 @@ def test_a_framework_file_sets_the_default_loss_and_layout():
     assert check(with_framework())["layout"]["dp"] == 2
     assert check(with_framework(layout={"dp": 3}))["layout"]["dp"] == 3
     uneven = {"micro_batches": 2, "tokens": "uneven"}
-    assert verdicts(with_framework(batch=uneven), with_framework(batch={**uneven, "loss": "token_mean"})) == ["match", "mismatch"]
+    assert verdicts(with_framework(batch=uneven), with_framework(batch={**uneven, "loss": "token_mean"})) == [
+        "match",
+        "mismatch",
+    ]
 
 
 def test_rules_refuse_combinations_with_a_sentence():
@@ -98,8 +127,16 @@ def test_steps_of_a_framework_may_use_options_in_when_by_over_and_geometry():
 
 def test_a_model_file_has_sizes_and_expressions_over_sizes_axes_and_options_with_loops():
     names = [entry["name"] for entry in show(with_model())["parameters"]]
-    assert names == ["word", *[f"layers.{layer}.{rest}" for layer in range(2) for rest in ("weight", "norm", "experts.0", "experts.1")]]
-    shown = {entry["name"]: entry for entry in show(with_model({"tp": 2, "pp": 2, "sequence_parallel": True}, width=6, layers=3, experts=0))["parameters"]}
+    assert names == [
+        "word",
+        *[f"layers.{layer}.{rest}" for layer in range(2) for rest in ("weight", "norm", "experts.0", "experts.1")],
+    ]
+    shown = {
+        entry["name"]: entry
+        for entry in show(with_model({"tp": 2, "pp": 2, "sequence_parallel": True}, width=6, layers=3, experts=0))[
+            "parameters"
+        ]
+    }
     assert len(shown) == 1 + 3 * 2
     assert shown["word"]["shape"] == [60] and shown["layers.2.weight"]["shape"] == [6, 12]
     assert [shown[f"layers.{layer}.norm"]["stage"] for layer in range(3)] == [0, 1, 1]
@@ -133,7 +170,11 @@ def test_a_scenario_may_name_a_file_of_its_own():
     # Relative to the scenario, not to where the program runs.
     folder = FOLDER / "beside"
     folder.mkdir(exist_ok=True)
-    write(FRAMEWORK.replace('"default": 1, "help": "on top"', '"default": 7, "help": "on top"'), "our-framework.jsonc", folder)
+    write(
+        FRAMEWORK.replace('"default": 1, "help": "on top"', '"default": 7, "help": "on top"'),
+        "our-framework.jsonc",
+        folder,
+    )
     content = with_framework()
     path = write(content, "here.json", folder)
     process = run("check", "--all", "--format", "json", path, folder=ROOT)
@@ -149,8 +190,12 @@ def test_mistakes_in_a_framework_file_are_the_users():
 
 
 def test_resolved_prints_plain_parameters_and_steps_that_are_a_scenario_with_the_same_verdict():
-    contents = [with_framework({"shard_grads": True}), with_framework({"divide": "never"}), with_model({"tp": 2}),
-                with_model(steps=[backward(), step("x", "scale", by="1/2")])]
+    contents = [
+        with_framework({"shard_grads": True}),
+        with_framework({"divide": "never"}),
+        with_model({"tp": 2}),
+        with_model(steps=[backward(), step("x", "scale", by="1/2")]),
+    ]
     contents[0]["schedule"]["edits"] = [{"duplicate": "after"}]
     for content in contents:
         process = run("show", "--resolved", write(content))
@@ -159,7 +204,8 @@ def test_resolved_prints_plain_parameters_and_steps_that_are_a_scenario_with_the
         assert set(plain["schedule"]) <= {"steps", "result"} and "preset" not in plain["model"]
         before, after = check(content), check(process.stdout)
         assert after["verdict"] == before["verdict"] != "error"
-        assert [{key: entry[key] for key in ("name", "verdict", "reference", "ranks")} for entry in after["parameters"]] == [
-            {key: entry[key] for key in ("name", "verdict", "reference", "ranks")} for entry in before["parameters"]]
+        assert [
+            {key: entry[key] for key in ("name", "verdict", "reference", "ranks")} for entry in after["parameters"]
+        ] == [{key: entry[key] for key in ("name", "verdict", "reference", "ranks")} for entry in before["parameters"]]
     assert rank_entries(check(contents[0]), "w")[0]["pieces"][0]["ratio"] == "1/2"
     assert parameter("w", [4]) == W

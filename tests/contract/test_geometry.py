@@ -1,14 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a reduction cuts, as the section "schedule" of the scenario format describes it."""
 
-from contract_program import (W, assert_held, backward, check, message, messages, owned, parameter, scenario, show, step, verdicts)
+from contract_program import (
+    W,
+    assert_held,
+    backward,
+    check,
+    message,
+    messages,
+    owned,
+    parameter,
+    scenario,
+    show,
+    step,
+    verdicts,
+)
 
 
 def scattered(geometry, sizes, n, **keys):
     """A scenario whose parameters a, b, … of these sizes (or shapes) are scattered over n ranks."""
     shapes = [size if isinstance(size, list) else [size] for size in sizes]
     parameters = [parameter("abcdefgh"[index], shape) for index, shape in enumerate(shapes)]
-    steps = [backward(), step("x", "reduce_scatter", over="dp", reduce="avg", **({"geometry": geometry} if geometry else {}))]
+    steps = [
+        backward(),
+        step("x", "reduce_scatter", over="dp", reduce="avg", **({"geometry": geometry} if geometry else {})),
+    ]
     return scenario(steps, keys.pop("parameters", parameters), {"dp": n, **keys.pop("layout", {})}, **keys)
 
 
@@ -30,13 +46,24 @@ def slices(geometry, sizes, n, **keys):
 def buckets(geometry, sizes, n, **keys):
     """[(begin, end, [(name, begin)])] of each bucket."""
     found = show(scattered(geometry, sizes, n, **keys))["geometry"][0]
-    return [(bucket["begin"], bucket["end"], sorted((entry["name"], entry["begin"]) for entry in found["parameters"] if entry["bucket"] == number))
-            for number, bucket in enumerate(found["buckets"])]
+    return [
+        (
+            bucket["begin"],
+            bucket["end"],
+            sorted((entry["name"], entry["begin"]) for entry in found["parameters"] if entry["bucket"] == number),
+        )
+        for number, bucket in enumerate(found["buckets"])
+    ]
 
 
 def test_parameter_is_the_default_and_gives_ceil_of_numel_over_n_elements_each():
     # ceil(10/4) = 3: 3, 3, 3, 1. ceil(9/4) = 3: 3, 3, 3, nothing. A parameter smaller than the group; a scalar.
-    expected = {"a": [[0, 3], [3, 6], [6, 9], [9, 10]], "b": [[0, 3], [3, 6], [6, 9], []], "c": [[0, 1], [1, 2], [], []], "d": [[0, 1], [], [], []]}
+    expected = {
+        "a": [[0, 3], [3, 6], [6, 9], [9, 10]],
+        "b": [[0, 3], [3, 6], [6, 9], []],
+        "c": [[0, 1], [1, 2], [], []],
+        "d": [[0, 1], [], [], []],
+    }
     sizes = [10, [3, 3], 2, []]
     assert slices(None, sizes, 4) == slices({"kind": "parameter"}, sizes, 4) == expected
     # ceil(5/4) = 2: 2, 2, 1, nothing.
@@ -45,7 +72,12 @@ def test_parameter_is_the_default_and_gives_ceil_of_numel_over_n_elements_each()
 
 def test_rows_cuts_rows_of_dimension_0_of_the_local_tensor():
     # 5 rows of 3 over 2: 3 rows and 2. 1 row over 2. A vector's rows are its elements. A scalar.
-    assert slices({"kind": "rows"}, [[5, 3], [1, 7], [3], []], 2) == {"a": [[0, 9], [9, 15]], "b": [[0, 7], []], "c": [[0, 2], [2, 3]], "d": [[0, 1], []]}
+    assert slices({"kind": "rows"}, [[5, 3], [1, 7], [3], []], 2) == {
+        "a": [[0, 9], [9, 15]],
+        "b": [[0, 7], []],
+        "c": [[0, 2], [2, 3]],
+        "d": [[0, 1], []],
+    }
     # Rows of the local tensor: 6 rows over tp 2 are 3; 4 columns over tp 2 are rows of 2.
     parameters = [parameter("rows", [6, 2], shard={"tp": 0}), parameter("columns", [3, 4], shard={"tp": 1})]
     report = check(scattered({"kind": "rows"}, [], 2, parameters=parameters, layout={"tp": 2}))
@@ -57,11 +89,21 @@ def test_rows_cuts_rows_of_dimension_0_of_the_local_tensor():
 def test_flat_lays_the_selected_parameters_out_in_model_order_without_gaps():
     # a [0,5), b [5,7), c [7,11); 11 rounded up to 12, cut at 4 and 8.
     # b lies in [4,8) whole, of c one element.
-    assert slices({"kind": "flat"}, [5, 2, 4], 3) == {"a": [[0, 4], [4, 5], []], "b": [[], [0, 2], []], "c": [[], [0, 1], [1, 4]]}
+    assert slices({"kind": "flat"}, [5, 2, 4], 3) == {
+        "a": [[0, 4], [4, 5], []],
+        "b": [[], [0, 2], []],
+        "c": [[], [0, 1], [1, 4]],
+    }
     # Only the selected ones.
-    content = scenario([backward(), step("x", "reduce_scatter", over="dp", reduce="avg", geometry={"kind": "flat"}, params=["c", "a"]),
-                        step("y", "all_reduce", over="dp", reduce="avg", params=["b"])],
-                       [parameter("a", [3]), parameter("b", [9]), parameter("c", [3])], {"dp": 2})
+    content = scenario(
+        [
+            backward(),
+            step("x", "reduce_scatter", over="dp", reduce="avg", geometry={"kind": "flat"}, params=["c", "a"]),
+            step("y", "all_reduce", over="dp", reduce="avg", params=["b"]),
+        ],
+        [parameter("a", [3]), parameter("b", [9]), parameter("c", [3])],
+        {"dp": 2},
+    )
     assert show(content)["geometry"][0]["buckets"][0]["end"] == 6
     assert owned(check(content), "a") == {0: [[0, 3]]} and owned(check(content), "c") == {1: [[0, 3]]}
 
@@ -77,7 +119,11 @@ def test_bucket_is_in_reverse_model_order_with_aligned_starts_and_ends():
     # c [0,10), b from 64 [64,70), a from 128 [128,228): 228 rounded up to 256 = lcm(4, 128) * 2.
     assert buckets({"kind": "bucket"}, [100, 6, 10], 4) == [(0, 256, [("a", 128), ("b", 64), ("c", 0)])]
     # Slices of 64: c on rank 0, b on rank 1, a on ranks 2 and 3.
-    assert slices({"kind": "bucket"}, [100, 6, 10], 4) == {"a": [[], [], [0, 64], [64, 100]], "b": [[], [0, 6], [], []], "c": [[0, 10], [], [], []]}
+    assert slices({"kind": "bucket"}, [100, 6, 10], 4) == {
+        "a": [[], [], [0, 64], [64, 100]],
+        "b": [[], [0, 6], [], []],
+        "c": [[0, 10], [], [], []],
+    }
 
 
 def test_one_bucket_where_no_size_is_given():
@@ -89,7 +135,9 @@ def test_the_defaults_are_64_and_lcm_of_n_and_128():
     for n in (2, 3):
         assert buckets({"kind": "bucket"}, [100, 6, 10], n) == buckets(given, [100, 6, 10], n)
     assert buckets({"kind": "bucket"}, [6], 3) == [(0, 384, [("a", 0)])]
-    assert buckets({"kind": "bucket", "align_parameter": 1, "align_bucket": "n"}, [5, 2, 4], 4) == [(0, 12, [("a", 6), ("b", 4), ("c", 0)])]
+    assert buckets({"kind": "bucket", "align_parameter": 1, "align_bucket": "n"}, [5, 2, 4], 4) == [
+        (0, 12, [("a", 6), ("b", 4), ("c", 0)])
+    ]
 
 
 def test_a_bucket_closes_after_the_parameter_that_brings_its_length_to_size():
@@ -97,9 +145,15 @@ def test_a_bucket_closes_after_the_parameter_that_brings_its_length_to_size():
     # d 4, c 6: exactly 10, closed. b 9: one short, so a joins: 9 + 2, rounded up to 12.
     assert buckets(exact, [2, 9, 6, 4], 2) == [(0, 10, [("c", 4), ("d", 0)]), (10, 22, [("a", 19), ("b", 10)])]
     # One element more is wanted: d, c and b together, rounded up to 20.
-    assert buckets({**exact, "size": 11}, [2, 9, 6, 4], 2) == [(0, 20, [("b", 10), ("c", 4), ("d", 0)]), (20, 22, [("a", 20)])]
+    assert buckets({**exact, "size": 11}, [2, 9, 6, 4], 2) == [
+        (0, 20, [("b", 10), ("c", 4), ("d", 0)]),
+        (20, 22, [("a", 20)]),
+    ]
     # The length runs from the bucket's begin to the parameter's end, gaps included: 10, then from 64: 64 + 10 = 74.
-    assert buckets({"kind": "bucket", "size": 74}, [1, 10, 10], 2) == [(0, 128, [("b", 64), ("c", 0)]), (128, 256, [("a", 128)])]
+    assert buckets({"kind": "bucket", "size": 74}, [1, 10, 10], 2) == [
+        (0, 128, [("b", 64), ("c", 0)]),
+        (128, 256, [("a", 128)]),
+    ]
     assert buckets({"kind": "bucket", "size": 75}, [1, 10, 10], 2) == [(0, 256, [("a", 128), ("b", 64), ("c", 0)])]
 
 
@@ -112,10 +166,21 @@ def test_positions_run_through_all_buckets():
 def test_a_bucket_closes_before_and_after_a_separate_parameter():
     one = {"kind": "bucket", "align_parameter": 1, "align_bucket": 2}
     assert buckets({**one, "separate": ["c"]}, [2, 2, 2, 2, 2], 2) == [
-        (0, 4, [("d", 2), ("e", 0)]), (4, 6, [("c", 4)]), (6, 10, [("a", 8), ("b", 6)])]
+        (0, 4, [("d", 2), ("e", 0)]),
+        (4, 6, [("c", 4)]),
+        (6, 10, [("a", 8), ("b", 6)]),
+    ]
     # At an end, and two of them side by side: no empty buckets.
-    assert buckets({**one, "separate": ["e", "d"]}, [2, 2, 2, 2, 2], 2) == [(0, 2, [("e", 0)]), (2, 4, [("d", 2)]), (4, 10, [("a", 8), ("b", 6), ("c", 4)])]
-    assert buckets({**one, "separate": ["numel>2"]}, [2, 4, 2], 2) == [(0, 2, [("c", 0)]), (2, 6, [("b", 2)]), (6, 8, [("a", 6)])]
+    assert buckets({**one, "separate": ["e", "d"]}, [2, 2, 2, 2, 2], 2) == [
+        (0, 2, [("e", 0)]),
+        (2, 4, [("d", 2)]),
+        (4, 10, [("a", 8), ("b", 6), ("c", 4)]),
+    ]
+    assert buckets({**one, "separate": ["numel>2"]}, [2, 4, 2], 2) == [
+        (0, 2, [("c", 0)]),
+        (2, 6, [("b", 2)]),
+        (6, 8, [("a", 6)]),
+    ]
 
 
 def test_each_bucket_is_cut_equally():
@@ -129,8 +194,15 @@ def test_n_is_the_groups_size_and_all_numbers_may_be_expressions():
     # n 2: c [0,4), b [4,9), 9 rounded up to 12 ... c brings 4, b starts at 4 and brings 9, a at 10 brings 13: closed at 18.
     assert buckets(geometry, [3, 5, 4], 2) == [(0, 18, [("a", 10), ("b", 4), ("c", 0)])]
     # It is the group's, not the world's.
-    content = scenario([backward(), step("x", "reduce_scatter", over="dp_shard", reduce="avg", geometry={"kind": "flat", "align": "3*n"}),
-                        step("y", "all_reduce", over="dp_replicate", reduce="avg")], [W], {"dp_shard": 2, "dp_replicate": 3})
+    content = scenario(
+        [
+            backward(),
+            step("x", "reduce_scatter", over="dp_shard", reduce="avg", geometry={"kind": "flat", "align": "3*n"}),
+            step("y", "all_reduce", over="dp_replicate", reduce="avg"),
+        ],
+        [W],
+        {"dp_shard": 2, "dp_replicate": 3},
+    )
     assert show(content)["geometry"][0]["buckets"][0]["end"] == 6
     assert verdicts(content) == ["match"]
     assert messages(scattered({"kind": "flat", "align": "0"}, [4], 2))
@@ -138,9 +210,19 @@ def test_n_is_the_groups_size_and_all_numbers_may_be_expressions():
 
 
 def test_flat_and_bucket_are_built_per_chunk_and_dtype():
-    parameters = [parameter("a", [3]), parameter("b", [3], chunk=1), parameter("c", [3], dtype="float64"), parameter("d", [3])]
-    for geometry, expected in (({"kind": "flat"}, [(0, "float32", 6), (0, "float64", 4), (1, "float32", 4)]),
-                               ({"kind": "bucket", "align_parameter": 1, "align_bucket": 2}, [(0, "float32", 6), (0, "float64", 4), (1, "float32", 4)])):
+    parameters = [
+        parameter("a", [3]),
+        parameter("b", [3], chunk=1),
+        parameter("c", [3], dtype="float64"),
+        parameter("d", [3]),
+    ]
+    for geometry, expected in (
+        ({"kind": "flat"}, [(0, "float32", 6), (0, "float64", 4), (1, "float32", 4)]),
+        (
+            {"kind": "bucket", "align_parameter": 1, "align_bucket": 2},
+            [(0, "float32", 6), (0, "float64", 4), (1, "float32", 4)],
+        ),
+    ):
         content = scattered(geometry, [], 2, parameters=parameters, layout={"virtual_stages": 2})
         found = show(content)["geometry"][0]["buckets"]
         assert sorted((entry["chunk"], entry["dtype"], entry["end"] - entry["begin"]) for entry in found) == expected
@@ -152,17 +234,28 @@ def test_flat_and_bucket_are_built_per_chunk_and_dtype():
 
 
 def test_a_bucket_that_n_does_not_divide_is_an_error():
-    for geometry, key in (({"kind": "bucket", "align_bucket": 128}, "align_bucket"), ({"kind": "flat", "align": 4}, "align")):
+    for geometry, key in (
+        ({"kind": "bucket", "align_bucket": 128}, "align_bucket"),
+        ({"kind": "flat", "align": 4}, "align"),
+    ):
         text = message(scattered(geometry, [4], 3))
         assert key in text and "3" in text
     assert verdicts(scattered({"kind": "bucket", "align_bucket": 129}, [4], 3)) == ["match"]
 
 
 def test_all_gather_uses_the_cut_of_what_it_undoes():
-    for geometry in ({"kind": "flat"}, {"kind": "bucket"}, {"kind": "rows"}, {"kind": "bucket", "size": 1, "align_parameter": 1, "align_bucket": "n"}):
+    for geometry in (
+        {"kind": "flat"},
+        {"kind": "bucket"},
+        {"kind": "rows"},
+        {"kind": "bucket", "size": 1, "align_parameter": 1, "align_bucket": "n"},
+    ):
         content = scattered(geometry, [[5, 2], 7, []], 3)
         # The gather's own geometry does not matter, nor which of the parameters it takes.
-        content["schedule"]["steps"] += [step("g", "all_gather", over="dp", params=["b"], geometry={"kind": "parameter"}), step("h", "all_gather", over="dp", params=["!b"])]
+        content["schedule"]["steps"] += [
+            step("g", "all_gather", over="dp", params=["b"], geometry={"kind": "parameter"}),
+            step("h", "all_gather", over="dp", params=["!b"]),
+        ]
         report = check(content)
         assert report["verdict"] == "match"
         assert owned(report, "a") == {rank: [[0, 10]] for rank in range(3)}

@@ -4,8 +4,22 @@
 import json
 import shutil
 
-from contract_program import (FOLDER, ROOT, W, backward, check, expectation_holds, message, messages, named, run, scenario,
-                              step, verdicts, write)
+from contract_program import (
+    FOLDER,
+    ROOT,
+    W,
+    backward,
+    check,
+    expectation_holds,
+    message,
+    messages,
+    named,
+    run,
+    scenario,
+    step,
+    verdicts,
+    write,
+)
 
 MEAN = step("mean", "all_reduce", over="dp", reduce="avg")
 RIGHT = scenario([backward(), MEAN], layout={"dp": 2})
@@ -81,18 +95,30 @@ def test_a_selector_that_matches_nothing_on_any_rank_is_an_error():
     assert "v*" in message(scenario([backward(), step("clear", "zero", params=["w", "v*"])]))
     # On one rank is enough.
     staged = [W, {"name": "v", "shape": [4], "stage": 1}]
-    assert check(scenario([backward(), step("once", "scale", params=["v"], by="1")], staged, {"pp": 2}))["verdict"] == "match"
+    assert (
+        check(scenario([backward(), step("once", "scale", params=["v"], by="1")], staged, {"pp": 2}))["verdict"]
+        == "match"
+    )
 
 
 def test_an_edit_whose_step_does_not_exist_is_an_error():
-    for edit in ({"drop": "maen"}, {"duplicate": "maen"}, {"move": "maen", "before": "backward"}, {"set": "maen", "by": "1"},
-                 {"move": "mean", "before": "bakward"}, {"insert": step("s", "zero"), "after": "maen"}):
+    for edit in (
+        {"drop": "maen"},
+        {"duplicate": "maen"},
+        {"move": "maen", "before": "backward"},
+        {"set": "maen", "by": "1"},
+        {"move": "mean", "before": "bakward"},
+        {"insert": step("s", "zero"), "after": "maen"},
+    ):
         text = message(scenario([backward(), MEAN], layout={"dp": 2}, edits=[edit]))
         assert ("mean" if "maen" in text else "backward") in text
 
 
 def test_a_key_given_twice_is_an_error():
-    assert '"layout"' in message('{ "lockstep": 1, "layout": {}, "layout": {}, ' + json.dumps(RIGHT)[1:].replace('"lockstep": 1, "layout": {"dp": 2}, ', ""))
+    assert '"layout"' in message(
+        '{ "lockstep": 1, "layout": {}, "layout": {}, '
+        + json.dumps(RIGHT)[1:].replace('"lockstep": 1, "layout": {"dp": 2}, ', "")
+    )
 
 
 def test_every_error_gives_file_line_column_and_pointer_and_all_come_at_once():
@@ -126,9 +152,15 @@ def test_the_schema_in_the_repository_is_what_the_program_prints():
 def test_the_example_of_the_format_comes_out_as_it_says():
     report = check(EXAMPLE)
     assert report["expected"] is True
-    assert (report["verdict"], report["scenario"], report["source"]) == ("mismatch", "megatron-844", "NVIDIA/Megatron-LM#844")
+    assert (report["verdict"], report["scenario"], report["source"]) == (
+        "mismatch",
+        "megatron-844",
+        "NVIDIA/Megatron-LM#844",
+    )
     # As the first stage lays the embedding out it lies in the slice of dp rank 1, as the last stage does, in that of 0.
-    assert [entry["rank"] for entry in named(report, "embedding.word_embeddings.weight")["ranks"] if entry["owned"]] == [1]
+    assert [
+        entry["rank"] for entry in named(report, "embedding.word_embeddings.weight")["ranks"] if entry["owned"]
+    ] == [1]
     assert [entry["rank"] for entry in named(report, "output_layer.weight")["ranks"] if entry["owned"]] == [2]
     without_edit = json.loads(EXAMPLE)
     del without_edit["schedule"]["edits"], without_edit["expect"]

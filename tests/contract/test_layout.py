@@ -1,8 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section "layout" of the scenario format."""
 
-from contract_program import (W, assert_held, backward, check, message, messages, owned, parameter, rank_entries, scenario,
-                              show, step, verdicts)
+from contract_program import (
+    W,
+    assert_held,
+    backward,
+    check,
+    message,
+    messages,
+    owned,
+    parameter,
+    rank_entries,
+    scenario,
+    show,
+    step,
+    verdicts,
+)
 
 
 def layout_of(layout, **keys):
@@ -15,8 +28,19 @@ def groups(layout, over):
 
 
 def test_axes_are_1_by_default_and_a_framework_file_may_say_otherwise():
-    assert layout_of({}) == {"tp": 1, "cp": 1, "sp": 1, "dp": 1, "dp_shard": 1, "dp_replicate": 1, "pp": 1, "ep": 1, "etp": 1,
-                             "edp": 1, "world": 1}
+    assert layout_of({}) == {
+        "tp": 1,
+        "cp": 1,
+        "sp": 1,
+        "dp": 1,
+        "dp_shard": 1,
+        "dp_replicate": 1,
+        "pp": 1,
+        "ep": 1,
+        "etp": 1,
+        "edp": 1,
+        "world": 1,
+    }
     found = layout_of({"tp": 2, "cp": 3, "sp": 5, "dp": 7, "pp": 2, "ep": 5, "etp": 3})
     assert [found[axis] for axis in ("tp", "cp", "sp", "dp", "pp", "ep", "etp")] == [2, 3, 5, 7, 2, 5, 3]
     # Megatron's file: etp is tp where it is not given.
@@ -44,7 +68,9 @@ def test_that_both_meshes_have_the_same_pipeline_groups_is_checked_where_the_exp
     assert verdicts(unused, by_parameter, by_step) == ["match", "error", "error"]
     for refused in (by_parameter, by_step):
         assert "pipeline" in message(refused)
-    assert verdicts(scenario([backward(), step("meet", "all_to_all", over="edp")], layout={**layout, "order": "tp-dp-pp"})) != ["error"]
+    assert verdicts(
+        scenario([backward(), step("meet", "all_to_all", over="edp")], layout={**layout, "order": "tp-dp-pp"})
+    ) != ["error"]
 
 
 def test_the_leftmost_axis_of_the_order_varies_fastest_and_the_default_ends_with_dp_and_pp():
@@ -91,8 +117,11 @@ def test_dp_may_be_given_as_dp_shard_and_dp_replicate_with_shard_fastest():
     assert (layout_of({"dp": 4})["dp_shard"], layout_of({"dp": 4})["dp_replicate"]) == (4, 1)
     assert messages(scenario([backward()], layout={"dp": 3, "dp_shard": 2, "dp_replicate": 2}))
     # Hybrid: scattered over the shards, reduced over the replicas.
-    steps = [backward(), step("scatter", "reduce_scatter", over="dp_shard", reduce="avg"),
-             step("reduce", "all_reduce", over="dp_replicate", on="owned", reduce="avg")]
+    steps = [
+        backward(),
+        step("scatter", "reduce_scatter", over="dp_shard", reduce="avg"),
+        step("reduce", "all_reduce", over="dp_replicate", on="owned", reduce="avg"),
+    ]
     report = check(scenario(steps, layout={"dp_shard": 2, "dp_replicate": 2}))
     assert report["verdict"] == "match"
     mean = "1/4: g0 g1 g2 g3"

@@ -1,8 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section "model" of the scenario format."""
 
-from contract_program import (W, assert_held, backward, check, check_all, each, form, held, message, messages, named, owned,
-                              parameter, rank_entries, run, scenario, show, step, verdicts, write)
+from contract_program import (
+    W,
+    assert_held,
+    backward,
+    check,
+    check_all,
+    each,
+    form,
+    held,
+    message,
+    messages,
+    named,
+    owned,
+    parameter,
+    rank_entries,
+    run,
+    scenario,
+    show,
+    step,
+    verdicts,
+    write,
+)
 
 NOTHING = {"steps": [backward()]}
 
@@ -26,10 +46,18 @@ def test_a_model_is_a_preset_with_its_sizes_or_at_least_one_parameter_with_uniqu
 
 
 def test_a_parameter_has_a_name_a_logical_shape_and_a_gradient_dtype_float32_by_default():
-    shown = show(scenario([backward()], [W, parameter("m", [2, 6], dtype="bfloat16", shard={"tp": 1}), parameter("s", [], dtype="float64")],
-                          {"tp": 2}))["parameters"]
+    shown = show(
+        scenario(
+            [backward()],
+            [W, parameter("m", [2, 6], dtype="bfloat16", shard={"tp": 1}), parameter("s", [], dtype="float64")],
+            {"tp": 2},
+        )
+    )["parameters"]
     assert [(entry["name"], entry["shape"], entry["dtype"]) for entry in shown] == [
-        ("w", [4], "float32"), ("m", [2, 6], "bfloat16"), ("s", [], "float64")]
+        ("w", [4], "float32"),
+        ("m", [2, 6], "bfloat16"),
+        ("s", [], "float64"),
+    ]
     for key in ("name", "shape"):
         assert f'"{key}"' in message(scenario([backward()], [{k: v for k, v in W.items() if k != key}]))
 
@@ -50,7 +78,10 @@ def test_a_chunk_is_a_virtual_stage_on_its_rank_and_0_by_default():
     shown = show(scenario(steps, parameters, {"dp": 2, "virtual_stages": 2}))
     assert [entry["chunk"] for entry in shown["parameters"]] == [0, 1, 0]
     # Chunks are laid out apart: a and c together are 6, b alone is 3, rounded up to 4.
-    assert sorted((bucket["chunk"], bucket["end"] - bucket["begin"]) for bucket in shown["geometry"][0]["buckets"]) == [(0, 6), (1, 4)]
+    assert sorted((bucket["chunk"], bucket["end"] - bucket["begin"]) for bucket in shown["geometry"][0]["buckets"]) == [
+        (0, 6),
+        (1, 4),
+    ]
 
 
 def test_shard_cuts_a_dimension_over_an_axis():
@@ -104,10 +135,13 @@ def test_where_two_axes_cut_one_dimension_the_first_written_cuts_first():
 
 def test_partial_means_that_each_rank_yields_its_own_share_to_be_summed():
     norm = [parameter("n", [4], partial=["tp"])]
-    alone, summed, averaged = check_all([
-        scenario([backward()], norm, {"tp": 2}),
-        scenario([backward(), step("sum", "all_reduce", over="tp")], norm, {"tp": 2}),
-        scenario([backward(), step("mean", "all_reduce", over="tp", reduce="avg")], norm, {"tp": 2})])
+    alone, summed, averaged = check_all(
+        [
+            scenario([backward()], norm, {"tp": 2}),
+            scenario([backward(), step("sum", "all_reduce", over="tp")], norm, {"tp": 2}),
+            scenario([backward(), step("mean", "all_reduce", over="tp", reduce="avg")], norm, {"tp": 2}),
+        ]
+    )
     assert [report["verdict"] for report in (alone, summed, averaged)] == ["mismatch", "match", "mismatch"]
     assert_held(alone, "n", {0: "g0", 1: "g1"})
     assert_held(summed, "n", {0: "g0 g1", 1: "g0 g1"})
@@ -119,8 +153,14 @@ def test_no_axis_is_in_both_shard_and_partial():
     text = message(scenario([backward()], [parameter("n", [4], shard={"tp": 0}, partial=["tp"])], {"tp": 2}))
     assert "tp" in text
     # Different axes are: each rank has a share (sp) of its piece (tp).
-    report = check(scenario([backward(), step("sum", "all_reduce", over="sp")],
-                            [parameter("n", [4], shard={"tp": 0}, partial=["sp"])], {"tp": 2, "sp": 2}, {"loss": "sum"}))
+    report = check(
+        scenario(
+            [backward(), step("sum", "all_reduce", over="sp")],
+            [parameter("n", [4], shard={"tp": 0}, partial=["sp"])],
+            {"tp": 2, "sp": 2},
+            {"loss": "sum"},
+        )
+    )
     assert report["verdict"] == "match"
     assert_held(report, "n", {0: "g0 g2", 1: "g1 g3", 2: "g0 g2", 3: "g1 g3"})
 
@@ -132,7 +172,11 @@ def test_dispatch_sums_the_local_gradient_over_the_tokens_of_the_groups_ranks():
     # ep 2 inside dp 4: groups {0,1} and {2,3}. edp groups {0,2} and {1,3} hold the same experts.
     report = check(scenario([backward()], [EXPERT], {"dp": 4, "ep": 2}))
     assert_held(report, "expert", {0: "g0 g1", 1: "g0 g1", 2: "g2 g3", 3: "g2 g3"})
-    right = scenario([backward(), step("sum", "all_reduce", over="edp"), step("mean", "scale", by="1/dp")], [EXPERT], {"dp": 4, "ep": 2})
+    right = scenario(
+        [backward(), step("sum", "all_reduce", over="edp"), step("mean", "scale", by="1/dp")],
+        [EXPERT],
+        {"dp": 4, "ep": 2},
+    )
     report = check(right)
     assert report["verdict"] == "match"
     assert_held(report, "expert", {rank: "1/4: g0 g1 g2 g3" for rank in range(4)})
@@ -162,23 +206,42 @@ def test_uses_name_the_contributions_and_there_is_one_by_default_main():
 
 
 def test_micro_batches_and_only_say_in_which_micro_batches_and_on_which_ranks_it_takes_part():
-    parameters = [parameter("all", [4]), parameter("second", [4], micro_batches=[1]), parameter("here", [4], only={"dp": [0]}),
-                  parameter("both", [4], micro_batches=[0], only={"dp": [1]}), parameter("never", [4], micro_batches=[])]
+    parameters = [
+        parameter("all", [4]),
+        parameter("second", [4], micro_batches=[1]),
+        parameter("here", [4], only={"dp": [0]}),
+        parameter("both", [4], micro_batches=[0], only={"dp": [1]}),
+        parameter("never", [4], micro_batches=[]),
+    ]
     steps = [backward(), step("sum", "all_reduce", over="dp")]
     report = check(scenario(steps, parameters, {"dp": 2}, {"micro_batches": 2, "loss": "sum"}))
     assert report["verdict"] == "match"
-    for name, expected in {"all": "g0 g0.1 g1 g1.1", "second": "g0.1 g1.1", "here": "g0 g0.1", "both": "g1", "never": ""}.items():
+    for name, expected in {
+        "all": "g0 g0.1 g1 g1.1",
+        "second": "g0.1 g1.1",
+        "here": "g0 g0.1",
+        "both": "g1",
+        "never": "",
+    }.items():
         assert_held(report, name, {0: expected, 1: expected})
     # Its gradient is 0 on one device too: anything else there is wrong.
-    report = check(scenario([backward(), step("noise", "leftover", what="weights", params=["never"])], parameters, {"dp": 2},
-                            {"micro_batches": 2, "loss": "sum"}))
+    report = check(
+        scenario(
+            [backward(), step("noise", "leftover", what="weights", params=["never"])],
+            parameters,
+            {"dp": 2},
+            {"micro_batches": 2, "loss": "sum"},
+        )
+    )
     assert named(report, "never")["reference"]["formula"] == "0"
     assert named(report, "never")["verdict"] == "mismatch"
 
 
 def test_micro_batches_are_counted_from_0_in_each_optimizer_step():
     steps = [step("zero", "zero"), backward()]
-    report = check(scenario(steps, [parameter("w", [4], micro_batches=[1])], batch={"micro_batches": 2, "steps": 2, "loss": "sum"}))
+    report = check(
+        scenario(steps, [parameter("w", [4], micro_batches=[1])], batch={"micro_batches": 2, "steps": 2, "loss": "sum"})
+    )
     # The second micro-batch of the second step is the fourth of all.
     assert (report["verdict"], report["step"]) == ("match", 1)
     assert_held(report, "w", {0: "g0.3"})
@@ -186,7 +249,11 @@ def test_micro_batches_are_counted_from_0_in_each_optimizer_step():
 
 def test_frozen_parameters_have_no_contribution_no_buffer_and_no_norm():
     parameters = [parameter("a", [3]), parameter("ice", [5], frozen=True), parameter("b", [3])]
-    steps = [backward(), step("scatter", "reduce_scatter", over="dp", reduce="avg", geometry={"kind": "flat"}), step("norm", "norm", over="dp")]
+    steps = [
+        backward(),
+        step("scatter", "reduce_scatter", over="dp", reduce="avg", geometry={"kind": "flat"}),
+        step("norm", "norm", over="dp"),
+    ]
     content = scenario(steps, parameters, {"dp": 2})
     report = check(content)
     assert report["verdict"] == "match"
@@ -208,8 +275,12 @@ def test_tags_are_words_for_selectors():
 
 
 def test_the_tokens_are_split_by_dp_cp_and_sp():
-    report = check(scenario([backward(), step("mean", "all_reduce", over=["dp", "cp", "sp"], reduce="avg")],
-                            layout={"dp": 2, "cp": 2, "sp": 2}))
+    report = check(
+        scenario(
+            [backward(), step("mean", "all_reduce", over=["dp", "cp", "sp"], reduce="avg")],
+            layout={"dp": 2, "cp": 2, "sp": 2},
+        )
+    )
     assert report["verdict"] == "match"
     assert held(report, "w", [5])[5] == form("1/8: g0 g1 g2 g3 g4 g5 g6 g7")
     for axis in ("dp", "cp", "sp"):
@@ -223,11 +294,18 @@ def test_on_another_axis_a_parameter_is_replicate_with_one_contribution_named_by
     assert report["verdict"] == "match"
     assert_held(report, "w", {0: "g0", 1: "g0", 2: "g0"})
     # Ranks 3 to 5 are the second dp coordinate; the lowest of them is 3.
-    report = check(scenario([backward(), step("mean", "all_reduce", over="dp", reduce="avg")], layout={"tp": 3, "dp": 2}))
+    report = check(
+        scenario([backward(), step("mean", "all_reduce", over="dp", reduce="avg")], layout={"tp": 3, "dp": 2})
+    )
     assert report["verdict"] == "match"
     assert_held(report, "w", {rank: "1/2: g0 g3" for rank in range(6)})
     # With tp outside dp the lowest ranks are 0 and 1.
-    report = check(scenario([backward(), step("mean", "all_reduce", over="dp", reduce="avg")], layout={"tp": 2, "dp": 2, "order": "dp-tp-pp"}))
+    report = check(
+        scenario(
+            [backward(), step("mean", "all_reduce", over="dp", reduce="avg")],
+            layout={"tp": 2, "dp": 2, "order": "dp-tp-pp"},
+        )
+    )
     assert_held(report, "w", {rank: "1/2: g0 g1" for rank in range(4)})
     # An all-reduce over it counts the one contribution several times.
     report = check(scenario([backward(), step("sum", "all_reduce", over="tp")], layout={"tp": 3}))
@@ -236,8 +314,12 @@ def test_on_another_axis_a_parameter_is_replicate_with_one_contribution_named_by
 
 def test_pp_never_replicates():
     everywhere = [parameter("w", [4], stage="all")]
-    alone, summed = check_all([scenario([backward()], everywhere, {"pp": 2}),
-                               scenario([backward(), step("sum", "all_reduce", over="pp")], everywhere, {"pp": 2})])
+    alone, summed = check_all(
+        [
+            scenario([backward()], everywhere, {"pp": 2}),
+            scenario([backward(), step("sum", "all_reduce", over="pp")], everywhere, {"pp": 2}),
+        ]
+    )
     assert [alone["verdict"], summed["verdict"]] == ["mismatch", "match"]
     assert_held(alone, "w", {0: "g0", 1: "g1"})
     assert_held(summed, "w", {0: "g0 g1", 1: "g0 g1"})
@@ -252,7 +334,9 @@ def test_with_dispatch_a_contribution_is_named_by_its_source_and_by_is_evaluated
     assert_held(report, "expert", {0: "g0 g1", 1: "g0 g1"})
     assert named(report, "expert")["reference"]["formula"] == "(3*g0 + 5*g1)/8"
     # Right where the factor of each source undoes that.
-    report = check(scenario([backward(by="rank.dp + 1")], [EXPERT], {"dp": 2, "ep": 2}, {"loss": {"weight": "rank.dp + 1"}}))
+    report = check(
+        scenario([backward(by="rank.dp + 1")], [EXPERT], {"dp": 2, "ep": 2}, {"loss": {"weight": "rank.dp + 1"}})
+    )
     assert report["verdict"] == "match"
     # Every source rank counts: those that differ in tp only as well (etp 1, ep 2 over tp 2).
     report = check(scenario([backward()], [EXPERT], {"tp": 2, "etp": 1, "ep": 2}, {"loss": "sum"}))

@@ -25,7 +25,9 @@ def test_all_norm_steps_of_an_optimizer_step_add_up_to_one():
     found = report(MEAN, *parts, step("again", "norm", params=["v"]), parameters=two)
     assert counts(found) == [("v", 0, "2", "1"), ("v", 1, "2", "1")]
     # Each optimizer step has its own.
-    assert verdicts(scenario([step("zero", "zero"), backward(), MEAN, step("norm", "norm")], layout=DP2, batch={"steps": 2})) == ["match"]
+    assert verdicts(
+        scenario([step("zero", "zero"), backward(), MEAN, step("norm", "norm")], layout=DP2, batch={"steps": 2})
+    ) == ["match"]
     # Without any norm step there is nothing to be wrong.
     assert counts(report(MEAN)) == []
 
@@ -61,10 +63,16 @@ def test_over_sums_the_counts_and_none_is_this_rank_alone():
     # tp 2: pieces on both ranks are different elements, so they have to be summed.
     pieces = [parameter("w", [4], shard={"tp": 0})]
     assert report(step("norm", "norm", over="tp"), parameters=pieces, layout={"tp": 2})["verdict"] == "match"
-    assert counts(report(step("norm", "norm"), parameters=pieces, layout={"tp": 2})) == [("w", 0, "0", "1"), ("w", 1, "0", "1")]
+    assert counts(report(step("norm", "norm"), parameters=pieces, layout={"tp": 2})) == [
+        ("w", 0, "0", "1"),
+        ("w", 1, "0", "1"),
+    ]
     # What both hold whole is counted by one of them.
     both = [*pieces, parameter("v", [4])]
-    once = [step("norm", "norm", over="tp", params=["w"]), step("norm_v", "norm", over="tp", params=["v"], count="rank.tp == 0")]
+    once = [
+        step("norm", "norm", over="tp", params=["w"]),
+        step("norm_v", "norm", over="tp", params=["v"], count="rank.tp == 0"),
+    ]
     assert report(*once, parameters=both, layout={"tp": 2})["verdict"] == "match"
     found = report(step("norm", "norm", over="tp"), parameters=both, layout={"tp": 2})
     assert counts(found) == [("v", 0, "2", "1"), ("v", 1, "2", "1")]
@@ -75,7 +83,10 @@ def test_all_members_call_it_also_those_with_nothing_selected():
     per_stage = [step("norm_a", "norm", over="pp", params=["a"]), step("norm_b", "norm", over="pp", params=["b"])]
     assert report(*per_stage, parameters=ends, layout={"pp": 2})["verdict"] == "match"
     # `when` and `only` do leave ranks out, and then somebody waits.
-    assert report(step("norm", "norm", over="pp", only={"pp": [0]}), parameters=ends, layout={"pp": 2})["verdict"] == "deadlock"
+    assert (
+        report(step("norm", "norm", over="pp", only={"pp": [0]}), parameters=ends, layout={"pp": 2})["verdict"]
+        == "deadlock"
+    )
 
 
 def test_every_rank_needs_every_element_of_the_model_also_of_other_stages():
@@ -90,7 +101,12 @@ def test_a_tied_parameter_is_one_logical_parameter_to_be_counted_once():
     sync = step("sync", "all_reduce", over="pp")
     twice = report(sync, step("norm", "norm", over="pp"), parameters=ends, layout={"pp": 2})
     assert counts(twice) == [("word", 0, "2", "1"), ("head", 1, "2", "1")]
-    assert report(sync, step("norm", "norm", over="pp", count="rank.pp == 0"), parameters=ends, layout={"pp": 2})["verdict"] == "match"
+    assert (
+        report(sync, step("norm", "norm", over="pp", count="rank.pp == 0"), parameters=ends, layout={"pp": 2})[
+            "verdict"
+        ]
+        == "match"
+    )
 
 
 def test_combine_is_sum_by_default_and_mean_of_norms_is_never_right_over_more_than_one_rank():
@@ -121,7 +137,10 @@ def test_counted_right_but_too_early_is_an_entry_with_counted_1():
     # In value it is right.
     assert_held(found, "w", {0: "1/2: g0 g1", 1: "1/2: g0 g1"})
     # What is the same before and after was not too early.
-    assert report(MEAN, step("norm", "norm"), step("a", "scale", by="2"), step("b", "scale", by="1/2"))["verdict"] == "match"
+    assert (
+        report(MEAN, step("norm", "norm"), step("a", "scale", by="2"), step("b", "scale", by="1/2"))["verdict"]
+        == "match"
+    )
 
 
 def test_a_norm_scales_nothing():

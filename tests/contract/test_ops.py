@@ -4,8 +4,24 @@
 `OWN` makes every rank own its whole buffer, so that the report shows the stale elements too.
 """
 
-from contract_program import (W, assert_held, backward, check, check_all, each, form, held, message, messages, owned, parameter,
-                              scenario, show, step, verdicts)
+from contract_program import (
+    W,
+    assert_held,
+    backward,
+    check,
+    check_all,
+    each,
+    form,
+    held,
+    message,
+    messages,
+    owned,
+    parameter,
+    scenario,
+    show,
+    step,
+    verdicts,
+)
 
 OWN = step("own_all", "own", over=[])
 MEAN = step("mean", "all_reduce", over="dp", reduce="avg")
@@ -19,14 +35,21 @@ def on_two_ranks(*steps, **keys):
 
 
 def test_a_schedule_is_a_framework_with_options_or_a_list_of_steps_and_edits_in_both_cases():
-    edits = [{"insert": step("extra", "scale", by="3"), "after": "zero"}, {"insert": step("last", "scale", by="2"), "after": "extra"}]
+    edits = [
+        {"insert": step("extra", "scale", by="3"), "after": "zero"},
+        {"insert": step("last", "scale", by="2"), "after": "extra"},
+    ]
     listed = scenario([step("zero", "zero"), backward(), MEAN], layout=DP2, edits=edits)
-    framework = {**listed, "schedule": {"framework": "megatron", "options": {"ddp_average_in_collective": True}, "edits": edits}}
+    framework = {
+        **listed,
+        "schedule": {"framework": "megatron", "options": {"ddp_average_in_collective": True}, "edits": edits},
+    }
     assert verdicts(listed, framework) == ["match", "match"]
     names = [entry.get("name") for entry in show(framework)["steps"]]
     assert names[:3] == ["zero", "extra", "last"]
-    edits[1]["after"] = "backward"
-    assert verdicts({**listed, "schedule": {**listed["schedule"], "edits": [{**edits[1], "after": "micro_batches"}]}}) == ["mismatch"]
+    assert verdicts(
+        {**listed, "schedule": {**listed["schedule"], "edits": [{**edits[1], "after": "micro_batches"}]}}
+    ) == ["mismatch"]
     both = {**listed, "schedule": {"framework": "megatron", "steps": []}}
     assert messages(both)
     assert messages({**listed, "schedule": {}})
@@ -46,9 +69,12 @@ def test_with_several_optimizer_steps_the_list_runs_once_for_each_and_buffers_li
     assert (report["verdict"], report["step"]) == ("mismatch", 1)
     assert_held(report, "w", {0: "g0 g0.1"})
     # A second buffer lives on as well.
-    steps = [step("keep", "copy", **{"from": "kept"}), step("add", "backward", buffer="kept"), step("now", "zero"), backward(),
-             step("late", "accumulate", **{"from": "older"}), step("older", "copy", **{"from": "kept", "to": "older"})]
-    steps = [step("zero", "zero"), backward(), step("add_older", "accumulate", **{"from": "older"}), step("keep", "copy", **{"from": "grad", "to": "older"})]
+    steps = [
+        step("zero", "zero"),
+        backward(),
+        step("add_older", "accumulate", **{"from": "older"}),
+        step("keep", "copy", **{"from": "grad", "to": "older"}),
+    ]
     report = check(scenario(steps, batch=batch))
     assert (report["verdict"], report["step"]) == ("mismatch", 1)
     assert_held(report, "w", {0: "g0 g0.1"})
@@ -57,22 +83,30 @@ def test_with_several_optimizer_steps_the_list_runs_once_for_each_and_buffers_li
 
 def test_ownership_is_whole_again_at_the_start_of_each_optimizer_step():
     # Scattered in step 0; in step 1 the gradient is averaged and every rank owns all of it.
-    steps = [step("zero", "zero"), backward(), step("scatter", "reduce_scatter", over="dp", reduce="avg", when="step == 0"),
-             step("mean", "all_reduce", over="dp", reduce="avg", when="step == 1")]
+    steps = [
+        step("zero", "zero"),
+        backward(),
+        step("scatter", "reduce_scatter", over="dp", reduce="avg", when="step == 0"),
+        step("mean", "all_reduce", over="dp", reduce="avg", when="step == 1"),
+    ]
     report = check(scenario(steps, layout=DP2, batch={"steps": 2}))
     assert (report["verdict"], report["step"]) == ("match", 1)
     assert owned(report, "w") == {0: [[0, 4]], 1: [[0, 4]]}
 
 
 def test_backward_adds_the_local_gradient_times_by_and_uses_limits_it():
-    report = on_two_ranks(step("again", "backward", only={"dp": [5]}) if False else step("nothing", "all_to_all", over="dp"))
+    report = on_two_ranks()
     assert_held(report, "w", {0: "g0", 1: "g1"})
     # Of the current micro-batch: each iteration adds its own.
-    report = check(scenario([backward(by="micro_batch + 1")], batch={"micro_batches": 3, "loss": {"weight": "micro_batch + 1"}}))
+    report = check(
+        scenario([backward(by="micro_batch + 1")], batch={"micro_batches": 3, "loss": {"weight": "micro_batch + 1"}})
+    )
     assert report["verdict"] == "match"
     assert_held(report, "w", {0: "g0 g0.1 g0.2"})
     # It adds: twice is twice, relative to what the last one added.
-    report = check(scenario([each(step("one", "backward", by="3"), step("two", "backward", by="2"))], batch={"loss": "sum"}))
+    report = check(
+        scenario([each(step("one", "backward", by="3"), step("two", "backward", by="2"))], batch={"loss": "sum"})
+    )
     assert_held(report, "w", {0: "5/2: g0"})
     two = [parameter("w", [4], uses=["main", "aux"])]
     report = check(scenario([backward(uses=["aux"])], two))
@@ -87,17 +121,22 @@ def test_by_of_backward_is_not_0():
 
 def test_scale_multiplies_the_whole_local_buffer_stale_elements_too_and_0_clears():
     report = on_two_ranks(SCATTER, step("scale", "scale", by="1/3"), OWN)
-    assert_held(report, "w", {0: {"[0,2)": "1/3: g0 g1", "[2,4)": "1/3: g0"}, 1: {"[0,2)": "1/3: g1", "[2,4)": "1/3: g0 g1"}})
+    assert_held(
+        report, "w", {0: {"[0,2)": "1/3: g0 g1", "[2,4)": "1/3: g0"}, 1: {"[0,2)": "1/3: g1", "[2,4)": "1/3: g0 g1"}}
+    )
     report = on_two_ranks(SCATTER, step("scale", "scale", by="0"), OWN)
     assert_held(report, "w", {0: "", 1: ""})
 
 
 def test_all_reduce_gives_every_member_the_sum_or_average_of_the_buffers_stale_elements_too():
-    default, total, mean, stale = check_all([
-        scenario([backward(), step("r", "all_reduce", over="dp")], layout=DP2),
-        scenario([backward(), step("r", "all_reduce", over="dp", reduce="sum")], layout=DP2),
-        scenario([backward(), MEAN], layout=DP2),
-        scenario([backward(), SCATTER, step("r", "all_reduce", over="dp"), OWN], layout=DP2)])
+    default, total, mean, stale = check_all(
+        [
+            scenario([backward(), step("r", "all_reduce", over="dp")], layout=DP2),
+            scenario([backward(), step("r", "all_reduce", over="dp", reduce="sum")], layout=DP2),
+            scenario([backward(), MEAN], layout=DP2),
+            scenario([backward(), SCATTER, step("r", "all_reduce", over="dp"), OWN], layout=DP2),
+        ]
+    )
     for report in (default, total):
         assert_held(report, "w", {0: "g0 g1", 1: "g0 g1"})
     assert_held(mean, "w", {0: "1/2: g0 g1", 1: "1/2: g0 g1"})
@@ -120,15 +159,26 @@ def test_reduce_scatter_gives_member_i_slice_i_and_the_rest_keeps_what_it_held()
 def test_reduce_scatter_owns_of_what_it_owned_only_its_slice():
     # Scattered by rows of 2 over dp_shard, then over dp_replicate (whole buffer, halves): what is owned is the intersection.
     layout = {"dp_shard": 2, "dp_replicate": 2}
-    report = check(scenario([backward(), step("one", "reduce_scatter", over="dp_shard"), step("two", "reduce_scatter", over="dp_replicate")],
-                            [parameter("w", [8])], layout))
+    report = check(
+        scenario(
+            [
+                backward(),
+                step("one", "reduce_scatter", over="dp_shard"),
+                step("two", "reduce_scatter", over="dp_replicate"),
+            ],
+            [parameter("w", [8])],
+            layout,
+        )
+    )
     # Ranks: shard fastest. one: shard 0 has [0,4), shard 1 [4,8). two: replicate 0 has [0,4), replicate 1 [4,8).
     assert owned(report, "w") == {0: [[0, 4]], 3: [[4, 8]]}
     assert_held(report, "w", {0: "g0 g1 g2 g3", 3: "g0 g1 g2 g3"})
 
 
 def test_all_gather_gives_every_member_each_slice_and_owns_all():
-    report = on_two_ranks(step("scatter", "reduce_scatter", over="dp", reduce="avg"), step("gather", "all_gather", over="dp"))
+    report = on_two_ranks(
+        step("scatter", "reduce_scatter", over="dp", reduce="avg"), step("gather", "all_gather", over="dp")
+    )
     assert report["verdict"] == "match"
     assert_held(report, "w", {0: "1/2: g0 g1", 1: "1/2: g0 g1"})
     assert owned(report, "w") == {0: [[0, 4]], 1: [[0, 4]]}
@@ -153,10 +203,19 @@ def test_all_gather_uses_the_slices_of_the_last_reduce_scatter_of_the_parameter(
 
 def test_all_gather_needs_the_group_of_the_reduce_scatter():
     layout = {"dp_shard": 2, "dp_replicate": 2}
-    text = message(scenario([backward(), step("scatter", "reduce_scatter", over="dp_shard"), step("gather", "all_gather", over="dp")], layout=layout))
+    text = message(
+        scenario(
+            [backward(), step("scatter", "reduce_scatter", over="dp_shard"), step("gather", "all_gather", over="dp")],
+            layout=layout,
+        )
+    )
     assert "gather" in text and "scatter" in text
     # The group is a set of ranks: another spelling of the same one is the same.
-    steps = [backward(), step("scatter", "reduce_scatter", over="dp", reduce="avg"), step("gather", "all_gather", over={"dp": "all"})]
+    steps = [
+        backward(),
+        step("scatter", "reduce_scatter", over="dp", reduce="avg"),
+        step("gather", "all_gather", over={"dp": "all"}),
+    ]
     assert verdicts(scenario(steps, layout=DP2)) == ["match"]
 
 
@@ -168,12 +227,30 @@ def test_all_gather_without_a_reduce_scatter_uses_its_own_geometry():
     by_three = {"[0,3)": "g0", "[3,4)": "g1"}
     assert_held(report, "w", {0: by_three, 1: by_three})
     # A reduce-scatter of an earlier optimizer step does not count: by its cut all of w would come from rank 0.
-    steps = [step("zero", "zero"), backward(), step("scatter", "reduce_scatter", over="dp", reduce="avg", when="step == 0", geometry={"kind": "bucket"}),
-             step("gather", "all_gather", over="dp")]
+    steps = [
+        step("zero", "zero"),
+        backward(),
+        step("scatter", "reduce_scatter", over="dp", reduce="avg", when="step == 0", geometry={"kind": "bucket"}),
+        step("gather", "all_gather", over="dp"),
+    ]
     report = check(scenario(steps, layout=DP2, batch={"steps": 2}))
     assert (report["verdict"], report["step"]) == ("mismatch", 1)
     halves = {"[0,2)": "g0.1", "[2,4)": "g1.1"}
     assert_held(report, "w", {0: halves, 1: halves})
+
+
+def test_all_gather_of_several_parameters_cuts_each_as_it_was_scattered_or_by_its_own_geometry():
+    # The bucket puts all of w into the first slice; v was not scattered, and goes by halves.
+    two = [W, parameter("v", [4])]
+    steps = [
+        backward(),
+        step("scatter", "reduce_scatter", over="dp", reduce="avg", params=["w"], geometry={"kind": "bucket"}),
+        step("gather", "all_gather", over="dp"),
+    ]
+    report = check(scenario(steps, two, DP2))
+    assert_held(report, "w", {0: "1/2: g0 g1", 1: "1/2: g0 g1"})
+    halves = {"[0,2)": "g0", "[2,4)": "g1"}
+    assert_held(report, "v", {0: halves, 1: halves})
 
 
 def test_all_gather_owns_all_even_of_what_nobody_owned():
@@ -182,7 +259,9 @@ def test_all_gather_owns_all_even_of_what_nobody_owned():
 
 
 def test_all_gather_is_not_allowed_on_owned():
-    assert "all_gather" in message(scenario([backward(), SCATTER, step("gather", "all_gather", over="dp", on="owned")], layout=DP2))
+    assert "all_gather" in message(
+        scenario([backward(), SCATTER, step("gather", "all_gather", over="dp", on="owned")], layout=DP2)
+    )
 
 
 def test_broadcast_gives_every_member_the_roots_buffer():
@@ -238,7 +317,9 @@ def test_copy_and_accumulate_go_from_a_buffer_to_a_buffer_stale_elements_too():
     report = on_two_ranks(SCATTER, keep, step("clear", "zero"), step("back", "copy", **{"from": "kept"}), OWN)
     assert_held(report, "w", {0: {"[0,2)": "g0 g1", "[2,4)": "g0"}, 1: {"[0,2)": "g1", "[2,4)": "g0 g1"}})
     # copy replaces, accumulate adds; `to` is grad where it is not given.
-    replaced, added = on_two_ranks(keep, MEAN, step("c", "copy", **{"from": "kept"})), on_two_ranks(keep, MEAN, step("a", "accumulate", **{"from": "kept"}))
+    replaced, added = on_two_ranks(keep, MEAN, step("c", "copy", **{"from": "kept"})), on_two_ranks(
+        keep, MEAN, step("a", "accumulate", **{"from": "kept"})
+    )
     assert_held(replaced, "w", {0: "g0", 1: "g1"})
     assert_held(added, "w", {0: "3/2: g0; 1/2: g1", 1: "1/2: g0; 3/2: g1"})
 
@@ -265,7 +346,12 @@ def test_leftover_adds_one_unknown_per_element_and_what_equal_on_all_ranks_times
     report = on_two_ranks(step("noise", "leftover", what="old", by="1/3"), MEAN)
     assert_held(report, "w", {0: "1/2: g0 g1; 1/3: old", 1: "1/2: g0 g1; 1/3: old"})
     # Equal on all ranks, so it can cancel; another `what` is another unknown.
-    report = on_two_ranks(step("plus", "leftover", what="a"), MEAN, step("minus", "leftover", what="a", by="-1"), step("b", "leftover", what="b"))
+    report = on_two_ranks(
+        step("plus", "leftover", what="a"),
+        MEAN,
+        step("minus", "leftover", what="a", by="-1"),
+        step("b", "leftover", what="b"),
+    )
     assert_held(report, "w", {0: "1/2: g0 g1; 1: b", 1: "1/2: g0 g1; 1: b"})
 
 
@@ -287,23 +373,38 @@ def test_all_to_all_moves_no_gradient_touches_no_buffer_and_has_to_be_met():
     report = on_two_ranks(step("tokens", "all_to_all", over="dp", only={"dp": [0]}))
     assert report["verdict"] == "deadlock"
     # No buffer: no race with what is in flight.
-    assert verdicts(scenario([backward(), step("mean", "all_reduce", over="dp", reduce="avg", **{"async": True}),
-                              step("tokens", "all_to_all", over="dp"), {"op": "wait", "for": "mean"}], layout=DP2)) == ["match"]
+    assert verdicts(
+        scenario(
+            [
+                backward(),
+                step("mean", "all_reduce", over="dp", reduce="avg", **{"async": True}),
+                step("tokens", "all_to_all", over="dp"),
+                {"op": "wait", "for": "mean"},
+            ],
+            layout=DP2,
+        )
+    ) == ["match"]
 
 
 def test_wait_ends_the_asynchronous_step_and_with_nothing_in_flight_does_nothing():
     flying = step("mean", "all_reduce", over="dp", reduce="avg", **{"async": True})
     wait = {"op": "wait", "for": "mean"}
     scaled = [step("twice", "scale", by="2"), step("half", "scale", by="1/2")]
-    assert verdicts(scenario([backward(), flying, wait, *scaled], layout=DP2),
-                    scenario([backward(), flying, *scaled, wait], layout=DP2),
-                    scenario([backward(), wait, flying, wait, wait], layout=DP2)) == ["match", "race", "match"]
+    assert verdicts(
+        scenario([backward(), flying, wait, *scaled], layout=DP2),
+        scenario([backward(), flying, *scaled, wait], layout=DP2),
+        scenario([backward(), wait, flying, wait, wait], layout=DP2),
+    ) == ["match", "race", "match"]
     assert '"mean"' in message(scenario([backward(), flying, {"op": "wait", "for": "maen"}], layout=DP2))
 
 
 def test_each_runs_its_steps_once_per_micro_batch_and_not_inside_another():
-    report = check(scenario([each(step("backward", "backward"), step("noise", "leftover", what="n", by="micro_batch"))],
-                            batch={"micro_batches": 3, "loss": "sum"}))
+    report = check(
+        scenario(
+            [each(step("backward", "backward"), step("noise", "leftover", what="n", by="micro_batch"))],
+            batch={"micro_batches": 3, "loss": "sum"},
+        )
+    )
     assert_held(report, "w", {0: "1: g0 g0.1 g0.2; 3: n"})
     nested = each(each(step("backward", "backward")))
     nested["steps"][0]["name"] = "inner"

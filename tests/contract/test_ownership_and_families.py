@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section "What is compared" of the scenario format: owners, families, and the first verdict."""
 
-from contract_program import (W, assert_held, backward, check, named, owned, parameter, scenario, step, verdicts)
+from contract_program import W, assert_held, backward, check, named, owned, parameter, scenario, step, verdicts
 
 MEAN = step("mean", "all_reduce", over="dp", reduce="avg")
 DP2 = {"dp": 2}
@@ -17,7 +17,9 @@ def test_each_rank_hands_what_it_owns_to_its_optimizer_after_the_last_step():
     report = check(scenario([backward(), step("scatter", "reduce_scatter", over="dp", reduce="avg")], layout=DP2))
     assert report["verdict"] == "match"
     # What is wrong in between does not matter.
-    report = check(scenario([backward(), step("spoil", "scale", by="7"), MEAN, step("mend", "scale", by="1/7")], layout=DP2))
+    report = check(
+        scenario([backward(), step("spoil", "scale", by="7"), MEAN, step("mend", "scale", by="1/7")], layout=DP2)
+    )
     assert report["verdict"] == "match"
     # It is read from `result`.
     steps = [backward(), MEAN, step("keep", "copy", **{"from": "grad", "to": "kept"}), step("spoil", "zero")]
@@ -53,13 +55,20 @@ def test_a_family_is_what_a_reduce_scatter_a_reduce_or_an_own_joined():
 
 def test_ranks_are_joined_directly_or_through_others():
     # shard joins 0-1 and 2-3, replicate joins 0-2 and 1-3: one family of four. In it rank 0 owns [0,4), rank 3 [4,8).
-    through = [backward(), step("one", "reduce_scatter", over="dp_shard", reduce="avg"), step("two", "reduce_scatter", over="dp_replicate", reduce="avg")]
+    through = [
+        backward(),
+        step("one", "reduce_scatter", over="dp_shard", reduce="avg"),
+        step("two", "reduce_scatter", over="dp_replicate", reduce="avg"),
+    ]
     report = check(scenario(through, [parameter("w", [8])], SPLIT))
     assert (report["verdict"], unowned(report)) == ("match", [])
     assert owned(report, "w") == {0: [[0, 4]], 3: [[4, 8]]}
-    # The same owners without the links between replicas: each pair of shards lacks what the other has.
-    apart = [backward(), MEAN, step("one", "own", over="dp_shard"), step("two", "reduce_scatter", over="dp_shard", when="rank.dp_replicate == 2")]
-    apart = [backward(), MEAN, step("first_half", "own", over="dp", when="rank.dp_replicate == 0", geometry={"kind": "flat", "align": 16})]
+    # Only those that call are joined.
+    apart = [
+        backward(),
+        MEAN,
+        step("first_half", "own", over="dp", when="rank.dp_replicate == 0", geometry={"kind": "flat", "align": 16}),
+    ]
     report = check(scenario(apart, [parameter("w", [8])], SPLIT))
     # Slices of 4: rank 0 has [0,4), rank 1 [4,8): a family; ranks 2 and 3 did not call and own all.
     assert (report["verdict"], owned(report, "w")) == ("match", {0: [[0, 4]], 1: [[4, 8]], 2: [[0, 8]], 3: [[0, 8]]})
@@ -67,7 +76,12 @@ def test_ranks_are_joined_directly_or_through_others():
 
 def test_within_each_family_every_element_must_be_owned():
     # dp_shard 2 each: both families must own all of it; replicate 1's second shard gives its half up.
-    steps = [backward(), MEAN, step("cut", "own", over="dp_shard"), step("lost", "reduce", over=[] if False else "dp_shard", root=0, only={"dp_replicate": [1]})]
+    steps = [
+        backward(),
+        MEAN,
+        step("cut", "own", over="dp_shard"),
+        step("lost", "reduce", over="dp_shard", root=0, only={"dp_replicate": [1]}),
+    ]
     report = check(scenario(steps, [parameter("w", [8])], SPLIT))
     assert report["verdict"] == "mismatch"
     # Ranks 2 and 3 are the family; element [4,8) of it nobody owns, though rank 1 owns it in the other family.
@@ -77,9 +91,18 @@ def test_within_each_family_every_element_must_be_owned():
 
 def test_any_other_rank_is_a_family_of_its_own():
     # all_reduce, broadcast and all_gather join nobody.
-    steps = [backward(), MEAN, step("send", "broadcast", over="dp", root=0), step("mine", "own", over="dp", only={"dp": [1]})]
+    steps = [
+        backward(),
+        MEAN,
+        step("send", "broadcast", over="dp", root=0),
+        step("mine", "own", over="dp", only={"dp": [1]}),
+    ]
     report = check(scenario(steps, layout=DP2))
-    assert (report["verdict"], unowned(report), owned(report, "w")) == ("mismatch", [[0, 2]], {0: [[0, 4]], 1: [[2, 4]]})
+    assert (report["verdict"], unowned(report), owned(report, "w")) == (
+        "mismatch",
+        [[0, 2]],
+        {0: [[0, 4]], 1: [[2, 4]]},
+    )
 
 
 def test_families_are_ranks_that_hold_the_same_piece_on_the_same_stage():
@@ -113,11 +136,13 @@ def test_the_first_wrong_optimizer_step_is_reported():
 
 def test_each_of_the_five_verdicts_is_reached():
     skip = {"only": {"dp": [0]}}
-    assert verdicts(scenario([backward(), MEAN], layout=DP2), scenario([backward()], layout=DP2),
-                    scenario([backward(), {**MEAN, **skip}], layout=DP2),
-                    scenario([backward(), {**MEAN, **skip}, step("sum", "all_reduce", over="dp", only={"dp": [1]})], layout=DP2),
-                    scenario([backward(), {**MEAN, "async": True}], layout=DP2)) == [
-                        "match", "mismatch", "deadlock", "invalid_collective", "race"]
+    assert verdicts(
+        scenario([backward(), MEAN], layout=DP2),
+        scenario([backward()], layout=DP2),
+        scenario([backward(), {**MEAN, **skip}], layout=DP2),
+        scenario([backward(), {**MEAN, **skip}, step("sum", "all_reduce", over="dp", only={"dp": [1]})], layout=DP2),
+        scenario([backward(), {**MEAN, "async": True}], layout=DP2),
+    ) == ["match", "mismatch", "deadlock", "invalid_collective", "race"]
 
 
 FLYING = {**MEAN, "async": True}
@@ -126,7 +151,12 @@ TOUCH = step("touch", "scale", by="1")
 
 def test_a_deadlock_comes_only_when_nobody_can_go_on():
     # dp 4 in pairs: ranks 0 and 1 are stuck at once, ranks 2 and 3 go on to a race.
-    steps = [backward(), step("stuck", "all_reduce", over="dp_shard", only={"dp": [0]}), step("fly", "scale", by="1", only={"dp_replicate": [1]}, **{"async": True}), TOUCH]
+    steps = [
+        backward(),
+        step("stuck", "all_reduce", over="dp_shard", only={"dp": [0]}),
+        step("fly", "scale", by="1", only={"dp_replicate": [1]}, **{"async": True}),
+        TOUCH,
+    ]
     report = check(scenario(steps, layout=SPLIT))
     # Rank 1 is not stuck either: it has nothing to wait for.
     assert report["verdict"] == "race"
@@ -138,26 +168,39 @@ def test_a_deadlock_comes_only_when_nobody_can_go_on():
 
 def test_an_invalid_collective_comes_when_its_last_member_arrives():
     # Ranks 0 and 1 bring different things, but rank 2 has to come before that shows: it races first …
-    by_rank = [step("a", "all_reduce", over="dp", only={"dp": [0]}), step("b", "all_reduce", over="dp", reduce="avg", only={"dp": [1]})]
+    by_rank = [
+        step("a", "all_reduce", over="dp", only={"dp": [0]}),
+        step("b", "all_reduce", over="dp", reduce="avg", only={"dp": [1]}),
+    ]
     last = step("c", "all_reduce", over="dp", only={"dp": [2]})
-    flight = [step("fly", "scale", by="1", only={"dp": [2]}, **{"async": True}), step("touch", "scale", by="1", only={"dp": [2]})]
-    assert verdicts(scenario([backward(), *by_rank, *flight, last], layout={"dp": 3}),
-                    # … or never comes, and all wait …
-                    scenario([backward(), *by_rank], layout={"dp": 3}),
-                    # … or comes.
-                    scenario([backward(), *by_rank, last], layout={"dp": 3}),
-                    scenario([backward(), *by_rank, last, *flight], layout={"dp": 3})) == ["race", "deadlock", "invalid_collective", "invalid_collective"]
+    flight = [
+        step("fly", "scale", by="1", only={"dp": [2]}, **{"async": True}),
+        step("touch", "scale", by="1", only={"dp": [2]}),
+    ]
+    assert verdicts(
+        scenario([backward(), *by_rank, *flight, last], layout={"dp": 3}),
+        # … or never comes, and all wait …
+        scenario([backward(), *by_rank], layout={"dp": 3}),
+        # … or comes.
+        scenario([backward(), *by_rank, last], layout={"dp": 3}),
+        scenario([backward(), *by_rank, last, *flight], layout={"dp": 3}),
+    ) == ["race", "deadlock", "invalid_collective", "invalid_collective"]
 
 
 def test_the_first_verdict_reached_in_time_ends_the_run():
     race = [FLYING, TOUCH]
-    invalid = [step("a", "all_reduce", over="dp", only={"dp": [0]}), step("b", "all_reduce", over="dp", reduce="avg", only={"dp": [1]})]
+    invalid = [
+        step("a", "all_reduce", over="dp", only={"dp": [0]}),
+        step("b", "all_reduce", over="dp", reduce="avg", only={"dp": [1]}),
+    ]
     stuck = [step("c", "all_reduce", over="dp", only={"dp": [0]})]
-    assert verdicts(scenario([backward(), *race, *invalid], layout=DP2), scenario([backward(), *invalid, *race], layout=DP2),
-                    scenario([backward(), *stuck, *race], layout=DP2)) != []
-    assert verdicts(scenario([backward(), *race, *stuck], layout=DP2)) == ["race"]
-    assert verdicts(scenario([backward(), *invalid, *race], layout=DP2)) == ["invalid_collective"]
-    assert verdicts(scenario([backward(), *race, *invalid], layout=DP2)) == ["race"]
+    orders = [[*race, *invalid], [*invalid, *race], [*race, *stuck], [*stuck, TOUCH]]
+    assert verdicts(*[scenario([backward(), *steps], layout=DP2) for steps in orders]) == [
+        "race",
+        "invalid_collective",
+        "race",
+        "deadlock",
+    ]
 
 
 def test_a_wrong_optimizer_step_comes_before_what_happens_in_a_later_one():

@@ -4,19 +4,52 @@
 import json
 from fractions import Fraction
 
-from contract_program import (W, assert_held, backward, check, check_all, each, named, owned, parameter, rank_entries, run, scenario,
-                              step, write)
+from contract_program import (
+    W,
+    assert_held,
+    backward,
+    check,
+    check_all,
+    each,
+    named,
+    owned,
+    parameter,
+    rank_entries,
+    run,
+    scenario,
+    step,
+    write,
+)
 
 DP2 = {"dp": 2}
 MEAN = step("mean", "all_reduce", over="dp", reduce="avg")
 RIGHT = scenario([backward(), MEAN], layout=DP2)
 WRONG = scenario([backward(), step("sum", "all_reduce", over="dp")], layout=DP2)
 STUCK = scenario([backward(), {**MEAN, "only": {"dp": [0]}}], layout=DP2)
-INVALID = scenario([backward(), {**MEAN, "only": {"dp": [0]}}, step("sum", "all_reduce", over="dp", only={"dp": [1]})], layout=DP2)
-RACE = scenario([backward(), {**MEAN, "async": True}, step("touch", "scale", by="2"), {"op": "wait", "for": "mean"}], layout=DP2)
+INVALID = scenario(
+    [backward(), {**MEAN, "only": {"dp": [0]}}, step("sum", "all_reduce", over="dp", only={"dp": [1]})], layout=DP2
+)
+RACE = scenario(
+    [backward(), {**MEAN, "async": True}, step("touch", "scale", by="2"), {"op": "wait", "for": "mean"}], layout=DP2
+)
 
-KEYS = {"lockstep", "scenario", "file", "source", "layout", "verdict", "step", "engines", "expected", "parameters", "norm", "stuck", "errors",
-        "diagnosis", "time"}
+KEYS = {
+    "lockstep",
+    "scenario",
+    "file",
+    "source",
+    "layout",
+    "verdict",
+    "step",
+    "engines",
+    "expected",
+    "parameters",
+    "norm",
+    "stuck",
+    "errors",
+    "diagnosis",
+    "time",
+}
 
 
 def test_one_object_per_scenario_and_an_array_where_several_files_are_given():
@@ -43,22 +76,63 @@ def test_keys_stay():
 
 def test_the_example_of_the_report_has_the_parts_of_844():
     # The embedding of a pipeline's ends, cut differently: rank 1 holds g3 + (g0+g1)/2.
-    ends = [parameter("word", [4], tied="word_embeddings"), parameter("first", [4]), parameter("last", [4], stage=-1), parameter("output", [4], tied="word_embeddings", stage=-1)]
+    ends = [
+        parameter("word", [4], tied="word_embeddings"),
+        parameter("first", [4]),
+        parameter("last", [4], stage=-1),
+        parameter("output", [4], tied="word_embeddings", stage=-1),
+    ]
     bucket = {"kind": "bucket", "align_parameter": 1, "align_bucket": "n"}
-    content = scenario([backward(), step("scatter", "reduce_scatter", over="dp", reduce="avg", geometry=bucket),
-                        step("embedding_all_reduce", "all_reduce", over={"pp": ["first", "last"]}, params=["tied:word_embeddings"])],
-                       ends, {"pp": 2, "dp": 2}, name="small-844", source="NVIDIA/Megatron-LM#844", expect={"verdict": "mismatch"})
+    content = scenario(
+        [
+            backward(),
+            step("scatter", "reduce_scatter", over="dp", reduce="avg", geometry=bucket),
+            step("embedding_all_reduce", "all_reduce", over={"pp": ["first", "last"]}, params=["tied:word_embeddings"]),
+        ],
+        ends,
+        {"pp": 2, "dp": 2},
+        name="small-844",
+        source="NVIDIA/Megatron-LM#844",
+        expect={"verdict": "mismatch"},
+    )
     path = write(content, "844.json")
     report = json.loads(run("check", "--format", "json", path).stdout)
-    assert (report["scenario"], report["file"], report["source"], report["expected"]) == ("small-844", str(path), "NVIDIA/Megatron-LM#844", True)
-    assert report["layout"] == {"tp": 1, "cp": 1, "sp": 1, "dp": 2, "dp_shard": 2, "dp_replicate": 1, "pp": 2, "ep": 1, "etp": 1, "edp": 2, "world": 4}
+    assert (report["scenario"], report["file"], report["source"], report["expected"]) == (
+        "small-844",
+        str(path),
+        "NVIDIA/Megatron-LM#844",
+        True,
+    )
+    assert report["layout"] == {
+        "tp": 1,
+        "cp": 1,
+        "sp": 1,
+        "dp": 2,
+        "dp_shard": 2,
+        "dp_replicate": 1,
+        "pp": 2,
+        "ep": 1,
+        "etp": 1,
+        "edp": 2,
+        "world": 4,
+    }
     entry = named(report, "word")
-    assert (entry["tied"], entry["verdict"], entry["replicas_agree"], entry["unowned"]) == ("word_embeddings", "mismatch", False, [])
+    assert (entry["tied"], entry["verdict"], entry["replicas_agree"], entry["unowned"]) == (
+        "word_embeddings",
+        "mismatch",
+        False,
+        [],
+    )
     assert entry["reference"]["formula"] == "(g0+g1+g2+g3)/2" and len(entry["reference"]["hash"]) == 32
     rank = entry["ranks"][0]
     assert (rank["rank"], rank["at"], rank["owned"]) == (1, {"pp": 0, "dp": 1}, [[0, 4]])
     piece = rank["pieces"][0]
-    assert (piece["elements"], piece["verdict"], piece["formula"], piece["ratio"]) == ([0, 4], "mismatch", "g3 + (g0+g1)/2", None)
+    assert (piece["elements"], piece["verdict"], piece["formula"], piece["ratio"]) == (
+        [0, 4],
+        "mismatch",
+        "g3 + (g0+g1)/2",
+        None,
+    )
     assert piece["coefficients"][0] == {"rank": 0, "micro_batch": 0, "use": "word", "value": "1/2"}
     assert len(rank["hash"]) == len(rank["expected_hash"]) == 32 and rank["hash"] != rank["expected_hash"]
     assert [entry["step"] for entry in report["diagnosis"]["blame"]] == ["embedding_all_reduce"]
@@ -67,7 +141,13 @@ def test_the_example_of_the_report_has_the_parts_of_844():
 def test_verdict_is_one_of_six():
     broken = {**RIGHT, "layout": {"dq": 2}}
     assert [report["verdict"] for report in check_all([RIGHT, WRONG, STUCK, INVALID, RACE, broken])] == [
-        "match", "mismatch", "deadlock", "invalid_collective", "race", "error"]
+        "match",
+        "mismatch",
+        "deadlock",
+        "invalid_collective",
+        "race",
+        "error",
+    ]
 
 
 def test_step_is_the_first_wrong_optimizer_step_else_the_last():
@@ -98,14 +178,25 @@ def test_expected_says_whether_expect_holds_and_is_null_without_one():
 
 
 def test_parameters_are_those_that_are_wrong_and_with_all_every_one():
-    content = scenario([backward(), MEAN, step("x", "scale", by="2", params=["b"])], [parameter("a", [4]), parameter("b", [4])], DP2)
+    content = scenario(
+        [backward(), MEAN, step("x", "scale", by="2", params=["b"])], [parameter("a", [4]), parameter("b", [4])], DP2
+    )
     path = write(content)
     assert [entry["name"] for entry in json.loads(run("check", "--format", "json", path).stdout)["parameters"]] == ["b"]
-    assert [(entry["name"], entry["verdict"]) for entry in check(content)["parameters"]] == [("a", "match"), ("b", "mismatch")]
+    assert [(entry["name"], entry["verdict"]) for entry in check(content)["parameters"]] == [
+        ("a", "match"),
+        ("b", "mismatch"),
+    ]
 
 
 def test_owned_is_in_local_half_open_elements_and_at_gives_the_coordinates():
-    report = check(scenario([backward(), step("scatter", "reduce_scatter", over="dp")], [parameter("w", [8], shard={"tp": 0})], {"tp": 2, "dp": 2}))
+    report = check(
+        scenario(
+            [backward(), step("scatter", "reduce_scatter", over="dp")],
+            [parameter("w", [8], shard={"tp": 0})],
+            {"tp": 2, "dp": 2},
+        )
+    )
     # 4 local elements, cut at 2.
     assert owned(report, "w") == {0: [[0, 2]], 1: [[0, 2]], 2: [[2, 4]], 3: [[2, 4]]}
     for rank, entry in rank_entries(report, "w").items():
@@ -133,7 +224,10 @@ def test_stuck_of_an_invalid_collective_says_who_calls_what_with_whom():
 
 def test_stuck_of_a_race_says_which_step_touches_what_is_in_flight():
     found = [{key: entry[key] for key in ("rank", "step", "in_flight")} for entry in check(RACE)["stuck"]]
-    assert found == [{"rank": 0, "step": "touch", "in_flight": "mean"}, {"rank": 1, "step": "touch", "in_flight": "mean"}]
+    assert found == [
+        {"rank": 0, "step": "touch", "in_flight": "mean"},
+        {"rank": 1, "step": "touch", "in_flight": "mean"},
+    ]
     assert all("touches" in entry for entry in check(RACE)["stuck"])
     assert check(RIGHT)["stuck"] == check(WRONG)["stuck"] == []
 
@@ -174,7 +268,11 @@ def test_tied_names_the_group():
 
 def test_with_all_every_owned_element_stands_in_exactly_one_piece():
     flat = {"kind": "flat", "align": 6}
-    content = scenario([backward(), step("scatter", "reduce_scatter", over="dp", geometry=flat), step("all", "own", over=[])], [W, parameter("v", [7])], DP2)
+    content = scenario(
+        [backward(), step("scatter", "reduce_scatter", over="dp", geometry=flat), step("all", "own", over=[])],
+        [W, parameter("v", [7])],
+        DP2,
+    )
     report = check(content)
     for name in ("w", "v"):
         assert list(rank_entries(report, name)) == [0, 1]
@@ -185,9 +283,19 @@ def test_with_all_every_owned_element_stands_in_exactly_one_piece():
 
 def test_neighbours_with_equal_forms_are_merged():
     # Scattered, doubled in two halves, and equal again.
-    content = scenario([backward(), step("scatter", "reduce_scatter", over="dp"), step("gather", "all_gather", over="dp")], layout=DP2)
+    content = scenario(
+        [backward(), step("scatter", "reduce_scatter", over="dp"), step("gather", "all_gather", over="dp")], layout=DP2
+    )
     assert [piece["elements"] for piece in rank_entries(check(content), "w")[0]["pieces"]] == [[0, 4]]
-    halves = scenario([backward(), step("mine", "own", over="dp"), step("x", "scale", by="2", on="owned"), step("all", "own", over=[])], layout=DP2)
+    halves = scenario(
+        [
+            backward(),
+            step("mine", "own", over="dp"),
+            step("x", "scale", by="2", on="owned"),
+            step("all", "own", over=[]),
+        ],
+        layout=DP2,
+    )
     assert [piece["elements"] for piece in rank_entries(check(halves), "w")[0]["pieces"]] == [[0, 2], [2, 4]]
     halves["schedule"]["steps"].append(step("back", "zero"))
     assert [piece["elements"] for piece in rank_entries(check(halves), "w")[0]["pieces"]] == [[0, 4]]
@@ -206,7 +314,9 @@ def coefficients(content, rank=0, name="w"):
 
 def test_coefficients_are_exact_fractions_relative_to_what_backward_added():
     # by is part of what was added: 7 * gradient is g0, a third of it 1/3.
-    assert [entry["value"] for entry in coefficients(scenario([backward(by="7"), step("x", "scale", by="1/3")]))] == ["1/3"]
+    assert [entry["value"] for entry in coefficients(scenario([backward(by="7"), step("x", "scale", by="1/3")]))] == [
+        "1/3"
+    ]
     many = coefficients(scenario([backward(), step("x", "scale", by="1000000007/3000000000")]))
     assert Fraction(many[0]["value"]) == Fraction(1000000007, 3000000000)
 
@@ -216,22 +326,35 @@ def test_where_several_backward_steps_add_it_is_relative_to_the_last():
     # 3 + 2 gradients in units of 2.
     assert [entry["value"] for entry in coefficients(twice)] == ["5/2"]
     # Of that contribution: the other micro-batch has one of its own.
-    mixed = scenario([each(step("first", "backward", by="3"), step("second", "backward", by="2", when="micro_batch == 1"))], batch={"micro_batches": 2})
+    mixed = scenario(
+        [each(step("first", "backward", by="3"), step("second", "backward", by="2", when="micro_batch == 1"))],
+        batch={"micro_batches": 2},
+    )
     assert [(entry["micro_batch"], entry["value"]) for entry in coefficients(mixed)] == [(0, "1"), (1, "5/2")]
 
 
 def test_coefficients_of_0_are_left_out():
-    steps = [backward(), step("keep", "copy", **{"from": "grad", "to": "kept"}), MEAN, step("x", "scale", by="2"), step("minus", "scale", by="-1", buffer="kept"),
-             step("less", "accumulate", **{"from": "kept"})]
+    steps = [
+        backward(),
+        step("keep", "copy", **{"from": "grad", "to": "kept"}),
+        MEAN,
+        step("x", "scale", by="2"),
+        step("minus", "scale", by="-1", buffer="kept"),
+        step("less", "accumulate", **{"from": "kept"}),
+    ]
     # g0 + g1 - g0 on rank 0.
     assert [(entry["rank"], entry["value"]) for entry in coefficients(scenario(steps, layout=DP2))] == [(1, "1")]
 
 
 def test_coefficients_are_ordered_by_rank_micro_batch_and_use():
     uses = [parameter("word", [4], tied="t", uses=["main", "aux"]), parameter("head", [4], tied="t")]
-    found = coefficients(scenario([backward(), step("sum", "all_reduce", over="dp")], uses, DP2, {"micro_batches": 2}), 1, "word")
+    found = coefficients(
+        scenario([backward(), step("sum", "all_reduce", over="dp")], uses, DP2, {"micro_batches": 2}), 1, "word"
+    )
     order = [(entry["rank"], entry["micro_batch"], entry["use"]) for entry in found]
-    assert [entry[:2] for entry in order] == [(rank, micro_batch) for rank in range(2) for micro_batch in range(2) for _ in range(3)]
+    assert [entry[:2] for entry in order] == [
+        (rank, micro_batch) for rank in range(2) for micro_batch in range(2) for _ in range(3)
+    ]
     per_piece = [entry[2] for entry in order[:3]]
     assert sorted(per_piece) == ["head", "word", "word:aux"]
     assert [entry[2] for entry in order] == per_piece * 4
@@ -244,7 +367,11 @@ def test_use_is_the_parameters_name_for_main_else_name_and_use():
 
 def test_a_foreign_contribution_carries_foreign_and_of():
     two = [W, parameter("v", [4])]
-    steps = [backward(), step("a", "all_reduce", over="dp", params=["w"], only={"dp": [0]}), step("b", "all_reduce", over="dp", params=["v"], only={"dp": [1]})]
+    steps = [
+        backward(),
+        step("a", "all_reduce", over="dp", params=["w"], only={"dp": [0]}),
+        step("b", "all_reduce", over="dp", params=["v"], only={"dp": [1]}),
+    ]
     own, foreign = coefficients(scenario(steps, two, DP2))
     assert "foreign" not in own and (foreign["foreign"], foreign["of"], foreign["rank"]) == (True, "v", 1)
     # Another element of the same parameter.
@@ -263,7 +390,11 @@ def test_a_leftover_has_its_what_in_place_of_rank_and_micro_batch():
 
 def test_unowned_is_in_local_elements():
     # Stage 1 of tp 2: 4 local elements of 8, of which the second half has no owner.
-    content = scenario([backward(), MEAN, step("less", "own", over="dp", only={"dp": [0]})], [parameter("w", [8], shard={"tp": 0}, stage=1)], {"tp": 2, "dp": 2, "pp": 2})
+    content = scenario(
+        [backward(), MEAN, step("less", "own", over="dp", only={"dp": [0]})],
+        [parameter("w", [8], shard={"tp": 0}, stage=1)],
+        {"tp": 2, "dp": 2, "pp": 2},
+    )
     report = check(content)
     assert named(report, "w")["unowned"] == [[2, 4]]
 
@@ -279,6 +410,7 @@ def test_ratio_is_got_over_expected_where_the_piece_is_one_multiple_of_the_refer
     def ratios(*steps, **keys):
         report = check(scenario([backward(), *steps], layout=DP2, **keys))
         return [piece["ratio"] for piece in rank_entries(report, "w")[0]["pieces"]]
+
     assert ratios(step("sum", "all_reduce", over="dp")) == ["2"]
     assert ratios(MEAN, step("x", "scale", by="-1/7")) == ["-1/7"]
     assert ratios(MEAN) == ["1"]
@@ -293,7 +425,14 @@ def test_norm_lists_parameter_rank_counted_and_expected():
 
 
 def test_check_looks_at_the_verdict_alone_and_only_test_honours_expect():
-    for content, status in ((RIGHT, 0), (WRONG, 1), (STUCK, 1), (INVALID, 1), (RACE, 1), ({**RIGHT, "layout": {"dq": 2}}, 2)):
+    for content, status in (
+        (RIGHT, 0),
+        (WRONG, 1),
+        (STUCK, 1),
+        (INVALID, 1),
+        (RACE, 1),
+        ({**RIGHT, "layout": {"dq": 2}}, 2),
+    ):
         assert run("check", "--format", "json", write(content)).returncode == status
     expected = write({**WRONG, "expect": {"verdict": "mismatch"}})
     assert (run("check", expected).returncode, run("test", expected).returncode) == (1, 0)

@@ -139,7 +139,7 @@ TEST_CASE("replicated parameters are named by the lowest rank, partial ones are 
       text(R"({ "tp": 2 })", parameters, backward + R"(, { "name": "n", "op": "all_reduce", "over": "tp" })"));
   CHECK(reduced.got(1, "r") == "[0,2) 2*g0");
   CHECK(reduced.got(1, "p") == "[0,2) g0 + g1");
-  CHECK(reduced.got(1, "s") == "[0,2) g1 + g0[s@0]");
+  CHECK(reduced.got(1, "s") == "[0,2) g1 + g0[s]");
 }
 
 TEST_CASE("dispatch: an expert's gradient sums the tokens of its group, named by their ranks") {

@@ -97,12 +97,12 @@ TEST_CASE("foreign terms name their parameter, piece and offset") {
   const Schedule all = schedule(layout(2, 2, 1), {weight, sharded});
   const Buffer buffer(all, 1, 1);  // piece 1 of `sharded`
   for (const char* text :
-       {"g0[weight]", "g1 + g0[weight+5]", "g0[weight-12]/2", "g0[sharded@0]", "g1[sharded+1]", "g0[sharded@0-3]"}) {
+       {"g0[weight]", "g1 + g0[weight+5]", "g0[weight-12]/2", "g0[sharded]", "g1[sharded+1]", "g0[sharded-3]"}) {
     INFO(text);
     CHECK(buffer.again(text) == text);
   }
   CHECK(buffer.again("g0.0.main[weight]") == "g0[weight]");
-  const std::vector<Term> terms = buffer.parse("g0[sharded@0-3]");
+  const std::vector<Term> terms = buffer.parse("g0[sharded-3]");
   REQUIRE(terms.size() == 1);
   CHECK(terms[0].foreign);
   CHECK(terms[0].piece == 0);
