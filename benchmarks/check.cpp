@@ -13,10 +13,11 @@ constexpr const char* corpus = LOCKSTEP_SOURCE_DIR "/scenarios/";
 
 void check(benchmark::State& state, const std::string& file, Verdict expected, const CheckOptions& options) {
   const PeakMemory memory;
+  BestTime time(state);
   for ([[maybe_unused]] const auto iteration : state) {
     const Stopwatch stopwatch;
     const CheckResult result = check_file(corpus + file, options);
-    state.SetIterationTime(stopwatch.seconds());
+    time.add(stopwatch.seconds());
     if (result.verdict != expected) state.SkipWithError("the verdict is another");
   }
   state.counters[peak_memory] = memory.megabytes();

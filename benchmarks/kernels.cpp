@@ -20,15 +20,15 @@ template <class Work>
 void measure(benchmark::State& state, const Work& work) {
   const ReadBandwidth reader;
   const PeakMemory memory;
-  double best = 0, bandwidth = 0;
+  BestTime time(state);
+  double bytes = 0, bandwidth = 0;
   for ([[maybe_unused]] const auto iteration : state) {
     bandwidth = std::max(bandwidth, reader.measure());
     const Stopwatch stopwatch;
-    const double bytes = work();
-    const double seconds = stopwatch.seconds();
-    state.SetIterationTime(seconds);
-    best = std::max(best, bytes / seconds);
+    bytes = work();
+    time.add(stopwatch.seconds());
   }
+  const double best = bytes / time.seconds();
   state.counters["read_gb_per_s"] = bandwidth / giga;
   state.counters["gb_per_s"] = best / giga;
   state.counters["percent"] = 100 * best / bandwidth;

@@ -44,9 +44,8 @@ void Collector::ReportRuns(const std::vector<Run>& runs) {
       of_benchmark.failed = true;
       continue;
     }
-    std::map<std::string, double> values = {{"time", run.GetAdjustedRealTime()}};
-    for (const auto& [name, counter] : run.counters) values[name] = counter;
-    for (const auto& [name, value] : values) {
+    for (const auto& [name, counter] : run.counters) {
+      const double value = counter;
       auto& lowest = of_benchmark.lowest.try_emplace(name, value).first->second;
       lowest = std::min(lowest, value);
       auto& highest = of_benchmark.highest.try_emplace(name, value).first->second;
@@ -72,7 +71,7 @@ std::vector<Collector::Row> Collector::rows() const {
         row.measured = (lower ? values.lowest : values.highest).at(goal.counter);
         row.memory_mb = values.highest.at(peak_memory);
         for (const auto& [name, value] : values.highest) {
-          if (name == "time" || name == peak_memory || name == goal.counter) continue;
+          if (name == best_time || name == peak_memory || name == goal.counter) continue;
           row.details += fmt::format("{}{} {}", row.details.empty() ? "" : ", ", name, number(value));
         }
       }
@@ -112,7 +111,7 @@ std::string document(const std::vector<Collector::Row>& rows) {
 ## How it was measured
 
 - A release build with the compiler's default instruction set. Every benchmark ran at least 0.3 s, three times; the best
-  counts, since what other programs take is not lockstep's. Of memory the most counts.
+  iteration counts, since what other programs take is not lockstep's. Of memory the most counts.
 - **#844** is `scenarios/megatron/844.json`: reading the file, walking all ranks, the symbolic engine, and for each way in which
   a buffer is wrong the step at fault. *With hashes* adds the host engine on every element of every rank, on all cores:
   163 million elements for each data-parallel coordinate.

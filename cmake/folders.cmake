@@ -18,6 +18,9 @@ if(LOCKSTEP_SANITIZE)
                                                   -fno-omit-frame-pointer)
   target_link_options(lockstep_flags INTERFACE -fsanitize=address,undefined)
 endif()
+if(LOCKSTEP_FUZZ)
+  target_compile_options(lockstep_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 target_link_libraries(lockstep_flags INTERFACE fmt::fmt Threads::Threads)
 
 # lockstep_folder(NAME [LIBRARY ...]): src/NAME/*.cpp as lockstep_NAME; LIBRARY is needed to compile it.

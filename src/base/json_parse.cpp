@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t deepest = 200;
 constexpr std::size_t most_values = 2'000'000;  // half a gigabyte of them
-constexpr std::size_t longest_pointer = 4000;  // every value keeps its own: without a limit, quadratic memory
+constexpr std::size_t longest_pointer = 4000;   // every value keeps its own: without a limit, quadratic memory
 
 /// As RFC 6901 has it in a JSON pointer.
 std::string escaped(const std::string& key) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <stdexcept>
 
 #include "src/cli/files.h"
 #include "src/cli/options.h"
@@ -21,6 +22,7 @@ int run(const ExplainArguments& arguments) {
   CheckOptions check;
   check.host = false;
   const CheckResult result = check_file(arguments.file, check);
+  if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);
   Output output(arguments.output);
   ExplainOptions explain;
@@ -54,7 +56,8 @@ Command explain_command() {
   };
   command.options = join({{{"FILE", "", "Scenario file.", {}, &arguments->file},
                            {"-p,--parameter", "NAME", "The parameter to explain.", {}, &arguments->parameter},
-                           {"-s,--step", "STEP", "Only what this step leaves.", {}, &arguments->step}},
+                           {"-s,--step", "STEP", "Only what this step leaves.", {}, &arguments->step},
+                           {"--all", "", "Every range of elements, not only the first four.", {}, &arguments->all}},
                           arguments->output_rows()});
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "src/cli/files.h"
@@ -23,8 +24,9 @@ const std::string& builtin_text(const std::string& kind, const std::string& name
   const std::string* text = framework ? builtin_framework(name) : builtin_model(name);
   if (text != nullptr) return *text;
   const std::vector<std::string> known = framework ? builtin_frameworks() : builtin_models();
-  usage_error(fmt::format("there is no {} \"{}\"{}; there are: {}", kind, name, did_you_mean(name, known),
-                          fmt::join(known, ", ")));
+  const std::string near = did_you_mean(name, known);
+  usage_error(fmt::format("there is no {} \"{}\"{}", kind, name,
+                          near.empty() ? fmt::format("; there are {}", fmt::join(known, ", ")) : near));
 }
 
 int run(const ShowArguments& arguments) {
@@ -36,6 +38,13 @@ int run(const ShowArguments& arguments) {
     output.write(text);
     output.commit();
     return exit_right;
+  }
+  if (!std::filesystem::exists(arguments.file)) {
+    for (const auto& [prefix, text] : {std::pair("framework", builtin_framework(arguments.file)),
+                                       std::pair("model", builtin_model(arguments.file))}) {
+      if (text == nullptr) continue;
+      usage_error(fmt::format("there is no file {}; did you mean \"{}:{}\"?", arguments.file, prefix, arguments.file));
+    }
   }
   scenario_files({arguments.file});  // says it well where there is none
   const Scenario scenario = read_scenario_file(arguments.file);

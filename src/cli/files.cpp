@@ -24,6 +24,7 @@ std::vector<std::string> files_in(const fs::path& folder) {
       if (hidden) entry.disable_recursion_pending();
       continue;
     }
+    if (entry->is_other()) continue;  // a pipe, which nobody may ever write to
     const fs::path extension = path.extension();
     if (!hidden && (extension == ".json" || extension == ".jsonc")) files.push_back(path.lexically_normal().string());
   }
@@ -52,7 +53,11 @@ std::vector<std::string> scenario_files(const std::vector<std::string>& argument
     std::error_code error;
     const fs::file_status status = fs::status(argument, error);
     if (!fs::exists(status)) {
-      missing.push_back({{}, fmt::format("there is no file or folder {}{}", argument, near_name(argument))});
+      missing.push_back({{},
+                         argument.empty() ? "an empty name was given where a file or folder was expected"
+                         : argument == "-"
+                             ? "there is no file or folder -; standard input is called /dev/stdin"
+                             : fmt::format("there is no file or folder {}{}", argument, near_name(argument))});
       continue;
     }
     std::vector<std::string> found;

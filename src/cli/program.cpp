@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 
 #include "lockstep/diagnostic.h"
@@ -33,8 +34,12 @@ int dispatch(const std::vector<std::string>& arguments) {
   }
   std::vector<std::string> known = {"help"};
   for (const Command& command : commands) known.push_back(command.name);
+  std::string near = did_you_mean(name, known);
+  std::error_code error;
+  if (near.empty() && std::filesystem::exists(name, error))
+    near = fmt::format("; did you mean `lockstep check {}`?", name);
   fmt::print(stderr, "lockstep: there is no {} \"{}\"{}\nSee `lockstep --help`.\n",
-             name.front() == '-' ? "option" : "command", name, did_you_mean(name, known));
+             name.starts_with('-') ? "option" : "command", name, near);
   return exit_usage;
 }
 

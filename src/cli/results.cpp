@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace lockstep::cli {
 
 int status_of(const CheckResult& result) {
@@ -42,6 +44,10 @@ ReportSet::ReportSet(const CommonOptions& options, bool several) {
 
 void ReportSet::open(const std::string& kind, const std::string& path, const ReportOptions& options) {
   Entry entry;
+  if (!path.empty() && std::find(paths_.begin(), paths_.end(), path) != paths_.end()) {
+    usage_error(fmt::format("two reports cannot be written to one file, {}; give one of them another name", path));
+  }
+  paths_.push_back(path);
   entry.output = std::make_unique<Output>(path);
   entry.reporter = make_reporter(kind, options, entry.output->writer());
   if (entry.reporter == nullptr) {

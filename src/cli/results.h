@@ -34,6 +34,7 @@ class ReportSet {
     std::unique_ptr<Reporter> reporter;
   };
   std::vector<Entry> entries_;
+  std::vector<std::string> paths_;  // where they go
   bool main_on_stdout_ = true;
 };
 

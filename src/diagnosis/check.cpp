@@ -87,9 +87,10 @@ bool fits(CheckResult& result, CheckOptions& options) {
     if (!both.empty()) {
       result.host_left_out = "the host engine was left out: with it, " + both;
     } else if (workload.calls > most_host_calls) {
-      result.host_left_out = fmt::format("the host engine was left out: {}, which would take it more than ten minutes; "
-                                         "--engine symbolic,host runs it all the same",
-                                         workload.describe());
+      result.host_left_out = fmt::format(
+          "the host engine was left out: {}, which would take it more than ten minutes; "
+          "--engine symbolic,host runs it all the same",
+          workload.describe());
     }
     options.host = result.host_left_out.empty();
   }
@@ -179,9 +180,10 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     nothing.scenario = result.scenario;
     result = std::move(nothing);  // gives its memory back
     result.machine_failed = true;
-    result.errors = {at_the_layout(*result.scenario,
-                                   "out of memory: check this scenario alone on a larger machine, or with a smaller dp or "
-                                   "fewer micro-batches, which nearly always show the same fault")};
+    result.errors = {
+        at_the_layout(*result.scenario,
+                      "out of memory: check this scenario alone on a larger machine, or with a smaller dp or "
+                      "fewer micro-batches, which nearly always show the same fault")};
   }
   return result;
 }

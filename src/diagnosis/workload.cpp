@@ -84,7 +84,8 @@ class Estimate {
     const auto [found, is_new] = group_size_.emplace(&step, 1.0);
     if (!is_new) return found->second;
     for (const Over::Pick& pick : step.over->picks) {
-      found->second *= pick.coordinates ? static_cast<double>(pick.coordinates->size()) : schedule_.mesh.size(pick.axis);
+      found->second *=
+          pick.coordinates ? static_cast<double>(pick.coordinates->size()) : schedule_.mesh.size(pick.axis);
     }
     return found->second;
   }
@@ -152,17 +153,23 @@ class Estimate {
     const double group = group_size(step);
     const Operation& row = operation(step.op);
     switch (step.op) {
-      case Op::zero: growth = Growth{ranks_of_[id]}; return;
+      case Op::zero:
+        growth = Growth{ranks_of_[id]};
+        return;
       case Op::own:
       case Op::norm:
-      case Op::all_to_all: return;
+      case Op::all_to_all:
+        return;
       case Op::backward:
         growth.contributions += each;
         growth.terms += each;
         growth.forms = ranks_of_[id];
         break;
-      case Op::accumulate: growth.terms *= 2; break;
-      default: break;
+      case Op::accumulate:
+        growth.terms *= 2;
+        break;
+      default:
+        break;
     }
     if (const auto [found, is_new] = bits_.emplace(&step, 0.0); is_new) found->second = bits_of(step, group);
     if (row.value == Operation::Value::reduction) {
@@ -186,29 +193,41 @@ class Estimate {
 
 std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
 
+/// "2.3 million".
+std::string in_words(double count) {
+  if (count >= 1e9) return fmt::format("{:.3g} billion", count / 1e9);
+  return count >= 1e6 ? fmt::format("{:.3g} million", count / 1e6) : fmt::format("{:.0f}", count);
+}
+
+/// With what it is, as far as it was counted.
+std::string bounded(double count, double most) {
+  return count > most ? "more than " + in_words(most) : "about " + in_words(count);
+}
+
 constexpr std::string_view advice =
-    "A smaller layout or fewer micro-batches nearly always show the same fault: halve dp or micro_batches until it fits";
+    "A smaller one nearly always shows the same fault: halve dp, micro_batches or the layers until it fits";
 
 }  // namespace
 
 std::string Workload::describe() const {
-  return fmt::format("{:.0f} ranks hold {:.0f} gradient buffers, steps run on them {}{:.3g} times, and the formulas have "
-                     "{}{:.3g} terms",
-                     ranks, buffers, calls > most_calls ? "more than " : "about ", std::min(calls, most_calls),
-                     terms > most_terms ? "more than " : "about ", std::min(terms, most_terms));
+  return fmt::format(
+      "{} ranks hold {} gradient buffers together, their steps would be run {} times, one buffer at a time, "
+      "and the formulas would have {} terms",
+      ranks, in_words(buffers), bounded(calls, most_calls), bounded(terms, most_terms));
 }
 
 Workload estimate_workload(const Schedule& schedule) { return Estimate(schedule).run(); }
 
 std::string too_large(const Workload& workload) {
   if (workload.elements > most_elements) {
-    return fmt::format("the gradient buffers of all {:.0f} ranks have {:.3g} elements together, more than the 2^62 that can "
-                       "be counted; make the shapes smaller",
-                       workload.ranks, workload.elements);
+    return fmt::format(
+        "the gradient buffers of all {} ranks have {} elements together, more than the 2^62 that can be "
+        "counted; make the shapes smaller",
+        workload.ranks, in_words(workload.elements));
   }
   if (workload.calls <= most_calls && workload.terms <= most_terms) return "";
-  return fmt::format("this scenario is too large to be checked: {}; the limits are {:.0e} and {:.0e}. {}", workload.describe(),
-                     most_calls, most_terms, advice);
+  return fmt::format("this scenario is too large to be checked: {}; a check may run {} steps and have {} terms. {}",
+                     workload.describe(), in_words(most_calls), in_words(most_terms), advice);
 }
 
 std::string too_large_here(const Workload& workload, double bytes) {

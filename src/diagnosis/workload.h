@@ -7,18 +7,18 @@
 
 namespace lockstep {
 
-/// What checking a schedule costs, estimated from its numbers alone: within a small factor, and rather too much than too
-/// little.
+/// What checking a schedule costs, estimated from its numbers alone: within a small factor, and rather too much than
+/// too little.
 struct Workload {
   double ranks = 0;
-  double buffers = 0;      ///< of all ranks together
-  double elements = 0;     ///< in them
-  double calls = 0;        ///< times that a rank runs a step on one of its buffers
-  double terms = 0;        ///< that all formulas have together, long coefficients counted several times
-  double bytes = 0;        ///< memory that the walk and the symbolic engine need
-  double host_bytes = 0;   ///< memory that the host engine needs besides
+  double buffers = 0;     ///< of all ranks together
+  double elements = 0;    ///< in them
+  double calls = 0;       ///< times that a rank runs a step on one of its buffers
+  double terms = 0;       ///< that all formulas have together, long coefficients counted several times
+  double bytes = 0;       ///< memory that the walk and the symbolic engine need
+  double host_bytes = 0;  ///< memory that the host engine needs besides
 
-  /// "16384 ranks with 14745600 gradient buffers, 353894400 calls of steps on them …"
+  /// "16384 ranks hold 14.7 million gradient buffers together, their steps …"
   std::string describe() const;
 };
 

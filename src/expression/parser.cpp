@@ -260,6 +260,9 @@ class Parser {
         node->all_micro_batches = true;
         continue;
       }
+      if (word.is("micro_batches")) {
+        throw ExpressionError("To sum over the micro-batches, write `micro_batch`.", word.offset, word.length);
+      }
       const Axis over = axis(word.text, word);
       switch (over) {
         case Axis::dp:

@@ -18,9 +18,9 @@ namespace {
 Rational short_enough(const Rational& value, const Node& node) {
   constexpr int most_bits = 8192;
   if (std::max(value.numerator().bits(), value.denominator().bits()) <= most_bits) return value;
-  throw ExpressionError("This value has more than " + std::to_string(most_bits) +
-                            " binary digits, which no factor of a gradient needs.",
-                        node.offset, node.length);
+  throw ExpressionError(
+      "This value has more than " + std::to_string(most_bits) + " binary digits, which no factor of a gradient needs.",
+      node.offset, node.length);
 }
 
 bool compare(const std::string& op, const Rational& a, const Rational& b) {

@@ -20,8 +20,8 @@ std::vector<Interval> element_ranges(const CheckResult& result, int logical) {
     if (buffer < 0) continue;
     cut({0, model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel});
     if (static_cast<std::size_t>(result.step) >= timeline.owned.size()) continue;
-    for (const Interval& interval : timeline.owned[static_cast<std::size_t>(result.step)][static_cast<std::size_t>(
-             rank)][static_cast<std::size_t>(buffer)]) {
+    for (const Interval& interval : timeline.owned[static_cast<std::size_t>(result.step)]
+                                                  [static_cast<std::size_t>(rank)][static_cast<std::size_t>(buffer)]) {
       cut(interval);
     }
   }

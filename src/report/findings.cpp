@@ -120,7 +120,8 @@ class Collector {
     if (group.wrong) finding.wrong = true;
     finding.unowned = unite(finding.unowned, group.unowned);
     if (!group.wrong && !all_) return;
-    const auto [place, fresh] = index_[parameter].emplace(key_of(buffer, group, result_.host && !result_.host->sampled), finding.groups.size());
+    const auto [place, fresh] =
+        index_[parameter].emplace(key_of(buffer, group, result_.host && !result_.host->sampled), finding.groups.size());
     if (fresh) finding.groups.push_back(std::move(group));
     finding.groups[place->second].ranks.push_back(rank);
   }

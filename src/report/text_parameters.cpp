@@ -137,9 +137,8 @@ class ParametersText {
     if (piece.right) return write_(fmt::format("      got       {}\n", style_.good(got)));
     const std::string words = difference_text(result_, group, piece);
     write_(fmt::format("      got       {}{}\n", style_.bad(got), words.empty() ? "" : "   (" + words + ")"));
-    write_(fmt::format(
-        "      expected  {}\n",
-        shortened(formulas_->formula(piece.reference, rank, group.buffer, result_.step), widest_line)));
+    write_(fmt::format("      expected  {}\n",
+                       shortened(formulas_->formula(piece.reference, rank, group.buffer, result_.step), widest_line)));
   }
 
   std::string shortened(const std::string& formula, std::size_t most) const {
@@ -153,8 +152,8 @@ class ParametersText {
     if (factors.empty() || (factors.size() == 1 && *factors.begin() == "1")) return "";
     const int rank = std::min(3, schedule_.mesh.world() - 1);
     return fmt::format(
-        "\n  g{0} is what backward added on rank {0}: {1} times the gradient of the loss summed over its tokens\n", rank,
-        fmt::join(factors, " or "));
+        "\n  g{0} is what backward added on rank {0}: {1} times the gradient of the loss summed over its tokens\n",
+        rank, fmt::join(factors, " or "));
   }
 
   void unowned(const ParameterFinding& finding) {
@@ -181,7 +180,8 @@ class ParametersText {
 
   std::string turning_sentence(const TurningPoint& point) const {
     if (point.step.empty()) return "no step spoils it: " + point.why;
-    const std::string change = fmt::format("{} becomes {}", shortened(point.before, widest_side), shortened(point.after, widest_side));
+    const std::string change =
+        fmt::format("{} becomes {}", shortened(point.before, widest_side), shortened(point.after, widest_side));
     if (point.broken)
       return fmt::format("goes wrong for good in step {}, which {}: {}", style_.bold(point.step), point.why, change);
     return fmt::format("last changed by step {}, which {}: {}", style_.bold(point.step), point.why, change);

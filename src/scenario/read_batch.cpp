@@ -32,14 +32,14 @@ void read_counts(const Fields& fields, const Json& object, Reading& reading) {
   if (steps > step_limit) {
     reading.diagnostics.add(
         fields.find("steps")->place(),
-        fmt::format("expected at most {} optimizer steps, found {}; what goes wrong from one step to the next shows in 2 or 3",
-                    step_limit, steps));
+        fmt::format(
+            "expected at most {} optimizer steps, found {}; what goes wrong from one step to the next shows in 2 or 3",
+            step_limit, steps));
     return;
   }
   std::vector<std::int64_t> counts;
   if (value == nullptr || value->is_number()) {
-    counts.assign(static_cast<std::size_t>(steps),
-                  value == nullptr ? 2 : whole_number(*value).value_or(2));
+    counts.assign(static_cast<std::size_t>(steps), value == nullptr ? 2 : whole_number(*value).value_or(2));
   } else {
     for (const Json& item : value->items()) counts.push_back(whole_number(item).value_or(1));
     if (counts.size() != static_cast<std::size_t>(steps)) {
@@ -59,7 +59,8 @@ std::string entries(std::size_t count) { return fmt::format("{} {}", count, coun
 bool check_length(const Json& list, std::size_t expected, const std::string& at, std::string_view what,
                   Reading& reading) {
   if (!list.is_array()) {
-    reading.diagnostics.add(list.place(), fmt::format("tokens{}: expected a list with an entry for each {}, found {}",
+    reading.diagnostics.add(list.place(), fmt::format("tokens{}: expected a list with an entry for each {}, found {}; "
+                                                      "the counts stand as [micro-batch][dp][cp][sp]",
                                                       at, what, list.describe()));
     return false;
   }

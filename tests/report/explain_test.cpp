@@ -21,32 +21,65 @@ std::string explain(const ExplainOptions& options) {
 }  // namespace
 
 TEST_CASE("explain prints the tables of Megatron-LM #844 after every step") {
-  CHECK(explain({}) ==
-        "mismatch  case.json  small\n"
-        "  pp 2 × dp 2 = 4 ranks, 1 micro-batch\n"
-        "  word, elements [40, 115)\n"
-        "\n"
-        "after zero\n"
-        "       dp 0   dp 1\n"
-        "pp 0   0      0\n"
-        "pp 1   0      0\n"
-        "\n"
-        "after backward\n"
-        "       dp 0   dp 1\n"
-        "pp 0   g0     g1\n"
-        "pp 1   g2     g3\n"
-        "\n"
-        "after dp_reduce_scatter\n"
-        "       dp 0        dp 1\n"
-        "pp 0   g0 ~        (g0+g1)/2\n"
-        "pp 1   (g2+g3)/2   g3 ~\n"
-        "\n"
-        "after embedding_all_reduce\n"
-        "       dp 0                 dp 1\n"
-        "pp 0   g0 + (g2+g3)/2 ~     g3 + (g0+g1)/2 * ✗\n"
-        "pp 1   g0 + (g2+g3)/2 * ✗   g3 + (g0+g1)/2 ~\n"
-        "\n"
-        "* handed to this rank's optimizer   ✗ wrong   ~ stale: another rank owns it\n");
+  const std::string text = explain({});
+  INFO(text);
+  CHECK(text.find("mismatch  case.json  small\n"
+                  "  pp 2 × dp 2 = 4 ranks, 1 micro-batch\n"
+                  "  word, elements [0, 150), cut into 3 ranges\n"
+                  "\n"
+                  "elements [0, 40)\n"
+                  "\n"
+                  "after zero\n") == 0);
+  CHECK(text.find("elements [40, 115)\n"
+                  "\n"
+                  "after zero\n"
+                  "       dp 0   dp 1\n"
+                  "pp 0   0      0\n"
+                  "pp 1   0      0\n"
+                  "\n"
+                  "after backward\n"
+                  "       dp 0   dp 1\n"
+                  "pp 0   g0     g1\n"
+                  "pp 1   g2     g3\n"
+                  "\n"
+                  "after dp_reduce_scatter\n"
+                  "       dp 0        dp 1\n"
+                  "pp 0   g0 ~        (g0+g1)/2\n"
+                  "pp 1   (g2+g3)/2   g3 ~\n"
+                  "\n"
+                  "after embedding_all_reduce\n"
+                  "       dp 0                 dp 1\n"
+                  "pp 0   g0 + (g2+g3)/2 ~     g3 + (g0+g1)/2 * ✗\n"
+                  "pp 1   g0 + (g2+g3)/2 * ✗   g3 + (g0+g1)/2 ~\n"
+                  "\n"
+                  "elements [115, 150)\n") != std::string::npos);
+  CHECK(text.ends_with("* handed to this rank's optimizer   ✗ wrong   ~ stale: another rank owns it\n"));
+}
+
+TEST_CASE("explain shows four ranges of elements, the wrong one among them, and all on demand") {
+  CheckOptions check;
+  check.host = false;
+  const CheckResult result = check_text(
+      scenario(R"({ "dp": 8 })", R"([ { "name": "weight", "shape": [16] } ])",
+               R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "mean", "op": "reduce_scatter", "over": "dp", "reduce": "avg", "geometry": { "kind": "flat" } },
+           { "name": "twice", "op": "scale", "by": 2, "when": "rank.dp == 6" } ])"),
+      check);
+  const auto text_of = [&](const ExplainOptions& options) {
+    std::string text;
+    explain_text(result, options, [&](std::string_view part) { text += part; });
+    return text;
+  };
+  ExplainOptions options;
+  const std::string some = text_of(options);
+  INFO(some);
+  CHECK(some.find("elements [4, 6)\n") != std::string::npos);
+  CHECK(some.find("elements [6, 8)\n") == std::string::npos);
+  CHECK(some.find("elements [12, 14)\n") != std::string::npos);
+  CHECK(some.find("\n… 4 more ranges; --all or -v shows them\n") != std::string::npos);
+  options.all = true;
+  CHECK(text_of(options).find("elements [14, 16)\n") != std::string::npos);
+  CHECK(text_of(options).find("more range") == std::string::npos);
 }
 
 TEST_CASE("explain takes a parameter and a step") {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "lockstep/report.h"
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
@@ -77,7 +79,7 @@ TEST_CASE("parameters that are wrong alike share a section") {
 TEST_CASE("a deadlock says who waits for whom") {
   const std::string text = text_of(
       check_text(two_ranks(R"({ "name": "lonely", "op": "all_reduce", "over": "dp", "when": "rank.dp == 0" })")));
-  CHECK(contains(text, "deadlock: nobody can go on\n    rank 0 wait in `lonely` for rank 1\n"));
+  CHECK(contains(text, "deadlock: nobody can go on\n    rank 0 waits in `lonely` for rank 1\n"));
 }
 
 TEST_CASE("a wrong count in the norm is one line for all its ranks") {
@@ -85,6 +87,70 @@ TEST_CASE("a wrong count in the norm is one line for all its ranks") {
       text_of(check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
     { "name": "grad_norm", "op": "norm", "over": "dp" })")));
   CHECK(contains(text, "gradient norm\n    weight counted 2 times instead of 1 on ranks 0, 1\n"));
+}
+
+TEST_CASE("what is wrong in the norm alone has no empty section, and the host is said to see values only") {
+  const std::string text =
+      text_of(check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+    { "name": "grad_norm", "op": "norm", "over": "dp" })")));
+  CHECK(contains(text, "symbolic mismatch, host match (compares values only);"));
+  CHECK_FALSE(contains(text, "✗"));
+}
+
+TEST_CASE("a rank that owns nothing of a parameter says so") {
+  const std::string text =
+      text_of(check_text(two_ranks(R"({ "name": "mean", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
+    { "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })")));
+  CHECK(contains(text, "rank 1 (dp 1) owns nothing\n"));
+}
+
+TEST_CASE("a rank that is right in what it owns, though nobody owns the rest, says so") {
+  const std::string text =
+      text_of(check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+    { "name": "own", "op": "own", "over": "dp" }, { "name": "again", "op": "reduce_scatter", "over": "dp",
+      "reduce": "avg", "geometry": { "kind": "flat", "align": 16 } })")));
+  CHECK(contains(text, "symbolic mismatch, host match (compares values only);"));
+  CHECK(contains(text, "nobody owns elements [4, 8) on ranks 0, 1"));
+  CHECK(contains(text, "rank 1 (dp 1) owns nothing\n"));
+}
+
+TEST_CASE("of a sampled replay no hash is printed") {
+  CheckResult result = check_text(megatron_844());
+  CHECK(contains(text_of(result), "hash"));
+  result.host->sampled = true;
+  CHECK_FALSE(contains(text_of(result), "hash"));
+}
+
+TEST_CASE("one rank waits, several wait") {
+  const std::string text = text_of(
+      check_text(scenario(R"({ "dp": 3 })", R"([ { "name": "weight", "shape": [8] } ])",
+                          R"([ { "name": "lonely", "op": "all_reduce", "over": "dp", "when": "rank.dp < 2" } ])")));
+  CHECK(contains(text, "    ranks 0, 1 wait in `lonely` for rank 2\n"));
+}
+
+TEST_CASE("a long formula is cut in lines and tables, and whole when verbose") {
+  const std::string parameters = R"([ { "name": "weight", "shape": [8] } ])";
+  std::string text = scenario(R"({ "dp": 4 })", parameters,
+                              R"([ { "name": "micro_batches", "op": "each", "steps": [
+      { "name": "backward", "op": "backward" }, { "name": "sum", "op": "all_reduce", "over": "dp" } ] } ])");
+  const std::string one = "\"micro_batches\": 1";
+  text.replace(text.find(one), one.size(), "\"micro_batches\": 16");
+  const CheckResult result = check_text(text);
+  const auto widest = [](const std::string& report) {
+    std::size_t width = 0, begin = 0;
+    for (std::size_t end = 0; (end = report.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      width = std::max(width, end - begin);
+    }
+    return width;
+  };
+  const std::string shown = text_of(result);
+  INFO(shown);
+  CHECK(widest(shown) < 260);
+  CHECK(contains(shown, " terms)"));
+  ReportOptions options;
+  options.verbose = true;
+  CHECK(widest(text_of(result, options)) > 260);
+  CHECK_FALSE(contains(text_of(result, options), " … "));
 }
 
 TEST_CASE("an unknown kind of report is none") {

@@ -132,6 +132,9 @@ def main():
     tests.measure()
     for test in tests.left_out:
         say(f"left out, since it fails without any mutant: {test.name}")
+    if any(test in tests.left_out for test in tests.unit):
+        say("unit tests fail without any mutant, so nothing can be learned")
+        return 3
     if options.only:
         chosen = [mutant for mutant in chosen if options.only in describe(mutant)]
     results = run(chosen, tests, options.jobs, options.minutes, out)

@@ -107,7 +107,7 @@ class Build:
     def link(self, targets):
         (self.out / "bin").mkdir(exist_ok=True)
         chooser = self.out / "objects" / "mutant.o"
-        subprocess.run(["c++", "-O1", "-c", str(HERE / "mutant.cpp"), "-o", str(chooser)], check=True)
+        subprocess.run(["c++", "-O1", f"-I{HERE.parent.parent}", "-c", str(HERE / "mutant.cpp"), "-o", str(chooser)], check=True)
         with ThreadPoolExecutor(self.jobs) as pool:
             list(pool.map(lambda target: self.link_one(target, chooser), targets))
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linked into every mutated program. LOCKSTEP_MUTANT chooses the mutant; LOCKSTEP_MUTANT_REACHED names a file to which
 // the mutants are added whose place was reached.
-#include "mutant.h"
+#include "tools/mutation/mutant.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -32,7 +32,15 @@ class Mutant:
     id: int = 0
 
     def written(self):
-        return f"if (!mutant({self.id})) " if self.statement else f"(mutant({self.id}) ? {self.new} : {self.old})"
+        if self.statement:
+            return f"if (!mutant({self.id})) "
+        # `x` and `!x` need not have one type, and the other's conversion would change what is right.
+        old, new = ((f"static_cast<bool>({side})" for side in (self.old, self.new)) if self.is_truth()
+                    else (self.old, self.new))
+        return f"(mutant({self.id}) ? {new} : {old})"
+
+    def is_truth(self):
+        return self.kind == "negated condition" or (self.kind == "lost sign" and self.old.startswith("!"))
 
 
 class Finder:
