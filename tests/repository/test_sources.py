@@ -132,7 +132,7 @@ def test_includes_name_their_file_from_the_root():
         if path.suffix not in (".cpp", ".h") or path.is_relative_to(ROOT / "tests" / "package"):
             continue
         for name in INCLUDE.findall(text_of(path)):
-            if not name.startswith(("lockstep/", "src/", "tests/", "benchmarks/")):
+            if not name.startswith(("lockstep/", "src/", "tests/", "benchmarks/", "tools/")):
                 wrong.append(f"{path.relative_to(ROOT)} includes {name}")
     assert not wrong, "\n".join(wrong)
 
