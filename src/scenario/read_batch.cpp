@@ -59,8 +59,7 @@ std::string entries(std::size_t count) { return fmt::format("{} {}", count, coun
 bool check_length(const Json& list, std::size_t expected, const std::string& at, std::string_view what,
                   Reading& reading) {
   if (!list.is_array()) {
-    reading.diagnostics.add(list.place(), fmt::format("tokens{}: expected a list with an entry for each {}, found {}; "
-                                                      "the counts stand as [micro-batch][dp][cp][sp]",
+    reading.diagnostics.add(list.place(), fmt::format("tokens{}: expected a list with an entry for each {}, found {}",
                                                       at, what, list.describe()));
     return false;
   }
