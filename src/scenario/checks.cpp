@@ -44,7 +44,8 @@ std::vector<std::string> check_step_names(const Json& steps, Reading& reading) {
     if (seen.insert(name->text()).second) {
       names.push_back(name->text());
     } else {
-      reading.diagnostics.add(name->place(), fmt::format("two steps are named \"{}\"", name->text()));
+      reading.diagnostics.add(name->place(),
+                              fmt::format("two steps are named \"{}\"; give one of them another name", name->text()));
     }
   });
   for_each_step(steps, [&](const Json& step) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/scenario/expand.h"
+#include "src/scenario/other_words.h"
 
 namespace lockstep {
 
@@ -34,7 +35,7 @@ void choose(Choices& choices, const Json::Member& member, const std::string& wha
   if (found == choices.end()) {
     std::vector<std::string> known;
     for (const auto& choice : choices) known.push_back(choice.first);
-    std::string near = did_you_mean(member.key, known);
+    std::string near = did_you_mean_here(member.key, known);
     if (near.empty()) near = known.empty() ? "; it has none" : fmt::format("; it has {}", fmt::join(known, ", "));
     reading.diagnostics.add(key_place(member), fmt::format("\"{}\" is no {}{}", member.key, what, near));
     return;

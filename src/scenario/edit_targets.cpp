@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/scenario/edits.h"
+#include "src/scenario/other_words.h"
 
 namespace lockstep {
 
@@ -32,7 +33,8 @@ bool check_iteration(const EditTarget& target, Reading& reading) {
 
 std::string action_of(const Json& edit, Reading& reading) {
   if (!edit.is_object()) {
-    reading.diagnostics.add(edit.place(), fmt::format("expected an edit, found {}", edit.describe()));
+    reading.diagnostics.add(edit.place(),
+                            fmt::format("expected an edit such as {{ \"drop\": STEP }}, found {}", edit.describe()));
     return "";
   }
   const std::vector<std::string> actions = variants_of(object_row(Object::edit));
@@ -50,7 +52,7 @@ std::string action_of(const Json& edit, Reading& reading) {
   if (!found.empty()) return found;
   std::string near;
   for (const Json::Member& member : edit.members()) {
-    if (near.empty()) near = did_you_mean(member.key, actions);
+    if (near.empty()) near = did_you_mean_here(member.key, actions);
   }
   reading.diagnostics.add(edit.place(),
                           fmt::format("expected an edit with one of {}{}", quoted_alternatives(actions), near));

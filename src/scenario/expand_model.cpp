@@ -10,6 +10,9 @@ namespace lockstep {
 
 namespace {
 
+/// Passes through loops, with those that yield no parameter.
+constexpr std::int64_t pass_limit = 2'000'000;
+
 std::string type_of_default(const Json& value) {
   if (value.is_boolean()) return "boolean";
   if (value.is_number()) return whole_number(value) ? "integer" : "number";
@@ -105,9 +108,11 @@ class ParameterExpander {
 
  private:
   bool stopped() {
-    if (list.size() <= parameter_limit) return reading_.diagnostics.size() > 20;
+    if (list.size() <= parameter_limit && passes_ <= pass_limit) return reading_.diagnostics.size() > 20;
     if (!limit_reported_) {
-      reading_.diagnostics.add(preset_, fmt::format("the model has more than {} parameters", parameter_limit));
+      reading_.diagnostics.add(preset_, list.size() > parameter_limit
+                                            ? fmt::format("the model has more than {} parameters", parameter_limit)
+                                            : fmt::format("the loops of the model run more than {} times", pass_limit));
     }
     limit_reported_ = true;
     return true;
@@ -133,7 +138,7 @@ class ParameterExpander {
       return;
     }
     const std::int64_t count = values_.whole(variable.value).value_or(0);
-    for (std::int64_t i = 0; i < count && !stopped(); ++i) {
+    for (std::int64_t i = 0; i < count && !stopped(); ++i, ++passes_) {
       values_.define(variable.key, i);
       iterate(fields, variables, depth + 1);
     }
@@ -204,6 +209,7 @@ class ParameterExpander {
   Place preset_;
   Reading& reading_;
   bool limit_reported_ = false;
+  std::int64_t passes_ = 0;
 };
 
 Json expand_preset(const Json& object, const Json& preset, Reading& reading) {

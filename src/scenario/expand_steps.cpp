@@ -28,16 +28,20 @@ class StepExpander {
 
  private:
   /// Steps count as switched off until they are found to be there.
-  void note_absent(const Json& written) {
+  void note_absent(const Json& written, const std::string& around = "") {
+    const auto reason = [&](const char* key) {
+      const Json* condition = written.find(key);
+      return condition == nullptr || !condition->is_string() ? around : "; it is there where " + condition->text();
+    };
     if (written.find("if") != nullptr) {
-      for (const char* branch : {"then", "else"}) {
-        if (const Json* step = written.find(branch)) note_absent(*step);
-      }
+      if (const Json* step = written.find("then")) note_absent(*step, reason("if"));
+      if (const Json* step = written.find("else")) note_absent(*step, around);
     }
     const Json* name = written.find("name");
-    if (name != nullptr && name->is_string()) absent_.emplace(name->text(), "the options switched it off");
+    if (name != nullptr && name->is_string())
+      absent_.emplace(name->text(), "the options switched it off" + reason("when"));
     if (const Json* body = written.find("steps")) {
-      for (const Json& step : body->items()) note_absent(step);
+      for (const Json& step : body->items()) note_absent(step, reason("when"));
     }
   }
 

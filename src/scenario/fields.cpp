@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "src/scenario/other_words.h"
+
 namespace lockstep {
 
 namespace {
@@ -26,7 +28,10 @@ std::string unknown_key(const ObjectRow& object, const std::string& key, std::st
   for (const KeyRow& candidate : object.keys) {
     if (has_key(object, candidate, variant)) known.emplace_back(candidate.name);
   }
-  std::string near = did_you_mean(key, known);
+  std::string near = did_you_mean_here(key, known);
+  // The size of the world is what people look for first in a layout.
+  if (object.object == Object::layout && (key == "world" || meant_by(key, {"world"}) == "world"))
+    near = "; the world size is the product of tp, cp, sp, dp and pp, and is not given";
   if (near.empty()) near = fmt::format("; its keys are {}", fmt::join(known, ", "));
   return fmt::format("unknown key \"{}\" {}{}", key, where, near);
 }

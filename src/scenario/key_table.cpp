@@ -11,7 +11,7 @@ const std::vector<ObjectRow> rows = {
      "One training step: a layout, a model, a batch, a schedule, and what must come out.",
      {
          {"$schema", Type::text, "", "", "Where the JSON Schema of this format lies, for editors."},
-         {"lockstep", Type::version, "*", "", "Version of the format."},
+         {"lockstep", Type::version, "*", "", "Version of the format: 1."},
          {"name", Type::name, "", "the file's name", "Short name of the scenario in reports."},
          {"title", Type::text, "", "", "One line that says what the scenario shows."},
          {"source", Type::text, "", "", "Where the case comes from, such as an issue of a framework."},
@@ -181,7 +181,7 @@ const std::vector<ObjectRow> rows = {
      "framework file",
      "The schedule of a framework (frameworks/NAME.jsonc).",
      {
-         {"lockstep_framework", Type::version, "*", "", "Version of the format."},
+         {"lockstep_framework", Type::version, "*", "", "Version of the format: 1."},
          {"name", Type::name, "*", "", "Name of the framework."},
          {"help", Type::text, "", "", "What the file describes."},
          {"options", Type::object, "", "{}", "Options by name."},
@@ -196,7 +196,7 @@ const std::vector<ObjectRow> rows = {
      "model file",
      "The parameters of a model (models/NAME.jsonc).",
      {
-         {"lockstep_model", Type::version, "*", "", "Version of the format."},
+         {"lockstep_model", Type::version, "*", "", "Version of the format: 1."},
          {"name", Type::name, "*", "", "Name of the model."},
          {"help", Type::text, "", "", "What the file describes."},
          {"base", Type::name, "", "", "Model whose sizes, names, rules and parameters it takes over."},

@@ -59,7 +59,8 @@ std::string entries(std::size_t count) { return fmt::format("{} {}", count, coun
 bool check_length(const Json& list, std::size_t expected, const std::string& at, std::string_view what,
                   Reading& reading) {
   if (!list.is_array()) {
-    reading.diagnostics.add(list.place(), fmt::format("tokens{}: expected a list with an entry for each {}, found {}",
+    reading.diagnostics.add(list.place(), fmt::format("tokens{}: expected a list with an entry for each {}, found {}; "
+                                                      "the counts stand as [micro-batch][dp][cp][sp]",
                                                       at, what, list.describe()));
     return false;
   }

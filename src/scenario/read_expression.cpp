@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "src/scenario/other_words.h"
 #include "src/scenario/reading.h"
 
 namespace lockstep {
@@ -50,8 +51,13 @@ bool check_names(const Json& value, const Expression& expression, const Expressi
   bool good = true;
   for (const std::string& name : expression.names()) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    reading.diagnostics.add(inside_string(value, find_word(text, name), name.size()),
-                            fmt::format("unknown name \"{}\" in an expression{}", name, did_you_mean(name, known)));
+    const std::string near = did_you_mean_here(name, known);
+    reading.diagnostics.add(
+        inside_string(value, find_word(text, name), name.size()),
+        fmt::format("unknown name \"{}\" in an expression{}", name,
+                    near.empty() ? "; there are numbers, axis sizes such as dp, world, micro_batches, "
+                                   "steps, rank.AXIS and sum(tokens, AXES)"
+                                 : near));
     good = false;
   }
   if (good && !use.in_each && expression.uses_micro_batch()) {

@@ -119,9 +119,9 @@ void check_world(const Json& object, const Layout& layout, Diagnostics& diagnost
   }
   const std::int64_t expert = std::int64_t{layout.etp} * layout.ep * layout.pp;
   if (!layout.any.empty() || world % expert == 0) return;
-  diagnostics.add(object.place(),
-                  fmt::format("the expert mesh needs etp * ep * pp = {} * {} * {} = {} to divide the world size {}",
-                              layout.etp, layout.ep, layout.pp, expert, world));
+  diagnostics.add(object.place(), fmt::format("the expert mesh needs etp * ep * pp = {} * {} * {} = {} to divide the "
+                                              "world size {}, which is tp * cp * sp * dp * pp",
+                                              layout.etp, layout.ep, layout.pp, expert, world));
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ std::optional<int> read_stage(const Json* value, Reading& reading) {
   if (!reading.size_known(Axis::pp)) return 0;
   if (stage < 0) stage += pp;
   if (stage >= 0 && stage < pp) return static_cast<int>(stage);
-  reading.diagnostics.add(value->place(), fmt::format("stage {} does not exist: \"pp\" is {}", value->text(), pp));
+  reading.diagnostics.add(
+      value->place(), fmt::format("stage {} does not exist: \"pp\" is {}, and stages count from 0", value->text(), pp));
   return 0;
 }
 
@@ -146,8 +147,9 @@ std::vector<Parameter> read_parameters(const Json& array, Reading& reading) {
       std::optional<Parameter> parameter = read_parameter(item, reading);
       if (!parameter) continue;
       if (!names.insert(parameter->name).second) {
-        reading.diagnostics.add(item.find("name")->place(),
-                                fmt::format("two parameters are named \"{}\"", parameter->name));
+        reading.diagnostics.add(
+            item.find("name")->place(),
+            fmt::format("two parameters are named \"{}\"; give one of them another name", parameter->name));
       }
       reading.uses.insert(parameter->uses.begin(), parameter->uses.end());
       parameters.push_back(std::move(*parameter));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/scenario/other_words.h"
 #include "src/scenario/reading.h"
 
 namespace lockstep {
@@ -44,8 +45,8 @@ void check_axes(const std::vector<std::pair<Axis, Place>>& axes, Reading& readin
 std::optional<Axis> read_axis_key(const Json::Member& member, Reading& reading) {
   const std::optional<Axis> axis = axis_named(member.key);
   if (!axis) {
-    reading.diagnostics.add(key_place(member),
-                            fmt::format("unknown axis \"{}\"{}", member.key, did_you_mean(member.key, axis_names())));
+    reading.diagnostics.add(key_place(member), fmt::format("unknown axis \"{}\"{}", member.key,
+                                                           did_you_mean_here(member.key, axis_names())));
   }
   return axis;
 }

@@ -62,9 +62,12 @@ class ScenarioReader {
     const Json* framework = schedule->find("framework");
     const Json* steps = schedule->find("steps");
     if ((framework != nullptr) == (steps != nullptr)) {
-      reading_.diagnostics.add(schedule->place(), framework != nullptr
-                                                      ? "a schedule has a \"framework\" or \"steps\", not both"
-                                                      : "missing key \"framework\" or \"steps\" in \"schedule\"");
+      reading_.diagnostics.add(
+          schedule->place(),
+          framework != nullptr
+              ? "a schedule has a \"framework\" or \"steps\", not both"
+              : fmt::format("missing key \"framework\" or \"steps\" in \"schedule\": name one of {}, or list the steps",
+                            quoted_alternatives(builtin_frameworks())));
       return;
     }
     if (framework == nullptr && schedule->find("options") != nullptr) {

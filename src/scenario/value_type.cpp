@@ -7,6 +7,7 @@
 
 #include "lockstep/mesh.h"
 #include "lockstep/rational.h"
+#include "src/scenario/other_words.h"
 
 namespace lockstep {
 
@@ -90,8 +91,8 @@ const std::vector<TypeRow> rows = {
     {Type::scalar, "scalar", "a number, true, false, a string or null",
      R"({"type": ["number", "boolean", "string", "null"]})", is_scalar_or_null},
     {Type::axis, "axis", "an axis", "", is_axis},
-    {Type::axes, "axes", "a list of axes", R"({"type": "array", "items": {"$ref": "#/$defs/axis"}})", is_array,
-     Type::axis},
+    {Type::axes, "axes", "a list of axes such as [\"tp\"]", R"({"type": "array", "items": {"$ref": "#/$defs/axis"}})",
+     is_array, Type::axis},
     {Type::coordinate, "coordinate", "a coordinate: an integer (negative from the end), \"first\" or \"last\"",
      R"({"oneOf": [{"type": "integer"}, {"enum": ["first", "last"]}]})", is_coordinate},
     {Type::coordinates, "coordinates",
@@ -107,9 +108,9 @@ const std::vector<TypeRow> rows = {
     {Type::stage, "stage", "a pipeline stage (an integer, negative from the end) or \"all\"",
      R"({"oneOf": [{"type": "integer"}, {"const": "all"}]})",
      [](const Json& value) { return is_integer(value) || (value.is_string() && value.text() == "all"); }},
-    {Type::shape, "shape", "a list of sizes", R"({"type": "array", "items": {"type": "integer", "minimum": 1}})",
-     is_array, Type::count},
-    {Type::shard, "shard", "an object from axes to dimensions",
+    {Type::shape, "shape", "a list of sizes such as [1024, 768]",
+     R"({"type": "array", "items": {"type": "integer", "minimum": 1}})", is_array, Type::count},
+    {Type::shard, "shard", "an object from axes to dimensions such as { \"tp\": 0 }",
      R"({"type": "object", "propertyNames": {"$ref": "#/$defs/axis"}, "additionalProperties": {"$ref": "#/$defs/shard_item"}})",
      is_object, Type::none, Type::shard_item},
     {Type::shard_item, "shard_item", "a dimension or { \"dim\": …, \"uneven\": true }",
@@ -207,7 +208,7 @@ bool check_one_of(const Json& value, std::string_view allowed, Diagnostics& diag
   }
   if (std::find(words.begin(), words.end(), value.text()) != words.end()) return true;
   diagnostics.add(value.place(), fmt::format("expected {}, found {}{}", quoted_alternatives(words), value.describe(),
-                                             did_you_mean(value.text(), words)));
+                                             did_you_mean_here(value.text(), words)));
   return false;
 }
 
@@ -227,7 +228,7 @@ bool check_type(const Json& value, Type type, std::string_view allowed, Diagnost
   const TypeRow& row = type_row(type);
   if (!row.accepts(value)) {
     const bool axis = type == Type::axis && value.is_string();
-    const std::string near = axis ? did_you_mean(value.text(), axis_names()) : "";
+    const std::string near = axis ? did_you_mean_here(value.text(), axis_names()) : "";
     const bool empty = value.is_array() && value.items().empty();
     diagnostics.add(value.place(),
                     fmt::format("expected {}, found {}{}{}", row.expected, empty ? "an empty array" : value.describe(),

@@ -144,7 +144,7 @@ TEST_CASE("mistakes in a framework file are reported in the file") {
   CHECK(mistakes_of_file(
             "framework",
             framework_with(R"("steps": [ { "name": "x", "op": "zero" }, { "name": "x", "op": "zero" } ])")) ==
-        "/steps/1/name `\"x\"`: two steps are named \"x\"\n");
+        "/steps/1/name `\"x\"`: two steps are named \"x\"; give one of them another name\n");
   CHECK(mistakes_of_file("framework",
                          framework_with(R"("options": { "o": { "type": "boolean", "default": 1 } }, "steps": [])")) ==
         "/options/o/default `1`: the default of \"o\": expected true or false, found the number 1\n");
