@@ -35,9 +35,9 @@ int micro_batches(const Node& node, const Environment& environment) {
   if (environment.step) return counts.micro_batches(*environment.step);
   for (int step = 1; step < counts.steps(); ++step) {
     if (counts.micro_batches(step) != counts.micro_batches(0)) {
-      fail(node, "`micro_batches` has no one value here: optimizer step 0 has " +
+      fail(node, "\"micro_batches\" has no one value here: optimizer step 0 has " +
                      std::to_string(counts.micro_batches(0)) + " micro-batches, step " + std::to_string(step) +
-                     " has " + std::to_string(counts.micro_batches(step)) + ".");
+                     " has " + std::to_string(counts.micro_batches(step)));
     }
   }
   return counts.micro_batches(0);
@@ -74,11 +74,11 @@ ExpressionValue named(const Node& node, const Environment& environment) {
     for (const auto& [name, value] : *environment.names) known.push_back(name);
   }
   const std::string hint = did_you_mean(node.text, known);
-  fail(node, "There is no name `" + node.text + "` here" + (hint.empty() ? "." : hint));
+  fail(node, "there is no name \"" + node.text + "\" here" + hint);
 }
 
 const Mesh& mesh_of(const Node& node, const Environment& environment) {
-  if (!environment.mesh) fail(node, "The layout is not known here.");
+  if (!environment.mesh) fail(node, "the layout is not known here");
   return *environment.mesh;
 }
 
@@ -86,26 +86,26 @@ int coordinate(const Node& node, const Environment& environment, Axis axis) {
   const Mesh& mesh = mesh_of(node, environment);
   if (environment.rank) return mesh.coordinate(*environment.rank, axis);
   if (mesh.size(axis) == 1) return 0;
-  fail(node, "This depends on the rank, and there is no rank here.");
+  fail(node, "this depends on the rank, and there is no rank here");
 }
 
 int micro_batch(const Node& node, const Environment& environment) {
   if (environment.micro_batch) return *environment.micro_batch;
   fail(node,
        node.kind == Node::Kind::micro_batch
-           ? std::string("`micro_batch` has a meaning only inside `each`.")
-           : "Outside `each` there is no current micro-batch; write `sum(tokens, …, micro_batch)` for all of them.");
+           ? std::string("\"micro_batch\" has a meaning only inside \"each\"")
+           : "outside \"each\" there is no current micro-batch; write \"sum(tokens, …, micro_batch)\" for all of them");
 }
 
 /// The optimizer step, which may stay unsaid where there is only one.
 int optimizer_step(const Node& node, const Environment& environment) {
   if (environment.step) return *environment.step;
   if (environment.counts && environment.counts->steps() == 1) return 0;
-  fail(node, "This depends on the optimizer step, and there is none here.");
+  fail(node, "this depends on the optimizer step, and there is none here");
 }
 
 Rational tokens(const Node& node, const Environment& environment) {
-  if (!environment.counts) fail(node, "The token counts are not known here.");
+  if (!environment.counts) fail(node, "the token counts are not known here");
   const TokenCounts& counts = *environment.counts;
   using Range = TokenCounts::Range;
   Range over_micro_batches;
@@ -146,11 +146,11 @@ Rational end(const Node& node, const Node& other, const Environment& environment
       return mesh_of(node, environment).size(other.axis) - 1;
     case Node::Kind::micro_batch:
     case Node::Kind::step:
-      if (!environment.counts) fail(node, "The batch is not known here.");
+      if (!environment.counts) fail(node, "the batch is not known here");
       if (other.kind == Node::Kind::step) return environment.counts->steps() - 1;
       return micro_batches(node, environment) - 1;
     default:
-      fail(node, "`" + node.text + "` can only be compared with rank.AXIS, micro_batch or step.");
+      fail(node, "\"" + node.text + "\" can only be compared with rank.AXIS, micro_batch or step");
   }
 }
 

@@ -68,7 +68,7 @@ class Lexer {
     }
     if (starts_name(peek())) {
       const std::string digits(text_.substr(begin_, at_ - begin_));
-      throw ExpressionError("A number ends here and a name begins; write `" + digits + "*NAME` for a product.", at_);
+      throw ExpressionError("a number ends here and a name begins; write \"" + digits + "*NAME\" for a product", at_);
     }
     return token(Token::Kind::number);
   }
@@ -92,18 +92,18 @@ class Lexer {
       }
       content += peek();
     }
-    throw ExpressionError("This string has no closing quote `'`.", begin_, text_.size() - begin_);
+    throw ExpressionError("this string has no closing quote \"'\"", begin_, text_.size() - begin_);
   }
 
   [[noreturn]] void unexpected() const {
     static constexpr std::array<std::array<std::string_view, 2>, 7> hints = {{
-        {"&&", "Write `and` for `&&`."},
-        {"||", "Write `or` for `||`."},
-        {"=", "Write `==` to compare."},
-        {"!", "Write `not` for `!`."},
-        {"\"", "Write strings in single quotes: `'adam'`."},
-        {"%", "There is no remainder; the operators are + - * /."},
-        {"^", "There is no power; the operators are + - * /."},
+        {"&&", "write \"and\" for \"&&\""},
+        {"||", "write \"or\" for \"||\""},
+        {"=", "write \"==\" to compare"},
+        {"!", "write \"not\" for \"!\""},
+        {"\"", "write strings in single quotes: \"'adam'\""},
+        {"%", "there is no remainder; the operators are + - * /"},
+        {"^", "there is no power; the operators are + - * /"},
     }};
     for (const auto& [symbol, hint] : hints) {
       if (text_.substr(at_, symbol.size()) == symbol) throw ExpressionError(std::string(hint), at_, symbol.size());
@@ -111,7 +111,7 @@ class Lexer {
     std::size_t length = 1;  // of the character in UTF-8
     while (at_ + length < text_.size() && (static_cast<unsigned char>(text_[at_ + length]) & 0xC0U) == 0x80U) ++length;
     const std::string character(text_.substr(at_, length));
-    throw ExpressionError("The character `" + character + "` has no meaning in an expression.", at_, length);
+    throw ExpressionError("the character \"" + character + "\" has no meaning in an expression", at_, length);
   }
 
   std::string_view text_;

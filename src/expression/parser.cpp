@@ -18,7 +18,7 @@ class Parser {
   explicit Parser(std::string_view text) : tokens_(tokenize(text)) {}
 
   NodePointer whole() {
-    if (here().kind == Token::Kind::end) throw ExpressionError("The expression is empty.", 0);
+    if (here().kind == Token::Kind::end) throw ExpressionError("the expression is empty", 0);
     NodePointer result = disjunction();
     if (here().kind != Token::Kind::end) unexpected("an operator or the end of the expression");
     refuse_end(result);
@@ -31,7 +31,7 @@ class Parser {
    public:
     explicit Nesting(Parser& parser) : parser_(parser) {
       if (++parser_.nesting_ > nesting_limit) {
-        throw ExpressionError("The expression is nested deeper than " + std::to_string(nesting_limit) + " levels.",
+        throw ExpressionError("the expression is nested deeper than " + std::to_string(nesting_limit) + " levels",
                               parser_.here().offset);
       }
     }
@@ -51,11 +51,11 @@ class Parser {
     return true;
   }
   void expect(std::string_view symbol) {
-    if (!accept(symbol)) unexpected("`" + std::string(symbol) + "`");
+    if (!accept(symbol)) unexpected("\"" + std::string(symbol) + "\"");
   }
   [[noreturn]] void unexpected(const std::string& expected) const {
-    const std::string found = here().kind == Token::Kind::end ? "the expression ends" : "found `" + here().text + "`";
-    throw ExpressionError("Expected " + expected + ", but " + found + ".", here().offset, here().length);
+    const std::string found = here().kind == Token::Kind::end ? "the expression ends" : "found \"" + here().text + "\"";
+    throw ExpressionError("expected " + expected + ", but " + found, here().offset, here().length);
   }
 
   static std::shared_ptr<Node> make(Node::Kind kind, const Token& token) {
@@ -69,7 +69,7 @@ class Parser {
   static NodePointer with_children(const std::shared_ptr<Node>& node, std::vector<NodePointer> children) {
     for (const NodePointer& child : children) node->depth = std::max(node->depth, child->depth + 1);
     if (node->depth > depth_limit) {
-      throw ExpressionError("The expression has more than " + std::to_string(depth_limit) + " operators in a row.",
+      throw ExpressionError("the expression has more than " + std::to_string(depth_limit) + " operators in a row",
                             node->offset, node->length);
     }
     node->children = std::move(children);
@@ -80,8 +80,8 @@ class Parser {
   static void refuse_end(const NodePointer& node) {
     if (node->kind != Node::Kind::end) return;
     throw ExpressionError(
-        "`" + node->text +
-            "` can only be compared with rank.AXIS, micro_batch or step, as in `rank.pp == " + node->text + "`.",
+        "\"" + node->text +
+            "\" can only be compared with rank.AXIS, micro_batch or step, as in \"rank.pp == " + node->text + "\"",
         node->offset, node->length);
   }
 
@@ -119,7 +119,7 @@ class Parser {
     const Token token = take();
     NodePointer right = sum();
     if (is_comparison(here())) {
-      throw ExpressionError("Comparisons do not chain; write `a < b and b < c`.", here().offset, here().length);
+      throw ExpressionError("comparisons do not chain; write \"a < b and b < c\"", here().offset, here().length);
     }
     const auto has_ends = [](const NodePointer& node) {
       return node->kind == Node::Kind::rank_axis || node->kind == Node::Kind::micro_batch ||
@@ -152,7 +152,7 @@ class Parser {
         take();
         const std::optional<Rational> number = Rational::parse(token.text);
         if (!number)
-          throw ExpressionError("The number `" + token.text + "` is out of range.", token.offset, token.length);
+          throw ExpressionError("the number \"" + token.text + "\" is out of range", token.offset, token.length);
         return value(token, *number);
       }
       case Token::Kind::string:
@@ -187,7 +187,7 @@ class Parser {
     const std::string& word = token.text;
     if (here().is("(")) return word == "sum" ? sum_of_tokens(token) : call(token);
     if (word == "sum" || std::find(functions().begin(), functions().end(), word) != functions().end()) {
-      throw ExpressionError("`" + word + "` is a function; write `" + word + "(…)`.", token.offset, token.length);
+      throw ExpressionError("\"" + word + "\" is a function; write \"" + word + "(…)\"", token.offset, token.length);
     }
     if (word == "true" || word == "false") return value(token, word == "true");
     if (word == "first" || word == "last") return make(Node::Kind::end, token);
@@ -205,11 +205,11 @@ class Parser {
   static Axis axis(const std::string& word, const Token& token) {
     if (const std::optional<Axis> found = axis_named(word)) return *found;
     if (word.empty()) {
-      throw ExpressionError("`rank` by itself is no number; write `rank.AXIS`, as in `rank.pp`.", token.offset,
+      throw ExpressionError("\"rank\" by itself is no number; write \"rank.AXIS\", as in \"rank.pp\"", token.offset,
                             token.length);
     }
     const std::string hint = did_you_mean(word, axis_names());
-    throw ExpressionError("There is no axis `" + word + "`" + (hint.empty() ? "." : hint), token.offset, token.length);
+    throw ExpressionError("there is no axis \"" + word + "\"" + hint, token.offset, token.length);
   }
 
   static std::shared_ptr<Node> tokens(const Token& token) {
@@ -223,8 +223,8 @@ class Parser {
       std::vector<std::string> known = functions();
       known.push_back("sum");
       const std::string hint = did_you_mean(token.text, known);
-      throw ExpressionError("There is no function `" + token.text + "`" +
-                                (hint.empty() ? "; there are lcm, min, max, floor, ceil and sum." : hint),
+      throw ExpressionError("there is no function \"" + token.text + "\"" +
+                                (hint.empty() ? "; there are lcm, min, max, floor, ceil and sum" : hint),
                             token.offset, token.length);
     }
     const Nesting nesting(*this);
@@ -236,7 +236,7 @@ class Parser {
     } while (accept(","));
     expect(")");
     if ((token.text == "floor" || token.text == "ceil") && arguments.size() != 1) {
-      throw ExpressionError("`" + token.text + "` takes one number, found " + std::to_string(arguments.size()) + ".",
+      throw ExpressionError("\"" + token.text + "\" takes one number, found " + std::to_string(arguments.size()),
                             token.offset, token.length);
     }
     return with_children(make(Node::Kind::call, token), std::move(arguments));
@@ -247,21 +247,22 @@ class Parser {
     expect("(");
     const Token what = take();
     if (!what.is("tokens") && !(what.kind == Token::Kind::name && what.text.starts_with("tokens."))) {
-      throw ExpressionError("`sum` adds up tokens: write `sum(tokens, AXES, micro_batch)`.", what.offset, what.length);
+      throw ExpressionError("\"sum\" adds up tokens: write \"sum(tokens, AXES, micro_batch)\"", what.offset,
+                            what.length);
     }
     auto node = make(Node::Kind::sum, token);
     node->text = tokens(what)->text;
     while (accept(",")) {
       const Token word = take();
       if (word.kind != Token::Kind::name) {
-        throw ExpressionError("Expected an axis or micro_batch to sum over.", word.offset, word.length);
+        throw ExpressionError("expected an axis or micro_batch to sum over", word.offset, word.length);
       }
       if (word.is("micro_batch")) {
         node->all_micro_batches = true;
         continue;
       }
       if (word.is("micro_batches")) {
-        throw ExpressionError("To sum over the micro-batches, write `micro_batch`.", word.offset, word.length);
+        throw ExpressionError("to sum over the micro-batches, write \"micro_batch\"", word.offset, word.length);
       }
       const Axis over = axis(word.text, word);
       switch (over) {
@@ -274,13 +275,13 @@ class Parser {
           break;
         default:
           throw ExpressionError(
-              "The tokens are not split along `" + word.text + "`; sum them over dp, cp, sp or micro_batch.",
+              "the tokens are not split along \"" + word.text + "\"; sum them over dp, cp, sp or micro_batch",
               word.offset, word.length);
       }
     }
     expect(")");
     if (node->axes.empty() && !node->all_micro_batches) {
-      throw ExpressionError("`sum` needs what to sum over: axes (dp, cp, sp) or micro_batch.", token.offset,
+      throw ExpressionError("\"sum\" needs what to sum over: axes (dp, cp, sp) or micro_batch", token.offset,
                             token.length);
     }
     return node;

@@ -8,9 +8,9 @@ namespace {
 
 /// "Expected a number, but `a == b` is the truth value true."
 [[noreturn]] void wrong_type(const Node& node, const std::string& expected, const ExpressionValue& found) {
-  throw ExpressionError("Expected " + expected + ", but " +
-                            (node.kind == Node::Kind::value ? "found " : "`" + print(node) + "` is ") +
-                            describe(found) + ".",
+  throw ExpressionError("expected " + expected + ", but " +
+                            (node.kind == Node::Kind::value ? "found " : "\"" + print(node) + "\" is ") +
+                            describe(found),
                         node.offset, node.length);
 }
 
@@ -19,7 +19,7 @@ Rational short_enough(const Rational& value, const Node& node) {
   constexpr int most_bits = 8192;
   if (std::max(value.numerator().bits(), value.denominator().bits()) <= most_bits) return value;
   throw ExpressionError(
-      "This value has more than " + std::to_string(most_bits) + " binary digits, which no factor of a gradient needs.",
+      "this value has more than " + std::to_string(most_bits) + " binary digits, which no factor of a gradient needs",
       node.offset, node.length);
 }
 
@@ -53,7 +53,7 @@ ExpressionValue combine(const Node& node, const ExpressionValue& left, const Exp
   if (op == "==" || op == "!=") {
     if (left.index() != right.index()) {
       throw ExpressionError(
-          "`" + op + "` compares values of one kind, but found " + describe(left) + " and " + describe(right) + ".",
+          "\"" + op + "\" compares values of one kind, but found " + describe(left) + " and " + describe(right),
           node.offset, node.length);
     }
     return (left == right) == (op == "==");
@@ -65,7 +65,7 @@ ExpressionValue combine(const Node& node, const ExpressionValue& left, const Exp
   if (op == "*") return short_enough(a * b, node);
   if (op == "/") {
     if (b.is_zero()) {
-      throw ExpressionError("Division by zero: `" + print(*node.children[1]) + "` is 0 here.", node.offset,
+      throw ExpressionError("division by zero: \"" + print(*node.children[1]) + "\" is 0 here", node.offset,
                             node.length);
     }
     return short_enough(a / b, node);
@@ -83,7 +83,7 @@ Rational call(const Node& node, const std::vector<Rational>& arguments) {
     const Node& argument = *node.children[i];
     if (!arguments[i].is_integer() || arguments[i] <= 0) {
       throw ExpressionError(
-          "`lcm` takes positive whole numbers, but `" + print(argument) + "` is " + arguments[i].to_string() + ".",
+          "\"lcm\" takes positive whole numbers, but \"" + print(argument) + "\" is " + arguments[i].to_string(),
           argument.offset, argument.length);
     }
     multiple = short_enough(Rational::lcm(multiple, arguments[i]), node);

@@ -79,13 +79,14 @@ std::int64_t Parameter::numel() const {
 Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& diagnostics)
     : parameters_(std::move(parameters)) {
   const std::size_t mistakes = diagnostics.size();
-  if (parameters_.empty()) diagnostics.add({}, "The model has no parameter; it needs at least one.");
+  if (parameters_.empty()) diagnostics.add({}, "the model has no parameter; it needs at least one");
   std::unordered_map<std::string_view, int> parameter_named, logical_tied;
   for (int p = 0; p < static_cast<int>(parameters_.size()); ++p) {
     const Parameter& parameter = parameters_[at(p)];
     check_placement(mesh, parameter, diagnostics);
     if (!parameter_named.emplace(parameter.name, p).second) {
-      diagnostics.add(parameter.place, "The parameter name `" + parameter.name + "` is given twice; names are unique.");
+      diagnostics.add(parameter.place,
+                      "the parameter name \"" + parameter.name + "\" is given twice; names are unique");
     }
     int logical = static_cast<int>(logicals_.size());
     if (!parameter.tied.empty()) logical = logical_tied.emplace(parameter.tied, logical).first->second;

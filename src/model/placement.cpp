@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t numel_limit = std::int64_t{1} << 62;
 
-std::string quoted(Axis axis) { return "`" + std::string(name_of(axis)) + "`"; }
+std::string quoted(Axis axis) { return "\"" + std::string(name_of(axis)) + "\""; }
 
 /// dp is the product of dp_shard and dp_replicate: using it together with one of them uses an axis twice.
 bool overlap(Axis a, Axis b) {
@@ -36,26 +36,26 @@ class PlacementCheck {
     for (std::size_t i = 0; i < parameter_.uses.size(); ++i) {
       if (std::find(parameter_.uses.begin(), parameter_.uses.begin() + static_cast<std::ptrdiff_t>(i),
                     parameter_.uses[i]) != parameter_.uses.begin() + static_cast<std::ptrdiff_t>(i)) {
-        add("names the use `" + parameter_.uses[i] + "` twice; name each use once.");
+        add("names the use \"" + parameter_.uses[i] + "\" twice; name each use once");
       }
     }
   }
 
  private:
   void add(const std::string& what) {
-    diagnostics_.add(parameter_.place, "The parameter `" + parameter_.name + "` " + what);
+    diagnostics_.add(parameter_.place, "the parameter \"" + parameter_.name + "\" " + what);
   }
 
   void shape() {
     std::int64_t numel = 1;
     for (const std::int64_t extent : parameter_.shape) {
-      if (extent < 0) return add("has the extent " + std::to_string(extent) + " in its shape; extents are at least 0.");
+      if (extent < 0) return add("has the extent " + std::to_string(extent) + " in its shape; extents are at least 0");
     }
     for (const std::int64_t extent : parameter_.shape) {
       if (extent == 0) return;  // whatever the others are
     }
     for (const std::int64_t extent : parameter_.shape) {
-      if (numel > numel_limit / extent) return add("has more than 2^62 elements.");
+      if (numel > numel_limit / extent) return add("has more than 2^62 elements");
       numel *= extent;
     }
   }
@@ -65,13 +65,13 @@ class PlacementCheck {
     if (parameter_.stage && (*parameter_.stage < 0 || *parameter_.stage >= stages)) {
       add("lives on stage " + std::to_string(*parameter_.stage) + ", but there " +
           (stages == 1
-               ? "is only stage 0."
-               : "are only stages 0 to " + std::to_string(stages - 1) + " (pp is " + std::to_string(stages) + ")."));
+               ? "is only stage 0"
+               : "are only stages 0 to " + std::to_string(stages - 1) + " (pp is " + std::to_string(stages) + ")"));
     }
     const int chunks = mesh_.layout().virtual_stages;
     if (parameter_.chunk < 0 || parameter_.chunk >= chunks) {
-      add("lives in chunk " + std::to_string(parameter_.chunk) + ", but `virtual_stages` is " + std::to_string(chunks) +
-          "; chunks count from 0.");
+      add("lives in chunk " + std::to_string(parameter_.chunk) + ", but \"virtual_stages\" is " +
+          std::to_string(chunks) + "; chunks count from 0");
     }
   }
 
@@ -81,33 +81,33 @@ class PlacementCheck {
     for (const Shard& shard : parameter_.shard) {
       for (const Axis earlier : seen) {
         if (overlap(earlier, shard.axis))
-          add("is sharded over " + quoted(earlier) + " and " + quoted(shard.axis) + ", which overlap.");
+          add("is sharded over " + quoted(earlier) + " and " + quoted(shard.axis) + ", which overlap");
       }
       seen.push_back(shard.axis);
       (is_expert_axis(shard.axis) ? expert : dense) |= shard.axis != Axis::pp;
       for (const Axis axis : parameter_.partial) {
         if (overlap(axis, shard.axis)) {
           add("is both sharded over " + quoted(shard.axis) + " and partial over " + quoted(axis) +
-              "; an axis can be one of the two.");
+              "; an axis can be one of the two");
         }
       }
       if (shard.axis == Axis::pp && parameter_.stage) {
-        add("is sharded over `pp`, but lives on one stage; write `\"stage\": \"all\"`.");
+        add("is sharded over \"pp\", but lives on one stage; write \"stage\": \"all\"");
       }
     }
-    if (expert && dense) add("is sharded over axes of both meshes; take either dense axes or etp, ep and edp.");
+    if (expert && dense) add("is sharded over axes of both meshes; take either dense axes or etp, ep and edp");
     for (const Axis axis : parameter_.partial) expert |= is_expert_axis(axis);
     for (const Axis axis : parameter_.dispatch) {
       if (!is_expert_axis(axis)) {
-        add("has `dispatch` over " + quoted(axis) +
-            "; tokens are dispatched over axes of the expert mesh: etp, ep or edp.");
+        add("has \"dispatch\" over " + quoted(axis) +
+            "; tokens are dispatched over axes of the expert mesh: etp, ep or edp");
       }
       expert |= is_expert_axis(axis);
     }
     if (expert && !mesh_.pipeline_groups_agree()) {
-      add("uses the expert mesh, whose pipeline groups are not those of the dense mesh; put pp last in `order`, or "
+      add("uses the expert mesh, whose pipeline groups are not those of the dense mesh; put pp last in \"order\", or "
           "choose "
-          "etp and ep so that etp*ep*edp ranks in a row are one stage in both.");
+          "etp and ep so that etp*ep*edp ranks in a row are one stage in both");
     }
     dimensions();
   }
@@ -120,8 +120,8 @@ class PlacementCheck {
     for (const Shard& shard : parameter_.shard) {
       if (shard.dim < 0 || shard.dim >= static_cast<int>(extents.size())) {
         add("is sharded along dimension " + std::to_string(shard.dim) + ", but its shape has " +
-            std::to_string(extents.size()) + (extents.size() == 1 ? " dimension." : " dimensions.") +
-            " They count from 0.");
+            std::to_string(extents.size()) + (extents.size() == 1 ? " dimension" : " dimensions") +
+            ", which count from 0");
         return;
       }
       std::set<std::int64_t>& own = extents[static_cast<std::size_t>(shard.dim)];
@@ -131,7 +131,7 @@ class PlacementCheck {
         if (!shard.uneven && extent % count != 0) {
           add("has " + std::to_string(extent) + " elements to cut in dimension " + std::to_string(shard.dim) +
               ", which " + std::string(name_of(shard.axis)) + " = " + std::to_string(count) +
-              " does not divide; pad the dimension, or write `\"uneven\": true` to cut it as torch.chunk does.");
+              " does not divide; pad the dimension, or write \"uneven\": true to cut it as torch.chunk does");
           return;
         }
         for (int i = 0; i < count; ++i) pieces.insert(cut({0, extent}, i, count, shard.uneven).size());
@@ -146,7 +146,7 @@ class PlacementCheck {
         if (coordinate >= 0 && coordinate < mesh_.size(only.axis)) continue;
         add("takes part only on " + std::string(name_of(only.axis)) + " " + std::to_string(coordinate) + ", but " +
             std::string(name_of(only.axis)) + " is " + std::to_string(mesh_.size(only.axis)) +
-            "; coordinates count from 0.");
+            "; coordinates count from 0");
       }
     }
   }
@@ -180,8 +180,8 @@ void check_tie(const Parameter& first, const Parameter& later, Diagnostics& diag
   note(sorted(first.partial) == sorted(later.partial), "partial");
   note(sorted(first.dispatch) == sorted(later.dispatch), "dispatch");
   if (differs.empty()) return;
-  diagnostics.add(later.place, "The parameters `" + first.name + "` and `" + later.name + "` are tied as `" +
-                                   later.tied + "` and must be one tensor, but they differ in: " + differs + ".");
+  diagnostics.add(later.place, "the parameters \"" + first.name + "\" and \"" + later.name + "\" are tied as \"" +
+                                   later.tied + "\" and must be one tensor, but they differ in: " + differs);
 }
 
 std::vector<Piece> cut_into_pieces(const Mesh& mesh, const Parameter& parameter) {

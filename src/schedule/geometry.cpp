@@ -54,9 +54,9 @@ class Layouter {
     const std::optional<std::int64_t> whole = value.to_int64();
     if (!whole || *whole <= 0 || *whole > limit) {
       const std::string text = expression.to_string(), found = value.to_string();
-      fail("Expected a positive whole number for `" + std::string(key) + "`, but " +
-           (text == found ? "found " + found : "`" + text + "` is " + found) + " in a group of " + std::to_string(n_) +
-           ".");
+      fail("expected a positive whole number for \"" + std::string(key) + "\", but " +
+           (text == found ? "found " + found : "\"" + text + "\" is " + found) + " in a group of " +
+           std::to_string(n_));
     }
     return *whole;
   }
@@ -111,19 +111,19 @@ class Layouter {
   /// Puts a buffer at `position`; returns where it ends.
   std::int64_t place(std::size_t member, std::int64_t position) {
     const std::int64_t numel = items_[member].numel;
-    if (numel > limit - position) fail("The selected parameters have more than 2^62 elements together.");
+    if (numel > limit - position) fail("the selected parameters have more than 2^62 elements together");
     result_.position[member] = position;
     return position + numel;
   }
 
   void close(const std::vector<std::size_t>& members, std::int64_t begin, std::int64_t end, const char* key) {
-    if (end > limit) fail("The selected parameters have more than 2^62 elements together.");
+    if (end > limit) fail("the selected parameters have more than 2^62 elements together");
     const GeometryItem& first = items_[members.front()];
     if ((end - begin) % n_ != 0) {
-      fail("A " + std::string(geometry_.kind == Geometry::Kind::flat ? "buffer" : "bucket") + " of " +
+      fail("a " + std::string(geometry_.kind == Geometry::Kind::flat ? "buffer" : "bucket") + " of " +
            std::to_string(end - begin) + " elements cannot be cut into " + std::to_string(n_) +
-           " equal slices, one for each rank of the group; make `" + key + "` a multiple of n, as in `\"" + key +
-           "\": \"lcm(n, 128)\"`.");
+           " equal slices, one for each rank of the group; make \"" + key + "\" a multiple of n, as in \"" + key +
+           "\": \"lcm(n, 128)\"");
     }
     const int bucket = static_cast<int>(result_.buckets.size());
     result_.buckets.push_back({begin, end, first.chunk, first.dtype});

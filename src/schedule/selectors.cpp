@@ -92,14 +92,14 @@ std::optional<Item> numel_item(std::string_view text, std::string& mistake) {
   const auto found = std::find_if(comparisons.begin(), comparisons.end(),
                                   [&](std::string_view comparison) { return condition.starts_with(comparison); });
   if (found == comparisons.end()) {
-    if (condition.starts_with("=")) mistake = "Write `==` to compare, as in `numel==64`.";
+    if (condition.starts_with("=")) mistake = "write \"==\" to compare, as in \"numel==64\"";
     return std::nullopt;
   }
   const std::string number(trim(condition.substr(found->size())));
   const std::optional<Rational> value = Rational::parse(number);
   const std::optional<std::int64_t> whole = value ? value->to_int64() : std::nullopt;
   if (!whole) {
-    mistake = "Expected a whole number after `numel" + std::string(*found) + "`, found `" + number + "`.";
+    mistake = "expected a whole number after \"numel" + std::string(*found) + "\", found \"" + number + "\"";
     return std::nullopt;
   }
   Item item;
@@ -132,13 +132,13 @@ Item read(std::string_view text, std::string& mistake) {
   }
   if (item.pattern.empty() && mistake.empty()) {
     mistake = item.kind == Item::Kind::name
-                  ? "A selector is a glob on names, tag:NAME, tied:NAME or numel>N, and not empty."
-                  : "A name must follow `" + std::string(text) + "`.";
+                  ? "a selector is a glob on names, tag:NAME, tied:NAME or numel>N, and not empty"
+                  : "a name must follow \"" + std::string(text) + "\"";
   }
   for (std::size_t i = item.pattern.find('['); i != std::string_view::npos && mistake.empty();) {
     const std::size_t end = class_end(item.pattern, i);
     if (end == std::string_view::npos) {
-      mistake = "`[` in `" + std::string(item.pattern) + "` has no `]`; write `[[]` for the character itself.";
+      mistake = "\"[\" in \"" + std::string(item.pattern) + "\" has no \"]\"; write \"[[]\" for the character itself";
     }
     i = end == std::string_view::npos ? end : item.pattern.find('[', end);
   }

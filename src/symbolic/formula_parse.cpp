@@ -31,11 +31,10 @@ class Parser {
   std::vector<Term> whole() {
     Value value = sum();
     if (scanner_.at < scanner_.text.size())
-      scanner_.fail("Expected an operator or the end of the formula.", scanner_.at);
+      scanner_.fail("expected an operator or the end of the formula", scanner_.at);
     if (value.is_number && !value.factor.is_zero()) {
       scanner_.fail(
-          "A formula is made of gradients, as in `(g0+g1)/2`, but this is the number " + value.factor.to_string() + ".",
-          0);
+          "a formula is made of gradients, as in \"(g0+g1)/2\", but this is the number " + value.factor.to_string(), 0);
     }
     apply_factor(value);
     formula::sort_terms(value.terms);
@@ -78,7 +77,7 @@ class Parser {
       } else if (right.is_number || left.is_number) {
         Value& number = left.is_number ? left : right;
         if (!number.factor.is_zero()) {
-          scanner_.fail("A number and a gradient cannot be added; multiply the number with a gradient.", offset);
+          scanner_.fail("a number and a gradient cannot be added; multiply the number with a gradient", offset);
         }
         if (left.is_number) left = std::move(right);
       } else {
@@ -97,10 +96,10 @@ class Parser {
       const std::size_t offset = scanner_.at;
       const bool divides = scanner_.text[scanner_.at++] == '/';
       Value right = factor();
-      if (divides && !right.is_number) scanner_.fail("A formula cannot divide by a gradient.", offset);
-      if (divides && right.factor.is_zero()) scanner_.fail("Division by zero.", offset);
+      if (divides && !right.is_number) scanner_.fail("a formula cannot divide by a gradient", offset);
+      if (divides && right.factor.is_zero()) scanner_.fail("division by zero", offset);
       if (!left.is_number && !right.is_number) {
-        scanner_.fail("Two gradients cannot be multiplied: formulas are linear.", offset);
+        scanner_.fail("two gradients cannot be multiplied: formulas are linear", offset);
       }
       if (left.is_number && !right.is_number) std::swap(left, right);
       left.factor = divides ? left.factor / right.factor : left.factor * right.factor;
@@ -113,7 +112,7 @@ class Parser {
     const std::size_t offset = scanner_.at;
     if (next == '-' || next == '(') {
       if (++nesting_ > nesting_limit) {
-        scanner_.fail("The formula is nested deeper than " + std::to_string(nesting_limit) + " levels.", offset);
+        scanner_.fail("the formula is nested deeper than " + std::to_string(nesting_limit) + " levels", offset);
       }
       ++scanner_.at;
       Value value = next == '-' ? factor() : sum();
@@ -124,9 +123,9 @@ class Parser {
     }
     if (is_digit(next)) return {true, scanner_.number(), {}};
     if (is_letter(next) || next == '\'') return name();
-    scanner_.fail(
-        next == '\0' ? "Expected a gradient such as `g3`, but the formula ends." : "Expected a gradient such as `g3`.",
-        offset);
+    scanner_.fail(next == '\0' ? "expected a gradient such as \"g3\", but the formula ends"
+                               : "expected a gradient such as \"g3\"",
+                  offset);
   }
 
   Value name() {
@@ -136,7 +135,8 @@ class Parser {
     if (!quoted && first == "sum" && scanner_.peek() == '(') return sum_over_axes(offset);
     if (!quoted && References::is_gradient(first)) {
       if (first == "g")
-        scanner_.fail("A gradient needs its rank, as in `g3`; `g` by itself stands in `sum(g, AXES)` alone.", offset);
+        scanner_.fail("a gradient needs its rank, as in \"g3\"; \"g\" by itself stands in \"sum(g, AXES)\" alone",
+                      offset);
       const Reference reference = references_.gradient(offset, first);
       const int rank = *reference.rank;
       return {false, 1, references_.expand(reference, rank, references_.frame_of(reference, rank), true)};
@@ -151,7 +151,7 @@ class Parser {
     const std::size_t begin = scanner_.at;
     const std::string first = scanner_.word();
     if (first.empty() || !References::is_gradient(first))
-      scanner_.fail("`sum` adds gradients: write `sum(g, AXES)` or `sum(g3, AXES)`.", begin);
+      scanner_.fail("\"sum\" adds gradients: write \"sum(g, AXES)\" or \"sum(g3, AXES)\"", begin);
     const Reference reference = references_.gradient(begin, first);
     std::vector<Axis> fixed(std::begin(formula::digits), std::end(formula::digits));
     while (scanner_.accept(',')) {
@@ -159,8 +159,7 @@ class Parser {
       const std::size_t axis_begin = scanner_.at;
       const std::string axis_name = scanner_.word();
       if (axis_name == "micro_batch") {
-        if (reference.micro_batch)
-          scanner_.fail("The sum names one micro-batch and runs over all of them.", axis_begin);
+        if (reference.micro_batch) scanner_.fail("the sum names one micro-batch and runs over all of them", axis_begin);
         continue;  // a name without a micro-batch means all of them
       }
       const std::optional<Axis> axis = axis_named(axis_name);
@@ -168,8 +167,8 @@ class Parser {
         static const std::vector<std::string> known = {"tp", "cp",       "sp",           "dp",
                                                        "pp", "dp_shard", "dp_replicate", "micro_batch"};
         const std::string hint = did_you_mean(axis_name, known);
-        scanner_.fail("A sum runs over tp, cp, sp, dp, pp, dp_shard, dp_replicate and micro_batch; found `" +
-                          axis_name + "`" + (hint.empty() ? "." : hint),
+        scanner_.fail("a sum runs over tp, cp, sp, dp, pp, dp_shard, dp_replicate and micro_batch; found \"" +
+                          axis_name + "\"" + hint,
                       axis_begin);
       }
       std::erase(fixed, *axis);
@@ -190,7 +189,7 @@ class Parser {
       std::vector<Term> terms = references_.expand(reference, rank, frame, false);
       value.terms.insert(value.terms.end(), terms.begin(), terms.end());
     }
-    if (value.terms.empty()) scanner_.fail("Nothing contributes to this sum.", offset);
+    if (value.terms.empty()) scanner_.fail("nothing contributes to this sum", offset);
     return value;
   }
 

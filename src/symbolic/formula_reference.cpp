@@ -54,13 +54,13 @@ Reference References::gradient(std::size_t offset, const std::string& first) {
         reference.micro_batch = scanner_.whole_number();
         const int all = names_.schedule().batch.total_micro_batches();
         if (*reference.micro_batch >= all) {
-          scanner_.fail("There is no micro-batch " + std::to_string(*reference.micro_batch) + "; there are " +
-                            std::to_string(all) + ", counted from 0 through the optimizer steps.",
+          scanner_.fail("there is no micro-batch " + std::to_string(*reference.micro_batch) + "; there are " +
+                            std::to_string(all) + ", counted from 0 through the optimizer steps",
                         offset);
         }
       } else {
         reference.use = scanner_.word();
-        if (reference.use.empty()) scanner_.fail("Expected a micro-batch or a use after `.`.", offset);
+        if (reference.use.empty()) scanner_.fail("expected a micro-batch or a use after \".\"", offset);
       }
     } else if (scanner_.directly() == '[') {
       reference.bracket = bracket();
@@ -73,7 +73,7 @@ Reference References::gradient(std::size_t offset, const std::string& first) {
 int References::checked_rank(std::size_t offset, int rank, const std::string& as_written) const {
   const int world = names_.schedule().mesh.world();
   if (rank < 0 || rank >= world) {
-    scanner_.fail("There is no rank " + as_written + "; there are " + std::to_string(world) + " ranks, counted from 0.",
+    scanner_.fail("there is no rank " + as_written + "; there are " + std::to_string(world) + " ranks, counted from 0",
                   offset);
   }
   return rank;
@@ -90,13 +90,13 @@ Reference::Bracket References::bracket() {
     }
   }
   const std::size_t end = scanner_.text.find(']', begin);
-  if (end == std::string_view::npos) scanner_.fail("`[` has no `]`.", scanner_.at);
+  if (end == std::string_view::npos) scanner_.fail("\"[\" has no \"]\"", scanner_.at);
   const std::string_view content = scanner_.text.substr(begin, end - begin);
   std::vector<std::string> known;
   for (const Parameter& parameter : names_.model().parameters()) known.push_back(parameter.name);
   const std::string hint = did_you_mean(content, known);
   scanner_.at = end;
-  scanner_.fail("There is no parameter `" + std::string(content) + "`" + (hint.empty() ? "." : hint), begin);
+  scanner_.fail("there is no parameter \"" + std::string(content) + "\"" + hint, begin);
 }
 
 std::optional<Reference::Bracket> References::bracket_content(std::string_view content) const {
@@ -142,10 +142,10 @@ Frame References::frame_of(const Reference& reference, int source) const {
       bracket.holder ? names_.piece_on(*bracket.holder, frame.logical) : names_.default_piece(frame.logical, source);
   frame.offset = bracket.shift;
   if (frame.piece < 0 && bracket.holder) {
-    scanner_.fail("Rank " + std::to_string(*bracket.holder) + " holds no piece of `" + name + "`.", reference.offset);
+    scanner_.fail("rank " + std::to_string(*bracket.holder) + " holds no piece of \"" + name + "\"", reference.offset);
   }
   if (frame.piece < 0) {
-    scanner_.fail("Which piece of `" + name + "` is meant? Name a rank that holds it: `[" + name + "@RANK]`.",
+    scanner_.fail("which piece of \"" + name + "\" is meant? Name a rank that holds it: \"[" + name + "@RANK]\"",
                   reference.offset);
   }
   frame.foreign = frame.logical != names_.own().logical || frame.piece != names_.own().piece || frame.offset != 0;
@@ -154,7 +154,7 @@ Frame References::frame_of(const Reference& reference, int source) const {
 
 std::vector<Term> References::expand(const Reference& reference, int rank, const Frame& frame, bool needed) {
   if (!reference.micro_batch && !names_.own_step()) {
-    scanner_.fail("No micro-batch contributes to this parameter in this step; name one, as in `g3.1.main`.",
+    scanner_.fail("no micro-batch contributes to this parameter in this step; name one, as in \"g3.1.main\"",
                   reference.offset);
   }
   const int step = reference.micro_batch ? names_.step_of(*reference.micro_batch) : *names_.own_step();
@@ -182,11 +182,11 @@ std::vector<Term> References::expand(const Reference& reference, int rank, const
     known.reserve(uses.size());
     for (const SiteUse& through : uses) known.push_back(through.use);
     const std::string hint = did_you_mean(reference.use, known);
-    scanner_.fail("The parameter has no use `" + reference.use + "`" + (hint.empty() ? "." : hint), reference.offset);
+    scanner_.fail("the parameter has no use \"" + reference.use + "\"" + hint, reference.offset);
   }
-  scanner_.fail("Rank " + std::to_string(rank) + " contributes nothing here under the name `" +
+  scanner_.fail("rank " + std::to_string(rank) + " contributes nothing here under the name \"" +
                     std::string(scanner_.text.substr(reference.offset, scanner_.at - reference.offset)) +
-                    "`; where several ranks compute the same, the lowest names it.",
+                    "\"; where several ranks compute the same, the lowest names it",
                 reference.offset);
 }
 
@@ -197,9 +197,9 @@ Term References::leftover(std::size_t offset, const std::string& what) {
     known.reserve(leftovers_.size());
     for (const auto& [name, per_rank] : leftovers_) known.push_back(name);
     const std::string hint = did_you_mean(what, known);
-    scanner_.fail("`" + what +
-                      "` is no gradient (write `g3` for rank 3's), and no step leaves a leftover of that name" +
-                      (hint.empty() ? "." : hint),
+    scanner_.fail("\"" + what +
+                      "\" is no gradient (write \"g3\" for rank 3's), and no step leaves a leftover of that name" +
+                      hint,
                   offset);
   }
   Reference reference;
@@ -215,8 +215,8 @@ Term References::leftover(std::size_t offset, const std::string& what) {
     reference.rank = checked_rank(offset, rank, std::string(scanner_.text.substr(begin, scanner_.at - begin)));
   }
   if (!found->second.contains(reference.rank.has_value())) {
-    scanner_.fail(reference.rank ? "The leftover `" + what + "` is equal on all ranks; write it without a rank."
-                                 : "The leftover `" + what + "` differs by rank; write `" + what + ".RANK`.",
+    scanner_.fail(reference.rank ? "the leftover \"" + what + "\" is equal on all ranks; write it without a rank"
+                                 : "the leftover \"" + what + "\" differs by rank; write \"" + what + ".RANK\"",
                   offset);
   }
   Term result = term(frame_of(reference, reference.rank.value_or(-1)), reference.rank.value_or(-1), {-1, 0});

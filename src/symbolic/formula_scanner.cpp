@@ -22,15 +22,14 @@ bool Scanner::accept(char symbol) {
 }
 
 void Scanner::expect(char symbol) {
-  if (!accept(symbol)) fail("Expected `" + std::string(1, symbol) + "`.", at);
+  if (!accept(symbol)) fail("expected \"" + std::string(1, symbol) + "\"", at);
 }
 
 int Scanner::whole_number() {
   const std::size_t begin = at;
   while (is_digit(directly())) ++at;
   int value = 0;
-  if (std::from_chars(text.data() + begin, text.data() + at, value).ec != std::errc())
-    fail("Expected a number.", begin);
+  if (std::from_chars(text.data() + begin, text.data() + at, value).ec != std::errc()) fail("expected a number", begin);
   return value;
 }
 
@@ -45,7 +44,7 @@ std::string Scanner::word() {
     if (text[at] == '\'' && (++at == text.size() || text[at] != '\'')) return content;
     content += text[at];
   }
-  fail("This name has no closing quote `'`.", begin);
+  fail("this name has no closing quote \"'\"", begin);
 }
 
 Rational Scanner::number() {
@@ -58,7 +57,7 @@ Rational Scanner::number() {
     for (at += 2; is_digit(directly());) ++at;
   }
   const std::optional<Rational> value = Rational::parse(text.substr(begin, at - begin));
-  if (!value) fail("This is no number.", begin);
+  if (!value) fail("this is no number", begin);
   return *value;
 }
 

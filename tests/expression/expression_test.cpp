@@ -48,7 +48,7 @@ TEST_CASE("numbers are exact") {
   CHECK(world.number("0.1") == Rational(1, 10));
   CHECK(world.number("5e8") == Rational(500000000));
   CHECK(world.number("0.1+0.2") == Rational(3, 10));
-  CHECK(world.error(".5") == "0: The character `.` has no meaning in an expression.");
+  CHECK(world.error(".5") == "0: the character \".\" has no meaning in an expression");
 }
 
 TEST_CASE("operators bind as usual") {
@@ -72,10 +72,10 @@ TEST_CASE("functions") {
   CHECK(world.number("floor(-1/2)") == -1);
   CHECK(world.number("ceil(7/2)") == 4);
   CHECK(world.number("ceil(4)") == 4);
-  CHECK(world.error("lcm(1/2)") == "5: `lcm` takes positive whole numbers, but `1 / 2` is 1/2.");
-  CHECK(world.error("lmc(2)") == "0: There is no function `lmc`" + did_you_mean("lmc", {"lcm"}));
-  CHECK(world.error("floor(1, 2)") == "0: `floor` takes one number, found 2.");
-  CHECK(world.error("min + 1") == "0: `min` is a function; write `min(…)`.");
+  CHECK(world.error("lcm(1/2)") == "5: \"lcm\" takes positive whole numbers, but \"1 / 2\" is 1/2");
+  CHECK(world.error("lmc(2)") == "0: there is no function \"lmc\"" + did_you_mean("lmc", {"lcm"}));
+  CHECK(world.error("floor(1, 2)") == "0: \"floor\" takes one number, found 2");
+  CHECK(world.error("min + 1") == "0: \"min\" is a function; write \"min(…)\"");
 }
 
 TEST_CASE("names of the layout and the batch have values") {
@@ -90,28 +90,28 @@ TEST_CASE("names of the layout and the batch have values") {
   CHECK(world.number("tp") == 7);
   CHECK(world.truth("optimizer == 'adam' and optimizer != 'sgd'"));
   CHECK(world.error("optimiser == 'adam'") ==
-        "0: There is no name `optimiser` here" + did_you_mean("optimiser", {"optimizer"}));
+        "0: there is no name \"optimiser\" here" + did_you_mean("optimiser", {"optimizer"}));
 }
 
 TEST_CASE("coordinates of the rank are known where there is a rank") {
   World world;
-  CHECK(world.error("rank.tp") == "0: This depends on the rank, and there is no rank here.");
+  CHECK(world.error("rank.tp") == "0: this depends on the rank, and there is no rank here");
   world.environment.rank = 31;
   CHECK(world.number("rank.tp + 10*rank.cp + 100*rank.dp + 1000*rank.pp") == 1311);
   CHECK(world.number("rank.dp_shard + 10*rank.dp_replicate + 100*rank.sp") == 11);
   CHECK(world.number("rank.edp + rank.ep + rank.etp") == 15);
   CHECK(world.truth("rank.pp == last and last == rank.dp and rank.sp == first"));
-  CHECK(world.error("rank.dq") == "0: There is no axis `dq`" + did_you_mean("dq", {"dp"}));
-  CHECK(world.error("rank") == "0: `rank` by itself is no number; write `rank.AXIS`, as in `rank.pp`.");
+  CHECK(world.error("rank.dq") == "0: there is no axis \"dq\"" + did_you_mean("dq", {"dp"}));
+  CHECK(world.error("rank") == "0: \"rank\" by itself is no number; write \"rank.AXIS\", as in \"rank.pp\"");
 }
 
 TEST_CASE("first and last need something that has ends") {
   World world;
-  const std::string why = "can only be compared with rank.AXIS, micro_batch or step, as in `rank.pp == last`.";
-  CHECK(world.error("last") == "0: `last` " + why);
-  CHECK(world.error("rank.pp == last - 1") == "11: `last` " + why);
-  CHECK(world.error("1 == last") == "5: `last` " + why);
-  CHECK(world.error("last == last") == "0: `last` " + why);
+  const std::string why = "can only be compared with rank.AXIS, micro_batch or step, as in \"rank.pp == last\"";
+  CHECK(world.error("last") == "0: \"last\" " + why);
+  CHECK(world.error("rank.pp == last - 1") == "11: \"last\" " + why);
+  CHECK(world.error("1 == last") == "5: \"last\" " + why);
+  CHECK(world.error("last == last") == "0: \"last\" " + why);
   world.environment.step = 0;
   world.environment.micro_batch = 1;
   CHECK(world.truth("micro_batch == last and step == last and step == first"));
@@ -121,7 +121,7 @@ TEST_CASE("micro_batches are those of the optimizer step") {
   World world;
   world.batch.micro_batch_counts = {2, 3};
   CHECK(world.error("micro_batches") ==
-        "0: `micro_batches` has no one value here: optimizer step 0 has 2 micro-batches, step 1 has 3.");
+        "0: \"micro_batches\" has no one value here: optimizer step 0 has 2 micro-batches, step 1 has 3");
   world.environment.step = 1;
   CHECK(world.number("micro_batches") == 3);
   world.environment.micro_batch = 2;
@@ -133,8 +133,8 @@ TEST_CASE("tokens are those of the rank and the micro-batch") {
   world.environment.rank = 0;
   world.environment.step = 0;
   CHECK(world.error("tokens") ==
-        "0: Outside `each` there is no current micro-batch; write `sum(tokens, …, micro_batch)` for all of them.");
-  CHECK(world.error("micro_batch") == "0: `micro_batch` has a meaning only inside `each`.");
+        "0: outside \"each\" there is no current micro-batch; write \"sum(tokens, …, micro_batch)\" for all of them");
+  CHECK(world.error("micro_batch") == "0: \"micro_batch\" has a meaning only inside \"each\"");
   world.environment.micro_batch = 1;
   CHECK(world.number("tokens") == 2);
   // dp 0…3 and cp 0, 1 in micro-batch 1: residues 1 2 0 1 and 2 0 1 2.
@@ -145,8 +145,8 @@ TEST_CASE("tokens are those of the rank and the micro-batch") {
   CHECK(world.number("sum(tokens, dp_shard)") == 2 + 4);
   CHECK(world.number("sum(tokens.aux, micro_batch)") == 1 + 2);
   CHECK(world.error("sum(tokens, tp)") ==
-        "12: The tokens are not split along `tp`; sum them over dp, cp, sp or micro_batch.");
-  CHECK(world.error("sum(tp, dp)") == "4: `sum` adds up tokens: write `sum(tokens, AXES, micro_batch)`.");
+        "12: the tokens are not split along \"tp\"; sum them over dp, cp, sp or micro_batch");
+  CHECK(world.error("sum(tp, dp)") == "4: \"sum\" adds up tokens: write \"sum(tokens, AXES, micro_batch)\"");
   world.environment.rank = 2;  // cp 1
   CHECK(world.number("tokens") == 4);
   CHECK(world.number("sum(tokens, micro_batch)") == 2 + 4);
@@ -154,28 +154,28 @@ TEST_CASE("tokens are those of the rank and the micro-batch") {
 
 TEST_CASE("mistakes are sentences at their place") {
   const World world;
-  CHECK(world.error("") == "0: The expression is empty.");
-  CHECK(world.error("1 +") == "3: Expected a value, but the expression ends.");
-  CHECK(world.error("(1") == "2: Expected `)`, but the expression ends.");
-  CHECK(world.error("1 2") == "2: Expected an operator or the end of the expression, but found `2`.");
-  CHECK(world.error("1 < 2 < 3") == "6: Comparisons do not chain; write `a < b and b < c`.");
-  CHECK(world.error("2tp") == "1: A number ends here and a name begins; write `2*NAME` for a product.");
-  CHECK(world.error("tp = 2") == "3: Write `==` to compare.");
-  CHECK(world.error("tp && 2") == "3: Write `and` for `&&`.");
-  CHECK(world.error("2 × 3") == "2: The character `×` has no meaning in an expression.");
-  CHECK(world.error("'x") == "0: This string has no closing quote `'`.");
-  CHECK(world.error("1/(tp-2)") == "1: Division by zero: `tp - 2` is 0 here.");
-  CHECK(world.error("1 + true") == "4: Expected a number, but found the truth value true.");
-  CHECK(world.error("tp and true") == "0: Expected a truth value, but `tp` is the number 2.");
-  CHECK(world.error("tp == 'a'") == "3: `==` compares values of one kind, but found the number 2 and the string 'a'.");
-  CHECK(world.error("1e999") == "0: The number `1e999` is out of range.");
+  CHECK(world.error("") == "0: the expression is empty");
+  CHECK(world.error("1 +") == "3: expected a value, but the expression ends");
+  CHECK(world.error("(1") == "2: expected \")\", but the expression ends");
+  CHECK(world.error("1 2") == "2: expected an operator or the end of the expression, but found \"2\"");
+  CHECK(world.error("1 < 2 < 3") == "6: comparisons do not chain; write \"a < b and b < c\"");
+  CHECK(world.error("2tp") == "1: a number ends here and a name begins; write \"2*NAME\" for a product");
+  CHECK(world.error("tp = 2") == "3: write \"==\" to compare");
+  CHECK(world.error("tp && 2") == "3: write \"and\" for \"&&\"");
+  CHECK(world.error("2 × 3") == "2: the character \"×\" has no meaning in an expression");
+  CHECK(world.error("'x") == "0: this string has no closing quote \"'\"");
+  CHECK(world.error("1/(tp-2)") == "1: division by zero: \"tp - 2\" is 0 here");
+  CHECK(world.error("1 + true") == "4: expected a number, but found the truth value true");
+  CHECK(world.error("tp and true") == "0: expected a truth value, but \"tp\" is the number 2");
+  CHECK(world.error("tp == 'a'") == "3: \"==\" compares values of one kind, but found the number 2 and the string 'a'");
+  CHECK(world.error("1e999") == "0: the number \"1e999\" is out of range");
 }
 
 TEST_CASE("deep and long expressions are errors, not crashes") {
   const World world;
   CHECK(world.number(std::string(150, '(') + "1" + std::string(150, ')')) == 1);
-  CHECK(world.error(std::string(100000, '(')) == "200: The expression is nested deeper than 200 levels.");
-  CHECK(world.error(std::string(100000, '-')) == "200: The expression is nested deeper than 200 levels.");
+  CHECK(world.error(std::string(100000, '(')) == "200: the expression is nested deeper than 200 levels");
+  CHECK(world.error(std::string(100000, '-')) == "200: the expression is nested deeper than 200 levels");
   std::string sum = "1";
   for (int i = 0; i < 100000; ++i) sum += "+1";
   CHECK(world.error(sum).find("more than 1000 operators in a row") != std::string::npos);

@@ -134,34 +134,34 @@ TEST_CASE("a parameter takes part where and when it says so") {
 
 TEST_CASE("mistakes in placements name their numbers") {
   using Messages = std::vector<std::string>;
-  CHECK(mistakes(layout(1, 1, 1), {}) == Messages{"The model has no parameter; it needs at least one."});
+  CHECK(mistakes(layout(1, 1, 1), {}) == Messages{"the model has no parameter; it needs at least one"});
   CHECK(mistakes(layout(1, 1, 1), {parameter("a", {2}), parameter("a", {2})}) ==
-        Messages{"The parameter name `a` is given twice; names are unique."});
+        Messages{"the parameter name \"a\" is given twice; names are unique"});
 
   Parameter a = parameter("a", {50257, 4});
   a.shard = {{Axis::tp, 0}};
   CHECK(mistakes(layout(2, 1, 1), {a}) ==
-        Messages{"The parameter `a` has 50257 elements to cut in dimension 0, which tp = 2 does not divide; pad the "
-                 "dimension, or write `\"uneven\": true` to cut it as torch.chunk does."});
+        Messages{"the parameter \"a\" has 50257 elements to cut in dimension 0, which tp = 2 does not divide; pad the "
+                 "dimension, or write \"uneven\": true to cut it as torch.chunk does"});
   a.shard = {{Axis::tp, 1}, {Axis::dp, 1}};
   CHECK(mistakes(layout(2, 4, 1), {a}).at(0).find("has 2 elements to cut in dimension 1, which dp = 4") !=
         std::string::npos);
   a.shard = {{Axis::tp, 2}};
-  CHECK(mistakes(layout(2, 1, 1), {a}) ==
-        Messages{"The parameter `a` is sharded along dimension 2, but its shape has 2 dimensions. They count from 0."});
+  CHECK(
+      mistakes(layout(2, 1, 1), {a}) ==
+      Messages{"the parameter \"a\" is sharded along dimension 2, but its shape has 2 dimensions, which count from 0"});
   a.shard = {{Axis::dp_shard, 1}};
   a.partial = {Axis::dp};
-  CHECK(mistakes(layout(1, 2, 1), {a}) ==
-        Messages{
-            "The parameter `a` is both sharded over `dp_shard` and partial over `dp`; an axis can be one of the two."});
+  CHECK(mistakes(layout(1, 2, 1), {a}) == Messages{"the parameter \"a\" is both sharded over \"dp_shard\" and partial "
+                                                   "over \"dp\"; an axis can be one of the two"});
   CHECK(mistakes(layout(1, 1, 2), {parameter("a", {2}, 2)}) ==
-        Messages{"The parameter `a` lives on stage 2, but there are only stages 0 to 1 (pp is 2)."});
+        Messages{"the parameter \"a\" lives on stage 2, but there are only stages 0 to 1 (pp is 2)"});
   Parameter chunk = parameter("a", {2});
   chunk.chunk = 1;
   CHECK(mistakes(layout(1, 1, 1), {chunk}) ==
-        Messages{"The parameter `a` lives in chunk 1, but `virtual_stages` is 1; chunks count from 0."});
+        Messages{"the parameter \"a\" lives in chunk 1, but \"virtual_stages\" is 1; chunks count from 0"});
   CHECK(mistakes(layout(1, 1, 1), {parameter("a", {1LL << 40, 1LL << 40})}) ==
-        Messages{"The parameter `a` has more than 2^62 elements."});
+        Messages{"the parameter \"a\" has more than 2^62 elements"});
   CHECK(mistakes(layout(1, 1, 1), {parameter("a", {1LL << 31, 1LL << 31})}).empty());
   Parameter dispatched = parameter("a", {2});
   dispatched.dispatch = {Axis::dp};
@@ -173,10 +173,10 @@ TEST_CASE("tied parameters must be one tensor, placed alike") {
   a.tied = b.tied = "t";
   b.dtype = Dtype::bfloat16;
   b.partial = {Axis::tp};
-  CHECK(
-      mistakes(layout(2, 1, 1), {a, b}) ==
-      std::vector<std::string>{"The parameters `a` and `b` are tied as `t` and must be one tensor, but they differ in: "
-                               "dtype, partial."});
+  CHECK(mistakes(layout(2, 1, 1), {a, b}) ==
+        std::vector<std::string>{
+            "the parameters \"a\" and \"b\" are tied as \"t\" and must be one tensor, but they differ in: "
+            "dtype, partial"});
 }
 
 TEST_CASE("the expert mesh is refused where its pipeline groups are others") {

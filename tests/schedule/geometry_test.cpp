@@ -158,12 +158,12 @@ TEST_CASE("numbers that make no geometry are mistakes of the user") {
   };
   bucket.align_bucket = Expression::parse("128");
   CHECK(message() ==
-        "A bucket of 128 elements cannot be cut into 3 equal slices, one for each rank of the group; make "
-        "`align_bucket` a multiple of n, as in `\"align_bucket\": \"lcm(n, 128)\"`.");
+        "a bucket of 128 elements cannot be cut into 3 equal slices, one for each rank of the group; make "
+        "\"align_bucket\" a multiple of n, as in \"align_bucket\": \"lcm(n, 128)\"");
   bucket.align_bucket = Expression::parse("n - 3");
-  CHECK(message() == "Expected a positive whole number for `align_bucket`, but `n - 3` is 0 in a group of 3.");
+  CHECK(message() == "expected a positive whole number for \"align_bucket\", but \"n - 3\" is 0 in a group of 3");
   bucket.align_bucket = Expression(Rational(1, 2));
-  CHECK(message() == "Expected a positive whole number for `align_bucket`, but found 1/2 in a group of 3.");
+  CHECK(message() == "expected a positive whole number for \"align_bucket\", but found 1/2 in a group of 3");
   bucket.align_bucket.reset();
   bucket.size = Expression::parse("nosuch");
   CHECK_THROWS_AS(lay_out(bucket, {item(5)}, 3, {}), ExpressionError);

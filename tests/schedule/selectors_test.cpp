@@ -79,12 +79,12 @@ TEST_CASE("a buffer is chosen if one of its names is") {
 TEST_CASE("items that cannot be read are explained") {
   CHECK_FALSE(Selectors::check("layers.[0-9]*"));
   CHECK_FALSE(Selectors::check("!tag:norm"));
-  CHECK(Selectors::check("") == "A selector is a glob on names, tag:NAME, tied:NAME or numel>N, and not empty.");
+  CHECK(Selectors::check("") == "a selector is a glob on names, tag:NAME, tied:NAME or numel>N, and not empty");
   CHECK(Selectors::check("!").has_value());
-  CHECK(Selectors::check("tag:") == "A name must follow `tag:`.");
-  CHECK(Selectors::check("a[b") == "`[` in `a[b` has no `]`; write `[[]` for the character itself.");
-  CHECK(Selectors::check("numel=64") == "Write `==` to compare, as in `numel==64`.");
-  CHECK(Selectors::check("numel>x") == "Expected a whole number after `numel>`, found `x`.");
+  CHECK(Selectors::check("tag:") == "a name must follow \"tag:\"");
+  CHECK(Selectors::check("a[b") == "\"[\" in \"a[b\" has no \"]\"; write \"[[]\" for the character itself");
+  CHECK(Selectors::check("numel=64") == "write \"==\" to compare, as in \"numel==64\"");
+  CHECK(Selectors::check("numel>x") == "expected a whole number after \"numel>\", found \"x\"");
 }
 
 TEST_CASE("a glob of many stars takes no exponential time") {
