@@ -15,6 +15,10 @@ struct Loss {
   enum class Kind { token_mean, micro_batch_mean, piece_mean, sum, weight };
   Kind kind = Kind::token_mean;
   Expression weight;  ///< only for Kind::weight
+  Place place;        ///< where that stands
+
+  /// `weight` for the piece that the environment names. Throws InputError where it cannot be evaluated there.
+  Rational weight_of(const Environment& environment) const;
 };
 
 /// The batch of a scenario: micro-batches, token counts per piece, losses per use.

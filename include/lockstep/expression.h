@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/diagnostic.h"
 #include "lockstep/mesh.h"
 #include "lockstep/rational.h"
 
@@ -60,6 +61,10 @@ class ExpressionError : public std::runtime_error {
   std::size_t offset;
   std::size_t length;
 };
+
+/// The same as a mistake of the file that the expression stands in: at its characters, where `place` is a string in
+/// quotes, and with `where` in brackets behind it, which says for whom it was evaluated.
+InputError mistake_in(const Place& place, const ExpressionError& error, const std::string& where);
 
 /// An expression of the scenario language (scenario-format.md, "Expressions"): exact rationals,
 /// + - * /, one comparison, and or not, brackets, lcm min max floor ceil, names, rank.AXIS,

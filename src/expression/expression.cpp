@@ -32,6 +32,15 @@ bool sums_everything(const Node& sum) {
 
 }  // namespace
 
+InputError mistake_in(const Place& place, const ExpressionError& error, const std::string& where) {
+  Place at = place;
+  if (at.source && at.begin < at.source->text.size() && at.source->text[at.begin] == '"') {
+    at.begin += 1 + error.offset;
+    at.end = at.begin + error.length;
+  }
+  return InputError({{at, std::string(error.what()) + " (" + where + ")"}});
+}
+
 Expression::Expression() : Expression(ExpressionValue(Rational(0))) {}
 
 Expression::Expression(ExpressionValue constant) {

@@ -78,6 +78,16 @@ const Loss& Batch::loss(const std::string& use) const {
   return own ? *own : token_mean;
 }
 
+Rational Loss::weight_of(const Environment& environment) const {
+  try {
+    return weight.number(environment);
+  } catch (const ExpressionError& error) {
+    throw mistake_in(place, error,
+                     "in \"weight\" of the loss, on rank " + std::to_string(environment.rank.value()) +
+                         ", micro-batch " + std::to_string(environment.micro_batch.value()));
+  }
+}
+
 Rational Batch::weight(const std::string& use) const {
   const Rational* own = entry(weight_of_use, use);
   return own ? *own : Rational(1);

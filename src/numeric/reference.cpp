@@ -82,7 +82,7 @@ Rational Reference::loss_weight(const std::string& use, int optimizer_step, int 
       environment.rank = rank;
       environment.step = optimizer_step;
       environment.micro_batch = micro_batch - first;
-      return loss.weight.number(environment);
+      return loss.weight_of(environment);
     }
   }
   throw InternalError("a loss of unknown kind");

@@ -165,6 +165,7 @@ std::optional<Loss> read_loss(const Json& value, Reading& reading) {
     if (!expression) return std::nullopt;
     loss.kind = Loss::Kind::weight;
     loss.weight = *expression;
+    loss.place = weight->place();
     return loss;
   }
   if (!check_type(value, Type::one_of, "token_mean micro_batch_mean piece_mean sum", reading.diagnostics))

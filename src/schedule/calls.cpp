@@ -38,14 +38,8 @@ auto Calls::evaluated(const Step& step, const Place& place, const char* key, int
   try {
     return function();
   } catch (const ExpressionError& error) {
-    Place at = place;
-    const bool quoted = at.source && at.begin < at.source->text.size() && at.source->text[at.begin] == '"';
-    if (quoted) {
-      at.begin += 1 + error.offset;
-      at.end = at.begin + error.length;
-    }
-    throw InputError({{at, std::string(error.what()) + " (in \"" + key + "\" of step \"" + step.name + "\", on rank " +
-                               std::to_string(rank) + ")"}});
+    throw mistake_in(place, error,
+                     "in \"" + std::string(key) + "\" of step \"" + step.name + "\", on rank " + std::to_string(rank));
   }
 }
 

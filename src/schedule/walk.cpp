@@ -103,9 +103,9 @@ void Walk::execute(int rank, const Position& position, std::size_t time) {
 }
 
 bool Walk::races(int rank, const Position& position, const std::vector<int>& buffers) {
-  RankState& state = ranks_[static_cast<std::size_t>(rank)];
   const Step& step = *position.step;
-  for (const InFlight& flight : state.in_flight) {
+  bool found = false;
+  for (const InFlight& flight : ranks_[static_cast<std::size_t>(rank)].in_flight) {
     int buffer = flight.buffers->empty() ? -1 : flight.buffers->front();
     std::string name = flight.step->buffer;
     if (flight.step != &step) {
@@ -113,9 +113,9 @@ bool Walk::races(int rank, const Position& position, const std::vector<int>& buf
       if (name.empty() || !share_a_buffer(buffers, *flight.buffers, buffer)) continue;
     }
     report_race(rank, position, step.name, name, buffer, *flight.step);
-    return true;
+    found = true;
   }
-  return false;
+  return found;
 }
 
 // All races of one time are reported, and they end the run before a wrong meeting of that time does.
@@ -211,9 +211,10 @@ void Walk::end_of_list(int rank, const Position& position) {
   RankState& state = ranks_[static_cast<std::size_t>(rank)];
   const auto optimizer_step = static_cast<std::size_t>(position.optimizer_step);
   if (!state.in_flight.empty()) {
-    const InFlight& flight = state.in_flight.front();
-    report_race(rank, position, "", flight.step->buffer, flight.buffers->empty() ? -1 : flight.buffers->front(),
-                *flight.step);
+    for (const InFlight& flight : state.in_flight) {
+      report_race(rank, position, "", flight.step->buffer, flight.buffers->empty() ? -1 : flight.buffers->front(),
+                  *flight.step);
+    }
     return;
   }
   owned_[optimizer_step][static_cast<std::size_t>(rank)] = ownership_.finish(rank);

@@ -70,17 +70,12 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
       result.cuts = calls_.layout(step, rank, n, buffers, numels).cuts;
     }
   } else if (step.op == Op::all_gather) {
-    // What each parameter's last reduce_scatter cut; the others by this step's own geometry.
-    std::vector<int> fresh;
-    std::vector<std::int64_t> numels;
+    // What each parameter's last reduce_scatter cut; the others by this step's own geometry, which lays out all that
+    // the step selects.
     bool viewed = false;
     for (int buffer : buffers) {
       const auto& scattered = ownership_.scattered(rank, buffer);
-      if (!scattered) {
-        fresh.push_back(buffer);
-        numels.push_back(schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel);
-        continue;
-      }
+      if (!scattered) continue;
       viewed = viewed || scattered->view.has_value();
       if (scattered->group != group) {
         const int parameter = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
@@ -92,11 +87,10 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
                                    "; a gather undoes the last reduce_scatter and needs the same group"}});
       }
     }
-    const GeometryLayout own = fresh.empty() ? GeometryLayout{} : calls_.layout(step, rank, n, fresh, numels);
-    std::size_t next = 0;
-    for (int buffer : buffers) {
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      const int buffer = buffers[i];
       const auto& scattered = ownership_.scattered(rank, buffer);
-      result.cuts.push_back(scattered ? scattered->cut : own.cuts[next++]);
+      result.cuts.push_back(scattered ? scattered->cut : calls_.layout(step, rank, n).cuts[i]);
       if (!viewed) continue;
       const std::int64_t numel = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel;
       result.call.owned.push_back(scattered && scattered->view ? *scattered->view : unite(Intervals{{0, numel}}, {}));

@@ -61,7 +61,7 @@ class Device {
     environment.rank = source.rank;
     environment.step = optimizer_step_;
     environment.micro_batch = source.micro_batch;
-    return factor * loss.weight.number(environment);
+    return factor * loss.weight_of(environment);
   }
 
   std::int64_t tokens(const std::string& use, const Origin& source) const {

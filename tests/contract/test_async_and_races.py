@@ -181,3 +181,12 @@ def test_an_asynchronous_collective_is_met_without_waiting():
     report = check(scenario(steps, TWO, DP2))
     assert report["verdict"] == "match"
     assert_held(report, "w", {0: "1/2: g0 g1", 1: "1/2: g0 g1"})
+
+
+def test_a_step_that_touches_several_buffers_in_flight_races_with_each_and_so_does_the_end_of_the_list():
+    start_v = step("start_v", "scale", by="1", params=["v"], **{"async": True})
+    start_w = step("start_w", "scale", by="1", params=["w"], **{"async": True})
+    both = [(rank, "x", name) for rank in (0, 1) for name in ("start_v", "start_w")]
+    assert races(scenario([backward(), start_v, start_w, step("x", "zero")], TWO, DP2)) == both
+    at_the_end = [(rank, "", name) for rank, _, name in both]
+    assert races(scenario([backward(), start_v, start_w], TWO, DP2)) == at_the_end

@@ -221,6 +221,25 @@ def test_a_weight_is_evaluated_as_inside_each_on_the_rank_whose_tokens_they_are(
     ) == ["match", "match"]
 
 
+def test_a_weight_that_cannot_be_evaluated_is_a_mistake_of_the_file():
+    # rank 1 has no tokens of main, but those of aux, whose weight divides by main's.
+    report = check(
+        scenario(
+            [backward()],
+            [parameter("w", [4], uses=["main", "aux"])],
+            {"dp": 2},
+            {"tokens": {"main": [[[[1]], [[0]]]], "aux": "even"}, "loss": {"weight": "1/tokens"}},
+        )
+    )
+    assert report["verdict"] == "error"
+    assert [(error["pointer"], error["message"]) for error in report["errors"]] == [
+        (
+            "/batch/loss/weight",
+            'division by zero: "tokens" is 0 here (in "weight" of the loss, on rank 1, micro-batch 0)',
+        )
+    ]
+
+
 def test_losses_and_weights_may_be_given_per_use_and_a_use_without_its_own_takes_that_of_main():
     w = [parameter("w", [4], uses=["main", "aux", "mtp"])]
     batch = {

@@ -201,6 +201,16 @@ def test_all_gather_uses_the_slices_of_the_last_reduce_scatter_of_the_parameter(
     assert owned(report, "a") == {0: [[0, 4]]} and owned(report, "b") == {0: [[0, 4]], 1: [[0, 4]]}
 
 
+def test_the_geometry_of_an_all_gather_lays_out_everything_that_it_selects():
+    # a and b are eight elements in a row, four for each rank, so that all of b is rank 1's; by itself it would be halves.
+    two = [parameter("a", [4]), parameter("b", [4])]
+    scatter = step("scatter", "reduce_scatter", over="dp", params=["a"])
+    gather = step("gather", "all_gather", over="dp", geometry={"kind": "flat"})
+    report = check(scenario([backward(), scatter, gather], two, DP2))
+    assert_held(report, "a", {0: "g0 g1", 1: "g0 g1"})
+    assert_held(report, "b", {0: "g1", 1: "g1"})
+
+
 def test_all_gather_needs_the_group_of_the_reduce_scatter():
     layout = {"dp_shard": 2, "dp_replicate": 2}
     text = message(

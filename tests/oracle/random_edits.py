@@ -8,6 +8,10 @@ from fractions import Fraction
 from random_schedule import DENSE
 
 
+# A key of our own, in steps that an edit put into one iteration; it is gone from the schedule that is judged.
+ITERATION = "one iteration"
+
+
 def find(steps, name):
     """(list, index) of a step by name, inside `each` as well."""
     for i, step in enumerate(steps):
@@ -26,13 +30,21 @@ def all_steps(steps):
         yield from all_steps(step.get("steps", []))
 
 
+def only_there(step):
+    """In the body of `each`, but in its own iteration alone."""
+    condition = f"micro_batch == {step[ITERATION]}"
+    step["when"] = f"({step['when']}) and {condition}" if "when" in step else condition
+
+
 def put(steps, step, edit):
     where = "before" if "before" in edit else "after"
     name, iteration = re.fullmatch(r"(.*?)(?:\[(\w+)\])?", edit[where]).groups()
     target, i = find(steps, name)
-    if iteration:  # one iteration: in the body, but only there
-        condition = f"micro_batch == {iteration}"
-        step["when"] = f"({step['when']}) and {condition}" if "when" in step else condition
+    # What is put beside a step of one iteration is in that iteration too.
+    iteration = iteration or target[i].get(ITERATION)
+    if iteration and step.get(ITERATION) != iteration:
+        step[ITERATION] = iteration
+        only_there(step)
     target.insert(i if where == "before" else i + 1, step)
 
 
@@ -60,6 +72,14 @@ def apply(edit, steps):
                 step.pop(key, None)
             else:
                 step[key] = copy.deepcopy(value)
+        if "when" in edit and ITERATION in step:
+            only_there(step)
+
+
+def forget_iterations(steps):
+    """Takes ITERATION away."""
+    for step in all_steps(steps):
+        step.pop(ITERATION, None)
 
 
 class EditMaker:

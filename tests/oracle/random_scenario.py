@@ -14,7 +14,7 @@ import random_model
 from layout import Batch, Mesh
 from oracle import judge
 from placement import Model
-from random_edits import EditMaker, all_steps, apply
+from random_edits import EditMaker, all_steps, apply, forget_iterations
 from random_schedule import ScheduleMaker
 
 
@@ -47,6 +47,7 @@ def attempt(rng):
     for _ in range(rng.choice((0, 0, 0, 1, 2, 3))):  # anything, anywhere
         for edit in EditMaker(rng, maker, schedule["steps"]).insert():
             apply(edit, schedule["steps"])
+    forget_iterations(schedule["steps"])
     document = {
         "lockstep": 1,
         "name": "random",
@@ -62,6 +63,7 @@ def attempt(rng):
         for edit in new:
             apply(edit, plain["schedule"]["steps"])
         edits += new
+    forget_iterations(plain["schedule"]["steps"])
     if edits:
         schedule["edits"] = edits
     if not selectors_match(plain, model) or not selectors_match(document, model):

@@ -126,9 +126,9 @@ class Walk(Operations):
             ]
 
     def fail(self, stop):
-        """The first failure ends the run; those of its kind at the same time are listed with it."""
-        if self.outcome == "complete":
-            self.outcome, self.failed_step = stop.kind, stop.optimizer_step
+        """The first failure ends the run, at one time a race before a wrong meeting; others of its kind are listed."""
+        if self.outcome == "complete" or (self.outcome, stop.kind) == ("invalid_collective", "race"):
+            self.outcome, self.failed_step, self.found = stop.kind, stop.optimizer_step, []
         if self.outcome == stop.kind:
             self.found += stop.found
 
