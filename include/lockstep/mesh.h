@@ -12,16 +12,18 @@ namespace lockstep {
 
 /// The axes of a layout, named as in Megatron-core; `sp` is the Ulysses degree.
 /// Dense mesh: tp, cp, sp, dp, pp. Expert mesh: etp, ep, edp, pp. `dp_shard` (fast) and
-/// `dp_replicate` split dp.
-enum class Axis { tp, cp, sp, dp, pp, ep, etp, edp, dp_shard, dp_replicate };
-inline constexpr int axis_count = 10;
+/// `dp_replicate` split dp; `edp_shard` (fast) and `edp_replicate` split edp into as many replicas.
+enum class Axis { tp, cp, sp, dp, pp, ep, etp, edp, dp_shard, dp_replicate, edp_shard, edp_replicate };
+inline constexpr int axis_count = 12;
 
 std::string_view name_of(Axis axis);
 std::optional<Axis> axis_named(std::string_view name);
 /// All names, for messages.
 const std::vector<std::string>& axis_names();
-/// etp, ep and edp: they exist in the expert mesh alone.
+/// etp, ep, edp and its parts: they exist in the expert mesh alone.
 bool is_expert_axis(Axis axis);
+/// Whether `part` is one of the two axes that `whole` (dp or edp) splits into.
+bool is_part_of(Axis part, Axis whole);
 
 /// What a user writes under "layout", checked: every size is at least 1, the world is a multiple
 /// of etp·ep·pp, every axis larger than 1 stands in `order`.
@@ -36,6 +38,9 @@ struct Layout {
 
   int world() const { return tp * cp * sp * dp * pp; }
   int edp() const { return world() / (etp * ep * pp); }
+  /// Whether edp falls into dp_replicate equal parts; where it does not, edp_shard and edp_replicate mean nothing.
+  bool splits_edp() const { return edp() % dp_replicate == 0; }
+  int edp_replicate() const { return splits_edp() ? dp_replicate : 1; }
 };
 
 /// The axes that a collective runs over, and on some of them only these coordinates.

@@ -54,6 +54,8 @@ class Selectors {
   static bool fits(std::string_view item, const Parameter& parameter, std::int64_t numel);
 
  private:
+  bool chooses(const Parameter& parameter, std::int64_t numel, int chunk) const;
+
   std::vector<std::string> items_;
 };
 

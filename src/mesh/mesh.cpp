@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, axis_count> names = {"tp", "cp",  "sp",  "dp",       "pp",
-                                                            "ep", "etp", "edp", "dp_shard", "dp_replicate"};
+constexpr std::array<std::string_view, axis_count> names = {
+    "tp", "cp", "sp", "dp", "pp", "ep", "etp", "edp", "dp_shard", "dp_replicate", "edp_shard", "edp_replicate"};
 
 std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
 
@@ -78,11 +78,20 @@ const std::vector<std::string>& axis_names() {
   return all;
 }
 
-bool is_expert_axis(Axis axis) { return axis == Axis::ep || axis == Axis::etp || axis == Axis::edp; }
+bool is_expert_axis(Axis axis) {
+  return axis == Axis::ep || axis == Axis::etp || axis == Axis::edp || is_part_of(axis, Axis::edp);
+}
+
+bool is_part_of(Axis part, Axis whole) {
+  if (whole == Axis::dp) return part == Axis::dp_shard || part == Axis::dp_replicate;
+  return whole == Axis::edp && (part == Axis::edp_shard || part == Axis::edp_replicate);
+}
 
 Mesh::Mesh(Layout layout) : layout_(std::move(layout)), world_(layout_.world()) {
   const Layout& l = layout_;
-  size_ = {l.tp, l.cp, l.sp, l.dp, l.pp, l.ep, l.etp, l.edp(), l.dp_shard, l.dp_replicate};
+  const int edp_shard = l.edp() / l.edp_replicate();
+  size_ = {l.tp,  l.cp,    l.sp,       l.dp,           l.pp,      l.ep,
+           l.etp, l.edp(), l.dp_shard, l.dp_replicate, edp_shard, l.edp_replicate()};
   stride_.fill(1);
   int next = 1;
   for (const Axis axis : full_order(l)) {
@@ -93,6 +102,8 @@ Mesh::Mesh(Layout layout) : layout_(std::move(layout)), world_(layout_.world()) 
   stride_[index(Axis::dp_shard)] = stride_[index(Axis::dp)];
   stride_[index(Axis::dp_replicate)] = stride_[index(Axis::dp)] * l.dp_shard;
   const int expert_pp_stride = expert_strides(l, stride_);
+  stride_[index(Axis::edp_shard)] = stride_[index(Axis::edp)];
+  stride_[index(Axis::edp_replicate)] = stride_[index(Axis::edp)] * edp_shard;
   pipeline_groups_agree_ = l.pp == 1 || expert_pp_stride == stride_[index(Axis::pp)];
 }
 
@@ -102,7 +113,9 @@ Groups Mesh::groups(const Over& over) const {
   std::vector<std::pair<const Over::Pick*, Digit>> filters;
   if (std::any_of(over.picks.begin(), over.picks.end(), is_of_expert_mesh)) {
     std::array<int, axis_count> unused{};
-    for (const Axis axis : {Axis::etp, Axis::ep, Axis::edp}) digits.push_back({axis, stride_[index(axis)], size(axis)});
+    for (const Axis axis : {Axis::etp, Axis::ep, Axis::edp_shard, Axis::edp_replicate}) {
+      digits.push_back({axis, stride_[index(axis)], size(axis)});
+    }
     digits.push_back({Axis::pp, expert_strides(layout_, unused), size(Axis::pp)});
   } else {
     for (const Axis axis : {Axis::tp, Axis::cp, Axis::sp, Axis::dp_shard, Axis::dp_replicate, Axis::pp}) {
@@ -113,8 +126,7 @@ Groups Mesh::groups(const Over& over) const {
     bool known = false;
     Digit filter{pick.axis, stride_[index(pick.axis)], size(pick.axis)};
     for (Digit& digit : digits) {
-      const bool part_of_dp = digit.axis == Axis::dp_shard || digit.axis == Axis::dp_replicate;
-      if (digit.axis != pick.axis && !(pick.axis == Axis::dp && part_of_dp)) continue;
+      if (digit.axis != pick.axis && !is_part_of(digit.axis, pick.axis)) continue;
       digit.varies = known = true;
       if (digit.axis == pick.axis) filter = digit;
     }

@@ -11,11 +11,8 @@ constexpr std::int64_t numel_limit = std::int64_t{1} << 62;
 
 std::string quoted(Axis axis) { return "\"" + std::string(name_of(axis)) + "\""; }
 
-/// dp is the product of dp_shard and dp_replicate: using it together with one of them uses an axis twice.
-bool overlap(Axis a, Axis b) {
-  const auto is_part = [](Axis axis) { return axis == Axis::dp_shard || axis == Axis::dp_replicate; };
-  return a == b || (a == Axis::dp && is_part(b)) || (b == Axis::dp && is_part(a));
-}
+/// dp is the product of dp_shard and dp_replicate: using it together with one of them uses an axis twice. So with edp.
+bool overlap(Axis a, Axis b) { return a == b || is_part_of(a, b) || is_part_of(b, a); }
 
 /// Piece `index` of `count` of an interval.
 Interval cut(const Interval& whole, int index, int count, bool uneven) {

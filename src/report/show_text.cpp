@@ -40,8 +40,8 @@ void write_groups(const Mesh& mesh, bool verbose, const Write& write) {
   for (const std::string& name : axis_names()) {
     const Axis axis = *axis_named(name);
     const Layout& layout = mesh.layout();
-    const bool dense_again =
-        (axis == Axis::edp && layout.ep * layout.etp == 1) || (axis == Axis::dp_shard && layout.dp_replicate == 1);
+    const bool dense_again = (is_expert_axis(axis) && layout.ep * layout.etp == 1) ||
+                             (layout.dp_replicate == 1 && (axis == Axis::dp_shard || axis == Axis::edp_shard));
     if (mesh.size(axis) == 1 || (dense_again && !verbose)) continue;
     any = true;
     write(fmt::format("  {}{}\n", padded(name, 14), groups_text(mesh.groups(Over{{{axis, std::nullopt}}}), verbose)));

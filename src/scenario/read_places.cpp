@@ -12,21 +12,26 @@ namespace {
 
 bool is_dense_only(Axis axis) { return !is_expert_axis(axis) && axis != Axis::pp; }
 
-bool is_dp_part(Axis axis) { return axis == Axis::dp_shard || axis == Axis::dp_replicate; }
-
 /// Axes of one mesh, each once.
 void check_axes(const std::vector<std::pair<Axis, Place>>& axes, Reading& reading) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto& [axis, place] = axes[i];
+    const Layout& layout = reading.mesh->layout();
+    if (is_part_of(axis, Axis::edp) && reading.all_known() && !layout.splits_edp()) {
+      reading.diagnostics.add(
+          place, fmt::format("\"{}\" needs edp in dp_replicate equal parts, but edp is {} and dp_replicate {}",
+                             name_of(axis), layout.edp(), layout.dp_replicate));
+    }
     for (std::size_t j = 0; j < i; ++j) {
       const Axis other = axes[j].first;
       if (axis == other) {
         reading.diagnostics.add(place, fmt::format("axis \"{}\" is named twice", name_of(axis)));
-      } else if ((axis == Axis::dp && is_dp_part(other)) || (other == Axis::dp && is_dp_part(axis))) {
+      } else if (is_part_of(axis, other) || is_part_of(other, axis)) {
+        const Axis whole = is_part_of(axis, other) ? other : axis;
         reading.diagnostics.add(
-            place,
-            fmt::format("\"dp\" names the product of dp_shard and dp_replicate, so it cannot stand beside \"{}\"",
-                        name_of(axis == Axis::dp ? other : axis)));
+            place, fmt::format("\"{0}\" names the product of {0}_shard and {0}_replicate, so it cannot stand beside "
+                               "\"{1}\"",
+                               name_of(whole), name_of(whole == axis ? other : axis)));
       } else if ((is_dense_only(axis) && is_expert_axis(other)) || (is_expert_axis(axis) && is_dense_only(other))) {
         reading.diagnostics.add(
             place, fmt::format("\"{}\" and \"{}\" are axes of different meshes: the dense mesh has tp, cp, sp, dp and "

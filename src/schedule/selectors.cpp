@@ -9,7 +9,7 @@ namespace {
 
 /// One item, taken apart. Views point into the item.
 struct Item {
-  enum class Kind { name, tag, tied, numel };
+  enum class Kind { name, tag, tied, numel, chunk };
   bool excludes = false;
   Kind kind = Kind::name;
   std::string_view pattern;  ///< a glob
@@ -84,26 +84,28 @@ std::optional<std::string_view> after(std::string_view text, std::string_view pr
   return text.substr(prefix.size());
 }
 
-/// `numel<=1e6` and so on; nothing if it is no such comparison, with the mistake in `mistake` if it looks like one.
-std::optional<Item> numel_item(std::string_view text, std::string& mistake) {
-  const std::optional<std::string_view> rest = after(text, "numel");
+/// `numel<=1e6` and so on, of `word`; nothing if it is no such comparison, with the mistake in `mistake` if it looks
+/// like one.
+std::optional<Item> comparison_item(std::string_view text, std::string_view word, std::string& mistake) {
+  const std::optional<std::string_view> rest = after(text, word);
   if (!rest) return std::nullopt;
   const std::string_view condition = trim(*rest);
   const auto found = std::find_if(comparisons.begin(), comparisons.end(),
                                   [&](std::string_view comparison) { return condition.starts_with(comparison); });
   if (found == comparisons.end()) {
-    if (condition.starts_with("=")) mistake = "write \"==\" to compare, as in \"numel==64\"";
+    if (condition.starts_with("=")) mistake = "write \"==\" to compare, as in \"" + std::string(word) + "==64\"";
     return std::nullopt;
   }
   const std::string number(trim(condition.substr(found->size())));
   const std::optional<Rational> value = Rational::parse(number);
   const std::optional<std::int64_t> whole = value ? value->to_int64() : std::nullopt;
   if (!whole) {
-    mistake = "expected a whole number after \"numel" + std::string(*found) + "\", found \"" + number + "\"";
+    mistake =
+        "expected a whole number after \"" + std::string(word) + std::string(*found) + "\", found \"" + number + "\"";
     return std::nullopt;
   }
   Item item;
-  item.kind = Item::Kind::numel;
+  item.kind = word == "chunk" ? Item::Kind::chunk : Item::Kind::numel;
   item.comparison = *found;
   item.number = *whole;
   return item;
@@ -117,10 +119,11 @@ Item read(std::string_view text, std::string& mistake) {
     item.excludes = !item.excludes;
     text = trim(text.substr(1));
   }
-  if (const std::optional<Item> numel = numel_item(text, mistake)) {
-    Item result = *numel;
-    result.excludes = item.excludes;
-    return result;
+  for (const std::string_view word : {"numel", "chunk"}) {
+    if (std::optional<Item> comparison = comparison_item(text, word, mistake)) {
+      comparison->excludes = item.excludes;
+      return *comparison;
+    }
   }
   item.pattern = text;
   if (const auto tag = after(text, "tag:")) {
@@ -132,7 +135,7 @@ Item read(std::string_view text, std::string& mistake) {
   }
   if (item.pattern.empty() && mistake.empty()) {
     mistake = item.kind == Item::Kind::name
-                  ? "a selector is a glob on names, tag:NAME, tied:NAME or numel>N, and not empty"
+                  ? "a selector is a glob on names, tag:NAME, tied:NAME, numel>N or chunk==N, and not empty"
                   : "a name must follow \"" + std::string(text) + "\"";
   }
   for (std::size_t i = item.pattern.find('['); i != std::string_view::npos && mistake.empty();) {
@@ -145,15 +148,15 @@ Item read(std::string_view text, std::string& mistake) {
   return item;
 }
 
-bool fits_number(const Item& item, std::int64_t numel) {
-  if (item.comparison == "<") return numel < item.number;
-  if (item.comparison == "<=") return numel <= item.number;
-  if (item.comparison == ">") return numel > item.number;
-  if (item.comparison == ">=") return numel >= item.number;
-  return numel == item.number;
+bool fits_number(const Item& item, std::int64_t number) {
+  if (item.comparison == "<") return number < item.number;
+  if (item.comparison == "<=") return number <= item.number;
+  if (item.comparison == ">") return number > item.number;
+  if (item.comparison == ">=") return number >= item.number;
+  return number == item.number;
 }
 
-bool fits_item(const Item& item, const Parameter& parameter, std::int64_t numel) {
+bool fits_item(const Item& item, const Parameter& parameter, std::int64_t numel, int chunk) {
   switch (item.kind) {
     case Item::Kind::name:
       return glob_fits(item.pattern, parameter.name);
@@ -164,6 +167,8 @@ bool fits_item(const Item& item, const Parameter& parameter, std::int64_t numel)
       return !parameter.tied.empty() && glob_fits(item.pattern, parameter.tied);
     case Item::Kind::numel:
       return fits_number(item, numel);
+    case Item::Kind::chunk:
+      return fits_number(item, chunk);
   }
   return false;
 }
@@ -179,16 +184,20 @@ std::optional<std::string> Selectors::check(std::string_view item) {
 
 bool Selectors::chooses(const Model& model, const LocalBuffer& buffer) const {
   return std::any_of(buffer.parameters.begin(), buffer.parameters.end(), [&](int parameter) {
-    return chooses(model.parameters()[static_cast<std::size_t>(parameter)], buffer.numel);
+    return chooses(model.parameters()[static_cast<std::size_t>(parameter)], buffer.numel, buffer.chunk);
   });
 }
 
 bool Selectors::chooses(const Parameter& parameter, std::int64_t numel) const {
+  return chooses(parameter, numel, parameter.chunk);
+}
+
+bool Selectors::chooses(const Parameter& parameter, std::int64_t numel, int chunk) const {
   bool has_inclusion = false, included = false;
   std::string unused;
   for (const std::string& text : items_) {
     const Item item = read(text, unused);
-    const bool fits = fits_item(item, parameter, numel);
+    const bool fits = fits_item(item, parameter, numel, chunk);
     if (item.excludes && fits) return false;
     has_inclusion = has_inclusion || !item.excludes;
     included = included || (!item.excludes && fits);
@@ -198,7 +207,7 @@ bool Selectors::chooses(const Parameter& parameter, std::int64_t numel) const {
 
 bool Selectors::fits(std::string_view item, const Parameter& parameter, std::int64_t numel) {
   std::string unused;
-  return fits_item(read(item, unused), parameter, numel);
+  return fits_item(read(item, unused), parameter, numel, parameter.chunk);
 }
 
 }  // namespace lockstep

@@ -128,8 +128,9 @@ class Device {
   // The coordinates of the expert mesh along which tokens are not exchanged.
   std::vector<int> fixed_coordinates(const Parameter& site, int rank) const {
     std::vector<int> key = {schedule_.mesh.coordinate(rank, Axis::pp)};
-    for (Axis axis : {Axis::etp, Axis::ep, Axis::edp}) {
-      const bool exchanged = std::find(site.dispatch.begin(), site.dispatch.end(), axis) != site.dispatch.end();
+    for (Axis axis : {Axis::etp, Axis::ep, Axis::edp_shard, Axis::edp_replicate}) {
+      const bool exchanged = std::any_of(site.dispatch.begin(), site.dispatch.end(),
+                                         [axis](Axis named) { return named == axis || is_part_of(axis, named); });
       if (!exchanged) key.push_back(schedule_.mesh.coordinate(rank, axis));
     }
     return key;

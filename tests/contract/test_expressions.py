@@ -116,6 +116,8 @@ def test_axis_sizes_world_micro_batches_and_steps():
         "world",
         "dp_shard",
         "dp_replicate",
+        "edp_shard",
+        "edp_replicate",
         "micro_batches",
         "steps",
     ]
@@ -123,7 +125,7 @@ def test_axis_sizes_world_micro_batches_and_steps():
         names,
         {"tp": 2, "cp": 3, "sp": 2, "dp_shard": 5, "dp_replicate": 2, "ep": 5, "etp": 3},
         batch={"micro_batches": 1, "steps": 1},
-    ) == [2, 3, 2, 10, 1, 5, 3, 8, 120, 5, 2, 1, 1]
+    ) == [2, 3, 2, 10, 1, 5, 3, 8, 120, 5, 2, 4, 2, 1, 1]
     # micro_batches is the count of this optimizer step.
     steps = [step("zero", "zero"), backward(), step("x", "scale", by="1/micro_batches")]
     assert verdicts(scenario(steps, batch={"micro_batches": [1, 3], "steps": 2})) == ["match"]

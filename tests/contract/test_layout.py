@@ -99,6 +99,33 @@ def test_the_expert_mesh_reads_tp_as_etp_and_dp_as_edp():
     assert groups(other, "etp") == [[0, 4], [1, 5], [2, 6], [3, 7]]
 
 
+def test_dp_replicate_cuts_edp_into_as_many_parts_with_edp_shard_fastest():
+    # dp 8 in 2 replicas; etp 1, ep 2, edp 4.
+    sizes = {"dp_shard": 4, "dp_replicate": 2, "ep": 2}
+    assert groups(sizes, "edp_shard") == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert groups(sizes, "edp_replicate") == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert groups(sizes, "edp") == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    by_parts = scenario([backward(), step("sum", "all_reduce", over=["edp_shard", "edp_replicate"])], layout=sizes)
+    assert show(by_parts)["groups"]["steps"]["sum"] == groups(sizes, "edp")
+    one = step("sum", "all_reduce", over={"edp_shard": [0], "edp_replicate": "all"})
+    assert show(scenario([backward(), one], layout=sizes))["groups"]["steps"]["sum"] == [[0, 4], [1, 5]]
+    twice = scenario([backward(), step("sum", "all_reduce", over=["edp", "edp_shard"])], layout=sizes)
+    assert '"edp_shard"' in message(twice)
+    both = scenario([backward(), step("sum", "all_reduce", over=["edp_shard", "dp_replicate"])], layout=sizes)
+    assert "different meshes" in message(both)
+
+
+def test_the_parts_of_edp_are_refused_where_dp_replicate_does_not_divide_it():
+    # edp is 1, dp_replicate 2.
+    sizes = {"dp_shard": 1, "dp_replicate": 2, "ep": 2}
+    for axis in ("edp_shard", "edp_replicate"):
+        text = message(scenario([backward(), step("sum", "all_reduce", over=axis)], layout=sizes))
+        assert axis in text and "edp is 1" in text and "dp_replicate 2" in text
+    assert verdicts(scenario([backward(), step("sum", "all_reduce", over="dp", reduce="avg")], layout=sizes)) == [
+        "match"
+    ]
+
+
 def test_an_axis_missing_in_the_order_must_have_size_1():
     text = message(scenario([backward()], layout={"tp": 2, "dp": 2, "order": "dp-pp"}))
     assert "tp" in text

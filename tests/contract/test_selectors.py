@@ -90,6 +90,22 @@ def test_numel_compares_local_elements_with_every_operator():
     assert chosen("numel==4", parameters=sharded, layout={"tp": 2}) == ["a"]
 
 
+def test_chunk_compares_virtual_stages_with_the_same_operators():
+    parameters = [parameter("a", [4]), parameter("b", [4], chunk=1), parameter("c", [4], chunk=2)]
+    layout = {"virtual_stages": 3}
+    assert chosen_by([["chunk==0"], ["chunk>0"], ["chunk<=1"], ["!chunk==1"]], parameters, layout) == [
+        ["a"],
+        ["b", "c"],
+        ["a", "b"],
+        ["a", "c"],
+    ]
+    # What tied parameters share on one rank lies where the first of them lies.
+    tied = [parameter("a", [4], tied="t"), parameter("b", [4], chunk=1, tied="t"), parameter("c", [4], chunk=1)]
+    assert chosen_by([["chunk==0"], ["chunk>0"]], tied, layout) == [["a"], ["c"]]
+    assert "==" in message(scenario([backward(), step("x", "zero", params=["chunk=1"])], parameters, layout))
+    assert "chunk>" in message(scenario([backward(), step("x", "zero", params=["chunk>one"])], parameters, layout))
+
+
 def test_an_exclamation_mark_goes_before_any():
     assert chosen_by([["!layers.*"], ["!tag:norm"], ["!numel>=4"], ["!numel==2", "!embedding*"]]) == [
         NAMES[:1],

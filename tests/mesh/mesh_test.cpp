@@ -117,6 +117,20 @@ TEST_CASE("dp_shard is the fast part of dp") {
   CHECK(to_text(mesh.groups({{{Axis::dp, std::vector<int>{0, 3}}}})) == "0 6|1 7");
 }
 
+TEST_CASE("dp_replicate cuts edp too, where it can") {
+  Layout layout;
+  layout.tp = 2, layout.dp = 4, layout.dp_shard = 2, layout.dp_replicate = 2, layout.ep = 2;
+  const Mesh mesh(layout);
+  CHECK(mesh.size(Axis::edp_shard) == 2);
+  CHECK(to_text(mesh.groups({{{Axis::edp_shard, std::nullopt}}})) == "0 2|1 3|4 6|5 7");
+  CHECK(to_text(mesh.groups({{{Axis::edp_replicate, std::nullopt}}})) == "0 4|1 5|2 6|3 7");
+  CHECK(to_text(mesh.groups({{{Axis::edp, std::nullopt}}})) == "0 2 4 6|1 3 5 7");
+  CHECK(layout.splits_edp());
+  layout.ep = 8;
+  CHECK_FALSE(layout.splits_edp());
+  CHECK(Mesh(layout).size(Axis::edp_replicate) == 1);
+}
+
 TEST_CASE("ranks that a pick leaves out are in no group") {
   Layout layout;
   layout.pp = 3, layout.dp = 2, layout.dp_shard = 2;

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-AXES = ("tp", "cp", "sp", "dp", "pp", "ep", "etp", "edp", "dp_shard", "dp_replicate")
+AXES = ("tp", "cp", "sp", "dp", "pp", "ep", "etp", "edp", "dp_shard", "dp_replicate", "edp_shard", "edp_replicate")
 
 
 class ScenarioError(Exception):

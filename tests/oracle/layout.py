@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from expressions import Context, ScenarioError, number
 
-EXPERT_AXES = ("etp", "ep", "edp")
+EXPERT_AXES = ("etp", "ep", "edp", "edp_shard", "edp_replicate")
 
 
 class Mesh:
@@ -27,6 +27,10 @@ class Mesh:
         if self.world % (size["etp"] * size["ep"] * size["pp"]):
             raise ScenarioError("etp * ep * pp must divide the world size")
         size["edp"] = self.world // (size["etp"] * size["ep"] * size["pp"])
+        # edp falls into dp_replicate parts where it can.
+        self.splits_edp = size["edp"] % size["dp_replicate"] == 0
+        size["edp_replicate"] = size["dp_replicate"] if self.splits_edp else 1
+        size["edp_shard"] = size["edp"] // size["edp_replicate"]
         self.size = size
         order = layout.get("order", "tp-cp-sp-ep-dp-pp").split("-")
         dense = [axis for axis in order if axis != "ep"]
@@ -39,6 +43,8 @@ class Mesh:
             here.update(self.digits(rank, dense))
             here["dp_shard"] = here["dp"] % size["dp_shard"]
             here["dp_replicate"] = here["dp"] // size["dp_shard"]
+            here["edp_shard"] = here["edp"] % size["edp_shard"]
+            here["edp_replicate"] = here["edp"] // size["edp_shard"]
             here["expert pp"] = expert_here.get("pp", 0)
             self.coordinates.append(here)
         self.pipeline_groups_agree = all(here["pp"] == here["expert pp"] for here in self.coordinates)
@@ -79,10 +85,15 @@ class Mesh:
         expert = any(axis in EXPERT_AXES for axis in free)
         if expert and not self.pipeline_groups_agree:
             raise ScenarioError("the two meshes have different pipeline groups")
-        if "dp" in free:
-            free |= {"dp_shard", "dp_replicate"}
-        mesh = ("etp", "ep", "edp", "pp") if expert else ("tp", "cp", "sp", "dp_shard", "dp_replicate", "pp")
-        if not free <= set(mesh) | {"dp"}:
+        if free & {"edp_shard", "edp_replicate"} and not self.splits_edp:
+            raise ScenarioError("edp does not fall into dp_replicate parts")
+        for whole in ("dp", "edp"):
+            if whole in free:
+                free |= {f"{whole}_shard", f"{whole}_replicate"}
+        mesh = ("etp", "ep", "edp_shard", "edp_replicate", "pp")
+        if not expert:
+            mesh = ("tp", "cp", "sp", "dp_shard", "dp_replicate", "pp")
+        if not free <= set(mesh) | {"dp", "edp"}:
             raise ScenarioError("a group needs axes of one mesh")
         if not self.allowed(picks, rank):
             return None

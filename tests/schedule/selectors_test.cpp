@@ -79,7 +79,8 @@ TEST_CASE("a buffer is chosen if one of its names is") {
 TEST_CASE("items that cannot be read are explained") {
   CHECK_FALSE(Selectors::check("layers.[0-9]*"));
   CHECK_FALSE(Selectors::check("!tag:norm"));
-  CHECK(Selectors::check("") == "a selector is a glob on names, tag:NAME, tied:NAME or numel>N, and not empty");
+  CHECK(Selectors::check("") ==
+        "a selector is a glob on names, tag:NAME, tied:NAME, numel>N or chunk==N, and not empty");
   CHECK(Selectors::check("!").has_value());
   CHECK(Selectors::check("tag:") == "a name must follow \"tag:\"");
   CHECK(Selectors::check("a[b") == "\"[\" in \"a[b\" has no \"]\"; write \"[[]\" for the character itself");
