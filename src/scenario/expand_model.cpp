@@ -127,7 +127,7 @@ class ParameterExpander {
   /// Nests the loop variables from `depth` on.
   void iterate(const Fields& fields, const std::vector<Json::Member>& variables, std::size_t depth) {
     if (depth == variables.size()) {
-      if (holds(fields.find("when"))) expand(fields.find("parameters")->items());
+      if (holds(fields.find("when"))) iteration(fields);
       return;
     }
     const Json::Member& variable = variables[depth];
@@ -137,7 +137,8 @@ class ParameterExpander {
                                fmt::format("loop variable \"{}\" has a value already", variable.key));
       return;
     }
-    const std::int64_t count = values_.whole(variable.value).value_or(0);
+    const std::optional<Json> written = values_.resolve(variable.value);
+    const std::int64_t count = written ? values_.whole(*written).value_or(0) : 0;
     for (std::int64_t i = 0; i < count && !stopped(); ++i, ++passes_) {
       values_.define(variable.key, i);
       iterate(fields, variables, depth + 1);
@@ -145,12 +146,39 @@ class ParameterExpander {
     values_.undefine(variable.key);
   }
 
+  void iteration(const Fields& fields) {
+    const Json* let = fields.find("let");
+    const std::vector<Json::Member> names = let != nullptr ? let->members() : std::vector<Json::Member>();
+    for (const Json::Member& member : names) {
+      if (!values_.is_defined(member.key)) continue;
+      reading_.diagnostics.add(key_place(member), fmt::format("\"{}\" has a value already", member.key));
+      return;
+    }
+    if (let != nullptr) values_.define_all(*let);
+    const std::size_t outer = common_.size();
+    if (const Json* common = fields.find("common"))
+      common_.insert(common_.end(), common->members().begin(), common->members().end());
+    expand(fields.find("parameters")->items());
+    common_.erase(common_.begin() + static_cast<std::ptrdiff_t>(outer), common_.end());
+    for (const Json::Member& member : names) values_.undefine(member.key);
+  }
+
+  /// A parameter with the common keys of the loops around it, the innermost first.
+  Json with_common(const Json& item) const {
+    Json whole = item;
+    for (auto member = common_.rbegin(); member != common_.rend(); ++member) {
+      if (whole.find(member->key) == nullptr) set_member(whole, *member);
+    }
+    return whole;
+  }
+
   bool holds(const Json* when) { return when == nullptr || values_.condition(*when).value_or(false); }
 
   void expand_parameter(const Json& item) {
     if (!holds(item.find("when"))) return;
     std::vector<Json::Member> members;
-    for (const Json::Member& member : item.members()) {
+    const Json whole = with_common(item);
+    for (const Json::Member& member : whole.members()) {
       if (member.key == "when") continue;
       const std::optional<Json> value = values_.resolve(member.value);
       if (!value) continue;
@@ -210,6 +238,7 @@ class ParameterExpander {
   Reading& reading_;
   bool limit_reported_ = false;
   std::int64_t passes_ = 0;
+  std::vector<Json::Member> common_;  ///< of the loops around, the outermost first
 };
 
 Json expand_preset(const Json& object, const Json& preset, Reading& reading) {

@@ -242,6 +242,8 @@ const std::vector<ObjectRow> rows = {
      "Parameters of a model file that repeat.",
      {
          {"for", Type::object, "*", "", "Variables and their counts: each runs from 0 to the count less 1."},
+         {"let", Type::object, "", "", "Names for expressions, worked out in order in each iteration."},
+         {"common", Type::object, "", "", "Keys of all parameters inside that do not have them."},
          {"when", Type::expression, "", "true", "Leaves an iteration out where it does not hold."},
          {"parameters", Type::list, "*", "", "The parameters of one iteration, and further loops."},
      }},

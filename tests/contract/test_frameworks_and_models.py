@@ -152,6 +152,40 @@ def test_a_model_file_has_sizes_and_expressions_over_sizes_axes_and_options_with
     assert "A width of 200 is too much." in message(with_model(width=200))
 
 
+LOOPS = """{
+  "lockstep_model": 1,
+  "name": "loops",
+  "sizes": { "layers": { "default": 3, "help": "" } },
+  "parameters": [
+    { "for": { "part": "2", "i": { "if": "part == 0", "then": "layers", "else": 1 } },
+      "let": { "block": { "if": "part == 0", "then": "'body'", "else": "'tail'" }, "width": "2 + i", "wide": "2 * width" },
+      "common": { "stage": { "if": "part == 0", "then": 0, "else": -1 }, "tags": ["outer"], "shape": ["wide"] },
+      "parameters": [
+        { "name": "{block}.{i}.a" },
+        { "name": "{block}.{i}.b", "shape": ["width"], "stage": 0 },
+        { "for": { "once": "1" }, "common": { "tags": ["inner"] }, "parameters": [ { "name": "{block}.{i}.c" } ] }
+      ] },
+    { "name": "last", "shape": [1] }
+  ]
+}
+"""
+
+
+def test_a_loop_has_names_of_its_own_and_keys_for_all_inside():
+    write(LOOPS, "loops.jsonc", FOLDER)
+    content = scenario([backward()], layout={"pp": 2})
+    content["model"] = {"preset": "./loops.jsonc", "layers": 2}
+    shown = {entry["name"]: entry for entry in show(content)["parameters"]}
+    assert list(shown) == [*[f"{part}.{name}" for part in ("body.0", "body.1", "tail.0") for name in "abc"], "last"]
+    assert [shown[name]["shape"] for name in ("body.0.a", "body.1.a", "body.1.b", "tail.0.c")] == [[4], [6], [3], [4]]
+    assert [shown[name]["stage"] for name in ("body.1.a", "tail.0.a", "tail.0.b", "last")] == [0, 1, 0, 0]
+    # A parameter's own keys come first, then those of the innermost loop.
+    assert [shown[name]["tags"] for name in ("body.0.a", "tail.0.c", "last")] == [["outer"], ["inner"], []]
+    for name in ("layers", "i", "part"):
+        write(LOOPS.replace('"width": "2 + i", "wide"', f'"{name}": "2", "width": "2 + i", "wide"'), "loops.jsonc", FOLDER)
+        assert all(f'"{name}" has a value already' in text for text in messages(content))
+
+
 def test_framework_and_model_files_are_compiled_into_the_program_and_printed_by_it():
     for folder, kind in (("frameworks", "framework"), ("models", "model")):
         paths = sorted((ROOT / folder).glob("*.jsonc"))
