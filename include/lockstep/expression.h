@@ -44,7 +44,7 @@ class TokenCounts {
 
 /// What the names in an expression mean while it is evaluated.
 struct Environment {
-  const Mesh* mesh = nullptr;           ///< axis sizes, world, sequence_parallel, virtual_stages
+  const Mesh* mesh = nullptr;           ///< axis sizes, world and other facts of the layout
   const TokenCounts* counts = nullptr;  ///< micro_batches, steps, tokens, sum(tokens, …)
   /// Options, model sizes, loop variables, `n` of a geometry: looked up first.
   const std::map<std::string, ExpressionValue, std::less<>>* names = nullptr;

@@ -50,6 +50,7 @@ std::optional<ExpressionValue> builtin(const Node& node, const Environment& envi
     if (name == "world") return Rational(mesh->world());
     if (name == "virtual_stages") return Rational(mesh->layout().virtual_stages);
     if (name == "sequence_parallel") return mesh->layout().sequence_parallel;
+    if (name == "pipeline_groups_agree") return mesh->pipeline_groups_agree();
   }
   if (const TokenCounts* counts = environment.counts) {
     if (name == "steps") return Rational(counts->steps());
@@ -66,7 +67,7 @@ ExpressionValue named(const Node& node, const Environment& environment) {
   if (std::optional<ExpressionValue> value = builtin(node, environment)) return *std::move(value);
   std::vector<std::string> known = {"micro_batch", "step", "tokens", "true", "false"};
   if (environment.mesh) {
-    known.insert(known.end(), {"world", "virtual_stages", "sequence_parallel"});
+    known.insert(known.end(), {"world", "virtual_stages", "sequence_parallel", "pipeline_groups_agree"});
     known.insert(known.end(), axis_names().begin(), axis_names().end());
   }
   if (environment.counts) known.insert(known.end(), {"steps", "micro_batches"});

@@ -73,6 +73,9 @@ class Framework {
 Json expand_framework_steps(const Json& steps, Template& values, std::map<std::string, std::string>& absent,
                             Reading& reading);
 
+/// Without the waits for steps in `absent`, which would do nothing.
+Json without_idle_waits(const Json& steps, const std::map<std::string, std::string>& absent);
+
 /// The environment of files' expressions: axis sizes and, where all optimizer steps have as many,
 /// micro-batches.
 Environment file_environment(const Reading& reading);

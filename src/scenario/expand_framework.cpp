@@ -191,12 +191,7 @@ Json Framework::without_unmatched(const Json& steps, const Model& model) {
     if (const Json* body = step.find("steps")) step.set("steps", without_unmatched(*body, model));
     list.push_back(step);
   }
-  // A wait for a step that is not there would do nothing.
-  std::erase_if(list, [&](const Json& step) {
-    const Json* waited = step.find("for");
-    return waited != nullptr && waited->is_string() && absent_.count(waited->text()) > 0;
-  });
-  return Json::array(std::move(list), steps.place());
+  return without_idle_waits(Json::array(std::move(list), steps.place()), absent_);
 }
 
 }  // namespace lockstep

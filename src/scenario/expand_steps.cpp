@@ -112,12 +112,21 @@ class StepExpander {
 
 }  // namespace
 
+Json without_idle_waits(const Json& steps, const std::map<std::string, std::string>& absent) {
+  std::vector<Json> list;
+  for (const Json& step : steps.items()) {
+    const Json* waited = step.find("for");
+    if (waited == nullptr || !waited->is_string() || absent.count(waited->text()) == 0) list.push_back(step);
+  }
+  return Json::array(std::move(list), steps.place());
+}
+
 Json expand_framework_steps(const Json& steps, Template& values, std::map<std::string, std::string>& absent,
                             Reading& reading) {
   StepExpander expander(values, absent, reading);
   Json plain = expander.expand(steps);
   for (const std::string& name : expander.present()) absent.erase(name);
-  return plain;
+  return without_idle_waits(plain, absent);
 }
 
 }  // namespace lockstep

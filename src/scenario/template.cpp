@@ -28,7 +28,8 @@ Json json_of(const ExpressionValue& value, const Place& place) {
 
 bool check_defined_name(const Json::Member& member, Diagnostics& diagnostics) {
   std::vector<std::string> words = split_words(
-      "world sequence_parallel virtual_stages micro_batches micro_batch steps step tokens rank first last n and or not "
+      "world sequence_parallel pipeline_groups_agree virtual_stages micro_batches micro_batch steps step tokens rank "
+      "first last n and or not "
       "true false sum "
       "lcm min max floor ceil");
   words.insert(words.end(), axis_names().begin(), axis_names().end());

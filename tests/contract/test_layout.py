@@ -6,6 +6,7 @@ from contract_program import (
     assert_held,
     backward,
     check,
+    held,
     message,
     messages,
     owned,
@@ -124,6 +125,18 @@ def test_the_parts_of_edp_are_refused_where_dp_replicate_does_not_divide_it():
     assert verdicts(scenario([backward(), step("sum", "all_reduce", over="dp", reduce="avg")], layout=sizes)) == [
         "match"
     ]
+
+
+def test_expressions_know_whether_the_pipeline_groups_agree():
+    def agree(layout):
+        steps = [backward(), step("mark", "scale", by=2, when="not pipeline_groups_agree")]
+        return held(check(scenario(steps, layout=layout)), "w", [0])[0] == {"g0": 1}
+
+    sizes = {"tp": 2, "etp": 2, "pp": 2}
+    # Dense: pp steps over tp * cp ranks. Expert: over etp * ep.
+    assert [agree({**sizes, "cp": cp, "order": "tp-cp-ep-pp-dp"}) for cp in (1, 2)] == [True, False]
+    assert agree({**sizes, "cp": 2, "ep": 2, "order": "tp-cp-ep-pp-dp"})
+    assert agree({**sizes, "cp": 2, "order": "tp-cp-ep-dp-pp"})
 
 
 def test_an_axis_missing_in_the_order_must_have_size_1():
