@@ -9,13 +9,18 @@ namespace {
 
 /// One item, taken apart. Views point into the item.
 struct Item {
-  enum class Kind { name, tag, tied, numel, chunk };
+  enum class Kind { name, tag, tied, shard, partial, numel, chunk };
   bool excludes = false;
   Kind kind = Kind::name;
   std::string_view pattern;  ///< a glob
   std::string_view comparison;
   std::int64_t number = 0;
 };
+
+constexpr std::array<std::pair<std::string_view, Item::Kind>, 4> prefixes = {{{"tag:", Item::Kind::tag},
+                                                                              {"tied:", Item::Kind::tied},
+                                                                              {"shard:", Item::Kind::shard},
+                                                                              {"partial:", Item::Kind::partial}}};
 
 constexpr std::array<std::string_view, 5> comparisons = {"<=", ">=", "==", "<", ">"};
 
@@ -126,17 +131,16 @@ Item read(std::string_view text, std::string& mistake) {
     }
   }
   item.pattern = text;
-  if (const auto tag = after(text, "tag:")) {
-    item.kind = Item::Kind::tag;
-    item.pattern = trim(*tag);
-  } else if (const auto tied = after(text, "tied:")) {
-    item.kind = Item::Kind::tied;
-    item.pattern = trim(*tied);
+  for (const auto& [prefix, kind] : prefixes) {
+    if (const auto rest = after(text, prefix)) {
+      item.kind = kind;
+      item.pattern = trim(*rest);
+    }
   }
   if (item.pattern.empty() && mistake.empty()) {
-    mistake = item.kind == Item::Kind::name
-                  ? "a selector is a glob on names, tag:NAME, tied:NAME, numel>N or chunk==N, and not empty"
-                  : "a name must follow \"" + std::string(text) + "\"";
+    mistake = item.kind == Item::Kind::name ? "a selector is a glob on names, tag:NAME, tied:NAME, shard:AXIS, "
+                                              "partial:AXIS, numel>N or chunk==N, and not empty"
+                                            : "a name must follow \"" + std::string(text) + "\"";
   }
   for (std::size_t i = item.pattern.find('['); i != std::string_view::npos && mistake.empty();) {
     const std::size_t end = class_end(item.pattern, i);
@@ -165,6 +169,12 @@ bool fits_item(const Item& item, const Parameter& parameter, std::int64_t numel,
                          [&](const std::string& tag) { return glob_fits(item.pattern, tag); });
     case Item::Kind::tied:
       return !parameter.tied.empty() && glob_fits(item.pattern, parameter.tied);
+    case Item::Kind::shard:
+      return std::any_of(parameter.shard.begin(), parameter.shard.end(),
+                         [&](const Shard& shard) { return glob_fits(item.pattern, name_of(shard.axis)); });
+    case Item::Kind::partial:
+      return std::any_of(parameter.partial.begin(), parameter.partial.end(),
+                         [&](Axis axis) { return glob_fits(item.pattern, name_of(axis)); });
     case Item::Kind::numel:
       return fits_number(item, numel);
     case Item::Kind::chunk:

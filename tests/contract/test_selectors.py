@@ -75,6 +75,19 @@ def test_tag_and_tied_choose_by_tag_and_by_group():
     assert messages(scenario([backward(), step("x", "zero", params=["tag:nrom"])], PARAMETERS))
 
 
+def test_shard_and_partial_choose_by_the_axes_of_the_placement():
+    cut = [
+        parameter("a", [8], shard={"tp": 0}),
+        parameter("b", [8], partial=["tp"]),
+        parameter("c", [8]),
+        parameter("d", [8], shard={"ep": 0}, dispatch=["ep"]),
+    ]
+    layout = {"tp": 2, "dp": 2, "ep": 2}
+    choices = {"shard:tp": ["a"], "partial:tp": ["b"], "shard:*": ["a", "d"], "!shard:tp": ["b", "c", "d"]}
+    assert {item: chosen(item, parameters=cut, layout=layout) for item in choices} == choices
+    assert messages(scenario([backward(), step("x", "zero", params=["partial:cp"])], cut, layout))
+
+
 def test_numel_compares_local_elements_with_every_operator():
     # Sizes 8, 2, 4, 2, 6.
     assert chosen_by([["numel>4"], ["numel>=4"], ["numel<4"], ["numel<=4"], ["numel==4"]]) == [

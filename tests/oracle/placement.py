@@ -50,6 +50,9 @@ def fits(item, parameter, numel):
         return item[4:] in parameter.get("tags", [])
     if item.startswith("tied:"):
         return item[5:] == parameter.get("tied")
+    for key in ("shard", "partial"):
+        if item.startswith(key + ":"):
+            return item[len(key) + 1 :] in parameter.get(key, [])
     size = re.fullmatch(r"numel\s*(<=|>=|==|<|>)\s*(\d+)", item)
     if size:
         bound = int(size[2])

@@ -49,6 +49,19 @@ TEST_CASE("tags, ties and sizes") {
   CHECK_FALSE(fits("numel<=63"));
 }
 
+TEST_CASE("axes of a placement") {
+  Parameter parameter;
+  parameter.shard = {{Axis::tp, 0}, {Axis::ep, 1}};
+  parameter.partial = {Axis::cp};
+  CHECK(Selectors::fits("shard:tp", parameter, 64));
+  CHECK(Selectors::fits("shard:e*", parameter, 64));
+  CHECK_FALSE(Selectors::fits("shard:cp", parameter, 64));
+  CHECK(Selectors::fits("partial:cp", parameter, 64));
+  CHECK_FALSE(Selectors::fits("partial:tp", parameter, 64));
+  CHECK_FALSE(Selectors::fits("shard:*", Parameter{}, 64));
+  CHECK(Selectors::check("shard:") == "a name must follow \"shard:\"");
+}
+
 TEST_CASE("a list is a union without its exclusions") {
   CHECK(chooses({}));
   CHECK(chooses({"nosuch", "tag:norm"}));
@@ -80,7 +93,8 @@ TEST_CASE("items that cannot be read are explained") {
   CHECK_FALSE(Selectors::check("layers.[0-9]*"));
   CHECK_FALSE(Selectors::check("!tag:norm"));
   CHECK(Selectors::check("") ==
-        "a selector is a glob on names, tag:NAME, tied:NAME, numel>N or chunk==N, and not empty");
+        "a selector is a glob on names, tag:NAME, tied:NAME, shard:AXIS, partial:AXIS, numel>N or chunk==N, and not "
+        "empty");
   CHECK(Selectors::check("!").has_value());
   CHECK(Selectors::check("tag:") == "a name must follow \"tag:\"");
   CHECK(Selectors::check("a[b") == "\"[\" in \"a[b\" has no \"]\"; write \"[[]\" for the character itself");
