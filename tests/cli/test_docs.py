@@ -3,7 +3,8 @@
 somewhere. `LOCKSTEP_BINARY=… python3 tests/cli/test_docs.py` writes the outputs of all commands anew.
 
 A ```json block has a comment before it: `<!-- verdict: match -->` for a whole scenario, `<!-- file: NAME -->` for another
-file, `<!-- verdict: match, file: NAME -->` for a scenario that commands further down in the same document use. In a
+file, `<!-- verdict: match, file: NAME -->` for a scenario that commands further down in the same document use; the verdict
+is `error` where it must be refused. In a
 ```console block a line that begins with `$ ` is a command, and what follows is what a terminal shows. A ```sh block is
 commands alone. The commands of a block run one after the other in a folder that looks like the repository's root, with
 the files that stand above the block.
@@ -21,7 +22,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(os.environ.get("LOCKSTEP_SOURCE_DIR") or Path(__file__).resolve().parents[2])
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "frameworks").glob("*.md"))]
 
 BLOCK = re.compile(r"^(?P<marker><!-- [^\n]* -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 MARKER = re.compile(r"<!-- (?:verdict: (?P<verdict>\w+))?(?:, )?(?:file: (?P<file>[\w.-]+))? -->")
@@ -77,6 +78,11 @@ def shown(arguments, folder):
                           stderr=subprocess.STDOUT, text=True)
 
 
+def refused_in(document):
+    """The files of a document that are there to be refused."""
+    return {block.file() for block in blocks_of(document, "json") if block.marker and block.marker["verdict"] == "error"}
+
+
 SHELL_BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document, "sh")]
 JSON_BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document, "json")]
 CONSOLE_BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document, "console")]
@@ -91,7 +97,7 @@ def test_scenario_in_a_document_comes_out_as_it_says(block, tmp_path):
     (folder / block.file()).write_text(block.text, encoding="utf-8")
     result = run(["check", "--format", "json", block.file()], folder)
     report = json.loads(result.stdout)
-    assert (report["verdict"], report["errors"]) == (block.marker["verdict"], [])
+    assert report["verdict"] == block.marker["verdict"] and bool(report["errors"]) == (report["verdict"] == "error"), report["errors"]
     assert report["expected"] is not False, run(["test", block.file()], folder).stdout
 
 
@@ -107,7 +113,7 @@ def test_commands_in_a_document_print_what_it_shows(block, tmp_path):
             assert is_command(words[0]) and match["output"].strip() == "", "only the output of tools/lockstep can be compared"
             continue
         result = shown(words[1:], tmp_path)
-        assert result.returncode in (0, 1), result.stdout
+        assert result.returncode in ((2,) if refused_in(block.document) & set(words) else (0, 1)), result.stdout
         assert TIME.sub("", match["output"]).strip() == TIME.sub("", result.stdout).strip(), hint
 
 
@@ -146,7 +152,8 @@ def test_links_in_a_document_lead_somewhere(document):
 def test_every_document_is_in_the_index():
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     for document in DOCUMENTS[1:]:
-        assert document.name == "README.md" or f"]({document.name})" in index, document.name
+        path = document.relative_to(ROOT / "docs").as_posix()
+        assert path == "README.md" or f"]({path})" in index, path
 
 
 def test_tutorial_has_ten_steps_that_each_run_something_and_name_the_files_to_write():
