@@ -60,6 +60,10 @@ def test_ranks_of_experts_vary_fastest_over_ep():
     shown = show(on("torchtitan", {"dp": 4, "ep": 2}, model=MIXTRAL))
     assert shown["groups"]["axes"]["ep"] == [[0, 1], [2, 3]]
     assert shown["groups"]["axes"]["edp"] == [[0, 2], [1, 3]]
+    # dp_replicate, efsdp, ep = 2, 2, 2
+    steps = show(on("torchtitan", {"dp_shard": 4, "dp_replicate": 2, "ep": 2}, model=MIXTRAL))["groups"]["steps"]
+    assert steps["expert_dp_reduce_scatter"] == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert steps["expert_replicate_all_reduce"] == [[0, 4], [1, 5], [2, 6], [3, 7]]
 
 
 def test_ranks_lie_on_pp_dp_replicate_dp_shard_cp_tp_the_last_one_fastest():
