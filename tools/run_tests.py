@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT_S = 900
 # These test the sources and the tools, not the program, or replay models at full size, which takes minutes with
 # sanitizers: once, in the release build, is enough. Folders and files below tests/.
-RELEASE_ONLY = {"launcher", "package", "repository", "scenarios", "cli/test_docs.py", "cli/test_draw_idea.py"}
+RELEASE_ONLY = {"launcher", "mutation", "package", "repository", "scenarios", "cli/test_docs.py", "cli/test_draw_idea.py"}
 
 
 @dataclass

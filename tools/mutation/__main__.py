@@ -12,18 +12,17 @@ import random
 import sys
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
 from build import Build
-from mutants import apart
-from tests import Tests
+from document import GOAL, describe, print_tables, write
+from mutants import Mutant, apart
+from tests import Tests, processor_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ["schedule", "symbolic", "numeric", "mesh", "expression", "model"]
-GOAL = 90  # percent
+FOLDERS = ["mesh", "expression", "model", "schedule", "symbolic", "numeric", "diagnosis"]
 
 
 def say(text):
@@ -31,33 +30,63 @@ def say(text):
 
 
 def choose(found, count, seed):
-    """`count` mutants that can live in one source; the same ones for the same sources and seed."""
-    found = sorted(found, key=lambda m: (m.file, m.begin, m.end, m.kind, m.new))
-    random.Random(seed).shuffle(found)
-    chosen = {}
-    for mutant in found:
-        if sum(map(len, chosen.values())) == count:
-            break
-        of_file = chosen.setdefault(mutant.file, [])
-        if apart(mutant, of_file):
-            of_file.append(mutant)
+    """`count` mutants that can live in one source, as many of one file as of another where it has them; the same ones for
+    the same sources and seed."""
+    generator = random.Random(seed)
+    waiting = {}
+    for mutant in sorted(found, key=lambda m: (m.file, m.begin, m.end, m.kind, m.new)):
+        waiting.setdefault(mutant.file, []).append(mutant)
+    for of_file in waiting.values():
+        generator.shuffle(of_file)
+    files = list(waiting)
+    generator.shuffle(files)  # the last round need not reach all of them
+    chosen = {file: [] for file in files}
+    missing = count
+    while missing and any(waiting.values()):
+        for file in files:
+            while missing and waiting[file]:
+                mutant = waiting[file].pop()
+                if apart(mutant, chosen[file]):
+                    chosen[file].append(mutant)
+                    missing -= 1
+                    break
     result = sorted((m for of_file in chosen.values() for m in of_file), key=lambda m: (m.file, m.begin))
     for id, mutant in enumerate(result, 1):
         mutant.id = id
     return result
 
 
-def describe(mutant):
-    change = f"without: {mutant.old};" if mutant.statement else f"{mutant.old}  →  {mutant.new}"
-    return f"{mutant.file}:{mutant.line}: {mutant.kind}: {change}"
+def identity(mutant):
+    return [mutant.file, mutant.kind, mutant.begin, mutant.end, mutant.new]
 
 
-def run(chosen, tests, jobs, minutes, out):
-    """{mutant: (test, how)} of those that were tried before the time was over."""
-    results, lock = {}, threading.Lock()
+def caught_before(file, chosen):
+    """({id: (test, how)} of what an earlier run caught, the processor time it took)."""
+    if not file.exists():
+        return {}, 0.0
+    earlier = json.loads(file.read_text())
+    ids = {tuple(identity(mutant)): mutant.id for mutant in chosen}
+    caught = {}
+    for entry in earlier["mutants"]:
+        id = ids.get(tuple(identity(Mutant(**entry["mutant"]))))
+        if id and entry["caught_by"]:
+            caught[id] = (entry["caught_by"], entry["how"])
+    return caught, earlier["processor_seconds"]
+
+
+def run(chosen, tests, jobs, minutes, file, results, seconds):
+    """Adds {mutant: (test, how)} of those that were tried before the time was over to `results`, and writes `file`."""
+    lock = threading.Lock()
     end = time.monotonic() + 60 * minutes
-    order = list(chosen)
+    order = [mutant for mutant in chosen if mutant.id not in results]
     random.Random(0).shuffle(order)  # so that a run that is cut short has seen every folder
+
+    def save():
+        file.write_text(json.dumps({
+            "processor_seconds": seconds + processor_seconds(),
+            "mutants": [{"mutant": asdict(m), "caught_by": results[m.id][0], "how": results[m.id][1]}
+                        for m in chosen if m.id in results],
+        }, indent=1))
 
     def one(mutant):
         if time.monotonic() > end:
@@ -65,46 +94,21 @@ def run(chosen, tests, jobs, minutes, out):
         caught = tests.catch(mutant)
         with lock:
             results[mutant.id] = caught
-            (out / "results.json").write_text(json.dumps(
-                [{**asdict(m), "caught_by": results[m.id][0], "how": results[m.id][1]}
-                 for m in chosen if m.id in results], indent=1))
+            save()
             if not caught[0]:
-                say(f"survives ({caught[1] or 'reached'}): {describe(mutant)}")
+                say(f"survives ({caught[1] or 'reached'}): {describe(mutant, line=True)}")
             elif len(results) % 25 == 0:
                 say(f"{len(results)} of {len(chosen)}")
 
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(one, order))
-    return results
-
-
-def print_tables(chosen, results, tests):
-    tried = [mutant for mutant in chosen if mutant.id in results]
-    caught = [mutant for mutant in tried if results[mutant.id][0]]
-    print(f"\n{'':<24} {'mutants':>8} {'caught':>8}")
-    for what, key in (("folder", lambda m: m.file.split("/")[1]), ("kind", lambda m: m.kind)):
-        for name in sorted({key(m) for m in tried}):
-            whole = [m for m in tried if key(m) == name]
-            part = [m for m in caught if key(m) == name]
-            print(f"{what + ' ' + name:<24} {len(whole):>8} {100 * len(part) / len(whole):>6.0f} %")
-    print("\ncaught by")
-    for name, count in Counter(results[mutant.id][0] for mutant in caught).most_common():
-        print(f"  {count:>4}  {name}")
-    for test in tests.left_out:
-        print(f"left out, since it fails without any mutant: {test.name}")
-    print("\nsurvivors")
-    for mutant in tried:
-        if not results[mutant.id][0]:
-            print(f"  {describe(mutant)}" + (f" ({results[mutant.id][1]})" if results[mutant.id][1] else ""))
-    share = 100 * len(caught) / len(tried) if tried else 0
-    print(f"\n{len(tried)} of {len(chosen)} mutants tried, {len(caught)} caught: {share:.1f} % (goal {GOAL} %)")
-    return share
+    save()
 
 
 def main():
     parser = argparse.ArgumentParser(prog="tools/mutate", description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, help="a finished build of all programs")
-    parser.add_argument("--count", type=int, default=300, help="how many mutants (default 300)")
+    parser.add_argument("--count", type=int, default=310, help="how many mutants (default 310)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
     parser.add_argument("--folder", action="append", choices=FOLDERS, help="only sources of this folder")
     parser.add_argument("--only", metavar="TEXT", help="only mutants whose line in the list of survivors contains this")
@@ -112,8 +116,12 @@ def main():
     parser.add_argument("--oracle", type=int, default=200, help="scenarios for the oracle (default 200)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at a time (default: processors)")
     parser.add_argument("--python", default=sys.executable, help="a Python with pytest (default: this one)")
+    parser.add_argument("--resume", action="store_true", help="keep what an earlier run of the same mutants caught")
+    parser.add_argument("--write", action="store_true", help="write docs/mutation.md anew")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     options = parser.parse_args()
+    if options.write and (options.folder or options.only or options.minutes < 1e6):
+        parser.error("--write needs a whole run, without --folder, --only and --minutes")
     out = options.build / "mutation"
     out.mkdir(exist_ok=True)
 
@@ -122,23 +130,40 @@ def main():
     chosen = choose(found, options.count, options.seed)
     say(f"{len(chosen)} of {len(found)} mutants in {len(build.sources)} sources")
     if options.list:
-        print("\n".join(map(describe, chosen)))
+        print("\n".join(describe(mutant, line=True) for mutant in chosen))
         return 0
     say("compiling…")
+    wanted = len(chosen)
     chosen = build.compile(chosen)
     tests = Tests(ROOT, options.build, out, options.oracle, options.python)
     build.link(tests.targets)
     say(f"{len(chosen)} compile; running every test without a mutant…")
-    tests.measure()
+    whole = tests.measure()
     for test in tests.left_out:
         say(f"left out, since it fails without any mutant: {test.name}")
-    if any(test in tests.left_out for test in tests.unit):
+    if not whole:
         say("unit tests fail without any mutant, so nothing can be learned")
         return 3
+    for test in sorted([*tests.unit, tests.oracle, *tests.process], key=lambda test: test.seconds):
+        say(f"{test.seconds:6.1f} s  {len(test.reaches):>4} mutants reached by {test.name}")
     if options.only:
-        chosen = [mutant for mutant in chosen if options.only in describe(mutant)]
-    results = run(chosen, tests, options.jobs, options.minutes, out)
-    return 0 if print_tables(chosen, results, tests) >= GOAL else 1
+        chosen = [mutant for mutant in chosen if options.only in describe(mutant, line=True)]
+    results, seconds = caught_before(out / "results.json", chosen) if options.resume else ({}, 0.0)
+    run(chosen, tests, options.jobs, options.minutes, out / "results.json", results, seconds)
+    share = print_tables(chosen, results, tests)
+    if options.write:
+        seconds = json.loads((out / "results.json").read_text())["processor_seconds"]
+        command = "tools/mutate --write" + "".join(
+            f" --{name} {getattr(options, name)}" for name in ("count", "seed", "oracle")
+            if getattr(options, name) != parser.get_default(name))
+        without = write(ROOT, chosen, results, {
+            "command": command, "seed": options.seed, "found": len(found), "sources": len(build.sources),
+            "dropped": wanted - len(chosen), "oracle": options.oracle, "minutes": seconds / 60})
+        for mutant in without:
+            say(f"no reason in tools/mutation/reasons.txt: {describe(mutant)}")
+        if without:
+            return 1
+    return 0 if share >= GOAL else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/mutate on a source of a few lines: it finds the mutants, and one program behaves as the chosen one."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools" / "mutation"
+
+SOURCE = """\
+#include <cstdio>
+int limit(int value, int most) {
+  if (value < most) return value;  // and not more
+  return most;
+}
+int main() {
+  int sum = 2;
+  sum += 3;
+  std::printf("%d %d", limit(1, 5), sum);
+}
+"""
+
+FIND = """
+import dataclasses, json, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import mutants
+folder = pathlib.Path(sys.argv[2])
+found = mutants.find(folder, "small.cpp", [], ["-std=c++20"])
+chosen = []
+for mutant in found:
+    if mutants.apart(mutant, chosen):
+        mutant.id = len(chosen) + 1
+        chosen.append(mutant)
+text, lines = mutants.write((folder / "small.cpp").read_bytes(), chosen)
+(folder / "mutated.cpp").write_text(text)
+print(json.dumps([[dataclasses.asdict(m) for m in some] for some in (found, chosen)]))
+"""
+
+CHOOSE = """
+import importlib.util, json, sys
+sys.path.insert(0, sys.argv[1])
+spec = importlib.util.spec_from_file_location("tool", sys.argv[1] + "/__main__.py")
+tool = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tool)
+from mutants import Mutant
+found = [Mutant(file, 1, "constant", 10 * i, 10 * i + 1, "1", "2") for file, count in (("a", 90), ("b", 9), ("c", 2))
+         for i in range(count)]
+print(json.dumps([[(m.file, m.begin, m.id) for m in tool.choose(found, 14, seed)] for seed in (1, 1, 2)]))
+"""
+
+
+def python_with_clang():
+    for python in (sys.executable, "/usr/bin/python3"):
+        if shutil.which(python) and not subprocess.run([python, "-c", "import clang.cindex"], capture_output=True).returncode:
+            return python
+    pytest.skip("no Python has libclang (Debian's python3-clang-16)")
+
+
+def run(script, *arguments):
+    command = [python_with_clang(), "-B", "-c", script, str(TOOL), *map(str, arguments)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.fixture(scope="module")
+def mutated(tmp_path_factory):
+    """(all mutants, those in the program, a function that runs the program as one of them)."""
+    folder = tmp_path_factory.mktemp("mutation")
+    (folder / "small.cpp").write_text(SOURCE)
+    found, chosen = run(FIND, folder)
+    program = folder / "small"
+    subprocess.run(["c++", "-std=c++20", f"-I{ROOT}", "-include", TOOL / "mutant.h", folder / "mutated.cpp",
+                    TOOL / "mutant.cpp", "-o", program], check=True)
+
+    def behave(id, **environment):
+        environment = {**os.environ, "LOCKSTEP_MUTANT": str(id), **environment}
+        return subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
+
+    return found, chosen, behave
+
+
+def test_each_kind_of_break_is_found_where_it_stands(mutated):
+    found, _, _ = mutated
+    breaks = {(m["line"], m["kind"], m["old"], m["new"]) for m in found}
+    assert {
+        (3, "comparison", "value < most", "value <= most"),
+        (3, "comparison", "value < most", "value > most"),
+        (3, "negated condition", "value < most", "!(value < most)"),
+        (7, "constant", "2", "2 + 1"),
+        (8, "assignment", "sum += 3", "sum -= 3"),
+        (8, "missing statement", "sum += 3", ""),
+        (9, "swapped arguments", "limit(1, 5)", "limit(5, 1)"),
+    } <= breaks
+    assert not any(m["line"] in (1, 2) for m in found)
+
+
+def test_the_program_behaves_as_the_chosen_mutant_and_without_one_as_written(mutated):
+    _, chosen, behave = mutated
+    assert behave(0) == "1 5"
+    expected = {"value <= most": "1 5", "value > most": "5 5", "2 + 1": "1 6", "sum -= 3": "1 -1", "3 + 1": "1 6"}
+    seen = {m["new"]: behave(m["id"]) for m in chosen}
+    compared = {new: output for new, output in seen.items() if new in expected}
+    assert len(compared) >= 2
+    assert compared == {new: expected[new] for new in compared}
+
+
+def test_a_run_notes_which_mutants_it_reached(mutated, tmp_path):
+    _, chosen, behave = mutated
+    behave(0, LOCKSTEP_MUTANT_REACHED=str(tmp_path / "reached"))
+    assert set(map(int, (tmp_path / "reached").read_text().split())) == {m["id"] for m in chosen}
+
+
+def test_a_seed_chooses_the_same_mutants_again_and_as_many_of_each_file():
+    first, again, other = run(CHOOSE)
+    assert first == again != other
+    assert [sum(m[0] == file for m in first) for file in "abc"] == [6, 6, 2]
+    assert [m[2] for m in first] == list(range(1, 15))
