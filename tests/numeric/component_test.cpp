@@ -96,6 +96,15 @@ TEST_CASE("every boundary of a slice is a cut") {
   CHECK(thin.front() == 0);
   CHECK(thin.back() == 10);
   CHECK(thin.size() <= 3);
-  for (const Interval& block : numeric::random_blocks(1000, 64, 20, 3))
-    CHECK((block.begin % 64 == 0 && block.end <= 1000));
+}
+
+TEST_CASE("random blocks are whole blocks, the last cut short at the end, and another seed draws others") {
+  const Intervals blocks = numeric::random_blocks(1000, 64, 20, 3);
+  REQUIRE_FALSE(blocks.empty());
+  for (const Interval& block : blocks) CHECK((block.begin % 64 == 0 && (block.end % 64 == 0 || block.end == 1000)));
+  CHECK(numeric::random_blocks(1000, 64, 20, 3) == blocks);
+  CHECK(numeric::random_blocks(1'000'000, 64, 20, 3) != numeric::random_blocks(1'000'000, 64, 20, 4));
+  CHECK(size(numeric::random_blocks(1'000'000'000, 64, 20, 3)) == 20 * 64);
+  CHECK(numeric::random_blocks(10, 64, 5, 1) == Intervals{{0, 10}});
+  CHECK(numeric::random_blocks(0, 64, 5, 1).empty());
 }

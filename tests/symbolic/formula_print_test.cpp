@@ -53,6 +53,19 @@ TEST_CASE("formulas stand as people write them") {
   }
 }
 
+TEST_CASE("a use whose name would read as something else stands in quotes") {
+  for (const char* name : {"2nd", "sum", "g", "g1", "a-b", "it''s"}) {
+    std::string use = name;
+    if (const std::size_t at = use.find("''"); at != std::string::npos) use.erase(at, 1);
+    Parameter head = parameter("head");
+    head.uses = {"main", use};
+    const Schedule all = schedule(layout(1, 2, 1), {head});
+    const std::string text = "g0.'" + std::string(name) + "'";
+    INFO(text);
+    CHECK(Buffer(all, 0).again(text) == text);
+  }
+}
+
 TEST_CASE("a rank's contributions are told in as few names as they can be") {
   const Schedule all = tied(2, {2});
   const Buffer buffer(all, 2);  // on the last stage

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from build import Build
 from document import GOAL, describe, print_tables, write
-from mutants import Mutant, apart
-from tests import Tests, processor_seconds
+from mutants import SYMMETRIC, Mutant, apart
+from tests import STAGES, Tests, processor_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ["mesh", "expression", "model", "schedule", "symbolic", "numeric", "diagnosis"]
@@ -46,7 +46,7 @@ def choose(found, count, seed):
         for file in files:
             while missing and waiting[file]:
                 mutant = waiting[file].pop()
-                if apart(mutant, chosen[file]):
+                if mutant.function not in SYMMETRIC and apart(mutant, chosen[file]):
                     chosen[file].append(mutant)
                     missing -= 1
                     break
@@ -88,10 +88,13 @@ def run(chosen, tests, jobs, minutes, file, results, seconds):
                         for m in chosen if m.id in results],
         }, indent=1))
 
-    def one(mutant):
+    def one(task):
+        mutant, stage = task
         if time.monotonic() > end:
             return
-        caught = tests.catch(mutant)
+        caught = tests.catch(mutant, stage)
+        if not caught[0] and stage + 1 < STAGES:
+            return
         with lock:
             results[mutant.id] = caught
             save()
@@ -101,7 +104,8 @@ def run(chosen, tests, jobs, minutes, file, results, seconds):
                 say(f"{len(results)} of {len(chosen)}")
 
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(one, order))
+        for stage in range(STAGES):
+            list(pool.map(one, [(mutant, stage) for mutant in order if mutant.id not in results]))
     save()
 
 
@@ -144,8 +148,8 @@ def main():
     if not whole:
         say("unit tests fail without any mutant, so nothing can be learned")
         return 3
-    for test in sorted([*tests.unit, tests.oracle, *tests.process], key=lambda test: test.seconds):
-        say(f"{test.seconds:6.1f} s  {len(test.reaches):>4} mutants reached by {test.name}")
+    for test in tests.all:
+        say(f"{test.seconds:7.2f} s  {len(test.reaches):>4} mutants reached by {test.name}")
     if options.only:
         chosen = [mutant for mutant in chosen if options.only in describe(mutant, line=True)]
     results, seconds = caught_before(out / "results.json", chosen) if options.resume else ({}, 0.0)

@@ -30,7 +30,7 @@ is let live.
   reports a broken invariant.
 - The tests: every Catch2 program, {oracle} random scenarios against the oracle (`tests/oracle`), and each file of
   `tests/contract`, `tests/oracle` and `tests/scenarios`. Without a mutant each ran once, to see which mutants it reaches and how much time
-  it takes; a mutant then met the tests that reach it, its own folder's unit tests first, then the cheapest.
+  it takes; a mutant then met the tests that reach it, the cheapest first.
 - A mutant is caught when a test fails, crashes, or takes four times the processor time that it takes otherwise, and 10 s at least.
 - {minutes:.0f} minutes of processor time: finding, compiling, measuring and {tried} mutants. What caught them: {catchers}. {how}
 
@@ -125,7 +125,8 @@ def write(root, chosen, results, facts):
     for mutant in tried:
         name = results[mutant.id][0]
         if name:
-            kinds_of_test["unit tests" if name.startswith("test_") else name.rpartition("/")[0] or "the oracle"] += 1
+            kinds_of_test["unit tests" if name.startswith("test_") else "/".join(name.split("/")[:2])
+                          if name.startswith("tests/") else "the oracle"] += 1
     slow = sum(results[mutant.id][1] == "took too long" for mutant in tried)
     dropped = facts.pop("dropped")
     text = TEXT.format(

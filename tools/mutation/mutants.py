@@ -17,6 +17,8 @@ OPAQUE = {Kind.STATIC_ASSERT, Kind.ENUM_DECL, Kind.TEMPLATE_TYPE_PARAMETER, Kind
           Kind.PARM_DECL, Kind.FIELD_DECL}
 # Left out: without these only time or memory differ, or a broken invariant is not reported as one.
 NO_LOSS = ("reserve(", "shrink_to_fit(", "throw InternalError", "pragma", "assert(")
+# Functions whose arguments mean the same in any order.
+SYMMETRIC = ("min", "max", "lcm", "gcd", "unite", "intersect")
 
 
 @dataclass
@@ -30,6 +32,7 @@ class Mutant:
     new: str
     statement: bool = False  # `new` stands before a statement; else it is another expression
     id: int = 0
+    function: str = ""  # whose arguments are swapped
 
     def written(self):
         if self.statement:
@@ -55,7 +58,7 @@ class Finder:
     def of(self, cursor):
         return self.slice(cursor.extent.start.offset, cursor.extent.end.offset)
 
-    def add(self, kind, begin, end, new, statement=False):
+    def add(self, kind, begin, end, new, statement=False, function=""):
         old = self.slice(begin, end)
         if "//" in old or "#" in old or any(word in old for word in NO_LOSS):
             return
@@ -64,10 +67,10 @@ class Finder:
         if statement:
             self.found.append(Mutant(self.file, line, kind, begin, begin, old, "", True))
         else:
-            self.found.append(Mutant(self.file, line, kind, begin, end, old, new))
+            self.found.append(Mutant(self.file, line, kind, begin, end, old, new, function=function))
 
-    def replace(self, kind, cursor, new):
-        self.add(kind, cursor.extent.start.offset, cursor.extent.end.offset, new)
+    def replace(self, kind, cursor, new, function=""):
+        self.add(kind, cursor.extent.start.offset, cursor.extent.end.offset, new, function=function)
 
     def operator(self, cursor, left, right):
         """`left OP right` with another operator."""
@@ -92,7 +95,7 @@ class Finder:
             swapped = (self.slice(begin, first.start.offset) + self.of(b)
                        + self.slice(first.end.offset, second.start.offset) + self.of(a)
                        + self.slice(second.end.offset, end))
-            self.replace("swapped arguments", cursor, swapped)
+            self.replace("swapped arguments", cursor, swapped, cursor.spelling)
 
     def visit(self, cursor):
         kind = cursor.kind

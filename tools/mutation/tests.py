@@ -11,11 +11,14 @@ import tempfile
 from pathlib import Path
 
 MEMORY_LIMIT = 6 << 30
-# These run the program and ask what it computes; others ask about options, documents and the repository.
-PROCESS_FOLDERS = ("contract", "oracle", "scenarios")
+# These run the program and ask what it computes; others ask about options, documents and the repository. Of
+# tests/scenarios, ScenarioTest is the part that runs the engines.
+PROCESS_FOLDERS = ("contract", "oracle")
 # Seconds. A program that hangs is ended by the processor time it takes, which a busy machine does not change; one that
 # waits without taking any, by the time on the clock.
 LEAST_PROCESSOR_LIMIT = 10
+EXPENSIVE = 1.0
+STAGES = 3
 CLOCK_LIMIT = 240
 
 
@@ -46,23 +49,21 @@ def limited(command, environment, processor_limit, folder=None):
 
 
 class Test:
-    """One test program or file. `run` says whether it found nothing wrong."""
+    """A command, and whether it found something wrong."""
 
-    def __init__(self, name, folder=None):
+    def __init__(self, name, command, folder=None):
         self.name = name
+        self.command = command
         self.folder = folder  # to run in
         self.seconds = 0.0  # of processor time
         self.reaches = set()
-
-    def command(self):
-        raise NotImplementedError
 
     def run(self, id, environment, reached=None):
         """None: passed; else how it was caught."""
         environment = dict(environment, LOCKSTEP_MUTANT=str(id))
         if reached:
             environment["LOCKSTEP_MUTANT_REACHED"] = str(reached)
-        done = limited(self.command(), environment, self.processor_limit(reached), self.folder)
+        done = limited(self.command, environment, self.processor_limit(reached), self.folder)
         if not done:
             return "took too long"
         if done.returncode == 0:
@@ -72,24 +73,43 @@ class Test:
     def processor_limit(self, measuring):
         return CLOCK_LIMIT if measuring else max(LEAST_PROCESSOR_LIMIT, round(4 * self.seconds))
 
+    def parts(self):
+        """What to run instead where a mutant reaches only some of it, or nothing."""
+        return []
+
 
 class UnitTest(Test):
     def __init__(self, program, build):
-        super().__init__(program.name, build)  # names of sources in it may be relative to where they were compiled
-        self.program = program
+        # Names of sources in it may be relative to where they were compiled.
+        super().__init__(program.name, [str(program), "--abort"], build)
 
-    def command(self):
-        return [str(self.program), "--abort"]
+    def parts(self):
+        listed = subprocess.run([self.command[0], "--list-test-names-only"], capture_output=True, text=True).stdout
+        parts = []
+        for name in filter(None, map(str.strip, listed.splitlines())):
+            pattern = '"' + name.replace("\\", "\\\\").replace(",", "\\,").replace("[", "\\[") + '"'
+            parts.append(Test(f"{self.name}: {name}", [*self.command, pattern], self.folder))
+        return parts
 
 
 class PythonTest(Test):
-    def __init__(self, python, root, file):
-        super().__init__(str(file.relative_to(root)))
-        self.python = python
-        self.file = file
+    def __init__(self, python, files, root):
+        super().__init__(", ".join(str(file.relative_to(root)) for file in files),
+                         [python, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *map(str, files)])
+        self.python, self.files, self.root = python, files, root
 
-    def command(self):
-        return [self.python, "-m", "pytest", "-qx", "-p", "no:cacheprovider", str(self.file)]
+
+class ScenarioTest(Test):
+    """What tests/scenarios asks of the program: whether each file comes out as it says."""
+
+    def __init__(self, binary, files, root):
+        names = [str(file.relative_to(root)) for file in files]
+        super().__init__("tests/scenarios/test_scenarios.py" + (f": {names[0]}" if len(names) == 1 else ""),
+                         [binary, "test", *names], root)
+        self.binary, self.files, self.root = binary, files, root
+
+    def parts(self):
+        return [ScenarioTest(self.binary, [file], self.root) for file in self.files] if len(self.files) > 1 else []
 
 
 class Oracle(Test):
@@ -98,7 +118,7 @@ class Oracle(Test):
     BATCH = 25
 
     def __init__(self, root, out, count, seed):
-        super().__init__(f"the oracle on {count} random scenarios")
+        super().__init__(f"the oracle on {count} random scenarios", [])
         sys.path.insert(0, str(root / "tests" / "oracle"))
         import compare
         import oracle
@@ -135,45 +155,78 @@ class Oracle(Test):
 
 class Tests:
     def __init__(self, root, build, out, oracle_count, python):
-        self.environment = dict(os.environ, LOCKSTEP_BINARY=str(out / "bin" / "lockstep"), PYTHONDONTWRITEBYTECODE="1")
-        self.out = out
+        binary = out / "bin" / "lockstep"
+        self.environment = dict(os.environ, LOCKSTEP_BINARY=str(binary), PYTHONDONTWRITEBYTECODE="1")
+        self.out, self.root, self.python = out, root, python
         programs = sorted((build / "bin").glob("test_*"))
         self.targets = [program.name for program in programs] + ["lockstep_cli"]
         self.unit = [UnitTest(out / "bin" / program.name, build) for program in programs]
-        self.oracle = Oracle(root, out, oracle_count, 1)
         files = [file for folder in PROCESS_FOLDERS for file in sorted((root / "tests" / folder).glob("test_*.py"))]
-        self.process = [PythonTest(python, root, file) for file in files]
+        scenarios = [file for file in sorted((root / "scenarios").rglob("*")) if file.suffix in (".json", ".jsonc")]
+        self.all = [*self.unit, Oracle(root, out, oracle_count, 1), ScenarioTest(str(binary), scenarios, root),
+                    *(PythonTest(python, [file], root) for file in files)]
         self.left_out = []
 
     def measure(self):
-        """Runs everything without a mutant: how long it takes, and which places each test reaches. False where a unit
-        test fails, since then nothing can be learned."""
-        for test in [*self.unit, self.oracle, *self.process]:
-            if test is self.oracle and self.left_out:
-                return False
-            with tempfile.TemporaryDirectory() as folder:
-                reached = Path(folder) / "reached"
-                before = processor_seconds()
-                failed = test.run(0, self.environment, reached)
-                test.seconds = processor_seconds() - before
-                if failed:
-                    self.left_out.append(test)  # it would catch everything
-                elif reached.exists():
-                    test.reaches = {int(line) for line in reached.read_text().split()}
+        """Runs everything without a mutant: how long it takes, and which places each test reaches. What is expensive is
+        taken apart. False where a unit test fails, since then nothing can be learned."""
+        waiting, self.all = self.all, []
+        while waiting:
+            test = waiting.pop(0)
+            self.measure_one(test)
+            if test in self.left_out:
+                if test in self.unit:
+                    return False
+                continue
+            parts = test.parts() if test.seconds > EXPENSIVE else []
+            waiting += parts
+            if not parts:
+                self.all.append(test)
+        self.join_scenarios()
+        self.all.sort(key=lambda test: test.seconds)
         return True
 
-    def order(self, mutant):
-        """The tests that reach its place: its own folder's unit tests, then the cheapest."""
-        own = f"test_{mutant.file.split('/')[1]}"
-        tests = [test for test in [*self.unit, self.oracle, *self.process]
-                 if mutant.id in test.reaches and test not in self.left_out]
-        return sorted(tests, key=lambda test: (test.name != own, test.seconds))
+    def measure_one(self, test):
+        with tempfile.TemporaryDirectory() as folder:
+            reached = Path(folder) / "reached"
+            before = processor_seconds()
+            failed = test.run(0, self.environment, reached)
+            test.seconds = processor_seconds() - before
+            if failed:
+                self.left_out.append(test)  # it would catch everything
+            elif reached.exists():
+                test.reaches = {int(line) for line in reached.read_text().split()}
 
-    def catch(self, mutant):
-        """(test, how), or (None, "") if it survives, or (None, "never reached")."""
-        tests = self.order(mutant)
-        for test in tests:
+    def join_scenarios(self):
+        """One call for all scenarios that are not expensive."""
+        cheap = [test for test in self.all if isinstance(test, ScenarioTest) and test.seconds <= EXPENSIVE]
+        if len(cheap) < 2:
+            return
+        joined = ScenarioTest(cheap[0].binary, [file for test in cheap for file in test.files], self.root)
+        joined.seconds = sum(test.seconds for test in cheap)
+        joined.reaches = set().union(*(test.reaches for test in cheap))
+        self.all = [test for test in self.all if test not in cheap] + [joined]
+
+    def stages(self, mutant):
+        """The tests that reach its place, the cheapest first, in three lists: quick ones, those that start Python, the
+        expensive ones. Most of what a small Python test costs is the start of Python, so that these are one call."""
+        tests = [test for test in self.all if mutant.id in test.reaches]
+        quick = [test for test in tests if test.seconds <= EXPENSIVE]
+        small = [test for test in tests if EXPENSIVE < test.seconds <= 2 * EXPENSIVE]
+        expensive = [test for test in tests if test.seconds > 2 * EXPENSIVE]
+        python = [test for test in small if isinstance(test, PythonTest)]
+        if python:
+            joined = PythonTest(self.python, [file for test in python for file in test.files], self.root)
+            joined.name = "tests/contract"
+            joined.seconds = sum(test.seconds for test in python)
+            small = [*(test for test in small if test not in python), joined]
+        return quick, small, expensive
+
+    def catch(self, mutant, stage):
+        """(test, how), or (None, "") if it survives this stage, or (None, "never reached")."""
+        stages = self.stages(mutant)
+        for test in stages[stage]:
             how = test.run(mutant.id, self.environment)
             if how:
                 return test.name, how
-        return None, "" if tests else "never reached"
+        return None, "" if any(stages) else "never reached"

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/catch.h"
+#include "tests/diagnosis/small.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+const std::string mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+
+}  // namespace
+
+TEST_CASE("the overall ratio of a match is 1") { CHECK(overall_ratio(check_text(two_ranks(mean))) == Rational(1)); }
+
+TEST_CASE("what is wrong by the same factor everywhere has that as overall ratio, whatever else is right") {
+  const std::string parameters = R"([ { "name": "bias", "shape": [3] }, { "name": "weight", "shape": [8] } ])";
+  const std::string backward = R"({ "name": "each", "op": "each", "steps": [ { "name": "b", "op": "backward" } ] }, )";
+  const std::string twice = R"(, { "name": "twice", "op": "scale", "by": "2", "params": ["weight"] })";
+  const std::string thrice = R"(, { "name": "thrice", "op": "scale", "by": "3", "params": ["bias"] })";
+  const auto ratio = [&](const std::string& more) {
+    return overall_ratio(check_text(scenario(R"({ "dp": 2 })", parameters, "[ " + backward + mean + more + " ]")));
+  };
+  CHECK(ratio(twice) == Rational(2));
+  CHECK(ratio(thrice) == Rational(3));
+  CHECK(ratio(twice + thrice) == std::nullopt);
+}
+
+TEST_CASE("there is no overall ratio where a contribution is missing") {
+  CHECK(overall_ratio(check_text(two_ranks(R"({ "name": "half", "op": "scale", "by": "1/2" })"))) == std::nullopt);
+}
+
+TEST_CASE("there is no overall ratio where an element reaches no optimizer, nor without values") {
+  const CheckResult unowned =
+      check_text(two_ranks(R"({ "name": "mean", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
+    { "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })"));
+  REQUIRE_FALSE(unowned.symbolic->unowned.empty());
+  CHECK(overall_ratio(unowned) == std::nullopt);
+  const CheckResult deadlock =
+      check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "only": { "dp": [0] } })"));
+  REQUIRE(deadlock.verdict == Verdict::deadlock);
+  CHECK(overall_ratio(deadlock) == std::nullopt);
+}
