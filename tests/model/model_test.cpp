@@ -163,6 +163,14 @@ TEST_CASE("mistakes in placements name their numbers") {
   CHECK(mistakes(layout(1, 1, 1), {parameter("a", {1LL << 40, 1LL << 40})}) ==
         Messages{"the parameter \"a\" has more than 2^62 elements"});
   CHECK(mistakes(layout(1, 1, 1), {parameter("a", {1LL << 31, 1LL << 31})}).empty());
+  Parameter some = parameter("a", {2});
+  some.only = {{Axis::dp, {0, 1}}};
+  CHECK(mistakes(layout(1, 2, 1), {some}).empty());
+  some.only = {{Axis::dp, {1, 2}}};
+  CHECK(mistakes(layout(1, 2, 1), {some}) ==
+        Messages{"The parameter `a` takes part only on dp 2, but dp is 2; coordinates count from 0."});
+  some.only = {{Axis::dp, {-1}}};
+  CHECK(mistakes(layout(1, 2, 1), {some}).size() == 1);
   Parameter dispatched = parameter("a", {2});
   dispatched.dispatch = {Axis::dp};
   CHECK(mistakes(layout(1, 1, 1), {dispatched}).size() == 1);

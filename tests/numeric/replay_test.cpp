@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/numeric/replay.h"
+
+#include "src/numeric/component.h"
+#include "tests/catch.h"
+#include "tests/schedule/builder.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+using namespace lockstep::numeric;
+
+TEST_CASE("findings of parts add up to those of the whole, in every kind of number") {
+  const Schedule built = schedule(dp(2), {parameter("w", {1000})},
+                                  {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)}, 1, 2);
+  const Timeline timeline = walk(built);
+  const Components components = find_components(built, timeline);
+  const Planner planner(built, timeline, components);
+  const Plan plan = planner.plan(components.list.at(0));
+  for (const Arithmetic arithmetic : {Arithmetic::float32, Arithmetic::float64, Arithmetic::prime61}) {
+    ReplayOptions options;
+    options.arithmetic = arithmetic;
+    options.bits = 5;
+    options.hashed.assign(plan.pieces.size(), 1);
+    const Findings whole = replay(built.model, plan, options, {0, 1000}, 64);
+    Findings parts = replay(built.model, plan, options, {0, 300}, 64);
+    parts.add(replay(built.model, plan, options, {300, 999}, 64));
+    CHECK(parts.reference != whole.reference);
+    parts.add(replay(built.model, plan, options, {999, 1000}, 64));
+    CHECK(parts.reference == whole.reference);
+    REQUIRE(parts.checks.size() == whole.checks.size());
+    for (std::size_t i = 0; i < whole.checks.size(); ++i) {
+      CHECK(parts.checks[i].right == whole.checks[i].right);
+      CHECK(parts.checks[i].got == whole.checks[i].got);
+      CHECK(parts.checks[i].expected == whole.checks[i].expected);
+    }
+  }
+}
+
+TEST_CASE("what is wrong in one part is wrong in the whole") {
+  Findings right, wrong;
+  right.checks.resize(1);
+  wrong.checks.resize(1);
+  wrong.checks[0].right = false;
+  Findings both = right;
+  both.add(right);
+  CHECK(both.checks[0].right);
+  both.add(wrong);
+  CHECK_FALSE(both.checks[0].right);
+  both.add(right);
+  CHECK_FALSE(both.checks[0].right);
+}
+
+TEST_CASE("nothing is found where no element is replayed") {
+  const Schedule built = schedule(dp(2), {parameter("w", {10})}, {backwards()});
+  const Timeline timeline = walk(built);
+  const Components components = find_components(built, timeline);
+  const Planner planner(built, timeline, components);
+  const Plan plan = planner.plan(components.list.at(0));
+  const Findings findings = replay(built.model, plan, {}, {4, 4}, 64);
+  REQUIRE_FALSE(findings.checks.empty());
+  for (const Findings::Check& check : findings.checks) CHECK((check.right && check.got == check.expected));
+}
