@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/workload.h"
+
+#include "tests/catch.h"
+#include "tests/schedule/builder.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+Workload mean_on(int ranks, int micro_batches = 1) {
+  return estimate_workload(schedule(dp(ranks), {parameter("a", {5}), parameter("b", {3})},
+                                    {backwards(), collective(Op::all_reduce, "mean", Axis::dp)}, micro_batches));
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("ranks, buffers and elements are counted exactly") {
+  const Workload workload = mean_on(4);
+  CHECK(workload.ranks == 4);
+  CHECK(workload.buffers == 8);
+  CHECK(workload.elements == 4 * (5 + 3));
+}
+
+TEST_CASE("calls are those of every rank, buffer, step and micro-batch, and little more") {
+  for (const int ranks : {2, 4, 64}) {
+    for (const int micro_batches : {1, 5}) {
+      const double calls = ranks * 2 * (micro_batches + 1);
+      const Workload workload = mean_on(ranks, micro_batches);
+      CHECK(workload.calls >= calls);
+      CHECK(workload.calls <= 1.25 * calls);
+    }
+  }
+}
+
+TEST_CASE("terms are at least those of the formulas that there will be") {
+  CHECK(mean_on(64).terms >= 64 + 64);  // each rank's own, then the sum of all
+  // A backward on top of a sum makes as many formulas as there are ranks, each as long as the sum.
+  Step again = backwards();
+  again.name = "again";
+  again.steps[0].name = "backward_again";
+  const Workload regrown = estimate_workload(schedule(
+      dp(64), {parameter("w", {5})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp), again}));
+  CHECK(regrown.terms >= 64 * 64);
+  CHECK(regrown.terms < 64 * 64 * 8);
+}
+
+TEST_CASE("what was set to zero costs no terms any more") {
+  const Step sum = collective(Op::all_reduce, "sum", Axis::dp);
+  const auto terms = [&](const std::vector<Step>& steps) {
+    return estimate_workload(schedule(dp(64), {parameter("w", {5})}, steps)).terms;
+  };
+  CHECK(terms({backwards(), sum, step(Op::zero, "zero"), sum}) == terms({backwards(), sum}));
+}
+
+TEST_CASE("memory that is there is enough, and memory that is not there is told in GiB") {
+  const Workload workload = mean_on(4);
+  CHECK(too_large(workload).empty());
+  CHECK(too_large_here(workload, workload.bytes).empty());
+  const std::string said = too_large_here(workload, 1024.0 * 1024 * (1LL << 30));
+  CHECK(contains(said, "needs about 1048576.0 GiB of memory, and "));
+  CHECK(contains(said, "4 ranks hold 8 gradient buffers together"));
+}
+
+TEST_CASE("a check is refused for its calls, its terms or its elements, each alone") {
+  Workload workload = mean_on(4);
+  workload.calls = 6e8;
+  CHECK(contains(too_large(workload), "run more than 500 million times"));
+  workload = mean_on(4);
+  workload.terms = 3e9;
+  CHECK(contains(too_large(workload), "more than 2 billion terms"));
+  workload = mean_on(4);
+  workload.elements = 5e18;
+  CHECK(contains(too_large(workload), "more than the 2^62 that can be counted"));
+}
