@@ -75,6 +75,28 @@ TEST_CASE("a step that hands on what went wrong in another buffer is not to blam
   CHECK(point.step == "mix");
 }
 
+TEST_CASE("a step that throws away what an earlier micro-batch added is the turning point") {
+  const std::string text =
+      R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
+    "batch": { "micro_batches": 2, "tokens": "even" }, "schedule": { "steps": [
+      { "name": "each", "op": "each", "steps": [ { "name": "zero", "op": "zero" }, { "name": "backward", "op": "backward" } ] },
+      { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ] } })";
+  const TurningPoint point = point_of(text, 0);
+  CHECK(point.step == "zero");
+  CHECK(point.why == "loses contributions that were there");
+  CHECK(point.after == "0");
+  CHECK(point.broken);
+}
+
+TEST_CASE("a step that changes what was right is the turning point") {
+  const TurningPoint twice = point_of(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+      { "name": "twice", "op": "scale", "by": "2" })"),
+                                      0);
+  CHECK(twice.step == "twice");
+  CHECK(twice.before == "(g0+g1)/2");
+  CHECK(twice.after == "g0 + g1");
+}
+
 TEST_CASE("a leftover is named by what it is") {
   const TurningPoint point =
       point_of(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/workload.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
 #include "tests/catch.h"
 #include "tests/schedule/builder.h"
 
@@ -75,4 +81,21 @@ TEST_CASE("a check is refused for its calls, its terms or its elements, each alo
   workload = mean_on(4);
   workload.elements = 5e18;
   CHECK(contains(too_large(workload), "more than the 2^62 that can be counted"));
+}
+
+TEST_CASE("the memory that there is is not more than the machine has, nor than the process may have") {
+  const double before = available_bytes();
+  CHECK(before > 1e6);
+  CHECK(before < 1e15);
+  rlimit old{};
+  REQUIRE(getrlimit(RLIMIT_AS, &old) == 0);
+  // Above what this program has already; a sanitizer has more than any machine.
+  rlim_t pages = 0;
+  REQUIRE(std::ifstream("/proc/self/statm") >> pages);
+  rlimit lower = old;
+  lower.rlim_cur = std::min<rlim_t>(old.rlim_cur, pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + 100'000'000);
+  REQUIRE(setrlimit(RLIMIT_AS, &lower) == 0);
+  const double limited = available_bytes();
+  REQUIRE(setrlimit(RLIMIT_AS, &old) == 0);
+  CHECK(limited <= static_cast<double>(lower.rlim_cur));
 }

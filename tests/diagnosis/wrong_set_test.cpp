@@ -18,6 +18,16 @@ TEST_CASE("wrong are the ranks that own a wrong element, and each stage's own na
   CHECK(wrong.parameters == std::vector<int>{0, 4});
 }
 
+TEST_CASE("ranks and parameters are ascending and named once, in whatever order they were found") {
+  CheckResult result = check_text(megatron_844());
+  std::vector<BufferResult>& buffers = result.symbolic->buffers;
+  const std::vector<BufferResult> found = buffers;
+  buffers.assign(found.rbegin(), found.rend());
+  buffers.insert(buffers.end(), found.begin(), found.end());
+  CHECK(wrong_set(result).ranks == std::vector<int>{1, 2});
+  CHECK(wrong_set(result).parameters == std::vector<int>{0, 4});
+}
+
 TEST_CASE("who holds an element that nobody owns is wrong") {
   const CheckResult result =
       check_text(two_ranks(R"({ "name": "mean", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },

@@ -152,6 +152,16 @@ TEST_CASE("tokens are those of the rank and the micro-batch") {
   CHECK(world.number("sum(tokens, micro_batch)") == 2 + 4);
 }
 
+TEST_CASE("a number may have an exponent, with or without a sign") {
+  const World world;
+  CHECK(world.number("2e3") == 2000);
+  CHECK(world.number("2E+3") == 2000);
+  CHECK(world.number("2e-3") == Rational(1, 500));
+  CHECK(world.number("2.5e+1 + 1") == 26);
+}
+
+TEST_CASE("an expression that nobody wrote is the number 0") { CHECK(Expression().number({}) == 0); }
+
 TEST_CASE("mistakes are sentences at their place") {
   const World world;
   CHECK(world.error("") == "0: the expression is empty");
@@ -165,6 +175,7 @@ TEST_CASE("mistakes are sentences at their place") {
   CHECK(world.error("2 × 3") == "2: the character \"×\" has no meaning in an expression");
   CHECK(world.error("'x") == "0: this string has no closing quote \"'\"");
   CHECK(world.error("1/(tp-2)") == "1: division by zero: \"tp - 2\" is 0 here");
+  CHECK(world.error("10 + 3/(tp-2)") == "6: division by zero: \"tp - 2\" is 0 here");
   CHECK(world.error("1 + true") == "4: expected a number, but found the truth value true");
   CHECK(world.error("tp and true") == "0: expected a truth value, but \"tp\" is the number 2");
   CHECK(world.error("tp == 'a'") == "3: \"==\" compares values of one kind, but found the number 2 and the string 'a'");

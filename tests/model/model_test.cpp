@@ -168,7 +168,7 @@ TEST_CASE("mistakes in placements name their numbers") {
   CHECK(mistakes(layout(1, 2, 1), {some}).empty());
   some.only = {{Axis::dp, {1, 2}}};
   CHECK(mistakes(layout(1, 2, 1), {some}) ==
-        Messages{"The parameter `a` takes part only on dp 2, but dp is 2; coordinates count from 0."});
+        Messages{"the parameter \"a\" takes part only on dp 2, but dp is 2; coordinates count from 0"});
   some.only = {{Axis::dp, {-1}}};
   CHECK(mistakes(layout(1, 2, 1), {some}).size() == 1);
   Parameter dispatched = parameter("a", {2});
