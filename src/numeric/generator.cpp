@@ -12,22 +12,25 @@ namespace {
 
 std::uint64_t combine(std::uint64_t seed, std::uint64_t value) { return splitmix(seed, value); }
 
-// 32-bit multiplications only, so that the loop vectorizes; `low` runs over one stretch of 2^32
-// indices, whose number is in `key`.
+// 32-bit operations only, so that the loop vectorizes; `low` runs over one stretch of 2^32 indices, whose number is in
+// `key`. `position` is index · constant + start, carried along: an addition where a multiplication would be.
 LOCKSTEP_VECTORIZED
 void fill(std::uint64_t key, int bits, std::uint32_t low, std::size_t count, std::int32_t* out) {
-  const auto start = static_cast<std::uint32_t>(key);
+  constexpr std::uint32_t stride = 0x9E3779B1u;
+  std::uint32_t position = low * stride + static_cast<std::uint32_t>(key);
   const auto twist = static_cast<std::uint32_t>(key >> 32);
-  // Two shifts: bits = 0 must shift everything out.
-  const int shift = 31 - bits;
+  // bits = 0 must shift everything out, which one shift by 32 may not.
+  const int shift = bits == 0 ? 31 : 32 - bits;
+  const std::uint32_t kept = bits == 0 ? 0 : ~0u;
   for (std::size_t i = 0; i < count; ++i) {
-    std::uint32_t x = (low + static_cast<std::uint32_t>(i)) * 0x9E3779B1u + start;
+    std::uint32_t x = position;
+    position += stride;
     x ^= x >> 16;
     x = (x * 0x21F0AAADu) ^ twist;
     x ^= x >> 15;
     x *= 0x735A2D97u;
     x ^= x >> 15;
-    const auto magnitude = static_cast<std::int32_t>(((x >> 1) >> shift) + 1);
+    const auto magnitude = static_cast<std::int32_t>(((x >> shift) & kept) + 1);
     const std::int32_t sign = -static_cast<std::int32_t>(x & 1);
     out[i] = (magnitude ^ sign) - sign;
   }
@@ -59,6 +62,7 @@ void generate(std::uint64_t key, int bits, std::uint64_t first, std::size_t coun
   }
 }
 
+LOCKSTEP_VECTORIZED
 void generate_residues(std::uint64_t key, std::uint64_t first, std::size_t count, std::uint64_t* out) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t residue = splitmix(key, first + i) >> 3;
