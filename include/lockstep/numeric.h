@@ -19,7 +19,8 @@ std::string_view name_of(Arithmetic arithmetic);
 
 struct HostOptions {
   /// Replay every element, whatever it costs. Otherwise, above 2·10⁹ element-steps, blocks around
-  /// every cut and at places drawn with `seed`.
+  /// cuts and at places drawn with `seed`; and where the steps of all buffers together would take
+  /// too long to plan, those of some buffers of each kind. A sample's cost is bounded.
   bool force_all = false;
   std::uint64_t seed = 0;
   int threads = 0;  ///< 0: all cores
@@ -32,6 +33,7 @@ struct HostBuffer {
   int rank = 0;
   int buffer = 0;
   bool right = true;
+  bool replayed = true;  ///< false: nothing of it was, and it only counts as right
   Arithmetic arithmetic = Arithmetic::float32;
   /// Hashes of the owned elements (of the replayed ones, where sampled) as they are and as one
   /// device has them.
@@ -54,8 +56,5 @@ struct HostResult {
 /// block on all cores; memory does not grow with the model. The reference is computed by a
 /// separate, plain code path. Compares values only (not norms, not unowned elements).
 HostResult run_host(const Schedule& schedule, const Timeline& timeline, const HostOptions& options = {});
-
-/// Element-steps that a full replay costs.
-double host_cost(const Schedule& schedule, const Timeline& timeline);
 
 }  // namespace lockstep

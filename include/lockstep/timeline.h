@@ -131,6 +131,8 @@ class Contributions {
   /// buffer `buffer`; `uses` limits it (empty: all). Ordered by source and site-use.
   std::vector<Contribution> of(int rank, int buffer, int optimizer_step, int micro_batch,
                                const std::vector<std::string>& uses) const;
+  /// At least as many as any micro-batch adds to the buffer; without looking at each.
+  std::int64_t most(int rank, int buffer) const;
   /// Buffers of one rank with one class have the same contributions.
   int class_of(int rank, int buffer) const;
   int classes() const { return class_count_; }

@@ -2,7 +2,9 @@
 #include "src/numeric/component.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <tuple>
 
 namespace lockstep::numeric {
 
@@ -74,6 +76,36 @@ bool same_views(const Event& event, std::size_t position) {
     if (call.owned.empty() != first.owned.empty()) return false;
     return call.owned.empty() || call.owned[position] == first.owned[position];
   });
+}
+
+/// Makes one component of aligned ones that hold the same piece of a logical parameter.
+void merge_of_one_piece(const Schedule& schedule, std::vector<Component>& list) {
+  UnionFind same(list.size());
+  std::map<std::pair<int, int>, std::size_t> first_with;  // by logical and piece
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (!list[i].aligned) continue;
+    for (const BufferNode& node : list[i].nodes) {
+      const LocalBuffer& buffer = schedule.model.local(node.rank).buffers[static_cast<std::size_t>(node.buffer)];
+      same.join(i, first_with.try_emplace({buffer.logical, buffer.piece}, i).first->second);
+    }
+  }
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::size_t root = same.root_of(i);  // the lowest, so before i
+    if (root == i) continue;
+    Component& whole = list[root];
+    whole.nodes.insert(whole.nodes.end(), list[i].nodes.begin(), list[i].nodes.end());
+    whole.uses.insert(whole.uses.end(), list[i].uses.begin(), list[i].uses.end());
+    list[i].nodes.clear();
+  }
+  std::erase_if(list, [](const Component& component) { return component.nodes.empty(); });
+  for (Component& component : list) {
+    std::sort(component.nodes.begin(), component.nodes.end(), [](const BufferNode& a, const BufferNode& b) {
+      return std::tuple(a.rank, a.buffer, a.name) < std::tuple(b.rank, b.buffer, b.name);
+    });
+    std::sort(component.uses.begin(), component.uses.end(), [](const EventUse& a, const EventUse& b) {
+      return std::tuple(a.event, a.position) < std::tuple(b.event, b.position);
+    });
+  }
 }
 
 void find_families(const Schedule& schedule, std::vector<Component>& list) {
@@ -160,6 +192,7 @@ Components find_components(const Schedule& schedule, const Timeline& timeline) {
     component.uses.push_back({index, position});
     if (!same_views(event, position)) component.aligned = false;
   });
+  merge_of_one_piece(schedule, result.list);
   find_families(schedule, result.list);
   return result;
 }

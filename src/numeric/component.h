@@ -22,7 +22,8 @@ struct EventUse {
   std::size_t position = 0;
 };
 
-/// Buffers that events link, directly or through others; nothing outside touches them.
+/// Buffers that events link, directly or through others, and buffers of one piece whose elements stay in their places,
+/// so that their reference is computed once; nothing outside touches them.
 struct Component {
   std::vector<BufferNode> nodes;  ///< by rank, buffer, name
   std::vector<EventUse> uses;     ///< in order of time

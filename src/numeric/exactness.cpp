@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <map>
+#include <unordered_map>
 
 #include "src/numeric/generator.h"
 
@@ -190,12 +192,33 @@ double to_double(const Rational& value) {
   return whole(value.numerator()) / whole(value.denominator());
 }
 
-bool to_residue(Factor& factor) {
-  const auto residue = factor.exact.modulo_prime61();
-  if (!residue || (*residue == 0 && !factor.exact.is_zero())) return false;
-  factor.residue = *residue;
-  return true;
-}
+// Thousands of terms share a few factors, and an inverse modulo a prime costs more than all else that is done with a
+// term: the numbers of each different factor are worked out once.
+class FactorNumbers {
+ public:
+  /// Fills `factor` from its exact value: the residue, and what work(factor) adds. False where there is no residue.
+  template <class Work>
+  bool fill(Factor& factor, const Work& work) {
+    const auto [found, is_new] = known_.try_emplace(factor.exact);
+    Numbers& numbers = found->second;
+    if (is_new) {
+      numbers.factor = factor;
+      const auto residue = factor.exact.modulo_prime61();
+      numbers.has_residue = residue && (*residue != 0 || factor.exact.is_zero());
+      if (numbers.has_residue) numbers.factor.residue = *residue;
+      work(numbers.factor);
+    }
+    factor = numbers.factor;
+    return numbers.has_residue;
+  }
+
+ private:
+  struct Numbers {
+    Factor factor;
+    bool has_residue = false;
+  };
+  std::unordered_map<Rational, Numbers> known_;
+};
 
 // Generators narrower than this leave too much to chance.
 int least_generator_bits(Arithmetic arithmetic) { return arithmetic == Arithmetic::bfloat16 ? 4 : 12; }
@@ -251,16 +274,19 @@ Choice choose_arithmetic(Dtype dtype, const Need& need) {
 bool bind(Plan& plan, const Choice& choice) {
   bool has_residues = true;
   const bool in_floats = choice.arithmetic != Arithmetic::prime61;
+  FactorNumbers of_terms, of_steps;
+  std::map<int, FactorNumbers> of_weights;  // by the unit that they are counted in
   for (PlannedEvent& planned : plan.events) {
     for (GeneratedTerm& term : planned.terms) {
-      has_residues &= to_residue(term.factor);
-      if (in_floats) term.factor.multiply = to_double(term.factor.exact * choice.multiple);
+      has_residues &= of_terms.fill(term.factor, [&](Factor& factor) {
+        if (in_floats) factor.multiply = to_double(factor.exact * choice.multiple);
+      });
     }
-    has_residues &= to_residue(planned.by);
-    if (in_floats) {
-      planned.by.multiply = to_double(planned.by.exact.numerator());
-      planned.by.divide = to_double(planned.by.exact.denominator());
-    }
+    has_residues &= of_steps.fill(planned.by, [&](Factor& factor) {
+      if (!in_floats) return;
+      factor.multiply = to_double(factor.exact.numerator());
+      factor.divide = to_double(factor.exact.denominator());
+    });
   }
   for (PieceUse& piece : plan.pieces) {
     for (auto& expected : piece.expected) {
@@ -268,12 +294,14 @@ bool bind(Plan& plan, const Choice& choice) {
       for (const GeneratedTerm& term : expected.terms) bound.add(term.factor.exact);
       expected.unit = bound.measure.is_zero() ? 0 : twos(bound.measure);
       const Rational unit = power_of_two(expected.unit);
+      FactorNumbers& numbers = of_weights[expected.unit];
       for (GeneratedTerm& term : expected.terms) {
-        has_residues &= to_residue(term.factor);
-        if (!in_floats) continue;
-        const auto whole = (term.factor.exact * choice.multiple / unit).to_int64();
-        if (!whole) throw InternalError("a weight of the loss is no whole number of the reference's units");
-        term.factor.whole = *whole;
+        has_residues &= numbers.fill(term.factor, [&](Factor& factor) {
+          if (!in_floats) return;
+          const auto whole = (factor.exact * choice.multiple / unit).to_int64();
+          if (!whole) throw InternalError("a weight of the loss is no whole number of the reference's units");
+          factor.whole = *whole;
+        });
       }
     }
   }

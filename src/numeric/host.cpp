@@ -28,22 +28,12 @@ std::string_view name_of(Arithmetic arithmetic) {
   throw InternalError("an arithmetic of unknown kind");
 }
 
-double host_cost(const Schedule& schedule, const Timeline& timeline) {
-  double cost = 0;
-  for (const Event& event : timeline.events) {
-    if (!numeric::touches_buffers(event)) continue;
-    for (const Call& call : event.calls) {
-      const auto& buffers = schedule.model.local(call.rank).buffers;
-      for (const int buffer : *call.buffers)
-        cost += static_cast<double>(buffers[static_cast<std::size_t>(buffer)].numel);
-    }
-  }
-  return cost;
-}
-
 namespace numeric {
 
 namespace {
+
+// Plans of so many entries are made once and kept in memory; more of them twice, each only as long as it is needed.
+constexpr double most_entries_kept = 1e5;
 
 class HostRun {
  public:
@@ -70,14 +60,14 @@ class HostRun {
     }
     result_.reference.resize(schedule_.model.logicals().size());
     if (timeline_.step_ends.empty()) return std::move(result_);
-    prepare();
-    const TaskList list = make_tasks(components_, prepared_, host_cost(schedule_, timeline_), options_);
-    result_.sampled = list.sampled;
-    PlanStore plans(planner_, components_, prepared_, list.tasks);
-    for (const Task& task : list.tasks) {
+    const Sample sample = choose();
+    prepare(sample.entries <= most_entries_kept);
+    const std::vector<Task> tasks = make_tasks(components_, prepared_, sample, options_.seed);
+    PlanStore plans(planner_, components_, prepared_, tasks);
+    for (const Task& task : tasks) {
       if (!task.in_field) all_ += elements_of(task);
     }
-    parallel_for(list.tasks.size(), threads_, [&](std::size_t index) { perform(list.tasks[index], plans); });
+    parallel_for(tasks.size(), threads_, [&](std::size_t index) { perform(tasks[index], plans); });
     collect();
     return std::move(result_);
   }
@@ -90,17 +80,44 @@ class HostRun {
     return first_[static_cast<std::size_t>(node.rank)] + static_cast<std::size_t>(node.buffer);
   }
 
-  void prepare() {
+  /// What is replayed at all. The rest is noted down.
+  Sample choose() {
+    std::vector<ComponentCost> costs;
+    for (const Component& component : components_.list) costs.push_back(planner_.cost(component));
+    Sample sample = choose_sample(components_, costs, options_.force_all, options_.seed);
+    result_.sampled = sample.sampled;
+    for (std::size_t i = 0; i < components_.list.size(); ++i) prepared_[i].skipped = !sample.chosen[i];
+    if (sample.left_out > 0) {
+      const auto is_result = [](const BufferNode& node) { return node.name == 0; };
+      std::size_t replayed = 0;
+      for (std::size_t i = 0; i < components_.list.size(); ++i) {
+        const auto& nodes = components_.list[i].nodes;
+        if (sample.chosen[i])
+          replayed += static_cast<std::size_t>(std::count_if(nodes.begin(), nodes.end(), is_result));
+      }
+      result_.notes.push_back(fmt::format(
+          "The sample has elements of {} of the {} gradient buffers, some of each kind, so that its cost is bounded; "
+          "the others were not replayed (--engine symbolic,host replays all).",
+          replayed, results_.front().size()));
+    }
+    return sample;
+  }
+
+  void prepare(bool keep_plans) {
+    skip_what_is_too_large();
     parallel_for(components_.list.size(), threads_, [&](std::size_t index) {
-      const Plan plan = planner_.plan(components_.list[index]);
+      if (prepared_[index].skipped) return;
+      Plan plan = planner_.plan(components_.list[index]);
       Prepared& prepared = prepared_[index];
       prepared.need = find_need(plan);
       prepared.cost_per_element = plan.cost_per_element;
       prepared.cuts = find_cuts(plan);
+      if (keep_plans) prepared.plan = std::make_unique<Plan>(std::move(plan));
     });
     std::map<int, Need> needs;
     std::map<int, Dtype> dtypes;
     for (std::size_t i = 0; i < components_.list.size(); ++i) {
+      if (prepared_[i].skipped) continue;
       const Component& component = components_.list[i];
       needs[component.family].join(prepared_[i].need);
       const Dtype dtype = buffer(component.nodes.front()).dtype;
@@ -108,10 +125,10 @@ class HostRun {
       if (!is_new) found->second = wider(found->second, dtype);
     }
     for (std::size_t i = 0; i < components_.list.size(); ++i) {
+      if (prepared_[i].skipped) continue;
       const int family = components_.list[i].family;
       prepared_[i].choice = choose_arithmetic(dtypes[family], needs[family]);
     }
-    skip_what_is_too_large();
     share_out_references();
     explain_arithmetic();
   }
@@ -125,13 +142,12 @@ class HostRun {
     for (std::size_t i = 0; i < components_.list.size(); ++i) {
       const Component& component = components_.list[i];
       const double bytes = static_cast<double>(component.nodes.size()) * static_cast<double>(component.numel) * 16;
-      if (component.aligned || bytes <= block_limit) continue;
-      prepared_[i].skipped = fmt::format(
+      if (component.aligned || bytes <= block_limit || prepared_[i].skipped) continue;
+      prepared_[i].skipped = true;
+      result_.notes.push_back(fmt::format(
           "{} and the buffers that it meets act on elements at different places, so that their {:.0f} MiB would have "
-          "to be in "
-          "memory at once (the limit is {:.0f} MiB); they were not replayed.",
-          name_of_parameter(component), bytes / 1048576, block_limit / 1048576);
-      result_.notes.push_back(prepared_[i].skipped);
+          "to be in memory at once (the limit is {:.0f} MiB); they were not replayed.",
+          name_of_parameter(component), bytes / 1048576, block_limit / 1048576));
     }
   }
 
@@ -162,7 +178,7 @@ class HostRun {
     };
     std::map<std::pair<Dtype, Arithmetic>, Group> groups;
     for (std::size_t i = 0; i < components_.list.size(); ++i) {
-      if (!prepared_[i].skipped.empty()) continue;
+      if (prepared_[i].skipped) continue;
       for (const BufferNode& node : components_.list[i].nodes) {
         if (name_of(buffer(node).dtype) == name_of(prepared_[i].choice.arithmetic)) continue;
         Group& group = groups[{buffer(node).dtype, prepared_[i].choice.arithmetic}];
@@ -257,6 +273,7 @@ class HostRun {
         found.rank = node.rank;
         found.buffer = node.buffer;
         found.arithmetic = prepared_[i].choice.arithmetic;
+        found.replayed = !prepared_[i].skipped && !unreachable_.contains(i);
       }
     }
   }

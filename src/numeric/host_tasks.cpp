@@ -17,19 +17,18 @@ constexpr double field_limit = 3e8;
 // Element-steps of one task: large enough to pay for its start, small enough to share out.
 constexpr double task_cost = 2e7;
 constexpr std::int64_t field_reach = 4;
-constexpr std::int64_t sample_reach = 32;
 
 double elements_in(const Intervals& elements) { return static_cast<double>(size(elements)); }
 
 class TaskMaker {
  public:
-  TaskMaker(const Components& components, const std::vector<Prepared>& prepared, double cost,
-            const HostOptions& options)
+  TaskMaker(const Components& components, const std::vector<Prepared>& prepared, const Sample& sample,
+            std::uint64_t seed)
       : components_(components),
         prepared_(prepared),
-        options_(options),
-        share_(std::min(1.0, cost_limit / std::max(cost, 1.0))) {
-    list_.sampled = cost > cost_limit && !options.force_all;
+        sampled_(sample.sampled),
+        seed_(seed),
+        share_(std::min(1.0, cost_limit / std::max(sample.cost, 1.0))) {
     // Neither kind of window may take longer than what it stands for.
     double windows = 0;
     for (const Prepared& each : prepared)
@@ -37,12 +36,12 @@ class TaskMaker {
     if (windows > cost_limit / 4) cuts_share_ = cost_limit / 4 / windows;
   }
 
-  TaskList make() {
+  std::vector<Task> make() {
     double small_cost = 0;
     for (std::size_t i = 0; i < components_.list.size(); ++i) {
       const Component& component = components_.list[i];
       const Prepared& prepared = prepared_[i];
-      if (!prepared.skipped.empty() || component.numel == 0) continue;
+      if (prepared.skipped || component.numel == 0) continue;
       const Intervals whole{{0, component.numel}};
       if (!component.aligned) {
         add(i, whole, false);
@@ -50,22 +49,22 @@ class TaskMaker {
         continue;
       }
       const auto kept = static_cast<std::size_t>(static_cast<double>(prepared.cuts.size()) * cuts_share_) + 2;
-      const std::vector<std::int64_t> cuts = thin_out(prepared.cuts, kept, options_.seed + i);
-      add_first_replay(i, list_.sampled ? sample(i, cuts) : whole);
+      const std::vector<std::int64_t> cuts = thin_out(prepared.cuts, kept, seed_ + i);
+      add_first_replay(i, sampled_ ? sample(i, cuts) : whole);
       const double cost = static_cast<double>(component.numel) * prepared.cost_per_element;
-      const bool is_small = component.numel <= small_component && !list_.sampled && small_cost + cost < field_limit;
+      const bool is_small = component.numel <= small_component && !sampled_ && small_cost + cost < field_limit;
       if (is_small) small_cost += cost;
       add(i, is_small ? whole : around(cuts, field_reach, component.numel), true);
     }
     // The largest first, so that no thread is left with one at the end; a component's tasks one after the other, so
     // that few plans are in memory at once.
     std::vector<double> largest(components_.list.size());
-    for (const Task& task : list_.tasks) largest[task.component] = std::max(largest[task.component], task.cost);
-    std::stable_sort(list_.tasks.begin(), list_.tasks.end(), [&](const Task& a, const Task& b) {
+    for (const Task& task : tasks_) largest[task.component] = std::max(largest[task.component], task.cost);
+    std::stable_sort(tasks_.begin(), tasks_.end(), [&](const Task& a, const Task& b) {
       return std::tuple(-largest[a.component], a.component, -a.cost) <
              std::tuple(-largest[b.component], b.component, -b.cost);
     });
-    return std::move(list_);
+    return std::move(tasks_);
   }
 
  private:
@@ -73,7 +72,7 @@ class TaskMaker {
     const Prepared& prepared = prepared_[component];
     if (in_field && prepared.choice.arithmetic == Arithmetic::prime61) return;  // the first replay was there already
     const double cost = elements_in(elements) * prepared.cost_per_element;
-    list_.tasks.push_back({component, std::move(elements), in_field, cost});
+    tasks_.push_back({component, std::move(elements), in_field, cost});
   }
 
   void add_first_replay(std::size_t component, const Intervals& elements) {
@@ -95,26 +94,27 @@ class TaskMaker {
 
   Intervals sample(std::size_t index, const std::vector<std::int64_t>& cuts) const {
     const Component& component = components_.list[index];
-    const std::int64_t length = std::min<std::int64_t>(512, block_elements(component));
+    const std::int64_t length = std::min(sample_block, block_elements(component));
     const auto count =
         static_cast<std::int64_t>(share_ / 2 * static_cast<double>(component.numel) / static_cast<double>(length)) + 1;
     return unite(around(cuts, sample_reach, component.numel),
-                 random_blocks(component.numel, length, count, options_.seed + index));
+                 random_blocks(component.numel, length, count, seed_ + index));
   }
 
   const Components& components_;
   const std::vector<Prepared>& prepared_;
-  const HostOptions& options_;
+  bool sampled_;
+  std::uint64_t seed_;
   double share_;
   double cuts_share_ = 1;
-  TaskList list_;
+  std::vector<Task> tasks_;
 };
 
 }  // namespace
 
-TaskList make_tasks(const Components& components, const std::vector<Prepared>& prepared, double cost,
-                    const HostOptions& options) {
-  return TaskMaker(components, prepared, cost, options).make();
+std::vector<Task> make_tasks(const Components& components, const std::vector<Prepared>& prepared, const Sample& sample,
+                             std::uint64_t seed) {
+  return TaskMaker(components, prepared, sample, seed).make();
 }
 
 std::int64_t block_elements(const Component& component) {
@@ -124,7 +124,7 @@ std::int64_t block_elements(const Component& component) {
   return std::clamp<std::int64_t>(share / 512 * 512, 256, 4096);
 }
 
-PlanStore::PlanStore(const Planner& planner, const Components& components, const std::vector<Prepared>& prepared,
+PlanStore::PlanStore(const Planner& planner, const Components& components, std::vector<Prepared>& prepared,
                      const std::vector<Task>& tasks)
     : planner_(planner), components_(components), prepared_(prepared), entries_(components.list.size()) {
   for (const Task& task : tasks) ++entries_[task.component].tasks_left;
@@ -135,7 +135,9 @@ std::shared_ptr<const PlanStore::Bound> PlanStore::get(std::size_t component) {
   const std::lock_guard lock(entry.mutex);
   if (!entry.bound) {
     auto bound = std::make_shared<Bound>();
-    bound->plan = planner_.plan(components_.list[component]);
+    std::unique_ptr<Plan>& kept = prepared_[component].plan;
+    bound->plan = kept ? std::move(*kept) : planner_.plan(components_.list[component]);
+    kept.reset();
     bound->has_residues = bind(bound->plan, prepared_[component].choice);
     entry.bound = std::move(bound);
   }

@@ -9,6 +9,7 @@
 
 #include "lockstep/numeric.h"
 #include "src/numeric/replay.h"
+#include "src/numeric/sample.h"
 
 namespace lockstep::numeric {
 
@@ -18,8 +19,9 @@ struct Prepared {
   Choice choice;
   double cost_per_element = 0;
   std::vector<std::int64_t> cuts;
-  std::vector<char> hashed;  ///< by piece of the plan: this component hashes the logical reference
-  std::string skipped;       ///< why it cannot be replayed; empty: it can
+  std::vector<char> hashed;    ///< by piece of the plan: this component hashes the logical reference
+  std::unique_ptr<Plan> plan;  ///< kept for the replay where all plans together are small
+  bool skipped = false;        ///< it is not in the sample, or cannot be replayed
 };
 
 /// A part of a component, replayed by one thread in one go.
@@ -30,19 +32,12 @@ struct Task {
   double cost = 0;
 };
 
-/// Element-steps above which not every element is replayed, unless all are asked for.
-inline constexpr double cost_limit = 2e9;
 /// Bytes that one component may take which has to be replayed in one block.
 inline constexpr double block_limit = 268435456;
 
-struct TaskList {
-  std::vector<Task> tasks;
-  bool sampled = false;
-};
-
-/// Divides the replay into tasks, in descending order of cost. `cost` is host_cost().
-TaskList make_tasks(const Components& components, const std::vector<Prepared>& prepared, double cost,
-                    const HostOptions& options);
+/// Divides the replay into tasks, in descending order of cost.
+std::vector<Task> make_tasks(const Components& components, const std::vector<Prepared>& prepared, const Sample& sample,
+                             std::uint64_t seed);
 
 /// Elements that a block of this component has.
 std::int64_t block_elements(const Component& component);
@@ -50,7 +45,8 @@ std::int64_t block_elements(const Component& component);
 /// Keeps the plan of a component as long as it has tasks left.
 class PlanStore {
  public:
-  PlanStore(const Planner& planner, const Components& components, const std::vector<Prepared>& prepared,
+  /// Takes the plans that were kept in `prepared`.
+  PlanStore(const Planner& planner, const Components& components, std::vector<Prepared>& prepared,
             const std::vector<Task>& tasks);
 
   struct Bound {
@@ -68,7 +64,7 @@ class PlanStore {
   };
   const Planner& planner_;
   const Components& components_;
-  const std::vector<Prepared>& prepared_;
+  std::vector<Prepared>& prepared_;
   std::vector<Entry> entries_;
 };
 

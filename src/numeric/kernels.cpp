@@ -96,9 +96,8 @@ void add_generated(std::uint64_t* values, const GeneratedTerm& term, int, std::u
   for (std::size_t done = 0; done < count; done += stretch) {
     const std::size_t part = std::min(stretch, count - done);
     generate_residues(term.key, first + done, part, numbers.data());
-    for (std::size_t i = 0; i < part; ++i) {
-      values[done + i] = add61(values[done + i], multiply61(numbers[i], term.factor.residue));
-    }
+    if (term.factor.residue != 1) scale(numbers.data(), term.factor, part);
+    add(values + done, numbers.data(), part);
   }
 }
 

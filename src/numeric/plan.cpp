@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "src/numeric/generator.h"
 
@@ -90,6 +91,33 @@ void Planner::plan_use(const Component& component, const EventUse& use, Plan& pl
   plan.events.push_back(std::move(planned));
 }
 
+ComponentCost Planner::cost(const Component& component) const {
+  ComponentCost cost;
+  const auto add = [&](double entries) {
+    cost.entries += entries;
+    cost.per_element += entries;
+  };
+  for (const EventUse& use : component.uses) {
+    const Event& event = timeline_.events[use.event];
+    double entries = static_cast<double>(event.calls.size());
+    if (event.op == Op::backward) {
+      const Call& call = event.calls.front();
+      entries = std::max(entries, static_cast<double>(contributions_.most(call.rank, (*call.buffers)[use.position])));
+    }
+    add(entries);
+  }
+  const std::size_t steps = timeline_.step_ends.size();
+  std::set<std::pair<int, int>> pieces;
+  for (const BufferNode& node : component.nodes) {
+    const LocalBuffer& buffer = schedule_.model.local(node.rank).buffers[static_cast<std::size_t>(node.buffer)];
+    if (node.name == 0) add(static_cast<double>(steps));
+    if (!pieces.emplace(buffer.logical, buffer.piece).second) continue;
+    for (std::size_t step = 0; step < steps; ++step)
+      add(static_cast<double>(reference_.most_terms(buffer.logical, buffer.piece, static_cast<int>(step))));
+  }
+  return cost;
+}
+
 Plan Planner::plan(const Component& component) const {
   Plan plan;
   plan.numel = component.numel;
@@ -113,6 +141,7 @@ Plan Planner::plan(const Component& component) const {
         for (ReferenceTerm& term : reference_.terms(buffer.logical, buffer.piece, static_cast<int>(step))) {
           expected.terms.push_back({term.key, Factor{.exact = term.weight}});
         }
+        plan.cost_per_element += static_cast<double>(expected.terms.size());
       }
     }
     if (node.name == 0) {

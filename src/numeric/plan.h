@@ -67,8 +67,14 @@ struct Plan {
   int checks = 0;
   std::int64_t numel = 0;
   bool aligned = true;
-  /// Element-steps for each local element.
+  /// Element-steps for each local element: what events, checks and the reference do to it.
   double cost_per_element = 0;
+};
+
+/// What the plan of a component will be like, without making it.
+struct ComponentCost {
+  double entries = 0;      ///< members of events, and contributions to buffers and references
+  double per_element = 0;  ///< as in Plan::cost_per_element; at least that
 };
 
 /// Looks up plans. Safe to use from several threads.
@@ -83,6 +89,8 @@ class Planner {
         factors_(schedule) {}
 
   Plan plan(const Component& component) const;
+  /// Complexity: linear in the component's nodes and uses, whatever the number of contributions.
+  ComponentCost cost(const Component& component) const;
 
  private:
   Rational by(const Step& step, int rank, int optimizer_step, int micro_batch) const;

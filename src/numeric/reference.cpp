@@ -158,6 +158,24 @@ std::vector<ReferenceTerm> Reference::terms(int logical, int piece, int optimize
   return result;
 }
 
+std::int64_t Reference::most_terms(int logical, int piece, int optimizer_step) const {
+  const auto holders =
+      static_cast<std::int64_t>(holders_[static_cast<std::size_t>(logical)][static_cast<std::size_t>(piece)].size());
+  std::int64_t most = 0;
+  for (const int parameter : model_.logicals()[static_cast<std::size_t>(logical)].parameters) {
+    const Parameter& site = model_.parameters()[static_cast<std::size_t>(parameter)];
+    if (site.frozen) continue;
+    std::int64_t sources = holders;
+    if (!site.dispatch.empty()) {
+      const Groups& groups = dispatch_groups_[static_cast<std::size_t>(parameter)];
+      sources =
+          std::min<std::int64_t>(holders * static_cast<std::int64_t>(groups.members.front().size()), mesh_.world());
+    }
+    most += sources * static_cast<std::int64_t>(site.uses.size()) * batch_.micro_batches(optimizer_step);
+  }
+  return most;
+}
+
 namespace {
 
 constexpr std::size_t stretch = 1024;
@@ -202,7 +220,12 @@ void add_reference(std::uint64_t key, std::uint64_t coefficient, std::uint64_t f
   for (std::size_t done = 0; done < count; done += stretch) {
     const std::size_t part = std::min(stretch, count - done);
     generate_residues(key, first + done, part, numbers.data());
-    for (std::size_t i = 0; i < part; ++i) sums[done + i] = add61(sums[done + i], multiply61(coefficient, numbers[i]));
+    if (coefficient == 1) {
+      for (std::size_t i = 0; i < part; ++i) sums[done + i] = add61(sums[done + i], numbers[i]);
+    } else {
+      for (std::size_t i = 0; i < part; ++i)
+        sums[done + i] = add61(sums[done + i], multiply61(coefficient, numbers[i]));
+    }
   }
 }
 

@@ -27,6 +27,8 @@ class Reference {
   /// What one device adds up for the elements of a piece in an optimizer step. Each contribution
   /// occurs once. Safe to call from several threads.
   std::vector<ReferenceTerm> terms(int logical, int piece, int optimizer_step) const;
+  /// At least as many as terms() has; without looking at each.
+  std::int64_t most_terms(int logical, int piece, int optimizer_step) const;
 
  private:
   struct Holder {

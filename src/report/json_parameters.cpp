@@ -126,13 +126,13 @@ class ParametersWriter {
 
   void hashes(const RankGroup& group) {
     json_.key("hash");
-    if (group.host != nullptr && hashed()) {
+    if (group.host != nullptr && group.host->replayed && hashed()) {
       json_.string(group.host->hash.to_string());
     } else {
       json_.null();
     }
     json_.key("expected_hash");
-    if (group.host != nullptr && hashed()) {
+    if (group.host != nullptr && group.host->replayed && hashed()) {
       json_.string(group.host->expected_hash.to_string());
     } else {
       json_.null();

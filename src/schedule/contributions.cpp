@@ -130,6 +130,18 @@ std::vector<Contribution> Contributions::of(int rank, int buffer, int optimizer_
   return result;
 }
 
+std::int64_t Contributions::most(int rank, int buffer) const {
+  const Model& model = schedule_->model;
+  std::int64_t most = 0;
+  for (const int parameter : model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters) {
+    const int dispatch = dispatch_of_[static_cast<std::size_t>(parameter)];
+    const std::size_t sources =
+        dispatch < 0 ? 1 : dispatch_groups_[static_cast<std::size_t>(dispatch)].members.front().size();
+    most += static_cast<std::int64_t>(sources * model.parameters()[static_cast<std::size_t>(parameter)].uses.size());
+  }
+  return most;
+}
+
 std::vector<Contribution> contributions(const Schedule& schedule, int rank, int buffer, int optimizer_step,
                                         int micro_batch, const std::vector<std::string>& uses) {
   return Contributions(schedule).of(rank, buffer, optimizer_step, micro_batch, uses);

@@ -56,3 +56,20 @@ TEST_CASE("a sample may not find anything wrong where all is right, nor right wh
   right.host->buffers.front().right = false;
   CHECK_FALSE(find_disagreement(right, {}).empty());
 }
+
+TEST_CASE("what was not replayed at all counts neither for nor against") {
+  CheckResult result = check_text(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })"));
+  REQUIRE(result.verdict == Verdict::mismatch);
+  for (HostBuffer& buffer : result.host->buffers) {
+    buffer.right = true;
+    buffer.replayed = false;
+  }
+  CHECK(find_disagreement(result, {}).empty());
+  result.host->buffers.back().replayed = true;
+  CHECK_FALSE(find_disagreement(result, {}).empty());
+  // In an earlier step than the host's last, too.
+  result.host->step = result.symbolic->step + 1;
+  CHECK_FALSE(find_disagreement(result, {}).empty());
+  result.host->buffers.back().replayed = false;
+  CHECK(find_disagreement(result, {}).empty());
+}

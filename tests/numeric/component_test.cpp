@@ -49,10 +49,33 @@ TEST_CASE("components that hold one logical parameter are one family, linked or 
       schedule(layout, {sharded, parameter("w", {3})}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)});
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);
-  REQUIRE(components.list.size() == 4);
+  REQUIRE(components.list.size() == 3);
   std::vector<int> families;
   for (const numeric::Component& component : components.list) families.push_back(component.family);
-  CHECK(families == std::vector<int>{0, 1, 0, 1});
+  CHECK(families == std::vector<int>{0, 1, 0});
+}
+
+TEST_CASE("copies of one piece share a reference, and so a component, unless members act on different elements") {
+  const Schedule apart = schedule(dp(3), {parameter("v", {8}), parameter("w", {8})}, {backwards()});
+  const numeric::Components together = numeric::find_components(apart, walk(apart));
+  REQUIRE(together.list.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const numeric::Component& component = together.list[i];
+    REQUIRE(component.nodes.size() == 3);
+    REQUIRE(component.uses.size() == 3);
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      CHECK(component.nodes[rank].rank == static_cast<int>(rank));
+      CHECK(component.nodes[rank].buffer == static_cast<int>(i));
+      CHECK((rank == 0 || component.uses[rank - 1].event < component.uses[rank].event));
+    }
+  }
+  Layout layout = dp(4);
+  layout.dp_shard = layout.dp_replicate = 2;
+  Step crooked = collective(Op::all_reduce, "ar", Axis::dp_shard);
+  crooked.on_owned = true;
+  const Schedule built = schedule(layout, {parameter("w", {8})},
+                                  {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp_shard), crooked});
+  CHECK(numeric::find_components(built, walk(built)).list.size() == 2);
 }
 
 TEST_CASE("buffers that no optimizer reads and nobody mixes in are left out") {
