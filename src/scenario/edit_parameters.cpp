@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "src/scenario/edits.h"
 
@@ -22,12 +24,6 @@ std::int64_t local_numel(const Parameter& parameter, const Mesh& mesh) {
     numel *= extent;
   }
   return numel;
-}
-
-bool chosen(const std::vector<Json>& selectors, const Parameter& parameter, const Reading& reading) {
-  std::vector<std::string> items;
-  for (const Json& item : selectors) items.push_back(item.text());
-  return Selectors(std::move(items)).chooses(parameter, local_numel(parameter, *reading.mesh));
 }
 
 void check_keys(const Json& edit, Reading& reading) {
@@ -56,32 +52,93 @@ Json changed(const Json& parameter, const Json& edit) {
   return result;
 }
 
-/// Parameters of a list that an edit chooses, by index. Adds a mistake where there are none.
-std::vector<std::size_t> select(const std::vector<Json>& parameters, const Json& value, Reading& reading) {
-  const std::vector<Json> selectors = value.is_string() ? std::vector<Json>{value} : value.items();
-  std::vector<std::size_t> list;
-  std::set<std::string> names;
-  // Mistakes in a parameter are reported when all edits are done.
-  Reading quiet = reading;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const std::optional<Parameter> parameter = read_parameter(parameters[i], quiet);
-    if (!parameter) continue;
-    names.insert(parameter->name);
-    for (const std::string& tag : parameter->tags) names.insert("tag:" + tag);
-    if (chosen(selectors, *parameter, reading)) list.push_back(i);
+/// Plain parameters under edit. Each is read once, and again where an edit changed it.
+class ParameterList {
+ public:
+  // Mistakes in a parameter are reported when all edits are done, and not here.
+  ParameterList(std::vector<Json> items, const Reading& reading) : items_(std::move(items)), quiet_(reading) {
+    read_.resize(items_.size());
+    for (std::size_t i = 0; i < items_.size(); ++i) read(i);
   }
-  if (list.empty()) {
-    const std::string item = selectors[0].text();
-    reading.diagnostics.add(value.place(), fmt::format("\"{}\" selects no parameter{}", item,
-                                                       did_you_mean(item, {names.begin(), names.end()})));
+
+  /// Those that an edit chooses, by index. Adds a mistake where there are none.
+  std::vector<std::size_t> select(const Json& value, Diagnostics& diagnostics) const {
+    std::vector<std::string> items;
+    for (const Json& item : value.is_string() ? std::vector<Json>{value} : value.items()) items.push_back(item.text());
+    std::vector<std::size_t> list;
+    const Selectors selectors(items);
+    if (items.size() == 1 && is_plain_name(items[0])) {
+      const auto [begin, end] = named_.equal_range(items[0]);
+      for (auto found = begin; found != end; ++found) list.push_back(found->second);
+      std::sort(list.begin(), list.end());
+    } else {
+      for (std::size_t i = 0; i < items_.size(); ++i) {
+        if (read_[i] && selectors.chooses(read_[i]->parameter, read_[i]->numel)) list.push_back(i);
+      }
+    }
+    if (list.empty()) {
+      diagnostics.add(value.place(),
+                      fmt::format("\"{}\" selects no parameter{}", items[0], did_you_mean(items[0], words())));
+    }
+    return list;
   }
-  return list;
-}
+
+  void change(std::size_t index, const Json& edit) {
+    forget(index);
+    items_[index] = changed(items_[index], edit);
+    read(index);
+  }
+
+  std::vector<Json> take() { return std::move(items_); }
+
+ private:
+  struct Read {
+    Parameter parameter;
+    std::int64_t numel = 0;
+  };
+
+  /// Whether a selector can mean nothing but the parameter of just this name.
+  static bool is_plain_name(const std::string& item) {
+    return item.find_first_of("*?[!:<>= \t\n\r") == std::string::npos;
+  }
+
+  void read(std::size_t index) {
+    std::optional<Parameter> parameter = read_parameter(items_[index], quiet_);
+    if (!parameter) {
+      read_[index].reset();
+      return;
+    }
+    const std::int64_t numel = local_numel(*parameter, *quiet_.mesh);
+    named_.emplace(parameter->name, index);
+    read_[index] = Read{std::move(*parameter), numel};
+  }
+
+  void forget(std::size_t index) {
+    const auto [begin, end] = named_.equal_range(read_[index]->parameter.name);
+    named_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == index; }));
+  }
+
+  /// What selectors could name.
+  std::vector<std::string> words() const {
+    std::set<std::string> names;
+    for (const std::optional<Read>& one : read_) {
+      if (!one) continue;
+      names.insert(one->parameter.name);
+      for (const std::string& tag : one->parameter.tags) names.insert("tag:" + tag);
+    }
+    return {names.begin(), names.end()};
+  }
+
+  std::vector<Json> items_;
+  Reading quiet_;
+  std::vector<std::optional<Read>> read_;  // nothing where the parameter has no name
+  std::unordered_multimap<std::string, std::size_t> named_;
+};
 
 }  // namespace
 
 Json apply_parameter_edits(const Json& parameters, const Json& edits, Reading& reading) {
-  std::vector<Json> list = parameters.items();
+  std::optional<ParameterList> list;
   for (const Json& edit : edits.items()) {
     const Json* value = edit.find("parameter");
     if (value == nullptr || action_of(edit, reading) != "parameter") continue;
@@ -90,9 +147,10 @@ Json apply_parameter_edits(const Json& parameters, const Json& edits, Reading& r
     if (!check_type(*value, Type::selectors, "", reading.diagnostics)) continue;
     read_selectors(*value, reading);
     if (reading.diagnostics.size() != before) continue;
-    for (const std::size_t i : select(list, *value, reading)) list[i] = changed(list[i], edit);
+    if (!list) list.emplace(parameters.items(), reading);
+    for (const std::size_t i : list->select(*value, reading.diagnostics)) list->change(i, edit);
   }
-  return Json::array(std::move(list), parameters.place());
+  return list ? Json::array(list->take(), parameters.place()) : parameters;
 }
 
 }  // namespace lockstep

@@ -125,3 +125,21 @@ TEST_CASE("an edit of parameters changes all that its selectors choose") {
   CHECK(parameters_after(R"({ "parameter": "numel<10", "shape": [12] })")[1].shape == std::vector<std::int64_t>{12});
   CHECK(parameters_after(R"({ "parameter": "v", "stage": null })")[1].stage == 0);
 }
+
+TEST_CASE("an edit of parameters chooses among those that edits before it left") {
+  const auto parameters_after = [](const std::string& edit) {
+    const std::string text = scenario_with({{"edit", edit}});
+    return read_scenario(std::make_shared<const Source>(Source{"test.json", text})).schedule->model.parameters();
+  };
+  const auto renamed = parameters_after(
+      R"({ "parameter": "v", "name": "u" }, { "parameter": "u", "dtype": "float64" }, { "parameter": "u", "name": "v" }, { "parameter": "v", "frozen": true })");
+  CHECK(renamed[1].name == "v");
+  CHECK(renamed[1].dtype == Dtype::float64);
+  CHECK(renamed[1].frozen);
+  const auto grown = parameters_after(
+      R"({ "parameter": "*", "shape": [12] }, { "parameter": "numel>=12", "tags": ["large"] }, { "parameter": "tag:large", "dtype": "bfloat16" })");
+  CHECK(grown[0].dtype == Dtype::bfloat16);
+  CHECK(grown[1].dtype == Dtype::bfloat16);
+  CHECK_THROWS_AS(parameters_after(R"({ "parameter": "v", "name": "u" }, { "parameter": "v", "frozen": true })"),
+                  InputError);
+}
