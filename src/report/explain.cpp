@@ -146,15 +146,17 @@ struct Marks {
 
 void write_tables(const Schedule& schedule, const ExplainOptions& options, ParameterGrids& grids, std::size_t request,
                   const Style& style, const Write& write, Marks& marks) {
-  for (const Snapshot& snapshot : grids.snapshots(request)) {
+  for (Snapshot& snapshot : grids.snapshots(request)) {
     if (!options.step.empty() && snapshot.step->name != options.step) continue;
     const std::string title = snapshot_title(schedule, snapshot);
     if (!snapshot.changed && options.step.empty()) {
       write(fmt::format("\n{}: unchanged\n", title));
       continue;
     }
+    grids.fill(request, snapshot);
     write("\n" + draw_grid(style.bold(title), grids.plan(request), snapshot.cells, style));
     marks.add(snapshot);
+    snapshot.cells.clear();
   }
 }
 
@@ -213,13 +215,14 @@ void explain_json(const CheckResult& result, const ExplainOptions& options, cons
   json.string(name_of(result.verdict));
   json.key("parameter");
   json.string(schedule.model.parameters()[static_cast<std::size_t>(subject.parameter)].name);
-  const std::vector<Snapshot> snapshots = grids.snapshots(0);
+  std::vector<Snapshot> snapshots = grids.snapshots(0);
   json.key("elements");
   json.interval(grids.elements(0));
   json.key("steps");
   json.begin_array();
-  for (const Snapshot& snapshot : snapshots) {
+  for (Snapshot& snapshot : snapshots) {
     if (!options.step.empty() && snapshot.step->name != options.step) continue;
+    grids.fill(0, snapshot);
     json.begin_object();
     json.key("after");
     json.string(snapshot.step->name);
@@ -256,6 +259,7 @@ void explain_json(const CheckResult& result, const ExplainOptions& options, cons
     }
     json.end_array();
     json.end_object();
+    snapshot.cells.clear();
   }
   json.end_array();
   json.end_object();

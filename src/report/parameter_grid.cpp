@@ -65,7 +65,7 @@ const Moment* ParameterGrids::moment_at(std::size_t watch, const std::string& na
   return nullptr;
 }
 
-std::vector<Snapshot> ParameterGrids::snapshots(std::size_t request) {
+std::vector<Snapshot> ParameterGrids::snapshots(std::size_t request) const {
   const std::vector<Event>& events = result_.timeline->events;
   std::map<int, Snapshot> by_time;
   for (const auto& rows : cells_[request]) {
@@ -95,19 +95,19 @@ std::vector<Snapshot> ParameterGrids::snapshots(std::size_t request) {
   for (std::size_t index = 0; index < snapshots.size(); ++index) {
     if (snapshots[index].changed && snapshots[index].step->buffer == schedule_.result) final = index;
   }
-  for (std::size_t index = 0; index < snapshots.size(); ++index) {
-    const bool last = index >= final;
-    for (const auto& rows : cells_[request]) {
-      auto& block = snapshots[index].cells.emplace_back();
-      for (const auto& row : rows) {
-        auto& line = block.emplace_back();
-        for (const std::optional<Cell>& cell : row) {
-          line.push_back(cell ? cell_at(*cell, snapshots[index], last) : GridCell{});
-        }
-      }
+  for (std::size_t index = final; index < snapshots.size(); ++index) snapshots[index].last = true;
+  return snapshots;
+}
+
+void ParameterGrids::fill(std::size_t request, Snapshot& snapshot) {
+  snapshot.cells.clear();
+  for (const auto& rows : cells_[request]) {
+    auto& block = snapshot.cells.emplace_back();
+    for (const auto& row : rows) {
+      auto& line = block.emplace_back();
+      for (const std::optional<Cell>& cell : row) line.push_back(cell ? cell_at(*cell, snapshot) : GridCell{});
     }
   }
-  return snapshots;
 }
 
 const std::string& ParameterGrids::formula_of(const Cell& cell, int form) {
@@ -118,7 +118,7 @@ const std::string& ParameterGrids::formula_of(const Cell& cell, int form) {
   return place->second;
 }
 
-GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot, bool last) {
+GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot) {
   GridCell shown;
   shown.held = true;
   const Moment* moment = moment_at(cell.watch, snapshot.step->buffer, snapshot.time);
@@ -126,7 +126,7 @@ GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot, boo
   const std::int64_t element = watches_[cell.watch].element;
   shown.stale = !owns(cell, moment, element);
   const bool complete = static_cast<std::size_t>(result_.step) < result_.timeline->step_ends.size();
-  if (!last || !complete || snapshot.step->buffer != schedule_.result) return shown;
+  if (!snapshot.last || !complete || snapshot.step->buffer != schedule_.result) return shown;
   shown.owner = hands_over(cell, element);
   const LocalBuffer& local = schedule_.model.local(cell.rank).buffers[static_cast<std::size_t>(cell.buffer)];
   const int reference = history_.engine->reference(local.logical, local.piece, result_.step);

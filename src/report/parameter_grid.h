@@ -28,6 +28,7 @@ struct Snapshot {
   const Step* step = nullptr;
   int micro_batch = -1;
   bool changed = false;                                   ///< some cell is another than before
+  bool last = false;                                      ///< carries the final marks
   std::vector<std::vector<std::vector<GridCell>>> cells;  ///< by block, row, column of the plan
 };
 
@@ -41,8 +42,10 @@ class ParameterGrids {
                  std::size_t widest = unlimited_width);
 
   const GridPlan& plan(std::size_t request) const { return plans_[request]; }
-  /// In the order of the steps.
-  std::vector<Snapshot> snapshots(std::size_t request);
+  /// In the order of the steps, without cells: a formula may have thousands of terms, and few tables are shown.
+  std::vector<Snapshot> snapshots(std::size_t request) const;
+  /// Fills in the cells of one of them.
+  void fill(std::size_t request, Snapshot& snapshot);
   /// The elements for which the snapshots hold: those of the request, less what is cut off anywhere.
   Interval elements(std::size_t request) const;
 
@@ -55,7 +58,7 @@ class ParameterGrids {
 
   const Moment* moment_at(std::size_t watch, const std::string& name, int time) const;
   const std::string& formula_of(const Cell& cell, int form);
-  GridCell cell_at(const Cell& cell, const Snapshot& snapshot, bool last);
+  GridCell cell_at(const Cell& cell, const Snapshot& snapshot);
   bool owns(const Cell& cell, const Moment* until, std::int64_t element) const;
   bool hands_over(const Cell& cell, std::int64_t element) const;
 

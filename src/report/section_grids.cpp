@@ -28,12 +28,13 @@ std::string indented(const std::string& text) {
 std::string draw(const CheckResult& result, ParameterGrids& grids, std::size_t request,
                  std::optional<std::size_t> event, const ReportOptions& options, const Style& style) {
   const Schedule& schedule = *result.scenario->schedule;
-  const std::vector<Snapshot> snapshots = grids.snapshots(request);
+  std::vector<Snapshot> snapshots = grids.snapshots(request);
   std::string text;
   std::vector<GridCell> all;
   const std::size_t most = options.verbose ? snapshots.size() : most_tables;
   for (const std::size_t index : telling_snapshots(result, snapshots, event, most)) {
-    const Snapshot& snapshot = snapshots[index];
+    Snapshot& snapshot = snapshots[index];
+    grids.fill(request, snapshot);
     const std::string title =
         fmt::format("{}, elements {}", snapshot_title(schedule, snapshot), interval_text(grids.elements(request)));
     text += "\n" + draw_grid(style.bold(title), grids.plan(request), snapshot.cells, style);

@@ -217,12 +217,13 @@ std::vector<Item> collect_items(Names& names, const std::vector<Term>& terms) {
 
 std::vector<Item> fold_ranks(Names& names, std::vector<Item> items) {
   const Mesh& mesh = names.schedule().mesh;
-  using Key = std::tuple<Rational, int, std::string, int, Frame>;
+  // The coefficient last: comparing long ones is dear, and few items share the rest.
+  using Key = std::tuple<int, std::string, int, Frame, Rational>;
   std::map<Key, std::vector<Item>> clusters;
   std::vector<Item> result;
   for (Item& item : items) {
     if (item.leftover.empty()) {
-      const Key key(item.coefficient, item.micro_batch, item.use, item.site, item.frame);
+      const Key key(item.micro_batch, item.use, item.site, item.frame, item.coefficient);
       clusters[key].push_back(std::move(item));
     } else {
       result.push_back(std::move(item));
