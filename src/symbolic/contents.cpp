@@ -40,15 +40,6 @@ std::size_t Contents::Hash::operator()(const Content& content) const {
   return static_cast<std::size_t>(hash ^ (hash >> 32));
 }
 
-int Contents::intern(Content content) {
-  const auto found = numbers_.find(content);
-  if (found != numbers_.end()) return found->second;
-  const int number = static_cast<int>(contents_.size());
-  contents_.push_back(content);
-  numbers_.emplace(std::move(content), number);
-  return number;
-}
-
 int Contents::uniform(std::int64_t numel, int form) { return intern(numel == 0 ? Content{} : Content{{numel, form}}); }
 
 int Contents::add(int a, int b) {
@@ -77,8 +68,11 @@ int Contents::scale(int number, const Rational& factor) {
 }
 
 int Contents::add_form(int number, const Intervals& where, int form) {
+  if (content(number).empty() || where.empty()) return number;
   const Content old = content(number);
-  if (old.empty() || where.empty()) return number;
+  if (old.size() == 1 && where.size() == 1 && where[0].begin == 0 && where[0].end >= old[0].end) {
+    return intern(Content{{old[0].end, forms_->add(old[0].form, form)}});
+  }
   Content added;
   for (const Interval& interval : where) {
     if (interval.begin > 0) append(added, interval.begin, 0);

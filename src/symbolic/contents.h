@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "lockstep/intervals.h"
 #include "src/symbolic/forms.h"
+#include "src/symbolic/interned.h"
 
 namespace lockstep {
 
@@ -23,9 +25,9 @@ class Contents {
 
   explicit Contents(Forms& forms) : forms_(&forms) {}
 
-  const Content& content(int number) const { return contents_[static_cast<std::size_t>(number)]; }
+  const Content& content(int number) const { return contents_[number]; }
   int uniform(std::int64_t numel, int form);
-  int intern(Content content);
+  int intern(Content content) { return contents_.number_of(std::move(content)); }
   int add(int a, int b);
   int scale(int content, const Rational& factor);
   /// `form` added where `where` holds.
@@ -45,8 +47,7 @@ class Contents {
     std::size_t operator()(const Content& content) const;
   };
   Forms* forms_;
-  std::vector<Content> contents_;
-  std::unordered_map<Content, int, Hash> numbers_;
+  Interned<Content, Hash> contents_;
   std::unordered_map<std::vector<int>, int, ListHash> reductions_;  // members, then 1 for an average
   std::unordered_map<std::uint64_t, int> sums_;
 };

@@ -39,15 +39,6 @@ std::uint32_t Forms::coefficient(const Rational& value) {
   return found->second;
 }
 
-int Forms::intern(Form form) {
-  const auto found = form_numbers_.find(form);
-  if (found != form_numbers_.end()) return found->second;
-  const int number = static_cast<int>(forms_.size());
-  forms_.push_back(form);
-  form_numbers_.emplace(std::move(form), number);
-  return number;
-}
-
 int Forms::frame(const Frame& frame) {
   const auto [found, is_new] =
       frame_numbers_.emplace(std::tuple(frame.logical, frame.piece, frame.offset), static_cast<int>(frames_.size()));

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "lockstep/rational.h"
+#include "src/symbolic/interned.h"
 
 namespace lockstep {
 
@@ -58,7 +61,7 @@ class Forms {
   int atom(const Atom& atom);
   const Atom& atom_at(std::uint32_t number) const { return atoms_[number]; }
   const Rational& coefficient_at(std::uint32_t number) const { return coefficients_[number]; }
-  const Form& form(int number) const { return forms_[static_cast<std::size_t>(number)]; }
+  const Form& form(int number) const { return forms_[number]; }
   int leftover(const std::string& what);
   const std::string& leftover_name(int number) const { return leftovers_[static_cast<std::size_t>(number)]; }
 
@@ -76,14 +79,14 @@ class Forms {
  private:
   struct AtomHash {
     std::size_t operator()(const Atom& atom) const {
-      return ListHash()(std::vector<int>{atom.source, atom.micro_batch, atom.site_use, atom.frame, atom.leftover});
+      return ListHash()(std::array<int, 5>{atom.source, atom.micro_batch, atom.site_use, atom.frame, atom.leftover});
     }
   };
   struct FormHash {
     std::size_t operator()(const Form& form) const;
   };
   std::uint32_t coefficient(const Rational& value);
-  int intern(Form form);
+  int intern(Form form) { return forms_.number_of(std::move(form)); }
   int frame(const Frame& frame);
   template <class Change>
   int reframe(int form, Change change);
@@ -92,8 +95,7 @@ class Forms {
   std::unordered_map<Atom, int, AtomHash> atom_numbers_;
   std::vector<Rational> coefficients_;
   std::unordered_map<Rational, std::uint32_t> coefficient_numbers_;
-  std::vector<Form> forms_;
-  std::unordered_map<Form, int, FormHash> form_numbers_;
+  Interned<Form, FormHash> forms_;
   std::vector<Frame> frames_;
   std::map<std::tuple<int, int, std::int64_t>, int> frame_numbers_;
   std::vector<std::string> leftovers_;
