@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct CheckOptions {
   bool host_forced = false;  ///< --engine host: all elements, whatever it costs
   std::uint64_t seed = 0;
   std::function<void(std::int64_t done, std::int64_t all)> progress;
+  /// Where several checks run at once, the same for all of them: small ones share it, each with one
+  /// thread and without progress, and a large one waits until it has the machine to itself.
+  std::shared_mutex* side_by_side = nullptr;
 };
 
 /// A step at fault and why.
@@ -77,7 +81,11 @@ struct CheckResult {
 /// Reads, replays and compares one file. Never throws for a user's mistake: that is the verdict
 /// `error`.
 CheckResult check_file(const std::string& file, const CheckOptions& options = {});
-/// The same for a scenario that was read already. Never prints.
+/// check_file of several files, on all cores, handed to `take` in the order of `files`, from the
+/// calling thread. What `take` throws ends the rest and is thrown here.
+void check_files(const std::vector<std::string>& files, const CheckOptions& options,
+                 const std::function<void(const CheckResult&)>& take);
+/// The same as check_file for a scenario that was read already. Never prints.
 CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options = {});
 
 /// The verdict of one engine that ran and says `match` of the values of `result`.

@@ -23,11 +23,10 @@ int run(const CheckArguments& arguments) {
   if (files.empty()) return nothing_found(arguments.paths);
   ReportSet reports(arguments, files.size() > 1);
   int status = exit_right;
-  for (const std::string& file : files) {
-    const CheckResult result = check_file(file, check);
+  check_files(files, check, [&](const CheckResult& result) {
     reports.add(result);
     status = std::max(status, status_of(result));
-  }
+  });
   reports.finish();
   return status;
 }

@@ -99,14 +99,13 @@ int run(const TestArguments& arguments) {
   }
   int status = exit_right;
   bool judged = false;
-  for (const std::string& file : files) {
-    const CheckResult result = check_file(file, check);
+  check_files(files, check, [&](const CheckResult& result) {
     const Outcome outcome = judge(result);
     judged = judged || outcome.word != "skip";
     status = std::max(status, outcome.status);
     if (summary) summary->add(result, outcome);
     if (reports) reports->add(result);
-  }
+  });
   if (summary) summary->finish();
   if (reports) reports->finish();
   return judged ? status : exit_nothing;

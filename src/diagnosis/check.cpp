@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <mutex>
 #include <new>
 
 #include "src/diagnosis/agreement.h"
@@ -59,12 +60,13 @@ void run_symbolic(CheckResult& result) {
   result.symbolic_seconds = stopwatch.seconds();
 }
 
-void run_host_engine(CheckResult& result, const CheckOptions& options) {
+void run_host_engine(CheckResult& result, const CheckOptions& options, int threads) {
   const Stopwatch stopwatch;
   HostOptions host;
   host.force_all = options.host_forced;
   host.seed = options.seed;
   host.progress = options.progress;
+  host.threads = threads;
   result.host = run_host(*result.scenario->schedule, *result.timeline, host);
   result.host_seconds = stopwatch.seconds();
 }
@@ -79,8 +81,7 @@ Diagnostic at_the_layout(const Scenario& scenario, std::string message) {
 constexpr double most_host_calls = 1e8;
 
 /// Whether the check can be done; else `result` says why not. Takes the host engine away where it alone is too much.
-bool fits(CheckResult& result, CheckOptions& options) {
-  const Workload workload = estimate_workload(*result.scenario->schedule);
+bool fits(CheckResult& result, const Workload& workload, CheckOptions& options) {
   std::string why = too_large(workload);
   if (why.empty() && options.host && options.symbolic && !options.host_forced) {
     const std::string both = too_large_here(workload, workload.bytes + workload.host_bytes);
@@ -101,6 +102,30 @@ bool fits(CheckResult& result, CheckOptions& options) {
   if (!why.empty()) result.errors = {at_the_layout(*result.scenario, why)};
   return why.empty();
 }
+
+/// A part of a machine that several checks use at once: one thread of it, or all where the check is large.
+class MachineShare {
+ public:
+  MachineShare(const Workload& workload, CheckOptions& options) {
+    if (options.side_by_side == nullptr) return;
+    // Larger ones could fill the memory together, and have work for all cores by themselves.
+    constexpr double small_bytes = 1.28e8, small_elements = 1e7;
+    if (workload.bytes + workload.host_bytes > small_bytes || workload.elements > small_elements) {
+      alone_ = std::unique_lock(*options.side_by_side);
+      return;
+    }
+    beside_ = std::shared_lock(*options.side_by_side);
+    options.progress = {};
+    threads_ = 1;
+  }
+  /// For HostOptions.
+  int threads() const { return threads_; }
+
+ private:
+  std::unique_lock<std::shared_mutex> alone_;
+  std::shared_lock<std::shared_mutex> beside_;
+  int threads_ = 0;
+};
 
 /// What was reached first in time: a completed optimizer step with something wrong, else how the
 /// walk ended.
@@ -123,10 +148,12 @@ void combine(CheckResult& result) {
 }
 
 void replay_and_compare(CheckResult& result, CheckOptions options) {
-  if (!fits(result, options)) return;
+  const Workload workload = estimate_workload(*result.scenario->schedule);
+  const MachineShare share(workload, options);
+  if (!fits(result, workload, options)) return;
   result.timeline = std::make_shared<const Timeline>(walk(*result.scenario->schedule));
   if (options.symbolic) run_symbolic(result);
-  if (options.host) run_host_engine(result, options);
+  if (options.host) run_host_engine(result, options, share.threads());
   combine(result);
   result.disagreement = find_disagreement(result, options);
   // Turning points are read off the symbolic engine's finding for the step that is reported.

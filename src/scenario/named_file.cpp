@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
+#include <mutex>
 
 #include "lockstep/scenario.h"
 
@@ -84,9 +86,21 @@ std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, c
       path ? open_path(reference, file, kind == FileKind::framework ? "framework" : "model", diagnostics)
            : open_builtin(reference, kind, diagnostics);
   if (!source) return std::nullopt;
+  // What is compiled in is the same for every scenario of a process.
+  static std::mutex mutex;
+  static std::map<std::string, Json> parsed_builtins;
+  if (!path) {
+    const std::lock_guard lock(mutex);
+    if (const auto known = parsed_builtins.find(source->name); known != parsed_builtins.end())
+      return NamedFile{known->second, {}};
+  }
   const std::size_t before = diagnostics.size();
   Json document = parse_json(source, diagnostics);
   if (diagnostics.size() != before) return std::nullopt;
+  if (!path) {
+    const std::lock_guard lock(mutex);
+    parsed_builtins.emplace(source->name, document);
+  }
   return NamedFile{std::move(document), file.parent_path()};
 }
 
