@@ -110,7 +110,8 @@ std::string document(const std::vector<Collector::Row>& rows) {
 
 ## How it was measured
 
-- A release build with the compiler's default instruction set. Every benchmark ran at least 0.3 s, three times; the best
+- A release build with the compiler's default instruction set; loops over elements are built for AVX2 and AVX-512 too,
+  and the program takes what the processor has. Every benchmark ran at least 0.3 s, three times; the best
   iteration counts, since what other programs take is not lockstep's. Of memory the most counts.
 - **#844** is `scenarios/megatron/844.json`: reading the file, walking all ranks, the symbolic engine, and for each way in which
   a buffer is wrong the step at fault. *With hashes* adds the host engine on every element of every rank, on all cores:
@@ -122,6 +123,9 @@ std::string document(const std::vector<Collector::Row>& rows) {
   the machine can do depends less on the machine than seconds do.
 - **Start** and **small files** are whole processes, from their start to their end, with their report written to nowhere.
   The small files are four GPT-2 layers on two to sixteen ranks with Megatron's schedule, half of them with a bug.
+- The last four are each large in one way, and are reading, checking and reporting: ranks whose buffers meet
+  no others, so that each has its gradients compared with a reference; experts to whose gradients all ranks contribute; formulas that
+  grow with each micro-batch; edits, each of one parameter.
 - Peak memory is the most that the process held (resident), the program itself included. What the
   benchmarks themselves need for measuring the bandwidth is not counted; the 256 MiB that are hashed are.
 
