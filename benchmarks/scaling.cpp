@@ -41,8 +41,8 @@ std::string parameters(int count, const std::string& more) {
   return R"({"parameters": [)" + list + "]}";
 }
 
-constexpr const char* backward = R"({"name": "backward", "op": "backward", "by": "1 / sum(tokens, dp, micro_batch)"
-})";
+constexpr const char* backward =
+    R"json({"name": "backward", "op": "backward", "by": "1 / sum(tokens, dp, micro_batch)"})json";
 constexpr const char* all_reduce = R"({"name": "all_reduce", "op": "all_reduce", "over": "dp"})";
 
 /// Each rank's buffers meet no others, so that the host replays 1,024 times 8 of them by themselves.
