@@ -114,7 +114,7 @@ TEST_CASE("a model file expands to plain parameters, its own sizes before those 
         R"({ "name": "embedding", "shape": [10, 4], "shard": { "tp": 0 }, "tied": "word"})");
   CHECK(one_line(plain.items()[2]) == R"({ "name": "layers.1.bias", "shape": [8], "micro_batches": [0, 1]})");
   CHECK(one_line(plain.items()[5]) ==
-        R"({ "name": "layers.2.weight", "shape": [8, 4], "stage": 1, "tags": ["weight", "of_2", "last"]})");
+        R"({ "name": "layers.2.weight", "shape": [8, 4], "tags": ["weight", "of_2", "last"], "stage": 1})");
   CHECK(one_line(plain.items()[6]) == R"({ "name": "head", "shape": [4, 10], "stage": -1})");
   CHECK(
       parameters(R"({ "preset": "ours.model.jsonc", "kind": "gated" })").items()[1].find("shape")->items()[0].text() ==
