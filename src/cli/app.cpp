@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "lockstep/diagnostic.h"
@@ -117,8 +118,13 @@ int parse_arguments(const Command& command, const std::vector<std::string>& argu
   CLI::App app;
   app.set_help_flag();
   for (const OptionRow& row : command.options) add_row(app, row);
+  auto end = arguments.end();
+  if (command.rest != nullptr) {
+    end = std::find(arguments.begin(), arguments.end(), "--");
+    if (end != arguments.end()) command.rest->assign(end + 1, arguments.end());
+  }
   // CLI11 takes the arguments in reverse.
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  std::vector<std::string> reversed(std::make_reverse_iterator(end), arguments.rend());
   try {
     app.parse(std::move(reversed));
   } catch (const CLI::ParseError& error) {

@@ -47,6 +47,9 @@ struct Command {
   std::vector<Example> examples;
   std::vector<OptionRow> options;
   std::function<int()> run;
+  /// Where everything behind `--` goes, untouched; null: what stands there are arguments like any other.
+  std::vector<std::string>* rest = nullptr;
+  std::string rest_name;  ///< "ARGUMENTS..."
 };
 
 // One per command_NAME.cpp.
@@ -55,6 +58,7 @@ Command test_command();
 Command explain_command();
 Command show_command();
 Command list_command();
+Command import_command();
 Command schema_command();
 Command init_command();
 Command version_command();

@@ -34,6 +34,7 @@ std::string usage(const Command& command) {
   for (const OptionRow& row : command.options) {
     if (row.is_argument()) line += " " + row.flags;
   }
+  if (command.rest != nullptr) line += " [-- " + command.rest_name + "]";
   return line;
 }
 

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+
+#include "lockstep/importer.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/cli/results.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct ImportArguments : CommonOptions {
+  std::string kind;
+  std::vector<std::string> files;
+  std::vector<std::string> rest;  // behind --
+  std::uint64_t world = 0, tp = 0, pp = 0, cp = 0, sp = 0, ep = 0, micro_batches = 0;
+  std::string model;
+  std::vector<std::string> sizes, variables;
+  bool ignore_unknown = false;
+  bool check = false;
+};
+
+constexpr std::uint64_t most_bytes = 64 << 20;
+
+std::shared_ptr<const Source> read_source(const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) usage_error(fmt::format("there is no file {}", file));
+  if (std::filesystem::is_directory(file, error)) usage_error(fmt::format("{} is a folder; expected a file", file));
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) usage_error(fmt::format("cannot read {}", file));
+  auto source = std::make_shared<Source>();
+  source->name = file;
+  char buffer[1 << 16];
+  while (stream.read(buffer, sizeof buffer) || stream.gcount() > 0) {
+    source->text.append(buffer, static_cast<std::size_t>(stream.gcount()));
+    if (source->text.size() > most_bytes)
+      usage_error(fmt::format("{} is larger than 64 MiB; expected a configuration", file));
+  }
+  return source;
+}
+
+ImportRequest request_of(const ImportArguments& arguments) {
+  const std::vector<ImportFormat>& formats = import_formats();
+  std::vector<std::string> names;
+  for (const ImportFormat& format : formats) names.push_back(format.name);
+  if (std::find(names.begin(), names.end(), arguments.kind) == names.end()) {
+    usage_error(fmt::format("there is no configuration format \"{}\"{}; there are {}", arguments.kind,
+                            did_you_mean(arguments.kind, names), fmt::join(names, ", ")));
+  }
+  ImportRequest request;
+  request.format = arguments.kind;
+  for (const std::string& file : arguments.files) request.files.push_back(read_source(file));
+  request.arguments = arguments.rest;
+  for (const auto& [from, to, name] :
+       {std::tuple(arguments.world, &request.world, "--world-size"), std::tuple(arguments.tp, &request.tp, "--tp"),
+        std::tuple(arguments.pp, &request.pp, "--pp"), std::tuple(arguments.cp, &request.cp, "--cp"),
+        std::tuple(arguments.sp, &request.sp, "--sp"), std::tuple(arguments.ep, &request.ep, "--ep"),
+        std::tuple(arguments.micro_batches, &request.micro_batches, "--micro-batches")}) {
+    if (from > 1'000'000'000) usage_error(fmt::format("{} is larger than anything that was ever built", name));
+    *to = static_cast<std::int64_t>(from);
+  }
+  request.model = arguments.model;
+  request.sizes = arguments.sizes;
+  request.variables = arguments.variables;
+  request.ignore_unknown = arguments.ignore_unknown;
+  return request;
+}
+
+/// "words" in lines of at most 100 columns, all indented.
+std::string lines_of(const std::vector<std::string>& words) {
+  std::string text, line = " ";
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word = words[i] + (i + 1 < words.size() ? "," : "");
+    if (line.size() + 1 + word.size() > 100 && line.size() > 1) {
+      text += line + "\n";
+      line = "   ";
+    }
+    line += " " + word;
+  }
+  return text + line + "\n";
+}
+
+/// The account of the keys: what was used, what does not matter and why, what was assumed.
+std::string account(const Imported& imported) {
+  std::string text;
+  std::size_t width = 0;
+  std::vector<std::string> written;
+  for (const ImportedKey& key : imported.used) {
+    const std::string_view between = key.value.empty() ? "" : key.key.starts_with("--") ? " " : " = ";
+    written.push_back(fmt::format("{}{}{}", key.key, between, key.value));
+    width = std::max(width, std::min<std::size_t>(written.back().size(), 48));
+  }
+  if (!imported.used.empty()) text += "used\n";
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    text += fmt::format("  {:<{}}  {}\n", written[i], width, imported.used[i].meaning);
+  }
+  if (!imported.ignored.empty()) text += "does not matter for gradients\n";
+  std::vector<std::string> reasons;
+  std::map<std::string, std::vector<std::string>> keys;
+  for (const ImportedKey& key : imported.ignored) {
+    if (keys[key.meaning].empty()) reasons.push_back(key.meaning);
+    keys[key.meaning].push_back(key.key);
+  }
+  for (const std::string& reason : reasons) {
+    std::vector<std::string>& words = keys[reason];
+    words.front() = reason + ": " + words.front();
+    text += lines_of(words);
+  }
+  if (!imported.unknown.empty()) text += "not known, left out\n" + lines_of(imported.unknown);
+  if (!imported.assumed.empty()) text += "not in the configuration\n";
+  for (const std::string& sentence : imported.assumed) text += "  " + sentence + "\n";
+  return text;
+}
+
+int run(const ImportArguments& arguments) {
+  const Imported imported = import_configuration(request_of(arguments));
+  const std::string text = write_json(imported.scenario);
+  const std::string name =
+      arguments.output.empty() ? imported.scenario.find("name")->text() + ".json" : arguments.output;
+  // Read again as the scenario that it is, so that what its framework refuses is said now.
+  const auto scenario =
+      std::make_shared<const Scenario>(read_scenario(std::make_shared<const Source>(Source{name, text})));
+  if (!arguments.quiet) fmt::print(stderr, "{}", account(imported));
+  if (!arguments.output.empty() || !arguments.check) {
+    Output output(arguments.output);
+    output.write(text);
+    output.commit();
+  }
+  if (!arguments.check) return exit_right;
+  CommonOptions report = arguments;
+  report.output.clear();  // it is the scenario's
+  ReportSet reports(report, false);
+  const CheckResult result = check_scenario(scenario, check_options(arguments));
+  reports.add(result);
+  reports.finish();
+  return status_of(result);
+}
+
+std::string formats_text() {
+  std::string text;
+  for (const ImportFormat& format : import_formats())
+    text += fmt::format(" {} ({}): {}.", format.name, format.title, format.reads);
+  return text;
+}
+
+std::vector<OptionRow> rows(ImportArguments& arguments) {
+  std::vector<OptionRow> output = arguments.output_rows();
+  for (OptionRow& row : output) {
+    if (row.flags == "-o,--output")
+      row.help = "Write the scenario to FILE instead of standard output; it appears only when it is complete.";
+    if (row.flags == "-f,--format") row.help = "With --check: the format of the report.";
+    if (row.flags == "-q,--quiet") row.help = "Do not list the keys; with --check, one line.";
+  }
+  return join(
+      {{{"FORMAT", "", "The configuration's format.", {}, &arguments.kind},
+        {"[FILES...]",
+         "",
+         "The configuration; several files are merged where the framework does so.",
+         {},
+         &arguments.files},
+        {"--check", "", "Go on to the verdict, as `lockstep check` does.", {}, &arguments.check},
+        {"--ignore-unknown",
+         "",
+         "Leave out keys that lockstep does not know, in place of an error.",
+         {},
+         &arguments.ignore_unknown},
+        {"--world-size", "N", "The number of ranks, where the configuration does not say it.", {}, &arguments.world},
+        {"--tp", "N", "Tensor-parallel size, for configurations that do not hold it.", {}, &arguments.tp},
+        {"--pp", "N", "Pipeline-parallel size, likewise.", {}, &arguments.pp},
+        {"--cp", "N", "Context-parallel size, likewise.", {}, &arguments.cp},
+        {"--sp", "N", "Ulysses sequence-parallel size, likewise.", {}, &arguments.sp},
+        {"--ep", "N", "Expert-parallel size, likewise.", {}, &arguments.ep},
+        {"--micro-batches",
+         "N",
+         "Micro-batches per optimizer step, in place of what the configuration says.",
+         {},
+         &arguments.micro_batches},
+        {"--model", "PRESET", "The model, where the configuration says nothing about it.", {}, &arguments.model},
+        {"--size",
+         "KEY=VALUE",
+         "A size of the model, such as layers=12; may be given several times.",
+         {},
+         &arguments.sizes},
+        {"--set",
+         "NAME=VALUE",
+         "A variable of a launch script that is set outside of it; may be given several times.",
+         {},
+         &arguments.variables}},
+       output,
+       {arguments.report_rows().front()}});
+}
+
+}  // namespace
+
+Command import_command() {
+  const auto arguments = std::make_shared<ImportArguments>();
+  Command command;
+  command.name = "import";
+  command.summary = "Turn a framework's own configuration into a scenario.";
+  command.text =
+      "Reads the configuration of a training framework and writes the scenario that it stands for: layout, model, "
+      "batch and schedule. Nothing in it is executed. On standard error it lists the keys that it used, those that do "
+      "not matter for gradients, and what it had to assume; a key that it does not know and that may matter is an "
+      "error. Texts such as paths, tokens and host names never reach its output." +
+      formats_text();
+  command.examples = {
+      {"lockstep import megatron --world-size 16 --check -- --tensor-model-parallel-size 8 --num-layers 32 "
+       "--hidden-size 4096 "
+       "--num-attention-heads 32 --micro-batch-size 1 --global-batch-size 8 --max-position-embeddings 4096",
+       "is this combination of options right?"},
+      {"lockstep import megatron train.log -o step.json", "from the arguments that Megatron-LM printed into its log"},
+  };
+  command.options = rows(*arguments);
+  command.rest = &arguments->rest;
+  command.rest_name = "ARGUMENTS...";
+  command.run = [arguments] { return run(*arguments); };
+  return command;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/importers/draft.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "lockstep/scenario.h"
+
+namespace lockstep {
+
+Draft::Draft(const ImportRequest& request, const std::string& table, Settings settings, Diagnostics& diagnostics)
+    : request_(request), table_(table), settings_(std::move(settings)), diagnostics_(diagnostics) {}
+
+void Draft::meaning(std::string_view key, std::string text) {
+  meanings_.insert_or_assign(std::string(key), std::move(text));
+}
+
+void Draft::mistake(std::string_view key, std::string message) {
+  const Setting* setting = settings_.find(key);
+  if (setting == nullptr) {
+    diagnostics_.add({}, std::move(message));
+    return;
+  }
+  if (!mistaken_.emplace(key).second) return;  // one mistake per key is enough
+  const bool has_place = setting->value.place().source != nullptr;
+  diagnostics_.add(has_place ? setting->value.place() : setting->place,
+                   fmt::format("{}: {}", setting->written, message));
+}
+
+void Draft::axis(std::string_view key, std::int64_t size) {
+  if (size != 1) layout(key, json_integer(size));
+}
+
+void Draft::size(std::string_view key, Json value) { sizes_.set(key, std::move(value)); }
+
+std::int64_t Draft::data_parallel_size(std::int64_t world, std::int64_t product, const std::string& what) {
+  if (product <= 0) return 0;  // said already
+  if (world <= 0) {
+    mistake("",
+            fmt::format("the number of ranks is not known; give --world-size N, a multiple of {} ({})", product, what));
+    return 0;
+  }
+  if (world % product != 0) {
+    mistake("", fmt::format("{} ranks do not divide by {} ({})", world, product, what));
+    return 0;
+  }
+  return world / product;
+}
+
+void Draft::assumed_model() {
+  preset(request_.model.empty() ? "gpt2" : request_.model);
+  if (request_.model.empty()) {
+    assume(
+        "The configuration says nothing about the model: a GPT-2 small stands in for it; give --model PRESET and "
+        "--size "
+        "KEY=VALUE for another.");
+  }
+}
+
+void Draft::add_request_sizes() {
+  if (!request_.model.empty()) {
+    if (builtin_model(request_.model) == nullptr) {
+      const std::string near = did_you_mean(request_.model, builtin_models());
+      mistake("", fmt::format("--model: there is no model \"{}\"{}", request_.model,
+                              near.empty() ? fmt::format("; there are {}", fmt::join(builtin_models(), ", ")) : near));
+    }
+    preset_ = request_.model;
+  }
+  for (const std::string& text : request_.sizes) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      mistake("", fmt::format("--size takes KEY=VALUE, such as layers=12; found \"{}\"", text));
+      continue;
+    }
+    const std::string value = text.substr(equals + 1);
+    const bool boolean = value == "true" || value == "false";
+    const std::optional<Rational> number = boolean ? std::nullopt : Rational::parse(value);
+    size(text.substr(0, equals), boolean  ? Json::boolean(value == "true")
+                                 : number ? json_number(*number)
+                                          : Json::string(value));
+  }
+}
+
+void Draft::check_allowed(const Setting& setting, const KeyRow& row) {
+  const bool allowed = setting.value.is_null() || std::any_of(row.only.begin(), row.only.end(), [&](const Json& one) {
+                         if (one.same_as(setting.value)) return true;
+                         // Arguments are text: "1" is 1, and "true" is true.
+                         return setting.value.is_string() && (one.is_number() || one.is_boolean()) &&
+                                setting.value.text() == (one.is_number()    ? one.text()
+                                                         : one.as_boolean() ? "true"
+                                                                            : "false");
+                       });
+  if (!allowed) mistake(setting.key, row.because);
+}
+
+void Draft::pass_on(const Setting& setting, const KeyRow& row) {
+  Json result;
+  if (row.type == "integer") {
+    if (const auto found = integer(setting.key)) result = json_integer(*found);
+  } else if (row.type == "number") {
+    if (const auto found = number(setting.key)) result = json_number(*found);
+  } else if (row.type == "boolean") {
+    if (setting.value.is_null() && setting.unresolved.empty()) return;
+    const bool found = boolean(setting.key, false);
+    if (mistaken_.contains(setting.key)) return;
+    const auto other = row.becomes.find(found ? "true" : "false");
+    result = other != row.becomes.end() ? other->second : Json::boolean(found);
+  } else if (row.type == "word") {
+    const std::string found = word(setting.key);
+    if (found.empty()) return;
+    const auto other = row.becomes.find(found);
+    result = other != row.becomes.end() ? other->second : Json::string(found);
+  } else {
+    throw InternalError("a value of type " + row.type + " cannot go on as it is: " + setting.key);
+  }
+  if (result.is_null()) return;
+  result = result.at({});
+  if (row.goes_to == "option") {
+    option(row.target, result);
+  } else if (row.goes_to == "size") {
+    size(row.target, result);
+  } else {
+    layout(row.target, result);
+  }
+}
+
+std::string Draft::meaning_of(const Setting& setting, const KeyRow& row) const {
+  const auto own = meanings_.find(setting.key);
+  if (own != meanings_.end()) return own->second;
+  if (row.goes_to == "option") return "option " + row.target;
+  if (row.goes_to == "size") return "model." + row.target;
+  if (row.goes_to == "layout") return "layout." + row.target;
+  return row.meaning;
+}
+
+void Draft::account(Imported& imported) {
+  for (const Setting& setting : settings_.all()) {
+    const KeyRow* row = table_.row(setting.key);
+    if (row != nullptr) {
+      if (row->goes_to.empty() && row->meaning.empty()) {
+        imported.ignored.push_back({setting.written, "", "this value changes nothing"});
+      } else {
+        const Json& value = setting.value;
+        const bool number = (value.is_number() || value.is_string()) && Rational::parse(value.text()).has_value();
+        const bool boolean = value.is_boolean() && !setting.written.starts_with("--");
+        imported.used.push_back({setting.written,
+                                 number    ? value.text()
+                                 : boolean ? value.describe()
+                                           : "",
+                                 meaning_of(setting, *row)});
+      }
+      continue;
+    }
+    const std::string why = table_.ignored(setting.key, setting.origin);
+    if (!why.empty()) {
+      imported.ignored.push_back({setting.written, "", why});
+    } else if (request_.ignore_unknown) {
+      imported.unknown.push_back(setting.written);
+    } else {
+      diagnostics_.add(
+          setting.place,
+          fmt::format("lockstep does not know the key \"{}\", and it may matter{}; --ignore-unknown leaves "
+                      "it out",
+                      setting.written,
+                      did_you_mean(setting.written, spellings_.empty() ? table_.known() : spellings_)));
+    }
+  }
+}
+
+Imported Draft::finish(const std::string& title, const std::string& name) {
+  for (const Setting& setting : settings_.all()) {
+    const KeyRow* row = table_.row(setting.key);
+    if (row == nullptr) continue;
+    if (!row->goes_to.empty()) pass_on(setting, *row);
+    if (!setting.unresolved.empty()) {
+      mistake(setting.key, setting.unresolved);
+    } else if (!row->only.empty()) {
+      check_allowed(setting, *row);
+    }
+  }
+  add_request_sizes();
+  Imported imported;
+  account(imported);
+  if (request_.micro_batches > 0) micro_batches_ = request_.micro_batches;
+  imported.assumed = std::move(assumed_);
+
+  Json model = Json::object();
+  model.set("preset", Json::string(preset_));
+  for (const Json::Member& member : sizes_.members()) model.set(member.key, member.value);
+  Json batch = Json::object();
+  batch.set("micro_batches", json_integer(micro_batches_));
+  Json schedule = Json::object();
+  schedule.set("framework", Json::string(table_.framework()));
+  if (!options_.members().empty()) schedule.set("options", options_);
+  Json& scenario = imported.scenario = Json::object();
+  scenario.set("lockstep", json_integer(1));
+  scenario.set("name", Json::string(name));
+  scenario.set("title", Json::string(title));
+  scenario.set("layout", layout_);
+  scenario.set("model", model);
+  scenario.set("batch", batch);
+  scenario.set("schedule", schedule);
+  return imported;
+}
+
+}  // namespace lockstep

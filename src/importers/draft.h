@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/importer.h"
+#include "lockstep/rational.h"
+#include "src/importers/key_table.h"
+#include "src/importers/settings.h"
+
+namespace lockstep {
+
+/// A scenario in the making: reads settings by their keys, keeps account of which were read, and collects what they
+/// stand for. Mistakes are collected; a value that is one reads as if it had not been given.
+class Draft {
+ public:
+  Draft(const ImportRequest& request, const std::string& table, Settings settings, Diagnostics& diagnostics);
+
+  const ImportRequest& request() const { return request_; }
+  const KeyTable& table() const { return table_; }
+
+  // Values. A key that was not given, or is null, has none.
+  std::optional<std::int64_t> integer(std::string_view key);
+  std::int64_t integer(std::string_view key, std::int64_t otherwise) { return integer(key).value_or(otherwise); }
+  std::optional<Rational> number(std::string_view key);
+  bool boolean(std::string_view key, bool otherwise);
+  /// One of the words of the key's row.
+  std::string word(std::string_view key, const std::string& otherwise = "");
+  /// Any value, as it was written; null where there is none.
+  const Json* value(std::string_view key);
+  bool given(std::string_view key) { return value(key) != nullptr; }
+
+  /// What the key is listed with, in place of its row's meaning.
+  void meaning(std::string_view key, std::string text);
+  /// A mistake at the key's value; without the key, at no place.
+  void mistake(std::string_view key, std::string message);
+  /// The words that keys are written with, for "did you mean"; without them, the table's.
+  void spellings(std::vector<std::string> words) { spellings_ = std::move(words); }
+  /// A sentence about what the configuration does not say.
+  void assume(std::string sentence) { assumed_.push_back(std::move(sentence)); }
+
+  // The scenario.
+  void layout(std::string_view key, Json value) { layout_.set(key, std::move(value)); }
+  void axis(std::string_view key, std::int64_t size);  ///< 1 is left out
+  void size(std::string_view key, Json value);         ///< one that --size names stays
+  void option(std::string_view key, Json value) { options_.set(key, std::move(value)); }
+  void micro_batches(std::int64_t count) { micro_batches_ = count; }
+  void preset(std::string name) { preset_ = std::move(name); }
+  /// The model of the request, for configurations that say nothing about it.
+  void assumed_model();
+
+  /// world / product, which `what` says in words; 0 and a mistake where it is not whole or the world is not known.
+  std::int64_t data_parallel_size(std::int64_t world, std::int64_t product, const std::string& what);
+
+  /// Reads every row that goes on as it is, refuses values that its `only` does not allow, accounts for every key.
+  Imported finish(const std::string& title, const std::string& name);
+
+ private:
+  const Setting* read(std::string_view key);
+  std::string meaning_of(const Setting& setting, const KeyRow& row) const;
+  void pass_on(const Setting& setting, const KeyRow& row);
+  void check_allowed(const Setting& setting, const KeyRow& row);
+  void account(Imported& imported);
+  void add_request_sizes();
+
+  const ImportRequest& request_;
+  KeyTable table_;
+  Settings settings_;
+  Diagnostics& diagnostics_;
+  std::set<std::string, std::less<>> read_;
+  std::set<std::string, std::less<>> mistaken_;
+  std::map<std::string, std::string, std::less<>> meanings_;
+  std::vector<std::string> assumed_, spellings_;
+  Json layout_ = Json::object(), sizes_ = Json::object(), options_ = Json::object();
+  std::string preset_;
+  std::int64_t micro_batches_ = 1;
+};
+
+/// A whole number as JSON.
+Json json_integer(std::int64_t value);
+/// An exact number as JSON; not every fraction has one: those come as null.
+Json json_number(const Rational& value);
+
+}  // namespace lockstep

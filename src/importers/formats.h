@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/importer.h"
+
+namespace lockstep {
+
+// One per format. Mistakes go to `diagnostics`; what comes back then is of no use.
+Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics);
+
+}  // namespace lockstep

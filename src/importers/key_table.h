@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/json.h"
+
+namespace lockstep {
+
+/// What a key of a configuration means, a row of src/importers/NAME.jsonc.
+struct KeyRow {
+  std::string type;  ///< integer, number, boolean, word (one of `words`), list, any
+  /// Where the value goes as it is: "option", "size" or "layout"; "" where the importer reads it by itself.
+  std::string goes_to;
+  std::string target;   ///< the option, size or layout key
+  std::string meaning;  ///< what it is listed with, where the importer reads it
+  std::vector<std::string> words;
+  std::map<std::string, Json> becomes;  ///< a word or boolean that goes on as something else
+  std::vector<Json> only;               ///< not empty: every other value is refused, `because` says why
+  std::string because;
+};
+
+/// The keys of one format: those that matter, and those that do not.
+class KeyTable {
+ public:
+  /// The table of src/importers/`name`.jsonc. One that is not as it should be is an InternalError.
+  explicit KeyTable(const std::string& name);
+
+  const std::string& framework() const { return framework_; }
+  /// Null where the key has no row of its own.
+  const KeyRow* row(std::string_view key) const;
+  /// Why `key` does not matter for gradients; "" where it may. `origin`: the class of keys that it belongs to, for
+  /// tables that name classes.
+  std::string ignored(std::string_view key, std::string_view origin = "") const;
+  /// The keys that have a row, for "did you mean".
+  std::vector<std::string> known() const;
+
+ private:
+  struct Ignored {
+    std::string pattern, why;
+  };
+  std::string framework_;
+  std::map<std::string, KeyRow, std::less<>> rows_;
+  std::vector<Ignored> ignored_;
+};
+
+/// Whether `text` is what `pattern`, in which * stands for anything, describes.
+bool glob_matches(std::string_view pattern, std::string_view text);
+
+}  // namespace lockstep

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/importers/megatron_layers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t most_layers = 10'000;
+
+/// Python's "([0]*3+[1]*58)" as 0 and 1, and nothing else: sums, products with a number and brackets of lists.
+class PatternReader {
+ public:
+  explicit PatternReader(std::string_view text) : text_(text) {}
+
+  std::optional<std::vector<int>> read() {
+    auto list = sum(0);
+    skip_space();
+    if (next_ != text_.size()) return std::nullopt;
+    return list;
+  }
+
+ private:
+  using List = std::optional<std::vector<int>>;
+
+  void skip_space() {
+    while (next_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[next_])) != 0) ++next_;
+  }
+  bool take(char c) {
+    skip_space();
+    if (next_ >= text_.size() || text_[next_] != c) return false;
+    ++next_;
+    return true;
+  }
+  std::optional<std::size_t> number() {
+    skip_space();
+    std::size_t value = 0, digits = 0;
+    for (; next_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[next_])) != 0 && digits < 6;
+         ++digits) {
+      value = value * 10 + static_cast<std::size_t>(text_[next_++] - '0');
+    }
+    return digits > 0 ? std::optional(value) : std::nullopt;
+  }
+  List sum(int depth) {
+    List list = product(depth);
+    while (list && take('+')) {
+      const List more = product(depth);
+      if (!more || list->size() + more->size() > most_layers) return std::nullopt;
+      list->insert(list->end(), more->begin(), more->end());
+    }
+    return list;
+  }
+  List product(int depth) {
+    List list = item(depth);
+    while (list && take('*')) {
+      const auto times = number();
+      if (!times || *times * std::max<std::size_t>(list->size(), 1) > most_layers) return std::nullopt;
+      std::vector<int> result;
+      for (std::size_t i = 0; i < *times; ++i) result.insert(result.end(), list->begin(), list->end());
+      list = std::move(result);
+    }
+    return list;
+  }
+  List item(int depth) {
+    if (depth > 20) return std::nullopt;
+    if (take('(')) {
+      List list = sum(depth + 1);
+      return take(')') ? list : std::nullopt;
+    }
+    if (!take('[')) return std::nullopt;
+    std::vector<int> list;
+    while (!take(']')) {
+      const auto value = number();
+      if (!value || *value > 1 || list.size() > most_layers) return std::nullopt;
+      list.push_back(static_cast<int>(*value));
+      if (!take(',') && (skip_space(), next_ < text_.size() && text_[next_] != ']')) return std::nullopt;
+    }
+    return list;
+  }
+
+  std::string_view text_;
+  std::size_t next_ = 0;
+};
+
+/// (dense layers at the start, every how many layers experts follow) of a list, where it has that form.
+std::optional<std::pair<std::int64_t, std::int64_t>> regular(const std::vector<int>& layers) {
+  const std::size_t size = layers.size();
+  for (std::size_t dense = 0; dense < size; ++dense) {
+    for (std::size_t every = 1; every <= size; ++every) {
+      bool same = true;
+      for (std::size_t i = 0; same && i < size; ++i) same = (layers[i] == 1) == (i >= dense && i % every == 0);
+      if (same) return std::pair(static_cast<std::int64_t>(dense), static_cast<std::int64_t>(every));
+    }
+    if (layers[dense] == 1) break;  // the dense ones end here at the latest
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void set_megatron_vocabulary(Draft& draft) {
+  const auto padded = draft.integer("padded_vocab_size");
+  const auto vocabulary = draft.integer("vocab_size");
+  const std::int64_t unit = draft.integer("make_vocab_size_divisible_by", 128);
+  const Json* tokenizer = draft.value("tokenizer_type");
+  if (padded && *padded > 0) {
+    draft.size("vocab", json_integer(*padded));
+    if (vocabulary) draft.meaning("vocab_size", "nothing: padded_vocab_size is given");
+    draft.meaning("make_vocab_size_divisible_by", "nothing: padded_vocab_size is given");
+    draft.meaning("tokenizer_type", "nothing: padded_vocab_size is given");
+    return;
+  }
+  draft.size("make_vocab_size_divisible_by", json_integer(unit));
+  if (vocabulary) {
+    draft.size("vocab", json_integer(*vocabulary));
+    draft.meaning("tokenizer_type", "nothing: vocab_size is given");
+    return;
+  }
+  constexpr int gpt2_vocabulary = 50257;
+  draft.size("vocab", json_integer(gpt2_vocabulary));
+  const bool gpt2 = tokenizer != nullptr && tokenizer->is_string() && tokenizer->text() == "GPT2BPETokenizer";
+  if (gpt2) {
+    draft.meaning("tokenizer_type", "model.vocab = 50257, that of GPT-2");
+    return;
+  }
+  draft.meaning("tokenizer_type", "nothing: its vocabulary is not known here");
+  draft.assume("A vocabulary of 50257, that of GPT-2: the configuration does not say it; give --size vocab=N.");
+}
+
+void set_megatron_experts(Draft& draft, std::int64_t tp) {
+  const Json* given = draft.value("moe_layer_freq");
+  const std::int64_t experts = draft.integer("num_experts", 0);
+  if (experts == 0 || given == nullptr) return;
+  if (tp > 1 && !draft.boolean("sequence_parallel", false)) {
+    draft.mistake("num_experts", "Megatron trains experts with tensor parallelism only with --sequence-parallel");
+  }
+  std::vector<int> layers;
+  if (given->is_array()) {
+    for (const Json& item : given->items()) layers.push_back(item.text() == "1" ? 1 : 0);
+  } else if (const auto every = Rational::parse(given->text())) {
+    draft.size("moe_layer_frequency", json_number(*every));
+    return;
+  } else if (auto list = PatternReader(given->text()).read()) {
+    layers = std::move(*list);
+  } else {
+    draft.mistake("moe_layer_freq", "expected a number, or a list such as ([0]*3+[1]*58)");
+    return;
+  }
+  const auto found = regular(layers);
+  if (!found) {
+    draft.mistake(
+        "moe_layer_freq",
+        "lockstep's presets know dense layers at the start, then experts in every n-th layer; this list is different");
+    return;
+  }
+  if (found->first > 0) draft.size("first_dense_layers", json_integer(found->first));
+  if (found->second > 1) draft.size("moe_layer_frequency", json_integer(found->second));
+}
+
+void set_megatron_latent_attention(Draft& draft) {
+  if (!draft.boolean("multi_latent_attention", false)) {
+    for (const auto& [key, otherwise] :
+         {std::pair("q_lora_rank", 0), std::pair("kv_lora_rank", 0), std::pair("qk_head_dim", 0),
+          std::pair("qk_pos_emb_head_dim", 0), std::pair("v_head_dim", 0)}) {
+      draft.integer(key, otherwise);
+      draft.meaning(key, "nothing: it needs --multi-latent-attention");
+    }
+    return;
+  }
+  const auto rank = draft.integer("q_lora_rank");
+  if (!rank) {
+    draft.mistake("multi_latent_attention",
+                  "without q_lora_rank the queries have one projection, which lockstep's presets do not have");
+    return;
+  }
+  draft.size("q_lora_rank", json_integer(*rank));
+  draft.size("kv_lora_rank", json_integer(draft.integer("kv_lora_rank", 32)));
+  draft.size("qk_head_dim", json_integer(draft.integer("qk_head_dim", 128)));
+  draft.size("qk_pos_emb_head_dim", json_integer(draft.integer("qk_pos_emb_head_dim", 64)));
+  draft.size("v_head_dim", json_integer(draft.integer("v_head_dim", 128)));
+}
+
+void set_megatron_virtual_stages(Draft& draft) {
+  const std::int64_t pp = draft.integer("pipeline_model_parallel_size", 1);
+  const auto stages = draft.integer("num_virtual_stages_per_pipeline_rank");
+  const auto per_stage = draft.integer("num_layers_per_virtual_pipeline_stage");
+  const auto resolved = draft.integer("virtual_pipeline_model_parallel_size");
+  if (stages && per_stage) {
+    draft.mistake("num_virtual_stages_per_pipeline_rank",
+                  "Megatron takes this or num_layers_per_virtual_pipeline_stage, not both");
+  } else if (resolved || stages) {
+    draft.axis("virtual_stages", resolved.value_or(stages.value_or(1)));
+  } else if (per_stage) {
+    const std::int64_t layers = draft.integer("num_layers", 0);
+    if (*per_stage < 1 || pp < 1 || layers % pp != 0 || layers / pp % *per_stage != 0) {
+      draft.mistake("num_layers_per_virtual_pipeline_stage",
+                    fmt::format("{} layers on {} pipeline stages do not divide by it", layers, pp));
+    } else {
+      draft.axis("virtual_stages", layers / pp / *per_stage);
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/importers/redact.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <memory>
+
+#include "lockstep/rational.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::string_view punctuation = " \t\r\n{}[]()<>,:;=\"'#|&\\$`*";
+
+bool is_punctuation(char c) { return punctuation.find(c) != std::string_view::npos; }
+
+bool is_name(std::string_view word) {
+  return std::all_of(word.begin(), word.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+  });
+}
+
+bool is_number(std::string_view word) { return word.size() <= 12 && Rational::parse(word).has_value(); }
+
+bool is_literal(std::string_view word) {
+  for (const std::string_view known : {"true", "false", "True", "False", "null", "None", "none", "auto", "export", "if",
+                                       "then", "else", "fi", "for", "do", "done"}) {
+    if (word == known) return true;
+  }
+  return std::all_of(word.begin(), word.end(), [](char c) { return c == '.' || c == '-'; });
+}
+
+/// Whether the word at [begin, end) stands where a key stands: at the start of a line or entry, with a colon or an
+/// equals sign behind it, or the dots of the resolved arguments.
+bool is_key(std::string_view text, std::size_t begin, std::size_t end) {
+  std::size_t before = begin;
+  while (before > 0 && (text[before - 1] == '"' || text[before - 1] == '\'')) --before;
+  const bool at_start = before == 0 || std::string_view(" \t\n{,(-").find(text[before - 1]) != std::string_view::npos;
+  if (!at_start) return false;
+  const bool quoted = end < text.size() && (text[end] == '"' || text[end] == '\'');
+  std::size_t after = quoted ? end + 1 : end;
+  if (after < text.size() && text[after] == '=') return true;
+  while (after < text.size() && text[after] == ' ') ++after;
+  const auto next = [&](std::size_t i) { return after + i < text.size() ? text[after + i] : '\n'; };
+  if (next(0) == ':') return quoted || std::isspace(static_cast<unsigned char>(next(1))) != 0;
+  return next(0) == '=' || (next(0) == '.' && next(1) == '.');
+}
+
+bool is_harmless(std::string_view text, std::size_t begin, std::size_t end) {
+  const std::string_view word = text.substr(begin, end - begin);
+  if (is_number(word) || is_literal(word)) return true;
+  if (!is_name(word)) return false;
+  if (begin > 0 && text[begin - 1] == '$') return true;
+  if (begin > 1 && text[begin - 1] == '{' && text[begin - 2] == '$') return true;
+  if (word.starts_with("--") && word.find('.') == std::string_view::npos) return true;
+  return is_key(text, begin, end);
+}
+
+}  // namespace
+
+std::string redacted(std::string_view text) {
+  std::string result(text);
+  for (std::size_t begin = 0; begin < text.size();) {
+    if (is_punctuation(text[begin])) {
+      ++begin;
+      continue;
+    }
+    std::size_t end = begin;
+    while (end < text.size() && !is_punctuation(text[end])) ++end;
+    if (!is_harmless(text, begin, end)) std::fill(result.begin() + begin, result.begin() + end, '*');
+    begin = end;
+  }
+  return result;
+}
+
+std::vector<Diagnostic> redacted(std::vector<Diagnostic> diagnostics) {
+  std::map<const Source*, std::shared_ptr<const Source>> sources;
+  for (Diagnostic& diagnostic : diagnostics) {
+    if (diagnostic.place.source == nullptr) continue;
+    std::shared_ptr<const Source>& source = sources[diagnostic.place.source.get()];
+    if (source == nullptr) {
+      source = std::make_shared<const Source>(
+          Source{diagnostic.place.source->name, redacted(diagnostic.place.source->text)});
+    }
+    diagnostic.place.source = source;
+  }
+  return diagnostics;
+}
+
+}  // namespace lockstep
