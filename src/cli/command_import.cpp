@@ -196,7 +196,8 @@ std::vector<OptionRow> rows(ImportArguments& arguments) {
          {},
          &arguments.variables}},
        output,
-       {arguments.report_rows().front()}});
+       {arguments.report_rows().front()},
+       arguments.engine_rows()});
 }
 
 }  // namespace

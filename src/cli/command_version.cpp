@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "lockstep/importer.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/report/json_writer.h"
@@ -41,8 +42,13 @@ std::string_view build_kind() {
 std::string text() {
   std::vector<std::string_view> built, missing;
   for (const Engine& engine : engines) (engine.built ? built : missing).push_back(engine.name);
-  return fmt::format("lockstep {}\ncompiler: {} ({})\nengines: {}\nnot built in: {}\n", LOCKSTEP_VERSION, compiler(),
-                     build_kind(), fmt::join(built, ", "), fmt::join(missing, ", "));
+  std::string imports = "JSON";
+  for (const ImportSyntax& syntax : import_syntaxes()) {
+    imports +=
+        syntax.built ? ", " + syntax.name : fmt::format(", no {} ({} was not found)", syntax.name, syntax.library);
+  }
+  return fmt::format("lockstep {}\ncompiler: {} ({})\nengines: {}\nnot built in: {}\nimports: {}\n", LOCKSTEP_VERSION,
+                     compiler(), build_kind(), fmt::join(built, ", "), fmt::join(missing, ", "), imports);
 }
 
 void json(const Write& write) {
@@ -63,6 +69,15 @@ void json(const Write& write) {
     writer.boolean(engine.built);
   }
   writer.end_object();
+  writer.key("imports");
+  writer.begin_object(true);
+  writer.key("JSON");
+  writer.boolean(true);
+  for (const ImportSyntax& syntax : import_syntaxes()) {
+    writer.key(syntax.name);
+    writer.boolean(syntax.built);
+  }
+  writer.end_object();
   writer.end_object();
   writer.finish();
 }
@@ -74,7 +89,8 @@ Command version_command() {
   Command command;
   command.name = "version";
   command.summary = "Print the version and the engines that were built in.";
-  command.text = "Prints the version, the compiler, and which engines this program was built with.";
+  command.text =
+      "Prints the version, the compiler, and which engines and configuration syntaxes this program was built with.";
   command.examples = {
       {"lockstep version", "for a bug report"},
       {"lockstep version -f json", "for programs"},

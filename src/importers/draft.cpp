@@ -5,10 +5,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "lockstep/scenario.h"
 
 namespace lockstep {
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
 
 Draft::Draft(const ImportRequest& request, const std::string& table, Settings settings, Diagnostics& diagnostics)
     : request_(request), table_(table), settings_(std::move(settings)), diagnostics_(diagnostics) {}
@@ -49,8 +55,9 @@ std::int64_t Draft::data_parallel_size(std::int64_t world, std::int64_t product,
   return world / product;
 }
 
-void Draft::assumed_model() {
+void Draft::assumed_model(std::int64_t tp) {
   preset(request_.model.empty() ? "gpt2" : request_.model);
+  if (tp > 1) size("make_vocab_size_divisible_by", json_integer(128));
   if (request_.model.empty()) {
     assume(
         "The configuration says nothing about the model: a GPT-2 small stands in for it; give --model PRESET and "
@@ -86,6 +93,8 @@ void Draft::add_request_sizes() {
 void Draft::check_allowed(const Setting& setting, const KeyRow& row) {
   const bool allowed = setting.value.is_null() || std::any_of(row.only.begin(), row.only.end(), [&](const Json& one) {
                          if (one.same_as(setting.value)) return true;
+                         if (one.is_string() && setting.value.is_string())
+                           return same_word(one.text(), setting.value.text());
                          // Arguments are text: "1" is 1, and "true" is true.
                          return setting.value.is_string() && (one.is_number() || one.is_boolean()) &&
                                 setting.value.text() == (one.is_number()    ? one.text()
@@ -192,7 +201,7 @@ Imported Draft::finish(const std::string& title, const std::string& name) {
   Json batch = Json::object();
   batch.set("micro_batches", json_integer(micro_batches_));
   Json schedule = Json::object();
-  schedule.set("framework", Json::string(table_.framework()));
+  schedule.set("framework", Json::string(framework_.empty() ? table_.framework() : framework_));
   if (!options_.members().empty()) schedule.set("options", options_);
   Json& scenario = imported.scenario = Json::object();
   scenario.set("lockstep", json_integer(1));

@@ -51,8 +51,13 @@ class Draft {
   void option(std::string_view key, Json value) { options_.set(key, std::move(value)); }
   void micro_batches(std::int64_t count) { micro_batches_ = count; }
   void preset(std::string name) { preset_ = std::move(name); }
-  /// The model of the request, for configurations that say nothing about it.
-  void assumed_model();
+  bool has_preset() const { return !preset_.empty(); }
+  /// In place of the table's.
+  void framework(std::string name) { framework_ = std::move(name); }
+  /// Keys of another format may stand beside this one's.
+  void also_knows(const std::string& table) { table_.add(table); }
+  /// The model of the request, for configurations that say nothing about it; its vocabulary divides by `tp`.
+  void assumed_model(std::int64_t tp);
 
   /// world / product, which `what` says in words; 0 and a mistake where it is not whole or the world is not known.
   std::int64_t data_parallel_size(std::int64_t world, std::int64_t product, const std::string& what);
@@ -77,10 +82,12 @@ class Draft {
   std::map<std::string, std::string, std::less<>> meanings_;
   std::vector<std::string> assumed_, spellings_;
   Json layout_ = Json::object(), sizes_ = Json::object(), options_ = Json::object();
-  std::string preset_;
+  std::string preset_, framework_;
   std::int64_t micro_batches_ = 1;
 };
 
+/// Whether two words are the same but for upper and lower case.
+bool same_word(std::string_view a, std::string_view b);
 /// A whole number as JSON.
 Json json_integer(std::int64_t value);
 /// An exact number as JSON; not every fraction has one: those come as null.

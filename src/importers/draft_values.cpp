@@ -103,10 +103,9 @@ std::string Draft::word(std::string_view key, const std::string& otherwise) {
   if (json == nullptr) return otherwise;
   const KeyRow* row = table_.row(key);
   if (row == nullptr) throw InternalError("a word without a row: " + std::string(key));
-  const auto same = [&](const std::string& known) {
-    return json->is_string() && std::equal(known.begin(), known.end(), json->text().begin(), json->text().end(),
-                                           [](char a, char b) { return std::tolower(a) == std::tolower(b); });
-  };
+  // "no" of accelerate is false to YAML.
+  const std::string text = json->is_boolean() ? (json->as_boolean() ? "yes" : "no") : json->text();
+  const auto same = [&](const std::string& known) { return same_word(known, text); };
   const auto found = std::find_if(row->words.begin(), row->words.end(), same);
   if (found != row->words.end()) return *found;
   mistake(key, fmt::format("lockstep knows {} here{}", fmt::join(row->words, ", "),

@@ -24,6 +24,14 @@ const std::vector<Entry>& entries() {
         "the arguments that it prints at start, a model_config.yaml, a --yaml-cfg file or a launch script; or its "
         "arguments behind --"},
        import_megatron},
+      {{"deepspeed", "DeepSpeed", "its JSON, as Hjson; --world-size, --tp, --pp and --sp say what it does not hold"},
+       import_deepspeed},
+      {{"gpt-neox", "GPT-NeoX", "its YAML, several files merged"}, import_gpt_neox},
+      {{"torchtitan", "torchtitan", "the JSON that debug.save_config_file writes, or TOML of older versions"},
+       import_torchtitan},
+      {{"nanotron", "nanotron", "its YAML"}, import_nanotron},
+      {{"accelerate", "accelerate", "its YAML, and behind it the DeepSpeed configuration that it names"},
+       import_accelerate},
   };
   return all;
 }
@@ -37,6 +45,21 @@ const std::vector<ImportFormat>& import_formats() {
     return result;
   }();
   return formats;
+}
+
+const std::vector<ImportSyntax>& import_syntaxes() {
+#ifdef LOCKSTEP_YAML
+  constexpr bool yaml = true;
+#else
+  constexpr bool yaml = false;
+#endif
+#ifdef LOCKSTEP_TOML
+  constexpr bool toml = true;
+#else
+  constexpr bool toml = false;
+#endif
+  static const std::vector<ImportSyntax> syntaxes = {{"YAML", "yaml-cpp", yaml}, {"TOML", "toml++", toml}};
+  return syntaxes;
 }
 
 Imported import_configuration(const ImportRequest& request) {

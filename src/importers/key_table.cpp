@@ -55,7 +55,7 @@ KeyRow read_row(const std::string& table, const std::string& key, const Json& js
 }  // namespace
 
 KeyTable::KeyTable(const std::string& name) {
-  const Json table = parsed_table(name);
+  const Json table = json_ = parsed_table(name);
   framework_ = text_of(table, "framework");
   const Json* keys = table.find("keys");
   const Json* ignored = table.find("do_not_matter");
@@ -68,6 +68,12 @@ KeyTable::KeyTable(const std::string& name) {
   for (const Json::Member& reason : ignored->members()) {
     for (const Json& pattern : reason.value.items()) ignored_.push_back({pattern.text(), reason.key});
   }
+}
+
+void KeyTable::add(const std::string& other) {
+  const KeyTable table(other);
+  rows_.insert(table.rows_.begin(), table.rows_.end());
+  ignored_.insert(ignored_.end(), table.ignored_.begin(), table.ignored_.end());
 }
 
 const KeyRow* KeyTable::row(std::string_view key) const {

@@ -29,12 +29,17 @@ class KeyTable {
   /// The table of src/importers/`name`.jsonc. One that is not as it should be is an InternalError.
   explicit KeyTable(const std::string& name);
 
+  /// Adds the rows of another table, where this one has none, and what does not matter there.
+  void add(const std::string& other);
+
   const std::string& framework() const { return framework_; }
   /// Null where the key has no row of its own.
   const KeyRow* row(std::string_view key) const;
   /// Why `key` does not matter for gradients; "" where it may. `origin`: the class of keys that it belongs to, for
   /// tables that name classes.
   std::string ignored(std::string_view key, std::string_view origin = "") const;
+  /// A member of the table beside those that every table has; null where there is none.
+  const Json* other(std::string_view key) const { return json_.find(key); }
   /// The keys that have a row, for "did you mean".
   std::vector<std::string> known() const;
 
@@ -42,6 +47,7 @@ class KeyTable {
   struct Ignored {
     std::string pattern, why;
   };
+  Json json_;
   std::string framework_;
   std::map<std::string, KeyRow, std::less<>> rows_;
   std::vector<Ignored> ignored_;

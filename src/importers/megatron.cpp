@@ -118,6 +118,10 @@ void set_model(Draft& draft, std::int64_t tp) {
                                     draft.table().row(key)->target));
     }
   }
+  if (draft.boolean("swiglu", false) && !draft.given("ffn_hidden_size")) {
+    // Two thirds of 4 * hidden, in multiples of 64, so that a gated MLP is as large as one that is not.
+    if (const auto hidden = draft.integer("hidden_size")) draft.size("ffn", json_integer(*hidden * 8 / 3 / 64 * 64));
+  }
   std::string positions = draft.word("position_embedding_type", "learned_absolute");
   if (draft.boolean("use_rotary_position_embeddings", false)) positions = "rope";
   if (!draft.boolean("add_position_embedding", true)) positions = "none";
@@ -151,6 +155,7 @@ void note_precision(Draft& draft) {
 
 Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics) {
   MegatronSource source = read_megatron_source(request, diagnostics);
+  if (!diagnostics.empty() && source.settings.all().empty()) return {};
   Draft draft(request, "megatron", std::move(source.settings), diagnostics);
   std::vector<std::string> flags;
   for (const auto& flag : megatron_flags()) flags.push_back(flag.first);

@@ -16,7 +16,14 @@ struct Case {
   Json expected;  ///< scenario keys, `used` and `ignored` (some of the keys), `assumed` (parts of sentences), `verdict`
 };
 
-/// All cases, sorted by their files.
+/// Writes the case's file anew, with what was imported as what is expected (LOCKSTEP_UPDATE=1): to be read before it is
+/// believed.
+void update(const Case& one, const Imported& imported);
+
+/// Whether this lockstep reads the syntax of a file of that name.
+bool is_readable(const std::string& name);
+
+/// All cases whose files can be read, sorted.
 std::vector<Case> all_cases();
 
 }  // namespace lockstep::importers

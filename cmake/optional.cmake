@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# Libraries that lockstep can do without: one that is missing switches off what needs it, and `lockstep version` says so.
+
+set(LOCKSTEP_YAML_LIBRARY "")
+find_package(yaml-cpp QUIET)
+if(TARGET yaml-cpp::yaml-cpp)
+  set(LOCKSTEP_YAML_LIBRARY yaml-cpp::yaml-cpp)
+elseif(TARGET yaml-cpp)
+  set(LOCKSTEP_YAML_LIBRARY yaml-cpp)  # its name before version 0.8
+else()
+  message(STATUS "lockstep: no yaml-cpp, so YAML configurations cannot be imported (Debian: libyaml-cpp-dev)")
+endif()
+
+set(LOCKSTEP_TOML_LIBRARY "")
+find_package(tomlplusplus QUIET)
+if(TARGET tomlplusplus::tomlplusplus)
+  set(LOCKSTEP_TOML_LIBRARY tomlplusplus::tomlplusplus)
+else()
+  message(STATUS "lockstep: no toml++, so TOML configurations cannot be imported (Debian: libtomlplusplus-dev)")
+endif()
+
+set(LOCKSTEP_SYNTAX_LIBRARIES ${LOCKSTEP_YAML_LIBRARY} ${LOCKSTEP_TOML_LIBRARY})
+set(LOCKSTEP_SYNTAX_DEFINITIONS "")
+if(LOCKSTEP_YAML_LIBRARY)
+  list(APPEND LOCKSTEP_SYNTAX_DEFINITIONS LOCKSTEP_YAML)
+endif()
+if(LOCKSTEP_TOML_LIBRARY)
+  list(APPEND LOCKSTEP_SYNTAX_DEFINITIONS LOCKSTEP_TOML)
+endif()

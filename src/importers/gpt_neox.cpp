@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-NeoX: megatron/neox_arguments. Its files are YAML maps, merged; a key may stand in one of them only.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "src/importers/deepspeed.h"
+#include "src/importers/formats.h"
+#include "src/importers/syntax.h"
+
+namespace lockstep {
+
+namespace {
+
+Settings read_files(const ImportRequest& request, Diagnostics& diagnostics) {
+  Settings settings;
+  std::map<std::string, std::string> files;  // of each key at the top
+  for (const std::shared_ptr<const Source>& source : request.files) {
+    const Json root = read_yaml(source, diagnostics);
+    if (!root.is_object()) {
+      if (diagnostics.empty()) diagnostics.add(root.place(), "expected a map at the top of the file");
+      continue;
+    }
+    std::vector<Json::Member> members = root.members();
+    for (Json::Member& member : members) {
+      std::replace(member.key.begin(), member.key.end(), '-', '_');
+      const auto [first, is_new] = files.emplace(member.key, source->name);
+      if (!is_new) {
+        diagnostics.add(
+            member.key_place,
+            fmt::format("the key \"{}\" is given in {} already, and GPT-NeoX refuses that", member.key, first->second));
+      }
+    }
+    flatten(Json::object(std::move(members), root.place()), settings);
+  }
+  return settings;
+}
+
+/// The inner size of the MLP, as ParallelMLP computes it: gated ones get two thirds, half for the gate.
+void set_mlp(Draft& draft) {
+  const std::string activation = draft.word("activation", "gelu");
+  const bool gated = activation.ends_with("glu") || activation == "bilinear";
+  const std::int64_t hidden = draft.integer("hidden_size", 0);
+  const std::int64_t multiple = draft.integer("mlp_multiple_of", 1);
+  std::int64_t size = 4 * hidden;
+  if (const auto factor = draft.number("expansion_factor"))
+    size = (*factor * Rational(hidden)).floor().to_int64().value_or(0);
+  if (const auto given = draft.integer("intermediate_size")) size = *given;
+  if (multiple < 1 || size < 1) {
+    if (multiple < 1) draft.mistake("mlp_multiple_of", "expected a number of at least 1");
+    return;
+  }
+  if (gated) {
+    draft.size("swiglu", Json::boolean(true));
+    size = size * 2 / 3 / 2;
+  }
+  size = (size + multiple - 1) / multiple * multiple;
+  if (gated || size != 4 * hidden) draft.size("ffn", json_integer(size));
+}
+
+void set_model(Draft& draft) {
+  draft.preset("gpt");
+  for (const std::string_view key : {"num_layers", "hidden_size", "num_attention_heads"}) {
+    if (!draft.given(key)) draft.mistake("", fmt::format("{} is not given, and GPT-NeoX has no default for it", key));
+  }
+  if (const auto groups = draft.integer("num_kv_heads")) draft.size("query_groups", json_integer(*groups));
+  const std::string positions = draft.word("pos_emb", "learned");
+  if (positions == "learned") {
+    draft.size("position_embedding", Json::string("learned"));
+    if (const auto length = draft.integer("max_position_embeddings")) draft.size("positions", json_integer(*length));
+  } else {
+    draft.size("position_embedding", Json::string("rope"));
+  }
+  const bool attention_bias = draft.boolean("use_bias_in_attn_linear", true);
+  const bool mlp_bias = draft.boolean("use_bias_in_mlp", true);
+  if (attention_bias != mlp_bias) {
+    draft.mistake("use_bias_in_mlp", "lockstep's presets have biases in attention and MLP, or in neither");
+  }
+  draft.size("linear_bias", Json::boolean(attention_bias));
+  set_mlp(draft);
+  if (const auto padded = draft.integer("padded_vocab_size")) {
+    draft.size("vocab", json_integer(*padded));
+    return;
+  }
+  draft.size("make_vocab_size_divisible_by", json_integer(draft.integer("make_vocab_size_divisible_by", 128)));
+  draft.size("vocab", json_integer(50257));
+  draft.assume("A vocabulary of 50257, that of GPT-2: the configuration does not say it; give --size vocab=N.");
+}
+
+}  // namespace
+
+Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics) {
+  if (request.files.empty()) {
+    diagnostics.add({}, "expected one or more configurations of GPT-NeoX");
+    return {};
+  }
+  Settings settings = read_files(request, diagnostics);
+  if (!diagnostics.empty()) return {};
+  Draft draft(request, "gpt-neox", std::move(settings), diagnostics);
+  draft.also_knows("deepspeed");
+  const std::int64_t stages = draft.integer("pipe_parallel_size", 0);
+  draft.meaning("pipe_parallel_size", stages == 0 ? "no pipeline engine: layout.pp = 1" : "layout.pp");
+  const std::int64_t pp = stages == 0 ? 1 : stages;
+  const std::int64_t tp = draft.integer("model_parallel_size", 1);
+  if (pp < 1 || tp < 1 || pp > 1'000'000 || tp > 1'000'000) {
+    draft.mistake(pp < 1 || pp > 1'000'000 ? "pipe_parallel_size" : "model_parallel_size",
+                  "expected a size between 1 and 1000000");
+    return {};
+  }
+  std::int64_t world = request.world;
+  if (world == 0) world = draft.integer("global_num_gpus", draft.integer("world_size", 0));
+  const std::int64_t dp = draft.data_parallel_size(world, tp * pp, fmt::format("model {} × pipe {}", tp, pp));
+  draft.axis("tp", tp);
+  draft.axis("dp", dp);
+  draft.axis("pp", pp);
+  if (draft.boolean("sequence_parallel", false)) {
+    if (tp > 1) {
+      draft.layout("sequence_parallel", Json::boolean(true));
+    } else {
+      draft.meaning("sequence_parallel", "nothing: there is no tensor parallelism");
+    }
+  }
+  set_deepspeed_batch(draft, dp);
+  set_model(draft);
+  return draft.finish("Imported from a GPT-NeoX configuration", "imported-gpt-neox");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/importers/launch_script.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "lockstep/rational.h"
+#include "src/importers/shell.h"
+
+namespace lockstep {
+
+namespace {
+
+std::optional<std::int64_t> whole_number(const std::string& text) {
+  const std::optional<Rational> number = Rational::parse(text);
+  const std::optional<std::int64_t> value = number ? number->to_int64() : std::nullopt;
+  return value && *value > 0 && *value <= 1'000'000 ? value : std::nullopt;
+}
+
+/// The value of one of `flags` among `words`: "--nnodes 4" or "--nnodes=4".
+std::optional<std::int64_t> value_of(const std::vector<Word>& words, const std::vector<std::string>& flags) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].unresolved.empty()) continue;
+    const std::size_t equals = words[i].text.find('=');
+    if (std::find(flags.begin(), flags.end(), words[i].text.substr(0, equals)) == flags.end()) continue;
+    if (equals != std::string::npos) return whole_number(words[i].text.substr(equals + 1));
+    if (i + 1 < words.size() && words[i + 1].unresolved.empty()) return whole_number(words[i + 1].text);
+  }
+  return std::nullopt;
+}
+
+/// What the batch system sets, from the `#SBATCH` lines.
+std::map<std::string, std::string> batch_variables(const std::string& text) {
+  std::vector<Word> words;
+  for (std::size_t begin = text.find("#SBATCH"); begin != std::string::npos; begin = text.find("#SBATCH", begin + 1)) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string word;
+    for (std::size_t i = begin + 7; i <= end; ++i) {
+      if (i < end && std::isspace(static_cast<unsigned char>(text[i])) == 0) {
+        word += text[i];
+      } else if (!word.empty()) {
+        words.push_back({std::move(word), {}, ""});
+        word.clear();
+      }
+    }
+  }
+  std::map<std::string, std::string> variables;
+  const auto add = [&](const std::vector<std::string>& flags, const std::vector<std::string>& names) {
+    if (const auto value = value_of(words, flags)) {
+      for (const std::string& name : names) variables[name] = std::to_string(*value);
+    }
+  };
+  add({"-N", "--nodes"}, {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"});
+  add({"--ntasks-per-node"}, {"SLURM_NTASKS_PER_NODE"});
+  add({"--gpus-per-node"}, {"SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"});
+  add({"-n", "--ntasks"}, {"SLURM_NTASKS"});
+  return variables;
+}
+
+std::int64_t world_of(const std::vector<Word>& launcher, const std::map<std::string, std::string>& batch) {
+  const auto variable = [&](const char* name) {
+    const auto found = batch.find(name);
+    return found != batch.end() ? whole_number(found->second) : std::nullopt;
+  };
+  const auto per_node = value_of(launcher, {"--nproc_per_node", "--nproc-per-node"});
+  if (per_node) {
+    auto nodes = value_of(launcher, {"--nnodes"});
+    const bool says_nodes = std::any_of(launcher.begin(), launcher.end(),
+                                        [](const Word& word) { return word.text.starts_with("--nnodes"); });
+    if (!nodes && !says_nodes) nodes = 1;  // torchrun's default
+    return nodes.value_or(0) * *per_node;
+  }
+  auto tasks = value_of(launcher, {"-n", "--ntasks"});
+  if (!tasks) tasks = variable("SLURM_NTASKS");
+  if (tasks) return *tasks;
+  auto nodes = value_of(launcher, {"-N", "--nodes"});
+  auto each = value_of(launcher, {"--ntasks-per-node"});
+  if (!nodes) nodes = variable("SLURM_NNODES");
+  if (!each) each = variable("SLURM_NTASKS_PER_NODE");
+  return nodes && each ? *nodes * *each : 0;
+}
+
+/// Commands that only show what they are given.
+bool prints(const std::string& command) {
+  return command == "echo" || command == "printf" || command == "cat" || command == "tee";
+}
+
+/// Commands that are held in one word, as those of `bash -c` and eval, taken apart.
+std::vector<Word> unpacked(const std::vector<Word>& words) {
+  std::vector<Word> result;
+  for (const Word& word : words) {
+    const bool is_command =
+        word.text.find(".py") != std::string::npos && word.text.find_first_of(" \n\t") != std::string::npos;
+    if (!is_command) {
+      result.push_back(word);
+      continue;
+    }
+    for (Word& part : split_word(word)) {
+      if (part.text != "\\") result.push_back(std::move(part));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Launch read_launch_script(const std::shared_ptr<const Source>& source, const std::vector<std::string>& variables,
+                          const std::function<bool(const std::string&)>& is_argument, Diagnostics& diagnostics) {
+  std::map<std::string, std::string> given = batch_variables(source->text);
+  const std::map<std::string, std::string> batch = given;
+  for (const std::string& text : variables) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      diagnostics.add({}, "--set takes NAME=VALUE, such as NNODES=4");
+      continue;
+    }
+    given[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  constexpr int fewest_arguments = 3;
+  std::vector<Launch> found;
+  std::vector<int> lines;
+  for (const ShellCommand& command : read_shell(source, given)) {
+    if (prints(command.words.front().text)) continue;
+    const std::vector<Word> words = unpacked(command.words);
+    const auto known = [&](const Word& word) { return is_argument(word.text.substr(0, word.text.find('='))); };
+    if (std::count_if(words.begin(), words.end(), known) < fewest_arguments) continue;
+    const auto first = std::find_if(words.begin(), words.end(), known);
+    // The program is the last Python file in front of the arguments; without one they begin with the first that is
+    // known.
+    auto program = std::find_if(std::make_reverse_iterator(first), words.rend(),
+                                [](const Word& word) { return word.text.ends_with(".py"); });
+    const auto begin = program != words.rend() ? program.base() : first;
+    found.push_back({{begin, words.end()}, world_of({words.begin(), begin}, batch)});
+    lines.push_back(command.line);
+  }
+  if (found.size() == 1) return std::move(found.front());
+  if (found.empty()) {
+    diagnostics.add({source, 0, 0, ""},
+                    "this script has no command with three or more arguments of the framework; give them behind --");
+  } else {
+    diagnostics.add(
+        {source, 0, 0, ""},
+        fmt::format("this script starts a training more than once, in lines {}; give the arguments of one behind --",
+                    fmt::join(lines, " and ")));
+  }
+  return {};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/importer.h"
+#include "src/importers/words.h"
+
+namespace lockstep {
+
+/// The command of a launch script that starts the training.
+struct Launch {
+  std::vector<Word> arguments;  ///< behind the Python program
+  std::int64_t world = 0;       ///< ranks that torchrun, srun or the batch system start; 0: not known
+};
+
+/// Finds the one command with arguments that `is_argument` knows. None or several is a mistake.
+Launch read_launch_script(const std::shared_ptr<const Source>& source, const std::vector<std::string>& variables,
+                          const std::function<bool(const std::string&)>& is_argument, Diagnostics& diagnostics);
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/importers/shell_variables.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+
+namespace lockstep {
+
+ShellVariables::ShellVariables(const std::map<std::string, std::string>& given) {
+  for (const auto& [name, value] : given) variables_[name] = {{{value, {}, ""}}, false, true};
+}
+
+void ShellVariables::set(const std::string& name, std::vector<Word> words, bool is_array) {
+  Variable& variable = variables_[name];
+  if (variable.is_given) return;
+  if (words.size() > most_shell_words) words = {unknown_word(words.front().place, name + " has too many elements")};
+  variable.words = std::move(words);
+  variable.is_array = is_array;
+}
+
+void ShellVariables::append(const std::string& name, std::vector<Word> words, bool is_array) {
+  const auto found = variables_.find(name);
+  if (found == variables_.end()) {
+    // It may have been set outside of the script, but then nobody could read the script.
+    set(name, std::move(words), is_array);
+  } else if (is_array || found->second.is_array) {
+    std::vector<Word> all = found->second.words;
+    all.insert(all.end(), words.begin(), words.end());
+    set(name, std::move(all), true);
+  } else {
+    const Word more = words.empty() ? Word{} : words.front();
+    set(name, {joined(scalar(name), more)}, false);
+  }
+}
+
+void ShellVariables::forget(const std::string& name) {
+  const auto found = variables_.find(name);
+  if (found != variables_.end() && !found->second.is_given) variables_.erase(found);
+}
+
+Word ShellVariables::scalar(const std::string& name) const {
+  const auto found = variables_.find(name);
+  if (found != variables_.end()) return found->second.words.empty() ? Word{} : found->second.words.front();
+  const bool argument = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) == 0 && name[0] != '_';
+  return unknown_word(
+      {}, argument ? fmt::format("${} is an argument of the script; give --set {}=VALUE", name, name)
+                   : fmt::format("the variable {} is not set in this script; give --set {}=VALUE", name, name));
+}
+
+std::vector<Word> ShellVariables::elements(const std::string& name) const {
+  const auto found = variables_.find(name);
+  return found != variables_.end() ? found->second.words : std::vector<Word>{scalar(name)};
+}
+
+Word joined(const Word& a, const Word& b) {
+  if (a.text.size() + b.text.size() > longest_shell_text)
+    return unknown_word(a.place, "this text is longer than 1 MiB");
+  Word result = a;
+  if (result.unresolved.empty()) result.unresolved = b.unresolved;
+  result.text += b.text;
+  result.reasons.insert(result.reasons.end(), b.reasons.begin(), b.reasons.end());
+  const bool adjacent = a.place.source == b.place.source && a.place.end == b.place.begin;
+  if (adjacent) {
+    result.place.end = b.place.end;
+  } else if (a.text.empty() && a.place.source == nullptr) {
+    result.place = b.place;
+  }
+  return result;
+}
+
+}  // namespace lockstep
