@@ -219,6 +219,13 @@ Command import_command() {
        "--num-attention-heads 32 --micro-batch-size 1 --global-batch-size 8 --max-position-embeddings 4096",
        "is this combination of options right?"},
       {"lockstep import megatron train.log -o step.json", "from the arguments that Megatron-LM printed into its log"},
+      {"lockstep import megatron train.sh --set NNODES=4 --check",
+       "a launch script, one of whose variables is set elsewhere"},
+      {"lockstep import deepspeed ds_config.json --world-size 64 --sp 4 --model llama3-8b",
+       "say what that file does not hold"},
+      {"lockstep import gpt-neox 20B.yml cluster.yml --world-size 96", "several files, merged"},
+      {"lockstep import accelerate default_config.yaml ds_config.json --check -q",
+       "with the DeepSpeed configuration that it names"},
   };
   command.options = rows(*arguments);
   command.rest = &arguments->rest;

@@ -59,6 +59,14 @@ void set_mlp(Draft& draft) {
   if (gated || size != 4 * hidden) draft.size("ffn", json_integer(size));
 }
 
+/// As calculate_derived() of GPT-NeoX has it: what `precision` says, else which of the two dictionaries is on.
+void set_precision(Draft& draft) {
+  const bool bf16 = draft.boolean("bf16.enabled", false), fp16 = draft.boolean("fp16.enabled", false);
+  const std::string type = draft.word("fp16.type", "fp16");
+  const std::string precision = draft.word("precision", bf16 ? "bfloat16" : fp16 ? type : "fp32");
+  if (precision != "fp32") draft.option("precision", Json::string(precision));
+}
+
 void set_model(Draft& draft) {
   draft.preset("gpt");
   for (const std::string_view key : {"num_layers", "hidden_size", "num_attention_heads"}) {
@@ -100,7 +108,8 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
   Draft draft(request, "gpt-neox", std::move(settings), diagnostics);
   draft.also_knows("deepspeed");
   const std::int64_t stages = draft.integer("pipe_parallel_size", 0);
-  draft.meaning("pipe_parallel_size", stages == 0 ? "no pipeline engine: layout.pp = 1" : "layout.pp");
+  draft.meaning("pipe_parallel_size",
+                stages == 0 ? "no pipeline engine: layout.pp = 1" : "layout.pp, option pipe_parallel_size");
   const std::int64_t pp = stages == 0 ? 1 : stages;
   const std::int64_t tp = draft.integer("model_parallel_size", 1);
   if (pp < 1 || tp < 1 || pp > 1'000'000 || tp > 1'000'000) {
@@ -122,6 +131,7 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
     }
   }
   set_deepspeed_batch(draft, dp);
+  set_precision(draft);
   set_model(draft);
   return draft.finish("Imported from a GPT-NeoX configuration", "imported-gpt-neox");
 }

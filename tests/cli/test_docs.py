@@ -6,7 +6,7 @@ A ```json block has a comment before it: `<!-- verdict: match -->` for a whole s
 file, `<!-- verdict: match, file: NAME -->` for a scenario that commands further down in the same document use; the verdict
 is `error` where it must be refused. In a
 ```console block a line that begins with `$ ` is a command, and what follows is what a terminal shows. A ```sh block is
-commands alone. The commands of a block run one after the other in a folder that looks like the repository's root, with
+commands alone, a ```bash block with a comment before it a file. The commands of a block run one after the other in a folder that looks like the repository's root, with
 the files that stand above the block.
 """
 
@@ -61,7 +61,7 @@ def make_workplace(document, folder, end=None):
     """The repository's root, with the files of a document added, or of its text up to `end`."""
     for entry in ROOT.iterdir():
         (folder / entry.name).symlink_to(entry)
-    for block in blocks_of(document, "json"):
+    for block in [*blocks_of(document, "json"), *blocks_of(document, "bash")]:
         if block.marker and block.marker["file"] and (end is None or block.position < end):
             assert not (folder / block.file()).is_symlink(), f"{block.file()} is a file of the repository"
             (folder / block.file()).write_text(block.text, encoding="utf-8")

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <memory>
 
+#include "lockstep/importer.h"
 #include "lockstep/scenario.h"
 #include "lockstep/symbolic.h"
 #include "tests/fuzz/fuzz.h"
@@ -113,6 +115,26 @@ void parse_one_formula(std::string_view text) {
   if (!equal) throw Finding("a formula is read back as another: " + printed);
 }
 
+/// "FORMAT:NAME:TEXT": the name decides how it is read.
+void import_text(std::string_view text) {
+  const std::size_t first = text.find(':'), second = text.find(':', first == text.npos ? first : first + 1);
+  if (second == text.npos) return;
+  ImportRequest request;
+  request.format = text.substr(0, first);
+  const auto& formats = import_formats();
+  if (std::none_of(formats.begin(), formats.end(), [&](const ImportFormat& one) { return one.name == request.format; }))
+    return;
+  request.world = 8;
+  request.files = {std::make_shared<const Source>(
+      Source{std::string(text.substr(first + 1, second - first - 1)), std::string(text.substr(second + 1))})};
+  try {
+    write_json(import_configuration(request).scenario);
+  } catch (const InputError& error) {
+    if (error.diagnostics().empty()) throw Finding("an InputError that says nothing");
+    for (const Diagnostic& diagnostic : error.diagnostics()) render(diagnostic);
+  }
+}
+
 void parse_number(std::string_view text) {
   const std::optional<Rational> number = Rational::parse(text);
   if (!number) return;
@@ -134,6 +156,8 @@ void parse(std::string_view input) {
     parse_one_formula(rest);
   } else if (kind == "R:") {
     parse_number(rest);
+  } else if (kind == "I:") {
+    import_text(rest);
   } else {
     parse_scenario(input);
   }

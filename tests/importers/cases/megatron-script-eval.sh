@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 DISTRIBUTED="torchrun --nproc-per-node=8 --nnodes=2 --rdzv-endpoint=10.1.2.3:29500"
 MODEL="--num-layers 12 --hidden-size 768 --num-attention-heads 12 --max-position-embeddings 1024"
 MODEL+=" --tokenizer-type GPT2BPETokenizer"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a 857M model
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 export WANDB_API_KEY=0123456789abcdefsecret

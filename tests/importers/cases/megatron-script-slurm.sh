@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 #SBATCH --job-name=llama3
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=8
