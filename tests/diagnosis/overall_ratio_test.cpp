@@ -40,4 +40,7 @@ TEST_CASE("there is no overall ratio where an element reaches no optimizer, nor 
       check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "only": { "dp": [0] } })"));
   REQUIRE(deadlock.verdict == Verdict::deadlock);
   CHECK(overall_ratio(deadlock) == std::nullopt);
+  CheckResult without_formulas = check_text(two_ranks(mean));
+  without_formulas.symbolic.reset();
+  CHECK(overall_ratio(without_formulas) == std::nullopt);
 }

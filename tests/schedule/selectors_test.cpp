@@ -27,6 +27,9 @@ TEST_CASE("a glob fits whole names") {
   CHECK(fits("layers.?1.norm.weight"));
   CHECK(fits("layers.1[0-3].norm.weight"));
   CHECK(fits("layers.1[!02].norm.weight"));
+  CHECK(fits("layers.1[1-3].norm.weight"));
+  CHECK(fits("layers.1[0-1].norm.weight"));
+  CHECK_FALSE(fits("layers.1[!0-1].norm.weight"));
   CHECK_FALSE(fits("norm"));
   CHECK_FALSE(fits("layers.1.norm.weight"));
   CHECK_FALSE(fits("layers.?.norm.weight"));

@@ -49,6 +49,23 @@ TEST_CASE("a formula that is none is explained at its place") {
   CHECK(buffer.error("'x") == "0: this name has no closing quote \"'\"");
 }
 
+TEST_CASE("a mistake covers the characters that are wrong, one at least") {
+  const Schedule all = schedule(layout(1, 2, 1), {parameter("weight")});
+  const Buffer buffer(all, 0);
+  const auto length_of = [&](const std::string& text) -> std::size_t {
+    try {
+      buffer.parse(text);
+    } catch (const ExpressionError& error) {
+      return error.length;
+    }
+    return 0;
+  };
+  CHECK(length_of("g0 + ?") == 1);
+  CHECK(length_of("g0 +") == 1);
+  CHECK(length_of("g0 + hello") == 5);
+  CHECK(length_of("g0[wieght] + g1") == 6);
+}
+
 TEST_CASE("parameter names may hold the characters of a bracket") {
   const Schedule all = schedule(layout(1, 2, 1), {parameter("weight"), parameter("a[0]+1@2")});
   const Buffer buffer(all, 0);
