@@ -57,12 +57,15 @@ TEST_CASE("a deadlock after right steps is a deadlock, in its step") {
 }
 
 TEST_CASE("an axis of any size needs an engine that does not exist yet") {
-  const CheckResult result = check_text(R"({ "lockstep": 1, "layout": { "dp": "any" },
+  const std::string text = R"({ "lockstep": 1, "layout": { "dp": "any" },
     "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
-    "schedule": { "steps": [ { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ] } })");
+    "schedule": { "steps": [ { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ] } })";
+  const CheckResult result = check_text(text);
   CHECK(result.verdict == Verdict::error);
   REQUIRE(result.errors.size() == 1);
-  CHECK(result.errors.front().place.pointer == "/layout/dp");
+  const Place& place = result.errors.front().place;
+  CHECK(place.pointer == "/layout/dp");
+  CHECK(text.substr(place.begin, place.end - place.begin) == "\"any\"");
   CHECK(result.errors.front().message.find("needs the parametric engine") != std::string::npos);
 }
 

@@ -128,6 +128,16 @@ TEST_CASE("micro_batches are those of the optimizer step") {
   CHECK(world.truth("micro_batch == last"));
 }
 
+TEST_CASE("the optimizer step may stay unsaid where there is only one") {
+  World world;
+  world.batch.micro_batch_counts = {2};
+  CHECK(world.number("step") == 0);
+  world.batch.micro_batch_counts = {2, 2};
+  CHECK(world.error("step") == "0: this depends on the optimizer step, and there is none here");
+  world.environment.step = 1;
+  CHECK(world.number("step") == 1);
+}
+
 TEST_CASE("tokens are those of the rank and the micro-batch") {
   World world;
   world.environment.rank = 0;

@@ -2,7 +2,11 @@
 #include "src/numeric/parallel.h"
 
 #include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "tests/catch.h"
@@ -19,6 +23,21 @@ TEST_CASE("every index is worked on once, whatever the number of threads") {
   }
   CHECK(thread_count(3) == 3);
   CHECK(thread_count(0) >= 1);
+}
+
+TEST_CASE("no more threads work than were asked for, and the caller is one of them") {
+  for (const int threads : {1, 2}) {
+    std::mutex mutex;
+    std::set<std::thread::id> seen;
+    parallel_for(60, threads, [&](std::size_t) {
+      // Long enough for any other thread to get something to do.
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::lock_guard lock(mutex);
+      seen.insert(std::this_thread::get_id());
+    });
+    CHECK(seen.size() <= static_cast<std::size_t>(threads));
+    CHECK(seen.contains(std::this_thread::get_id()));
+  }
 }
 
 TEST_CASE("an exception of any thread reaches the caller and ends the rest") {

@@ -45,6 +45,24 @@ TEST_CASE("every iteration of each runs, in every optimizer step") {
   CHECK(timeline.step_ends == std::vector<std::size_t>{3, 6});
 }
 
+TEST_CASE("only what stands in each has a micro-batch") {
+  const Schedule s = schedule(dp(2), {parameter("w", {6})},
+                              {step(Op::zero, "zero"), backwards(), collective(Op::all_reduce, "mean", Axis::dp)}, 2);
+  for (const Event& event : walk(s).events) CHECK((event.micro_batch >= 0) == (event.op == Op::backward));
+}
+
+TEST_CASE("a rank that waited goes on at the time at which the last member comes") {
+  Step early = collective(Op::all_reduce, "early", Axis::dp), late = collective(Op::all_reduce, "late", Axis::dp);
+  Step after = step(Op::scale, "after");
+  after.by = Expression::parse("2");
+  early.only = after.only = {{Axis::dp, {0}}};
+  late.only = {{Axis::dp, {1}}};
+  const Timeline timeline = walk(schedule(dp(2), {parameter("w", {6})}, {early, after, late}));
+  CHECK(timeline.outcome.kind == Kind::complete);
+  REQUIRE(ops(timeline) == std::vector<Op>{Op::all_reduce, Op::scale});
+  CHECK(timeline.events[1].time == timeline.events[0].time);
+}
+
 TEST_CASE("a rank on which the selectors match nothing does not call") {
   Layout layout;
   layout.pp = 2;

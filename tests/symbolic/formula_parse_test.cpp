@@ -21,6 +21,7 @@ TEST_CASE("a formula that is none is explained at its place") {
   const Schedule all = schedule(layout(2, 2, 1), {parameter("weight")}, {2});
   const Buffer buffer(all, 0);
   CHECK(buffer.error("") == "0: expected a gradient such as \"g3\", but the formula ends");
+  CHECK(buffer.error("g0 + ?") == "5: expected a gradient such as \"g3\"");
   CHECK(buffer.error("g0 +") == "4: expected a gradient such as \"g3\", but the formula ends");
   CHECK(buffer.error("g0 g2") == "3: expected an operator or the end of the formula");
   CHECK(buffer.error("(g0") == "3: expected \")\"");
@@ -30,8 +31,7 @@ TEST_CASE("a formula that is none is explained at its place") {
   CHECK(buffer.error("g0 + 1") == "3: a number and a gradient cannot be added; multiply the number with a gradient");
   CHECK(buffer.error("2") == "0: a formula is made of gradients, as in \"(g0+g1)/2\", but this is the number 2");
   CHECK(buffer.error("g9") == "0: there is no rank 9; there are 4 ranks, counted from 0");
-  CHECK(buffer.error("g") ==
-        "0: a gradient needs its rank, as in \"g3\"; \"g\" by itself stands in \"sum(g, AXES)\" alone");
+  CHECK(buffer.error("g") == "0: a gradient needs its rank, as in \"g3\"; \"g\" by itself stands in \"sum(g, AXES)\" alone");
   CHECK(buffer.error("g0.7") ==
         "0: there is no micro-batch 7; there are 2, counted from 0 through the optimizer steps");
   CHECK(buffer.error("g0.aux") == "0: the parameter has no use \"aux\"");
