@@ -176,6 +176,10 @@ TEST_CASE("a leftover is one unknown per element, equal on all ranks unless it i
                                      { "name": "k", "op": "leftover", "what": "noise", "per": "rank", "by": "1/2" },
                                      { "name": "s", "op": "all_reduce", "over": "dp", "reduce": "avg" })"));
   CHECK(run.got(0, "w") == "[0,4) parameter + (g0+g1)/2 + (noise.0+noise.1)/4");
+  const BufferResult& buffer = run.buffer(0, "w");
+  for (const Term& term : run.engine.terms(buffer.pieces.front().form, 0, buffer.buffer)) {
+    if (!term.leftover.empty()) CHECK(run.engine.by(term) == 1);  // no backward multiplied it
+  }
 }
 
 TEST_CASE("what an earlier optimizer step left behind stays in the buffer unless it is cleared") {

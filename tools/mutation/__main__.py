@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from build import Build
-from document import GOAL, describe, print_tables, write
+from document import GOAL, describe, print_tables, read_reasons, write
 from mutants import SYMMETRIC, Mutant, apart
 from tests import STAGES, Tests, processor_seconds
 
@@ -60,18 +60,18 @@ def identity(mutant):
     return [mutant.file, mutant.kind, mutant.begin, mutant.end, mutant.new]
 
 
-def caught_before(file, chosen):
-    """({id: (test, how)} of what an earlier run caught, the processor time it took)."""
+def earlier_results(file, chosen, with_survivors):
+    """({id: (test, how)} of an earlier run, the processor time it took)."""
     if not file.exists():
         return {}, 0.0
     earlier = json.loads(file.read_text())
     ids = {tuple(identity(mutant)): mutant.id for mutant in chosen}
-    caught = {}
+    results, reasons = {}, read_reasons()
     for entry in earlier["mutants"]:
         id = ids.get(tuple(identity(Mutant(**entry["mutant"]))))
-        if id and entry["caught_by"]:
-            caught[id] = (entry["caught_by"], entry["how"])
-    return caught, earlier["processor_seconds"]
+        if id and (entry["caught_by"] or with_survivors or describe(Mutant(**entry["mutant"])) in reasons):
+            results[id] = (entry["caught_by"], entry["how"])
+    return results, earlier["processor_seconds"]
 
 
 def run(chosen, tests, jobs, minutes, file, results, seconds):
@@ -120,7 +120,8 @@ def main():
     parser.add_argument("--oracle", type=int, default=200, help="scenarios for the oracle (default 200)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at a time (default: processors)")
     parser.add_argument("--python", default=sys.executable, help="a Python with pytest (default: this one)")
-    parser.add_argument("--resume", action="store_true", help="keep what an earlier run of the same mutants caught")
+    parser.add_argument("--resume", action="store_true", help="go on with an earlier run of the same mutants")
+    parser.add_argument("--retry", action="store_true", help="the same, and try those survivors again for which no reason is given")
     parser.add_argument("--write", action="store_true", help="write docs/mutation.md anew")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     options = parser.parse_args()
@@ -152,7 +153,8 @@ def main():
         say(f"{test.seconds:7.2f} s  {len(test.reaches):>4} mutants reached by {test.name}")
     if options.only:
         chosen = [mutant for mutant in chosen if options.only in describe(mutant, line=True)]
-    results, seconds = caught_before(out / "results.json", chosen) if options.resume else ({}, 0.0)
+    results, seconds = (earlier_results(out / "results.json", chosen, not options.retry)
+                        if options.resume or options.retry else ({}, 0.0))
     run(chosen, tests, options.jobs, options.minutes, out / "results.json", results, seconds)
     share = print_tables(chosen, results, tests)
     if options.write:

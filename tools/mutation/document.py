@@ -29,7 +29,7 @@ is let live.
   condition, a lost sign, two swapped arguments of one type, a missing statement. Left out is what only costs time or memory, or
   reports a broken invariant.
 - The tests: every Catch2 program, {oracle} random scenarios against the oracle (`tests/oracle`), and each file of
-  `tests/contract`, `tests/oracle` and `tests/scenarios`. Without a mutant each ran once, to see which mutants it reaches and how much time
+  `tests/contract` and `tests/oracle`, and every scenario that takes less than a second. Without a mutant each ran once, to see which mutants it reaches and how much time
   it takes; a mutant then met the tests that reach it, the cheapest first.
 - A mutant is caught when a test fails, crashes, or takes four times the processor time that it takes otherwise, and 10 s at least.
 - {minutes:.0f} minutes of processor time: finding, compiling, measuring and {tried} mutants. What caught them: {catchers}. {how}

@@ -198,14 +198,16 @@ class Tests:
                 test.reaches = {int(line) for line in reached.read_text().split()}
 
     def join_scenarios(self):
-        """One call for all scenarios that are not expensive."""
-        cheap = [test for test in self.all if isinstance(test, ScenarioTest) and test.seconds <= EXPENSIVE]
-        if len(cheap) < 2:
+        """One call for all scenarios that are not expensive; those that are replay millions of elements in the same
+        way as the others, and are left out."""
+        scenarios = [test for test in self.all if isinstance(test, ScenarioTest) and len(test.files) == 1]
+        cheap = [test for test in scenarios if test.seconds <= EXPENSIVE]
+        if not scenarios:
             return
         joined = ScenarioTest(cheap[0].binary, [file for test in cheap for file in test.files], self.root)
         joined.seconds = sum(test.seconds for test in cheap)
         joined.reaches = set().union(*(test.reaches for test in cheap))
-        self.all = [test for test in self.all if test not in cheap] + [joined]
+        self.all = [test for test in self.all if test not in scenarios] + [joined]
 
     def stages(self, mutant):
         """The tests that reach its place, the cheapest first, in three lists: quick ones, those that start Python, the
