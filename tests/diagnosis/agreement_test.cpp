@@ -77,12 +77,12 @@ TEST_CASE("what was not replayed at all counts neither for nor against") {
 TEST_CASE("engines that find something wrong after different optimizer steps disagree, and it is said which does") {
   CheckResult result = check_text(megatron_844());
   result.symbolic->step = 1;
-  CHECK(find_disagreement(result, {}).find("host finds wrong values after optimizer step 0, symbolic none before step 1") !=
-        std::string::npos);
+  CHECK(find_disagreement(result, {})
+            .find("host finds wrong values after optimizer step 0, symbolic none before step 1") != std::string::npos);
   result.symbolic->step = 0;
   result.host->step = 1;
-  CHECK(find_disagreement(result, {}).find("symbolic finds wrong values after optimizer step 0, host none before step 1") !=
-        std::string::npos);
+  CHECK(find_disagreement(result, {})
+            .find("symbolic finds wrong values after optimizer step 0, host none before step 1") != std::string::npos);
   result.host->sampled = true;  // a sample may have missed them
   CHECK(find_disagreement(result, {}).empty());
 }

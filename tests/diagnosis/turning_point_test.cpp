@@ -89,9 +89,10 @@ TEST_CASE("a step that throws away what an earlier micro-batch added is the turn
 }
 
 TEST_CASE("a step that changes what was right is the turning point") {
-  const TurningPoint twice = point_of(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+  const TurningPoint twice =
+      point_of(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
       { "name": "twice", "op": "scale", "by": "2" })"),
-                                      0);
+               0);
   CHECK(twice.step == "twice");
   CHECK(twice.before == "(g0+g1)/2");
   CHECK(twice.after == "g0 + g1");

@@ -48,8 +48,8 @@ TEST_CASE("terms are at least those of the formulas that there will be") {
   Step again = backwards();
   again.name = "again";
   again.steps[0].name = "backward_again";
-  const Workload regrown = estimate_workload(schedule(
-      dp(64), {parameter("w", {5})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp), again}));
+  const Workload regrown = estimate_workload(
+      schedule(dp(64), {parameter("w", {5})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp), again}));
   CHECK(regrown.terms >= 64 * 64);
   CHECK(regrown.terms < 64 * 64 * 8);
 }

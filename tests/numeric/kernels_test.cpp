@@ -15,8 +15,9 @@ TEST_CASE("what bfloat16 can hold stays as it is, and nothing is lost") {
 }
 
 TEST_CASE("what bfloat16 cannot hold is rounded to the nearest, halves to even, and that is told") {
-  for (const auto& [value, rounded] : {std::pair(257.0f, 256.0f), std::pair(259.0f, 260.0f), std::pair(-257.0f, -256.0f),
-                                       std::pair(257.5f, 258.0f), std::pair(1 + 0x1p-23f, 1.0f)}) {
+  for (const auto& [value, rounded] :
+       {std::pair(257.0f, 256.0f), std::pair(259.0f, 260.0f), std::pair(-257.0f, -256.0f), std::pair(257.5f, 258.0f),
+        std::pair(1 + 0x1p-23f, 1.0f)}) {
     std::vector<float> values = {2, value, 4};
     CHECK_FALSE(round_to_bfloat16(values.data(), values.size()));
     CHECK(values == std::vector<float>{2, rounded, 4});

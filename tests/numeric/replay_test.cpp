@@ -10,8 +10,8 @@ using namespace lockstep::test;
 using namespace lockstep::numeric;
 
 TEST_CASE("findings of parts add up to those of the whole, in every kind of number") {
-  const Schedule built = schedule(dp(2), {parameter("w", {1000})},
-                                  {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)}, 1, 2);
+  const Schedule built =
+      schedule(dp(2), {parameter("w", {1000})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)}, 1, 2);
   const Timeline timeline = walk(built);
   const Components components = find_components(built, timeline);
   const Planner planner(built, timeline, components);

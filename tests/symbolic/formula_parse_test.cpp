@@ -31,7 +31,8 @@ TEST_CASE("a formula that is none is explained at its place") {
   CHECK(buffer.error("g0 + 1") == "3: a number and a gradient cannot be added; multiply the number with a gradient");
   CHECK(buffer.error("2") == "0: a formula is made of gradients, as in \"(g0+g1)/2\", but this is the number 2");
   CHECK(buffer.error("g9") == "0: there is no rank 9; there are 4 ranks, counted from 0");
-  CHECK(buffer.error("g") == "0: a gradient needs its rank, as in \"g3\"; \"g\" by itself stands in \"sum(g, AXES)\" alone");
+  CHECK(buffer.error("g") ==
+        "0: a gradient needs its rank, as in \"g3\"; \"g\" by itself stands in \"sum(g, AXES)\" alone");
   CHECK(buffer.error("g0.7") ==
         "0: there is no micro-batch 7; there are 2, counted from 0 through the optimizer steps");
   CHECK(buffer.error("g0.aux") == "0: the parameter has no use \"aux\"");
