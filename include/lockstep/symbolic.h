@@ -11,12 +11,15 @@
 
 namespace lockstep {
 
-/// A wrong count in the gradient norm, on every rank of `ranks`.
+/// A wrong count in the gradient norm of a rank.
 struct NormResult {
   int parameter = 0;  ///< index into Model::parameters()
   int rank = 0;
   std::string counted;   ///< a number, or "mean_of_norms"
   std::string expected;  ///< "1"
+  /// How many of its `of` logical elements are counted so.
+  std::int64_t elements = 0;
+  std::int64_t of = 0;
 };
 
 /// Elements of a buffer for which nobody in the rank's family answers.
@@ -33,6 +36,9 @@ struct SymbolicResult {
   std::vector<BufferResult> buffers;  ///< every buffer of every rank, by rank and buffer
   std::vector<UnownedResult> unowned;
   std::vector<NormResult> norm;
+  /// Where every rank counts every element of the model equally often, but not once: how often. The norm is its square
+  /// root times the right one.
+  std::optional<int> norm_squared_factor;
   std::vector<bool> replicas_agree;  ///< by logical parameter
 };
 

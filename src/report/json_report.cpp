@@ -208,6 +208,10 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
   write_json_parameters(result, all, json);
   json.key("norm");
   write_norm(result, json);
+  if (result.symbolic && result.verdict == Verdict::mismatch && result.symbolic->norm_squared_factor) {
+    json.key("norm_squared_factor");
+    json.string(std::to_string(*result.symbolic->norm_squared_factor));
+  }
   json.key("stuck");
   write_stuck(result, json);
   json.key("errors");

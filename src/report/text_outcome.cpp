@@ -77,6 +77,14 @@ std::string race_text(const Outcome& outcome, const ReportOptions& options) {
   return "  race: a buffer is touched before the `wait`\n" + lines_by_words(lines, options);
 }
 
+/// "2" of 4, "√2" of 2.
+std::string square_root(int number) {
+  for (int root = 0; root * root <= number; ++root) {
+    if (root * root == number) return std::to_string(root);
+  }
+  return fmt::format("√{}", number);
+}
+
 }  // namespace
 
 std::string outcome_text(const CheckResult& result, const ReportOptions& options) {
@@ -96,22 +104,27 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
   if (!result.symbolic || result.verdict != Verdict::mismatch || result.symbolic->norm.empty()) return "";
   const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
   // By pattern, counts and the ranks concerned.
-  std::map<std::tuple<int, std::string, std::string>, std::vector<int>> ranks_of;
+  // What is the same but for the parameter and the rank.
+  using Count = std::tuple<std::string, std::string, std::string>;
+  std::map<std::pair<int, Count>, std::vector<int>> ranks_of;
   for (const NormResult& norm : result.symbolic->norm) {
-    ranks_of[{norm.parameter, norm.counted, norm.expected}].push_back(norm.rank);
+    const std::string part =
+        norm.elements == norm.of ? "" : fmt::format("{} of {} elements of ", norm.elements, norm.of);
+    ranks_of[{norm.parameter, {norm.counted, norm.expected, part}}].push_back(norm.rank);
   }
   struct Line {
     std::vector<int> parameters;
-    std::string counted, expected;
+    std::string counted, expected, part;
     std::vector<int> ranks;
   };
   std::vector<Line> lines;
-  std::map<std::tuple<std::string, std::string, std::string, std::vector<int>>, std::size_t> index;
+  std::map<std::tuple<std::string, Count, std::vector<int>>, std::size_t> index;
   for (auto& [key, ranks] : ranks_of) {
-    const auto& [parameter, counted, expected] = key;
+    const auto& [parameter, count] = key;
+    const auto& [counted, expected, part] = count;
     const std::string pattern = folded_name(parameters[static_cast<std::size_t>(parameter)].name);
-    const auto [place, fresh] = index.emplace(std::make_tuple(pattern, counted, expected, ranks), lines.size());
-    if (fresh) lines.push_back({{}, counted, expected, ranks});
+    const auto [place, fresh] = index.emplace(std::make_tuple(pattern, count, ranks), lines.size());
+    if (fresh) lines.push_back({{}, counted, expected, part, ranks});
     lines[place->second].parameters.push_back(parameter);
   }
   std::string text = "  gradient norm\n";
@@ -122,9 +135,10 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
     }
     const Line& line = lines[shown];
     const std::string& name = parameters[static_cast<std::size_t>(line.parameters.front())].name;
-    const std::string names = line.parameters.size() == 1
-                                  ? name
-                                  : fmt::format("{} ({} parameters)", folded_name(name), line.parameters.size());
+    const std::string names =
+        line.part + (line.parameters.size() == 1
+                         ? name
+                         : fmt::format("{} ({} parameters)", folded_name(name), line.parameters.size()));
     if (line.counted == line.expected) {
       text += fmt::format("    {} counted too early, before it is what the optimizer gets, on {}\n", names,
                           rank_list(line.ranks));
@@ -135,6 +149,10 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
       text += fmt::format("    {} counted {} times instead of {} on {}\n", names, line.counted, line.expected,
                           rank_list(line.ranks));
     }
+  }
+  if (const auto times = result.symbolic->norm_squared_factor) {
+    text += fmt::format("    every element is counted {} times: the norm is {} times the right one\n", *times,
+                        square_root(*times));
   }
   return text;
 }

@@ -21,13 +21,23 @@ struct Counted {
 };
 using CountedElements = std::map<PieceKey, std::vector<Counted>>;
 
-// The ways in which elements of [0, numel) are not counted once and well, each in words.
-std::set<std::string> wrong_counts(const std::vector<Counted>& counted, std::int64_t numel) {
-  std::set<std::string> wrong;
-  if (numel == 0) return wrong;
+/// What happens to elements in a norm.
+struct Count {
+  int times = 0;
+  bool good = true;  ///< not one of them was counted too early, or by a rank that does not own it
+  bool averaged = false;
+
+  auto operator<=>(const Count&) const = default;
+  bool right() const { return times == 1 && good && !averaged; }
+  std::string text() const { return averaged ? "mean_of_norms" : std::to_string(times); }
+};
+
+/// How many of the elements of [0, numel) are counted in which way, added to `elements`.
+void add_counts(const std::vector<Counted>& counted, std::int64_t numel, std::map<Count, std::int64_t>& elements) {
+  if (numel == 0) return;
   struct Change {
     std::int64_t at;
-    int count, bad, averaged;
+    int times, bad, averaged;
   };
   std::vector<Change> changes = {{0, 0, 0, 0}, {numel, 0, 0, 0}};
   for (const Counted& item : counted) {
@@ -35,20 +45,29 @@ std::set<std::string> wrong_counts(const std::vector<Counted>& counted, std::int
     changes.push_back({item.elements.end, -1, item.good ? 0 : -1, item.averaged ? -1 : 0});
   }
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.at < b.at; });
-  int count = 0, bad = 0, averaged = 0;
-  for (std::size_t i = 0; i < changes.size(); ++i) {
-    count += changes[i].count;
+  int times = 0, bad = 0, averaged = 0;
+  for (std::size_t i = 0; i + 1 < changes.size(); ++i) {
+    times += changes[i].times;
     bad += changes[i].bad;
     averaged += changes[i].averaged;
-    if (i + 1 == changes.size() || changes[i + 1].at == changes[i].at) continue;
-    if (averaged > 0) {
-      wrong.insert("mean_of_norms");
-    } else if (count != 1 || bad > 0) {
-      wrong.insert(std::to_string(count));
-    }
+    const std::int64_t length = changes[i + 1].at - changes[i].at;
+    if (length > 0) elements[{times, bad == 0, averaged > 0}] += length;
   }
-  return wrong;
 }
+
+/// A wrong count of a logical parameter.
+struct Finding {
+  int logical = 0;
+  std::string counted;
+  std::int64_t elements = 0;
+  std::int64_t of = 0;
+};
+
+/// What ranks with the same norm have in common.
+struct Norm {
+  std::vector<Finding> wrong;
+  std::set<Count> counts;  ///< of all elements of the model
+};
 
 }  // namespace
 
@@ -101,15 +120,17 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
   if (counted.empty()) return;
 
   // Ranks that took part in the same calls have the same norm.
-  std::map<std::vector<int>, std::vector<std::pair<int, std::string>>> findings;  // logical and count
+  std::map<std::vector<int>, Norm> norms;
+  std::set<Count> counts;
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
     const std::vector<int>& calls = calls_of[static_cast<std::size_t>(rank)];
-    const auto [found, is_new] = findings.emplace(calls, std::vector<std::pair<int, std::string>>{});
+    const auto [found, is_new] = norms.try_emplace(calls);
+    Norm& norm = found->second;
     if (is_new) {
       const auto& logicals = schedule.model.logicals();
       for (int logical = 0; logical < static_cast<int>(logicals.size()); ++logical) {
         if (logicals[static_cast<std::size_t>(logical)].frozen) continue;
-        std::set<std::string> wrong;
+        std::map<Count, std::int64_t> elements;
         const auto& pieces = schedule.model.pieces(logical);
         for (int piece = 0; piece < static_cast<int>(pieces.size()); ++piece) {
           std::vector<Counted> all;
@@ -119,18 +140,29 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
               all.insert(all.end(), part->second.begin(), part->second.end());
             }
           }
-          wrong.merge(wrong_counts(all, pieces[static_cast<std::size_t>(piece)].numel));
+          add_counts(all, pieces[static_cast<std::size_t>(piece)].numel, elements);
         }
-        for (const std::string& count : wrong) found->second.emplace_back(logical, count);
+        std::int64_t of = 0;
+        std::map<std::string, std::int64_t> wrong;
+        for (const auto& [count, some] : elements) {
+          of += some;
+          norm.counts.insert(count);
+          if (!count.right()) wrong[count.text()] += some;
+        }
+        for (const auto& [text, some] : wrong) norm.wrong.push_back({logical, text, some, of});
       }
+      counts.insert(norm.counts.begin(), norm.counts.end());
     }
-    for (const auto& [logical, count] : found->second) {
-      const int buffer = schedule.model.buffer_of(rank, logical);
-      const int parameter = buffer >= 0
-                                ? local_buffer(rank, buffer).parameters.front()
-                                : schedule.model.logicals()[static_cast<std::size_t>(logical)].parameters.front();
-      result.norm.push_back({parameter, rank, count, "1"});
+    for (const Finding& finding : norm.wrong) {
+      const int buffer = schedule.model.buffer_of(rank, finding.logical);
+      const int parameter =
+          buffer >= 0 ? local_buffer(rank, buffer).parameters.front()
+                      : schedule.model.logicals()[static_cast<std::size_t>(finding.logical)].parameters.front();
+      result.norm.push_back({parameter, rank, finding.counted, "1", finding.elements, finding.of});
     }
+  }
+  if (counts.size() == 1 && counts.begin()->good && !counts.begin()->averaged && counts.begin()->times != 1) {
+    result.norm_squared_factor = counts.begin()->times;
   }
 }
 

@@ -150,3 +150,16 @@ def test_a_norm_scales_nothing():
 
 def test_frozen_parameters_are_not_counted():
     assert report(MEAN, step("norm", "norm"), parameters=[W, parameter("ice", [3], frozen=True)])["verdict"] == "match"
+
+
+def test_where_everything_is_counted_equally_often_the_norm_is_wrong_by_one_factor():
+    two = [W, parameter("v", [4])]
+    twice = report(MEAN, step("norm", "norm", over="dp"), parameters=two)
+    assert twice["norm_squared_factor"] == "2"
+    assert report(MEAN, step("norm", "norm", over="dp", count="false"), parameters=two)["norm_squared_factor"] == "0"
+    # w twice, v once: no one number.
+    mixed = [step("norm", "norm"), step("again", "norm", params=["w"])]
+    assert report(MEAN, *mixed, parameters=two).get("norm_squared_factor") is None
+    # Too early, or right.
+    assert report(step("norm", "norm"), MEAN, parameters=two).get("norm_squared_factor") is None
+    assert report(MEAN, step("norm", "norm"), parameters=two).get("norm_squared_factor") is None

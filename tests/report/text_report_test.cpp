@@ -86,7 +86,17 @@ TEST_CASE("a wrong count in the norm is one line for all its ranks") {
   const std::string text =
       text_of(check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
     { "name": "grad_norm", "op": "norm", "over": "dp" })")));
-  CHECK(contains(text, "gradient norm\n    weight counted 2 times instead of 1 on ranks 0, 1\n"));
+  CHECK(contains(text,
+                 "gradient norm\n    weight counted 2 times instead of 1 on ranks 0, 1\n"
+                 "    every element is counted 2 times: the norm is √2 times the right one\n"));
+}
+
+TEST_CASE("where only some elements are counted wrongly, it is said how many") {
+  const std::string text =
+      text_of(check_text(two_ranks(R"({ "name": "mean", "op": "reduce_scatter", "over": "dp", "reduce": "avg" },
+    { "name": "grad_norm", "op": "norm" })")));
+  CHECK(contains(text, "gradient norm\n    4 of 8 elements of weight counted 0 times instead of 1 on ranks 0, 1\n"));
+  CHECK_FALSE(contains(text, "every element"));
 }
 
 TEST_CASE("what is wrong in the norm alone has no empty section, and the host is said to see values only") {
