@@ -16,7 +16,8 @@ class Mesh:
         self.layout = layout
         size = {axis: layout.get(axis, 1) for axis in ("tp", "cp", "sp", "pp", "ep", "etp")}
         if "dp_shard" in layout or "dp_replicate" in layout:
-            size["dp_shard"], size["dp_replicate"] = layout.get("dp_shard", 1), layout.get("dp_replicate", 1)
+            size["dp_replicate"] = layout.get("dp_replicate", 1)
+            size["dp_shard"] = layout.get("dp_shard", layout.get("dp", 1) // size["dp_replicate"] or 1)
             size["dp"] = size["dp_shard"] * size["dp_replicate"]
             if layout.get("dp", size["dp"]) != size["dp"]:
                 raise ScenarioError("dp is not dp_shard times dp_replicate")

@@ -44,6 +44,11 @@ class Buffer:
         self.chunk, self.dtype = parameter.get("chunk", 0), parameter.get("dtype", "float32")
 
 
+def fits_glob(glob, text):
+    pattern = "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in glob)
+    return re.fullmatch(pattern, text, re.DOTALL) is not None
+
+
 def fits(item, parameter, numel):
     """One selector without its exclamation mark."""
     if item.startswith("tag:"):
@@ -52,19 +57,18 @@ def fits(item, parameter, numel):
         return item[5:] == parameter.get("tied")
     for key in ("shard", "partial"):
         if item.startswith(key + ":"):
-            return item[len(key) + 1 :] in parameter.get(key, [])
-    size = re.fullmatch(r"numel\s*(<=|>=|==|<|>)\s*(\d+)", item)
-    if size:
-        bound = int(size[2])
+            return any(fits_glob(item[len(key) + 1 :], axis) for axis in parameter.get(key, []))
+    comparison = re.fullmatch(r"(numel|chunk)\s*(<=|>=|==|<|>)\s*(\d+)", item)
+    if comparison:
+        value, bound = numel if comparison[1] == "numel" else parameter.get("chunk", 0), int(comparison[3])
         return {
-            "<=": numel <= bound,
-            ">=": numel >= bound,
-            "==": numel == bound,
-            "<": numel < bound,
-            ">": numel > bound,
-        }[size[1]]
-    pattern = "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in item)
-    return re.fullmatch(pattern, parameter["name"], re.DOTALL) is not None
+            "<=": value <= bound,
+            ">=": value >= bound,
+            "==": value == bound,
+            "<": value < bound,
+            ">": value > bound,
+        }[comparison[2]]
+    return fits_glob(item, parameter["name"])
 
 
 class Model:
