@@ -77,6 +77,8 @@ TEST_CASE("unknowns that differ in anything have unrelated numbers") {
     }
   }
   CHECK(keys.size() == made);
+  // Letters of a leftover are no ranks or micro-batches of a gradient.
+  CHECK(leftover_key(0, "pq", 4) != gradient_key(0, 'p', 'q', 5));
   // Few elements of two unknowns agree by chance, and none all along at some distance.
   const auto a = numbers(gradient_key(0, 0, 0, 0), 12, 0, 20'000), b = numbers(gradient_key(0, 1, 0, 0), 12, 0, 20'000);
   for (std::size_t distance = 0; distance < 40; ++distance) {

@@ -164,7 +164,8 @@ def main():
             if getattr(options, name) != parser.get_default(name))
         without = write(ROOT, chosen, results, {
             "command": command, "seed": options.seed, "found": len(found), "sources": len(build.sources),
-            "dropped": wanted - len(chosen), "oracle": options.oracle, "minutes": seconds / 60})
+            "dropped": wanted - len(chosen), "oracle": options.oracle,
+            "minutes": None if options.retry else seconds / 60})
         for mutant in without:
             say(f"no reason in tools/mutation/reasons.txt: {describe(mutant)}")
         if without:

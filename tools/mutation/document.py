@@ -29,10 +29,10 @@ is let live.
   condition, a lost sign, two swapped arguments of one type, a missing statement. Left out is what only costs time or memory, or
   reports a broken invariant.
 - The tests: every Catch2 program, {oracle} random scenarios against the oracle (`tests/oracle`), and each file of
-  `tests/contract` and `tests/oracle`, and every scenario that takes less than a second. Without a mutant each ran once, to see which mutants it reaches and how much time
-  it takes; a mutant then met the tests that reach it, the cheapest first.
+  `tests/contract` and `tests/oracle`, and every scenario that takes less than a second. Without a mutant each ran once, to
+  see which mutants it reaches and how much time it takes; a mutant then met the tests that reach it, the cheapest first.
 - A mutant is caught when a test fails, crashes, or takes four times the processor time that it takes otherwise, and 10 s at least.
-- {minutes:.0f} minutes of processor time: finding, compiling, measuring and {tried} mutants. What caught them: {catchers}. {how}
+- {minutes} What caught the mutants: {catchers}. {how}
 
 ## Survivors
 
@@ -128,13 +128,16 @@ def write(root, chosen, results, facts):
             kinds_of_test["unit tests" if name.startswith("test_") else "/".join(name.split("/")[:2])
                           if name.startswith("tests/") else "the oracle"] += 1
     slow = sum(results[mutant.id][1] == "took too long" for mutant in tried)
-    dropped = facts.pop("dropped")
+    dropped, minutes = facts.pop("dropped"), facts.pop("minutes")
     text = TEXT.format(
         tried=len(tried), caught=caught, share=100 * caught / len(tried), goal=GOAL,
         folders=table("folder of `src/`", shares(tried, results, folder_of)),
         kinds=table("kind of break", shares(tried, results, lambda m: m.kind)),
         catchers=", ".join(f"{name} {count}" for name, count in kinds_of_test.most_common()),
         how=f"{slow} of them hung." if slow else "None hung.",
+        minutes=f"{minutes:.0f} minutes of processor time, from finding the mutants to the last survivor." if minutes else
+                "The survivors of a first run were tried again after the tests that they asked for had been written; what was "
+                "caught before was not.",
         dropped=f" Another {dropped} did not compile." if dropped else "",
         survivors="\n".join(survivor(root, m, reasons.get(describe(m)) or "**No reason yet.**") for m in alive) or "None.",
         **facts)
