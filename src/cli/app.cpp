@@ -9,6 +9,7 @@
 
 #include "lockstep/diagnostic.h"
 #include "src/cli/command.h"
+#include "src/cli/output.h"
 
 namespace lockstep::cli {
 
@@ -52,7 +53,7 @@ void add_row(CLI::App& app, const OptionRow& row) {
 }
 
 int complain(const Command& command, const std::string& message) {
-  fmt::print(stderr, "lockstep {}: {}\nSee `lockstep {} --help`.\n", command.name, message, command.name);
+  tell(fmt::format("lockstep {}: {}\nSee `lockstep {} --help`.\n", command.name, message, command.name));
   return exit_usage;
 }
 

@@ -129,7 +129,7 @@ int run(const ImportArguments& arguments) {
   // Read again as the scenario that it is, so that what its framework refuses is said now.
   const auto scenario =
       std::make_shared<const Scenario>(read_scenario(std::make_shared<const Source>(Source{name, text})));
-  if (!arguments.quiet) fmt::print(stderr, "{}", account(imported));
+  if (!arguments.quiet) tell(account(imported));
   if (!arguments.output.empty() || !arguments.check) {
     Output output(arguments.output);
     output.write(text);

@@ -67,7 +67,7 @@ int run(const InitArguments& arguments) {
   Output output(to_stdout ? "" : arguments.file);
   output.write(starter);
   output.commit();
-  if (!to_stdout) fmt::print(stderr, "wrote {}; now try: lockstep check {}\n", arguments.file, arguments.file);
+  if (!to_stdout) tell(fmt::format("wrote {}; now try: lockstep check {}\n", arguments.file, arguments.file));
   return exit_right;
 }
 

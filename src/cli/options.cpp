@@ -10,6 +10,8 @@
 #include <cstring>
 #include <memory>
 
+#include "src/cli/output.h"
+
 namespace lockstep::cli {
 
 namespace {
@@ -116,9 +118,9 @@ std::function<void(std::int64_t, std::int64_t)> progress_line(const CommonOption
     *shown = percent;
     // The line is wiped at the end, so that it never mixes with the report.
     if (percent >= 100)
-      fmt::print(stderr, "\r\x1b[K");
+      tell("\r\x1b[K");
     else
-      fmt::print(stderr, "\rreplaying on the host: {} %", percent);
+      tell(fmt::format("\rreplaying on the host: {} %", percent));
     std::fflush(stderr);
   };
 }

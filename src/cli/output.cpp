@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -55,6 +56,8 @@ std::string resolved(const std::string& path) {
 }
 
 }  // namespace
+
+void tell(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
 Output::Output(std::string path) : path_(std::move(path)) {
   if (path_.empty()) {
@@ -127,6 +130,15 @@ void Output::commit() {
 }
 
 int Output::terminal() const { return path_.empty() ? STDOUT_FILENO : -1; }
+
+void keep_standard_error() {
+  // Else the first file that is opened would get its number, and what is said would go into that file.
+  if (fcntl(STDERR_FILENO, F_GETFD) >= 0) return;
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0 || nowhere == STDERR_FILENO) return;
+  dup2(nowhere, STDERR_FILENO);
+  close(nowhere);
+}
 
 void install_signal_handlers() {
   std::signal(SIGPIPE, SIG_IGN);

@@ -9,6 +9,9 @@
 
 namespace lockstep::cli {
 
+/// Writes to standard error. Where that is full or closed the text is lost, and nothing else is.
+void tell(const std::string& text);
+
 /// Whoever reads our standard output has gone away: exit status 141, quietly.
 class ClosedPipe : public std::exception {};
 
@@ -45,6 +48,8 @@ class Output {
   int descriptor_ = -1;
 };
 
+/// Opens standard error where it is closed, so that no file that is written gets its number.
+void keep_standard_error();
 /// SIGPIPE is seen as a failed write; an interrupt removes unfinished files and exits with 130.
 void install_signal_handlers();
 

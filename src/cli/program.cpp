@@ -38,8 +38,8 @@ int dispatch(const std::vector<std::string>& arguments) {
   std::error_code error;
   if (near.empty() && std::filesystem::exists(name, error))
     near = fmt::format("; did you mean `lockstep check {}`?", name);
-  fmt::print(stderr, "lockstep: there is no {} \"{}\"{}\nSee `lockstep --help`.\n",
-             name.starts_with('-') ? "option" : "command", name, near);
+  tell(fmt::format("lockstep: there is no {} \"{}\"{}\nSee `lockstep --help`.\n",
+                   name.starts_with('-') ? "option" : "command", name, near));
   return exit_usage;
 }
 
@@ -59,19 +59,20 @@ std::vector<Command> all_commands() {
 
 int run_program(const std::vector<std::string>& arguments) {
   try {
+    keep_standard_error();
     install_signal_handlers();
     return dispatch(arguments);
   } catch (const ClosedPipe&) {
     return exit_closed_pipe;
   } catch (const InputError& error) {
-    for (const Diagnostic& diagnostic : error.diagnostics()) fmt::print(stderr, "{}", render(diagnostic));
+    for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
     return exit_usage;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "lockstep: out of memory\n");
+    tell("lockstep: out of memory\n");
   } catch (const InternalError& error) {
-    fmt::print(stderr, "lockstep: a bug of lockstep: {}\n", error.what());
+    tell(fmt::format("lockstep: a bug of lockstep: {}\n", error.what()));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "lockstep: {}\n", error.what());
+    tell(fmt::format("lockstep: {}\n", error.what()));
   }
   return exit_failure;
 }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "src/cli/output.h"
+
 namespace lockstep::cli {
 
 int status_of(const CheckResult& result) {
@@ -15,8 +17,8 @@ int status_of(const CheckResult& result) {
 }
 
 int nothing_found(const std::vector<std::string>& paths) {
-  fmt::print(stderr, "lockstep: nothing was checked: there is no *.json or *.jsonc file in {}\n",
-             fmt::join(paths, ", "));
+  tell(
+      fmt::format("lockstep: nothing was checked: there is no *.json or *.jsonc file in {}\n", fmt::join(paths, ", ")));
   return exit_nothing;
 }
 
@@ -63,7 +65,7 @@ void ReportSet::add(const CheckResult& result) {
     entry.output->flush();
   }
   // Someone who reads a report file sees at once that there is nothing to trust in it.
-  if (!result.disagreement.empty()) fmt::print(stderr, "lockstep: {}: {}\n", result.file, result.disagreement);
+  if (!result.disagreement.empty()) tell(fmt::format("lockstep: {}: {}\n", result.file, result.disagreement));
 }
 
 void ReportSet::finish() {

@@ -379,6 +379,22 @@ def test_standard_output_that_is_full_closed_or_a_closed_pipe(limited, tmp_path,
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", "2>&1 >/dev/null | true"])
+def test_standard_error_that_is_full_closed_or_a_closed_pipe_loses_nothing_else(binary, tmp_path, redirection):
+    (tmp_path / "case.json").write_text(scenario())
+
+    def status(arguments):
+        command = f'set -o pipefail; "$0" {arguments} {redirection}; exit "${{PIPESTATUS[0]}}"'
+        return subprocess.run(["bash", "-c", command, binary], cwd=tmp_path, capture_output=True, timeout=SECONDS, check=False).returncode
+
+    assert status("check none.json") == 2
+    assert status("chek") == 2
+    assert status("init step.jsonc") == 0
+    assert "lockstep" in (tmp_path / "step.jsonc").read_text()
+    assert status("check -o report case.json") == 0
+    assert (tmp_path / "report").read_text().startswith("match  case.json")
+
+
 def test_ctrl_c_ends_it_and_leaves_no_half_written_file(tmp_path, binary):
     large = scenario(
         layout={"tp": 8, "pp": 8, "dp": 16},
