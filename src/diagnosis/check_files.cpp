@@ -12,11 +12,14 @@ namespace lockstep {
 
 namespace {
 
+/// Each check may take as much memory as a small one may, and so may each result that waits to be taken.
+constexpr std::size_t most_threads = 8;
+
 /// Checks files on threads of its own, a few ahead of the one that is taken next.
 class CheckQueue {
  public:
   CheckQueue(const std::vector<std::string>& files, const CheckOptions& options, std::size_t threads)
-      : files_(files), options_(options), ahead_(2 * threads), found_(files.size()) {
+      : files_(files), options_(options), ahead_(threads + 2), found_(files.size()) {
     options_.side_by_side = &side_by_side_;
     try {
       for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
@@ -91,7 +94,7 @@ class CheckQueue {
 
 void check_files(const std::vector<std::string>& files, const CheckOptions& options,
                  const std::function<void(const CheckResult&)>& take) {
-  const std::size_t threads = std::min<std::size_t>(std::thread::hardware_concurrency(), files.size());
+  const std::size_t threads = std::min<std::size_t>({std::thread::hardware_concurrency(), files.size(), most_threads});
   if (threads < 2) {
     for (const std::string& file : files) take(check_file(file, options));
     return;
