@@ -40,6 +40,11 @@ struct SymbolicResult {
   /// root times the right one.
   std::optional<int> norm_squared_factor;
   std::vector<bool> replicas_agree;  ///< by logical parameter
+  /// By logical parameter: some wrong element has several owners. Where none has, `replicas_agree` is true, and there
+  /// was no replica to compare with.
+  std::vector<bool> replicated;
+  /// By rank: equal numbers count the same elements equally often. Empty where nothing is counted.
+  std::vector<int> norm_of;
 };
 
 /// Replays a timeline over exact linear forms. Keep it as long as its form numbers are in use.

@@ -70,7 +70,9 @@ class ParametersText {
     const bool value_wrong = std::any_of(finding.groups.begin(), finding.groups.end(),
                                          [](const RankGroup& group) { return first_wrong_piece(group) != nullptr; });
     if (value_wrong && logical < result_.symbolic->replicas_agree.size() && result_.symbolic->replicas_agree[logical]) {
-      write_("    all owners of an element hold the same value: no comparison of replicas could see it\n");
+      write_(result_.symbolic->replicated[logical]
+                 ? "    all owners of an element hold the same value: no comparison of replicas could see it\n"
+                 : "    each element has one owner: there is no replica to compare with\n");
     }
   }
 

@@ -32,8 +32,13 @@ struct Count {
   std::string text() const { return averaged ? "mean_of_norms" : std::to_string(times); }
 };
 
-/// How many of the elements of [0, numel) are counted in which way, added to `elements`.
-void add_counts(const std::vector<Counted>& counted, std::int64_t numel, std::map<Count, std::int64_t>& elements) {
+/// What a norm is made of: stretches of the pieces of all logical parameters, one piece after the other, each up to where
+/// elements are counted in another way.
+using Profile = std::vector<std::pair<std::int64_t, Count>>;
+
+/// How many of the elements of [0, numel) are counted in which way, added to `elements`; where, to `profile`.
+void add_counts(const std::vector<Counted>& counted, std::int64_t numel, std::map<Count, std::int64_t>& elements,
+                Profile& profile) {
   if (numel == 0) return;
   struct Change {
     std::int64_t at;
@@ -51,7 +56,11 @@ void add_counts(const std::vector<Counted>& counted, std::int64_t numel, std::ma
     bad += changes[i].bad;
     averaged += changes[i].averaged;
     const std::int64_t length = changes[i + 1].at - changes[i].at;
-    if (length > 0) elements[{times, bad == 0, averaged > 0}] += length;
+    if (length == 0) continue;
+    const Count count{times, bad == 0, averaged > 0};
+    elements[count] += length;
+    if (changes[i].at > 0 && profile.back().second == count) profile.pop_back();
+    profile.emplace_back(changes[i + 1].at, count);
   }
 }
 
@@ -67,6 +76,7 @@ struct Finding {
 struct Norm {
   std::vector<Finding> wrong;
   std::set<Count> counts;  ///< of all elements of the model
+  int number = 0;          ///< equal where the profiles are
 };
 
 }  // namespace
@@ -122,11 +132,13 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
   // Ranks that took part in the same calls have the same norm.
   std::map<std::vector<int>, Norm> norms;
   std::set<Count> counts;
+  std::map<Profile, int> numbers;
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
     const std::vector<int>& calls = calls_of[static_cast<std::size_t>(rank)];
     const auto [found, is_new] = norms.try_emplace(calls);
     Norm& norm = found->second;
     if (is_new) {
+      Profile profile;
       const auto& logicals = schedule.model.logicals();
       for (int logical = 0; logical < static_cast<int>(logicals.size()); ++logical) {
         if (logicals[static_cast<std::size_t>(logical)].frozen) continue;
@@ -140,7 +152,7 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
               all.insert(all.end(), part->second.begin(), part->second.end());
             }
           }
-          add_counts(all, pieces[static_cast<std::size_t>(piece)].numel, elements);
+          add_counts(all, pieces[static_cast<std::size_t>(piece)].numel, elements, profile);
         }
         std::int64_t of = 0;
         std::map<std::string, std::int64_t> wrong;
@@ -152,7 +164,9 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
         for (const auto& [text, some] : wrong) norm.wrong.push_back({logical, text, some, of});
       }
       counts.insert(norm.counts.begin(), norm.counts.end());
+      norm.number = numbers.emplace(profile, static_cast<int>(numbers.size())).first->second;
     }
+    result.norm_of.push_back(norm.number);
     for (const Finding& finding : norm.wrong) {
       const int buffer = schedule.model.buffer_of(rank, finding.logical);
       const int parameter =

@@ -153,9 +153,10 @@ void SymbolicEngine::State::find_unowned(int optimizer_step, SymbolicResult& res
   }
 }
 
-// Whether all owners of an element hold equal values, tied copies included.
+// Whether all owners of an element hold equal values, tied copies included, and whether a wrong one has several.
 void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
   result.replicas_agree.assign(schedule.model.logicals().size(), true);
+  result.replicated.assign(schedule.model.logicals().size(), false);
   std::vector<char> wrong(schedule.model.logicals().size(), 0);
   for (const BufferResult& buffer : result.buffers) {
     for (const PieceResult& piece : buffer.pieces) {
@@ -165,13 +166,14 @@ void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
   struct Held {
     Interval elements;
     int form;
+    bool right;
   };
   std::map<std::pair<int, int>, std::vector<Held>> owners;  // by logical and piece
   for (const BufferResult& buffer : result.buffers) {
     const LocalBuffer& local = local_buffer(buffer.rank, buffer.buffer);
     if (!wrong[static_cast<std::size_t>(local.logical)]) continue;
     auto& list = owners[{local.logical, local.piece}];
-    for (const PieceResult& piece : buffer.pieces) list.push_back({piece.elements, piece.form});
+    for (const PieceResult& piece : buffer.pieces) list.push_back({piece.elements, piece.form, piece.right});
   }
   for (auto& [key, list] : owners) {
     std::sort(list.begin(), list.end(),
@@ -179,8 +181,10 @@ void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
     // Walking by begin: elements up to `end` are held, those from `since` on with `form`.
     std::int64_t end = 0;
     int form = 0;
-    bool agree = true;
+    bool agree = true, replicated = false;
     for (const Held& held_part : list) {
+      // Of two owners that differ one is wrong.
+      if (held_part.elements.begin < end && (!held_part.right || held_part.form != form)) replicated = true;
       if (held_part.elements.begin < end && held_part.form != form) agree = false;
       if (held_part.elements.end >= end) {
         end = held_part.elements.end;
@@ -188,6 +192,7 @@ void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
       }
     }
     if (!agree) result.replicas_agree[static_cast<std::size_t>(key.first)] = false;
+    if (replicated) result.replicated[static_cast<std::size_t>(key.first)] = true;
   }
 }
 

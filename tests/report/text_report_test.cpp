@@ -65,6 +65,18 @@ TEST_CASE("a multiple of the right gradient is told in words, and that no compar
   CHECK(contains(text, "last changed by step sum, which leaves 2 × the right gradient"));
 }
 
+TEST_CASE("where each element has one owner there is no replica to compare with") {
+  const std::string scattered = R"({ "name": "sum", "op": "reduce_scatter", "over": "dp" })";
+  const std::string text = text_of(check_text(two_ranks(scattered)));
+  CHECK(contains(text, "    each element has one owner: there is no replica to compare with\n"));
+  CHECK_FALSE(contains(text, "all owners"));
+  const std::string gathered =
+      text_of(check_text(two_ranks(scattered + R"(, { "name": "all", "op": "all_gather", "over": "dp" })")));
+  CHECK(
+      contains(gathered, "    all owners of an element hold the same value: no comparison of replicas could see it\n"));
+  CHECK_FALSE(contains(gathered, "one owner"));
+}
+
 TEST_CASE("parameters that are wrong alike share a section") {
   const std::string parameters =
       R"([ { "name": "layers.0.weight", "shape": [8] }, { "name": "layers.1.weight", "shape": [8] },

@@ -192,6 +192,21 @@ TEST_CASE("what an earlier optimizer step left behind stays in the buffer unless
             .result.match);
 }
 
+TEST_CASE("ranks whose norms count the same elements equally often are told from others") {
+  const std::string sync = backward + R"(, { "name": "s", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+  const std::string w = R"({ "name": "w", "shape": [4], "shard": { "tp": 0 } }, { "name": "v", "shape": [2] })";
+  const auto norms = [&](const std::string& steps) {
+    return Run(text(R"({ "tp": 2, "dp": 2 })", w, sync + steps)).result.norm_of;
+  };
+  CHECK(norms("").empty());
+  // Other groups, but the same elements.
+  CHECK(norms(R"(, { "name": "n", "op": "norm", "over": "tp" })") == std::vector<int>{0, 0, 0, 0});
+  CHECK(norms(R"(, { "name": "n", "op": "norm", "over": "tp", "only": { "dp": [1] } })") ==
+        std::vector<int>{0, 0, 1, 1});
+  // Each counts half of w: the same number of elements, but others.
+  CHECK(norms(R"(, { "name": "n", "op": "norm" })") == std::vector<int>{0, 1, 0, 1});
+}
+
 TEST_CASE("the norm must count every element once, in its final state, on every rank") {
   const std::string sync = backward + R"(, { "name": "s", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
   const std::string w = R"({ "name": "w", "shape": [4] }, { "name": "v", "shape": [2], "stage": -1 })";
