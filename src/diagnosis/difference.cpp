@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/difference.h"
+
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace lockstep {
+
+namespace {
+
+using Source = std::tuple<int, int, int, int>;
+
+Source source_of(const Term& term) { return {term.rank, term.micro_batch, term.site_use, term.logical}; }
+
+Difference compare(const std::vector<Term>& got, const std::vector<Term>& expected) {
+  Difference difference;
+  std::map<Source, Rational> right;
+  for (const Term& term : expected) right.emplace(source_of(term), term.coefficient);
+  std::size_t there = 0;
+  for (const Term& term : got) {
+    const auto found = right.find(source_of(term));
+    if (term.foreign) {
+      difference.foreign = true;
+    } else if (!term.leftover.empty() || found == right.end()) {
+      difference.leftover = true;
+    } else {
+      const Rational ratio = term.coefficient / found->second;
+      if (!difference.least || ratio < *difference.least) difference.least = ratio;
+      if (!difference.most || ratio > *difference.most) difference.most = ratio;
+      ++there;
+    }
+  }
+  difference.missing = there < right.size();
+  return difference;
+}
+
+}  // namespace
+
+std::vector<Difference> differences(const CheckResult& result) {
+  std::vector<Difference> list;
+  const Model& model = result.scenario->schedule->model;
+  // Which terms are foreign depends on the parameter that holds them.
+  std::set<std::tuple<int, int, int>> seen;
+  for (const BufferResult& buffer : result.symbolic->buffers) {
+    const int logical = model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)].logical;
+    for (const PieceResult& piece : buffer.pieces) {
+      if (piece.right || !seen.emplace(piece.form, piece.reference, logical).second) continue;
+      list.push_back(compare(result.engine->terms(piece.form, buffer.rank, buffer.buffer),
+                             result.engine->terms(piece.reference, buffer.rank, buffer.buffer)));
+    }
+  }
+  return list;
+}
+
+}  // namespace lockstep

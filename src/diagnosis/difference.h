@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "lockstep/check.h"
+
+namespace lockstep {
+
+/// How the content of one wrong piece differs from the reference, term by term.
+struct Difference {
+  bool leftover = false;  ///< something that is no gradient, or is one of another optimizer step
+  bool foreign = false;   ///< contributions of another element or parameter
+  bool missing = false;   ///< contributions of the reference are not there
+  /// got/expected of the contributions that are there, smallest and largest; nothing where none is.
+  std::optional<Rational> least, most;
+};
+
+/// One for each distinct wrong content; of a result of the symbolic engine.
+std::vector<Difference> differences(const CheckResult& result);
+
+}  // namespace lockstep

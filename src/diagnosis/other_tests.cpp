@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/other_tests.h"
+
+#include <algorithm>
+#include <map>
+
+#include "src/diagnosis/difference.h"
+
+namespace lockstep {
+
+namespace {
+
+bool any_value_wrong(const SymbolicResult& symbolic) {
+  return std::any_of(symbolic.buffers.begin(), symbolic.buffers.end(), [](const BufferResult& buffer) {
+    return std::any_of(buffer.pieces.begin(), buffer.pieces.end(),
+                       [](const PieceResult& piece) { return !piece.right; });
+  });
+}
+
+/// What owners of the same elements say of the norm.
+Replicas compare_norms(const CheckResult& result) {
+  struct Owner {
+    Interval elements;
+    int norm;
+  };
+  std::map<std::pair<int, int>, std::vector<Owner>> owners;  // by logical and piece
+  const Model& model = result.scenario->schedule->model;
+  for (const BufferResult& buffer : result.symbolic->buffers) {
+    const LocalBuffer& local = model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)];
+    const int norm = result.symbolic->norm_of[static_cast<std::size_t>(buffer.rank)];
+    for (const Interval& owned : buffer.owned) owners[{local.logical, local.piece}].push_back({owned, norm});
+  }
+  Replicas found = Replicas::alone;
+  for (auto& [key, list] : owners) {
+    std::sort(list.begin(), list.end(),
+              [](const Owner& a, const Owner& b) { return a.elements.begin < b.elements.begin; });
+    const Owner* longest = nullptr;  // so far: whatever meets an earlier one meets this one
+    for (const Owner& owner : list) {
+      if (longest != nullptr && owner.elements.begin < longest->elements.end) {
+        if (owner.norm != longest->norm) return Replicas::differ;
+        found = Replicas::agree;
+      }
+      if (longest == nullptr || owner.elements.end > longest->elements.end) longest = &owner;
+    }
+  }
+  return found;
+}
+
+/// The square of got/expected of each rank's norm, were all elements of the gradient of one size; nothing where a count
+/// is no number, or the right number of what is not final.
+std::optional<std::vector<Rational>> squared_norm_ratios(const CheckResult& result) {
+  const Model& model = result.scenario->schedule->model;
+  Rational elements(0);
+  for (const Logical& logical : model.logicals()) {
+    if (!logical.frozen) elements += Rational(logical.numel);
+  }
+  // Where a parameter is counted in several wrong ways, the one farthest from 1 is taken for all of it.
+  std::map<int, std::map<int, Rational>> excess;  // by rank and logical: elements counted too often
+  for (const NormResult& norm : result.symbolic->norm) {
+    const std::optional<Rational> counted = Rational::parse(norm.counted);
+    if (!counted || norm.counted == norm.expected) return std::nullopt;
+    const int logical = model.logical_of(norm.parameter);
+    const Rational here =
+        (*counted - Rational(1)) * Rational(model.logicals()[static_cast<std::size_t>(logical)].numel);
+    Rational& most = excess[norm.rank][logical];
+    if (here * here > most * most) most = here;
+  }
+  std::vector<Rational> ratios;
+  for (const auto& [rank, by_logical] : excess) {
+    Rational counted = elements;
+    for (const auto& [logical, more] : by_logical) counted += more;
+    ratios.push_back(counted / elements);
+  }
+  return ratios;
+}
+
+}  // namespace
+
+std::string_view name_of(Replicas replicas) {
+  switch (replicas) {
+    case Replicas::agree:
+      return "agree";
+    case Replicas::differ:
+      return "differ";
+    case Replicas::alone:
+      return "nothing to compare";
+  }
+  return "";
+}
+
+bool wrong_in_norm_alone(const CheckResult& result) {
+  return result.symbolic && !result.symbolic->norm.empty() && result.symbolic->unowned.empty() &&
+         !any_value_wrong(*result.symbolic);
+}
+
+Replicas compare_replicas(const CheckResult& result) {
+  const SymbolicResult& symbolic = *result.symbolic;
+  const auto any = [](const std::vector<bool>& list, bool value) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  if (any(symbolic.replicas_agree, false)) return Replicas::differ;
+  const Replicas norms = symbolic.norm.empty() ? Replicas::alone : compare_norms(result);
+  if (norms == Replicas::differ || !any_value_wrong(symbolic)) return norms;
+  return any(symbolic.replicated, true) ? Replicas::agree : norms;
+}
+
+bool within_tolerance(const CheckResult& result, const Rational& tolerance) {
+  if (!result.symbolic->unowned.empty()) return false;
+  const Rational low = Rational(1) - tolerance, high = Rational(1) + tolerance;
+  for (const Difference& difference : differences(result)) {
+    if (difference.leftover || difference.foreign || difference.missing) return false;
+    if (*difference.least < low || *difference.most > high) return false;
+  }
+  const std::optional<std::vector<Rational>> ratios = squared_norm_ratios(result);
+  return ratios && std::all_of(ratios->begin(), ratios->end(),
+                               [&](const Rational& ratio) { return low * low <= ratio && ratio <= high * high; });
+}
+
+}  // namespace lockstep

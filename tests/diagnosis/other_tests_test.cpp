@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/other_tests.h"
+
+#include "tests/catch.h"
+#include "tests/diagnosis/small.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+const std::string mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+
+std::string_view replicas(const std::string& steps) {
+  const CheckResult result = check_text(two_ranks(steps));
+  REQUIRE(result.verdict == Verdict::mismatch);
+  return name_of(compare_replicas(result));
+}
+
+bool passes(const std::string& steps, const Rational& tolerance = Rational(8, 100)) {
+  const CheckResult result = check_text(two_ranks(steps));
+  REQUIRE(result.verdict == Verdict::mismatch);
+  return within_tolerance(result, tolerance);
+}
+
+std::string scaled(const std::string& by, const std::string& more = "") {
+  return mean + R"(, { "name": "s", "op": "scale", "by": ")" + by + "\"" + more + " }";
+}
+
+}  // namespace
+
+TEST_CASE("replicas agree, differ, or are none") {
+  CHECK(replicas(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })") == "agree");
+  CHECK(replicas(scaled("2", R"(, "only": { "dp": [1] })")) == "differ");
+  CHECK(replicas(R"({ "name": "sum", "op": "reduce_scatter", "over": "dp" })") == "nothing to compare");
+}
+
+TEST_CASE("a wrong norm is seen by replicas that scale by different ones") {
+  const auto norm = [](const std::string& keys) { return mean + R"(, { "name": "n", "op": "norm" )" + keys + " }"; };
+  CHECK(replicas(norm(R"(, "over": "dp")")) == "agree");
+  CHECK(replicas(norm(R"(, "count": "rank.dp == 1")")) == "differ");
+  CHECK(
+      replicas(
+          R"({ "name": "mean", "op": "reduce_scatter", "over": "dp", "reduce": "avg" }, { "name": "n", "op": "norm" })") ==
+      "nothing to compare");
+  // The norm alone tells replicas apart whose values agree.
+  CHECK(replicas(R"({ "name": "sum", "op": "all_reduce", "over": "dp" },
+                    { "name": "n", "op": "norm", "count": "rank.dp == 1" })") == "differ");
+}
+
+TEST_CASE("only the norm is wrong, or values too") {
+  CHECK(wrong_in_norm_alone(check_text(two_ranks(mean + R"(, { "name": "n", "op": "norm", "over": "dp" })"))));
+  CHECK_FALSE(wrong_in_norm_alone(check_text(two_ranks(scaled("2")))));
+  CHECK_FALSE(wrong_in_norm_alone(check_text(two_ranks(mean + R"(, { "name": "n", "op": "norm" })"))));
+  CHECK_FALSE(
+      wrong_in_norm_alone(check_text(two_ranks(scaled("2") + R"(, { "name": "n", "op": "norm", "over": "dp" })"))));
+}
+
+TEST_CASE("a tolerance passes coefficients on its edge and none beyond") {
+  CHECK(passes(scaled("1.08")));
+  CHECK_FALSE(passes(scaled("1.0801")));
+  CHECK(passes(scaled("0.92")));
+  CHECK_FALSE(passes(scaled("0.9199")));
+  CHECK(passes(scaled("2"), Rational(1)));
+  // One contribution too large, the other too small.
+  CHECK(passes(R"({ "name": "s", "op": "scale", "by": "1.05 - rank.dp / 10" }, )" + mean));
+  CHECK_FALSE(passes(R"({ "name": "s", "op": "scale", "by": "1.1 - rank.dp / 5" }, )" + mean));
+}
+
+TEST_CASE("no tolerance passes what is missing or does not belong") {
+  CHECK_FALSE(passes(R"({ "name": "s", "op": "scale", "by": "1/2" })", Rational(1, 2)));
+  CHECK_FALSE(passes(mean + R"(, { "name": "p", "op": "leftover", "what": "parameter", "by": "1/1000" })"));
+  const CheckResult unowned =
+      check_text(two_ranks(mean + R"(, { "name": "own", "op": "own", "over": "dp", "when": "rank.dp == 0" })"));
+  REQUIRE_FALSE(unowned.symbolic->unowned.empty());
+  CHECK_FALSE(within_tolerance(unowned, Rational(1)));
+}
+
+TEST_CASE("a tolerance on the norm takes elements for equally large") {
+  const auto text = [](const std::string& large, const std::string& over) {
+    return scenario(
+        R"({ "dp": 2 })", R"([ { "name": "w", "shape": [)" + large + R"(] }, { "name": "v", "shape": [10] } ])",
+        R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
+            mean + R"(, { "name": "n", "op": "norm", "params": "w" },
+                    { "name": "m", "op": "norm", "params": "v", "over": )" +
+            over + " } ]");
+  };
+  const Rational tolerance(8, 100);
+  // v twice: the norm is sqrt(80 / 70), 7 % too large, then sqrt(60 / 50), 10 %.
+  CHECK(within_tolerance(check_text(text("60", "\"dp\"")), tolerance));
+  CHECK_FALSE(within_tolerance(check_text(text("40", "\"dp\"")), tolerance));
+  const std::string averaged = R"("dp", "combine": "mean_of_norms")";
+  CHECK_FALSE(within_tolerance(check_text(text("6000", averaged)), tolerance));
+}
