@@ -89,6 +89,10 @@ TEST_CASE("a tolerance on the norm takes elements for equally large") {
   // v twice: the norm is sqrt(80 / 70), 7 % too large, then sqrt(60 / 50), 10 %.
   CHECK(within_tolerance(check_text(text("60", "\"dp\"")), tolerance));
   CHECK_FALSE(within_tolerance(check_text(text("40", "\"dp\"")), tolerance));
+  // v not at all: sqrt(60 / 70), 7 % too small, then sqrt(40 / 50), 11 %.
+  const std::string never = R"("dp", "count": "1 == 2")";
+  CHECK(within_tolerance(check_text(text("60", never)), tolerance));
+  CHECK_FALSE(within_tolerance(check_text(text("40", never)), tolerance));
   const std::string averaged = R"("dp", "combine": "mean_of_norms")";
   CHECK_FALSE(within_tolerance(check_text(text("6000", averaged)), tolerance));
 }
