@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT_S = 900
 # These test the sources and the tools, not the program, or replay models at full size, which takes minutes with
 # sanitizers: once, in the release build, is enough. Folders and files below tests/.
-RELEASE_ONLY = {"launcher", "mutation", "package", "repository", "scenarios", "cli/test_docs.py", "cli/test_draw_idea.py"}
+RELEASE_ONLY = {"launcher", "mutation", "package", "repository", "scenarios", "sweep", "cli/test_docs.py", "cli/test_draw_idea.py"}
 
 
 @dataclass
@@ -120,6 +120,9 @@ def run_pytest(file, only, temporary, environment):
         result.failed += 1
     if result.failed or result.skipped:
         result.text.append(output.rstrip())
+    else:
+        # What a test wants to be seen: how much it has tried.
+        result.text += [line for line in output.splitlines() if line.startswith("counted: ")]
     return result
 
 
