@@ -32,8 +32,8 @@ struct Count {
   std::string text() const { return averaged ? "mean_of_norms" : std::to_string(times); }
 };
 
-/// What a norm is made of: stretches of the pieces of all logical parameters, one piece after the other, each up to where
-/// elements are counted in another way.
+/// What a norm is made of: stretches of the pieces of all logical parameters, one piece after the other, each up to
+/// where elements are counted in another way.
 using Profile = std::vector<std::pair<std::int64_t, Count>>;
 
 /// How many of the elements of [0, numel) are counted in which way, added to `elements`; where, to `profile`.
