@@ -54,23 +54,14 @@ std::optional<std::vector<Rational>> squared_norm_ratios(const CheckResult& resu
   for (const Logical& logical : model.logicals()) {
     if (!logical.frozen) elements += Rational(logical.numel);
   }
-  // Where a parameter is counted in several wrong ways, the one farthest from 1 is taken for all of it.
-  std::map<int, std::map<int, Rational>> excess;  // by rank and logical: elements counted too often
+  std::map<int, Rational> counted;  // by rank
   for (const NormResult& norm : result.symbolic->norm) {
-    const std::optional<Rational> counted = Rational::parse(norm.counted);
-    if (!counted || norm.counted == norm.expected) return std::nullopt;
-    const int logical = model.logical_of(norm.parameter);
-    const Rational here =
-        (*counted - Rational(1)) * Rational(model.logicals()[static_cast<std::size_t>(logical)].numel);
-    Rational& most = excess[norm.rank][logical];
-    if (here * here > most * most) most = here;
+    const std::optional<Rational> times = Rational::parse(norm.counted);
+    if (!times || norm.counted == norm.expected) return std::nullopt;
+    counted.emplace(norm.rank, elements).first->second += (*times - Rational(1)) * Rational(norm.elements);
   }
   std::vector<Rational> ratios;
-  for (const auto& [rank, by_logical] : excess) {
-    Rational counted = elements;
-    for (const auto& [logical, more] : by_logical) counted += more;
-    ratios.push_back(counted / elements);
-  }
+  for (const auto& [rank, all] : counted) ratios.push_back(all / elements);
   return ratios;
 }
 
