@@ -41,19 +41,33 @@ bool is_key(std::string_view text, std::size_t begin, std::size_t end) {
   if (!at_start) return false;
   const bool quoted = end < text.size() && (text[end] == '"' || text[end] == '\'');
   std::size_t after = quoted ? end + 1 : end;
-  if (after < text.size() && text[after] == '=') return true;
+  if (after < text.size() && text[after] == '=') {
+    // Base64 is padded with equals signs: behind those of a key there is a value.
+    const bool value_follows =
+        after + 1 < text.size() && std::string_view("= \t\r\n,;)]}").find(text[after + 1]) == std::string_view::npos;
+    return value_follows && (quoted || before == begin);
+  }
   while (after < text.size() && text[after] == ' ') ++after;
   const auto next = [&](std::size_t i) { return after + i < text.size() ? text[after + i] : '\n'; };
   if (next(0) == ':') return quoted || std::isspace(static_cast<unsigned char>(next(1))) != 0;
-  return next(0) == '=' || (next(0) == '.' && next(1) == '.');
+  return (next(0) == '=' && next(1) != '=' && next(1) != '\n') || (next(0) == '.' && next(1) == '.');
+}
+
+/// Whether the dollar sign at `at` begins a word, as that of a variable does; inside of a word it may be a password's.
+bool begins_variable(std::string_view text, std::size_t at) {
+  const auto separates = [&](std::size_t i) {
+    return std::string_view(" \t\r\n=(").find(text[i]) != std::string_view::npos;
+  };
+  if (at > 0 && text[at - 1] == '"') --at;
+  return at == 0 || separates(at - 1);
 }
 
 bool is_harmless(std::string_view text, std::size_t begin, std::size_t end) {
   const std::string_view word = text.substr(begin, end - begin);
   if (is_number(word) || is_literal(word)) return true;
   if (!is_name(word)) return false;
-  if (begin > 0 && text[begin - 1] == '$') return true;
-  if (begin > 1 && text[begin - 1] == '{' && text[begin - 2] == '$') return true;
+  if (begin > 0 && text[begin - 1] == '$') return begins_variable(text, begin - 1);
+  if (begin > 1 && text[begin - 1] == '{' && text[begin - 2] == '$') return begins_variable(text, begin - 2);
   if (word.starts_with("--") && word.find('.') == std::string_view::npos) return true;
   return is_key(text, begin, end);
 }

@@ -62,3 +62,15 @@ TEST_CASE("a redacted line keeps keys, flags, numbers and punctuation") {
         R"({ "token": "******", "steps": 12, "on": true })");
   CHECK(redacted("  data_path ........ ['/data/x']") == "  data_path ........ ['*******']");
 }
+
+TEST_CASE("padded base64 is no key, and a dollar sign inside of a word begins no variable") {
+  CHECK(redacted("  token: c2VjcmV0cw==") == "  token: **********==");
+  CHECK(redacted("  token: c2VjcmV0cw=") == "  token: **********=");
+  CHECK(redacted("--token c2VjcmV0cw= --lr 1") == "--token **********= --lr 1");
+  CHECK(redacted("{ \"token\": \"c2VjcmV0cw=\", \"steps\": 1 }") == "{ \"token\": \"**********=\", \"steps\": 1 }");
+  CHECK(redacted("tokens: [c2VjcmV0cw=, c2VjcmV0cw=]") == "tokens: [**********=, **********=]");
+  CHECK(redacted("flavor = \"9B\"") == "flavor = \"**\"");
+  CHECK(redacted("--save pa$sw0rd --load pa${sw0rd} --x pa$$sw0rd") ==
+        "--save **$***** --load **${*****} --x **$$*****");
+  CHECK(redacted("TP=$TP \"$TP\" \"${TP}\"") == "TP=$TP \"$TP\" \"${TP}\"");
+}
