@@ -107,7 +107,12 @@ class Reader {
     const std::size_t begin = next_;
     std::vector<Word> words;
     bool only_assignments = true, declares = false;
-    std::vector<std::string> set_here;
+    std::vector<std::pair<std::string, ShellVariables::State>> before_command;
+    if (text_.substr(next_).starts_with("((")) {
+      next_ = closing(next_ + 2, '(', ')');
+      set_changed_unknown(text_.substr(begin + 2, next_ - begin - 2), begin);
+      if (here() == ')') ++next_;
+    }
     while (skip_blanks(), !at_end_of_command()) {
       if (skip_redirection()) continue;
       const std::string_view rest = text_.substr(next_);
@@ -115,9 +120,14 @@ class Reader {
       const bool adds = rest.substr(length).starts_with("+=");
       const bool assigns = length > 0 && (adds || rest.substr(length).starts_with("="));
       if (assigns && (only_assignments || declares)) {
+        const std::string name(rest.substr(0, length));
+        if (only_assignments) before_command.emplace_back(name, variables_.state(name));
         read_assignment(std::string(rest.substr(0, length)), adds);
         continue;
       }
+      // `A=1 command` sets A for that command alone, and its words see the earlier value.
+      for (; !before_command.empty(); before_command.pop_back())
+        variables_.restore(before_command.back().first, before_command.back().second);
       const std::size_t before = next_;
       std::vector<Word> expanded = read_word();
       if (next_ == before) ++next_;  // never stand still
@@ -157,15 +167,73 @@ class Reader {
       }
       words.clear();
     } else if (words.size() > 1 && words.front().text == "unset") {
-      for (std::size_t i = 1; i < words.size(); ++i) variables_.forget(words[i].text);
+      for (std::size_t i = 1; i < words.size(); ++i) {
+        if (is_conditional()) {
+          set_unknown(words[i].text, begin);
+        } else {
+          variables_.forget(words[i].text);
+        }
+      }
     } else if (words.size() > 1 && words.front().text == "read") {
       for (std::size_t i = 1; i < words.size(); ++i) set_unknown(words[i].text, begin);
     }
+    if (words.size() > 1 && words.front().text == "let") {
+      for (std::size_t i = 1; i < words.size(); ++i) set_changed_unknown(words[i].text, begin);
+    }
     if (!words.empty()) commands_.push_back({std::move(words), line(begin)});
-    if (next_ < text_.size()) {
-      const bool ends_line = here() == '\n';
-      ++next_;
-      if (ends_line) skip_here_documents();
+    if (next_ < text_.size()) end_separator(next_ > begin);
+  }
+
+  /// What stands between commands decides whether the next one is executed for certain, and in this shell.
+  void end_separator(bool has_command) {
+    const std::string_view rest = text_.substr(next_);
+    if (rest.starts_with("((") && has_command) return;  // of `for`: the next command
+    const char c = here();
+    next_ += rest.starts_with("&&") || rest.starts_with("||") ? 2 : 1;
+    if (c == '(') {
+      ++groups_;
+    } else if (c == ')') {
+      groups_ = std::max(0, groups_ - 1);
+      is_chained_ = false;
+    } else if (c == '|' || rest.starts_with("&&")) {
+      is_chained_ = true;
+    } else if (c != '\n' || has_command) {  // a line may end behind && and go on
+      is_chained_ = false;
+    }
+    if (c == '\n') skip_here_documents();
+  }
+
+  /// Whether the command that is being read is executed only perhaps, or in a shell of its own.
+  bool is_conditional() const { return depth_ > 0 || groups_ > 0 || is_chained_; }
+
+  /// The variables that an arithmetic expression assigns to: = and the like, ++ and --.
+  void set_changed_unknown(std::string_view expression, std::size_t at) {
+    const auto skip = [&](std::size_t i) {
+      while (i < expression.size() && std::isspace(static_cast<unsigned char>(expression[i])) != 0) ++i;
+      return i;
+    };
+    bool steps = false;  // ++ or -- in front
+    for (std::size_t i = 0; i < expression.size();) {
+      const std::string_view rest = expression.substr(i);
+      const std::size_t length = name_length(rest);
+      if (length == 0) {
+        const bool step = rest.starts_with("++") || rest.starts_with("--");
+        if (std::isspace(static_cast<unsigned char>(rest[0])) == 0) steps = step;
+        // Digits swallow the letters behind them: 0x10 is no name.
+        const bool digit = std::isdigit(static_cast<unsigned char>(rest[0])) != 0;
+        i += step ? 2 : 1;
+        while (digit && i < expression.size() && is_name_character(expression[i])) ++i;
+        continue;
+      }
+      std::string_view behind = expression.substr(skip(i + length));
+      bool changes = steps || behind.starts_with("++") || behind.starts_with("--");
+      const std::size_t operation = std::min(behind.find_first_not_of("+-*/%&|^<>"), behind.size());
+      const bool compares = operation == 1 && (behind[0] == '<' || behind[0] == '>');
+      behind.remove_prefix(operation);
+      changes = changes || (!compares && behind.starts_with("=") && !behind.starts_with("=="));
+      if (changes) set_unknown(std::string(rest.substr(0, length)), at);
+      steps = false;
+      i += length;
     }
   }
 
@@ -190,9 +258,10 @@ class Reader {
       words = read_word(true);
       if (words.empty()) words.push_back({"", place(next_, next_), ""});
     }
-    if (depth_ > 0) {
+    if (is_conditional()) {
       const std::string why = fmt::format(
-          "{} is set in line {}, which is executed only perhaps (in an if, a loop or a function); give --set {}=VALUE",
+          "{} is set in line {}, which is executed only perhaps (in an if, a loop, a function or brackets, or behind "
+          "&&, || or |); give --set {}=VALUE",
           name, line(begin), name);
       variables_.set(name, {unknown_word(place(begin, begin + name.size()), why)}, false);
     } else if (adds) {
@@ -436,7 +505,8 @@ class Reader {
     return result;
   }
 
-  Word arithmetic(std::string_view expression, const Place& where) const {
+  Word arithmetic(std::string_view expression, const Place& where) {
+    set_changed_unknown(expression, where.begin);
     std::string numbers;
     for (std::size_t i = 0; i < expression.size();) {
       if (expression[i] == '$' || expression[i] == '{' || expression[i] == '}') {
@@ -467,7 +537,9 @@ class Reader {
   std::vector<ShellCommand> commands_;
   std::vector<std::string> here_documents_;
   std::size_t next_ = 0;
-  int depth_ = 0;
+  int depth_ = 0;            // of if, case, loops and functions
+  int groups_ = 0;           // of ( )
+  bool is_chained_ = false;  // behind &&, || or |
   int nesting_ = 0;
 };
 

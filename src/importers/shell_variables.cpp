@@ -24,13 +24,31 @@ void ShellVariables::append(const std::string& name, std::vector<Word> words, bo
   if (found == variables_.end()) {
     // It may have been set outside of the script, but then nobody could read the script.
     set(name, std::move(words), is_array);
-  } else if (is_array || found->second.is_array) {
-    std::vector<Word> all = found->second.words;
-    all.insert(all.end(), words.begin(), words.end());
-    set(name, std::move(all), true);
+    return;
+  }
+  // In place: a script may append ten thousand times.
+  Variable& variable = found->second;
+  if (variable.is_given) return;
+  if (is_array || variable.is_array) {
+    variable.is_array = true;
+    variable.words.insert(variable.words.end(), words.begin(), words.end());
+    if (variable.words.size() > most_shell_words) set(name, std::move(variable.words), true);
+  } else if (!words.empty()) {
+    if (variable.words.empty()) variable.words.emplace_back();
+    join(variable.words.front(), words.front());
+  }
+}
+
+ShellVariables::State ShellVariables::state(const std::string& name) const {
+  const auto found = variables_.find(name);
+  return found != variables_.end() ? State(found->second) : std::nullopt;
+}
+
+void ShellVariables::restore(const std::string& name, const State& state) {
+  if (state) {
+    variables_[name] = *state;
   } else {
-    const Word more = words.empty() ? Word{} : words.front();
-    set(name, {joined(scalar(name), more)}, false);
+    variables_.erase(name);
   }
 }
 
@@ -53,19 +71,25 @@ std::vector<Word> ShellVariables::elements(const std::string& name) const {
   return found != variables_.end() ? found->second.words : std::vector<Word>{scalar(name)};
 }
 
-Word joined(const Word& a, const Word& b) {
-  if (a.text.size() + b.text.size() > longest_shell_text)
-    return unknown_word(a.place, "this text is longer than 1 MiB");
-  Word result = a;
-  if (result.unresolved.empty()) result.unresolved = b.unresolved;
-  result.text += b.text;
-  result.reasons.insert(result.reasons.end(), b.reasons.begin(), b.reasons.end());
+void join(Word& a, const Word& b) {
+  if (a.text.size() + b.text.size() > longest_shell_text) {
+    a = unknown_word(a.place, "this text is longer than 1 MiB");
+    return;
+  }
   const bool adjacent = a.place.source == b.place.source && a.place.end == b.place.begin;
   if (adjacent) {
-    result.place.end = b.place.end;
+    a.place.end = b.place.end;
   } else if (a.text.empty() && a.place.source == nullptr) {
-    result.place = b.place;
+    a.place = b.place;
   }
+  if (a.unresolved.empty()) a.unresolved = b.unresolved;
+  a.text += b.text;
+  a.reasons.insert(a.reasons.end(), b.reasons.begin(), b.reasons.end());
+}
+
+Word joined(const Word& a, const Word& b) {
+  Word result = a;
+  join(result, b);
   return result;
 }
 

@@ -51,3 +51,38 @@ TEST_CASE("nothing is executed: what needs it is not known") {
   CHECK(last_command("for i in 1 2; do B=$i; done\nrun $B") == "run|?");
   CHECK(last_command("run $1 $@ ${A%x}") == "run|?|?|?");
 }
+
+TEST_CASE("what is set behind &&, || or | or in brackets is not known") {
+  CHECK(last_command("A=1\n[ -n x ] && A=2\nrun $A") == "run|?");
+  CHECK(last_command("A=1\ntest x || export A=2\nrun $A") == "run|?");
+  CHECK(last_command("A=1\ntest x &&\n\n  A=2\nrun $A") == "run|?");
+  CHECK(last_command("A=1\necho x | A=2\nrun $A") == "run|?");
+  CHECK(last_command("A=1\n( A=2; B=3 )\nrun $A $B") == "run|?|?");
+  CHECK(last_command("A=1\n[ -n x ] && unset A\nrun $A") == "run|?");
+  // The line behind is certain again.
+  CHECK(last_command("test x && true\nA=2\nrun $A") == "run|2");
+  CHECK(last_command("test x || { true; }\n(true) && (true)\nA=2; B=3\nrun $A $B") == "run|2|3");
+  CHECK(last_command("sleep 1 & A=2\nrun $A") == "run|2");
+}
+
+TEST_CASE("an assignment in front of a command is for that command alone") {
+  CHECK(last_command("A=1\nA=2 B=3 true\nrun $A $B") == "run|1|?");
+  CHECK(last_command("A=1\nA=2 run $A") == "run|1");
+  CHECK(last_command("A=1\nA=2 > out\nrun $A") == "run|2");
+}
+
+TEST_CASE("variables that arithmetic changes are not known") {
+  CHECK(last_command("A=1 B=1 C=1 D=1\nlet A=2 B++ 'C += 3'\nrun $A $B $C $D") == "run|?|?|?|1");
+  CHECK(last_command("A=1 B=2 C=1 D=1\n((A=4, ++B, C == 2, D <= B))\nrun $A $B $C $D") == "run|?|?|1|1");
+  CHECK(last_command("A=1 B=3\ntrue $((A++)) $((B + 1)) $((B=2))\nrun $A $B") == "run|?|?");
+  CHECK(last_command("A=3\nrun $((++A))") == "run|?");
+  CHECK(last_command("A=1\nfor ((i=0; i<4; i++)); do A=2; done\nB=3\nrun $A $i $B") == "run|?|?|3");
+}
+
+TEST_CASE("appending again and again keeps text, elements and what is given") {
+  std::string text = "A=0\nB=(0)\n";
+  for (int i = 0; i < 20'000; ++i) text += "A+=1\nB+=(1)\n";
+  CHECK(last_command(text + "run ${#B[@]}") == "run|20001");
+  CHECK(last_command("A=x\nA+=y\nA+=z\nrun $A") == "run|xyz");
+  CHECK(last_command("A+=y\nrun $A", {{"A", "out"}}) == "run|out");
+}
