@@ -17,7 +17,8 @@ namespace lockstep {
 namespace {
 
 constexpr int deepest = 100;
-constexpr int most_values = 200'000;  // aliases can stand for more than any file holds
+constexpr std::size_t most_bytes = 1 << 20;  // configurations are far smaller
+constexpr int most_values = 200'000;         // aliases can stand for more than any file holds
 
 class Converter {
  public:
@@ -119,6 +120,11 @@ class Converter {
 }  // namespace
 
 Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {
+  if (source->text.size() > most_bytes) {
+    diagnostics.add({source, 0, 0, ""},
+                    fmt::format("expected at most 1 MiB of YAML, found {} bytes", source->text.size()));
+    return Json();
+  }
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(source->text);
     if (documents.size() != 1) {

@@ -98,6 +98,22 @@ TEST_CASE("what grows without end is stopped") {
       }()));
 }
 
+TEST_CASE("YAML of more than 1 MiB is refused before it is read") {
+  if (!is_readable("n.yaml")) return;
+  ImportRequest request = of("nanotron", "n.yaml");
+  std::string text = "parallelism: { tp: 1, pp: 1, dp: 8 }\n";
+  while (text.size() <= std::size_t{1} << 20) text += "# " + std::string(1000, 'x') + "\n";
+  request.files = {std::make_shared<const Source>(Source{"n.yaml", text})};
+  try {
+    import_configuration(request);
+    FAIL("it was imported");
+  } catch (const InputError& error) {
+    REQUIRE(error.diagnostics().size() == 1);
+    CHECK(error.diagnostics().front().message ==
+          "expected at most 1 MiB of YAML, found " + std::to_string(text.size()) + " bytes");
+  }
+}
+
 TEST_CASE("numbers that are too large are mistakes") {
   for (const char* number :
        {"1e400", "9223372036854775808", "-9223372036854775808", "1e18", "1e-300", "0", "-1", "0.5", "1e9"}) {
