@@ -51,7 +51,6 @@ class Draft {
   void option(std::string_view key, Json value) { options_.set(key, std::move(value)); }
   void micro_batches(std::int64_t count) { micro_batches_ = count; }
   void preset(std::string name) { preset_ = std::move(name); }
-  bool has_preset() const { return !preset_.empty(); }
   /// In place of the table's.
   void framework(std::string name) { framework_ = std::move(name); }
   /// Keys of another format may stand beside this one's.
@@ -77,7 +76,6 @@ class Draft {
   KeyTable table_;
   Settings settings_;
   Diagnostics& diagnostics_;
-  std::set<std::string, std::less<>> read_;
   std::set<std::string, std::less<>> mistaken_;
   std::map<std::string, std::string, std::less<>> meanings_;
   std::vector<std::string> assumed_, spellings_;

@@ -55,7 +55,6 @@ Json json_number(const Rational& value) {
 const Setting* Draft::read(std::string_view key) {
   const Setting* setting = settings_.find(key);
   if (setting == nullptr) return nullptr;
-  read_.emplace(key);
   if (!setting->unresolved.empty()) {
     mistake(key, setting->unresolved);
     return nullptr;
