@@ -66,8 +66,14 @@ std::int64_t world_of(const std::vector<Word>& launcher, const std::map<std::str
     const auto found = batch.find(name);
     return found != batch.end() ? whole_number(found->second) : std::nullopt;
   };
-  const auto per_node = value_of(launcher, {"--nproc_per_node", "--nproc-per-node"});
-  if (per_node) {
+  const std::vector<std::string> per_node_flags = {"--nproc_per_node", "--nproc-per-node"};
+  const bool says_per_node = std::any_of(launcher.begin(), launcher.end(), [&](const Word& word) {
+    const std::string flag = word.text.substr(0, word.text.find('='));
+    return std::find(per_node_flags.begin(), per_node_flags.end(), flag) != per_node_flags.end();
+  });
+  if (says_per_node) {
+    const auto per_node = value_of(launcher, per_node_flags);
+    if (!per_node) return 0;  // a variable, or "gpu": what the batch system starts are launchers, not ranks
     auto nodes = value_of(launcher, {"--nnodes"});
     const bool says_nodes = std::any_of(launcher.begin(), launcher.end(),
                                         [](const Word& word) { return word.text.starts_with("--nnodes"); });

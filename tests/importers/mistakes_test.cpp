@@ -135,6 +135,16 @@ TEST_CASE("a variable that a script does not set is named with its line, where i
   CHECK(import_configuration(request).scenario.find("layout")->find("tp")->text() == "4");
 }
 
+TEST_CASE("a number of processes that is not known leaves the ranks open, whatever the batch system starts") {
+  for (const char* count : {"--nproc_per_node=$GPUS", "--nproc-per-node $GPUS", "--nproc_per_node gpu"}) {
+    INFO(count);
+    const std::string launch = std::string("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\ntorchrun --nnodes 2 ") +
+                               count + " pretrain_gpt.py" + model + "\n";
+    CHECK(mistakes(file("megatron", "run.sh", launch, 0)).find("the number of ranks is not known") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("a script without a training, or with two, is refused") {
   CHECK(mistakes(file("megatron", "run.sh", "echo nothing\n")).find("has no command with three or more arguments") !=
         std::string::npos);
