@@ -96,9 +96,27 @@ void set_batch(Draft& draft, const Mesh& mesh) {
   draft.micro_batches(*global / per_step);
 }
 
+/// Whether --size gives a size of the model, in place of the configuration.
+bool replaced(const Draft& draft, const std::string& size) {
+  const std::vector<std::string>& sizes = draft.request().sizes;
+  return std::any_of(sizes.begin(), sizes.end(), [&](const std::string& one) { return one.starts_with(size + "="); });
+}
+
+/// Megatron-LM takes hidden_size / num_attention_heads as the size of a head, and refuses one that is not whole.
+void check_head_size(Draft& draft) {
+  const auto hidden = draft.integer("hidden_size"), heads = draft.integer("num_attention_heads");
+  const bool own = replaced(draft, "hidden") || replaced(draft, "heads") || replaced(draft, "head_dim");
+  if (hidden && heads && *heads > 0 && !draft.given("kv_channels") && !own && *hidden % *heads != 0) {
+    draft.mistake("hidden_size", fmt::format("hidden_size {} must be divisible by num_attention_heads {} where "
+                                             "kv_channels is not given",
+                                             *hidden, *heads));
+  }
+}
+
 /// The flags of Megatron-LM that say how a model is built but have another default there than in the preset.
 void set_model(Draft& draft, std::int64_t tp) {
   draft.preset("gpt");
+  check_head_size(draft);
   const bool gqa = draft.boolean("group_query_attention", false);
   const auto groups = draft.integer("num_query_groups");
   if (gqa) draft.size("query_groups", json_integer(groups.value_or(1)));
@@ -110,10 +128,7 @@ void set_model(Draft& draft, std::int64_t tp) {
     if (!hidden || !heads || *channels * *heads != *hidden) draft.size("head_dim", json_integer(*channels));
   }
   for (const std::string_view key : {"num_layers", "hidden_size", "num_attention_heads"}) {
-    const bool has_size =
-        std::any_of(draft.request().sizes.begin(), draft.request().sizes.end(),
-                    [&](const std::string& size) { return size.starts_with(draft.table().row(key)->target + "="); });
-    if (!draft.given(key) && !has_size) {
+    if (!draft.given(key) && !replaced(draft, draft.table().row(key)->target)) {
       draft.mistake("", fmt::format("{} is not given, and Megatron has no default for it; give --size {}=N", key,
                                     draft.table().row(key)->target));
     }
@@ -127,7 +142,11 @@ void set_model(Draft& draft, std::int64_t tp) {
   if (!draft.boolean("add_position_embedding", true)) positions = "none";
   if (positions == "learned_absolute") {
     draft.size("position_embedding", Json::string("learned"));
-    if (const auto length = draft.integer("max_position_embeddings")) draft.size("positions", json_integer(*length));
+    if (const auto length = draft.integer("max_position_embeddings")) {
+      draft.size("positions", json_integer(*length));
+    } else if (!replaced(draft, "positions")) {
+      draft.assume("1024 learned positions: max_position_embeddings is not given; give --size positions=N.");
+    }
   } else if (positions == "relative") {
     draft.mistake("position_embedding_type", "lockstep's presets have no relative position embedding");
   } else {

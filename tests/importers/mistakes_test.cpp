@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is wrong with a configuration is said at its place, and no secret is shown.
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -101,6 +102,22 @@ TEST_CASE("ranks that do not divide are refused with the sizes") {
         "context 1)\n");
   CHECK(mistakes(arguments("--global-batch-size 12" + model))
             .find("12 does not divide by micro_batch_size 1 times data-parallel size 8") != std::string::npos);
+}
+
+TEST_CASE("heads of a broken size are refused, and positions that it asks for are named") {
+  const std::string odd = "--num-layers 2 --hidden-size 66 --num-attention-heads 4 --vocab-size 1000 ";
+  CHECK(mistakes(arguments(odd)).find("hidden_size 66 must be divisible by num_attention_heads 4") !=
+        std::string::npos);
+  CHECK(mistakes(arguments(odd + "--kv-channels 16")).empty());
+  const auto assumes_positions = [](const std::string& text) {
+    const std::vector<std::string> assumed = import_configuration(arguments(text)).assumed;
+    return std::any_of(assumed.begin(), assumed.end(), [](const std::string& sentence) {
+      return sentence.find("max_position_embeddings is not given") != std::string::npos;
+    });
+  };
+  CHECK(assumes_positions(model));
+  CHECK_FALSE(assumes_positions(model + "--max-position-embeddings 128"));
+  CHECK_FALSE(assumes_positions(model + "--position-embedding-type rope"));
 }
 
 TEST_CASE("what lockstep cannot describe is refused with the reason") {
