@@ -57,7 +57,8 @@ TEST_CASE("a configuration with wrong bytes is imported or refused") {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return static_cast<std::size_t>(state >> 33) % below;
   };
-  const std::string bytes("\0\xff\x80\"'{}[]()$`\\\n\t#:,=-9eE.*&<>|;", 33);
+  using namespace std::string_literals;  // with the NUL at its beginning
+  const std::string bytes = "\0\xff\x80\"'{}[]()$`\\\n\t#:,=-9eE.*&<>|;"s;
   for (const Case& one : cases_with_files()) {
     INFO(one.file.filename().string());
     const std::string text = one.request.files.front()->text;
