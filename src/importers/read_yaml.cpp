@@ -7,7 +7,10 @@
 #include "src/importers/syntax.h"
 
 #ifdef LOCKSTEP_YAML
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
+
+#include <sstream>
 #endif
 
 namespace lockstep {
@@ -117,6 +120,35 @@ class Converter {
   bool failed_ = false;
 };
 
+/// Where each document of a stream begins. YAML::LoadAll would do, but after a stray bracket yaml-cpp 0.7 finds
+/// documents without end in the same place, so no more than two are asked for.
+class Documents : public YAML::EventHandler {
+ public:
+  explicit Documents(const std::string& text) {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    while (count_ < 2 && parser.HandleNextDocument(*this)) ++count_;
+  }
+
+  int count() const { return count_; }
+  /// Of the second one.
+  const YAML::Mark& last() const { return last_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { last_ = mark; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int count_ = 0;
+  YAML::Mark last_;
+};
+
 }  // namespace
 
 Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {
@@ -126,14 +158,20 @@ Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnos
     return Json();
   }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(source->text);
-    if (documents.size() != 1) {
-      diagnostics.add({source, 0, 0, ""}, documents.empty()
-                                              ? "the file is empty; expected YAML"
-                                              : fmt::format("expected one YAML document, found {}", documents.size()));
+    const Documents documents(source->text);
+    if (documents.count() > 1) {
+      const std::size_t at = Lines(source->text).offset(documents.last().line, documents.last().column);
+      diagnostics.add({source, at, at, ""}, source->text.compare(at, 3, "---") == 0
+                                                ? "expected one YAML document, found a second one"
+                                                : "this is not valid YAML: expected the end of the file here");
       return Json();
     }
-    return Converter(source, diagnostics).convert(documents.front(), 0);
+    const YAML::Node document = YAML::Load(source->text);
+    if (document.IsNull()) {
+      diagnostics.add({source, 0, 0, ""}, "the file is empty; expected YAML");
+      return Json();
+    }
+    return Converter(source, diagnostics).convert(document, 0);
   } catch (const YAML::Exception& error) {
     // Its message may quote the text, which may be a secret.
     const std::size_t at = Lines(source->text).offset(error.mark.line, error.mark.column);
