@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "src/cli/corpus_list.h"
@@ -9,9 +10,8 @@
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
-#include "src/diagnosis/other_tests.h"
-#include "src/report/json_writer.h"
-#include "src/report/style.h"
+#include "src/cli/scenario_row.h"
+#include "src/cli/table.h"
 
 namespace lockstep::cli {
 
@@ -24,104 +24,45 @@ struct ListArguments {
   std::vector<std::string> paths;
 };
 
-/// One scenario as a row of the table.
-struct Row {
-  std::string name, verdict, factor, replicas, title;
-};
+/// The current folder's scenarios, where it has a folder of that name.
+std::string default_folder() { return std::filesystem::is_directory("scenarios") ? "scenarios" : "."; }
 
-Row row_of(const CheckResult& result) {
-  Row row;
-  row.name = result.scenario ? result.scenario->name : result.file;
-  row.title = result.scenario ? result.scenario->title : "";
-  row.verdict = std::string(name_of(result.verdict));
-  const std::optional<Rational> ratio = overall_ratio(result);
-  row.factor = ratio ? ratio->to_string() : "-";
-  row.replicas = "-";
-  if (result.verdict == Verdict::mismatch && result.symbolic) {
-    // Its values are right: a factor of 1 would say that all is well.
-    if (wrong_in_norm_alone(result)) row.factor = "norm";
-    row.replicas = std::string(name_of(compare_replicas(result)));
+void write_files(Output& output, const std::string& format, const std::vector<ScenarioRow>& rows) {
+  Table table({{"scenario", "scenario"},
+               {"verdict", "verdict"},
+               {"axes", "axes"},
+               {"mistake", "mistake"},
+               {"factor", "factor"},
+               {"replicas", "replicas"},
+               {"title", "title"}});
+  for (const ScenarioRow& row : rows) {
+    table.add({format == "markdown" ? fmt::format("`{}`", row.name) : row.name, row.verdict, row.axes, row.mistake,
+               row.factor, row.replicas, row.title});
   }
-  return row;
-}
-
-/// `text` with the bars that would end a cell escaped.
-std::string cell(const std::string& text) {
-  std::string result;
-  for (const char c : text) result += c == '|' ? "\\|" : std::string(1, c);
-  return result;
-}
-
-void write_table(Output& output, const std::vector<Row>& rows, bool markdown) {
-  if (markdown) {
-    output.write("| scenario | verdict | factor | replicas | title |\n|---|---|---|---|---|\n");
-    for (const Row& row : rows) {
-      output.write(fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, row.verdict, row.factor, row.replicas,
-                               cell(row.title)));
-    }
-    return;
-  }
-  std::size_t name = 8, verdict = 7, factor = 6, replicas = 8;
-  for (const Row& row : rows) {
-    name = std::max(name, row.name.size());
-    verdict = std::max(verdict, row.verdict.size());
-    factor = std::max(factor, row.factor.size());
-    replicas = std::max(replicas, row.replicas.size());
-  }
-  const auto line = [&](const Row& row) {
-    std::string text = padded(row.name, name) + "  " + padded(row.verdict, verdict) + "  " +
-                       padded(row.factor, factor) + "  " + padded(row.replicas, replicas) + "  " + row.title;
-    text.erase(text.find_last_not_of(' ') + 1);
-    output.write(text + "\n");
-  };
-  line({"scenario", "verdict", "factor", "replicas", "title"});
-  for (const Row& row : rows) line(row);
-}
-
-void write_json(Output& output, const std::vector<Row>& rows) {
-  JsonWriter json(output.writer());
-  json.begin_array();
-  for (const Row& row : rows) {
-    json.begin_object(true);
-    const std::pair<const char*, const std::string*> fields[] = {{"scenario", &row.name},
-                                                                 {"verdict", &row.verdict},
-                                                                 {"factor", &row.factor},
-                                                                 {"replicas", &row.replicas},
-                                                                 {"title", &row.title}};
-    for (const auto& [key, value] : fields) {
-      json.key(key);
-      json.string_or_null(*value == "-" ? "" : *value);
-    }
-    json.end_object();
-  }
-  json.end_array();
-  json.finish();
+  table.write(output, format);
 }
 
 int run(const ListArguments& arguments) {
-  const std::vector<std::string> files = scenario_files(arguments.paths);
-  if (files.empty()) return nothing_found(arguments.paths);
+  const std::vector<std::string> paths =
+      arguments.paths.empty() ? std::vector<std::string>{default_folder()} : arguments.paths;
+  const std::vector<std::string> files = scenario_files(paths);
+  if (files.empty()) return nothing_found(paths);
   CheckOptions options;
   options.host = false;
-  std::vector<Row> rows;
-  CorpusList corpus;
+  std::vector<ScenarioRow> rows;
   int status = exit_right;
   for (const std::string& file : files) {
     const CheckResult result = check_file(file, options);
-    if (result.verdict == Verdict::error) status = status_of(result);
-    if (arguments.corpus) {
-      corpus.add(result);
-    } else {
-      rows.push_back(row_of(result));
-    }
+    rows.push_back(row_of(result));
+    if (result.verdict != Verdict::error) continue;
+    status = std::max(status, status_of(result));
+    for (const Diagnostic& diagnostic : result.errors) tell(render(diagnostic));
   }
   Output output(arguments.output);
   if (arguments.corpus) {
-    corpus.write(output, arguments.format);
-  } else if (arguments.format == "json") {
-    write_json(output, rows);
+    write_corpus(output, arguments.format, rows);
   } else {
-    write_table(output, rows, arguments.format == "markdown");
+    write_files(output, arguments.format, rows);
   }
   output.commit();
   return status;
@@ -133,28 +74,26 @@ Command list_command() {
   const auto arguments = std::make_shared<ListArguments>();
   Command command;
   command.name = "list";
-  command.summary = "Print scenarios as a table: verdict, factor, title.";
+  command.summary = "Print scenarios as a table: verdict, axes, kind of mistake, factor, title.";
   command.text =
-      "Replays each scenario symbolically and prints one row: its verdict, the factor against the right gradient where "
-      "it is one number for every wrong element (1 is right, `norm` where values are right and the gradient norm is "
-      "not), and for a mismatch whether all replicas agree on it, so that comparing them would show nothing, or "
-      "whether "
-      "there is nothing to compare because each wrong element has one owner. Exit status 0 whatever the verdicts are, "
-      "2 "
-      "if a file is not valid, 4 if there is none.\n\n"
-      "With --corpus the rows are mistakes by project and number, with the axes larger than 1, the kind of mistake, "
-      "and "
-      "what a comparison of replicas and a comparison with one device that accepts a relative error of 8 % say; "
-      "repairs "
-      "have no row. A summary counts what these two miss.";
+      "Replays each scenario symbolically and prints one row: its verdict, the axes larger than 1, the kind of "
+      "mistake, "
+      "the factor against the right gradient where it is one number for every wrong element (1 is right, `norm` where "
+      "values are right and the gradient norm is not), and for a mismatch whether all replicas agree on it, so that "
+      "comparing them would show nothing, or whether there is nothing to compare because each wrong element has one "
+      "owner. Exit status 0 whatever the verdicts are, 2 if a file is not valid, 4 if there is none.\n\n"
+      "With --corpus the rows are mistakes by project and number, with what a comparison of replicas and a comparison "
+      "with one device that accepts a relative error of 8 % say; repairs have no row. A summary counts what these two "
+      "miss.";
   command.examples = {
+      {"lockstep list", "the scenarios in the folder scenarios, where there is one, else in the current folder"},
       {"lockstep list scenarios/", "every scenario of a folder and the folders in it"},
       {"lockstep list -f markdown scenarios/deepspeed/", "the table for a README"},
       {"lockstep list --corpus scenarios/", "the mistakes, their kinds, and who would see them"},
       {"lockstep list -f json scenarios/ -o table.json", "the same for programs"},
   };
   command.options = {
-      {"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths},
+      {"[FILES]", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths},
       {"--corpus", "", "List mistakes by project, with their kind and what other tests see.", {}, &arguments->corpus},
       {"-f,--format", "KIND", "What to write.", {"text", "markdown", "json"}, &arguments->format},
       {"-o,--output",

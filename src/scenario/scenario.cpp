@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <tuple>
+
 #include "src/scenario/checks.h"
 #include "src/scenario/edits.h"
 #include "src/scenario/expand.h"
@@ -24,6 +27,7 @@ class ScenarioReader {
     scenario.file = source_->name;
     scenario.document = parse_json(source_, reading_.diagnostics);
     if (scenario.document.is_null() && !reading_.diagnostics.empty()) fail();
+    refuse_parts(scenario.document);
     const Fields fields(scenario.document, Object::scenario, "", "at the top level of the scenario",
                         reading_.diagnostics);
     read_heads(fields, scenario);
@@ -49,6 +53,21 @@ class ScenarioReader {
 
  private:
   [[noreturn]] void fail() { throw InputError(reading_.diagnostics.sorted()); }
+
+  /// Files that scenarios name are easily given in place of one.
+  void refuse_parts(const Json& document) {
+    const std::filesystem::path file = std::filesystem::path(source_->name).filename();
+    for (const auto& [mark, kind, part] :
+         {std::tuple("lockstep_framework", "framework", "schedule"), std::tuple("lockstep_model", "preset", "model")}) {
+      const Json* found = document.find(mark);
+      if (found == nullptr) continue;
+      reading_.diagnostics.add(
+          found->place(),
+          fmt::format("expected a scenario, found a file that scenarios name: \"{}\": {{ \"{}\": \"{}\" }}", part, kind,
+                      file.string()));
+      fail();
+    }
+  }
 
   void read_heads(const Fields& fields, Scenario& scenario) {
     scenario.name = fields.text("name", std::filesystem::path(source_->name).stem().string());

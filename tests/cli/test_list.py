@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -51,6 +52,32 @@ def test_json_has_a_row_for_each_file():
     assert factor["gpt-neox-1257-b-averaged"] == ("mismatch", "1/2", "agree")
     assert factor["gpt-neox-1257-c-fixed"] == ("match", "1", None)
     assert factor["gpt-neox-1257-a-hooks-never-fired"] == ("mismatch", None, "differ")
+
+
+def test_a_row_has_axes_and_kind_of_mistake():
+    row = json.loads(run("-f", "json", "scenarios/megatron/844.json").stdout)[0]
+    assert list(row) == ["scenario", "verdict", "axes", "mistake", "factor", "replicas", "title"]
+    assert (row["axes"], row["mistake"], row["factor"], row["replicas"]) == ("pp 2, dp 2", "wrong cut", None, "differ")
+
+
+def test_without_files_the_scenarios_of_this_place_are_listed(tmp_path):
+    folder = tmp_path / "scenarios"
+    folder.mkdir()
+    shutil.copy(os.path.join(ROOT, "scenarios", "megatron", "844.json"), folder / "one.json")
+    (tmp_path / "package.json").write_text("{}")
+    for place in (tmp_path, folder):
+        done = subprocess.run([BINARY, "list"], cwd=place, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert len(done.stdout.splitlines()) == 2 and done.stdout.splitlines()[1].startswith("megatron-844 ")
+
+
+def test_what_is_not_valid_is_told(tmp_path):
+    bad = tmp_path / "bad.json"
+    bad.write_text("{")
+    done = run(str(bad))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{bad}:1:2: error: ")
+    assert done.stdout.splitlines()[1].split() == [str(bad), "error", "-", "-", "-", "-"]
 
 
 def corpus_markdown(folder):
