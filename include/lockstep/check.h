@@ -74,6 +74,10 @@ struct CheckResult {
   std::string disagreement;
   /// Why the host engine did not run although it was asked for; "" where it did.
   std::string host_left_out;
+  /// Verdict `error`, and the file's `expect` says so: a test of what a framework's rules refuse.
+  bool error_expected = false;
+  /// What a reader should know of the scenario, whatever the verdict is. Full sentences.
+  std::vector<std::string> notes;
   /// Verdict `error` because of this machine, not because of the file: its memory does not suffice (exit status 3).
   bool machine_failed = false;
 };

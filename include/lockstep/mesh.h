@@ -37,7 +37,8 @@ struct Layout {
   std::vector<Axis> any;  ///< axes given as "any"; their size above is 1
 
   int world() const { return tp * cp * sp * dp * pp; }
-  int edp() const { return world() / (etp * ep * pp); }
+  /// At least 1: an axis that is "any" counts as 1, and may leave too few ranks for the expert mesh.
+  int edp() const { return std::max(world() / (etp * ep * pp), 1); }
   /// Whether edp falls into dp_replicate equal parts; where it does not, edp_shard and edp_replicate mean nothing.
   bool splits_edp() const { return edp() % dp_replicate == 0; }
   int edp_replicate() const { return splits_edp() ? dp_replicate : 1; }

@@ -50,6 +50,9 @@ class Selectors {
   bool chooses(const Model& model, const LocalBuffer& buffer) const;
   /// The same for a parameter by itself; `numel` is the local element count.
   bool chooses(const Parameter& parameter, std::int64_t numel) const;
+  /// Of an item that can be read: whether it begins with `!`; whether it compares a buffer's number of elements.
+  static bool excludes(std::string_view item);
+  static bool compares_numel(std::string_view item);
   /// Whether the pattern of one item (without its `!`) fits.
   static bool fits(std::string_view item, const Parameter& parameter, std::int64_t numel);
 

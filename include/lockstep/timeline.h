@@ -128,7 +128,7 @@ class Contributions {
  public:
   explicit Contributions(const Schedule& schedule);
   /// What `rank`'s backward of micro-batch `micro_batch` (from 0 in `optimizer_step`) adds to its
-  /// buffer `buffer`; `uses` limits it (empty: all). Ordered by source and site-use.
+  /// buffer `buffer`; `uses` limits it (empty: all). In the order of its sites, uses and sources.
   std::vector<Contribution> of(int rank, int buffer, int optimizer_step, int micro_batch,
                                const std::vector<std::string>& uses) const;
   /// At least as many as any micro-batch adds to the buffer; without looking at each.
@@ -145,11 +145,5 @@ class Contributions {
   std::vector<Groups> dispatch_groups_;  // by distinct dispatch list
   std::vector<int> dispatch_of_;         // by parameter, -1: none
 };
-
-/// Contributions(schedule).of(…), for a single look.
-/// What `rank`'s backward of micro-batch `micro_batch` (from 0 in `optimizer_step`) adds to its
-/// buffer `buffer`; `uses` limits it (empty: all).
-std::vector<Contribution> contributions(const Schedule& schedule, int rank, int buffer, int optimizer_step,
-                                        int micro_batch, const std::vector<std::string>& uses);
 
 }  // namespace lockstep

@@ -51,13 +51,12 @@ int run(const ListArguments& arguments) {
   options.host = false;
   std::vector<ScenarioRow> rows;
   int status = exit_right;
-  for (const std::string& file : files) {
-    const CheckResult result = check_file(file, options);
+  check_files(files, options, [&](const CheckResult& result) {
     rows.push_back(row_of(result));
-    if (result.verdict != Verdict::error) continue;
+    if (result.verdict != Verdict::error) return;
     status = std::max(status, status_of(result));
     for (const Diagnostic& diagnostic : result.errors) tell(render(diagnostic));
-  }
+  });
   Output output(arguments.output);
   if (arguments.corpus) {
     write_corpus(output, arguments.format, rows);

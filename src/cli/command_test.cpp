@@ -29,13 +29,14 @@ struct Outcome {
 Outcome judge(const CheckResult& result) {
   if (!result.disagreement.empty()) return {"FAIL", exit_failure, {result.disagreement}};
   const bool expects = result.scenario != nullptr && result.scenario->expect;
-  const bool expects_error = expects && result.scenario->expect->verdict == "error" && !result.machine_failed;
+  const bool expects_error =
+      result.error_expected || (expects && result.scenario->expect->verdict == "error" && !result.machine_failed);
   if (result.verdict == Verdict::error && !expects_error) {
     Outcome outcome{"FAIL", result.machine_failed ? exit_failure : exit_usage, {}};
     for (const Diagnostic& error : result.errors) outcome.details.push_back(render(error));
     return outcome;
   }
-  if (!expects) return {"skip", exit_right, {"the file has no `expect`"}};
+  if (!expects && !expects_error) return {"skip", exit_right, {"the file has no `expect`"}};
   std::vector<std::string> unmet = unmet_expectations(result);
   if (unmet.empty()) return {"ok", exit_right, {}};
   return {"FAIL", exit_wrong, std::move(unmet)};

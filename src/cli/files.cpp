@@ -8,12 +8,25 @@
 #include <set>
 
 #include "lockstep/diagnostic.h"
+#include "lockstep/json.h"
+#include "src/scenario/named_file.h"
 
 namespace lockstep::cli {
 
 namespace fs = std::filesystem;
 
 namespace {
+
+/// Whether it is a framework or model file, which scenarios name and nobody checks by itself.
+bool is_named_by_scenarios(const fs::path& path) {
+  std::string error;
+  const std::optional<std::string> text = read_text_file(path, error);
+  const auto has = [&](const char* word) { return text->find(word) != std::string::npos; };
+  if (!text || (!has("\"lockstep_framework\"") && !has("\"lockstep_model\""))) return false;
+  Diagnostics diagnostics;
+  const Json document = parse_json(std::make_shared<const Source>(Source{path.string(), *text}), diagnostics);
+  return document.find("lockstep_framework") != nullptr || document.find("lockstep_model") != nullptr;
+}
 
 std::vector<std::string> files_in(const fs::path& folder) {
   std::vector<std::string> files;
@@ -26,7 +39,8 @@ std::vector<std::string> files_in(const fs::path& folder) {
     }
     if (entry->is_other()) continue;  // a pipe, which nobody may ever write to
     const fs::path extension = path.extension();
-    if (!hidden && (extension == ".json" || extension == ".jsonc")) files.push_back(path.lexically_normal().string());
+    if (hidden || (extension != ".json" && extension != ".jsonc") || is_named_by_scenarios(path)) continue;
+    files.push_back(path.lexically_normal().string());
   }
   std::sort(files.begin(), files.end());
   return files;

@@ -38,7 +38,7 @@ std::vector<OptionRow> CommonOptions::output_rows() {
        {"always", "never", "auto"},
        &color},
       {"-q,--quiet", "", "One line per file.", {}, &quiet},
-      {"-v,--verbose", "", "No limits on ranks, tables and lists; times and notes.", {}, &verbose},
+      {"-v,--verbose", "", "No limits on ranks, tables and lists; times.", {}, &verbose},
   };
 }
 

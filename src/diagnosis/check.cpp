@@ -2,6 +2,7 @@
 #include "lockstep/check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "src/diagnosis/agreement.h"
 #include "src/diagnosis/turning_point.h"
 #include "src/diagnosis/workload.h"
+#include "src/scenario/named_file.h"
 
 namespace lockstep {
 
@@ -37,6 +39,34 @@ std::vector<Diagnostic> needs_parametric(const Scenario& scenario) {
                                 name_of(axis)));
   }
   return diagnostics.sorted();
+}
+
+/// Whether a file that could not be read as a scenario expects that.
+bool expects_error(const std::string& file) {
+  std::string why;
+  const std::optional<std::string> text = read_text_file(file, why);
+  if (!text) return false;
+  Diagnostics diagnostics;
+  const Json document = parse_json(std::make_shared<const Source>(Source{file, *text}), diagnostics);
+  const Json* expect = diagnostics.empty() ? document.find("expect") : nullptr;
+  const Json* verdict = expect == nullptr ? nullptr : expect->find("verdict");
+  return verdict != nullptr && verdict->is_string() && verdict->text() == "error";
+}
+
+/// Stages without parameters are nearly always a forgotten "stage".
+std::vector<std::string> notes_of(const Schedule& schedule) {
+  std::vector<char> holds(static_cast<std::size_t>(schedule.mesh.size(Axis::pp)));
+  for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
+    if (schedule.model.local(rank).buffers.empty()) continue;
+    holds[static_cast<std::size_t>(schedule.mesh.coordinate(rank, Axis::pp))] = 1;
+  }
+  std::vector<std::size_t> empty;
+  for (std::size_t stage = 0; stage < holds.size(); ++stage) {
+    if (!holds[stage]) empty.push_back(stage);
+  }
+  if (empty.empty()) return {};
+  return {fmt::format("No parameter is on pipeline stage{} {}; \"stage\" is 0 where a parameter does not say it.",
+                      empty.size() == 1 ? "" : "s", fmt::join(empty, ", "))};
 }
 
 Verdict verdict_of(Outcome::Kind kind) {
@@ -195,6 +225,7 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     result.errors = needs_parametric(*result.scenario);
     return result;
   }
+  result.notes = notes_of(*result.scenario->schedule);
   try {
     replay_and_compare(result, options);
   } catch (const InputError& error) {
@@ -223,6 +254,7 @@ CheckResult check_file(const std::string& file, const CheckOptions& options) {
     scenario = std::make_shared<Scenario>(read_scenario_file(file));
   } catch (const InputError& error) {
     result.errors = error.diagnostics();
+    result.error_expected = expects_error(file);
     return result;
   }
   scenario->file = file;

@@ -13,7 +13,9 @@ using Source = std::tuple<int, int, int, int>;
 
 Source source_of(const Term& term) { return {term.rank, term.micro_batch, term.site_use, term.logical}; }
 
-Difference compare(const std::vector<Term>& got, const std::vector<Term>& expected) {
+/// `is_now`: whether a micro-batch is of the optimizer step that is judged.
+template <class IsNow>
+Difference compare(const std::vector<Term>& got, const std::vector<Term>& expected, IsNow is_now) {
   Difference difference;
   std::map<Source, Rational> right;
   for (const Term& term : expected) right.emplace(source_of(term), term.coefficient);
@@ -22,8 +24,10 @@ Difference compare(const std::vector<Term>& got, const std::vector<Term>& expect
     const auto found = right.find(source_of(term));
     if (term.foreign) {
       difference.foreign = true;
-    } else if (!term.leftover.empty() || found == right.end()) {
+    } else if (!term.leftover.empty() || !is_now(term.micro_batch)) {
       difference.leftover = true;
+    } else if (found == right.end()) {
+      difference.left_out = true;
     } else {
       const Rational ratio = term.coefficient / found->second;
       if (!difference.least || ratio < *difference.least) difference.least = ratio;
@@ -40,6 +44,11 @@ Difference compare(const std::vector<Term>& got, const std::vector<Term>& expect
 std::vector<Difference> differences(const CheckResult& result) {
   std::vector<Difference> list;
   const Model& model = result.scenario->schedule->model;
+  const Batch& batch = result.scenario->schedule->batch;
+  const int first = batch.first_micro_batch(result.step);
+  const auto is_now = [&](int micro_batch) {
+    return first <= micro_batch && micro_batch < first + batch.micro_batches(result.step);
+  };
   // Which terms are foreign depends on the parameter that holds them.
   std::set<std::tuple<int, int, int>> seen;
   for (const BufferResult& buffer : result.symbolic->buffers) {
@@ -47,7 +56,7 @@ std::vector<Difference> differences(const CheckResult& result) {
     for (const PieceResult& piece : buffer.pieces) {
       if (piece.right || !seen.emplace(piece.form, piece.reference, logical).second) continue;
       list.push_back(compare(result.engine->terms(piece.form, buffer.rank, buffer.buffer),
-                             result.engine->terms(piece.reference, buffer.rank, buffer.buffer)));
+                             result.engine->terms(piece.reference, buffer.rank, buffer.buffer), is_now));
     }
   }
   return list;

@@ -12,6 +12,7 @@ namespace lockstep {
 struct Difference {
   bool leftover = false;  ///< something that is no gradient, or is one of another optimizer step
   bool foreign = false;   ///< contributions of another element or parameter
+  bool left_out = false;  ///< contributions that the loss leaves out: their weight is 0
   bool missing = false;   ///< contributions of the reference are not there
   /// got/expected of the contributions that are there, smallest and largest; nothing where none is.
   std::optional<Rational> least, most;

@@ -76,6 +76,9 @@ std::optional<Mistake> kind_of_edit(const Json& edit, const Schedule& right) {
 
 std::optional<Mistake> kind_by_edits(const CheckResult& result) {
   const std::vector<Json> edits = edits_of(*result.scenario);
+  // One of so many would say little, and each means another check.
+  constexpr std::size_t most_edits = 32;
+  if (edits.size() > most_edits) return std::nullopt;
   CheckOptions options;
   options.host = false;
   for (std::size_t index = 0; index < edits.size(); ++index) {
@@ -93,7 +96,7 @@ Mistake kind_by_content(const CheckResult& result) {
   if (any([](const Difference& one) { return one.foreign; })) return Mistake::wrong_cut;
   if (!result.symbolic->unowned.empty()) return Mistake::no_owner;
   if (any([](const Difference& one) { return one.missing; })) return Mistake::missing_reduction;
-  if (any([](const Difference& one) { return *one.least != *one.most; })) return Mistake::wrong_weights;
+  if (any([](const Difference& one) { return one.left_out || *one.least != *one.most; })) return Mistake::wrong_weights;
   return Mistake::wrong_factor;
 }
 

@@ -38,7 +38,7 @@ std::string_view name_of(Mistake mistake);
 /// 4. the content of what is wrong: something left over, contributions of other elements (wrong cut), elements that
 ///    nobody owns, contributions missing, contributions in wrong proportions (wrong weights), one factor.
 ///
-/// Checks the scenario once more for each of its edits.
+/// Checks the scenario once more for each of its edits; with more than 32 of them the third is passed over.
 Mistake kind_of_mistake(const CheckResult& result);
 
 }  // namespace lockstep

@@ -22,7 +22,7 @@ constexpr int most_turns_of_a_pattern = 8;
 
 /// A form against the reference.
 struct Standing {
-  enum class Kind { part, multiple, other_weights, foreign, leftover, other_step };
+  enum class Kind { part, multiple, other_weights, foreign, leftover, other_step, left_out };
   Kind kind = Kind::part;  ///< part: one multiple of some of the reference's terms
   Rational ratio;          ///< multiple
   std::string what;        ///< leftover
@@ -172,6 +172,8 @@ class Tracer {
         return "brings in contributions that belong to other elements or another parameter";
       case Standing::Kind::leftover:
         return fmt::format("brings in what is no gradient ({})", standing.what);
+      case Standing::Kind::left_out:
+        return "brings in contributions that the loss leaves out: their weight is 0";
       case Standing::Kind::other_step:
         return "brings in contributions of another optimizer step";
       default:
@@ -192,6 +194,11 @@ class Tracer {
 
   const std::string& formula(int form) { return formulas_.formula(form, watch_.rank, watch_.buffer, step_); }
 
+  bool is_now(int micro_batch) const {
+    const int first = schedule_.batch.first_micro_batch(step_);
+    return first <= micro_batch && micro_batch < first + schedule_.batch.micro_batches(step_);
+  }
+
   const Standing& stand(int form) {
     const auto found = standings_.find(form);
     if (found != standings_.end()) return found->second;
@@ -209,7 +216,9 @@ class Tracer {
       }
       const auto weight = weights_.find(key_of(term));
       if (term.foreign || weight == weights_.end()) {
-        standing.kind = term.foreign ? Standing::Kind::foreign : Standing::Kind::other_step;
+        standing.kind = term.foreign               ? Standing::Kind::foreign
+                        : is_now(term.micro_batch) ? Standing::Kind::left_out
+                                                   : Standing::Kind::other_step;
         return standing;
       }
       const Rational here = term.coefficient / weight->second;

@@ -71,7 +71,8 @@ class Estimate {
     for (std::size_t id = 0; id < ranks_of_.size() && within_limits(); ++id) count(id);
     const double steps = schedule_.batch.steps();
     // Measured with layouts of 1,024 to 16,384 ranks, and rounded up.
-    result_.bytes = 1e7 + 250 * result_.buffers * (1 + (steps - 1) / 2) + 2 * result_.calls + 18 * result_.terms;
+    result_.bytes =
+        1e7 + 250 * result_.buffers * (1 + (steps - 1) / 2) + 250 * meetings_ + 2 * result_.calls + 18 * result_.terms;
     result_.host_bytes = 60 * result_.calls;
     return result_;
   }
@@ -110,12 +111,15 @@ class Estimate {
     const LocalModel& local = *schedule_.model.locals()[id];
     std::vector<std::vector<const Leaf*>> of_buffer(local.buffers.size());
     for (const Leaf& leaf : leaves_) {
+      bool called = false;
       const double runs = leaf.in_each ? schedule_.batch.total_micro_batches() : schedule_.batch.steps();
       for (std::size_t buffer = 0; buffer < local.buffers.size(); ++buffer) {
         if (!leaf.step->params.chooses(schedule_.model, local.buffers[buffer])) continue;
         of_buffer[buffer].push_back(&leaf);
         result_.calls += ranks_of_[id] * runs;
+        called = true;
       }
+      if (called) meetings_ += ranks_of_[id] * runs;
       result_.calls += ranks_of_[id] * runs / 16;  // looked at, whether it calls or not
       if (!within_limits()) return;
     }
@@ -188,6 +192,7 @@ class Estimate {
   std::vector<double> ranks_of_;  // by local model
   std::vector<int> first_rank_;
   std::map<const Step*, double> group_size_, bits_;
+  double meetings_ = 0;  // calls of steps by ranks, however many buffers each acts on
   Workload result_;
 };
 

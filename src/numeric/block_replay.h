@@ -73,38 +73,55 @@ class BlockReplay {
   std::size_t at(const Run& run) const { return static_cast<std::size_t>(run.local - block_.begin); }
 
   void apply(const PlannedEvent& planned) {
-    Value* target = data(planned.nodes.front());
-    switch (planned.event->op) {
-      case Op::backward:
-      case Op::leftover: {
-        const int piece = plan_.nodes[static_cast<std::size_t>(planned.nodes.front())].piece;
-        for (const Run& run : runs_[static_cast<std::size_t>(piece)]) {
-          for (const GeneratedTerm& term : planned.terms) {
-            add_generated(target + at(run), term, options_.bits, run.global, static_cast<std::size_t>(run.count));
-          }
-        }
-        break;
+    if (operation(planned.event->op).collective) {
+      if (planned.views.empty() || plan_.aligned) {
+        collective_in_block(planned);
+      } else {
+        collective_of_stretches(planned);
       }
-      case Op::scale:
-        scale(target, planned.by, count_);
-        break;
-      case Op::zero:
-        std::fill_n(target, count_, Value{});
-        break;
-      case Op::copy:
-        std::memmove(target, data(planned.from), count_ * sizeof(Value));
-        break;
-      case Op::accumulate:
-        add(target, data(planned.from), count_);
-        break;
-      default:
-        if (planned.views.empty() || plan_.aligned) {
-          collective_in_block(planned);
-        } else {
-          collective_of_stretches(planned);
-        }
+    } else {
+      // "on": "owned" is a view of the one buffer.
+      const Intervals* view = planned.views.empty() ? nullptr : planned.views.front();
+      const Interval block{0, static_cast<std::int64_t>(count_)};
+      for (const Interval& part : view ? within(*view, block_) : Intervals{block}) apply_locally(planned, part);
     }
     if (options_.arithmetic == Arithmetic::bfloat16) settle(planned);
+  }
+
+  /// A local step on part of the block.
+  void apply_locally(const PlannedEvent& planned, const Interval& part) {
+    const auto count = static_cast<std::size_t>(part.size());
+    Value* target = data(planned.nodes.front()) + part.begin;
+    switch (planned.event->op) {
+      case Op::backward:
+      case Op::leftover:
+        return generate_terms(planned, part);
+      case Op::scale:
+        return scale(target, planned.by, count);
+      case Op::zero:
+        std::fill_n(target, count, Value{});
+        return;
+      case Op::copy:
+        std::memmove(target, data(planned.from) + part.begin, count * sizeof(Value));
+        return;
+      case Op::accumulate:
+        return add(target, data(planned.from) + part.begin, count);
+      default:
+        return;  // changes no elements
+    }
+  }
+
+  void generate_terms(const PlannedEvent& planned, const Interval& part) {
+    const int node = planned.nodes.front();
+    for (const Run& run : runs_[static_cast<std::size_t>(plan_.nodes[static_cast<std::size_t>(node)].piece)]) {
+      const auto begin = static_cast<std::int64_t>(at(run));
+      const Interval here = intersect(part, Interval{begin, begin + run.count});
+      if (here.empty()) continue;
+      const std::uint64_t first = run.global + static_cast<std::uint64_t>(here.begin - begin);
+      for (const GeneratedTerm& term : planned.terms) {
+        add_generated(data(node) + here.begin, term, options_.bits, first, static_cast<std::size_t>(here.size()));
+      }
+    }
   }
 
   void collective_in_block(const PlannedEvent& planned) {

@@ -120,6 +120,13 @@ class Interpreter {
   Bound& of(int node) { return bounds_[static_cast<std::size_t>(node)]; }
 
   void apply(const PlannedEvent& planned) {
+    const bool on_part = !planned.views.empty() && !operation(planned.event->op).collective;
+    const Bound before = on_part ? of(planned.nodes.front()) : Bound();
+    change(planned);
+    if (on_part) of(planned.nodes.front()).either(before);
+  }
+
+  void change(const PlannedEvent& planned) {
     Bound& target = of(planned.nodes.front());
     switch (planned.event->op) {
       case Op::backward:

@@ -10,7 +10,7 @@
 #include "src/numeric/prime61.h"
 
 // Written from scenario-format.md alone ("model", "batch"), and plainly: the engines are measured
-// against this, so it shares no code with the walk or with contributions().
+// against this, so it shares no code with the walk or with Contributions.
 
 namespace lockstep::numeric {
 

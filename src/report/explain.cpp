@@ -195,6 +195,8 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
   report.verbose = options.verbose;
   const std::string outcome = outcome_text(result, report);
   if (!outcome.empty()) write("\n" + outcome);
+  const std::string norm = norm_text(result, report);
+  if (!norm.empty()) write("\n" + norm);
 }
 
 void explain_json(const CheckResult& result, const ExplainOptions& options, const Write& write) {

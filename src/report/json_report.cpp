@@ -229,7 +229,8 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
     json.seconds(result.host_seconds);
   }
   json.end_object();
-  std::vector<std::string> notes = result.host ? result.host->notes : std::vector<std::string>();
+  std::vector<std::string> notes = result.notes;
+  if (result.host) notes.insert(notes.end(), result.host->notes.begin(), result.host->notes.end());
   if (!result.host_left_out.empty()) notes.push_back(result.host_left_out);
   if (!notes.empty()) {
     json.key("notes");

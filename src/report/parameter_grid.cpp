@@ -82,6 +82,7 @@ std::vector<Snapshot> ParameterGrids::snapshots(std::size_t request) const {
           Snapshot& snapshot = by_time[event.time];
           snapshot.time = event.time;
           snapshot.step = moment.step;
+          snapshot.optimizer_step = event.optimizer_step;
           snapshot.micro_batch = event.micro_batch;
           snapshot.changed = snapshot.changed || changed;
         }
@@ -171,6 +172,7 @@ Interval ParameterGrids::elements(std::size_t request) const {
 
 std::string snapshot_title(const Schedule& schedule, const Snapshot& snapshot) {
   std::string title = "after " + snapshot.step->name;
+  if (schedule.batch.steps() > 1) title += fmt::format(", optimizer step {}", snapshot.optimizer_step);
   if (snapshot.micro_batch >= 0 && schedule.batch.total_micro_batches() > 1)
     title += fmt::format(", micro-batch {}", snapshot.micro_batch);
   if (snapshot.step->buffer != schedule.result) title += fmt::format(" (buffer {})", snapshot.step->buffer);

@@ -26,7 +26,8 @@ struct GridRequest {
 struct Snapshot {
   int time = 0;  ///< Event::time
   const Step* step = nullptr;
-  int micro_batch = -1;
+  int optimizer_step = 0;
+  int micro_batch = -1;                                   ///< counted from 0 in the optimizer step
   bool changed = false;                                   ///< some cell is another than before
   bool last = false;                                      ///< carries the final marks
   std::vector<std::vector<std::vector<GridCell>>> cells;  ///< by block, row, column of the plan

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "lockstep/operation.h"
 #include "src/report/findings.h"
@@ -56,6 +57,21 @@ std::string extent_text(const CheckResult& result) {
                      counted(collectives, "collective"), counted(schedule.batch.steps(), "optimizer step"));
 }
 
+/// What the right gradient depends on: "loss piece_mean over uneven tokens".
+std::string loss_text(const Batch& batch) {
+  static const std::map<Loss::Kind, std::string> names = {{Loss::Kind::token_mean, "token_mean"},
+                                                          {Loss::Kind::micro_batch_mean, "micro_batch_mean"},
+                                                          {Loss::Kind::piece_mean, "piece_mean"},
+                                                          {Loss::Kind::sum, "sum"},
+                                                          {Loss::Kind::weight, "with a weight of its own"}};
+  static const std::map<Batch::Tokens::Kind, std::string> tokens = {{Batch::Tokens::Kind::uneven, "uneven"},
+                                                                    {Batch::Tokens::Kind::even, "even"},
+                                                                    {Batch::Tokens::Kind::list, "given"}};
+  const auto found = batch.tokens_of_use.find("main");
+  const auto kind = found == batch.tokens_of_use.end() ? Batch::Tokens::Kind::uneven : found->second.kind;
+  return fmt::format("loss {} over {} tokens", names.at(batch.loss("main").kind), tokens.at(kind));
+}
+
 }  // namespace
 
 std::string verdict_line(const CheckResult& result, const Style& style) {
@@ -92,9 +108,14 @@ std::string layout_text(const Scenario& scenario) {
   if (layout.virtual_stages > 1) text += fmt::format(", {} virtual stages", layout.virtual_stages);
   if (layout.sequence_parallel) text += ", sequence parallel";
   if (scenario.schedule == nullptr) return text;
-  const std::vector<int>& counts = scenario.schedule->batch.micro_batch_counts;
-  if (counts.size() == 1) return text + ", " + counted(counts.front(), "micro-batch");
-  return text + fmt::format(", optimizer steps of {} micro-batches", fmt::join(counts, ", "));
+  const Batch& batch = scenario.schedule->batch;
+  const std::vector<int>& counts = batch.micro_batch_counts;
+  if (counts.size() > 1) text += fmt::format(", {} optimizer steps", counts.size());
+  const bool same = std::all_of(counts.begin(), counts.end(), [&](int count) { return count == counts.front(); });
+  text += !same               ? fmt::format(" of {} micro-batches", fmt::join(counts, ", "))
+          : counts.size() > 1 ? " of " + counted(counts.front(), "micro-batch")
+                              : ", " + counted(counts.front(), "micro-batch");
+  return text + ", " + loss_text(batch);
 }
 
 void TextReporter::add(const CheckResult& result) {
@@ -109,6 +130,7 @@ void TextReporter::add(const CheckResult& result) {
   if (options_.quiet) return;
   write_(fmt::format("  {}\n  {}; {}\n", layout_text(*result.scenario), engines_text(result, options_.verbose),
                      extent_text(result)));
+  for (const std::string& note : result.notes) write_("  note: " + note + "\n");
   if (!result.host_left_out.empty()) write_("  note: " + result.host_left_out + "\n");
   if (result.host) {
     for (const std::string& note : result.host->notes) write_("  note: " + note + "\n");

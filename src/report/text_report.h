@@ -25,7 +25,7 @@ class TextReporter : public Reporter {
 
 /// The line with the verdict, file, name and title.
 std::string verdict_line(const CheckResult& result, const Style& style);
-/// "pp 2 × dp 2 = 4 ranks, 2 micro-batches".
+/// "pp 2 × dp 2 = 4 ranks, 2 micro-batches, loss token_mean over uneven tokens".
 std::string layout_text(const Scenario& scenario);
 /// Who waits for whom, what does not agree, what was touched in flight; "" for other verdicts.
 std::string outcome_text(const CheckResult& result, const ReportOptions& options);

@@ -65,7 +65,7 @@ void check_step_selectors(const Json& steps, SelectorMatches& matches, Reading& 
       const bool readable = std::none_of(items.begin(), items.end(),
                                          [](const std::string& item) { return Selectors::check(item).has_value(); });
       const bool excludes =
-          std::any_of(items.begin(), items.end(), [](const std::string& item) { return item[0] == '!'; });
+          std::any_of(items.begin(), items.end(), [](const std::string& item) { return Selectors::excludes(item); });
       if (readable && excludes && !matches.chooses_any(items)) {
         reading.diagnostics.add(params->place(), "these selectors together choose no parameter on any rank");
       }

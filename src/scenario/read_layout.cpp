@@ -117,7 +117,15 @@ void check_world(const Json& object, const Layout& layout, Diagnostics& diagnost
         fmt::format("the world size tp * cp * sp * dp * pp is above {}, the most that a layout may have", world_limit));
     return;
   }
-  const std::int64_t expert = std::int64_t{layout.etp} * layout.ep * layout.pp;
+  std::int64_t expert = 1;
+  for (const int size : {layout.etp, layout.ep, layout.pp}) {
+    expert *= size;
+    if (expert <= world_limit) continue;
+    diagnostics.add(object.place(), fmt::format("the expert mesh etp * ep * pp = {} * {} * {} is above {}, the most "
+                                                "ranks that a layout may have",
+                                                layout.etp, layout.ep, layout.pp, world_limit));
+    return;
+  }
   if (!layout.any.empty() || world % expert == 0) return;
   diagnostics.add(object.place(), fmt::format("the expert mesh needs etp * ep * pp = {} * {} * {} = {} to divide the "
                                               "world size {}, which is tp * cp * sp * dp * pp",

@@ -27,7 +27,7 @@ class ScenarioReader {
     scenario.file = source_->name;
     scenario.document = parse_json(source_, reading_.diagnostics);
     if (scenario.document.is_null() && !reading_.diagnostics.empty()) fail();
-    refuse_parts(scenario.document);
+    refuse_other_files(scenario.document);
     const Fields fields(scenario.document, Object::scenario, "", "at the top level of the scenario",
                         reading_.diagnostics);
     read_heads(fields, scenario);
@@ -54,19 +54,28 @@ class ScenarioReader {
  private:
   [[noreturn]] void fail() { throw InputError(reading_.diagnostics.sorted()); }
 
-  /// Files that scenarios name are easily given in place of one.
-  void refuse_parts(const Json& document) {
-    const std::filesystem::path file = std::filesystem::path(source_->name).filename();
+  /// Files of other kinds are easily given in place of a scenario, and each of their keys would be unknown.
+  void refuse_other_files(const Json& document) {
+    const std::string file = std::filesystem::path(source_->name).filename().string();
     for (const auto& [mark, kind, part] :
          {std::tuple("lockstep_framework", "framework", "schedule"), std::tuple("lockstep_model", "preset", "model")}) {
       const Json* found = document.find(mark);
       if (found == nullptr) continue;
       reading_.diagnostics.add(
           found->place(),
-          fmt::format("expected a scenario, found a file that scenarios name: \"{}\": {{ \"{}\": \"{}\" }}", part, kind,
-                      file.string()));
+          fmt::format("expected a scenario, found a file that scenarios name: \"{}\": {{ \"{}\": \"./{}\" }}", part,
+                      kind, file));
       fail();
     }
+    // A framework's configuration may hold secrets, so nothing of it is shown.
+    const auto has = [&](const char* key) { return document.find(key) != nullptr; };
+    if (!document.is_object() || document.members().empty() || has("lockstep") || has("layout") || has("schedule"))
+      return;
+    reading_.diagnostics.add(
+        Place{}, fmt::format("{}: expected a scenario, found an object with none of \"lockstep\", \"layout\" and "
+                             "\"schedule\"; `lockstep import` reads the configurations of frameworks",
+                             source_->name));
+    fail();
   }
 
   void read_heads(const Fields& fields, Scenario& scenario) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scenario/selector_matches.h"
 
+#include <algorithm>
 #include <set>
 
 namespace lockstep {
 
 bool SelectorMatches::fits_any(const std::string& item) {
-  const std::string plain = item.rfind('!', 0) == 0 ? item.substr(1) : item;
-  const auto found = known_.find(plain);
+  const auto found = known_.find(item);
   if (found != known_.end()) return found->second;
-  return known_[plain] = find_fit(plain);
+  return known_[item] = find_fit(item);
 }
 
 bool SelectorMatches::find_fit(const std::string& item) const {
-  if (item.rfind("numel", 0) != 0) {
+  if (!Selectors::compares_numel(item)) {
     for (const Parameter& parameter : model_->parameters()) {
       if (Selectors::fits(item, parameter, 0)) return true;
     }
@@ -45,7 +45,7 @@ std::string SelectorMatches::suggestion(const std::string& item) const {
     if (!parameter.tied.empty()) known.insert("tied:" + parameter.tied);
     for (const std::string& tag : parameter.tags) known.insert("tag:" + tag);
   }
-  return did_you_mean(item.rfind('!', 0) == 0 ? item.substr(1) : item, {known.begin(), known.end()});
+  return did_you_mean(item.substr(std::min(item.find_first_not_of("! "), item.size())), {known.begin(), known.end()});
 }
 
 }  // namespace lockstep

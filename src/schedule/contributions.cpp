@@ -142,11 +142,6 @@ std::int64_t Contributions::most(int rank, int buffer) const {
   return most;
 }
 
-std::vector<Contribution> contributions(const Schedule& schedule, int rank, int buffer, int optimizer_step,
-                                        int micro_batch, const std::vector<std::string>& uses) {
-  return Contributions(schedule).of(rank, buffer, optimizer_step, micro_batch, uses);
-}
-
 Rational Factors::by(const Step& step, int rank, int optimizer_step, int micro_batch) const {
   if (!step.by) return Rational(1);
   Environment environment;

@@ -65,7 +65,9 @@ class Layouter {
     for (std::size_t i = 0; i < items_.size(); ++i) {
       const GeometryItem& item = items_[i];
       const bool by_rows = geometry_.kind == Geometry::Kind::rows && item.rows > 0;
-      const std::int64_t unit = by_rows ? item.numel / item.rows : 1;
+      const std::int64_t row =
+          item.row_length > 0 ? item.row_length : item.numel / std::max<std::int64_t>(item.rows, 1);
+      const std::int64_t unit = by_rows ? row : 1;
       const std::int64_t units = by_rows ? item.rows : item.numel;
       result_.cuts[i] = {0, (units + n_ - 1) / n_ * unit, item.numel};
     }
@@ -144,6 +146,8 @@ class Layouter {
 }  // namespace
 
 Interval Cut::slice(int member) const {
+  // Far members of a long cut have nothing, and no place that 64 bits can count.
+  if (length > 0 && member > (numel + offset) / length) return {};
   const std::int64_t begin = member * length - offset;
   const Interval part{std::clamp<std::int64_t>(begin, 0, numel), std::clamp<std::int64_t>(begin + length, 0, numel)};
   return part.empty() ? Interval{} : part;

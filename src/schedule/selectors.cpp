@@ -192,6 +192,16 @@ std::optional<std::string> Selectors::check(std::string_view item) {
   return mistake;
 }
 
+bool Selectors::excludes(std::string_view item) {
+  std::string unused;
+  return read(item, unused).excludes;
+}
+
+bool Selectors::compares_numel(std::string_view item) {
+  std::string unused;
+  return read(item, unused).kind == Item::Kind::numel;
+}
+
 bool Selectors::chooses(const Model& model, const LocalBuffer& buffer) const {
   return std::any_of(buffer.parameters.begin(), buffer.parameters.end(), [&](int parameter) {
     return chooses(model.parameters()[static_cast<std::size_t>(parameter)], buffer.numel, buffer.chunk);

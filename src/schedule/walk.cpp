@@ -177,18 +177,14 @@ void Walk::own(int rank, const Position& position, const std::vector<int>& buffe
     const Intervals view = call.call.owned.empty() ? Intervals{{0, call.cuts[i].numel}} : call.call.owned[i];
     change(rank, buffers[i], expand(view, slice));
   }
-  std::vector<int>& together = owners_[{&step, position.optimizer_step, position.micro_batch, group}];
-  together.push_back(rank);
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
+  for (const int buffer : buffers) {
     // One earlier caller with the same parameter is enough: the others are joined to it already.
-    const int logical = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffers[i])].logical;
-    for (int other : together) {
-      const int held = schedule_->model.buffer_of(other, logical);
-      const std::vector<int>& selected = calls_.selected(step, other);
-      if (other == rank || held < 0 || !std::binary_search(selected.begin(), selected.end(), held)) continue;
-      ownership_.join({position.optimizer_step, position.optimizer_step}, {rank, other}, {buffers[i], held});
-      break;
-    }
+    const int logical = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].logical;
+    const auto [first, is_new] =
+        owners_.try_emplace({&step, position.optimizer_step, position.micro_batch, group, logical}, rank, buffer);
+    if (is_new) continue;
+    const auto [other, held] = first->second;
+    ownership_.join({position.optimizer_step, position.optimizer_step}, {rank, other}, {buffer, held});
   }
 }
 

@@ -65,8 +65,8 @@ class Walk {
   std::vector<std::vector<std::vector<Intervals>>> owned_;  // by optimizer step and rank
   std::vector<std::vector<std::size_t>> ends_;              // by optimizer step and rank
   std::vector<int> finished_;                               // by optimizer step: ranks
-  // Members of `own` calls that stand together: by step, optimizer step, micro-batch and group.
-  std::map<std::tuple<const Step*, int, int, int>, std::vector<int>> owners_;
+  // The first rank of an `own` and its buffer: by step, optimizer step, micro-batch, group and logical parameter.
+  std::map<std::tuple<const Step*, int, int, int, int>, std::pair<int, int>> owners_;
 };
 
 }  // namespace lockstep

@@ -19,10 +19,6 @@ int SymbolicEngine::State::slot(const std::string& name) {
   return found->second;
 }
 
-int SymbolicEngine::State::read(int slot_number, int rank, int buffer) const {
-  return buffers[static_cast<std::size_t>(slot_number)][index(rank, buffer)];
-}
-
 int& SymbolicEngine::State::held(int slot_number, int rank, int buffer) {
   int& content = buffers[static_cast<std::size_t>(slot_number)][index(rank, buffer)];
   if (content < 0) content = contents.uniform(local_buffer(rank, buffer).numel, 0);

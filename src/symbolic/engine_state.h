@@ -27,7 +27,6 @@ struct SymbolicEngine::State {
   void shifted(const Event& event, std::size_t position, std::vector<int>& values);
   /// Content number of a buffer; a buffer never written is 0 everywhere.
   int& held(int slot, int rank, int buffer);
-  int read(int slot, int rank, int buffer) const;
   int slot(const std::string& name);
   std::size_t index(int rank, int buffer) const {
     return first[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(buffer);

@@ -36,6 +36,47 @@ TEST_CASE("a buffer that only one engine finds wrong is a disagreement that says
   CHECK(sentence.find("lockstep check case.json --seed 7 -v") != std::string::npos);
 }
 
+TEST_CASE("both engines take \"on\": \"owned\" of a local step for what the rank owns, and nothing else") {
+  // Each of the two ranks owns half and hands on that half; what it does to the rest would be added to the other's.
+  const auto check = [](const std::string& result, const std::string& own_steps) {
+    return check_text(
+        R"json({ "lockstep": 1, "layout": { "tp": 2 }, "model": { "parameters": [ { "name": "w", "shape": [4] } ] },
+      "batch": { "micro_batches": 1 }, "schedule": { "result": ")json" +
+        result + R"json(", "steps": [
+        { "name": "own", "op": "own", "over": "tp" }, )json" +
+        own_steps + R"json(,
+        { "name": "gather", "op": "all_reduce", "over": "tp", "buffer": ")json" +
+        result + R"json(" },
+        { "name": "all", "op": "own", "over": [] },
+        { "name": "mean", "op": "scale", "by": "1 / sum(tokens, dp, micro_batch)", "buffer": ")json" +
+        result + R"json(" } ] } })json");
+  };
+  const std::string backward =
+      R"json({ "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] })json";
+  const auto moved = [&](const std::string& op) {
+    return backward + R"json(, { "name": "move", "op": ")json" + op +
+           R"json(", "from": "grad", "to": "other", "on": "owned" })json";
+  };
+  const std::string backward_there =
+      R"json({ "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "on": "owned" } ] })json";
+  for (const CheckResult& result :
+       {check("other", moved("copy")), check("other", moved("accumulate")), check("grad", backward_there)}) {
+    CHECK(result.disagreement.empty());
+    CHECK(result.verdict == Verdict::match);
+  }
+}
+
+TEST_CASE("rows of what is owned are as long as the tensor's, also where a part of a row is owned") {
+  const CheckResult result =
+      check_text(scenario(R"({ "dp_shard": 2, "dp_replicate": 2 })", R"([ { "name": "w", "shape": [3, 2] } ])",
+                          R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+                    { "name": "inside", "op": "reduce_scatter", "over": "dp_shard" },
+                    { "name": "between", "op": "reduce_scatter", "over": "dp_replicate", "on": "owned",
+                      "geometry": { "kind": "rows" } },
+                    { "name": "mean", "op": "scale", "by": "1 / dp" } ])"));
+  CHECK(result.verdict == Verdict::match);
+}
+
 TEST_CASE("a sample may miss wrong elements where others of the buffer are right") {
   CheckResult result = check_text(megatron_844());
   output_on_rank_2(result).right = true;

@@ -153,7 +153,8 @@ class Operations:
     def own(self, call):
         me = call.group.index(call.rank)
         for at, index in enumerate(call.buffers):
-            self.owned[call.rank][index] = set(range(*call.slices[at][me]))
+            begin, end = call.slices[at][me]
+            self.owned[call.rank][index] = set(call.acts_on[at][begin:end])
             logical = self.model.buffers[call.rank][index].logical
             callers = self.own_callers[call.optimizer_step].setdefault((call.step["name"], call.group, logical), [])
             callers.append((call.rank, index))

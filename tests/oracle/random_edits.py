@@ -276,7 +276,8 @@ class EditMaker:
             )
         elif op not in ("own", "all_to_all", "norm") and rng.random() < 0.25:
             step["buffer"] = rng.choice(("grad", "main_grad", "other"))
-        if op in ("scale", "all_reduce", "reduce_scatter", "broadcast", "zero") and rng.random() < 0.4:
+        on_parts = ("scale", "all_reduce", "reduce_scatter", "broadcast", "zero", "copy", "accumulate", "leftover", "own")
+        if op in on_parts and rng.random() < 0.4:
             step["on"] = "owned"
         if rng.random() < 0.15:
             step.update(self.left_out())

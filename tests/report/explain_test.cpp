@@ -24,7 +24,7 @@ TEST_CASE("explain prints the tables of Megatron-LM #844 after every step") {
   const std::string text = explain({});
   INFO(text);
   CHECK(text.find("mismatch  case.json  small\n"
-                  "  pp 2 × dp 2 = 4 ranks, 1 micro-batch\n"
+                  "  pp 2 × dp 2 = 4 ranks, 1 micro-batch, loss token_mean over even tokens\n"
                   "  word, elements [0, 150), cut into 3 ranges\n"
                   "\n"
                   "elements [0, 40)\n"
@@ -88,7 +88,7 @@ TEST_CASE("explain takes a parameter and a step") {
   options.step = "dp_reduce_scatter";
   CHECK(explain(options) ==
         "mismatch  case.json  small\n"
-        "  pp 2 × dp 2 = 4 ranks, 1 micro-batch\n"
+        "  pp 2 × dp 2 = 4 ranks, 1 micro-batch, loss token_mean over even tokens\n"
         "  norm, elements [0, 10)\n"
         "\n"
         "after dp_reduce_scatter\n"

@@ -28,7 +28,8 @@ bool contains(const std::string& text, const std::string& part) {
 
 TEST_CASE("a match is a verdict line and what was looked at") {
   CHECK(text_of(check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })"))) ==
-        "match  case.json  small\n  dp 2 = 2 ranks, 1 micro-batch\n  symbolic match, host match; 1 parameter, 1 "
+        "match  case.json  small\n  dp 2 = 2 ranks, 1 micro-batch, loss token_mean over even tokens\n  symbolic match, "
+        "host match; 1 parameter, 1 "
         "collective, 1 optimizer step\n");
 }
 
