@@ -39,9 +39,10 @@ std::unique_ptr<Reporter> make_reporter(std::string_view kind, const ReportOptio
 
 /// What `lockstep explain` prints: the grid of one parameter after every step.
 struct ExplainOptions {
-  std::string parameter;  ///< "": the first wrong one, else the first of the model
-  std::string step;       ///< "": every step
-  bool all = false;       ///< text: every range of elements, not only the first few
+  /// A name or a selector, of which the first wrong one is taken; "": of all, else the first of the model.
+  std::string parameter;
+  std::string step;  ///< "": every step; "STEP[N]": in micro-batch N
+  bool all = false;  ///< text: every range of elements and every micro-batch, not only the first few
   bool verbose = false;
   bool color = false;
 };

@@ -54,11 +54,17 @@ Command explain_command() {
       {"lockstep explain scenario.json --parameter embedding.word_embeddings.weight", "one parameter"},
       {"lockstep explain scenario.json --step dp_reduce_scatter", "one step"},
   };
-  command.options = join({{{"FILE", "", "Scenario file.", {}, &arguments->file},
-                           {"-p,--parameter", "NAME", "The parameter to explain.", {}, &arguments->parameter},
-                           {"-s,--step", "STEP", "Only what this step leaves.", {}, &arguments->step},
-                           {"--all", "", "Every range of elements, not only the first four.", {}, &arguments->all}},
-                          arguments->output_rows()});
+  command.options =
+      join({{{"FILE", "", "Scenario file.", {}, &arguments->file},
+             {"-p,--parameter",
+              "NAME",
+              "The parameter to explain: a name, a glob or tag:NAME, of which the first wrong one is "
+              "taken.",
+              {},
+              &arguments->parameter},
+             {"-s,--step", "STEP", "Only what this step leaves; STEP[N] in micro-batch N.", {}, &arguments->step},
+             {"--all", "", "Every range of elements and micro-batch, not only the first ones.", {}, &arguments->all}},
+            arguments->output_rows()});
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

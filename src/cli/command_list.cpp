@@ -28,7 +28,9 @@ struct ListArguments {
 std::string default_folder() { return std::filesystem::is_directory("scenarios") ? "scenarios" : "."; }
 
 void write_files(Output& output, const std::string& format, const std::vector<ScenarioRow>& rows) {
-  Table table({{"scenario", "scenario"},
+  // A table to read names what the next command takes.
+  const bool by_file = format == "text";
+  Table table({{by_file ? "file" : "scenario", "scenario"},
                {"verdict", "verdict"},
                {"axes", "axes"},
                {"mistake", "mistake"},
@@ -36,8 +38,8 @@ void write_files(Output& output, const std::string& format, const std::vector<Sc
                {"replicas", "replicas"},
                {"title", "title"}});
   for (const ScenarioRow& row : rows) {
-    table.add({format == "markdown" ? fmt::format("`{}`", row.name) : row.name, row.verdict, row.axes, row.mistake,
-               row.factor, row.replicas, row.title});
+    const std::string name = by_file ? row.file : format == "markdown" ? fmt::format("`{}`", row.name) : row.name;
+    table.add({name, row.verdict, row.axes, row.mistake, row.factor, row.replicas, row.title});
   }
   table.write(output, format);
 }

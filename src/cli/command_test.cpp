@@ -26,6 +26,16 @@ struct Outcome {
   std::vector<std::string> details;  // lines
 };
 
+/// One sentence on what came out; all of it is a check's to say.
+std::string first_wrong(const CheckResult& result) {
+  const Turn& turn = result.turns.front();
+  const Model& model = result.scenario->schedule->model;
+  const LocalBuffer& buffer = model.local(turn.rank).buffers[static_cast<std::size_t>(turn.buffer)];
+  const std::string& name = model.parameters()[static_cast<std::size_t>(buffer.parameters.front())].name;
+  return fmt::format("{} is wrong on rank {}: {}{}", name, turn.rank,
+                     turn.point.step.empty() ? "" : fmt::format("step {} ", turn.point.step), turn.point.why);
+}
+
 Outcome judge(const CheckResult& result) {
   if (!result.disagreement.empty()) return {"FAIL", exit_failure, {result.disagreement}};
   const bool expects = result.scenario != nullptr && result.scenario->expect;
@@ -39,6 +49,8 @@ Outcome judge(const CheckResult& result) {
   if (!expects && !expects_error) return {"skip", exit_right, {"the file has no `expect`"}};
   std::vector<std::string> unmet = unmet_expectations(result);
   if (unmet.empty()) return {"ok", exit_right, {}};
+  if (!result.turns.empty()) unmet.push_back(first_wrong(result));
+  unmet.push_back(fmt::format("`lockstep check {}` shows it whole", result.file));
   return {"FAIL", exit_wrong, std::move(unmet)};
 }
 
@@ -53,13 +65,22 @@ std::string indented(const std::string& text) {
   return result;
 }
 
+struct Counts {
+  int passed = 0, failed = 0, skipped = 0;
+
+  void add(const Outcome& outcome) { ++(outcome.word == "ok" ? passed : outcome.word == "skip" ? skipped : failed); }
+  std::string text() const {
+    return fmt::format("{} passed, {} failed{}\n", passed, failed,
+                       skipped > 0 ? fmt::format(", {} skipped", skipped) : "");
+  }
+};
+
 class TextSummary {
  public:
   TextSummary(const TestArguments& arguments)
       : arguments_(arguments), output_(arguments.output), style_(use_color(arguments, output_.terminal())) {}
 
   void add(const CheckResult& result, const Outcome& outcome) {
-    ++(outcome.word == "ok" ? passed_ : outcome.word == "skip" ? skipped_ : failed_);
     if (arguments_.quiet && outcome.word != "FAIL") return;
     const std::string name = result.scenario == nullptr ? "" : result.scenario->name + "  ";
     const std::string word = padded(outcome.word, 4);
@@ -74,9 +95,8 @@ class TextSummary {
     output_.flush();
   }
 
-  void finish() {
-    output_.write(fmt::format("{} passed, {} failed{}\n", passed_, failed_,
-                              skipped_ > 0 ? fmt::format(", {} skipped", skipped_) : ""));
+  void finish(const Counts& counts) {
+    output_.write(counts.text());
     output_.commit();
   }
 
@@ -84,31 +104,31 @@ class TextSummary {
   const TestArguments& arguments_;
   Output output_;
   Style style_;
-  int passed_ = 0, failed_ = 0, skipped_ = 0;
 };
 
 int run(const TestArguments& arguments) {
   const CheckOptions check = check_options(arguments);
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (files.empty()) return nothing_found(arguments.paths);
+  const bool text = arguments.format == "text";
   std::optional<TextSummary> summary;
-  std::optional<ReportSet> reports;
-  if (arguments.format == "text") {
-    summary.emplace(arguments);
-  } else {
-    reports.emplace(arguments, files.size() > 1);
-  }
+  if (text) summary.emplace(arguments);
+  ReportSet reports(arguments, files.size() > 1, !text);
+  Counts counts;
   int status = exit_right;
   bool judged = false;
   check_files(files, check, [&](const CheckResult& result) {
     const Outcome outcome = judge(result);
     judged = judged || outcome.word != "skip";
     status = std::max(status, outcome.status);
+    counts.add(outcome);
     if (summary) summary->add(result, outcome);
-    if (reports) reports->add(result);
+    reports.add(result);
   });
-  if (summary) summary->finish();
-  if (reports) reports->finish();
+  if (summary) summary->finish(counts);
+  reports.finish();
+  // Who watches a gate whose report goes to a file sees how it went all the same.
+  if (!arguments.output.empty() && !arguments.quiet) tell(counts.text());
   return judged ? status : exit_nothing;
 }
 
@@ -129,10 +149,12 @@ Command test_command() {
       {"lockstep test scenarios/", "every scenario of a folder and the folders in it"},
       {"lockstep test -q buggy.json fixed.json", "two files; only what fails and the summary"},
       {"lockstep test -f json scenarios/megatron/", "the reports of all files, each with `expected`"},
+      {"lockstep test scenarios/ --report json=report.json", "text to read, and a report beside it"},
   };
   command.options = join(
       {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
        arguments->output_rows(),
+       arguments->report_rows(),
        arguments->engine_rows()});
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -22,16 +22,20 @@ int nothing_found(const std::vector<std::string>& paths) {
   return exit_nothing;
 }
 
-ReportSet::ReportSet(const CommonOptions& options, bool several) {
+ReportSet::ReportSet(const CommonOptions& options, bool several, bool main) {
   ReportOptions report;
   report.all = options.all;
   report.quiet = options.quiet;
   report.verbose = options.verbose;
   report.several = several;
-  open(options.format, options.output, report);
-  report.color = use_color(options, entries_.front().output->terminal());
-  // The colour depends on where the report goes, which is known only now.
-  entries_.front().reporter = make_reporter(options.format, report, entries_.front().output->writer());
+  if (main) {
+    open(options.format, options.output, report);
+    report.color = use_color(options, entries_.front().output->terminal());
+    // The colour depends on where the report goes, which is known only now.
+    entries_.front().reporter = make_reporter(options.format, report, entries_.front().output->writer());
+  } else {
+    paths_.push_back(options.output);
+  }
   for (const std::string& text : options.reports) {
     const std::size_t equals = text.find('=');
     const std::string kind = text.substr(0, equals);

@@ -21,8 +21,8 @@ int nothing_found(const std::vector<std::string>& paths);
 class ReportSet {
  public:
   /// Throws InputError for an unknown kind or a file that cannot be written. `several`: an array of
-  /// results.
-  ReportSet(const CommonOptions& options, bool several);
+  /// results. Without `main` only those of --report.
+  ReportSet(const CommonOptions& options, bool several, bool main = true);
   void add(const CheckResult& result);
   void finish();
 
@@ -35,7 +35,6 @@ class ReportSet {
   };
   std::vector<Entry> entries_;
   std::vector<std::string> paths_;  // where they go
-  bool main_on_stdout_ = true;
 };
 
 }  // namespace lockstep::cli

@@ -57,7 +57,7 @@ ScenarioRow row_of(const CheckResult& result) {
   ScenarioRow row;
   row.verdict = std::string(name_of(result.verdict));
   row.axes = row.mistake = row.factor = row.replicas = row.tolerance = "-";
-  row.name = result.file;
+  row.file = row.name = result.file;
   if (result.scenario == nullptr) return row;
   const Scenario& scenario = *result.scenario;
   row.name = scenario.name;

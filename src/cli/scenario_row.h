@@ -10,6 +10,7 @@ namespace lockstep::cli {
 
 /// What a list says of one scenario. "-" where there is nothing to say.
 struct ScenarioRow {
+  std::string file;
   std::string name;             ///< the file's, where it is not valid
   std::string project, number;  ///< of its source: "NVIDIA/Megatron-LM", "#844"; "" without one
   std::string title;

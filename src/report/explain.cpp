@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <functional>
+#include <numeric>
 
 #include "lockstep/report.h"
 #include "src/report/element_ranges.h"
@@ -43,13 +46,50 @@ GridRequest wrong_request(const ParameterFinding& finding, GridRequest otherwise
   return otherwise;
 }
 
-int parameter_named(const Model& model, const std::string& name) {
+/// The parameters that a name or a selector means: one, or all that it fits.
+std::vector<int> parameters_named(const Model& model, const std::string& name) {
   std::vector<std::string> names;
+  std::vector<int> fitting;
+  const bool readable = !Selectors::check(name);
+  const Selectors selectors(std::vector<std::string>{name});
   for (std::size_t index = 0; index < model.parameters().size(); ++index) {
-    if (model.parameters()[index].name == name) return static_cast<int>(index);
-    names.push_back(model.parameters()[index].name);
+    const Parameter& parameter = model.parameters()[index];
+    if (parameter.name == name) return {static_cast<int>(index)};
+    if (readable && selectors.chooses(parameter, std::accumulate(parameter.shape.begin(), parameter.shape.end(),
+                                                                 std::int64_t{1}, std::multiplies<>())))
+      fitting.push_back(static_cast<int>(index));
+    names.push_back(parameter.name);
   }
-  fail(fmt::format("the scenario has no parameter \"{}\"{}", name, did_you_mean(name, names)));
+  if (!fitting.empty()) return fitting;
+  const std::string near = did_you_mean(name, names);
+  fail(fmt::format("the scenario has no parameter \"{}\"{}", name,
+                   near.empty() ? "; `lockstep show` lists them, and a glob or tag:NAME is taken too" : near));
+}
+
+/// "STEP" or "STEP[N]", N a micro-batch, from the end where it is negative; also first and last.
+struct StepChoice {
+  std::string name;
+  std::optional<int> micro_batch;
+
+  bool takes(const Snapshot& snapshot) const {
+    return (name.empty() || snapshot.step->name == name) && (!micro_batch || *micro_batch == snapshot.micro_batch);
+  }
+};
+
+StepChoice step_choice(const std::string& text, int micro_batches) {
+  const std::size_t open = text.find('[');
+  if (open == std::string::npos) return {text, std::nullopt};
+  const std::string index = text.substr(open + 1, text.size() - open - 2);
+  int number = index == "last" ? -1 : 0;
+  const bool named = index == "first" || index == "last";
+  const auto [end, error] = std::from_chars(index.data(), index.data() + index.size(), number);
+  const bool whole = named || (error == std::errc() && end == index.data() + index.size());
+  if (number < 0) number += micro_batches;
+  if (text.back() != ']' || !whole || number < 0 || number >= micro_batches) {
+    fail(fmt::format("expected STEP or STEP[MICRO_BATCH] with a micro-batch below {}, first or last, found \"{}\"",
+                     micro_batches, text));
+  }
+  return {text.substr(0, open), number};
 }
 
 void check_step(const std::vector<Step>& steps, const std::string& name) {
@@ -77,12 +117,12 @@ Subject subject_of(const CheckResult& result, const ExplainOptions& options) {
   const Model& model = result.scenario->schedule->model;
   const std::vector<ParameterFinding> wrong = collect_findings(result, false);
   if (!options.parameter.empty()) {
-    const int parameter = parameter_named(model, options.parameter);
-    const GridRequest request = request_for(result, parameter);
+    const std::vector<int> parameters = parameters_named(model, options.parameter);
     for (const ParameterFinding& finding : wrong) {
-      if (finding.parameter == parameter) return {parameter, wrong_request(finding, request)};
+      if (std::find(parameters.begin(), parameters.end(), finding.parameter) == parameters.end()) continue;
+      return {finding.parameter, wrong_request(finding, request_for(result, finding.parameter))};
     }
-    return {parameter, request};
+    return {parameters.front(), request_for(result, parameters.front())};
   }
   for (const ParameterFinding& finding : wrong) {
     const GridRequest request = request_for(result, finding.parameter);
@@ -144,10 +184,26 @@ struct Marks {
   }
 };
 
-void write_tables(const Schedule& schedule, const ExplainOptions& options, ParameterGrids& grids, std::size_t request,
-                  const Style& style, const Write& write, Marks& marks) {
+/// Of many micro-batches the first two and the last tell the story.
+bool in_the_middle(const Snapshot& snapshot, int micro_batches) {
+  return micro_batches > 4 && snapshot.micro_batch >= 2 && snapshot.micro_batch < micro_batches - 1;
+}
+
+void write_tables(const CheckResult& result, const ExplainOptions& options, const StepChoice& step,
+                  ParameterGrids& grids, std::size_t request, const Style& style, const Write& write, Marks& marks) {
+  const Schedule& schedule = *result.scenario->schedule;
+  const int micro_batches = schedule.batch.micro_batches(result.step);
+  const bool every = options.all || options.verbose || step.micro_batch;
+  bool left_out = false;
   for (Snapshot& snapshot : grids.snapshots(request)) {
-    if (!options.step.empty() && snapshot.step->name != options.step) continue;
+    if (!step.takes(snapshot)) continue;
+    if (!every && in_the_middle(snapshot, micro_batches)) {
+      if (!left_out) {
+        write(fmt::format("\n… micro-batches 2 to {}; --all or -v shows them\n", micro_batches - 2));
+      }
+      left_out = true;
+      continue;
+    }
     const std::string title = snapshot_title(schedule, snapshot);
     if (!snapshot.changed && options.step.empty()) {
       write(fmt::format("\n{}: unchanged\n", title));
@@ -165,7 +221,8 @@ void write_tables(const Schedule& schedule, const ExplainOptions& options, Param
 void explain_text(const CheckResult& result, const ExplainOptions& options, const Write& write) {
   const Schedule& schedule = *result.scenario->schedule;
   const Style style(options.color);
-  if (!options.step.empty()) check_step(schedule.steps, options.step);
+  const StepChoice step = step_choice(options.step, schedule.batch.micro_batches(result.step));
+  if (!step.name.empty()) check_step(schedule.steps, step.name);
   const Subject subject = subject_of(result, options);
   const std::vector<Interval> ranges = element_ranges(result, schedule.model.logical_of(subject.parameter));
   std::vector<GridRequest> requests = requests_for(result, subject, ranges);
@@ -180,7 +237,7 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
   Marks marks;
   for (std::size_t request = 0; request < requests.size(); ++request) {
     if (ranges.size() > 1) write("\n" + style.bold("elements " + interval_text(requests[request].elements)) + "\n");
-    write_tables(schedule, options, grids, request, style, write, marks);
+    write_tables(result, options, step, grids, request, style, write, marks);
   }
   if (ranges.size() > requests.size()) {
     const std::size_t more = ranges.size() - requests.size();
@@ -201,7 +258,8 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
 
 void explain_json(const CheckResult& result, const ExplainOptions& options, const Write& write) {
   const Schedule& schedule = *result.scenario->schedule;
-  if (!options.step.empty()) check_step(schedule.steps, options.step);
+  const StepChoice step = step_choice(options.step, schedule.batch.micro_batches(result.step));
+  if (!step.name.empty()) check_step(schedule.steps, step.name);
   const Subject subject = subject_of(result, options);
   // Machines get every rank.
   ParameterGrids grids(result, {subject.request}, static_cast<std::size_t>(-1));
@@ -223,7 +281,7 @@ void explain_json(const CheckResult& result, const ExplainOptions& options, cons
   json.key("steps");
   json.begin_array();
   for (Snapshot& snapshot : snapshots) {
-    if (!options.step.empty() && snapshot.step->name != options.step) continue;
+    if (!step.takes(snapshot)) continue;
     grids.fill(0, snapshot);
     json.begin_object();
     json.key("after");

@@ -166,7 +166,8 @@ const std::vector<ObjectRow> rows = {
      "expect",
      "What must come out. What is absent is not compared.",
      {
-         {"verdict", Type::one_of, "*", "", "The verdict.", "match mismatch deadlock invalid_collective race"},
+         {"verdict", Type::one_of, "*", "", "The verdict; error where the file must be refused.",
+          "match mismatch deadlock invalid_collective race error"},
          {"parameters", Type::selector_list, "", "", "Selectors of exactly the parameters that are wrong."},
          {"ranks", Type::indices, "", "", "Exactly the ranks that own a wrong element."},
          {"formula", Type::formula, "", "", "What ranks hold in the wrong elements of parameters."},

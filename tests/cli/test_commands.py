@@ -19,6 +19,8 @@ def test_test_shows_differences_in_full(run, files):
         "FAIL  wrong  wrong.json\n"
         "      ranks: expected exactly [0] to be wrong, found [0, 1]\n"
         "      ratio: expected 3 × the right gradient for every wrong element, found 2 on rank 0\n"
+        "      weight is wrong on rank 0: step mean leaves 2 × the right gradient, and no later step corrects it\n"
+        "      `lockstep check wrong.json` shows it whole\n"
         "1 passed, 1 failed\n"
     )
 
@@ -31,6 +33,70 @@ def test_a_file_without_expect_is_skipped_and_counted(run, files):
     assert done.stdout.endswith("1 passed, 0 failed, 1 skipped\n")
     # A gate that checks nothing must not be green.
     assert run("test", "plain.json").returncode == 4
+
+
+def test_a_file_may_expect_to_be_refused(run, files):
+    (files / "refused.json").write_text((files / "invalid.json").read_text().replace('"match"', '"error"'))
+    done = run("test", "refused.json")
+    assert (done.returncode, done.stdout) == (0, "ok    refused.json\n1 passed, 0 failed\n")
+    (files / "wrongly.json").write_text((files / "right.json").read_text().replace('"verdict": "match"', '"verdict": "error"'))
+    done = run("test", "wrongly.json")
+    assert done.returncode == 1 and "verdict: expected error, found match" in done.stdout
+
+
+def test_test_writes_reports_beside_and_says_how_it_went(run, files):
+    done = run("test", "right.json", "wrong.json", "--report", "json=report.json")
+    assert done.stdout.endswith("2 passed, 0 failed\n") and done.stderr == ""
+    assert [entry["verdict"] for entry in json.loads((files / "report.json").read_text())] == ["match", "mismatch"]
+    done = run("test", "right.json", "-f", "json", "-o", "other.json")
+    assert (done.stdout, done.stderr) == ("", "1 passed, 0 failed\n")
+
+
+def test_framework_and_model_files_beside_scenarios_are_left_out(run, files):
+    folder = files / "mine"
+    folder.mkdir()
+    (folder / "right.json").write_text((files / "right.json").read_text())
+    (folder / "loop.jsonc").write_text('{ "lockstep_framework": 1, "steps": [] } // mine')
+    (folder / "net.jsonc").write_text('{ "lockstep_model": 1, "parameters": [] }')
+    assert run("test", "mine").stdout == "ok    right  mine/right.json\n1 passed, 0 failed\n"
+    done = run("check", "mine/loop.jsonc")
+    assert done.returncode == 2
+    assert 'found a file that scenarios name: "schedule": { "framework": "./loop.jsonc" }' in done.stdout
+
+
+def test_a_configuration_is_no_scenario_and_nothing_of_it_is_shown(run, files):
+    (files / "ds_config.json").write_text('{ "wandb": { "api_key": "s3cr3t" }, "train_batch_size": 8 }')
+    done = run("check", "ds_config.json")
+    assert done.returncode == 2
+    assert done.stdout == (
+        "error  ds_config.json\n"
+        'error: ds_config.json: expected a scenario, found an object with none of "lockstep", "layout" and "schedule"; '
+        "`lockstep import` reads the configurations of frameworks\n"
+    )
+
+
+def test_a_stage_without_parameters_is_noted(run, files):
+    text = (files / "right.json").read_text().replace('"dp": 2', '"dp": 2, "pp": 2')
+    (files / "stages.json").write_text(text)
+    done = run("check", "stages.json")
+    assert 'note: No parameter is on pipeline stage 1; "stage" is 0 where a parameter does not say it.' in done.stdout
+
+
+def test_explain_takes_selectors_and_iterations_and_leaves_out_the_middle(run, files):
+    text = (files / "right.json").read_text()
+    (files / "many.json").write_text(text.replace('"micro_batches": 1', '"micro_batches": 9'))
+    whole = run("explain", "many.json").stdout
+    assert "after backward, micro-batch 1\n" in whole and "after backward, micro-batch 8\n" in whole
+    assert "micro-batch 2\n" not in whole and "… micro-batches 2 to 7; --all or -v shows them\n" in whole
+    assert "after backward, micro-batch 5\n" in run("explain", "many.json", "--all").stdout
+    one = run("explain", "many.json", "-s", "backward[last]", "-p", "w*").stdout
+    assert one.count("after ") == 1 and "after backward, micro-batch 8\n" in one
+    done = run("explain", "many.json", "-s", "backward[9]")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: expected STEP or STEP[MICRO_BATCH] with a micro-batch below 9, first or last, "
+        'found "backward[9]"\n'
+    )
 
 
 def test_test_finds_invalid_files_and_empty_folders(run, files):
