@@ -128,6 +128,13 @@ int parse_arguments(const Command& command, const std::vector<std::string>& argu
   std::vector<std::string> reversed(std::make_reverse_iterator(end), arguments.rend());
   try {
     app.parse(std::move(reversed));
+  } catch (const CLI::ConversionError& error) {
+    // Numbers are the only values that need converting: "Could not convert: --seed = x".
+    const std::string what = error.what();
+    const std::size_t flag = what.find("--"), equals = what.find(" = ", flag);
+    if (flag == std::string::npos || equals == std::string::npos) return complain(command, what);
+    return complain(command, fmt::format("{} takes a whole number of at least 0; found \"{}\"",
+                                         what.substr(flag, equals - flag), what.substr(equals + 3)));
   } catch (const CLI::ParseError& error) {
     return complain(command, error.what());
   }

@@ -67,6 +67,7 @@ std::string summary(const std::vector<ScenarioRow>& rows) {
     if (row.tolerance == "passes") ++passes;
     if (row.tolerance == "fails") seen_by_tolerance.insert(row.source());
   }
+  if (mistakes == 0) return fmt::format("No mistakes; {} controls that are right.\n", controls);
   std::vector<std::string> words;
   for (const auto& [kind, count] : kinds) words.push_back(fmt::format("{} {}", kind, count));
   return fmt::format(

@@ -54,6 +54,11 @@ std::string near_name(const fs::path& path) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     names.push_back(entry->path().filename().string());
   }
+  // Endings are easily left out.
+  for (const char* ending : {".json", ".jsonc"}) {
+    const std::string whole = path.filename().string() + ending;
+    if (std::find(names.begin(), names.end(), whole) != names.end()) return fmt::format("; did you mean \"{}\"?", whole);
+  }
   return did_you_mean(path.filename().string(), names);
 }
 

@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 /// As Megatron, DeepSpeed, torchtitan and PyTorch call them, and as we do.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 57> words = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 60> words = {{
     {"data", "dp"},
     {"data_parallel", "dp"},
     {"data_parallel_size", "dp"},
@@ -72,6 +72,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 57> words = 
     {"intermediate_size", "ffn"},
     {"num_experts", "experts"},
     {"max_position_embeddings", "positions"},
+    {"params", "parameters"},
+    {"zero_grad", "zero"},
+    {"microbatch", "micro_batch"},
 }};
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "src/scenario/other_words.h"
 #include "src/scenario/reading.h"
 
 namespace lockstep {
@@ -13,7 +14,7 @@ namespace {
 std::string where_of(const Json& object, const std::string& op) {
   const Json* name = object.find("name");
   if (name != nullptr && name->is_string()) return fmt::format("in step \"{}\"", name->text());
-  return fmt::format("in a \"{}\" step without a name", op);
+  return fmt::format("in a step with the op \"{}\"", op);
 }
 
 /// The op of a step, or nothing where a mistake was added.
@@ -34,7 +35,7 @@ std::optional<Op> read_op(const Json& object, Reading& reading) {
   const std::vector<std::string> ops = split_words(row.allowed);
   const std::optional<Op> found = op->is_string() ? op_named(op->text()) : std::nullopt;
   if (!found) {
-    const std::string near = op->is_string() ? did_you_mean(op->text(), ops) : "";
+    const std::string near = op->is_string() ? did_you_mean_here(op->text(), ops) : "";
     reading.diagnostics.add(op->place(),
                             fmt::format("expected the name of an op, found {}{}", op->describe(),
                                         near.empty() ? "; the ops are " + quoted_alternatives(ops) : near));

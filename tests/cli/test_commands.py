@@ -75,6 +75,15 @@ def test_a_configuration_is_no_scenario_and_nothing_of_it_is_shown(run, files):
     )
 
 
+def test_small_mistakes_on_the_command_line(run, files):
+    done = run("check", "--seed", "x", "right.json")
+    assert done.returncode == 2
+    assert done.stderr.startswith('lockstep check: --seed takes a whole number of at least 0; found "x"\n')
+    assert run("check", "right").stderr == 'error: there is no file or folder right; did you mean "right.json"?\n'
+    done = run("list", "--corpus", "right.json")
+    assert done.stdout.splitlines()[-1] == "No mistakes; 0 controls that are right."
+
+
 def test_a_stage_without_parameters_is_noted(run, files):
     text = (files / "right.json").read_text().replace('"dp": 2', '"dp": 2, "pp": 2')
     (files / "stages.json").write_text(text)
