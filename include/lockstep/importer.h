@@ -9,6 +9,7 @@
 
 #include "lockstep/diagnostic.h"
 #include "lockstep/json.h"
+#include "lockstep/scenario.h"
 
 namespace lockstep {
 
@@ -17,6 +18,9 @@ struct ImportFormat {
   std::string name;   ///< "megatron"
   std::string title;  ///< "Megatron-LM"
   std::string reads;  ///< what its files are, in a sentence
+  /// The sizes of a request ("tp") that its configurations do not hold, so that it reads them.
+  std::vector<std::string> sizes;
+  bool says_model = true;  ///< its configurations say what the model is: a request names none
 };
 
 /// Every format, in the order of the help.
@@ -30,7 +34,11 @@ struct ImportSyntax {
 };
 const std::vector<ImportSyntax>& import_syntaxes();
 
-/// A configuration, and what its user says beyond it. Numbers of 0 and empty texts are not given.
+/// The largest number of ranks, and of micro-batches, that a request may name.
+constexpr std::int64_t largest_import_size = 1 << 20;
+
+/// A configuration, and what its user says beyond it. Numbers of 0 and empty texts are not given. What the format has
+/// no use for is a mistake.
 struct ImportRequest {
   std::string format;                                ///< the name of one of import_formats()
   std::vector<std::shared_ptr<const Source>> files;  ///< in the order given; a format that knows only one says so
@@ -51,6 +59,14 @@ struct ImportedKey {
   std::string meaning;
 };
 
+/// A key of the configuration, or an option of the request, that a value of the scenario stems from.
+struct ImportedOrigin {
+  std::string pointer;  ///< of the value: "/layout/tp"
+  std::string key;      ///< as written: "--tensor-model-parallel-size"
+  std::string number;   ///< the key's value where it is a number, else ""
+  Place place;          ///< of the key's value, in a redacted source; none for an option of the request
+};
+
 /// A configuration as a scenario. Nothing in it stems from a value that the tables of src/importers do not
 /// know: numbers, booleans and known words pass, all other text stays behind.
 struct Imported {
@@ -59,11 +75,16 @@ struct Imported {
   std::vector<ImportedKey> ignored;  ///< keys that do not matter for gradients, and why
   std::vector<std::string> unknown;  ///< keys that nobody knows; only with ignore_unknown
   std::vector<std::string> assumed;  ///< what the configuration does not say, in sentences
+  std::vector<ImportedOrigin> origins;
 };
 
 /// Turns a configuration into a scenario. Nothing of it is executed. Throws InputError with every mistake that was
 /// found: wrong values, keys that nobody knows, options whose schedule lockstep cannot describe. The lines that its
 /// diagnostics show have stars in place of every text that may be a secret.
 Imported import_configuration(const ImportRequest& request);
+
+/// The scenario, read; `name` is what reports call it. Throws InputError where its framework or model refuses it: with
+/// the keys of the configuration that it stems from, at their places, and a mistake that many parameters share once.
+Scenario read_imported(const Imported& imported, const std::string& name);
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -21,8 +22,8 @@ namespace {
 struct ImportArguments : CommonOptions {
   std::string kind;
   std::vector<std::string> files;
-  std::vector<std::string> rest;  // behind --
-  std::uint64_t world = 0, tp = 0, pp = 0, cp = 0, sp = 0, ep = 0, micro_batches = 0;
+  std::vector<std::string> rest;                         // behind --
+  std::string world, tp, pp, cp, sp, ep, micro_batches;  // "": not given
   std::string model;
   std::vector<std::string> sizes, variables;
   bool ignore_unknown = false;
@@ -48,6 +49,31 @@ std::shared_ptr<const Source> read_source(const std::string& file) {
   return source;
 }
 
+/// Such an option asks for something else than a report of the verdict, so it would be dropped in silence.
+void refuse_report_options(const ImportArguments& arguments) {
+  for (const auto& [given, option] :
+       {std::pair(arguments.format != "text", "--format"), std::pair(!arguments.reports.empty(), "--report"),
+        std::pair(!arguments.engines.empty(), "--engine"), std::pair(arguments.seed != 0, "--seed"),
+        std::pair(arguments.verbose, "--verbose")}) {
+    if (given) {
+      usage_error(fmt::format("{}: there is a verdict to report only with --check; add --check, or leave {} out",
+                              option, option));
+    }
+  }
+}
+
+/// The number of an option; 0 where it is not given.
+std::int64_t size_of(const std::string& text, const std::string& option) {
+  if (text.empty()) return 0;
+  std::int64_t size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (error != std::errc() || end != text.data() + text.size() || size < 1 || size > largest_import_size) {
+    usage_error(
+        fmt::format("{} takes a whole number between 1 and {}; found \"{}\"", option, largest_import_size, text));
+  }
+  return size;
+}
+
 ImportRequest request_of(const ImportArguments& arguments) {
   const std::vector<ImportFormat>& formats = import_formats();
   std::vector<std::string> names;
@@ -58,20 +84,19 @@ ImportRequest request_of(const ImportArguments& arguments) {
   }
   ImportRequest request;
   request.format = arguments.kind;
-  for (const std::string& file : arguments.files) request.files.push_back(read_source(file));
   request.arguments = arguments.rest;
-  for (const auto& [from, to, name] :
-       {std::tuple(arguments.world, &request.world, "--world-size"), std::tuple(arguments.tp, &request.tp, "--tp"),
-        std::tuple(arguments.pp, &request.pp, "--pp"), std::tuple(arguments.cp, &request.cp, "--cp"),
-        std::tuple(arguments.sp, &request.sp, "--sp"), std::tuple(arguments.ep, &request.ep, "--ep"),
-        std::tuple(arguments.micro_batches, &request.micro_batches, "--micro-batches")}) {
-    if (from > 1'000'000'000) usage_error(fmt::format("{} is larger than anything that was ever built", name));
-    *to = static_cast<std::int64_t>(from);
-  }
+  request.world = size_of(arguments.world, "--world-size");
+  request.tp = size_of(arguments.tp, "--tp");
+  request.pp = size_of(arguments.pp, "--pp");
+  request.cp = size_of(arguments.cp, "--cp");
+  request.sp = size_of(arguments.sp, "--sp");
+  request.ep = size_of(arguments.ep, "--ep");
+  request.micro_batches = size_of(arguments.micro_batches, "--micro-batches");
   request.model = arguments.model;
   request.sizes = arguments.sizes;
   request.variables = arguments.variables;
   request.ignore_unknown = arguments.ignore_unknown;
+  for (const std::string& file : arguments.files) request.files.push_back(read_source(file));
   return request;
 }
 
@@ -121,14 +146,18 @@ std::string account(const Imported& imported) {
   return text;
 }
 
+/// What a report calls the scenario: the file that it is in, or what it was made from.
+std::string name_of(const ImportArguments& arguments) {
+  if (!arguments.output.empty() && arguments.output != "-") return arguments.output;
+  return arguments.files.empty() ? "arguments" : arguments.files.front();
+}
+
 int run(const ImportArguments& arguments) {
+  if (!arguments.check) refuse_report_options(arguments);
   const Imported imported = import_configuration(request_of(arguments));
   const std::string text = write_json(imported.scenario);
-  const std::string name =
-      arguments.output.empty() ? imported.scenario.find("name")->text() + ".json" : arguments.output;
-  // Read again as the scenario that it is, so that what its framework refuses is said now.
-  const auto scenario =
-      std::make_shared<const Scenario>(read_scenario(std::make_shared<const Source>(Source{name, text})));
+  // Read as the scenario that it is, so that what its framework refuses is said now.
+  const auto scenario = std::make_shared<const Scenario>(read_imported(imported, name_of(arguments)));
   if (!arguments.quiet) tell(account(imported));
   if (!arguments.output.empty() || !arguments.check) {
     Output output(arguments.output);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "src/importers/deepspeed.h"
+#include "src/importers/files.h"
 #include "src/importers/formats.h"
 #include "src/importers/syntax.h"
 
@@ -11,23 +12,12 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t largest_size = 1'000'000;
-
-std::int64_t degree(Draft& draft, const std::string& key, std::int64_t asked = 0) {
-  if (asked > 0) return asked;
-  const std::int64_t size = draft.integer(key, 1);
-  if (size >= 1 && size <= largest_size) return size;
-  draft.mistake(key, "expected a size between 1 and 1000000");
-  return 1;
-}
-
 std::string parallelism(const std::string& name) { return "parallelism_config.parallelism_config_" + name; }
 
 Settings read_files(const ImportRequest& request, Diagnostics& diagnostics) {
   Settings settings;
   const Json root = read_yaml(request.files.front(), diagnostics);
-  if (diagnostics.empty() && !root.is_object()) diagnostics.add(root.place(), "expected a map at the top of the file");
-  if (!diagnostics.empty()) return settings;
+  if (!is_configuration(root, request.files.front(), diagnostics)) return settings;
   flatten(root, settings);
   for (std::size_t i = 1; i < request.files.size(); ++i) {
     const Settings more = read_deepspeed(request.files[i], diagnostics);
@@ -38,30 +28,25 @@ Settings read_files(const ImportRequest& request, Diagnostics& diagnostics) {
   return settings;
 }
 
-struct Mesh {
+struct Sizes {
   std::int64_t tp = 1, cp = 1, sp = 1, dp = 1;
 };
 
-Mesh read_mesh(Draft& draft) {
+Sizes read_sizes(Draft& draft) {
   const ImportRequest& request = draft.request();
-  Mesh mesh;
-  mesh.tp = degree(draft, parallelism("tp_size"), request.tp);
-  mesh.cp = degree(draft, parallelism("cp_size"), request.cp);
-  mesh.sp = degree(draft, parallelism("sp_size"), request.sp);
-  const std::int64_t world = request.world > 0 ? request.world : draft.integer("num_processes", 0);
-  if (mesh.tp * mesh.cp > largest_size) {
-    draft.mistake("", "the sizes make more than a million ranks");
-    return Mesh{};
-  }
-  mesh.dp = draft.data_parallel_size(world, mesh.tp * mesh.cp * mesh.sp,
-                                     fmt::format("tensor {} × context {} × sequence {}", mesh.tp, mesh.cp, mesh.sp));
-  return mesh;
+  Sizes sizes;
+  sizes.tp = draft.degree(parallelism("tp_size"), request.tp);
+  sizes.cp = draft.degree(parallelism("cp_size"), request.cp);
+  sizes.sp = draft.degree(parallelism("sp_size"), request.sp);
+  sizes.dp = draft.data_parallel_size(draft.world_size("num_processes"),
+                                      {{"tensor", sizes.tp}, {"context", sizes.cp}, {"sequence", sizes.sp}});
+  return sizes;
 }
 
 /// Which part of the data-parallel ranks shards, and which replicates.
 void set_data_parallel(Draft& draft, std::int64_t dp, bool fsdp) {
-  const std::int64_t replicate = degree(draft, parallelism("dp_replicate_size"));
-  const std::int64_t shard = degree(draft, parallelism("dp_shard_size"));
+  const std::int64_t replicate = draft.degree(parallelism("dp_replicate_size"));
+  const std::int64_t shard = draft.degree(parallelism("dp_shard_size"));
   const std::string strategy = draft.word("fsdp_config.fsdp_sharding_strategy", "FULL_SHARD");
   const bool hybrid = fsdp && (strategy.starts_with("HYBRID_SHARD") || strategy == "4" || strategy == "5");
   if (dp == 0) return;  // said already
@@ -93,7 +78,7 @@ void set_data_parallel(Draft& draft, std::int64_t dp, bool fsdp) {
 
 Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostics) {
   if (request.files.empty()) {
-    diagnostics.add({}, "expected a configuration of accelerate");
+    has_one_file(request, "accelerate", diagnostics);
     return {};
   }
   Settings settings = read_files(request, diagnostics);
@@ -111,10 +96,10 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
                   "import megatron`");
     return {};
   }
-  const Mesh mesh = read_mesh(draft);
-  draft.axis("tp", mesh.tp);
-  draft.axis("cp", mesh.cp);
-  draft.axis("sp", mesh.sp);
+  const Sizes sizes = read_sizes(draft);
+  draft.axis("tp", sizes.tp);
+  draft.axis("cp", sizes.cp);
+  draft.axis("sp", sizes.sp);
   if (deepspeed) {
     draft.framework("deepspeed");
     draft.also_knows("deepspeed");
@@ -128,10 +113,10 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
       const std::string key = std::string("deepspeed_config.") + from;
       if (const auto number = draft.number(key)) draft.option(to, json_number(*number));
     }
-    set_deepspeed_partitions(draft, mesh.dp);
+    set_deepspeed_partitions(draft, sizes.dp);
     const auto steps = draft.integer("deepspeed_config.gradient_accumulation_steps");
     if (draft.given("gradient_accumulation_steps") || draft.given("train_batch_size") || !steps) {
-      set_deepspeed_batch(draft, mesh.dp);
+      set_deepspeed_batch(draft, sizes.dp);
     } else {
       draft.micro_batches(*steps);
     }
@@ -139,7 +124,7 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
       draft.option(precision, Json::boolean(true));
     }
   } else {
-    set_data_parallel(draft, mesh.dp, type == "FSDP");
+    set_data_parallel(draft, sizes.dp, type == "FSDP");
     draft.option("distributed_type", Json::string(type == "NO" ? "MULTI_GPU" : type));
     draft.option("mixed_precision", Json::string(draft.word("mixed_precision", "no")));
     const auto steps = draft.integer("gradient_accumulation_steps");
@@ -151,7 +136,7 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
     draft.assume(
         "Clipping is up to the script (accelerator.clip_grad_norm_): option max_norm of the framework accelerate.");
   }
-  draft.assumed_model(mesh.tp);
+  draft.assumed_model(sizes.tp);
   return draft.finish("Imported from an accelerate configuration", "imported-accelerate");
 }
 

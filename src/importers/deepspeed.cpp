@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "src/importers/files.h"
 #include "src/importers/formats.h"
 #include "src/importers/syntax.h"
 
@@ -73,35 +76,20 @@ void set_deepspeed_partitions(Draft& draft, std::int64_t dp) {
 Settings read_deepspeed(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {
   Settings settings;
   const Json root = read_hjson(source, diagnostics);
-  if (!diagnostics.empty()) return settings;
-  if (root.is_object()) {
-    flatten(without_auto(root), settings);
-  } else {
-    diagnostics.add(root.place(), "expected an object at the top of the file");
-  }
+  if (is_configuration(root, source, diagnostics)) flatten(without_auto(root), settings);
   return settings;
 }
 
 Imported import_deepspeed(const ImportRequest& request, Diagnostics& diagnostics) {
-  if (request.files.size() != 1) {
-    diagnostics.add({}, "expected one DeepSpeed configuration");
-    return {};
-  }
-  Draft draft(request, "deepspeed", read_deepspeed(request.files.front(), diagnostics), diagnostics);
-  const auto from_file = [&](std::int64_t asked, std::string_view key) {
-    return asked > 0 ? asked : draft.integer(key, 1);
-  };
-  const std::int64_t sp = from_file(request.sp, "sequence_parallel_size");
-  std::int64_t tp = from_file(request.tp, "tensor_parallel.autotp_size");
-  tp = tp > 1 ? tp : from_file(request.tp, "tensor_parallel.tp_size");
-  const std::int64_t pp = request.pp > 0 ? request.pp : 1;
-  if (sp < 1 || tp < 1 || tp == 0 || sp > 1'000'000 || tp > 1'000'000) {
-    draft.mistake(sp < 1 || sp > 1'000'000 ? "sequence_parallel_size" : "tensor_parallel.autotp_size",
-                  "expected a size of at least 1");
-    return {};
-  }
-  const std::int64_t dp = draft.data_parallel_size(request.world, tp * pp * sp,
-                                                   fmt::format("tensor {} × pipeline {} × Ulysses {}", tp, pp, sp));
+  if (!has_one_file(request, "DeepSpeed", diagnostics)) return {};
+  Settings settings = read_deepspeed(request.files.front(), diagnostics);
+  if (!diagnostics.empty()) return {};
+  Draft draft(request, "deepspeed", std::move(settings), diagnostics);
+  const std::int64_t sp = draft.degree("sequence_parallel_size", request.sp);
+  std::int64_t tp = draft.degree("tensor_parallel.autotp_size", request.tp);
+  if (tp == 1) tp = draft.degree("tensor_parallel.tp_size");
+  const std::int64_t pp = std::max<std::int64_t>(request.pp, 1);
+  const std::int64_t dp = draft.data_parallel_size(request.world, {{"tensor", tp}, {"pipeline", pp}, {"Ulysses", sp}});
   draft.axis("tp", tp);
   draft.axis("sp", sp);
   set_deepspeed_partitions(draft, dp);

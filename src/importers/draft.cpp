@@ -8,6 +8,8 @@
 #include <cctype>
 
 #include "lockstep/scenario.h"
+#include "src/importers/origins.h"
+#include "src/importers/redact.h"
 
 namespace lockstep {
 
@@ -41,15 +43,53 @@ void Draft::axis(std::string_view key, std::int64_t size) {
 
 void Draft::size(std::string_view key, Json value) { sizes_.set(key, std::move(value)); }
 
-std::int64_t Draft::data_parallel_size(std::int64_t world, std::int64_t product, const std::string& what) {
-  if (product <= 0) return 0;  // said already
+std::string text_of(const Draft::Degrees& degrees) {
+  std::string text;
+  for (const auto& [name, size] : degrees) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", name, size);
+  return text;
+}
+
+std::int64_t Draft::degree(std::string_view key, std::int64_t asked) {
+  if (asked > 0) return asked;
+  const std::int64_t size = integer(key).value_or(1);
+  if (size >= 1 && size <= largest_import_size) return size;
+  mistake(key, fmt::format("expected a size between 1 and {}, found {}", largest_import_size, size));
+  return 1;
+}
+
+std::int64_t Draft::world_size(std::string_view key, std::int64_t otherwise) {
+  if (request_.world > 0) return request_.world;
+  const std::int64_t world = integer(key).value_or(otherwise);
+  if (world >= 0 && world <= largest_import_size) return world;
+  mistake(key, fmt::format("expected a number of ranks between 1 and {}, found {}", largest_import_size, world));
+  return 0;
+}
+
+std::int64_t Draft::product(const Degrees& degrees) {
+  std::int64_t product = 1;
+  for (const auto& degree : degrees) {
+    product *= degree.second;
+    if (product <= largest_import_size) continue;
+    mistake("", fmt::format("{} are more than {} ranks", text_of(degrees), largest_import_size));
+    return 0;
+  }
+  return product;
+}
+
+std::int64_t Draft::data_parallel_size(std::int64_t world, const Degrees& degrees) {
+  if (!mistaken_.empty()) return 0;  // said already
+  const std::int64_t product = this->product(degrees);
+  if (product == 0) return 0;
   if (world <= 0) {
-    mistake("",
-            fmt::format("the number of ranks is not known; give --world-size N, a multiple of {} ({})", product, what));
+    mistake("", product == 1
+                    ? "the number of ranks is not known; give --world-size N"
+                    : fmt::format("the number of ranks is not known; give --world-size N, a multiple of {} ({})",
+                                  product, text_of(degrees)));
     return 0;
   }
   if (world % product != 0) {
-    mistake("", fmt::format("{} ranks do not divide by {} ({})", world, product, what));
+    mistake("", fmt::format("{} ranks do not divide by {} ({}); give --world-size N, a multiple of {}", world, product,
+                            text_of(degrees), product));
     return 0;
   }
   return world / product;
@@ -61,8 +101,7 @@ void Draft::assumed_model(std::int64_t tp) {
   if (request_.model.empty()) {
     assume(
         "The configuration says nothing about the model: a GPT-2 small stands in for it; give --model PRESET and "
-        "--size "
-        "KEY=VALUE for another.");
+        "--size KEY=VALUE for another.");
   }
 }
 
@@ -101,7 +140,14 @@ void Draft::check_allowed(const Setting& setting, const KeyRow& row) {
                                                          : one.as_boolean() ? "true"
                                                                             : "false");
                        });
-  if (!allowed) mistake(setting.key, row.because);
+  if (allowed) return;
+  const bool wants_boolean = !row.only.empty() && std::all_of(row.only.begin(), row.only.end(),
+                                                              [](const Json& one) { return one.is_boolean(); });
+  if (wants_boolean && !boolean_of(setting.value)) {
+    mistake(setting.key, "expected true or false, found " + kind_of(setting.value));
+  } else {
+    mistake(setting.key, row.because);
+  }
 }
 
 void Draft::pass_on(const Setting& setting, const KeyRow& row) {
@@ -164,17 +210,49 @@ void Draft::account(Imported& imported) {
     }
     const std::string why = table_.ignored(setting.key, setting.origin);
     if (!why.empty()) {
-      imported.ignored.push_back({setting.written, "", why});
+      imported.ignored.push_back({shown_key(setting.written), "", why});
     } else if (request_.ignore_unknown) {
-      imported.unknown.push_back(setting.written);
+      imported.unknown.push_back(shown_key(setting.written));
     } else {
       diagnostics_.add(
           setting.place,
           fmt::format("lockstep does not know the key \"{}\", and it may matter{}; --ignore-unknown leaves "
                       "it out",
-                      setting.written,
+                      shown_key(setting.written),
                       did_you_mean(setting.written, spellings_.empty() ? table_.known() : spellings_)));
     }
+  }
+}
+
+void Draft::add_origins(Imported& imported) const {
+  const auto add = [&](const std::string& pointer, const std::string& key, const std::string& number = "",
+                       const Place& place = {}) {
+    imported.origins.push_back({pointer, key, number, place});
+  };
+  for (const Setting& setting : settings_.all()) {
+    const KeyRow* row = table_.row(setting.key);
+    if (row == nullptr || setting.value.is_null()) continue;
+    const bool has_place = setting.value.place().source != nullptr;
+    const bool number =
+        (setting.value.is_number() || setting.value.is_string()) && Rational::parse(setting.value.text()).has_value();
+    for (const std::string& pointer : scenario_pointers(meaning_of(setting, *row))) {
+      add(pointer, setting.written, number ? setting.value.text() : "",
+          has_place ? setting.value.place() : setting.place);
+    }
+  }
+  for (const auto& [pointer, option, value] :
+       {std::tuple("/layout/tp", "--tp", request_.tp), std::tuple("/layout/pp", "--pp", request_.pp),
+        std::tuple("/layout/cp", "--cp", request_.cp), std::tuple("/layout/sp", "--sp", request_.sp),
+        std::tuple("/layout/ep", "--ep", request_.ep),
+        std::tuple("/batch/micro_batches", "--micro-batches", request_.micro_batches),
+        std::tuple("/layout/dp", "--world-size", request_.world)}) {
+    if (value > 0) add(pointer, option, std::to_string(value));
+  }
+  if (!request_.model.empty()) add("/model/preset", "--model");
+  for (const std::string& text : request_.sizes) {
+    const std::string name = text.substr(0, text.find('='));
+    std::erase_if(imported.origins, [&](const ImportedOrigin& origin) { return origin.pointer == "/model/" + name; });
+    add("/model/" + name, "--size " + name);
   }
 }
 
@@ -203,6 +281,7 @@ Imported Draft::finish(const std::string& title, const std::string& name) {
   Json schedule = Json::object();
   schedule.set("framework", Json::string(framework_.empty() ? table_.framework() : framework_));
   if (!options_.members().empty()) schedule.set("options", options_);
+  if (!edits_.empty()) schedule.set("edits", Json::array(std::move(edits_)));
   Json& scenario = imported.scenario = Json::object();
   scenario.set("lockstep", json_integer(1));
   scenario.set("name", Json::string(name));
@@ -211,6 +290,7 @@ Imported Draft::finish(const std::string& title, const std::string& name) {
   scenario.set("model", model);
   scenario.set("batch", batch);
   scenario.set("schedule", schedule);
+  add_origins(imported);
   return imported;
 }
 

@@ -34,6 +34,8 @@ class Draft {
   /// Any value, as it was written; null where there is none.
   const Json* value(std::string_view key);
   bool given(std::string_view key) { return value(key) != nullptr; }
+  /// A size of the layout: `asked` where the request names one, else the key's, else 1. At most largest_import_size.
+  std::int64_t degree(std::string_view key, std::int64_t asked = 0);
 
   /// What the key is listed with, in place of its row's meaning.
   void meaning(std::string_view key, std::string text);
@@ -49,6 +51,7 @@ class Draft {
   void axis(std::string_view key, std::int64_t size);  ///< 1 is left out
   void size(std::string_view key, Json value);         ///< one that --size names stays
   void option(std::string_view key, Json value) { options_.set(key, std::move(value)); }
+  void edit(Json value) { edits_.push_back(std::move(value)); }
   void micro_batches(std::int64_t count) { micro_batches_ = count; }
   void preset(std::string name) { preset_ = std::move(name); }
   /// In place of the table's.
@@ -58,8 +61,14 @@ class Draft {
   /// The model of the request, for configurations that say nothing about it; its vocabulary divides by `tp`.
   void assumed_model(std::int64_t tp);
 
-  /// world / product, which `what` says in words; 0 and a mistake where it is not whole or the world is not known.
-  std::int64_t data_parallel_size(std::int64_t world, std::int64_t product, const std::string& what);
+  /// The sizes of the layout beside data parallelism, with their names.
+  using Degrees = std::vector<std::pair<std::string, std::int64_t>>;
+  /// The request's number of ranks, else that of the key; 0 where neither is known.
+  std::int64_t world_size(std::string_view key, std::int64_t otherwise = 0);
+  /// The product of the degrees; 0 and a mistake where it is larger than largest_import_size.
+  std::int64_t product(const Degrees& degrees);
+  /// world / the product of the degrees; 0 and a mistake where it is not whole or the world is not known.
+  std::int64_t data_parallel_size(std::int64_t world, const Degrees& degrees);
 
   /// Reads every row that goes on as it is, refuses values that its `only` does not allow, accounts for every key.
   Imported finish(const std::string& title, const std::string& name);
@@ -70,6 +79,7 @@ class Draft {
   void pass_on(const Setting& setting, const KeyRow& row);
   void check_allowed(const Setting& setting, const KeyRow& row);
   void account(Imported& imported);
+  void add_origins(Imported& imported) const;
   void add_request_sizes();
 
   const ImportRequest& request_;
@@ -80,12 +90,20 @@ class Draft {
   std::map<std::string, std::string, std::less<>> meanings_;
   std::vector<std::string> assumed_, spellings_;
   Json layout_ = Json::object(), sizes_ = Json::object(), options_ = Json::object();
+  std::vector<Json> edits_;
   std::string preset_, framework_;
   std::int64_t micro_batches_ = 1;
 };
 
 /// Whether two words are the same but for upper and lower case.
 bool same_word(std::string_view a, std::string_view b);
+/// "tensor 2 × pipeline 4".
+std::string text_of(const Draft::Degrees& degrees);
+/// What a value is, for "found …": numbers and booleans as they are, of everything else the kind alone, for it may be a
+/// secret.
+std::string kind_of(const Json& value);
+/// A boolean, or a text that stands for one; nothing where it is neither.
+std::optional<bool> boolean_of(const Json& value);
 /// A whole number as JSON.
 Json json_integer(std::int64_t value);
 /// An exact number as JSON; not every fraction has one: those come as null.

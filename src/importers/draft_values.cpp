@@ -26,6 +26,8 @@ std::optional<Rational> number_of(const Json& value) {
   return Rational::parse(digits);
 }
 
+}  // namespace
+
 std::optional<bool> boolean_of(const Json& value) {
   if (value.is_boolean()) return value.as_boolean();
   if (value.is_string() && (value.text() == "true" || value.text() == "True")) return true;
@@ -33,7 +35,15 @@ std::optional<bool> boolean_of(const Json& value) {
   return std::nullopt;
 }
 
-}  // namespace
+std::string kind_of(const Json& value) {
+  constexpr std::size_t longest = 12;  // a longer number may be an account's
+  if (value.is_boolean()) return value.as_boolean() ? "true" : "false";
+  if (value.is_null()) return "nothing";
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
+  if (number_of(value) && value.text().size() <= longest) return value.text();
+  return value.is_number() ? "a long number" : "a text";
+}
 
 Json json_integer(std::int64_t value) { return Json::number(std::to_string(value)); }
 
@@ -71,7 +81,7 @@ std::optional<Rational> Draft::number(std::string_view key) {
   const Json* json = value(key);
   if (json == nullptr) return std::nullopt;
   const std::optional<Rational> number = number_of(*json);
-  if (!number) mistake(key, "expected a number");
+  if (!number) mistake(key, "expected a number, found " + kind_of(*json));
   return number;
 }
 
@@ -83,7 +93,7 @@ std::optional<std::int64_t> Draft::integer(std::string_view key) {
   // Sizes are multiplied with each other: far below what 64 bits hold.
   constexpr std::int64_t most = std::int64_t{1} << 40;
   if (!whole || *whole > most || *whole < -most) {
-    mistake(key, "expected a whole number of at most 12 digits");
+    mistake(key, "expected a whole number of at most 12 digits, found " + kind_of(*json));
     return std::nullopt;
   }
   return whole;
@@ -93,7 +103,7 @@ bool Draft::boolean(std::string_view key, bool otherwise) {
   const Json* json = value(key);
   if (json == nullptr) return otherwise;
   const std::optional<bool> found = boolean_of(*json);
-  if (!found) mistake(key, "expected true or false");
+  if (!found) mistake(key, "expected true or false, found " + kind_of(*json));
   return found.value_or(otherwise);
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "src/importers/deepspeed.h"
+#include "src/importers/files.h"
 #include "src/importers/formats.h"
 #include "src/importers/syntax.h"
 
@@ -18,10 +19,7 @@ Settings read_files(const ImportRequest& request, Diagnostics& diagnostics) {
   std::map<std::string, std::string> files;  // of each key at the top
   for (const std::shared_ptr<const Source>& source : request.files) {
     const Json root = read_yaml(source, diagnostics);
-    if (!root.is_object()) {
-      if (diagnostics.empty()) diagnostics.add(root.place(), "expected a map at the top of the file");
-      continue;
-    }
+    if (!is_configuration(root, source, diagnostics)) return settings;
     std::vector<Json::Member> members = root.members();
     for (Json::Member& member : members) {
       std::replace(member.key.begin(), member.key.end(), '-', '_');
@@ -100,7 +98,7 @@ void set_model(Draft& draft) {
 
 Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics) {
   if (request.files.empty()) {
-    diagnostics.add({}, "expected one or more configurations of GPT-NeoX");
+    has_one_file(request, "GPT-NeoX", diagnostics);
     return {};
   }
   Settings settings = read_files(request, diagnostics);
@@ -110,16 +108,10 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
   const std::int64_t stages = draft.integer("pipe_parallel_size", 0);
   draft.meaning("pipe_parallel_size",
                 stages == 0 ? "no pipeline engine: layout.pp = 1" : "layout.pp, option pipe_parallel_size");
-  const std::int64_t pp = stages == 0 ? 1 : stages;
-  const std::int64_t tp = draft.integer("model_parallel_size", 1);
-  if (pp < 1 || tp < 1 || pp > 1'000'000 || tp > 1'000'000) {
-    draft.mistake(pp < 1 || pp > 1'000'000 ? "pipe_parallel_size" : "model_parallel_size",
-                  "expected a size between 1 and 1000000");
-    return {};
-  }
-  std::int64_t world = request.world;
-  if (world == 0) world = draft.integer("global_num_gpus", draft.integer("world_size", 0));
-  const std::int64_t dp = draft.data_parallel_size(world, tp * pp, fmt::format("model {} × pipe {}", tp, pp));
+  const std::int64_t pp = stages == 0 ? 1 : draft.degree("pipe_parallel_size");
+  const std::int64_t tp = draft.degree("model_parallel_size");
+  const std::int64_t world = draft.world_size("global_num_gpus", draft.world_size("world_size"));
+  const std::int64_t dp = draft.data_parallel_size(world, {{"model", tp}, {"pipe", pp}});
   draft.axis("tp", tp);
   draft.axis("dp", dp);
   draft.axis("pp", pp);

@@ -6,6 +6,7 @@
 #include "lockstep/importer.h"
 #include "src/importers/formats.h"
 #include "src/importers/redact.h"
+#include "src/importers/request.h"
 
 namespace lockstep {
 
@@ -20,17 +21,32 @@ struct Entry {
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
-      {{"megatron", "Megatron-LM",
+      {{"megatron",
+        "Megatron-LM",
         "the arguments that it prints at start, a model_config.yaml, a --yaml-cfg file or a launch script; or its "
-        "arguments behind --"},
+        "arguments behind --",
+        {},
+        true},
        import_megatron},
-      {{"deepspeed", "DeepSpeed", "its JSON, as Hjson; --world-size, --tp, --pp and --sp say what it does not hold"},
+      {{"deepspeed",
+        "DeepSpeed",
+        "its JSON, as Hjson; --world-size, --tp, --pp, --sp and --ep say what it does not hold",
+        {"tp", "pp", "sp", "ep"},
+        false},
        import_deepspeed},
-      {{"gpt-neox", "GPT-NeoX", "its YAML, several files merged"}, import_gpt_neox},
-      {{"torchtitan", "torchtitan", "the JSON that debug.save_config_file writes, or TOML of older versions"},
+      {{"gpt-neox", "GPT-NeoX", "its YAML, several files merged", {}, true}, import_gpt_neox},
+      {{"torchtitan",
+        "torchtitan",
+        "the JSON that debug.save_config_file writes, or TOML of older versions",
+        {},
+        false},
        import_torchtitan},
-      {{"nanotron", "nanotron", "its YAML"}, import_nanotron},
-      {{"accelerate", "accelerate", "its YAML, and behind it the DeepSpeed configuration that it names"},
+      {{"nanotron", "nanotron", "its YAML", {}, true}, import_nanotron},
+      {{"accelerate",
+        "accelerate",
+        "its YAML, and behind it the DeepSpeed configuration that it names",
+        {"tp", "cp", "sp"},
+        false},
        import_accelerate},
   };
   return all;
@@ -67,6 +83,8 @@ Imported import_configuration(const ImportRequest& request) {
                                   [&](const Entry& entry) { return entry.format.name == request.format; });
   if (found == entries().end()) throw InternalError("an unknown format " + request.format);
   Diagnostics diagnostics;
+  check_request(request, found->format, diagnostics);
+  if (!diagnostics.empty()) throw InputError(diagnostics.sorted());
   Imported imported = found->run(request, diagnostics);
   if (!diagnostics.empty()) throw InputError(redacted(diagnostics.sorted()));
   return imported;

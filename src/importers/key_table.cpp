@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "src/importers/origins.h"
 #include "src/importers/tables.h"
 
 namespace lockstep {
@@ -53,6 +54,13 @@ KeyRow read_row(const std::string& table, const std::string& key, const Json& js
 }
 
 }  // namespace
+
+std::string KeyRow::pointer() const {
+  if (goes_to == "option") return "/schedule/options/" + target;
+  if (!goes_to.empty()) return (goes_to == "size" ? "/model/" : "/layout/") + target;
+  const std::vector<std::string> pointers = scenario_pointers(meaning);
+  return pointers.size() == 1 ? pointers.front() : "";
+}
 
 KeyTable::KeyTable(const std::string& name) {
   const Json table = json_ = parsed_table(name);

@@ -21,6 +21,9 @@ struct KeyRow {
   std::map<std::string, Json> becomes;  ///< a word or boolean that goes on as something else
   std::vector<Json> only;               ///< not empty: every other value is refused, `because` says why
   std::string because;
+
+  /// The value of the scenario that the key shapes, as a JSON pointer; "" where there is none, or several.
+  std::string pointer() const;
 };
 
 /// The keys of one format: those that matter, and those that do not.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
+#include <set>
 
 #include "lockstep/rational.h"
 #include "src/importers/shell.h"
@@ -90,6 +91,20 @@ std::int64_t world_of(const std::vector<Word>& launcher, const std::map<std::str
   return nodes && each ? *nodes * *each : 0;
 }
 
+/// The words of a script that may be the names of variables; `certain`: those behind a dollar sign or in front of =.
+std::vector<std::string> names_in(const std::string& text, bool certain) {
+  const auto is_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  std::set<std::string> names;
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = begin;
+    while (end < text.size() && is_name(text[end])) ++end;
+    const bool marked = (begin > 0 && (text[begin - 1] == '$' || text[begin - 1] == '{')) || text[end] == '=';
+    if (end > begin && (marked || !certain)) names.insert(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return {names.begin(), names.end()};
+}
+
 /// Commands that only show what they are given.
 bool prints(const std::string& command) {
   return command == "echo" || command == "printf" || command == "cat" || command == "tee";
@@ -121,11 +136,18 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
   for (const std::string& text : variables) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      diagnostics.add({}, "--set takes NAME=VALUE, such as NNODES=4");
+      diagnostics.add({}, "--set takes NAME=VALUE, such as NNODES=4; found no name or no equals sign");
       continue;
     }
-    given[text.substr(0, equals)] = text.substr(equals + 1);
+    const std::string name = text.substr(0, equals);
+    const std::vector<std::string> names = names_in(source->text, false);
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      diagnostics.add({}, fmt::format("--set: the script has no variable {}{}", name,
+                                      did_you_mean(name, names_in(source->text, true))));
+    }
+    given[name] = text.substr(equals + 1);
   }
+  if (!diagnostics.empty()) return {};
   constexpr int fewest_arguments = 3;
   std::vector<Launch> found;
   std::vector<int> lines;
@@ -140,7 +162,13 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
     auto program = std::find_if(std::make_reverse_iterator(first), words.rend(),
                                 [](const Word& word) { return word.text.ends_with(".py"); });
     const auto begin = program != words.rend() ? program.base() : first;
-    found.push_back({{begin, words.end()}, world_of({words.begin(), begin}, batch)});
+    Launch& launch = found.emplace_back();
+    launch.arguments = {begin, words.end()};
+    launch.world = world_of({words.begin(), begin}, batch);
+    if (program != words.rend()) {
+      launch.program = program->text.substr(program->text.rfind('/') + 1);
+      launch.place = program->place;
+    }
     lines.push_back(command.line);
   }
   if (found.size() == 1) return std::move(found.front());

@@ -14,6 +14,8 @@ namespace lockstep {
 /// The command of a launch script that starts the training.
 struct Launch {
   std::vector<Word> arguments;  ///< behind the Python program
+  std::string program;          ///< "pretrain_gpt.py", without its folder; "" where it is not known
+  Place place;                  ///< of the program
   std::int64_t world = 0;       ///< ranks that torchrun, srun or the batch system start; 0: not known
 };
 

@@ -9,61 +9,53 @@
 #include "src/importers/formats.h"
 #include "src/importers/megatron_flags.h"
 #include "src/importers/megatron_layers.h"
+#include "src/importers/megatron_pipeline.h"
 #include "src/importers/megatron_sources.h"
 
 namespace lockstep {
 
 namespace {
 
-struct Mesh {
+struct Sizes {
   std::int64_t tp = 1, pp = 1, cp = 1, dp = 1;
 };
 
-Mesh read_mesh(Draft& draft, std::int64_t launched) {
-  Mesh mesh;
-  mesh.tp = draft.integer("tensor_model_parallel_size", 1);
-  mesh.pp = draft.integer("pipeline_model_parallel_size", 1);
-  mesh.cp = draft.integer("context_parallel_size", 1);
-  std::int64_t world = draft.request().world;
-  if (world == 0) world = draft.integer("world_size", launched);
-  const std::optional<std::int64_t> dp = draft.integer("data_parallel_size");
-  for (const auto& [key, size] :
-       {std::pair("tensor_model_parallel_size", mesh.tp), std::pair("pipeline_model_parallel_size", mesh.pp),
-        std::pair("context_parallel_size", mesh.cp), std::pair("data_parallel_size", dp.value_or(1))}) {
-    if (size >= 1 && size <= 1'000'000) continue;
-    draft.mistake(key, "expected a size between 1 and 1000000");
-    return Mesh{};
+Sizes read_sizes(Draft& draft, std::int64_t launched) {
+  Sizes sizes;
+  sizes.tp = draft.degree("tensor_model_parallel_size");
+  sizes.pp = draft.degree("pipeline_model_parallel_size");
+  sizes.cp = draft.degree("context_parallel_size");
+  std::int64_t world = draft.world_size("world_size", launched);
+  const Draft::Degrees degrees = {{"tensor", sizes.tp}, {"pipeline", sizes.pp}, {"context", sizes.cp}};
+  if (world == 0 && draft.given("data_parallel_size"))
+    world = draft.product(degrees) * draft.degree("data_parallel_size");
+  sizes.dp = draft.data_parallel_size(world, degrees);
+  if (sizes.dp > 0) {
+    draft.assume(fmt::format("{} ranks: data-parallel size {} = {} / ({}).", world, sizes.dp, world, text_of(degrees)));
   }
-  const std::int64_t product = mesh.tp * mesh.pp * mesh.cp;
-  if (world == 0 && dp) world = product * *dp;
-  mesh.dp = draft.data_parallel_size(world, product,
-                                     fmt::format("tensor {} × pipeline {} × context {}", mesh.tp, mesh.pp, mesh.cp));
-  if (mesh.dp > 0) {
-    draft.assume(fmt::format("{} ranks: data-parallel size {} = {} / (tensor {} × pipeline {} × context {}).", world,
-                             mesh.dp, world, mesh.tp, mesh.pp, mesh.cp));
-  }
-  return mesh;
+  return sizes;
 }
 
-void set_layout(Draft& draft, const Mesh& mesh) {
-  draft.axis("tp", mesh.tp);
-  draft.axis("cp", mesh.cp);
+void set_layout(Draft& draft, const Sizes& sizes) {
+  draft.axis("tp", sizes.tp);
+  draft.axis("cp", sizes.cp);
   const std::int64_t instances = draft.integer("num_distributed_optimizer_instances", 1);
   if (instances <= 1) {
-    draft.axis("dp", mesh.dp);
-  } else if (mesh.dp % instances != 0) {
+    draft.axis("dp", sizes.dp);
+  } else if (sizes.dp % instances != 0) {
     draft.mistake("num_distributed_optimizer_instances",
-                  fmt::format("data-parallel size {} does not divide by {}", mesh.dp, instances));
+                  fmt::format("data-parallel size {} does not divide by {}", sizes.dp, instances));
   } else {
-    draft.axis("dp_shard", mesh.dp / instances);
+    draft.axis("dp_shard", sizes.dp / instances);
     draft.axis("dp_replicate", instances);
   }
-  draft.axis("pp", mesh.pp);
-  draft.axis("ep", draft.integer("expert_model_parallel_size", 1));
-  const std::int64_t etp = draft.integer("expert_tensor_parallel_size", mesh.tp);
-  if (etp != mesh.tp) draft.layout("etp", json_integer(etp));
+  draft.axis("pp", sizes.pp);
+  draft.axis("ep", draft.degree("expert_model_parallel_size"));
+  const std::int64_t etp =
+      draft.given("expert_tensor_parallel_size") ? draft.degree("expert_tensor_parallel_size") : sizes.tp;
+  if (etp != sizes.tp) draft.layout("etp", json_integer(etp));
   if (draft.boolean("sequence_parallel", false)) {
-    if (mesh.tp > 1) {
+    if (sizes.tp > 1) {
       draft.layout("sequence_parallel", Json::boolean(true));
     } else {
       draft.meaning("sequence_parallel", "nothing: Megatron turns it off without tensor parallelism");
@@ -72,7 +64,7 @@ void set_layout(Draft& draft, const Mesh& mesh) {
   if (draft.boolean("use_tp_pp_dp_mapping", false)) draft.layout("order", Json::string("tp-cp-sp-ep-pp-dp"));
 }
 
-void set_batch(Draft& draft, const Mesh& mesh) {
+void set_batch(Draft& draft, const Sizes& sizes) {
   const std::int64_t micro = draft.integer("micro_batch_size", 1);
   const std::optional<std::int64_t> global = draft.integer("global_batch_size");
   if (draft.request().micro_batches > 0) return;
@@ -85,27 +77,21 @@ void set_batch(Draft& draft, const Mesh& mesh) {
         "One micro-batch: without global_batch_size Megatron takes micro_batch_size times the data-parallel size.");
     return;
   }
-  const std::int64_t per_step = micro * mesh.dp;
+  const std::int64_t per_step = micro * sizes.dp;
   if (per_step == 0) return;  // said already
   if (*global % per_step != 0) {
     draft.mistake(
         "global_batch_size",
-        fmt::format("{} does not divide by micro_batch_size {} times data-parallel size {}", *global, micro, mesh.dp));
+        fmt::format("{} does not divide by micro_batch_size {} times data-parallel size {}", *global, micro, sizes.dp));
     return;
   }
   draft.micro_batches(*global / per_step);
 }
 
-/// Whether --size gives a size of the model, in place of the configuration.
-bool replaced(const Draft& draft, const std::string& size) {
-  const std::vector<std::string>& sizes = draft.request().sizes;
-  return std::any_of(sizes.begin(), sizes.end(), [&](const std::string& one) { return one.starts_with(size + "="); });
-}
-
 /// Megatron-LM takes hidden_size / num_attention_heads as the size of a head, and refuses one that is not whole.
 void check_head_size(Draft& draft) {
   const auto hidden = draft.integer("hidden_size"), heads = draft.integer("num_attention_heads");
-  const bool own = replaced(draft, "hidden") || replaced(draft, "heads") || replaced(draft, "head_dim");
+  const bool own = is_replaced(draft, "hidden") || is_replaced(draft, "heads") || is_replaced(draft, "head_dim");
   if (hidden && heads && *heads > 0 && !draft.given("kv_channels") && !own && *hidden % *heads != 0) {
     draft.mistake("hidden_size", fmt::format("hidden_size {} must be divisible by num_attention_heads {} where "
                                              "kv_channels is not given",
@@ -113,10 +99,29 @@ void check_head_size(Draft& draft) {
   }
 }
 
+/// Attention heads are dealt out to the tensor-parallel ranks.
+void check_heads(Draft& draft, std::int64_t tp) {
+  const auto heads = draft.integer("num_attention_heads");
+  if (heads && !is_replaced(draft, "heads") && *heads % tp != 0) {
+    draft.mistake("num_attention_heads",
+                  fmt::format("num_attention_heads ({}) must be a multiple of tensor_model_parallel_size ({}) "
+                              "(Megatron's words)",
+                              *heads, tp));
+  }
+  const bool grouped = draft.boolean("group_query_attention", false) && !is_replaced(draft, "query_groups");
+  const std::int64_t groups = grouped ? draft.integer("num_query_groups", 1) : 0;
+  if (grouped && (groups < 1 || (groups % tp != 0 && tp % groups != 0))) {
+    draft.mistake("num_query_groups", fmt::format("num_query_groups ({}) must be a multiple or divisor of "
+                                                  "tensor_model_parallel_size ({}) (Megatron's words)",
+                                                  groups, tp));
+  }
+}
+
 /// The flags of Megatron-LM that say how a model is built but have another default there than in the preset.
 void set_model(Draft& draft, std::int64_t tp) {
   draft.preset("gpt");
   check_head_size(draft);
+  check_heads(draft, tp);
   const bool gqa = draft.boolean("group_query_attention", false);
   const auto groups = draft.integer("num_query_groups");
   if (gqa) draft.size("query_groups", json_integer(groups.value_or(1)));
@@ -127,8 +132,12 @@ void set_model(Draft& draft, std::int64_t tp) {
     const auto hidden = draft.integer("hidden_size"), heads = draft.integer("num_attention_heads");
     if (!hidden || !heads || *channels * *heads != *hidden) draft.size("head_dim", json_integer(*channels));
   }
+  if (draft.given("encoder_num_layers") && !draft.given("num_layers")) {
+    draft.mistake("encoder_num_layers", "lockstep has no model with encoder and decoder");
+    return;
+  }
   for (const std::string_view key : {"num_layers", "hidden_size", "num_attention_heads"}) {
-    if (!draft.given(key) && !replaced(draft, draft.table().row(key)->target)) {
+    if (!draft.given(key) && !is_replaced(draft, draft.table().row(key)->target)) {
       draft.mistake("", fmt::format("{} is not given, and Megatron has no default for it; give --size {}=N", key,
                                     draft.table().row(key)->target));
     }
@@ -144,7 +153,7 @@ void set_model(Draft& draft, std::int64_t tp) {
     draft.size("position_embedding", Json::string("learned"));
     if (const auto length = draft.integer("max_position_embeddings")) {
       draft.size("positions", json_integer(*length));
-    } else if (!replaced(draft, "positions")) {
+    } else if (!is_replaced(draft, "positions")) {
       draft.assume("1024 learned positions: max_position_embeddings is not given; give --size positions=N.");
     }
   } else if (positions == "relative") {
@@ -156,7 +165,8 @@ void set_model(Draft& draft, std::int64_t tp) {
   set_megatron_vocabulary(draft);
   set_megatron_experts(draft, tp);
   set_megatron_latent_attention(draft);
-  set_megatron_virtual_stages(draft);
+  set_megatron_multi_token_prediction(draft);
+  set_megatron_pipeline(draft);
 }
 
 void note_precision(Draft& draft) {
@@ -174,17 +184,19 @@ void note_precision(Draft& draft) {
 
 Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics) {
   MegatronSource source = read_megatron_source(request, diagnostics);
-  if (!diagnostics.empty() && source.settings.all().empty()) return {};
+  if (!diagnostics.empty()) return {};
   Draft draft(request, "megatron", std::move(source.settings), diagnostics);
   std::vector<std::string> flags;
   for (const auto& flag : megatron_flags()) flags.push_back(flag.first);
   if (source.has_flags) draft.spellings(std::move(flags));
-  const Mesh mesh = read_mesh(draft, source.world);
-  set_layout(draft, mesh);
-  set_batch(draft, mesh);
-  set_model(draft, mesh.tp);
+  const Sizes sizes = read_sizes(draft, source.world);
+  set_layout(draft, sizes);
+  set_batch(draft, sizes);
+  set_model(draft, sizes.tp);
   note_precision(draft);
-  return draft.finish("Imported from " + source.title, "imported-megatron");
+  Imported imported = draft.finish("Imported from " + source.title, "imported-megatron");
+  if (diagnostics.empty()) set_megatron_buckets(draft, imported);
+  return imported;
 }
 
 }  // namespace lockstep

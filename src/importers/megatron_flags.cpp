@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "lockstep/rational.h"
+#include "src/importers/draft.h"
 #include "src/importers/tables.h"
 
 namespace lockstep {
@@ -42,6 +43,7 @@ std::map<std::string, MegatronArgument, std::less<>> read_table() {
        {std::tuple("--use-mcore-models", "use_mcore_models", true),
         std::tuple("--use-legacy-models", "use_legacy_models", true),
         std::tuple("--disable-bias-linear", "add_bias_linear", false),
+        std::tuple("--use-flashinfer-fused-rope", "use_flashinfer_fused_rope", true),
         std::tuple("--use-custom-fsdp", "use_custom_fsdp", true),
         std::tuple("--moe-use-legacy-grouped-gemm", "moe_use_legacy_grouped_gemm", true),
         std::tuple("--moe-extended-tp", "moe_extended_tp", true), std::tuple("--deterministic", "deterministic", true),
@@ -165,7 +167,8 @@ Settings read_megatron_arguments(const std::vector<Word>& words, bool ignore_unk
   return Reader(words, ignore_unknown, diagnostics).read();
 }
 
-void add_megatron_flag(const std::string& flag, const Place& place, const Json& value, Settings& into) {
+void add_megatron_flag(const std::string& flag, const Place& place, const Json& value, Settings& into,
+                       Diagnostics& diagnostics) {
   const auto found = megatron_flags().find(flag);
   if (found == megatron_flags().end()) {
     into.set({flag, flag, place, value, "", ""});
@@ -176,6 +179,10 @@ void add_megatron_flag(const std::string& flag, const Place& place, const Json& 
   if (argument.takes == Takes::none) {
     // A flag with the value false is one that is not given.
     if (value.is_boolean() && !value.as_boolean()) return;
+    if (!value.is_boolean() && !value.is_null()) {
+      diagnostics.add(value.place(), fmt::format("{}: expected true or false, found {}", flag, kind_of(value)));
+      return;
+    }
     meant = Json::boolean(argument.sets, value.place());
   }
   into.set({argument.key, flag, place, meant, argument.origin, ""});

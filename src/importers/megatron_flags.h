@@ -30,6 +30,7 @@ std::string megatron_origin(std::string_view key);
 Settings read_megatron_arguments(const std::vector<Word>& words, bool ignore_unknown, Diagnostics& diagnostics);
 
 /// Adds one argument as if it stood on the command line: of a map from flags to values.
-void add_megatron_flag(const std::string& flag, const Place& place, const Json& value, Settings& into);
+void add_megatron_flag(const std::string& flag, const Place& place, const Json& value, Settings& into,
+                       Diagnostics& diagnostics);
 
 }  // namespace lockstep

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/importers/megatron_pipeline.h"
+
 namespace lockstep {
 
 namespace {
@@ -138,11 +140,27 @@ void set_megatron_vocabulary(Draft& draft) {
 void set_megatron_experts(Draft& draft, std::int64_t tp) {
   const Json* given = draft.value("moe_layer_freq");
   const std::int64_t experts = draft.integer("num_experts", 0);
-  if (experts == 0 || given == nullptr) return;
+  const std::int64_t ep = draft.degree("expert_model_parallel_size");
+  if (experts == 0) {
+    if (ep > 1) {
+      draft.mistake("expert_model_parallel_size",
+                    "num_experts must be non None to use expert model parallelism (Megatron's words)");
+    }
+    return;
+  }
+  if (experts < 1 || experts % ep != 0) {
+    draft.mistake("num_experts", fmt::format("Number of experts should be a multiple of expert model parallel_size "
+                                             "(Megatron's words); found {} experts for {} ranks",
+                                             experts, ep));
+  }
+  if (draft.boolean("add_bias_linear", true) && !is_replaced(draft, "linear_bias")) {
+    draft.mistake("num_experts", "lockstep's presets have experts without biases only; give --disable-bias-linear");
+  }
   if (tp > 1 && !draft.boolean("sequence_parallel", false)) {
     draft.mistake("num_experts", "Megatron trains experts with tensor parallelism only with --sequence-parallel");
   }
   std::vector<int> layers;
+  if (given == nullptr) return;
   if (given->is_array()) {
     for (const Json& item : given->items()) layers.push_back(item.text() == "1" ? 1 : 0);
   } else if (const auto every = Rational::parse(given->text())) {
@@ -188,24 +206,35 @@ void set_megatron_latent_attention(Draft& draft) {
   draft.size("v_head_dim", json_integer(draft.integer("v_head_dim", 128)));
 }
 
-void set_megatron_virtual_stages(Draft& draft) {
-  const std::int64_t pp = draft.integer("pipeline_model_parallel_size", 1);
-  const auto stages = draft.integer("num_virtual_stages_per_pipeline_rank");
-  const auto per_stage = draft.integer("num_layers_per_virtual_pipeline_stage");
-  const auto resolved = draft.integer("virtual_pipeline_model_parallel_size");
-  if (stages && per_stage) {
-    draft.mistake("num_virtual_stages_per_pipeline_rank",
-                  "Megatron takes this or num_layers_per_virtual_pipeline_stage, not both");
-  } else if (resolved || stages) {
-    draft.axis("virtual_stages", resolved.value_or(stages.value_or(1)));
-  } else if (per_stage) {
-    const std::int64_t layers = draft.integer("num_layers", 0);
-    if (*per_stage < 1 || pp < 1 || layers % pp != 0 || layers / pp % *per_stage != 0) {
-      draft.mistake("num_layers_per_virtual_pipeline_stage",
-                    fmt::format("{} layers on {} pipeline stages do not divide by it", layers, pp));
-    } else {
-      draft.axis("virtual_stages", layers / pp / *per_stage);
-    }
+void set_megatron_multi_token_prediction(Draft& draft) {
+  const std::int64_t depths = draft.integer("mtp_num_layers", 0);
+  if (depths == 0) {
+    for (const char* key :
+         {"mtp_num_layers", "mtp_loss_scaling_factor", "mtp_use_repeated_layer", "mtp_detach_heads", "mtp_hsm"})
+      draft.meaning(key, "nothing: there is no multi-token prediction");
+    return;
+  }
+  const std::string positions = draft.word("position_embedding_type", "learned_absolute");
+  if (positions == "relative" || positions == "yarn") {
+    draft.mistake(
+        "position_embedding_type",
+        fmt::format("Multi-Token Prediction (MTP) is not supported with '{}' position embedding type (Megatron's "
+                    "words)",
+                    positions));
+  }
+  if (depths > 1 && draft.boolean("mtp_use_repeated_layer", false)) {
+    draft.mistake("mtp_use_repeated_layer", "lockstep's presets give every depth a layer of its own");
+  }
+  if (draft.boolean("mtp_detach_heads", false)) {
+    draft.mistake("mtp_detach_heads", "lockstep's presets let the loss of every depth reach the decoder");
+  }
+  if (depths > 1 && draft.boolean("mtp_hsm", false)) {
+    draft.mistake("mtp_hsm", "lockstep's presets do not mix the hidden states of depths");
+  }
+  draft.size("mtp_num_layers", json_integer(depths));
+  draft.option("mtp_num_layers", json_integer(depths));
+  if (const auto factor = draft.number("mtp_loss_scaling_factor")) {
+    draft.option("mtp_loss_scaling_factor", json_number(*factor));
   }
 }
 

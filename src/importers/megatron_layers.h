@@ -9,6 +9,6 @@ namespace lockstep {
 void set_megatron_vocabulary(Draft& draft);
 void set_megatron_experts(Draft& draft, std::int64_t tp);
 void set_megatron_latent_attention(Draft& draft);
-void set_megatron_virtual_stages(Draft& draft);
+void set_megatron_multi_token_prediction(Draft& draft);
 
 }  // namespace lockstep

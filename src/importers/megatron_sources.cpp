@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/importers/megatron_sources.h"
 
-#include <algorithm>
-#include <cctype>
+#include <fmt/format.h>
 
+#include "src/importers/files.h"
+#include "src/importers/key_table.h"
 #include "src/importers/launch_script.h"
 #include "src/importers/megatron_flags.h"
 #include "src/importers/megatron_log.h"
@@ -18,10 +19,10 @@ bool is_megatron_flag(const std::string& word) { return megatron_flags().contain
 bool is_yaml(const std::string& name) { return name.ends_with(".yaml") || name.ends_with(".yml"); }
 
 /// tests/functional_tests of Megatron-LM: MODEL_ARGS maps flags to values.
-MegatronSource from_model_config(const Json& arguments) {
+MegatronSource from_model_config(const Json& arguments, Diagnostics& diagnostics) {
   MegatronSource result{{}, "a model_config.yaml of Megatron-LM", 0, true};
   for (const Json::Member& member : arguments.members()) {
-    add_megatron_flag(member.key, member.key_place, member.value, result.settings);
+    add_megatron_flag(member.key, member.key_place, member.value, result.settings, diagnostics);
   }
   return result;
 }
@@ -44,39 +45,65 @@ MegatronSource from_yaml_cfg(const Json& root) {
 }
 
 MegatronSource from_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {
-  const Json root = read_yaml(source, diagnostics);
-  if (!diagnostics.empty()) return {};
-  if (!root.is_object()) {
-    diagnostics.add(root.place(), "expected a map at the top of the file");
-    return {};
-  }
+  // Where a value does not matter, neither does which of two counts; Megatron-LM's own tests have such keys.
+  const KeyTable table("megatron");
+  const auto ignored = [&](const std::string& flag) {
+    const auto found = megatron_flags().find(flag);
+    return found != megatron_flags().end() && table.row(found->second.key) == nullptr &&
+           !table.ignored(found->second.key, found->second.origin).empty();
+  };
+  const Json root = read_yaml(source, diagnostics, ignored);
+  if (!is_configuration(root, source, diagnostics)) return {};
   const Json* arguments = root.find("MODEL_ARGS");
   if (arguments == nullptr) return from_yaml_cfg(root);
   if (!arguments->is_object()) {
     diagnostics.add(arguments->place(), "expected MODEL_ARGS to map flags to values");
     return {};
   }
-  return from_model_config(*arguments);
+  return from_model_config(*arguments, diagnostics);
 }
 
 }  // namespace
 
 MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& diagnostics) {
+  const auto no_variables = [&](const std::string& what) {
+    if (!request.variables.empty())
+      diagnostics.add({}, fmt::format("--set: {} have no variables, only a launch script has; leave --set out", what));
+  };
   if (request.files.empty()) {
-    if (request.arguments.empty()) diagnostics.add({}, "expected a file, or the arguments of Megatron-LM behind --");
+    if (request.arguments.empty()) {
+      diagnostics.add({},
+                      "expected a configuration of Megatron-LM, found no file; give one, or its arguments behind --");
+    }
+    no_variables("arguments");
     return {read_megatron_arguments(words_of_arguments(request.arguments), request.ignore_unknown, diagnostics),
             "arguments of Megatron-LM", 0, true};
   }
-  if (request.files.size() > 1 || !request.arguments.empty()) {
-    diagnostics.add({}, "expected one file or arguments behind --, found more");
+  if (!request.arguments.empty()) {
+    diagnostics.add({}, "expected a file or the arguments behind --, found both; give one of them");
     return {};
   }
+  if (!has_one_file(request, "Megatron-LM", diagnostics)) return {};
   const std::shared_ptr<const Source>& source = request.files.front();
   if (has_megatron_arguments_block(source->text)) {
+    no_variables("the arguments in a log");
     return {read_megatron_log(source, diagnostics), "the arguments that Megatron-LM printed", 0, false};
   }
-  if (is_yaml(source->name)) return from_yaml(source, diagnostics);
+  if (is_yaml(source->name)) {
+    no_variables("the keys of a YAML file");
+    return from_yaml(source, diagnostics);
+  }
   Launch launch = read_launch_script(source, request.variables, is_megatron_flag, diagnostics);
+  // Megatron-LM's programs for models that are no GPT take the same arguments.
+  for (const std::string_view other :
+       {"bert", "t5", "mamba", "hybrid", "vlm", "ict", "retro", "vision_classify", "vision_dino", "vision_inpaint"}) {
+    if (launch.program == fmt::format("pretrain_{}.py", other)) {
+      diagnostics.add(launch.place,
+                      fmt::format("pretrain_{}.py trains a model that lockstep does not describe; it imports "
+                                  "GPT models, which pretrain_gpt.py trains",
+                                  other));
+    }
+  }
   return {read_megatron_arguments(launch.arguments, request.ignore_unknown, diagnostics),
           "a launch script of Megatron-LM", launch.world, true};
 }

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <map>
 
+#include "src/importers/redact.h"
 #include "src/importers/syntax.h"
 
 namespace lockstep {
@@ -107,7 +108,7 @@ class Reader {
         diagnostics_.add(
             key_place,
             fmt::format("the key \"{}\" is given twice, first in line {}, and DeepSpeed refuses that; keep one of them",
-                        name, first->second));
+                        shown_key(name), first->second));
       }
       members.push_back({name, key_place, std::move(content)});
     }

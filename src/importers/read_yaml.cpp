@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/importers/redact.h"
 #include "src/importers/syntax.h"
 
 #ifdef LOCKSTEP_YAML
@@ -25,8 +26,9 @@ constexpr int most_values = 200'000;         // aliases can stand for more than 
 
 class Converter {
  public:
-  Converter(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics)
-      : source_(source), lines_(source->text), diagnostics_(diagnostics) {}
+  Converter(const std::shared_ptr<const Source>& source, const std::function<bool(const std::string&)>& may_repeat,
+            Diagnostics& diagnostics)
+      : source_(source), lines_(source->text), may_repeat_(may_repeat), diagnostics_(diagnostics) {}
 
   Json convert(const YAML::Node& node, int depth) {
     const Place place = place_of(node);
@@ -73,11 +75,13 @@ class Converter {
         // Given twice with one value, it is a matter of taste.
         const auto same =
             std::find_if(members.begin(), members.end(), [&](const Json::Member& member) { return member.key == key; });
-        if (same == members.end() || !same->value.same_as(value)) {
+        if (same != members.end() && may_repeat_ && may_repeat_(key)) {
+          same->value = std::move(value);
+        } else if (same == members.end() || !same->value.same_as(value)) {
           diagnostics_.add(
               key_place,
               fmt::format("the key \"{}\" is given twice with different values, first in line {}; keep one of them",
-                          key, first->second));
+                          shown_key(key), first->second));
         }
         continue;
       }
@@ -115,6 +119,7 @@ class Converter {
 
   const std::shared_ptr<const Source>& source_;
   Lines lines_;
+  const std::function<bool(const std::string&)>& may_repeat_;
   Diagnostics& diagnostics_;
   int values_ = 0;
   bool failed_ = false;
@@ -151,7 +156,8 @@ class Documents : public YAML::EventHandler {
 
 }  // namespace
 
-Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {
+Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics,
+               const std::function<bool(const std::string&)>& may_repeat) {
   if (source->text.size() > most_bytes) {
     diagnostics.add({source, 0, 0, ""},
                     fmt::format("expected at most 1 MiB of YAML, found {} bytes", source->text.size()));
@@ -171,7 +177,7 @@ Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnos
       diagnostics.add({source, 0, 0, ""}, "the file is empty; expected YAML");
       return Json();
     }
-    return Converter(source, diagnostics).convert(document, 0);
+    return Converter(source, may_repeat, diagnostics).convert(document, 0);
   } catch (const YAML::Exception& error) {
     // Its message may quote the text, which may be a secret.
     const std::size_t at = Lines(source->text).offset(error.mark.line, error.mark.column);
@@ -183,7 +189,8 @@ Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnos
 
 #else
 
-Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {
+Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics,
+               const std::function<bool(const std::string&)>&) {
   diagnostics.add({source, 0, 0, ""},
                   "this lockstep was built without yaml-cpp, so it cannot read YAML; see `lockstep version`");
   return Json();

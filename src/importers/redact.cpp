@@ -53,6 +53,15 @@ bool is_key(std::string_view text, std::size_t begin, std::size_t end) {
   return (next(0) == '=' && next(1) != '=' && next(1) != '\n') || (next(0) == '.' && next(1) == '.');
 }
 
+/// Whether `NAME=` stands somewhere in the text, in front of a word: then NAME is shown there anyway.
+bool is_assigned(std::string_view text, std::string_view name) {
+  for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if (end < text.size() && text[end] == '=' && is_key(text, at, end)) return true;
+  }
+  return false;
+}
+
 /// Whether the dollar sign at `at` begins a word, as that of a variable does; inside of a word it may be a password's.
 bool begins_variable(std::string_view text, std::size_t at) {
   const auto separates = [&](std::size_t i) {
@@ -66,13 +75,26 @@ bool is_harmless(std::string_view text, std::size_t begin, std::size_t end) {
   const std::string_view word = text.substr(begin, end - begin);
   if (is_number(word) || is_literal(word)) return true;
   if (!is_name(word)) return false;
-  if (begin > 0 && text[begin - 1] == '$') return begins_variable(text, begin - 1);
-  if (begin > 1 && text[begin - 1] == '{' && text[begin - 2] == '$') return begins_variable(text, begin - 2);
+  const bool bare = begin > 0 && text[begin - 1] == '$';
+  if (bare || (begin > 1 && text[begin - 1] == '{' && text[begin - 2] == '$')) {
+    return begins_variable(text, begin - (bare ? 1 : 2)) && (is_environment_name(word) || is_assigned(text, word));
+  }
   if (word.starts_with("--") && word.find('.') == std::string_view::npos) return true;
   return is_key(text, begin, end);
 }
 
 }  // namespace
+
+std::string shown_key(std::string_view key) {
+  constexpr std::size_t longest = 120;
+  return is_name(key) && key.size() <= longest ? std::string(key) : std::string(std::min(key.size(), longest), '*');
+}
+
+bool is_environment_name(std::string_view word) {
+  constexpr std::size_t longest = 40;
+  const auto capital = [](char c) { return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; };
+  return word.size() <= longest && std::all_of(word.begin(), word.end(), capital);
+}
 
 std::string redacted(std::string_view text) {
   std::string result(text);

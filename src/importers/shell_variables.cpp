@@ -5,6 +5,8 @@
 
 #include <cctype>
 
+#include "src/importers/redact.h"
+
 namespace lockstep {
 
 ShellVariables::ShellVariables(const std::map<std::string, std::string>& given) {
@@ -61,6 +63,11 @@ Word ShellVariables::scalar(const std::string& name) const {
   const auto found = variables_.find(name);
   if (found != variables_.end()) return found->second.words.empty() ? Word{} : found->second.words.front();
   const bool argument = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) == 0 && name[0] != '_';
+  if (!argument && !is_environment_name(name)) {
+    return unknown_word({},
+                        "this variable is not set in this script, and its name is hidden, for it may be a part of a "
+                        "secret; give --set NAME=VALUE");
+  }
   return unknown_word(
       {}, argument ? fmt::format("${} is an argument of the script; give --set {}=VALUE", name, name)
                    : fmt::format("the variable {} is not set in this script; give --set {}=VALUE", name, name));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,8 +15,10 @@ namespace lockstep {
 // comes back; nesting and the number of values are limited. In YAML and TOML, numbers are numbers as they were written
 // (5e8), dates are strings.
 
-/// YAML: anchors, aliases and merge keys resolved; a key that is given twice is a mistake. Needs yaml-cpp.
-Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics);
+/// YAML: anchors, aliases and merge keys resolved; a key that is given twice with different values is a mistake, but
+/// for those that `may_repeat` allows: the last one counts. Needs yaml-cpp.
+Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics,
+               const std::function<bool(const std::string&)>& may_repeat = {});
 /// Needs toml++.
 Json read_toml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics);
 /// Hjson, as DeepSpeed reads its files: JSON with comments (#, //, /* */), optional commas, and keys and strings

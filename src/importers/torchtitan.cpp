@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "src/importers/draft.h"
+#include "src/importers/files.h"
 #include "src/importers/formats.h"
 #include "src/importers/syntax.h"
 
@@ -11,48 +12,38 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t largest_size = 1'000'000;
-
-struct Mesh {
+struct Sizes {
   std::int64_t tp = 1, pp = 1, cp = 1, replicate = 1, shard = 1;
 };
 
-std::int64_t degree(Draft& draft, std::string_view key) {
-  const std::int64_t size = draft.integer(key, 1);
-  if (size >= 1 && size <= largest_size) return size;
-  draft.mistake(key, "expected a degree between 1 and 1000000");
-  return 1;
-}
-
-Mesh read_mesh(Draft& draft) {
-  Mesh mesh;
-  mesh.tp = degree(draft, "parallelism.tensor_parallel_degree");
-  mesh.pp = degree(draft, "parallelism.pipeline_parallel_degree");
-  mesh.cp = degree(draft, "parallelism.context_parallel_degree");
-  mesh.replicate = degree(draft, "parallelism.data_parallel_replicate_degree");
+Sizes read_sizes(Draft& draft) {
+  Sizes sizes;
+  sizes.tp = draft.degree("parallelism.tensor_parallel_degree");
+  sizes.pp = draft.degree("parallelism.pipeline_parallel_degree");
+  sizes.cp = draft.degree("parallelism.context_parallel_degree");
+  sizes.replicate = draft.degree("parallelism.data_parallel_replicate_degree");
   const std::int64_t shard = draft.integer("parallelism.data_parallel_shard_degree", -1);
-  const std::int64_t others = mesh.tp * mesh.pp * mesh.cp;
-  const std::string what =
-      fmt::format("tensor {} × pipeline {} × context {} × replicate {}", mesh.tp, mesh.pp, mesh.cp, mesh.replicate);
-  if (others > largest_size) {
-    draft.mistake("", "the degrees make more than a million ranks");
-    return Mesh{};
-  }
+  const std::int64_t world = draft.request().world;
+  Draft::Degrees degrees = {
+      {"tensor", sizes.tp}, {"pipeline", sizes.pp}, {"context", sizes.cp}, {"replicate", sizes.replicate}};
   if (shard == -1) {
-    mesh.shard = draft.data_parallel_size(draft.request().world, others * mesh.replicate, what);
-    if (mesh.shard > 0)
-      draft.assume(fmt::format("data_parallel_shard_degree is -1: {} of {} ranks.", mesh.shard, draft.request().world));
-  } else if (shard < 1 || shard > largest_size) {
-    draft.mistake("parallelism.data_parallel_shard_degree", "expected -1 or a degree between 1 and 1000000");
+    sizes.shard = draft.data_parallel_size(world, degrees);
+    if (sizes.shard > 0)
+      draft.assume(fmt::format("data_parallel_shard_degree is -1: {} of {} ranks.", sizes.shard, world));
+  } else if (shard < 1 || shard > largest_import_size) {
+    draft.mistake("parallelism.data_parallel_shard_degree",
+                  fmt::format("expected -1 or a degree between 1 and {}, found {}", largest_import_size, shard));
   } else {
-    mesh.shard = shard;
-    const std::int64_t world = draft.request().world;
-    if (world > 0 && world != others * mesh.replicate * shard) {
+    sizes.shard = shard;
+    degrees.emplace_back("shard", shard);
+    const std::int64_t ranks = draft.product(degrees);
+    if (world > 0 && ranks > 0 && world != ranks) {
       draft.mistake("parallelism.data_parallel_shard_degree",
-                    fmt::format("{} × shard {} are not the {} ranks of --world-size", what, shard, world));
+                    fmt::format("--world-size is {}, but the configuration has {} ranks ({}); leave --world-size out",
+                                world, ranks, text_of(degrees)));
     }
   }
-  return mesh;
+  return sizes;
 }
 
 /// `all` / (`one` × data-parallel ranks), a multiple of `unit`; 0 and a mistake where it is not.
@@ -66,12 +57,12 @@ std::int64_t divided(Draft& draft, std::string_view key, std::int64_t all, std::
 }
 
 /// The micro-batches of an optimizer step: those of the pipeline, times the gradient accumulation.
-std::int64_t micro_batches(Draft& draft, const Mesh& mesh) {
-  const std::int64_t dp = mesh.replicate * mesh.shard;
+std::int64_t micro_batches(Draft& draft, const Sizes& sizes) {
+  const std::int64_t dp = sizes.replicate * sizes.shard;
   if (dp == 0) return 0;  // said already
   const auto local = draft.integer("training.local_batch_size");
   if (!local) {
-    const std::int64_t stages = mesh.pp > 1 ? draft.integer("parallelism.num_pp_microbatches", 1) : 1;
+    const std::int64_t stages = sizes.pp > 1 ? draft.integer("parallelism.num_pp_microbatches", 1) : 1;
     const std::int64_t all = draft.integer("training.num_tokens_per_train_step", -1);
     const std::int64_t one = draft.integer("training.num_tokens_per_microbatch_per_dp_rank", 16384);
     if (stages < 1) {
@@ -81,7 +72,7 @@ std::int64_t micro_batches(Draft& draft, const Mesh& mesh) {
     return all < 0 ? stages : divided(draft, "training.num_tokens_per_train_step", all, one, dp, stages);
   }
   // Older versions count sequences, and cut a local batch into the pipeline's micro-batches.
-  const std::int64_t part = mesh.pp > 1 ? draft.integer("parallelism.pipeline_parallel_microbatch_size", 1) : *local;
+  const std::int64_t part = sizes.pp > 1 ? draft.integer("parallelism.pipeline_parallel_microbatch_size", 1) : *local;
   if (*local < 1 || part < 1 || *local % part != 0) {
     draft.mistake("training.local_batch_size",
                   fmt::format("it does not divide by pipeline_parallel_microbatch_size {}", part));
@@ -91,9 +82,10 @@ std::int64_t micro_batches(Draft& draft, const Mesh& mesh) {
   return *local / part * (all < 0 ? 1 : divided(draft, "training.global_batch_size", all, *local, dp, 1));
 }
 
-void set_batch(Draft& draft, const Mesh& mesh) {
-  const std::int64_t count = micro_batches(draft, mesh);
-  if (count > largest_size) draft.mistake("", fmt::format("{} micro-batches are more than lockstep takes", count));
+void set_batch(Draft& draft, const Sizes& sizes) {
+  const std::int64_t count = micro_batches(draft, sizes);
+  if (count > largest_import_size)
+    draft.mistake("", fmt::format("{} micro-batches are more than lockstep takes", count));
   if (count >= 1) draft.micro_batches(count);
 }
 
@@ -105,16 +97,19 @@ void set_model(Draft& draft) {
   const auto text = [](const Json* json) {
     return json != nullptr && json->is_string() ? json->text() : std::string();
   };
+  if (!draft.request().model.empty()) {
+    draft.meaning(prefix + "name", "nothing: --model is given");
+    draft.meaning(prefix + "flavor", "nothing: --model is given");
+    draft.preset(draft.request().model);
+    return;
+  }
   const Json* flavors = draft.table().other("flavors")->find(text(name));
   const Json* sizes = flavors != nullptr ? flavors->find(text(flavor)) : nullptr;
   if (sizes == nullptr) {
     draft.meaning(prefix + "name", "nothing: lockstep does not know this model and flavor");
     draft.meaning(prefix + "flavor", "nothing: lockstep does not know this model and flavor");
-    if (draft.request().model.empty()) {
-      draft.mistake(prefix + "flavor",
-                    "lockstep does not know the sizes of this model; give --model PRESET and --size KEY=VALUE");
-    }
-    draft.preset(draft.request().model);
+    draft.mistake(prefix + "flavor",
+                  "lockstep does not know the sizes of this model; give --model PRESET and --size KEY=VALUE");
     return;
   }
   for (const Json::Member& member : sizes->members()) {
@@ -129,31 +124,26 @@ void set_model(Draft& draft) {
 }  // namespace
 
 Imported import_torchtitan(const ImportRequest& request, Diagnostics& diagnostics) {
-  if (request.files.size() != 1) {
-    diagnostics.add({}, "expected one configuration of torchtitan");
-    return {};
-  }
+  if (!has_one_file(request, "torchtitan", diagnostics)) return {};
   const std::shared_ptr<const Source>& source = request.files.front();
   const bool toml = source->name.ends_with(".toml");
   const Json root = toml ? read_toml(source, diagnostics) : read_hjson(source, diagnostics);
+  if (!is_configuration(root, source, diagnostics)) return {};
   Settings settings;
-  if (diagnostics.empty() && !root.is_object())
-    diagnostics.add(root.place(), "expected an object at the top of the file");
-  if (!diagnostics.empty()) return {};
   flatten(root, settings);
   Draft draft(request, "torchtitan", std::move(settings), diagnostics);
-  const Mesh mesh = read_mesh(draft);
-  draft.axis("tp", mesh.tp);
-  draft.axis("cp", mesh.cp);
-  if (mesh.replicate > 1) {
-    draft.axis("dp_shard", mesh.shard);
-    draft.axis("dp_replicate", mesh.replicate);
+  const Sizes sizes = read_sizes(draft);
+  draft.axis("tp", sizes.tp);
+  draft.axis("cp", sizes.cp);
+  if (sizes.replicate > 1) {
+    draft.axis("dp_shard", sizes.shard);
+    draft.axis("dp_replicate", sizes.replicate);
   } else {
-    draft.axis("dp", mesh.shard);
+    draft.axis("dp", sizes.shard);
   }
-  draft.axis("pp", mesh.pp);
-  draft.axis("ep", degree(draft, "parallelism.expert_parallel_degree"));
-  set_batch(draft, mesh);
+  draft.axis("pp", sizes.pp);
+  draft.axis("ep", draft.degree("parallelism.expert_parallel_degree"));
+  set_batch(draft, sizes);
   set_model(draft);
   if (toml) {
     draft.assume(

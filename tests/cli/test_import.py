@@ -40,10 +40,24 @@ def test_mistakes_of_usage_are_said_in_a_line(run, tmp_path):
         (["megatrn"], 'there is no configuration format "megatrn"; did you mean "megatron"?'),
         (["deepspeed", "none.json"], "there is no file none.json"),
         (["deepspeed", "."], ". is a folder; expected a file"),
-        (["deepspeed"], "expected one DeepSpeed configuration"),
+        (["deepspeed"], "expected a configuration of DeepSpeed, found no file; give one: lockstep import deepspeed FILE"),
         (["deepspeed", "ds.json"], "the number of ranks is not known; give --world-size N"),
         (["deepspeed", "ds.json", "--world-size", "4", "--model", "gpt3"], '--model: there is no model "gpt3"'),
         (["deepspeed", "ds.json", "--world-size", "4", "--size", "layers"], "--size takes KEY=VALUE"),
+        (["deepspeed", "ds.json", "--world-size", "0"], '--world-size takes a whole number between 1 and 1048576; found "0"'),
+        (["deepspeed", "ds.json", "--world-size", "1048577"], '--world-size takes a whole number between 1 and 1048576; found "1048577"'),
+        (["deepspeed", "ds.json", "--world-size", "8x"], '--world-size takes a whole number between 1 and 1048576; found "8x"'),
+        (["deepspeed", "ds.json", "--tp", "0"], '--tp takes a whole number between 1 and 1048576; found "0"'),
+        (["deepspeed", "ds.json", "--world-size", "4", "-f", "json"],
+         "--format: there is a verdict to report only with --check; add --check, or leave --format out"),
+        (["deepspeed", "ds.json", "--world-size", "4", "--report", "json=x.json"],
+         "--report: there is a verdict to report only with --check; add --check, or leave --report out"),
+        (["deepspeed", "ds.json", "--world-size", "4", "--engine", "host"], "--engine: there is a verdict to report only"),
+        (["deepspeed", "ds.json", "--world-size", "4", "--set", "TP=2"],
+         "--set: a configuration of DeepSpeed has no variables, only launch scripts of Megatron-LM have; leave --set out"),
+        (["deepspeed", "ds.json", "--world-size", "4", "--", "--num-layers", "2"],
+         "the arguments behind --: only `lockstep import megatron` reads a framework's own arguments; give the file with the "
+         "configuration of DeepSpeed in their place"),
     ]:
         result = run("import", *arguments)
         assert result.returncode == 2 and message in result.stderr, result.stderr
@@ -59,3 +73,37 @@ def test_what_the_framework_refuses_is_said_at_once(run, tmp_path):
 def test_version_lists_the_syntaxes(run):
     assert "imports: JSON" in run("version").stdout
     assert json.loads(run("version", "-f", "json").stdout)["imports"]["JSON"] is True
+
+
+SECRETS = ["hunter2pw", "hf_tOkEn", "node042", "alice@corp.example", "/lustre/home/alice"]
+
+
+def planted():
+    """Configurations with secrets at every kind of place: values, comments, keys that nobody knows, and broken lines."""
+    token, word, host, mail, path = SECRETS
+    yaml = f"# {token} {mail}\nkey: {token}\n{mail}: 1\n{path}: 2\nhost: {host}  # {mail}\nlist: [{path}, {token}]\n"
+    json_text = f'{{ // {token} {mail}\n "token": "{word}", "host": "{host}", "paths": ["{path}"],\n "x": {{ "y": "{mail}", "{mail}": 1 }}, "{path}": {{ "{mail}": [] }} }}'
+    toml = f'# {mail}\n[job]\ntoken = "{token}"\n[nobody]\nhost = "{host}"\npath = "{path}"\nmail = "{mail}"\n'
+    script = (f"#!/bin/bash\n# {mail} {path}\nexport WANDB_API_KEY={token}\nHOST={host}\ncd {path}\n"
+              f"python {path}/pretrain_gpt.py {' '.join(ARGUMENTS)} --save {path} --hf-token {word} --master {host} "
+              f"--tensor-model-parallel-size {token} --mail {mail} --pass ${token} --clip-grad ${token}\n")
+    log = ("------------------------ arguments ------------------------\n"
+           + "".join(f"  {key} ................................ {value}\n" for key, value in [
+               ("num_layers", "two" + token), ("hidden_size", 64), ("wandb_key", word), ("save", path), ("nobody", host)])
+           + "-------------------- end of arguments ---------------------\n")
+    return [("megatron", "run.sh", script), ("megatron", "run.log", log), ("megatron", "run.yaml", yaml),
+            ("deepspeed", "ds.json", json_text), ("gpt-neox", "neox.yml", yaml), ("torchtitan", "titan.json", json_text),
+            ("torchtitan", "titan.toml", toml), ("nanotron", "nano.yaml", yaml), ("accelerate", "acc.yaml", yaml)]
+
+
+def test_secrets_at_any_place_never_reach_the_output(run, tmp_path):
+    for kind, name, text in planted():
+        # As it is, cut anywhere, so that the syntax breaks beside a secret, and with every unknown key left out.
+        for cut in [len(text), *range(0, len(text), 37)]:
+            (tmp_path / name).write_text(text[:cut])
+            for more in [[], ["--ignore-unknown"]] if cut == len(text) else [[]]:
+                result = run("import", kind, name, "--world-size", "4", *more, "-o", "out.json")
+                assert result.returncode in (0, 2), (name, cut, result.stderr)
+                written = (tmp_path / "out.json").read_text() if (tmp_path / "out.json").exists() else ""
+                for secret in SECRETS:
+                    assert secret not in result.stdout + result.stderr + written, (name, cut, secret, result.stderr)

@@ -82,12 +82,13 @@ TEST_CASE("an unknown key names its place, the nearest known key and the way out
 
 TEST_CASE("a value that is none is a mistake at the value") {
   CHECK(mistakes(arguments("--tensor-model-parallel-size two" + model)) ==
-        "arguments:1:30: error: --tensor-model-parallel-size: expected a whole number of at most 12 digits\n"
+        "arguments:1:30: error: --tensor-model-parallel-size: expected a whole number of at most 12 digits, found a "
+        "text\n"
         "    1 | --tensor-model-parallel-size *** --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size "
         "1000 --mic…\n"
         "      |                              ^~~\n");
   CHECK(mistakes(file("deepspeed", "ds.json", "{\n  \"zero_optimization\": { \"stage\": \"two\" }\n}")) ==
-        "ds.json:2:35: error: zero_optimization.stage: expected a whole number of at most 12 digits\n"
+        "ds.json:2:35: error: zero_optimization.stage: expected a whole number of at most 12 digits, found a text\n"
         "    2 |   \"zero_optimization\": { \"stage\": \"***\" }\n"
         "      |                                   ^~~~~\n");
   CHECK(mistakes(arguments("--normalization BatchNorm" + model)).find("lockstep knows LayerNorm, RMSNorm here") !=
@@ -96,10 +97,17 @@ TEST_CASE("a value that is none is a mistake at the value") {
 
 TEST_CASE("ranks that do not divide are refused with the sizes") {
   CHECK(mistakes(arguments("--tensor-model-parallel-size 3" + model)) ==
-        "error: 8 ranks do not divide by 3 (tensor 3 × pipeline 1 × context 1)\n");
-  CHECK(mistakes(arguments(model, 0)) ==
-        "error: the number of ranks is not known; give --world-size N, a multiple of 1 (tensor 1 × pipeline 1 × "
-        "context 1)\n");
+        "error: 8 ranks do not divide by 3 (tensor 3 × pipeline 1 × context 1); give --world-size N, a multiple of 3\n"
+        "arguments:1:86: error: --num-attention-heads: num_attention_heads (4) must be a multiple of "
+        "tensor_model_parallel_size (3) (Megatron's words)\n"
+        "    1 | …l-parallel-size 3 --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 1000 "
+        "--micro-batch-size 1\n"
+        "      |                                                                          ^\n");
+  CHECK(mistakes(arguments(model, 0)) == "error: the number of ranks is not known; give --world-size N\n");
+  CHECK(
+      mistakes(arguments("--tensor-model-parallel-size 2" + model, 0)) ==
+      "error: the number of ranks is not known; give --world-size N, a multiple of 2 (tensor 2 × pipeline 1 × context "
+      "1)\n");
   CHECK(mistakes(arguments("--global-batch-size 12" + model))
             .find("12 does not divide by micro_batch_size 1 times data-parallel size 8") != std::string::npos);
 }

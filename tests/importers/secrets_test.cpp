@@ -72,5 +72,7 @@ TEST_CASE("padded base64 is no key, and a dollar sign inside of a word begins no
   CHECK(redacted("flavor = \"9B\"") == "flavor = \"**\"");
   CHECK(redacted("--save pa$sw0rd --load pa${sw0rd} --x pa$$sw0rd") ==
         "--save **$***** --load **${*****} --x **$$*****");
+  CHECK(redacted("--save $sw0rd --load ${sw0rd} --x \"$sw0rd\"") == "--save $***** --load ${*****} --x \"$*****\"");
+  CHECK(redacted("sw0rd=1 $sw0rd") == "sw0rd=1 $sw0rd");
   CHECK(redacted("TP=$TP \"$TP\" \"${TP}\"") == "TP=$TP \"$TP\" \"${TP}\"");
 }
