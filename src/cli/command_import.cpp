@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -32,11 +33,15 @@ struct ImportArguments : CommonOptions {
 
 constexpr std::uint64_t most_bytes = 64 << 20;
 
+/// The file; "-" is standard input.
 std::shared_ptr<const Source> read_source(const std::string& file) {
   std::error_code error;
-  if (!std::filesystem::exists(file, error)) usage_error(fmt::format("there is no file {}", file));
+  const bool standard = file == "-";
+  if (!standard && !std::filesystem::exists(file, error)) usage_error(fmt::format("there is no file {}", file));
   if (std::filesystem::is_directory(file, error)) usage_error(fmt::format("{} is a folder; expected a file", file));
-  std::ifstream stream(file, std::ios::binary);
+  std::ifstream opened;
+  if (!standard) opened.open(file, std::ios::binary);
+  std::istream& stream = standard ? std::cin : opened;
   if (!stream) usage_error(fmt::format("cannot read {}", file));
   auto source = std::make_shared<Source>();
   source->name = file;
@@ -46,6 +51,8 @@ std::shared_ptr<const Source> read_source(const std::string& file) {
     if (source->text.size() > most_bytes)
       usage_error(fmt::format("{} is larger than 64 MiB; expected a configuration", file));
   }
+  if (source->text.find('\0') != std::string::npos)
+    usage_error(fmt::format("{} is a binary file; expected a configuration as text", file));
   return source;
 }
 
@@ -193,7 +200,7 @@ std::vector<OptionRow> rows(ImportArguments& arguments) {
       {{{"FORMAT", "", "The configuration's format.", {}, &arguments.kind},
         {"[FILES...]",
          "",
-         "The configuration; several files are merged where the framework does so.",
+         "The configuration; - is standard input. Several files are merged where the framework does so.",
          {},
          &arguments.files},
         {"--check", "", "Go on to the verdict, as `lockstep check` does.", {}, &arguments.check},

@@ -107,7 +107,7 @@ class Reader {
       if (!is_new) {
         diagnostics_.add(
             key_place,
-            fmt::format("the key \"{}\" is given twice, first in line {}, and DeepSpeed refuses that; keep one of them",
+            fmt::format("the key \"{}\" is given twice, first in line {}; keep one of them",
                         shown_key(name), first->second));
       }
       members.push_back({name, key_place, std::move(content)});

@@ -64,6 +64,15 @@ def test_mistakes_of_usage_are_said_in_a_line(run, tmp_path):
         assert result.stdout == ""
 
 
+def test_standard_input_is_read_and_binary_files_are_told(run, tmp_path):
+    (tmp_path / "ds.json").write_text(DEEPSPEED)
+    from_file = run("import", "deepspeed", "ds.json", "--world-size", "4")
+    from_input = run("import", "deepspeed", "-", "--world-size", "4", input=DEEPSPEED)
+    assert from_input.returncode == 0 and from_input.stdout == from_file.stdout, from_input.stderr
+    (tmp_path / "ds.json").write_bytes(b"\x00\x01\x02")
+    assert run("import", "deepspeed", "ds.json").stderr == "error: ds.json is a binary file; expected a configuration as text\n"
+
+
 def test_what_the_framework_refuses_is_said_at_once(run, tmp_path):
     (tmp_path / "ds.json").write_text(DEEPSPEED.replace('"stage": 1', '"stage": 2'))
     result = run("import", "deepspeed", "ds.json", "--world-size", "4", "--pp", "2")
