@@ -96,8 +96,8 @@ class Reader {
     const std::size_t equals = word.text.find('=');
     const std::string flag = word.text.substr(0, equals);
     const auto found = megatron_flags().find(flag);
-    Setting setting{
-        flag.substr(flag.find_first_not_of('-') == std::string::npos ? 0 : 2), flag, word.place, Json(), "", ""};
+    // Dashes and all, so that --hidden_size, which argparse does not know, is not taken for the key hidden_size.
+    Setting setting{flag, flag, word.place, Json(), "", ""};
     setting.place.end = setting.place.begin + std::min(setting.place.end - setting.place.begin, flag.size());
     if (found == megatron_flags().end()) {
       // Somebody's own argument: its values end where the next one begins.
