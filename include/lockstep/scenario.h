@@ -30,6 +30,7 @@ struct Expect {
   std::optional<Rational> ratio;
   std::optional<bool> replicas_agree;
   std::map<std::string, std::string> norm;  ///< parameter name → counted
+  std::optional<Rational> norm_squared_factor;
   std::optional<int> step;
   std::optional<std::vector<std::string>> stuck;
   std::optional<std::vector<std::string>> blame;

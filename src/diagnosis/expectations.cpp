@@ -35,6 +35,7 @@ class Expectations {
     if (expect_.ratio) check_ratio();
     if (expect_.replicas_agree) check_replicas();
     for (const auto& [name, counted] : expect_.norm) check_norm(name, counted);
+    if (expect_.norm_squared_factor) check_norm_squared_factor();
     if (expect_.blame) compare_names("blame", *expect_.blame, blamed_steps());
     return std::move(unmet_);
   }
@@ -148,6 +149,16 @@ class Expectations {
     if (!found.empty() && std::all_of(found.begin(), found.end(), same)) return;
     unmet_.push_back(fmt::format("norm: expected {} to be counted {} times, found {}", parameter, expected,
                                  found.empty() ? "no wrong count" : list(found)));
+  }
+
+  /// There is one number only where all ranks count all elements equally often.
+  void check_norm_squared_factor() {
+    const std::optional<int>& found = result_.symbolic->norm_squared_factor;
+    if (found && Rational(*found) == *expect_.norm_squared_factor) return;
+    std::string other = result_.symbolic->norm.empty() ? "no wrong count" : "counts that make no one number";
+    if (found) other = std::to_string(*found);
+    unmet_.push_back(
+        fmt::format("norm_squared_factor: expected {}, found {}", expect_.norm_squared_factor->to_string(), other));
   }
 
   const CheckResult& result_;

@@ -174,6 +174,8 @@ const std::vector<ObjectRow> rows = {
          {"ratio", Type::exact_number, "", "", "Got divided by expected, one number for all wrong elements."},
          {"replicas_agree", Type::boolean, "", "", "Whether all owners of each logical element hold equal values."},
          {"norm", Type::norm_counts, "", "", "How often the gradient norm counts parameters."},
+         {"norm_squared_factor", Type::exact_number, "", "",
+          "The square of the gradient norm divided by the right one, where every element is counted equally often."},
          {"step", Type::index, "", "", "The first wrong optimizer step."},
          {"stuck", Type::names, "", "", "The steps in which ranks wait."},
          {"blame", Type::names, "", "", "The steps at fault."},

@@ -89,6 +89,8 @@ Expect read_expect(const Json& object, Reading& reading) {
       if (!member.value.is_boolean()) expect.norm[member.key] = member.value.text();
     }
   }
+  if (const Json* factor = fields.find("norm_squared_factor"))
+    expect.norm_squared_factor = Rational::parse(factor->text());
   if (const Json* step = fields.find("step")) {
     const std::int64_t number = *whole_number(*step);
     if (number >= reading.batch.steps()) {

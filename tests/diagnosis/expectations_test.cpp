@@ -96,6 +96,23 @@ TEST_CASE("norm counts are compared by name") {
   CHECK(sentences.front() == "norm: expected weight to be counted 3 times, found 2");
 }
 
+TEST_CASE("the factor on the squared norm is one number, and none where counts differ") {
+  const auto sentences = [](const std::string& norms, const std::string& factor) {
+    return unmet_expectations(check_text(
+        two_ranks(R"json({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" }, )json" + norms,
+                  R"json(, "expect": { "verdict": "mismatch", "norm_squared_factor": )json" + factor + " }")));
+  };
+  const std::string twice = R"json({ "name": "grad_norm", "op": "norm", "over": "dp" })json";
+  CHECK(sentences(twice, "2").empty());
+  CHECK(sentences(twice, "\"4/2\"").empty());
+  CHECK(sentences(twice, "\"9/4\"") == std::vector<std::string>{"norm_squared_factor: expected 9/4, found 2"});
+  const std::string mean = R"json({ "name": "grad_norm", "op": "norm", "over": "dp", "combine": "mean_of_norms" })json";
+  CHECK(sentences(mean, "1") ==
+        std::vector<std::string>{"norm_squared_factor: expected 1, found counts that make no one number"});
+  const std::string uncounted = R"json({ "name": "x", "op": "scale", "by": 3 })json";
+  CHECK(sentences(uncounted, "1") == std::vector<std::string>{"norm_squared_factor: expected 1, found no wrong count"});
+}
+
 TEST_CASE("the steps in which ranks are stuck are compared") {
   const std::string stuck = R"json({ "name": "lonely", "op": "all_reduce", "over": "dp", "when": "rank.dp == 0" })json";
   CHECK(unmet_expectations(

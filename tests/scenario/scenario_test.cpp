@@ -138,6 +138,7 @@ TEST_CASE("every key reaches its field") {
   CHECK(expect.ratio == Rational(1, 2));
   CHECK(expect.replicas_agree == false);
   CHECK(expect.norm.at("head") == "2");
+  CHECK(expect.norm_squared_factor == Rational(9, 4));
   CHECK(expect.step == 1);
   CHECK(expect.stuck == std::vector<std::string>{"broadcast"});
   CHECK(expect.blame == std::vector<std::string>{"leftover", "zero.2"});
