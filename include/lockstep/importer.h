@@ -48,6 +48,7 @@ struct ImportRequest {
   std::int64_t micro_batches = 0;      ///< replaces what the configuration says
   std::string model;                   ///< a preset, for configurations that say nothing about the model
   std::vector<std::string> sizes;      ///< "layers=12": replaces a size of the model
+  std::vector<std::string> options;    ///< "NAME=VALUE": of the framework's schedule, in place of what it is
   std::vector<std::string> variables;  ///< "NAME=VALUE": for launch scripts
   bool ignore_unknown = false;         ///< a key that nobody knows is listed, and no error
 };
@@ -67,8 +68,9 @@ struct ImportedOrigin {
   Place place;          ///< of the key's value, in a redacted source; none for an option of the request
 };
 
-/// A configuration as a scenario. Nothing in it stems from a value that the tables of src/importers do not
-/// know: numbers, booleans and known words pass, all other text stays behind.
+/// A configuration as a scenario that expects to be right, so that it is a test as it stands. Nothing in it stems from
+/// a value that the tables of src/importers do not know: numbers, booleans and known words pass, all other text stays
+/// behind.
 struct Imported {
   Json scenario;                     ///< made by the program: its values have no places
   std::vector<ImportedKey> used;     ///< keys that shaped the scenario, in the order of the configuration

@@ -26,7 +26,7 @@ struct ImportArguments : CommonOptions {
   std::vector<std::string> rest;                         // behind --
   std::string world, tp, pp, cp, sp, ep, micro_batches;  // "": not given
   std::string model;
-  std::vector<std::string> sizes, variables;
+  std::vector<std::string> sizes, options, variables;
   bool ignore_unknown = false;
   bool check = false;
 };
@@ -101,6 +101,7 @@ ImportRequest request_of(const ImportArguments& arguments) {
   request.micro_batches = size_of(arguments.micro_batches, "--micro-batches");
   request.model = arguments.model;
   request.sizes = arguments.sizes;
+  request.options = arguments.options;
   request.variables = arguments.variables;
   request.ignore_unknown = arguments.ignore_unknown;
   for (const std::string& file : arguments.files) request.files.push_back(read_source(file));
@@ -226,6 +227,12 @@ std::vector<OptionRow> rows(ImportArguments& arguments) {
          "A size of the model, such as layers=12; may be given several times.",
          {},
          &arguments.sizes},
+        {"--option",
+         "NAME=VALUE",
+         "An option of the framework's schedule, in place of what the configuration says or leaves open; may be given "
+         "several times.",
+         {},
+         &arguments.options},
         {"--set",
          "NAME=VALUE",
          "A variable of a launch script that is set outside of it; may be given several times.",
@@ -247,7 +254,8 @@ Command import_command() {
       "Reads the configuration of a training framework and writes the scenario that it stands for: layout, model, "
       "batch and schedule. Nothing in it is executed. On standard error it lists the keys that it used, those that do "
       "not matter for gradients, and what it had to assume; a key that it does not know and that may matter is an "
-      "error. Texts such as paths, tokens and host names never reach its output." +
+      "error. The scenario expects the verdict match, so that `lockstep test` is a gate for it. Texts such as paths, "
+      "tokens and host names never reach its output." +
       formats_text();
   command.examples = {
       {"lockstep import megatron --world-size 16 --check -- --tensor-model-parallel-size 8 --num-layers 32 "

@@ -57,7 +57,8 @@ std::string near_name(const fs::path& path) {
   // Endings are easily left out.
   for (const char* ending : {".json", ".jsonc"}) {
     const std::string whole = path.filename().string() + ending;
-    if (std::find(names.begin(), names.end(), whole) != names.end()) return fmt::format("; did you mean \"{}\"?", whole);
+    if (std::find(names.begin(), names.end(), whole) != names.end())
+      return fmt::format("; did you mean \"{}\"?", whole);
   }
   return did_you_mean(path.filename().string(), names);
 }

@@ -99,8 +99,11 @@ Imported import_deepspeed(const ImportRequest& request, Diagnostics& diagnostics
   draft.assumed_model(tp);
   if (sp > 1) {
     draft.assume(
-        "How the training script forms its loss with Ulysses is not in the configuration: option ulysses_loss of the "
-        "framework deepspeed has the ways, and its default is what DeepSpeed's tutorial does.");
+        "How the training script forms its loss with Ulysses is not in the configuration, and no way is right for "
+        "every "
+        "ZeRO stage: gathered, as DeepSpeed's tutorial does; give --option ulysses_loss=local_mean, local_mean_over_sp "
+        "or "
+        "gathered_own_slice for another (docs/frameworks/deepspeed.md).");
   }
   return draft.finish("Imported from a DeepSpeed configuration", "imported-deepspeed");
 }

@@ -105,6 +105,17 @@ void Draft::assumed_model(std::int64_t tp) {
   }
 }
 
+namespace {
+
+/// What an option of the command line means: a boolean, a number or a text.
+Json value_of(const std::string& text) {
+  if (text == "true" || text == "false") return Json::boolean(text == "true");
+  const std::optional<Rational> number = Rational::parse(text);
+  return number ? json_number(*number) : Json::string(text);
+}
+
+}  // namespace
+
 void Draft::add_request_sizes() {
   if (!request_.model.empty()) {
     if (builtin_model(request_.model) == nullptr) {
@@ -120,12 +131,18 @@ void Draft::add_request_sizes() {
       mistake("", fmt::format("--size takes KEY=VALUE, such as layers=12; found \"{}\"", text));
       continue;
     }
-    const std::string value = text.substr(equals + 1);
-    const bool boolean = value == "true" || value == "false";
-    const std::optional<Rational> number = boolean ? std::nullopt : Rational::parse(value);
-    size(text.substr(0, equals), boolean  ? Json::boolean(value == "true")
-                                 : number ? json_number(*number)
-                                          : Json::string(value));
+    size(text.substr(0, equals), value_of(text.substr(equals + 1)));
+  }
+}
+
+void Draft::add_request_options() {
+  for (const std::string& text : request_.options) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      mistake("", fmt::format("--option takes NAME=VALUE, such as zero_stage=2; found \"{}\"", text));
+      continue;
+    }
+    option(text.substr(0, equals), value_of(text.substr(equals + 1)));
   }
 }
 
@@ -254,6 +271,12 @@ void Draft::add_origins(Imported& imported) const {
     std::erase_if(imported.origins, [&](const ImportedOrigin& origin) { return origin.pointer == "/model/" + name; });
     add("/model/" + name, "--size " + name);
   }
+  for (const std::string& text : request_.options) {
+    const std::string name = text.substr(0, text.find('='));
+    const std::string pointer = "/schedule/options/" + name;
+    std::erase_if(imported.origins, [&](const ImportedOrigin& origin) { return origin.pointer == pointer; });
+    add(pointer, "--option " + name);
+  }
 }
 
 Imported Draft::finish(const std::string& title, const std::string& name) {
@@ -268,6 +291,7 @@ Imported Draft::finish(const std::string& title, const std::string& name) {
     }
   }
   add_request_sizes();
+  add_request_options();
   Imported imported;
   account(imported);
   if (request_.micro_batches > 0) micro_batches_ = request_.micro_batches;
@@ -290,6 +314,9 @@ Imported Draft::finish(const std::string& title, const std::string& name) {
   scenario.set("model", model);
   scenario.set("batch", batch);
   scenario.set("schedule", schedule);
+  Json expect = Json::object();
+  expect.set("verdict", Json::string("match"));
+  scenario.set("expect", expect);
   add_origins(imported);
   return imported;
 }

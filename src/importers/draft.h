@@ -81,6 +81,7 @@ class Draft {
   void account(Imported& imported);
   void add_origins(Imported& imported) const;
   void add_request_sizes();
+  void add_request_options();
 
   const ImportRequest& request_;
   KeyTable table_;

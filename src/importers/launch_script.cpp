@@ -10,6 +10,7 @@
 #include <set>
 
 #include "lockstep/rational.h"
+#include "src/importers/redact.h"
 #include "src/importers/shell.h"
 
 namespace lockstep {
@@ -127,6 +128,27 @@ std::vector<Word> unpacked(const std::vector<Word>& words) {
   return result;
 }
 
+/// What the arguments rest on that another environment may change. `sourced`: lines that read another script.
+std::vector<std::string> notes_of(const std::vector<Word>& arguments, const std::vector<int>& sourced) {
+  std::vector<std::string> notes;
+  if (!sourced.empty()) {
+    notes.push_back(fmt::format("What another script sets is not known: line{} {} read{} one; give --set NAME=VALUE.",
+                                sourced.size() == 1 ? "" : "s", fmt::join(sourced, ", "),
+                                sourced.size() == 1 ? "s" : ""));
+  }
+  std::set<std::string> defaults;
+  for (const Word& word : arguments) {
+    for (const std::string& name : word.defaults) defaults.insert(is_environment_name(name) ? name : "a hidden name");
+  }
+  if (!defaults.empty()) {
+    notes.push_back(
+        fmt::format("Not set in the script, so that its own default was taken: {}; give --set NAME=VALUE "
+                    "for another value.",
+                    fmt::join(defaults, ", ")));
+  }
+  return notes;
+}
+
 }  // namespace
 
 Launch read_launch_script(const std::shared_ptr<const Source>& source, const std::vector<std::string>& variables,
@@ -150,9 +172,10 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
   if (!diagnostics.empty()) return {};
   constexpr int fewest_arguments = 3;
   std::vector<Launch> found;
-  std::vector<int> lines;
+  std::vector<int> lines, sourced;
   for (const ShellCommand& command : read_shell(source, given)) {
     if (prints(command.words.front().text)) continue;
+    if (command.words.front().text == "source" || command.words.front().text == ".") sourced.push_back(command.line);
     const std::vector<Word> words = unpacked(command.words);
     const auto known = [&](const Word& word) { return is_argument(word.text.substr(0, word.text.find('='))); };
     if (std::count_if(words.begin(), words.end(), known) < fewest_arguments) continue;
@@ -165,6 +188,7 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
     Launch& launch = found.emplace_back();
     launch.arguments = {begin, words.end()};
     launch.world = world_of({words.begin(), begin}, batch);
+    launch.notes = notes_of(words, sourced);
     if (program != words.rend()) {
       launch.program = program->text.substr(program->text.rfind('/') + 1);
       launch.place = program->place;

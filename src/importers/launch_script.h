@@ -13,10 +13,11 @@ namespace lockstep {
 
 /// The command of a launch script that starts the training.
 struct Launch {
-  std::vector<Word> arguments;  ///< behind the Python program
-  std::string program;          ///< "pretrain_gpt.py", without its folder; "" where it is not known
-  Place place;                  ///< of the program
-  std::int64_t world = 0;       ///< ranks that torchrun, srun or the batch system start; 0: not known
+  std::vector<Word> arguments;     ///< behind the Python program
+  std::string program;             ///< "pretrain_gpt.py", without its folder; "" where it is not known
+  Place place;                     ///< of the program
+  std::vector<std::string> notes;  ///< sentences on what the arguments rest on and the script does not say
+  std::int64_t world = 0;          ///< ranks that torchrun, srun or the batch system start; 0: not known
 };
 
 /// Finds the one command with arguments that `is_argument` knows. None or several is a mistake.

@@ -189,6 +189,7 @@ Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics)
   std::vector<std::string> flags;
   for (const auto& flag : megatron_flags()) flags.push_back(flag.first);
   if (source.has_flags) draft.spellings(std::move(flags));
+  for (std::string& note : source.notes) draft.assume(std::move(note));
   const Sizes sizes = read_sizes(draft, source.world);
   set_layout(draft, sizes);
   set_batch(draft, sizes);

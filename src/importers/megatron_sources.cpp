@@ -105,7 +105,7 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
     }
   }
   return {read_megatron_arguments(launch.arguments, request.ignore_unknown, diagnostics),
-          "a launch script of Megatron-LM", launch.world, true};
+          "a launch script of Megatron-LM", launch.world, true, launch.notes};
 }
 
 }  // namespace lockstep

@@ -9,9 +9,10 @@ namespace lockstep {
 /// Arguments of Megatron-LM from any of the places where they stand.
 struct MegatronSource {
   Settings settings;
-  std::string title;       ///< "a Megatron-LM launch script"
-  std::int64_t world = 0;  ///< ranks that a launcher starts; 0: not said
-  bool has_flags = true;   ///< keys are written as flags, not as names of resolved arguments
+  std::string title;                    ///< "a Megatron-LM launch script"
+  std::int64_t world = 0;               ///< ranks that a launcher starts; 0: not said
+  bool has_flags = true;                ///< keys are written as flags, not as names of resolved arguments
+  std::vector<std::string> notes = {};  ///< what they rest on, in sentences
 };
 
 /// The command line of the request, or its file: resolved arguments as Megatron-LM prints them, a model_config.yaml, a

@@ -105,10 +105,8 @@ class Reader {
       if (failed_) break;
       const auto [first, is_new] = lines.emplace(name, line_column(key_place).line);
       if (!is_new) {
-        diagnostics_.add(
-            key_place,
-            fmt::format("the key \"{}\" is given twice, first in line {}; keep one of them",
-                        shown_key(name), first->second));
+        diagnostics_.add(key_place, fmt::format("the key \"{}\" is given twice, first in line {}; keep one of them",
+                                                shown_key(name), first->second));
       }
       members.push_back({name, key_place, std::move(content)});
     }

@@ -92,6 +92,7 @@ void join(Word& a, const Word& b) {
   if (a.unresolved.empty()) a.unresolved = b.unresolved;
   a.text += b.text;
   a.reasons.insert(a.reasons.end(), b.reasons.begin(), b.reasons.end());
+  a.defaults.insert(a.defaults.end(), b.defaults.begin(), b.defaults.end());
 }
 
 Word joined(const Word& a, const Word& b) {

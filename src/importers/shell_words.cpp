@@ -268,6 +268,7 @@ void ShellWords::braced(ShellWordList& list, std::string_view inside, const Plac
         word = default_value(rest.substr(2), where);
     } else {
       word = default_value(rest.substr(rest.starts_with(':') ? 2 : 1), where);
+      word.defaults.push_back(name);
       if (rest.find('=') < 2 && rest.find('=') != std::string_view::npos) variables_.set(name, {word}, false);
     }
     if (word.place.source == nullptr) word.place = where;

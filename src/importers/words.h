@@ -16,6 +16,8 @@ struct Word {
   std::string unresolved;  ///< what keeps the text from being known, a sentence; "" where it is known
   /// One sentence for each `unknown_text` in the text, where a part of it is not known.
   std::vector<std::string> reasons = {};
+  /// Variables that are not set and whose default in the script stands in the text: "TP" of ${TP:-2}.
+  std::vector<std::string> defaults = {};
 };
 
 /// Stands in a word for what is not known.

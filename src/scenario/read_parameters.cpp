@@ -105,8 +105,8 @@ void check_uses_of_parameter(const std::vector<std::string>& uses, const Json& a
 
 std::optional<Parameter> read_parameter(const Json& object, Reading& reading) {
   const Json* name = object.find("name");
-  const std::string where = name != nullptr && name->is_string() ? fmt::format("in parameter \"{}\"", name->text())
-                                                                 : "in a parameter";
+  const std::string where =
+      name != nullptr && name->is_string() ? fmt::format("in parameter \"{}\"", name->text()) : "in a parameter";
   const Fields fields(object, Object::parameter, "", where, reading.diagnostics);
   if (fields.find("name") == nullptr) return std::nullopt;
   Parameter parameter;

@@ -41,6 +41,7 @@ Case read_case(const std::filesystem::path& path) {
   for (const std::string& file : texts(from, "files")) request.files.push_back(read(path.parent_path() / file));
   request.arguments = texts(from, "arguments");
   request.sizes = texts(from, "sizes");
+  request.options = texts(from, "options");
   request.variables = texts(from, "variables");
   if (const Json* model = from.find("model")) request.model = model->text();
   request.world = integer(from, "world");

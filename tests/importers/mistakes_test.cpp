@@ -197,3 +197,36 @@ TEST_CASE("a key in two GPT-NeoX files is refused, and a dash is an underscore")
   CHECK(mistakes(request).find("b.yml:1:1: error: the key \"num_layers\" is given in a.yml already") !=
         std::string::npos);
 }
+
+TEST_CASE("an argument with underscores is none of Megatron-LM's") {
+  CHECK(mistakes(arguments("--tensor_model_parallel_size 2" + model)) ==
+        "arguments:1:1: error: lockstep does not know the key \"--tensor_model_parallel_size\", and it may matter; did "
+        "you "
+        "mean \"--tensor-model-parallel-size\"?; --ignore-unknown leaves it out\n"
+        "    1 | --tensor_model_parallel_size 2 --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size "
+        "1000 "
+        "--micro…\n"
+        "      | ^~~~~~~~~~~~~~~~~~~~~~~~~~~~\n");
+}
+
+TEST_CASE("an option of the schedule stands in the place of what the configuration says, and is checked with it") {
+  ImportRequest request = arguments("--use-distributed-optimizer" + model);
+  request.options = {"use_distributed_optimizer=false"};
+  const Imported imported = import_configuration(request);
+  CHECK(write_json(*imported.scenario.find("schedule")->find("options")) ==
+        "{ \"use_distributed_optimizer\": false }\n");
+  CHECK(imported.scenario.find("expect")->find("verdict")->text() == "match");
+  request.options = {"use_distributed_optimiser=false"};
+  try {
+    read_imported(import_configuration(request), "arguments");
+    FAIL("an option that the framework does not have was accepted");
+  } catch (const InputError& error) {
+    REQUIRE(error.diagnostics().size() == 1);
+    CHECK(render(error.diagnostics().front()) ==
+          "error: --option use_distributed_optimiser: \"use_distributed_optimiser\" is no option of framework "
+          "\"megatron\"; did you mean \"use_distributed_optimizer\"?\n");
+  }
+  request.options = {"use_distributed_optimizer"};
+  CHECK(mistakes(request) ==
+        "error: --option takes NAME=VALUE, such as zero_stage=2; found \"use_distributed_optimizer\"\n");
+}
