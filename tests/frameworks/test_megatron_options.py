@@ -48,7 +48,7 @@ def counted(report):
         ({"use_torch_fsdp2": True}, {}, "FSDP"),
         ({}, {"sp": 2}, "axis sp"),
         ({}, {"virtual_stages": 2}, "pp > 1"),
-        ({"use_tp_pp_dp_mapping": True}, {"tp": 2, "cp": 2, "pp": 2, "dp": 4}, "Pipeline parallel groups"),
+        ({"use_tp_pp_dp_mapping": True}, {"tp": 2, "cp": 2, "pp": 2, "dp": 4}, "When not using pp-last rank ordering"),
         ({"grad_buffer_layout": "2024-01", "overlap_grad_reduce": True}, {}, "2024-01"),
     ],
     ids=str,
@@ -252,6 +252,16 @@ def test_each_ownership_mask_is_needed(step, options):
     content["schedule"]["edits"] = [{"set": step, "count": None}]
     found = counted(check(content))
     assert found.items() >= twice.items() and set(found.values()) == {"2"}
+
+
+@pytest.mark.parametrize("options", [{}, DISTRIBUTED], ids=str)
+def test_what_tp_does_not_cut_is_counted_by_the_first_rank_whatever_its_tags(options):
+    # `tensor_model_parallel` is set where a layer cuts a parameter, nowhere else.
+    model = [parameter("whole", [64]), parameter("norm", [64], tags=["norm"]), parameter("column", [64], shard={"tp": 0})]
+    content = on({"tp": 2, "dp": 2}, {**options, "clip_grad": 1}, model)
+    assert check(content)["verdict"] == "match"
+    content["schedule"]["edits"] = [{"set": "grad_norm_replicated", "count": None}]
+    assert counted(check(content)) == {"whole": "2", "norm": "2"}
 
 
 @pytest.mark.parametrize("instances", [1, 2])
