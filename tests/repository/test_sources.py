@@ -17,7 +17,7 @@ LAYERS = [
     ["model"],
     ["schedule"],
     ["scenario"],
-    ["symbolic", "numeric", "importers"],
+    ["symbolic", "numeric", "transformer", "importers"],
     ["diagnosis"],
     ["report"],
     ["cli"],

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "src/transformer/reference_mlp.h"
+
+namespace lockstep::transformer::reference {
+
+/// A mixture of experts: each token visits the top_k experts that the router likes best, weighted by the softmax over
+/// those. The auxiliary loss balances the load (Fedus, Zoph, Shazeer, 2021): experts times the sum over experts of the
+/// fraction of choices times the mean probability.
+template <class Number>
+class Mixture {
+ public:
+  Mixture(Context<Number>& context, const std::string& prefix)
+      : context_(context),
+        name_(prefix),
+        router_(context, prefix + "router.weight"),
+        shared_(context, prefix + "shared_experts.") {
+    for (int expert = 0; expert < context.config.experts; ++expert)
+      experts_.emplace_back(context, prefix + "experts.", std::to_string(expert));
+  }
+
+  Matrix<Number> forward(const Matrix<Number>& input) {
+    const Config& config = context_.config;
+    input_ = input;
+    const Matrix<Number> logits = router_.forward(input);
+    route(logits);
+    Matrix<Number> output = Matrix<Number>::Zero(input.rows(), input.cols());
+    results_.clear();
+    for (int expert = 0; expert < config.experts; ++expert) {
+      const std::vector<Eigen::Index>& tokens = tokens_of_[static_cast<std::size_t>(expert)];
+      results_.push_back(experts_[static_cast<std::size_t>(expert)].forward(input(tokens, Eigen::all)));
+      for (std::size_t i = 0; i < tokens.size(); ++i)
+        output.row(tokens[i]) += weights_(tokens[i], expert) * results_.back().row(static_cast<Eigen::Index>(i));
+    }
+    if (config.shared_expert_ffn > 0) {
+      shared_result_ = shared_.forward(input);
+      gate_ = Column<Number>::Constant(input.rows(), Number(1));
+      if (config.shared_expert_gate) {
+        for (Eigen::Index token = 0; token < input.rows(); ++token)
+          gate_(token) = sigmoid<Number>(input.row(token).dot(gate_weight().row(0)));
+      }
+      for (Eigen::Index token = 0; token < input.rows(); ++token)
+        output.row(token) += gate_(token) * shared_result_.row(token);
+    }
+    return output;
+  }
+
+  Matrix<Number> backward(const Matrix<Number>& output_gradient) {
+    const Config& config = context_.config;
+    Matrix<Number> input_gradient = Matrix<Number>::Zero(output_gradient.rows(), output_gradient.cols());
+    Matrix<Number> weights_gradient = Matrix<Number>::Zero(output_gradient.rows(), config.experts);
+    for (int expert = 0; expert < config.experts; ++expert) {
+      const std::vector<Eigen::Index>& tokens = tokens_of_[static_cast<std::size_t>(expert)];
+      Matrix<Number> gradient(static_cast<Eigen::Index>(tokens.size()), output_gradient.cols());
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        const auto row = static_cast<Eigen::Index>(i);
+        gradient.row(row) = weights_(tokens[i], expert) * output_gradient.row(tokens[i]);
+        weights_gradient(tokens[i], expert) =
+            output_gradient.row(tokens[i]).dot(results_[static_cast<std::size_t>(expert)].row(row));
+      }
+      const Matrix<Number> back = experts_[static_cast<std::size_t>(expert)].backward(gradient);
+      for (std::size_t i = 0; i < tokens.size(); ++i)
+        input_gradient.row(tokens[i]) += back.row(static_cast<Eigen::Index>(i));
+    }
+    if (config.shared_expert_ffn > 0) input_gradient += shared_backward(output_gradient);
+    Matrix<Number> logits(weights_gradient.rows(), weights_gradient.cols());
+    for (Eigen::Index token = 0; token < logits.rows(); ++token) {
+      const Number along = weights_.row(token).dot(weights_gradient.row(token));
+      const Number balance = probabilities_.row(token).dot(load_.transpose());
+      for (Eigen::Index expert = 0; expert < logits.cols(); ++expert) {
+        logits(token, expert) = weights_(token, expert) * (weights_gradient(token, expert) - along) +
+                                probabilities_(token, expert) * (load_(expert) - balance);
+      }
+    }
+    return input_gradient + router_.backward(logits);
+  }
+
+  /// The load-balancing loss of the last forward.
+  Number auxiliary_loss() const {
+    Number sum(0);
+    for (Eigen::Index token = 0; token < probabilities_.rows(); ++token)
+      sum += probabilities_.row(token).dot(load_.transpose());
+    return sum;
+  }
+
+ private:
+  void route(const Matrix<Number>& logits) {
+    const Config& config = context_.config;
+    weights_ = Matrix<Number>::Zero(logits.rows(), config.experts);
+    probabilities_ = logits;
+    tokens_of_.assign(static_cast<std::size_t>(config.experts), {});
+    for (Eigen::Index token = 0; token < logits.rows(); ++token) {
+      std::vector<Eigen::Index> order;
+      for (Eigen::Index expert = 0; expert < config.experts; ++expert) order.push_back(expert);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](Eigen::Index a, Eigen::Index b) { return logits(token, a) > logits(token, b); });
+      const Number largest = logits(token, order.front());
+      const std::vector<Eigen::Index> chosen(order.begin(), order.begin() + std::min(config.top_k, config.experts));
+      set_softmax(logits, token, largest, chosen, weights_);
+      set_softmax(logits, token, largest, order, probabilities_);
+      for (const Eigen::Index expert : chosen) tokens_of_[static_cast<std::size_t>(expert)].push_back(token);
+    }
+    // The derivative of the auxiliary loss by one probability; the fractions of choices have none.
+    load_.resize(config.experts);
+    const auto tokens = static_cast<double>(logits.rows());
+    const double choices = tokens * std::min(config.top_k, config.experts);
+    for (Eigen::Index expert = 0; expert < config.experts; ++expert) {
+      const auto count = static_cast<double>(tokens_of_[static_cast<std::size_t>(expert)].size());
+      load_(expert) = Number(config.auxiliary_loss * config.experts * count / choices / tokens);
+    }
+  }
+
+  static void set_softmax(const Matrix<Number>& logits, Eigen::Index token, const Number& largest,
+                          const std::vector<Eigen::Index>& over, Matrix<Number>& result) {
+    using std::exp;
+    Number sum(0);
+    for (const Eigen::Index expert : over) sum += exp(logits(token, expert) - largest);
+    for (const Eigen::Index expert : over) result(token, expert) = exp(logits(token, expert) - largest) / sum;
+  }
+
+  const Matrix<Number>& gate_weight() const { return context_.parameter(name_ + "shared_experts.gate_weight"); }
+
+  Matrix<Number> shared_backward(const Matrix<Number>& output_gradient) {
+    Matrix<Number> scaled = output_gradient;
+    for (Eigen::Index token = 0; token < scaled.rows(); ++token) scaled.row(token) *= gate_(token);
+    Matrix<Number> input_gradient = shared_.backward(scaled);
+    if (!context_.config.shared_expert_gate) return input_gradient;
+    for (Eigen::Index token = 0; token < scaled.rows(); ++token) {
+      const Number slope =
+          output_gradient.row(token).dot(shared_result_.row(token)) * gate_(token) * (Number(1) - gate_(token));
+      context_.gradient(name_ + "shared_experts.gate_weight").row(0) += slope * input_.row(token);
+      input_gradient.row(token) += slope * gate_weight().row(0);
+    }
+    return input_gradient;
+  }
+
+  Context<Number>& context_;
+  std::string name_;
+  Linear<Number> router_;
+  std::vector<Mlp<Number>> experts_;
+  Mlp<Number> shared_;
+  Matrix<Number> input_, weights_, probabilities_, shared_result_;
+  Column<Number> gate_, load_;
+  std::vector<std::vector<Eigen::Index>> tokens_of_;
+  std::vector<Matrix<Number>> results_;
+};
+
+}  // namespace lockstep::transformer::reference

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/transformer/config.h"
+
+namespace lockstep::transformer::test {
+
+/// A choice that a model makes, and what it changes.
+struct Feature {
+  std::string name;
+  std::function<void(Config&)> apply;
+};
+
+inline const std::vector<Feature>& features() {
+  static const std::vector<Feature> list = {
+      {"rotary", [](Config& c) { c.learned_positions = false; }},
+      {"RMSNorm", [](Config& c) { c.layer_norm = false; }},
+      {"grouped-query", [](Config& c) { c.kv_heads = 1; }},
+      {"q/k norms", [](Config& c) { c.qk_norm = true; }},
+      {"SwiGLU", [](Config& c) { c.swiglu = true; }},
+      {"untied", [](Config& c) { c.tied = false; }},
+      {"no biases", [](Config& c) { c.linear_bias = false; }},
+      {"experts", [](Config& c) { c.experts = 4; }},
+      // What needs experts brings them along.
+      {"shared experts", [](Config& c) { c.experts = 4, c.shared_expert_ffn = 3; }},
+      {"gate", [](Config& c) { c.experts = 4, c.shared_expert_ffn = 3, c.shared_expert_gate = true; }},
+      {"MTP", [](Config& c) { c.mtp_layers = 2; }},
+      {"auxiliary loss", [](Config& c) { c.experts = 4, c.auxiliary_loss = 0.5; }},
+      {"every second layer", [](Config& c) { c.experts = 4, c.moe_layer_frequency = 2; }},
+  };
+  return list;
+}
+
+/// Which features each of a few models has, such that every pair of features occurs in all four ways: both, either one
+/// alone, neither. Greedy: each row takes the candidate that shows the most new pairs.
+inline std::vector<std::vector<bool>> pairwise_rows() {
+  const std::size_t count = features().size();
+  std::vector<std::vector<bool>> rows;
+  std::vector<char> seen(count * count * 4, 0);
+  const auto at = [&](const std::vector<bool>& row, std::size_t a, std::size_t b) -> char& {
+    return seen[(a * count + b) * 4 + (row[a] ? 2u : 0u) + (row[b] ? 1u : 0u)];
+  };
+  for (;;) {
+    std::vector<bool> best;
+    int most = 0;
+    for (unsigned candidate = 0; candidate < (1u << count); ++candidate) {
+      std::vector<bool> row;
+      for (std::size_t i = 0; i < count; ++i) row.push_back((candidate >> i & 1u) != 0);
+      int fresh = 0;
+      for (std::size_t a = 0; a < count; ++a) {
+        for (std::size_t b = a + 1; b < count; ++b) fresh += at(row, a, b) == 0 ? 1 : 0;
+      }
+      if (fresh <= most) continue;
+      most = fresh;
+      best = row;
+    }
+    if (most == 0) return rows;
+    for (std::size_t a = 0; a < count; ++a) {
+      for (std::size_t b = a + 1; b < count; ++b) at(best, a, b) = 1;
+    }
+    rows.push_back(best);
+  }
+}
+
+/// A small model with these features, and its name.
+inline Config small_config(const std::vector<bool>& row, std::string& name) {
+  Config config;
+  config.layers = 2;
+  config.hidden = 4;
+  config.heads = config.kv_heads = 2;
+  config.head_size = 4;
+  config.ffn = 3;
+  config.moe_ffn = 2;
+  config.vocab = 7;
+  config.positions = 8;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (!row[i]) continue;
+    features()[i].apply(config);
+    name += (name.empty() ? "" : ", ") + features()[i].name;
+  }
+  return config;
+}
+
+}  // namespace lockstep::transformer::test
