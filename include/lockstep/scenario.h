@@ -36,11 +36,19 @@ struct Expect {
   std::optional<std::vector<std::string>> blame;
 };
 
+/// The model file that a scenario's parameters come from, and the sizes that were chosen or kept.
+struct Preset {
+  std::string family;  ///< name of the model file at the bottom, which has no "base"
+  std::map<std::string, Json> sizes;
+  Place place;  ///< where the scenario names it
+};
+
 /// A scenario file, read, checked and expanded to plain parameters and steps.
 struct Scenario {
   std::string file;
   std::string name, title, source_reference;
   Layout layout;
+  std::optional<Preset> preset;  ///< none where the scenario lists its parameters
   std::optional<Expect> expect;
   std::shared_ptr<const Schedule> schedule;  ///< null where the layout has an axis of size "any"
   Json document;                             ///< as written

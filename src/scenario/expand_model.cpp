@@ -21,6 +21,7 @@ std::string type_of_default(const Json& value) {
 
 /// What a model file and its bases say together.
 struct ModelTemplate {
+  std::string family;  ///< name of the file without a base
   Choices sizes;
   std::vector<Json::Member> let;
   std::vector<Json> rules;
@@ -63,6 +64,7 @@ bool add_file(ModelTemplate& model, const Json& reference, const std::filesystem
   const Fields fields(file->document, Object::model_file, "", "in the model file", reading.diagnostics);
   if (fields.find("base") != nullptr && !add_file(model, *fields.find("base"), file->folder, depth + 1, reading))
     return false;
+  if (fields.find("base") == nullptr) model.family = fields.text("name");
   if (const Json* sizes = fields.find("sizes")) {
     for (const Json::Member& member : sizes->members()) add_size(model, member, fields.text("name"), reading);
   }
@@ -263,6 +265,8 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   ParameterExpander expander(values, preset.place(), reading);
   expander.expand(model.parameters);
   if (diagnostics.size() != before) return {};
+  reading.preset = Preset{model.family, {}, preset.place()};
+  for (const auto& [name, size] : model.sizes) reading.preset->sizes.emplace(name, size.value);
   return Json::array(std::move(expander.list), object.place());
 }
 

@@ -47,6 +47,7 @@ class ScenarioReader {
           Schedule{*reading_.mesh, std::move(*model_), reading_.batch, std::move(steps_), result_});
     }
     scenario.layout = reading_.layout;
+    scenario.preset = reading_.preset;
     scenario.resolved = resolved(scenario.document, layout, batch, parameters, steps);
     return scenario;
   }

@@ -46,6 +46,7 @@ HEADERS = {
     "schedule": "schedule",
     "symbolic": "symbolic",
     "timeline": "schedule",
+    "transformer": "transformer",
 }
 
 SUFFIXES = {".cpp", ".h", ".cu", ".py", ".sh", ".cmake"}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/transformer/communicator.h"
+
+namespace lockstep::transformer {
+
+AxisGroups::AxisGroups(const Mesh& mesh) : mesh_(mesh) {
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::sp, Axis::dp, Axis::pp, Axis::ep, Axis::etp})
+    groups_.emplace(axis, mesh.groups(Over{{{axis, std::nullopt}}}));
+}
+
+const std::vector<int>& AxisGroups::group(Axis axis, int rank) const {
+  const Groups& groups = groups_.at(axis);
+  return groups.members[static_cast<std::size_t>(groups.group_of[static_cast<std::size_t>(rank)])];
+}
+
+Task<Real> Communicator::collective(Communication kind, const char* site, Axis axis, Real tensor, std::vector<int> rows,
+                                    std::vector<int>* received) {
+  Request request;
+  request.kind = kind;
+  request.site = site;
+  request.group = group(axis);
+  request.tensor = std::move(tensor);
+  request.rows = std::move(rows);
+  Runtime::Communicate call = runtime_.communicate(rank_, std::move(request), received);
+  co_return co_await call;
+}
+
+Task<Real> Communicator::all_reduce(const char* site, Axis axis, Real tensor) {
+  if (size(axis) == 1) co_return tensor;
+  co_return co_await collective(Communication::all_reduce, site, axis, std::move(tensor), {}, nullptr);
+}
+
+Task<Real> Communicator::all_reduce_max(const char* site, Axis axis, Real tensor) {
+  if (size(axis) == 1) co_return tensor;
+  co_return co_await collective(Communication::all_reduce_max, site, axis, std::move(tensor), {}, nullptr);
+}
+
+Task<Real> Communicator::all_gather(const char* site, Axis axis, Real tensor) {
+  if (size(axis) == 1) co_return tensor;
+  std::vector<int> rows(static_cast<std::size_t>(size(axis)), static_cast<int>(tensor.rows()));
+  co_return co_await collective(Communication::all_gather, site, axis, std::move(tensor), std::move(rows), nullptr);
+}
+
+Task<Real> Communicator::reduce_scatter(const char* site, Axis axis, Real tensor) {
+  if (size(axis) == 1) co_return tensor;
+  std::vector<int> rows(static_cast<std::size_t>(size(axis)), static_cast<int>(tensor.rows()) / size(axis));
+  co_return co_await collective(Communication::reduce_scatter, site, axis, std::move(tensor), std::move(rows), nullptr);
+}
+
+Task<Real> Communicator::all_to_all(const char* site, Axis axis, Real tensor, std::vector<int> rows,
+                                    std::vector<int>& received) {
+  if (size(axis) == 1) {
+    received = std::move(rows);
+    co_return tensor;
+  }
+  co_return co_await collective(Communication::all_to_all, site, axis, std::move(tensor), std::move(rows), &received);
+}
+
+Task<> Communicator::send(std::string site, int peer, int channel, Real tensor) {
+  Request request;
+  request.kind = Communication::send;
+  request.site = std::move(site);
+  request.peer = peer;
+  request.channel = channel;
+  request.tensor = std::move(tensor);
+  Runtime::Communicate call = runtime_.communicate(rank_, std::move(request));
+  co_await call;
+}
+
+Task<Real> Communicator::receive(std::string site, int peer, int channel) {
+  Request request;
+  request.kind = Communication::receive;
+  request.site = std::move(site);
+  request.peer = peer;
+  request.channel = channel;
+  Runtime::Communicate call = runtime_.communicate(rank_, std::move(request));
+  co_return co_await call;
+}
+
+}  // namespace lockstep::transformer

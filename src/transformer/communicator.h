@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/mesh.h"
+#include "src/transformer/runtime.h"
+
+namespace lockstep::transformer {
+
+/// The groups of all ranks along the axes of a mesh, made once.
+class AxisGroups {
+ public:
+  explicit AxisGroups(const Mesh& mesh);
+  const Mesh& mesh() const { return mesh_; }
+  /// The ranks that share every coordinate of `rank` but that on `axis`, ascending.
+  const std::vector<int>& group(Axis axis, int rank) const;
+
+ private:
+  const Mesh& mesh_;
+  std::map<Axis, Groups> groups_;
+};
+
+/// What one rank's model communicates with: collectives along an axis, each at a named site. Along an axis of size 1
+/// nothing happens. Rows are tokens in everything that is gathered or scattered.
+class Communicator {
+ public:
+  Communicator(Runtime& runtime, const AxisGroups& groups, int rank)
+      : runtime_(runtime), groups_(groups), rank_(rank) {}
+
+  const Mesh& mesh() const { return groups_.mesh(); }
+  int rank() const { return rank_; }
+  int size(Axis axis) const { return groups_.mesh().size(axis); }
+  int coordinate(Axis axis) const { return groups_.mesh().coordinate(rank_, axis); }
+  const std::vector<int>& group(Axis axis) const { return groups_.group(axis, rank_); }
+
+  Task<Real> all_reduce(const char* site, Axis axis, Real tensor);
+  Task<Real> all_reduce_max(const char* site, Axis axis, Real tensor);
+  /// Every member brings as many rows.
+  Task<Real> all_gather(const char* site, Axis axis, Real tensor);
+  /// Every member gets as many rows.
+  Task<Real> reduce_scatter(const char* site, Axis axis, Real tensor);
+  /// `rows` go to each member of the group; `received` is how many came from each.
+  Task<Real> all_to_all(const char* site, Axis axis, Real tensor, std::vector<int> rows, std::vector<int>& received);
+  /// `channel`: Request.
+  Task<> send(std::string site, int peer, int channel, Real tensor);
+  Task<Real> receive(std::string site, int peer, int channel);
+
+ private:
+  Task<Real> collective(Communication kind, const char* site, Axis axis, Real tensor, std::vector<int> rows,
+                        std::vector<int>* received);
+
+  Runtime& runtime_;
+  const AxisGroups& groups_;
+  int rank_;
+};
+
+}  // namespace lockstep::transformer

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/transformer/contribution_table.h"
+
+#include <algorithm>
+#include <set>
+
+namespace lockstep::transformer {
+
+ContributionTable::ContributionTable(const Config& config, const Schedule& schedule, const Timeline& timeline,
+                                     const Data& data, const ShardedRun& options)
+    : schedule_(schedule), contributions_(schedule) {
+  std::map<Key, std::set<std::pair<int, int>>> called;  // rank and micro-batch
+  for (const Event& event : timeline.events) {
+    if (event.op != Op::backward) continue;
+    const Call& call = event.calls.front();
+    called[{call.step, event.optimizer_step}].insert({call.rank, event.micro_batch});
+  }
+  const Factors factors(schedule);
+  for (const auto& [key, calls] : called) {
+    const auto [step, optimizer_step] = key;
+    const auto& takes_part = calls;
+    const auto weight = [&, step = step, optimizer_step = optimizer_step](int rank, int m) {
+      return takes_part.count({rank, m}) > 0 ? to_double(factors.by(*step, rank, optimizer_step, m)) : 0;
+    };
+    runs_.emplace(key, run_sharded(config, schedule, data, optimizer_step, weight, options));
+  }
+}
+
+std::vector<ContributionTable::Share> ContributionTable::shares(const Step& step, int optimizer_step, int micro_batch,
+                                                                int rank, int buffer) const {
+  const Model& model = schedule_.model;
+  const LocalGradients& gradients =
+      runs_.at({&step, optimizer_step})[static_cast<std::size_t>(rank)][static_cast<std::size_t>(micro_batch)];
+  std::vector<Share> result;
+  for (const int parameter : model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters) {
+    const std::string& name = model.parameters()[static_cast<std::size_t>(parameter)].name;
+    for (auto entry = gradients.lower_bound({name, -1}); entry != gradients.end() && entry->first.first == name;
+         ++entry)
+      result.push_back({parameter, entry->first.second, &entry->second});
+  }
+  return result;
+}
+
+std::vector<ContributionTable::Named> ContributionTable::named(int logical, int piece, int optimizer_step) const {
+  const Model& model = schedule_.model;
+  const int first = schedule_.batch.first_micro_batch(optimizer_step);
+  std::map<std::tuple<int, int, int>, Named> found;  // source, micro-batch, use
+  for (const auto& [key, of_ranks] : runs_) {
+    const auto& [step, of_step] = key;
+    if (of_step != optimizer_step) continue;
+    for (int rank = 0; rank < schedule_.mesh.world(); ++rank) {
+      const int buffer = model.buffer_of(rank, logical);
+      if (buffer < 0 || model.local(rank).buffers[static_cast<std::size_t>(buffer)].piece != piece) continue;
+      for (int m = 0; m < schedule_.batch.micro_batches(optimizer_step); ++m) {
+        const std::vector<Share> parts = shares(*step, optimizer_step, m, rank, buffer);
+        for (const Contribution& contribution : contributions_.of(rank, buffer, optimizer_step, m, step->uses)) {
+          const SiteUse& site =
+              model.logicals()[static_cast<std::size_t>(logical)].uses[static_cast<std::size_t>(contribution.site_use)];
+          const auto part = std::find_if(parts.begin(), parts.end(), [&](const Share& share) {
+            return share.parameter == site.parameter && share.source == contribution.evaluated_on;
+          });
+          if (part == parts.end()) continue;
+          Named entry;
+          entry.term.rank = contribution.source;
+          entry.term.micro_batch = first + m;
+          entry.term.site_use = contribution.site_use;
+          entry.term.logical = logical;
+          entry.term.piece = piece;
+          entry.values = part->values;
+          found.try_emplace({contribution.source, first + m, contribution.site_use}, entry);
+        }
+      }
+    }
+  }
+  std::vector<Named> result;
+  for (const auto& entry : found) result.push_back(entry.second);
+  return result;
+}
+
+}  // namespace lockstep::transformer

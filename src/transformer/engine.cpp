@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "lockstep/transformer.h"
+#include "src/transformer/generator.h"
+#include "src/transformer/least_squares.h"
+#include "src/transformer/recognize.h"
+#include "src/transformer/replay.h"
+#include "src/transformer/rounding.h"
+
+namespace lockstep {
+
+namespace transformer {
+
+namespace {
+
+/// Parameters times tokens up to which a run takes seconds.
+constexpr double most_work = 1e8;
+
+class Engine {
+ public:
+  Engine(const Scenario& scenario, const Timeline& timeline, const TransformerOptions& options)
+      : schedule_(*scenario.schedule),
+        timeline_(timeline),
+        seed_(options.seed),
+        config_(recognize(scenario)),
+        data_(config_, schedule_, options.seed, scenario.preset->place) {
+    check_work(scenario.preset->place);
+    for (int rank = 0; rank < schedule_.mesh.world(); ++rank)
+      homes_.push_back(local_parameters(config_, schedule_.mesh, rank));
+  }
+
+  TransformerResult run() {
+    ShardedRun sharded;
+    sharded.seed = seed_;
+    const ContributionTable table(config_, schedule_, timeline_, data_, sharded);
+    Replay replay(schedule_, timeline_, table, seed_);
+    const Tensors<double> parameters = initial_parameters(config_, seed_);
+    for (std::size_t step = 0; step < timeline_.step_ends.size(); ++step) {
+      replay.run_to(timeline_.step_ends[step]);
+      std::vector<Sequence> sequences;
+      const int first = schedule_.batch.first_micro_batch(static_cast<int>(step));
+      for (int m = 0; m < schedule_.batch.micro_batches(static_cast<int>(step)); ++m) {
+        for (int dp = 0; dp < schedule_.mesh.size(Axis::dp); ++dp)
+          sequences.push_back(data_.sequence(static_cast<int>(step), first + m, dp));
+      }
+      const RoundedGradient reference = rounded_gradient(config_, parameters, sequences);
+      compare(static_cast<int>(step), reference, replay, table);
+      if (!result_.match) break;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void check_work(const Place& place) const {
+    double elements = 0;
+    for (const TensorShape& shape : tensor_shapes(config_))
+      elements += static_cast<double>(shape.rows) * static_cast<double>(shape.columns);
+    const double tokens = static_cast<double>(schedule_.batch.total_micro_batches()) * schedule_.mesh.size(Axis::dp) *
+                          data_.sequence_length();
+    if (elements * tokens <= most_work) return;
+    throw InputError(
+        {{place, fmt::format("the model has {:.2g} parameters and the batch {:.2g} tokens, and the "
+                             "transformer engine takes up to {:.0e} for the product; give it smaller sizes "
+                             "(hidden 16 to 64, a vocabulary of 64), which show the same fault",
+                             elements, tokens, most_work)}});
+  }
+
+  void compare(int step, const RoundedGradient& reference, Replay& replay, const ContributionTable& table) {
+    result_.buffers.clear();
+    result_.match = true;
+    result_.step = step;
+    result_.smallest_wrong = 0;
+    for (int rank = 0; rank < schedule_.mesh.world(); ++rank) {
+      const std::size_t count = schedule_.model.local(rank).buffers.size();
+      for (std::size_t buffer = 0; buffer < count; ++buffer)
+        compare_buffer(step, rank, static_cast<int>(buffer), reference, replay, table);
+    }
+  }
+
+  /// The elements of a buffer in a tensor of one device; zeros for a parameter that never takes part.
+  std::vector<double> piece(const Tensors<double>& tensors, int rank, const LocalBuffer& buffer) const {
+    std::vector<double> elements(static_cast<std::size_t>(buffer.numel));
+    for (const int parameter : buffer.parameters) {
+      const auto home = homes_[static_cast<std::size_t>(rank)].find(
+          schedule_.model.parameters()[static_cast<std::size_t>(parameter)].name);
+      if (home == homes_[static_cast<std::size_t>(rank)].end()) continue;
+      const Home& at = home->second;
+      const Real block = tensors.at(at.tensor).block(at.row, at.column, at.rows, at.columns);
+      std::copy_n(block.data(), block.size(), elements.begin());
+      break;
+    }
+    return elements;
+  }
+
+  void compare_buffer(int step, int rank, int buffer, const RoundedGradient& reference, Replay& replay,
+                      const ContributionTable& table) {
+    const LocalBuffer& local = schedule_.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+    const std::vector<double> expected = piece(reference.gradient, rank, local);
+    const std::vector<double> deviation = piece(reference.deviation, rank, local);
+    const std::vector<double>& got = replay.values(schedule_.result, rank, buffer);
+    const std::vector<double>& magnitude = replay.magnitudes(schedule_.result, rank, buffer);
+    const Intervals& owned =
+        timeline_
+            .owned[static_cast<std::size_t>(step)][static_cast<std::size_t>(rank)][static_cast<std::size_t>(buffer)];
+    // Rounding of the reference and of the sharded model, and of each step of the schedule (docs/transformer.md).
+    const double steps = static_cast<double>(timeline_.step_ends[static_cast<std::size_t>(step)]);
+    const auto error = [&](std::int64_t element) {
+      const auto e = static_cast<std::size_t>(element);
+      const double difference = std::abs(got[e] - expected[e]);
+      if (difference == 0) return 0.0;
+      const double bound = 4 * reference.worst(deviation[e]) + steps * 0x1p-53 * magnitude[e];
+      const double ratio = difference / bound;
+      return std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
+    };
+    TransformerBuffer found{rank, buffer, true, 0, {}};
+    for (const Interval& interval : owned) {
+      for (std::int64_t e = interval.begin; e < interval.end; ++e) found.error = std::max(found.error, error(e));
+    }
+    found.right = found.error <= 1;
+    if (found.right) {
+      result_.largest_right = std::max(result_.largest_right, found.error);
+    } else {
+      result_.smallest_wrong = result_.match ? found.error : std::min(result_.smallest_wrong, found.error);
+      result_.match = false;
+      const std::vector<ContributionTable::Named> named = table.named(local.logical, local.piece, step);
+      for (const Interval& interval : cut(owned, replay.cuts(rank, buffer)))
+        add_piece(found, interval, named, got, error);
+    }
+    result_.buffers.push_back(std::move(found));
+  }
+
+  static Intervals cut(const Intervals& owned, const std::set<std::int64_t>& cuts) {
+    Intervals result;
+    for (const Interval& interval : owned) {
+      std::int64_t begin = interval.begin;
+      for (auto at = cuts.upper_bound(begin); at != cuts.end() && *at < interval.end; ++at) {
+        result.push_back({begin, *at});
+        begin = *at;
+      }
+      result.push_back({begin, interval.end});
+    }
+    return result;
+  }
+
+  template <class Error>
+  static void add_piece(TransformerBuffer& found, const Interval& interval,
+                        const std::vector<ContributionTable::Named>& named, const std::vector<double>& got,
+                        const Error& error) {
+    TransformerPiece piece{interval, true, {}, {}};
+    for (std::int64_t e = interval.begin; e < interval.end && piece.right; ++e) piece.right = error(e) <= 1;
+    if (!piece.right) {
+      std::vector<const Real*> values;
+      std::vector<Term> terms;
+      for (const ContributionTable::Named& entry : named) {
+        const double* begin = entry.values->data() + interval.begin;
+        const bool zero = std::all_of(begin, begin + interval.size(), [](double value) { return value == 0; });
+        (zero ? piece.unseen : terms).push_back(entry.term);
+        if (!zero) values.push_back(entry.values);
+      }
+      if (const auto coefficients = find_coefficients(values, got, interval)) {
+        piece.terms.emplace();
+        for (std::size_t i = 0; i < terms.size(); ++i) {
+          terms[i].coefficient = (*coefficients)[i];
+          if (!terms[i].coefficient.is_zero()) piece.terms->push_back(std::move(terms[i]));
+        }
+      }
+    }
+    found.pieces.push_back(std::move(piece));
+  }
+
+  const Schedule& schedule_;
+  const Timeline& timeline_;
+  std::uint64_t seed_;
+  Config config_;
+  Data data_;
+  std::vector<std::map<std::string, Home>> homes_;
+  TransformerResult result_;
+};
+
+TransformerFailure failure_of(const CommunicationError& error) {
+  TransformerFailure failure{error.kind != CommunicationError::Kind::mismatch, error.what(), {}};
+  for (const CommunicationError::Line& line : error.lines)
+    failure.lines.push_back({line.rank, line.calls, line.waits_for});
+  return failure;
+}
+
+}  // namespace
+
+}  // namespace transformer
+
+TransformerResult run_transformer(const Scenario& scenario, const Timeline& timeline,
+                                  const TransformerOptions& options) {
+  try {
+    return transformer::Engine(scenario, timeline, options).run();
+  } catch (const transformer::CommunicationError& error) {
+    TransformerResult result;
+    result.failure = transformer::failure_of(error);
+    return result;
+  }
+}
+
+}  // namespace lockstep

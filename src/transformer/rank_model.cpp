@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/transformer/rank_model.h"
+
+namespace lockstep::transformer {
+
+namespace {
+
+void append(std::vector<int>& list, const std::vector<int>& more) { list.insert(list.end(), more.begin(), more.end()); }
+
+}  // namespace
+
+RankModel::RankModel(const Config& config, Communicator& comm, const Data& data, std::uint64_t seed)
+    : context_{config, comm, false, {}, {}}, data_(data), embedding_(context_), head_(context_) {
+  const Mesh& mesh = comm.mesh();
+  const Layout& layout = mesh.layout();
+  context_.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
+  context_.homes = local_parameters(config, mesh, comm.rank());
+  context_.parameters = local_values(config, context_.homes, seed);
+  stages_ = layout.pp;
+  chunks_ = layout.virtual_stages;
+  const int cp = comm.coordinate(Axis::cp), sp = comm.coordinate(Axis::sp);
+  places_.positions = data.positions(cp, sp);
+  for (int s = 0; s < layout.sp; ++s) append(places_.query_positions, data.positions(cp, s));
+  for (int c = 0; c < layout.cp; ++c) {
+    for (int s = 0; s < layout.sp; ++s) append(places_.key_positions, data.positions(c, s));
+  }
+  layers_.resize(static_cast<std::size_t>(chunks_));
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const StagePlace place = stage_of_layer(config, layout, layer);
+    if (place.stage != comm.coordinate(Axis::pp)) continue;
+    layers_[static_cast<std::size_t>(place.chunk)].push_back(
+        std::make_unique<ShardedLayer>(context_, layer_prefix(layer, false), config.has_experts(layer), places_));
+  }
+}
+
+bool RankModel::is_first(int chunk) const { return chunk == 0 && context_.comm.coordinate(Axis::pp) == 0; }
+bool RankModel::is_last(int chunk) const {
+  return chunk == chunks_ - 1 && context_.comm.coordinate(Axis::pp) == stages_ - 1;
+}
+
+std::vector<int> RankModel::tokens(int micro_batch, int shift) const {
+  const std::vector<int> sequence = data_.tokens(micro_batch, context_.comm.coordinate(Axis::dp));
+  std::vector<int> result;
+  for (const int position : places_.positions) result.push_back(sequence[static_cast<std::size_t>(position + shift)]);
+  return result;
+}
+
+Task<Real> RankModel::forward(int chunk, int micro_batch, Real hidden) {
+  State& state = states_[{chunk, micro_batch}];
+  if (is_first(chunk)) hidden = co_await embedding_.forward(tokens(micro_batch, 0), places_.positions);
+  const auto& layers = layers_[static_cast<std::size_t>(chunk)];
+  state.layers.resize(layers.size());
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    hidden = co_await layers[i]->forward(std::move(hidden), state.layers[i]);
+  if (!is_last(chunk)) co_return hidden;
+  Real normed = norm_forward(context_, "decoder.final_layernorm", hidden, state.final_norm);
+  co_await head_.forward(std::move(normed), tokens(micro_batch, 1), state.head);
+  co_return Real();
+}
+
+Task<Real> RankModel::backward(int chunk, int micro_batch, Real gradient, const Eigen::VectorXd& weights,
+                               LocalGradients& gradients) {
+  const State& state = states_.at({chunk, micro_batch});
+  if (is_last(chunk)) {
+    gradient = co_await head_.backward(weights, state.head, gradients);
+    gradient = norm_backward(context_, "decoder.final_layernorm", gradient, state.final_norm, gradients);
+  }
+  const auto& layers = layers_[static_cast<std::size_t>(chunk)];
+  for (std::size_t i = layers.size(); i-- > 0;)
+    gradient = co_await layers[i]->backward(std::move(gradient), state.layers[i], gradients);
+  if (is_first(chunk)) {
+    co_await embedding_.backward(std::move(gradient), tokens(micro_batch, 0), places_.positions, gradients);
+    gradient = Real();
+  }
+  states_.erase({chunk, micro_batch});
+  co_return gradient;
+}
+
+}  // namespace lockstep::transformer

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/transformer/sharded_ends.h"
+
+namespace lockstep::transformer {
+
+namespace {
+
+const std::string words = "embedding.word_embeddings.weight";
+const std::string learned = "embedding.position_embeddings.weight";
+const std::string output_layer = "output_layer.weight";
+
+constexpr TensorParallelRegion::Sites head_sites = {"head.copy_to_tp",       "head.reduce_from_tp",
+                                                    "head.gather_sequence",  "head.gather_sequence_backward",
+                                                    "head.scatter_sequence", "head.scatter_sequence_backward"};
+
+/// The row of the rank's part of the vocabulary, or -1.
+Eigen::Index local_row(const Home& home, int token) {
+  const std::int64_t row = token - home.row;
+  return row >= 0 && row < home.rows ? row : -1;
+}
+
+/// This rank's slice of the sequence.
+Real slice(const Communicator& comm, const Real& tensor) {
+  const Eigen::Index rows = tensor.rows() / comm.size(Axis::tp);
+  return tensor.middleRows(comm.coordinate(Axis::tp) * rows, rows);
+}
+
+}  // namespace
+
+Task<Real> ShardedEmbedding::forward(std::vector<int> tokens, const std::vector<int>& positions) const {
+  const Home& home = context_.homes.at(words);
+  Real output = Real::Zero(static_cast<Eigen::Index>(tokens.size()), context_.config.hidden);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const Eigen::Index row = local_row(home, tokens[i]);
+    if (row >= 0) output.row(static_cast<Eigen::Index>(i)) = context_.parameter(words).row(row);
+  }
+  // Without positions to add, the reduction can scatter along the sequence at once.
+  if (context_.sequence_parallel && !context_.config.learned_positions)
+    co_return co_await context_.comm.reduce_scatter("embedding.reduce_scatter", Axis::tp, std::move(output));
+  output = co_await context_.comm.all_reduce("embedding.reduce", Axis::tp, std::move(output));
+  if (context_.config.learned_positions) {
+    for (std::size_t i = 0; i < positions.size(); ++i)
+      output.row(static_cast<Eigen::Index>(i)) += context_.parameter(learned).row(positions[i]);
+  }
+  co_return context_.sequence_parallel ? slice(context_.comm, output) : output;
+}
+
+Task<Real> ShardedEmbedding::backward(Real gradient, std::vector<int> tokens, const std::vector<int>& positions,
+                                      LocalGradients& gradients) const {
+  const int rank = context_.comm.rank();
+  if (context_.sequence_parallel)
+    gradient = co_await context_.comm.all_gather("embedding.scatter_backward", Axis::tp, std::move(gradient));
+  if (context_.config.learned_positions) {
+    Real of_positions = Real::Zero(context_.parameter(learned).rows(), gradient.cols());
+    for (std::size_t i = 0; i < positions.size(); ++i)
+      of_positions.row(positions[i]) += gradient.row(static_cast<Eigen::Index>(i));
+    add_gradient(gradients, learned, rank, of_positions);
+  }
+  const Home& home = context_.homes.at(words);
+  Real of_words = Real::Zero(home.rows, home.columns);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const Eigen::Index row = local_row(home, tokens[i]);
+    if (row >= 0) of_words.row(row) += gradient.row(static_cast<Eigen::Index>(i));
+  }
+  add_gradient(gradients, words, rank, of_words);
+  co_return Real();
+}
+
+ShardedHead::ShardedHead(RankContext& context) : context_(context) {}
+
+Task<> ShardedHead::forward(Real input, std::vector<int> targets, State& state) const {
+  TensorParallelRegion region(context_, head_sites);
+  const Home& home = context_.homes.at(output_layer);
+  state.input = co_await region.enter(std::move(input));
+  Real logits = state.input * context_.parameter(output_layer).transpose();
+  const Real largest =
+      co_await context_.comm.all_reduce_max("cross_entropy.max", Axis::tp, Real(logits.rowwise().maxCoeff()));
+  logits.colwise() -= largest.col(0);
+  state.gradient = logits.array().exp();
+  const Real sums =
+      co_await context_.comm.all_reduce("cross_entropy.sum", Axis::tp, Real(state.gradient.rowwise().sum()));
+  state.gradient = sums.col(0).cwiseInverse().asDiagonal() * state.gradient;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const Eigen::Index row = local_row(home, targets[i]);
+    if (row >= 0) state.gradient(static_cast<Eigen::Index>(i), row) -= 1;
+  }
+}
+
+Task<Real> ShardedHead::backward(const Eigen::VectorXd& weights, const State& state, LocalGradients& gradients) const {
+  TensorParallelRegion region(context_, head_sites);
+  const Real logits = weights.asDiagonal() * state.gradient;
+  add_gradient(gradients, output_layer, context_.comm.rank(), logits.transpose() * state.input);
+  Real input = logits * context_.parameter(output_layer);
+  co_return co_await region.enter_backward(std::move(input));
+}
+
+}  // namespace lockstep::transformer

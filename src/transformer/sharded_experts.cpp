@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/transformer/sharded_experts.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace lockstep::transformer {
+
+namespace {
+
+constexpr TensorParallelRegion::Sites shared_sites = {
+    "shared_experts.copy_to_tp",       "shared_experts.reduce_from_tp",
+    "shared_experts.gather_sequence",  "shared_experts.gather_sequence_backward",
+    "shared_experts.scatter_sequence", "shared_experts.scatter_sequence_backward"};
+
+/// The tensor once for each member, which an all-to-all then gives to all of them.
+Real repeated(const Real& tensor, int times) { return tensor.replicate(times, 1); }
+
+}  // namespace
+
+ShardedExperts::ShardedExperts(RankContext& context, const std::string& prefix)
+    : context_(context), name_(prefix), local_experts_(context.config.experts / context.comm.size(Axis::ep)) {
+  if (context.config.shared_expert_ffn > 0) shared_.emplace(context, prefix + "shared_experts.", shared_sites);
+}
+
+std::string ShardedExperts::weight(const char* linear, int expert) const {
+  return name_ + "experts." + linear + ".weight" + std::to_string(expert);
+}
+
+void ShardedExperts::route(State& state) const {
+  const Config& config = context_.config;
+  const Real logits = state.input * context_.parameter(name_ + "router.weight").transpose();
+  const int visits = std::min(config.top_k, config.experts);
+  state.weights = Real::Zero(logits.rows(), logits.cols());
+  state.sent.clear();
+  for (Eigen::Index token = 0; token < logits.rows(); ++token) {
+    std::vector<int> order(static_cast<std::size_t>(config.experts));
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + visits, order.end(),
+                      [&](int a, int b) { return logits(token, a) > logits(token, b); });
+    const double largest = logits(token, order.front());
+    double sum = 0;
+    for (int i = 0; i < visits; ++i) sum += std::exp(logits(token, order[static_cast<std::size_t>(i)]) - largest);
+    for (int i = 0; i < visits; ++i) {
+      const int expert = order[static_cast<std::size_t>(i)];
+      state.weights(token, expert) = std::exp(logits(token, expert) - largest) / sum;
+      state.sent.push_back({token, expert});
+    }
+  }
+  // By expert, and so by the rank that holds it.
+  std::stable_sort(state.sent.begin(), state.sent.end(),
+                   [](const State::Row& a, const State::Row& b) { return a.expert < b.expert; });
+  state.sent_rows.assign(static_cast<std::size_t>(context_.comm.size(Axis::ep)), 0);
+  for (const State::Row& row : state.sent) ++state.sent_rows[static_cast<std::size_t>(row.expert / local_experts_)];
+}
+
+Task<Real> ShardedExperts::dispatch(const char* to_experts, const char* to_pieces, Real rows, State& state) const {
+  Real arrived =
+      co_await context_.comm.all_to_all(to_experts, Axis::ep, std::move(rows), state.sent_rows, state.received_rows);
+  const int pieces = context_.comm.size(Axis::etp);
+  std::vector<int> counts(static_cast<std::size_t>(pieces), static_cast<int>(arrived.rows()));
+  Real copies = repeated(arrived, pieces);
+  co_return co_await context_.comm.all_to_all(to_pieces, Axis::etp, std::move(copies), std::move(counts),
+                                              state.shared_rows);
+}
+
+// The way of the tokens once more, for gradients.
+Task<Real> ShardedExperts::dispatch_again(const char* to_experts, const char* to_pieces, Real rows,
+                                          const State& state) const {
+  State way;
+  way.sent_rows = state.sent_rows;
+  co_return co_await dispatch(to_experts, to_pieces, std::move(rows), way);
+}
+
+Task<Real> ShardedExperts::give_back(const char* from_pieces, const char* from_experts, Real results,
+                                     const State& state) const {
+  std::vector<int> received;
+  const Real parts =
+      co_await context_.comm.all_to_all(from_pieces, Axis::etp, std::move(results), state.shared_rows, received);
+  const int pieces = context_.comm.size(Axis::etp);
+  Real whole = parts.topRows(parts.rows() / pieces);
+  for (int i = 1; i < pieces; ++i) whole += parts.middleRows(i * whole.rows(), whole.rows());
+  co_return co_await context_.comm.all_to_all(from_experts, Axis::ep, std::move(whole), state.received_rows, received);
+}
+
+Real ShardedExperts::compute(State& state) const {
+  const Eigen::Index hidden = context_.config.hidden;
+  state.rows_of.assign(static_cast<std::size_t>(local_experts_), {});
+  for (Eigen::Index row = 0; row < state.arrived.rows(); ++row) {
+    const int expert = static_cast<int>(state.arrived(row, hidden)) % local_experts_;
+    state.rows_of[static_cast<std::size_t>(expert)].push_back(row);
+  }
+  Real results = Real::Zero(state.arrived.rows(), hidden);
+  state.inner.clear();
+  state.active.clear();
+  for (int expert = 0; expert < local_experts_; ++expert) {
+    const auto& rows = state.rows_of[static_cast<std::size_t>(expert)];
+    const Real tokens = state.arrived(rows, Eigen::seq(0, hidden - 1));
+    state.inner.push_back(tokens * context_.parameter(weight("linear_fc1", expert)).transpose());
+    state.active.push_back(activate(context_.config.swiglu, state.inner.back()));
+    results(rows, Eigen::all) = state.active.back() * context_.parameter(weight("linear_fc2", expert)).transpose();
+  }
+  return results;
+}
+
+Real ShardedExperts::compute_backward(const Real& gradient, const State& state, LocalGradients& gradients) const {
+  const Eigen::Index hidden = context_.config.hidden;
+  Real result = Real::Zero(gradient.rows(), hidden);
+  for (int expert = 0; expert < local_experts_; ++expert) {
+    const auto place = static_cast<std::size_t>(expert);
+    const auto& rows = state.rows_of[place];
+    const Real output = gradient(rows, Eigen::all);
+    const Real inner = activate_backward(context_.config.swiglu, state.inner[place],
+                                         output * context_.parameter(weight("linear_fc2", expert)));
+    result(rows, Eigen::all) = inner * context_.parameter(weight("linear_fc1", expert));
+    // Apart for each rank whose tokens they are: that is how a contribution is named.
+    std::map<int, std::vector<Eigen::Index>> by_source;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      by_source[static_cast<int>(state.arrived(rows[i], hidden + 1))].push_back(static_cast<Eigen::Index>(i));
+    for (const auto& [source, of_source] : by_source) {
+      std::vector<Eigen::Index> arrived;
+      for (const Eigen::Index i : of_source) arrived.push_back(rows[static_cast<std::size_t>(i)]);
+      const Real tokens = state.arrived(arrived, Eigen::seq(0, hidden - 1));
+      const Real active = state.active[place](of_source, Eigen::all);
+      const Real down = output(of_source, Eigen::all), up = inner(of_source, Eigen::all);
+      add_gradient(gradients, weight("linear_fc2", expert), source, down.transpose() * active);
+      add_gradient(gradients, weight("linear_fc1", expert), source, up.transpose() * tokens);
+    }
+  }
+  return result;
+}
+
+Task<Real> ShardedExperts::forward(Real input, State& state) {
+  const Eigen::Index hidden = context_.config.hidden;
+  state.input = input;
+  route(state);
+  Real rows(static_cast<Eigen::Index>(state.sent.size()), hidden + 2);
+  for (std::size_t i = 0; i < state.sent.size(); ++i) {
+    const auto row = static_cast<Eigen::Index>(i);
+    rows.row(row).head(hidden) = input.row(state.sent[i].token);
+    rows(row, hidden) = state.sent[i].expert;
+    rows(row, hidden + 1) = context_.comm.rank();
+  }
+  state.arrived = co_await dispatch("moe.dispatch", "moe.gather_from_etp", std::move(rows), state);
+  Real results = compute(state);
+  state.results = co_await give_back("moe.reduce_to_etp", "moe.combine", std::move(results), state);
+  Real output = Real::Zero(input.rows(), hidden);
+  for (std::size_t i = 0; i < state.sent.size(); ++i) {
+    const auto [token, expert] = state.sent[i];
+    output.row(token) += state.weights(token, expert) * state.results.row(static_cast<Eigen::Index>(i));
+  }
+  if (!shared_) co_return output;
+  state.shared_result = co_await shared_->forward(std::move(input), state.shared);
+  state.gate = Eigen::ArrayXd::Ones(output.rows());
+  if (context_.config.shared_expert_gate) {
+    const auto gate = context_.parameter(name_ + "shared_experts.gate_weight").row(0).transpose();
+    state.gate = 1 / (1 + (-(state.input * gate).array()).exp());
+  }
+  co_return output + state.gate.matrix().asDiagonal() * state.shared_result;
+}
+
+Task<Real> ShardedExperts::backward(Real gradient, const State& state, LocalGradients& gradients) {
+  const Config& config = context_.config;
+  Real rows(static_cast<Eigen::Index>(state.sent.size()), config.hidden);
+  Real slopes = Real::Zero(gradient.rows(), config.experts);
+  for (std::size_t i = 0; i < state.sent.size(); ++i) {
+    const auto [token, expert] = state.sent[i];
+    const auto row = static_cast<Eigen::Index>(i);
+    rows.row(row) = state.weights(token, expert) * gradient.row(token);
+    slopes(token, expert) = gradient.row(token).dot(state.results.row(row));
+  }
+  const Real arrived =
+      co_await dispatch_again("moe.combine_backward", "moe.reduce_to_etp_backward", std::move(rows), state);
+  Real inner = compute_backward(arrived, state, gradients);
+  const Real back =
+      co_await give_back("moe.gather_from_etp_backward", "moe.dispatch_backward", std::move(inner), state);
+  const Eigen::VectorXd along = slopes.cwiseProduct(state.weights).rowwise().sum();
+  const Real logits = (slopes.colwise() - along).cwiseProduct(state.weights);
+  add_gradient(gradients, name_ + "router.weight", context_.comm.rank(), logits.transpose() * state.input);
+  Real input = logits * context_.parameter(name_ + "router.weight");
+  for (std::size_t i = 0; i < state.sent.size(); ++i)
+    input.row(state.sent[i].token) += back.row(static_cast<Eigen::Index>(i));
+  if (shared_) input += co_await shared_backward(std::move(gradient), state, gradients);
+  co_return input;
+}
+
+Task<Real> ShardedExperts::shared_backward(Real gradient, const State& state, LocalGradients& gradients) {
+  Real scaled = state.gate.matrix().asDiagonal() * gradient;
+  Real input = co_await shared_->backward(std::move(scaled), state.shared, gradients);
+  if (!context_.config.shared_expert_gate) co_return input;
+  const std::string gate = name_ + "shared_experts.gate_weight";
+  const Eigen::VectorXd slopes =
+      gradient.cwiseProduct(state.shared_result).rowwise().sum().array() * state.gate * (1 - state.gate);
+  add_gradient(gradients, gate, context_.comm.rank(), slopes.transpose() * state.input);
+  co_return input + slopes* context_.parameter(gate).row(0);
+}
+
+}  // namespace lockstep::transformer

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "src/transformer/rank_context.h"
+
+namespace lockstep::transformer {
+
+/// What a norm's backward needs.
+struct NormState {
+  Real normalized;
+  Eigen::ArrayXd inverse;
+};
+
+/// LayerNorm or RMSNorm over the rows, with the rank's parameters NAME.weight and NAME.bias.
+Real norm_forward(const RankContext& context, const std::string& name, const Real& input, NormState& state);
+Real norm_backward(const RankContext& context, const std::string& name, const Real& gradient, const NormState& state,
+                   LocalGradients& gradients);
+
+}  // namespace lockstep::transformer

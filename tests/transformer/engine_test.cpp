@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/transformer.h"
+#include "tests/catch.h"
+#include "tests/transformer/small_scenario.h"
+
+using namespace lockstep;
+using namespace lockstep::transformer::test;
+
+namespace {
+
+void check_right(const std::string& layout, const std::string& model, const std::string& schedule = megatron,
+                 const std::string& batch = R"("micro_batches": 2)") {
+  INFO("layout " << layout << ", " << model << ", seed 0");
+  const Run run(layout, model, schedule, batch);
+  if (run.result.failure) FAIL(run.result.failure->what);
+  std::string wrong;
+  for (const TransformerBuffer& buffer : run.result.buffers) {
+    if (!buffer.right)
+      wrong += "\n" + run.name_of(buffer.rank, buffer.buffer) + ": error " + std::to_string(buffer.error);
+  }
+  INFO("wrong:" << wrong);
+  CHECK(run.symbolic.match);
+  CHECK(run.result.match);
+  CHECK(run.result.largest_right > 0);
+  CHECK(run.result.largest_right < 0.25);
+}
+
+}  // namespace
+
+TEST_CASE("one rank is the single device") {
+  check_right("", gpt2);
+  check_right("", llama);
+  check_right("", moe);
+}
+
+TEST_CASE("data and tensor parallel models compute what one device computes") {
+  check_right(R"("dp": 2)", gpt2);
+  check_right(R"("tp": 2)", gpt2);
+  check_right(R"("tp": 4)", gpt2);
+  check_right(R"("tp": 2, "dp": 2)", llama);
+  check_right(R"("tp": 2, "dp": 2)", llama + R"(, "qk_layernorm": true)");
+  check_right(R"("tp": 2, "dp": 2, "order": "dp-tp-cp-sp-ep-pp")", gpt2 + R"(, "tied_embeddings": false)");
+}
+
+TEST_CASE("sequence parallel models do") {
+  check_right(R"("tp": 2, "sequence_parallel": true)", gpt2);
+  check_right(R"("tp": 2, "dp": 2, "sequence_parallel": true)", llama);
+  check_right(R"("tp": 2, "dp": 2, "sequence_parallel": true)", llama + R"(, "qk_layernorm": true)");
+}
+
+TEST_CASE("context parallel models do") {
+  check_right(R"("cp": 2)", gpt2);
+  check_right(R"("cp": 3, "dp": 2)", llama);
+  check_right(R"("tp": 2, "cp": 2, "sequence_parallel": true)", llama);
+}
+
+TEST_CASE("pipelines do, with one chunk on a stage and with several") {
+  check_right(R"("pp": 2)", gpt2, megatron, R"("micro_batches": 4)");
+  check_right(R"("pp": 4, "dp": 2)", deep(llama, 4), megatron, R"("micro_batches": 3)");
+  check_right(R"("pp": 2, "virtual_stages": 2)", deep(gpt2, 4), megatron, R"("micro_batches": 4)");
+  check_right(R"("pp": 2, "tp": 2, "virtual_stages": 3)", deep(llama, 6), megatron, R"("micro_batches": 3)");
+}
+
+TEST_CASE("expert parallel models do, with whole experts and with pieces of them") {
+  check_right(R"("ep": 2, "dp": 2)", moe);
+  check_right(R"("ep": 4, "dp": 4)", moe);
+  check_right(R"("ep": 2, "dp": 4)", moe);
+  check_right(R"("tp": 2, "ep": 2, "dp": 2, "sequence_parallel": true)", moe);
+  check_right(R"("tp": 2, "etp": 1, "ep": 4, "dp": 2, "sequence_parallel": true)", moe);
+  check_right(R"("ep": 2, "dp": 2, "pp": 2)", moe + R"(, "shared_expert_ffn": 8, "shared_expert_gate": true)");
+  check_right(R"("tp": 2, "ep": 2, "dp": 2, "sequence_parallel": true)",
+              moe + R"(, "shared_expert_ffn": 8, "shared_expert_gate": true)");
+}
