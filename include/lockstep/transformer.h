@@ -69,4 +69,26 @@ struct TransformerResult {
 TransformerResult run_transformer(const Scenario& scenario, const Timeline& timeline,
                                   const TransformerOptions& options = {});
 
+/// How the gradient of a parameter lies on the ranks along an axis, as DTensor would call it: "S(0)" (Shard), "R"
+/// (every rank computes all of it), "P" (each its own share, as on every axis that splits the tokens), and "D" behind a
+/// shard of an expert into which the tokens of the whole axis come.
+struct ObservedPlacement {
+  int parameter = 0;  ///< index into Model::parameters()
+  Axis axis = Axis::tp;
+  std::string claimed;
+  std::string observed;  ///< "0" for a gradient that is zero but for rounding, which fits every claim
+  bool agrees = false;
+};
+
+struct PlacementReport {
+  std::vector<ObservedPlacement> placements;  ///< by parameter, for every axis larger than 1 but pp
+  /// Tensors of one device that what was observed does not add up to.
+  std::vector<std::string> incomplete;
+  bool agrees() const;
+};
+
+/// Runs the transformer as run_transformer does, without the schedule, and looks at what each rank's backward really
+/// yields. Throws InputError as run_transformer does.
+PlacementReport observe_placements(const Scenario& scenario, const TransformerOptions& options = {});
+
 }  // namespace lockstep

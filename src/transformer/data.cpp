@@ -70,6 +70,22 @@ Data::Data(const Config& config, const Schedule& schedule, std::uint64_t seed, c
   }
   piece_length_ = static_cast<int>(length);
   length_ = static_cast<int>(length * cp * sp);
+  check_work(place);
+}
+
+// So that a run takes seconds.
+void Data::check_work(const Place& place) const {
+  constexpr double most = 1e8;
+  double elements = 0;
+  for (const TensorShape& shape : tensor_shapes(config_))
+    elements += static_cast<double>(shape.rows) * static_cast<double>(shape.columns);
+  const double tokens =
+      static_cast<double>(schedule_.batch.total_micro_batches()) * schedule_.mesh.size(Axis::dp) * length_;
+  if (elements * tokens <= most) return;
+  throw InputError({{place, fmt::format("the model has {:.2g} parameters and the batch {:.2g} tokens, and the "
+                                        "transformer engine takes up to {:.0e} for the product; give it smaller sizes "
+                                        "(hidden 16 to 64, a vocabulary of 64), which show the same fault",
+                                        elements, tokens, most)}});
 }
 
 std::vector<int> Data::positions(int cp, int sp) const {
@@ -139,6 +155,15 @@ std::vector<double> Data::weights(const std::string& use, int optimizer_step, in
         if (enters_loss(i, count)) result[static_cast<std::size_t>(at[static_cast<std::size_t>(i)])] = weight;
       }
     }
+  }
+  return result;
+}
+
+std::vector<Sequence> Data::sequences(int optimizer_step) const {
+  const int first = schedule_.batch.first_micro_batch(optimizer_step);
+  std::vector<Sequence> result;
+  for (int m = first; m < first + schedule_.batch.micro_batches(optimizer_step); ++m) {
+    for (int dp = 0; dp < schedule_.mesh.size(Axis::dp); ++dp) result.push_back(sequence(optimizer_step, m, dp));
   }
   return result;
 }

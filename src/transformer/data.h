@@ -30,6 +30,10 @@ class Data {
   std::vector<int> positions(int cp, int sp) const;
   /// `micro_batch` is counted through the optimizer steps, here and below. As long as a sequence and its targets.
   std::vector<int> tokens(int micro_batch, int dp) const;
+  /// All sequences of an optimizer step as one device has them.
+  std::vector<Sequence> sequences(int optimizer_step) const;
+  /// The factor with which one device's loss counts a token of a piece.
+  double loss_weight(const std::string& use, int optimizer_step, int micro_batch, int dp, int cp, int sp) const;
   /// How many of a piece's tokens enter the loss of a use.
   std::int64_t counted(const std::string& use, int micro_batch, int dp, int cp, int sp) const;
 
@@ -42,7 +46,7 @@ class Data {
   Sequence sequence(int optimizer_step, int micro_batch, int dp) const;
 
  private:
-  double loss_weight(const std::string& use, int optimizer_step, int micro_batch, int dp, int cp, int sp) const;
+  void check_work(const Place& place) const;
   std::vector<double> weights(const std::string& use, int optimizer_step, int micro_batch, int dp) const;
 
   const Config& config_;
