@@ -28,8 +28,9 @@ struct GradientHash {
 /// Hash of `count` elements that stand at global indices `first`, `first + 1`, ….
 GradientHash hash_elements(const float* values, std::size_t count, std::uint64_t first);
 GradientHash hash_elements(const double* values, std::size_t count, std::uint64_t first);
-/// 16-bit patterns (bfloat16).
+/// 16-bit patterns of bfloat16, and of IEEE float16.
 GradientHash hash_bfloat16(const std::uint16_t* values, std::size_t count, std::uint64_t first);
+GradientHash hash_float16(const std::uint16_t* values, std::size_t count, std::uint64_t first);
 /// Residues modulo 2^61 - 1, as the host engine uses them where no float has enough bits.
 GradientHash hash_residues(const std::uint64_t* values, std::size_t count, std::uint64_t first);
 

@@ -17,7 +17,7 @@ namespace lockstep {
 
 namespace {
 
-enum class Domain : std::uint64_t { float32 = 1, float64 = 2, bfloat16 = 3, prime61 = 4 };
+enum class Domain : std::uint64_t { float32 = 1, float64 = 2, bfloat16 = 3, prime61 = 4, float16 = 5 };
 
 constexpr std::size_t block = 512;
 
@@ -45,6 +45,7 @@ std::uint64_t multiplier(Domain domain, std::size_t lane, std::uint64_t block_nu
   return numeric::splitmix(seed, block_number) | 1;
 }
 
+template <Domain domain>
 inline std::uint32_t canonical(float value) {
   const auto bits = std::bit_cast<std::int32_t>(value);
   const std::int32_t nan = (bits & 0x7FFFFFFF) > 0x7F800000 ? -1 : 0;
@@ -52,6 +53,7 @@ inline std::uint32_t canonical(float value) {
   return static_cast<std::uint32_t>((bits & ~zero) | nan);
 }
 
+template <Domain domain>
 inline std::uint64_t canonical(double value) {
   const auto bits = std::bit_cast<std::int64_t>(value);
   const std::int64_t nan = (bits & 0x7FFFFFFFFFFFFFFF) > 0x7FF0000000000000 ? -1 : 0;
@@ -59,13 +61,18 @@ inline std::uint64_t canonical(double value) {
   return static_cast<std::uint64_t>((bits & ~zero) | nan);
 }
 
+template <Domain domain>
 inline std::uint32_t canonical(std::uint16_t bits) {
+  constexpr std::uint32_t infinity = domain == Domain::bfloat16 ? 0x7F80 : 0x7C00;
   const std::uint32_t wide = bits;
-  const std::uint32_t nan = (wide & 0x7FFFu) > 0x7F80u ? 0xFFFFu : 0;
+  const std::uint32_t nan = (wide & 0x7FFFu) > infinity ? 0xFFFFu : 0;
   return wide == 0x8000u ? 0 : (wide | nan);
 }
 
-inline std::uint64_t canonical(std::uint64_t residue) { return residue; }
+template <Domain domain>
+inline std::uint64_t canonical(std::uint64_t residue) {
+  return residue;
+}
 
 inline std::uint64_t product(std::uint32_t bits, std::uint32_t low, std::uint32_t high) {
   return static_cast<std::uint64_t>(bits ^ low) * high;
@@ -77,7 +84,7 @@ inline std::uint64_t product(std::uint64_t bits, std::uint32_t low, std::uint32_
 }
 
 // Sums over part of a block: elements at places `place`, `place + 1`, … of it.
-template <class Element>
+template <Domain domain, class Element>
 inline GradientHash sum_block(const Element* values, std::size_t count, std::size_t place) {
   const std::uint32_t* low0 = keys.low[0].data() + place;
   const std::uint32_t* low1 = keys.low[1].data() + place;
@@ -85,20 +92,20 @@ inline GradientHash sum_block(const Element* values, std::size_t count, std::siz
   const std::uint32_t* high1 = keys.high[1].data() + place;
   std::uint64_t sum0 = 0, sum1 = 0;
   for (std::size_t j = 0; j < count; ++j) {
-    const auto bits = canonical(values[j]);
+    const auto bits = canonical<domain>(values[j]);
     sum0 += product(bits, low0[j], high0[j]);
     sum1 += product(bits, low1[j], high1[j]);
   }
   return {{sum0, sum1}};
 }
 
-template <class Element>
-inline GradientHash hash_all(Domain domain, const Element* values, std::size_t count, std::uint64_t first) {
+template <Domain domain, class Element>
+inline GradientHash hash_all(const Element* values, std::size_t count, std::uint64_t first) {
   GradientHash hash;
   while (count > 0) {
     const auto place = static_cast<std::size_t>(first % block);
     const std::size_t part = std::min(count, block - place);
-    const GradientHash sums = sum_block(values, part, place);
+    const GradientHash sums = sum_block<domain>(values, part, place);
     for (std::size_t lane = 0; lane < 2; ++lane)
       hash.lanes[lane] += multiplier(domain, lane, first / block) * sums.lanes[lane];
     values += part;
@@ -112,22 +119,27 @@ inline GradientHash hash_all(Domain domain, const Element* values, std::size_t c
 
 LOCKSTEP_VECTORIZED
 GradientHash hash_elements(const float* values, std::size_t count, std::uint64_t first) {
-  return hash_all(Domain::float32, values, count, first);
+  return hash_all<Domain::float32>(values, count, first);
 }
 
 LOCKSTEP_VECTORIZED
 GradientHash hash_elements(const double* values, std::size_t count, std::uint64_t first) {
-  return hash_all(Domain::float64, values, count, first);
+  return hash_all<Domain::float64>(values, count, first);
 }
 
 LOCKSTEP_VECTORIZED
 GradientHash hash_bfloat16(const std::uint16_t* values, std::size_t count, std::uint64_t first) {
-  return hash_all(Domain::bfloat16, values, count, first);
+  return hash_all<Domain::bfloat16>(values, count, first);
+}
+
+LOCKSTEP_VECTORIZED
+GradientHash hash_float16(const std::uint16_t* values, std::size_t count, std::uint64_t first) {
+  return hash_all<Domain::float16>(values, count, first);
 }
 
 LOCKSTEP_VECTORIZED
 GradientHash hash_residues(const std::uint64_t* values, std::size_t count, std::uint64_t first) {
-  return hash_all(Domain::prime61, values, count, first);
+  return hash_all<Domain::prime61>(values, count, first);
 }
 
 std::string GradientHash::to_string() const { return fmt::format("{:016x}{:016x}", lanes[0], lanes[1]); }

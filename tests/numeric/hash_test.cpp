@@ -88,9 +88,10 @@ GradientHash hash_of(const Vector& vector) {
   const auto whole = [](const std::string& text) { return std::strtoull(text.c_str(), nullptr, 0); };
   if (vector.domain == "float32") return hash_of(read_elements<float>(vector, number), vector.first);
   if (vector.domain == "float64") return hash_of(read_elements<double>(vector, number), vector.first);
-  if (vector.domain == "bfloat16") {
+  if (vector.domain == "bfloat16" || vector.domain == "float16") {
     const auto values = read_elements<std::uint16_t>(vector, whole);
-    return hash_bfloat16(values.data(), values.size(), vector.first);
+    const auto hash = vector.domain == "bfloat16" ? hash_bfloat16 : hash_float16;
+    return hash(values.data(), values.size(), vector.first);
   }
   const auto values = read_elements<std::uint64_t>(vector, whole);
   return hash_residues(values.data(), values.size(), vector.first);
@@ -100,7 +101,7 @@ GradientHash hash_of(const Vector& vector) {
 
 TEST_CASE("the hash agrees with the test vectors in docs/hash.md") {
   const std::vector<Vector> vectors = read_vectors();
-  REQUIRE(vectors.size() == 24);
+  REQUIRE(vectors.size() == 29);
   for (const Vector& vector : vectors) {
     INFO(vector.domain << " " << vector.first);
     CHECK(hash_of(vector).to_string() == vector.hash);
@@ -115,8 +116,9 @@ TEST_CASE("the Python in docs/hash.md gives the same test vectors") {
   std::string program = document.substr(begin, document.find("```", begin) - begin);
   for (const Vector& vector : read_vectors()) {
     program += "assert gradient_hash('" + vector.domain + "', [";
+    const bool is_number = vector.domain == "float32" || vector.domain == "float64";  // the others are bit patterns
     for (const std::string& element : vector.elements) {
-      program += (vector.domain.rfind("float", 0) == 0 ? "float('" + element + "')" : element) + ", ";
+      program += (is_number ? "float('" + element + "')" : element) + ", ";
     }
     program += "], " + std::to_string(vector.first) + ") == '" + vector.hash + "'\n";
   }
@@ -163,11 +165,17 @@ TEST_CASE("minus zero hashes as zero and every NaN alike, and nothing else does"
   }
   CHECK_FALSE(one(std::numeric_limits<float>::infinity()) == one(-std::numeric_limits<float>::infinity()));
   CHECK_FALSE(one(std::numeric_limits<float>::infinity()) == one(std::numeric_limits<float>::quiet_NaN()));
-  const auto bfloat16 = [](std::uint16_t bits) { return hash_bfloat16(&bits, 1, 5); };
-  std::set<std::string> distinct;
-  for (unsigned bits = 0; bits < 65536; ++bits) distinct.insert(bfloat16(static_cast<std::uint16_t>(bits)).to_string());
-  // All patterns but -0 and all NaN but one: 2 · 127 patterns are NaN.
-  CHECK(distinct.size() == 65536 - 1 - 2 * 127 + 1);
+  const auto distinct = [](auto hash) {
+    std::set<std::string> hashes;
+    for (unsigned pattern = 0; pattern < 65536; ++pattern) {
+      const auto bits = static_cast<std::uint16_t>(pattern);
+      hashes.insert(hash(&bits, 1, 5).to_string());
+    }
+    return hashes.size();
+  };
+  // All patterns but -0 and all NaN but one: 2 · 127 patterns of bfloat16 are NaN, 2 · 1023 of float16.
+  CHECK(distinct(hash_bfloat16) == 65536 - 1 - 2 * 127 + 1);
+  CHECK(distinct(hash_float16) == 65536 - 1 - 2 * 1023 + 1);
 }
 
 TEST_CASE("every single-bit change is seen in both lanes") {
