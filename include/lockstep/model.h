@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-enum class Dtype { float32, float64, bfloat16 };
+enum class Dtype { float32, float64, bfloat16, float16 };
 std::string_view name_of(Dtype dtype);
 
 /// Shard: this axis cuts this dimension. `uneven` cuts as torch.chunk does.

@@ -14,7 +14,7 @@
 namespace lockstep {
 
 /// The arithmetic in which a parameter was replayed.
-enum class Arithmetic { bfloat16, float32, float64, prime61 };
+enum class Arithmetic { bfloat16, float16, float32, float64, prime61 };
 std::string_view name_of(Arithmetic arithmetic);
 
 struct HostOptions {

@@ -66,6 +66,8 @@ std::string_view name_of(Dtype dtype) {
       return "float64";
     case Dtype::bfloat16:
       return "bfloat16";
+    case Dtype::float16:
+      return "float16";
   }
   return "";
 }

@@ -85,7 +85,7 @@ class BlockReplay {
       const Interval block{0, static_cast<std::int64_t>(count_)};
       for (const Interval& part : view ? within(*view, block_) : Intervals{block}) apply_locally(planned, part);
     }
-    if (options_.arithmetic == Arithmetic::bfloat16) settle(planned);
+    settle(planned);
   }
 
   /// A local step on part of the block.
@@ -189,9 +189,11 @@ class BlockReplay {
   // The bound was checked beforehand; a rounding here is a mistake of ours.
   void settle(const PlannedEvent& planned) {
     if constexpr (std::is_same_v<Value, float>) {
+      if (options_.arithmetic == Arithmetic::float32) return;
+      const bool brain = options_.arithmetic == Arithmetic::bfloat16;
       for (const int node : planned.nodes) {
-        if (!round_to_bfloat16(data(node), count_))
-          throw InternalError("a value was rounded to bfloat16 in an exact replay");
+        if (!(brain ? round_to_bfloat16(data(node), count_) : fits_float16(data(node), count_)))
+          throw InternalError("a value was rounded to 16 bits in an exact replay");
       }
     }
   }

@@ -228,7 +228,39 @@ class FactorNumbers {
 };
 
 // Generators narrower than this leave too much to chance.
-int least_generator_bits(Arithmetic arithmetic) { return arithmetic == Arithmetic::bfloat16 ? 4 : 12; }
+int least_generator_bits(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::bfloat16 || arithmetic == Arithmetic::float16 ? 4 : 12;
+}
+
+// Values stay below two to the power of `highest`, and their last bits above two to the power of `lowest`. float16 is
+// used down to its subnormal numbers; the other types have room to spare.
+struct Exponents {
+  int lowest, highest;
+};
+Exponents exponents(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::float16:
+      return {-25, 16};
+    case Arithmetic::float64:
+      return {-1000, 1000};
+    default:
+      return {-120, 120};
+  }
+}
+
+Arithmetic arithmetic_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bfloat16:
+      return Arithmetic::bfloat16;
+    case Dtype::float16:
+      return Arithmetic::float16;
+    case Dtype::float32:
+      return Arithmetic::float32;
+    case Dtype::float64:
+      return Arithmetic::float64;
+  }
+  throw InternalError("a dtype of unknown kind");
+}
 
 }  // namespace
 
@@ -243,6 +275,8 @@ int significand_bits(Arithmetic arithmetic) {
   switch (arithmetic) {
     case Arithmetic::bfloat16:
       return 8;
+    case Arithmetic::float16:
+      return 11;
     case Arithmetic::float32:
       return 24;
     case Arithmetic::float64:
@@ -256,19 +290,20 @@ int significand_bits(Arithmetic arithmetic) {
 Need find_need(const Plan& plan) { return Interpreter(plan).run(); }
 
 Choice choose_arithmetic(Dtype dtype, const Need& need) {
-  const Arithmetic first = dtype == Dtype::bfloat16  ? Arithmetic::bfloat16
-                           : dtype == Dtype::float32 ? Arithmetic::float32
-                                                     : Arithmetic::float64;
+  const Arithmetic first = arithmetic_of(dtype);
   const int used = (need.spread * need.multiple).bits();
   Choice choice;
   choice.multiple = need.multiple;
   choice.needed_bits = used + least_generator_bits(first);
-  for (const Arithmetic arithmetic : {Arithmetic::bfloat16, Arithmetic::float32, Arithmetic::float64}) {
+  for (const Arithmetic arithmetic : {first, Arithmetic::float32, Arithmetic::float64}) {
     if (significand_bits(arithmetic) < significand_bits(first)) continue;
-    const int bits = std::min(significand_bits(arithmetic) - used, max_generator_bits);
-    const int exponents = arithmetic == Arithmetic::float64 ? 1000 : 120;
-    const bool in_range =
-        need.lowest > -exponents && need.highest + need.multiple.bits() + max_generator_bits < exponents;
+    const Exponents range = exponents(arithmetic);
+    const int room = range.highest - 1 - need.highest - need.multiple.bits();  // of the generator's numbers
+    // The short range of float16 is used to its end; in the others the widest generator must fit.
+    const bool short_range = arithmetic == Arithmetic::float16;
+    const int widest = short_range ? std::min(room, max_generator_bits) : max_generator_bits;
+    const int bits = std::min(significand_bits(arithmetic) - used, widest);
+    const bool in_range = need.lowest > range.lowest && widest <= room;
     if (bits < least_generator_bits(arithmetic) || !in_range) continue;
     choice.arithmetic = arithmetic;
     choice.bits = bits;

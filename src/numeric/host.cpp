@@ -18,6 +18,8 @@ std::string_view name_of(Arithmetic arithmetic) {
   switch (arithmetic) {
     case Arithmetic::bfloat16:
       return "bfloat16";
+    case Arithmetic::float16:
+      return "float16";
     case Arithmetic::float32:
       return "float32";
     case Arithmetic::float64:

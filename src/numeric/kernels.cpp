@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 #include "src/numeric/generator.h"
 #include "src/numeric/mix.h"
@@ -40,6 +41,15 @@ inline bool equal_all(const Value* a, const Value* b, std::size_t count) {
   std::uint64_t different = 0;
   for (std::size_t i = 0; i < count; ++i) different += a[i] != b[i];
   return different == 0;
+}
+
+/// The pattern of a value that float16 holds.
+inline std::uint16_t float16_bits(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
+  const std::uint32_t normal = (size >> 13) - ((127 - 15) << 10);
+  const auto subnormal = static_cast<std::uint32_t>(static_cast<std::int32_t>(std::abs(value) * 0x1p24f));
+  return static_cast<std::uint16_t>(sign | (size < 0x38800000u ? subnormal : normal));
 }
 
 template <class Value>
@@ -111,6 +121,16 @@ bool round_to_bfloat16(float* values, std::size_t count) {
   return lost == 0;
 }
 
+bool fits_float16(const float* values, std::size_t count) {
+  bool fits = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float last_bits = values[i] * 0x1p24f;  // float16 counts in 2^-24
+    const bool short_enough = (std::bit_cast<std::uint32_t>(values[i]) & 0x1FFFu) == 0;
+    fits &= short_enough && std::abs(values[i]) < 65536 && std::trunc(last_bits) == last_bits;
+  }
+  return fits;
+}
+
 LOCKSTEP_VECTORIZED
 bool equal(const float* a, const float* b, std::size_t count) { return equal_all(a, b, count); }
 
@@ -122,14 +142,18 @@ bool equal(const std::uint64_t* a, const std::uint64_t* b, std::size_t count) { 
 
 GradientHash hash(const float* values, std::size_t count, std::uint64_t first, Arithmetic arithmetic) {
   if (arithmetic == Arithmetic::float32) return hash_elements(values, count, first);
+  const bool brain = arithmetic == Arithmetic::bfloat16;
   GradientHash result;
   std::array<std::uint16_t, stretch> patterns;
   for (std::size_t done = 0; done < count; done += stretch) {
     const std::size_t part = std::min(stretch, count - done);
-    for (std::size_t i = 0; i < part; ++i) {
-      patterns[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[done + i]) >> 16);
+    if (brain) {
+      for (std::size_t i = 0; i < part; ++i)
+        patterns[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[done + i]) >> 16);
+    } else {
+      for (std::size_t i = 0; i < part; ++i) patterns[i] = float16_bits(values[done + i]);
     }
-    result += hash_bfloat16(patterns.data(), part, first + done);
+    result += (brain ? hash_bfloat16 : hash_float16)(patterns.data(), part, first + done);
   }
   return result;
 }

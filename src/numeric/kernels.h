@@ -25,6 +25,9 @@ void add_generated(float* values, const GeneratedTerm& term, int bits, std::uint
 void add_generated(double* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
 void add_generated(std::uint64_t* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
 
+/// Whether every value is one of float16.
+bool fits_float16(const float* values, std::size_t count);
+
 /// Rounds to bfloat16 and returns whether nothing was lost.
 bool round_to_bfloat16(float* values, std::size_t count);
 
@@ -32,6 +35,7 @@ bool equal(const float* a, const float* b, std::size_t count);
 bool equal(const double* a, const double* b, std::size_t count);
 bool equal(const std::uint64_t* a, const std::uint64_t* b, std::size_t count);
 
+/// As elements of `arithmetic`, in which every value can be held.
 GradientHash hash(const float* values, std::size_t count, std::uint64_t first, Arithmetic arithmetic);
 GradientHash hash(const double* values, std::size_t count, std::uint64_t first, Arithmetic arithmetic);
 GradientHash hash(const std::uint64_t* values, std::size_t count, std::uint64_t first, Arithmetic arithmetic);

@@ -45,6 +45,7 @@ Findings replay(const Model& model, const Plan& plan, const ReplayOptions& optio
   if (elements.empty()) return findings;
   switch (options.arithmetic) {
     case Arithmetic::bfloat16:
+    case Arithmetic::float16:
     case Arithmetic::float32:
       replay_blocks<float>(model, plan, options, elements, block, findings);
       break;

@@ -54,7 +54,7 @@ const std::vector<ObjectRow> rows = {
      {
          {"name", Type::name, "*", "", "Logical name, unique."},
          {"shape", Type::shape, "*", "", "Logical shape; `[]` is a scalar."},
-         {"dtype", Type::one_of, "", "float32", "Type of its gradient.", "float32 float64 bfloat16"},
+         {"dtype", Type::one_of, "", "float32", "Type of its gradient.", "float32 float64 bfloat16 float16"},
          {"stage", Type::stage, "", "0", "Pipeline stage, negative from the end, or `\"all\"`."},
          {"chunk", Type::index, "", "0", "Virtual stage on that rank."},
          {"shard", Type::shard, "", "{}",

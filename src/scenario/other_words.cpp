@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 /// As Megatron, DeepSpeed, torchtitan and PyTorch call them, and as we do.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 60> words = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 62> words = {{
     {"data", "dp"},
     {"data_parallel", "dp"},
     {"data_parallel_size", "dp"},
@@ -53,6 +53,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 60> words = 
     {"fp64", "float64"},
     {"double", "float64"},
     {"bf16", "bfloat16"},
+    {"fp16", "float16"},
+    {"half", "float16"},
     {"remove", "drop"},
     {"delete", "drop"},
     {"copy", "duplicate"},

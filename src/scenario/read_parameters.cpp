@@ -12,6 +12,7 @@ namespace {
 
 Dtype read_dtype(const std::string& text) {
   if (text == "float64") return Dtype::float64;
+  if (text == "float16") return Dtype::float16;
   return text == "bfloat16" ? Dtype::bfloat16 : Dtype::float32;
 }
 

@@ -142,7 +142,7 @@ IN_OWN = {
     "dtype as torch shortens it": (
         '"shape": [8]',
         '"shape": [8], "dtype": "bf16"',
-        'expected "float32", "float64" or "bfloat16", found the string "bf16"; did you mean "bfloat16"? [/model/parameters/1/dtype]',
+        'expected "float32", "float64", "bfloat16" or "float16", found the string "bf16"; did you mean "bfloat16"? [/model/parameters/1/dtype]',
     ),
 }
 

@@ -80,6 +80,34 @@ TEST_CASE("the narrowest arithmetic that holds everything is chosen, and its ran
   CHECK(numeric::choose_arithmetic(Dtype::bfloat16, need).arithmetic == Arithmetic::float32);
 }
 
+TEST_CASE("float16 is chosen up to its 11 bits, and within its range") {
+  Need need;
+  need.spread = Rational(2);
+  CHECK(numeric::choose_arithmetic(Dtype::float16, need).arithmetic == Arithmetic::float16);
+  CHECK(numeric::choose_arithmetic(Dtype::float16, need).bits == 10);
+  need.spread = Rational(128);
+  CHECK(numeric::choose_arithmetic(Dtype::float16, need).bits == 4);
+  need.spread = Rational(129);
+  CHECK(numeric::choose_arithmetic(Dtype::float16, need).arithmetic == Arithmetic::float32);
+  // Values up to 2^highest · 2^bits stay below 2^16, so that the generator narrows before float16 is given up.
+  need.spread = Rational(2);
+  need.highest = 8;
+  CHECK(numeric::choose_arithmetic(Dtype::float16, need).bits == 7);
+  need.multiple = Rational(7);
+  CHECK(numeric::choose_arithmetic(Dtype::float16, need).bits == 4);
+  need.highest = 9;
+  CHECK(numeric::choose_arithmetic(Dtype::float16, need).arithmetic == Arithmetic::float32);
+  need.multiple = Rational(1);
+  need.highest = 1;
+  need.lowest = -24;
+  CHECK(numeric::choose_arithmetic(Dtype::float16, need).arithmetic == Arithmetic::float16);
+  need.lowest = -25;
+  CHECK(numeric::choose_arithmetic(Dtype::float16, need).arithmetic == Arithmetic::float32);
+  // A type of more bits and a shorter range is no substitute.
+  need.spread = Rational(17);
+  CHECK(numeric::choose_arithmetic(Dtype::bfloat16, need).arithmetic == Arithmetic::float32);
+}
+
 TEST_CASE("values outside of a type's exponents need another type") {
   Need need;
   need.spread = Rational(2);

@@ -330,7 +330,12 @@ TEST_CASE("a dtype that is too short is replaced by the next wider one, with a n
   REQUIRE(wide.notes.size() == 1);
   CHECK(wide.notes[0] ==
         "1 parameter cannot be exact in bfloat16 (up to 10 significant bits are needed); computed in float32.");
-  for (const Dtype dtype : {Dtype::bfloat16, Dtype::float32, Dtype::float64}) CHECK(run_in(dtype, 8, 3).match);
+  CHECK(arithmetic(run_in(Dtype::float16, 64, 1)) == Arithmetic::float16);
+  CHECK(arithmetic(run_in(Dtype::float16, 512, 1)) == Arithmetic::float32);
+  for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16, Dtype::float32, Dtype::float64}) {
+    CHECK(run_in(dtype, 8, 3).match);
+    CHECK(run_in(dtype, 8, 256).match);
+  }
 }
 
 TEST_CASE("factors that no float can hold are computed modulo a prime") {

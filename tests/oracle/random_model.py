@@ -111,7 +111,7 @@ def place(rng, mesh, parameter):
 def decorate(rng, mesh, parameter, uses, micro_batches):
     size = mesh.size
     if rng.random() < 0.25:
-        parameter["dtype"] = rng.choice(("float32", "float64", "bfloat16"))
+        parameter["dtype"] = rng.choice(("float32", "float64", "bfloat16", "float16"))
     if rng.random() < 0.15:
         parameter["chunk"] = rng.choice((0, 1))
     if len(uses) > 1 and rng.random() < 0.6:
