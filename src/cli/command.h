@@ -59,6 +59,7 @@ Command explain_command();
 Command show_command();
 Command list_command();
 Command import_command();
+Command hash_command();
 Command schema_command();
 Command init_command();
 Command version_command();

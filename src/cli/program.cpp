@@ -53,8 +53,8 @@ int print_text(const std::string& text) {
 }
 
 std::vector<Command> all_commands() {
-  return {check_command(),  test_command(),   explain_command(), show_command(),    list_command(),
-          import_command(), schema_command(), init_command(),    version_command(), reference_command()};
+  return {check_command(), test_command(),   explain_command(), show_command(),    list_command(),     import_command(),
+          hash_command(),  schema_command(), init_command(),    version_command(), reference_command()};
 }
 
 int run_program(const std::vector<std::string>& arguments) {

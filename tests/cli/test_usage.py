@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-COMMANDS = ["check", "test", "explain", "show", "schema", "init", "version", "reference"]
+COMMANDS = ["check", "test", "explain", "show", "hash", "schema", "init", "version", "reference"]
 
 
 def test_the_bare_program_lists_its_commands(run):

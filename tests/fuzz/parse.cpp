@@ -5,6 +5,7 @@
 #include "lockstep/importer.h"
 #include "lockstep/scenario.h"
 #include "lockstep/symbolic.h"
+#include "src/tensors/header.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {
@@ -135,6 +136,29 @@ void import_text(std::string_view text) {
   }
 }
 
+/// The header of a file with 64 bytes of elements behind it.
+void read_tensor_header(std::string_view header, bool npy) {
+  const std::uint64_t begin = (npy ? 10 : 8) + header.size(), end = begin + 64;
+  std::vector<StoredTensor> found;
+  try {
+    if (npy) {
+      found = {tensors::read_npy_header(header, begin, end)};
+    } else {
+      found = tensors::read_safetensors_header(header, begin, end);
+    }
+  } catch (const tensors::HeaderError& error) {
+    if (std::string_view(error.what()).empty()) throw Finding("a HeaderError that says nothing");
+    return;
+  }
+  std::uint64_t at = begin;
+  for (const StoredTensor& tensor : found) {
+    if (tensor.begin != at) throw Finding("tensors leave gaps or overlap");
+    at += tensor.bytes;
+    if (tensor.hashed && (tensor.count == 0) != (tensor.bytes == 0)) throw Finding("elements that take no bytes");
+  }
+  if (at != end) throw Finding("tensors do not fill their file");
+}
+
 void parse_number(std::string_view text) {
   const std::optional<Rational> number = Rational::parse(text);
   if (!number) return;
@@ -156,6 +180,8 @@ void parse(std::string_view input) {
     parse_one_formula(rest);
   } else if (kind == "R:") {
     parse_number(rest);
+  } else if (kind == "T:" || kind == "N:") {
+    read_tensor_header(rest, kind == "N:");
   } else if (kind == "I:") {
     import_text(rest);
   } else {

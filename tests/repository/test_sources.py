@@ -18,6 +18,7 @@ LAYERS = [
     ["schedule"],
     ["scenario"],
     ["symbolic", "numeric", "transformer", "importers"],
+    ["tensors"],
     ["diagnosis"],
     ["report"],
     ["cli"],
@@ -45,6 +46,7 @@ HEADERS = {
     "scenario": "scenario",
     "schedule": "schedule",
     "symbolic": "symbolic",
+    "tensor_file": "tensors",
     "timeline": "schedule",
     "transformer": "transformer",
 }
