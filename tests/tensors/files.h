@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/diagnostic.h"
+
 namespace lockstep::test {
 
 /// A folder that is gone at the end.
@@ -31,6 +33,19 @@ class Folder {
  private:
   std::filesystem::path path_;
 };
+
+/// What `action` throws as InputError; "" where it throws none.
+template <class Action>
+std::string refusal(const Action& action) {
+  try {
+    action();
+  } catch (const InputError& error) {
+    return error.diagnostics().front().message;
+  }
+  return "";
+}
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 inline std::string little_endian(std::uint64_t value, int size) {
   std::string bytes;

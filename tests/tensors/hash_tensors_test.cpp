@@ -59,7 +59,7 @@ TEST_CASE("a file that becomes shorter while it is open is told, not crashed on"
   const std::string path = folder.write("x.npy", array(random_values(1000), "<f4"));
   const TensorFile file(path);
   std::filesystem::resize_file(path, 2000);
-  CHECK_THROWS_WITH(hash_tensors({{&file, 0}}, 0), Catch::Matchers::Contains("it has become shorter"));
+  CHECK(contains(refusal([&] { hash_tensors({{&file, 0}}, 0); }), "it has become shorter"));
 }
 
 TEST_CASE("exactly the elements that differ are found, in ranges that go on over the borders of parts") {
