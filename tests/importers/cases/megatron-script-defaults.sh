@@ -1,4 +1,4 @@
-#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 source ./cluster.sh
 MICRO=${MICRO:-1}
 torchrun --nproc_per_node 8 pretrain_gpt.py \
