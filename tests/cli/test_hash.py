@@ -2,7 +2,6 @@
 """hash: files as numpy and safetensors write them, hashed and compared. The expected hashes come from docs/hash.md's Python."""
 
 import json
-import os
 import re
 import struct
 import subprocess

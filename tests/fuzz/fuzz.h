@@ -18,7 +18,8 @@ class Finding : public std::logic_error {
 };
 
 /// Reads `input` as a scenario file; or, where it begins with "E:", "S:", "F:" or "R:", the rest as an expression, a
-/// selector, a formula or a number; with "T:" or "N:" as the header of a safetensors or an .npy file. What was read must be written so that it reads back as the same.
+/// selector, a formula or a number; with "T:" or "N:" as the header of a safetensors or an .npy file. What was read
+/// must be written so that it reads back as the same.
 void parse(std::string_view input);
 
 /// Draws a small scenario from `input`, replays it with both engines and writes every report. The engines must agree,
