@@ -124,6 +124,16 @@ std::int64_t block_elements(const Component& component) {
   return std::clamp<std::int64_t>(share / 512 * 512, 256, 4096);
 }
 
+std::optional<ReplayOptions> replay_options(const Task& task, const Prepared& prepared, bool has_residues) {
+  ReplayOptions options;
+  options.arithmetic = task.in_field ? Arithmetic::prime61 : prepared.choice.arithmetic;
+  if (options.arithmetic == Arithmetic::prime61 && !has_residues) return std::nullopt;
+  options.bits = prepared.choice.bits;
+  options.hashed = prepared.hashed;
+  options.hashes = !task.in_field;
+  return options;
+}
+
 PlanStore::PlanStore(const Planner& planner, const Components& components, std::vector<Prepared>& prepared,
                      const std::vector<Task>& tasks)
     : planner_(planner), components_(components), prepared_(prepared), entries_(components.list.size()) {

@@ -13,7 +13,7 @@
 
 namespace lockstep::numeric {
 
-/// What run_host decided about a component before anything is replayed.
+/// What is decided about a component before anything is replayed.
 struct Prepared {
   Need need;
   Choice choice;
@@ -41,6 +41,9 @@ std::vector<Task> make_tasks(const Components& components, const std::vector<Pre
 
 /// Elements that a block of this component has.
 std::int64_t block_elements(const Component& component);
+
+/// How a task is replayed; nothing where it cannot be: modulo 2^61 - 1, while a factor of its plan has no value there.
+std::optional<ReplayOptions> replay_options(const Task& task, const Prepared& prepared, bool has_residues);
 
 /// Keeps the plan of a component as long as it has tasks left.
 class PlanStore {
