@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/mpi.h"
 #include "lockstep/numeric.h"
 #include "lockstep/scenario.h"
 #include "lockstep/symbolic.h"
@@ -21,7 +22,12 @@ std::string_view name_of(Verdict verdict);
 struct CheckOptions {
   bool symbolic = true;
   bool host = true;
-  bool host_forced = false;  ///< --engine host: all elements, whatever it costs
+  bool host_forced = false;  ///< --engine host: all elements, whatever it costs; in the mpi engine too
+  /// The job whose processes replay the scenario together, besides the engines above; null: the mpi engine does not
+  /// run. All processes check the same files in the same order, and process 0 gets what the mpi engine finds; the
+  /// others run no engine of their own. MpiFailure and InternalError are thrown on: then the job must be aborted.
+  MpiJob* mpi = nullptr;
+  bool mpi_ranks_for_all = false;  ///< a layout with fewer ranks than the job has processes is an error
   std::uint64_t seed = 0;
   std::function<void(std::int64_t done, std::int64_t all)> progress;
   /// Where several checks run at once, the same for all of them: small ones share it, each with one
@@ -64,11 +70,13 @@ struct CheckResult {
   std::shared_ptr<SymbolicEngine> engine;  ///< owner of the forms in `symbolic`; null if it did not run
   std::optional<SymbolicResult> symbolic;
   std::optional<HostResult> host;
+  std::optional<HostResult> mpi;
+  int mpi_processes = 0;
   Verdict verdict = Verdict::error;
   int step = 0;
   std::vector<Blame> blame;  ///< steps that spoil a gradient for good, in schedule order
   std::vector<Turn> turns;   ///< one per distinct way in which a buffer is wrong; at most 64
-  double symbolic_seconds = 0, host_seconds = 0;
+  double symbolic_seconds = 0, host_seconds = 0, mpi_seconds = 0;
 
   /// Engines disagree: a bug of lockstep (exit status 3). Says how to replay it.
   std::string disagreement;
@@ -91,6 +99,10 @@ void check_files(const std::vector<std::string>& files, const CheckOptions& opti
                  const std::function<void(const CheckResult&)>& take);
 /// The same as check_file for a scenario that was read already. Never prints.
 CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options = {});
+
+/// The numbers that reports show: the host engine's, else the mpi engine's; null where neither ran. Where both ran and
+/// differ, that is a disagreement.
+const HostResult* numbers_of(const CheckResult& result);
 
 /// The verdict of one engine that ran and says `match` of the values of `result`.
 Verdict engine_verdict(const CheckResult& result, bool match);

@@ -81,6 +81,9 @@ int print_text(const std::string& text);
 /// status: the message, or the help, is written already.
 int parse_arguments(const Command& command, const std::vector<std::string>& arguments);
 
+/// The program's arguments, as run_program got them.
+const std::vector<std::string>& command_line();
+
 /// The whole program. Never throws.
 int run_program(const std::vector<std::string>& arguments);
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "src/cli/files.h"
+#include "src/cli/mpi_job.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
@@ -17,18 +17,18 @@ struct CheckArguments : CommonOptions {
   std::vector<std::string> paths;
 };
 
-int run(const CheckArguments& arguments) {
-  const CheckOptions check = check_options(arguments);
-  const std::vector<std::string> files = scenario_files(arguments.paths);
-  if (files.empty()) return nothing_found(arguments.paths);
-  ReportSet reports(arguments, files.size() > 1);
-  int status = exit_right;
-  check_files(files, check, [&](const CheckResult& result) {
-    reports.add(result);
-    status = std::max(status, status_of(result));
-  });
-  reports.finish();
-  return status;
+int run(CheckArguments& arguments) {
+  return with_engines(arguments, arguments.paths,
+                      [&](const CheckOptions& check, const std::vector<std::string>& files) {
+                        ReportSet reports(arguments, files.size() > 1);
+                        int status = exit_right;
+                        check_files(files, check, [&](const CheckResult& result) {
+                          reports.add(result);
+                          status = std::max(status, status_of(result));
+                        });
+                        reports.finish();
+                        return status;
+                      });
 }
 
 }  // namespace
@@ -49,14 +49,15 @@ Command check_command() {
       {"lockstep check scenario.json", "check one scenario"},
       {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},
       {"lockstep check -f json --all scenario.json", "every parameter, rank and element as JSON"},
-      {"lockstep check --engine host --seed 7 --report json=report.json scenario.json",
-       "replay every element on the host alone, and keep a JSON report beside the text"},
+      {"lockstep check --engine symbolic,mpi --ranks 4 --report json=report.json scenario.json",
+       "formulas, and numbers in 4 processes with MPI; a JSON report beside the text"},
   };
   command.options = join(
       {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
        arguments->output_rows(),
        arguments->report_rows(),
-       arguments->engine_rows()});
+       arguments->engine_rows(),
+       {arguments->ranks_row()}});
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "src/cli/files.h"
+#include "src/cli/mpi_job.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
@@ -106,10 +106,7 @@ class TextSummary {
   Style style_;
 };
 
-int run(const TestArguments& arguments) {
-  const CheckOptions check = check_options(arguments);
-  const std::vector<std::string> files = scenario_files(arguments.paths);
-  if (files.empty()) return nothing_found(arguments.paths);
+int test(const TestArguments& arguments, const CheckOptions& check, const std::vector<std::string>& files) {
   const bool text = arguments.format == "text";
   std::optional<TextSummary> summary;
   if (text) summary.emplace(arguments);
@@ -130,6 +127,12 @@ int run(const TestArguments& arguments) {
   // Who watches a gate whose report goes to a file sees how it went all the same.
   if (!arguments.output.empty() && !arguments.quiet) tell(counts.text());
   return judged ? status : exit_nothing;
+}
+
+int run(TestArguments& arguments) {
+  return with_engines(
+      arguments, arguments.paths,
+      [&](const CheckOptions& check, const std::vector<std::string>& files) { return test(arguments, check, files); });
 }
 
 }  // namespace
@@ -155,7 +158,8 @@ Command test_command() {
       {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
        arguments->output_rows(),
        arguments->report_rows(),
-       arguments->engine_rows()});
+       arguments->engine_rows(),
+       {arguments->ranks_row()}});
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

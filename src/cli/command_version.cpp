@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "lockstep/importer.h"
+#include "lockstep/mpi.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/report/json_writer.h"
@@ -18,8 +19,8 @@ struct Engine {
   bool built;
 };
 
-constexpr Engine engines[] = {{"symbolic", true}, {"host", true},  {"parametric", false}, {"transformer", false},
-                              {"mpi", false},     {"cuda", false}, {"nccl", false}};
+const Engine engines[] = {{"symbolic", true},      {"host", true},  {"parametric", false}, {"transformer", false},
+                          {"mpi", mpi_is_built()}, {"cuda", false}, {"nccl", false}};
 
 std::string compiler() {
 #if defined(__clang__)

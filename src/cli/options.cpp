@@ -59,15 +59,32 @@ std::vector<OptionRow> CommonOptions::engine_rows() {
        "NAMES",
        "Engines, separated by commas: symbolic (exact formulas), host (real numbers). Default both. Naming host "
        "replays every "
-       "element, whatever it costs; host alone compares values only, not norms or ownership.",
+       "element, whatever it costs; host alone compares values only, not norms or ownership. `check` and `test` also "
+       "know "
+       "mpi (real numbers in several processes).",
        {},
        &engines},
       {"--seed", "N", "Seed of the host engine's numbers and samples.", {}, &seed},
   };
 }
 
-CheckOptions check_options(const CommonOptions& options) {
-  static const std::vector<std::string> known = {"symbolic", "host"};
+OptionRow CommonOptions::ranks_row() {
+  return {"--ranks",
+          "N",
+          "Processes that --engine mpi starts with mpirun, at most one for each rank of a layout; the ranks are shared "
+          "out to them. Default one per core. Not needed where mpirun starts lockstep.",
+          {},
+          &ranks};
+}
+
+bool names_mpi(const CommonOptions& options) {
+  const std::string padded = "," + options.engines + ",";
+  return padded.find(",mpi,") != std::string::npos;
+}
+
+CheckOptions check_options(const CommonOptions& options, bool with_mpi) {
+  std::vector<std::string> known = {"symbolic", "host"};
+  if (with_mpi) known.push_back("mpi");
   CheckOptions check;
   check.seed = options.seed;
   check.progress = progress_line(options);
@@ -81,9 +98,11 @@ CheckOptions check_options(const CommonOptions& options) {
       check.symbolic = true;
     } else if (name == "host") {
       check.host = check.host_forced = true;
+    } else if (name == "mpi" && with_mpi) {
+      // with_engines() sees to it
     } else {
-      usage_error(fmt::format("--engine takes {}, separated by commas; found \"{}\"{}", fmt::join(known, " and "), name,
-                              did_you_mean(name, known)));
+      usage_error(fmt::format("--engine takes {}, separated by commas; found \"{}\"{}",
+                              fmt::join(known, with_mpi ? ", " : " and "), name, did_you_mean(name, known)));
     }
   }
   return check;

@@ -19,16 +19,21 @@ struct CommonOptions {
   bool quiet = false;
   bool verbose = false;
   std::string engines;  ///< "": as check_options() chooses
+  std::string ranks;    ///< processes of the mpi engine; "": not said
   bool all = false;
   std::uint64_t seed = 0;
 
   std::vector<OptionRow> output_rows();  ///< -f, -o, --color, -q, -v
   std::vector<OptionRow> report_rows();  ///< --report, --all
   std::vector<OptionRow> engine_rows();  ///< --engine, --seed
+  OptionRow ranks_row();                 ///< --ranks
 };
 
-/// Throws InputError for an unknown engine.
-CheckOptions check_options(const CommonOptions& options);
+/// Whether --engine names the mpi engine; among others or alone.
+bool names_mpi(const CommonOptions& options);
+/// Throws InputError for an unknown engine. The mpi engine is known where `with_mpi`; it runs once CheckOptions::mpi is
+/// set (with_engines).
+CheckOptions check_options(const CommonOptions& options, bool with_mpi = false);
 
 /// Whether text that goes to `descriptor` (-1: a file) is coloured: --color, NO_COLOR,
 /// CLICOLOR_FORCE and FORCE_COLOR, then whether it is a terminal.

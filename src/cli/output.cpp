@@ -21,6 +21,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::size_t flush_at = 1 << 16;
+bool is_silent = false;
 
 /// Unfinished files, in memory that a signal handler may read.
 constexpr std::size_t most_files = 16;
@@ -57,7 +58,11 @@ std::string resolved(const std::string& path) {
 
 }  // namespace
 
-void tell(const std::string& text) { std::fputs(text.c_str(), stderr); }
+void tell(const std::string& text) {
+  if (!is_silent) std::fputs(text.c_str(), stderr);
+}
+
+void be_silent(bool silent) { is_silent = silent; }
 
 Output::Output(std::string path) : path_(std::move(path)) {
   if (path_.empty()) {
@@ -73,17 +78,16 @@ Output::Output(std::string path) : path_(std::move(path)) {
   } else {
     path_ = resolved(path_);
     temporary_ = fmt::format("{}.{}.tmp", path_, getpid());
+    remember(temporary_);  // before it is there, so that an interrupt always finds it
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   }
   if (descriptor_ < 0) {
     const int reason = errno;
+    if (!temporary_.empty()) forget(temporary_);
     temporary_.clear();
     usage_error(fmt::format("cannot write to {}: {}", path_, std::strerror(reason)));
   }
-  if (!temporary_.empty()) {
-    if (exists) fchmod(descriptor_, status.st_mode & 07777);
-    remember(temporary_);
-  }
+  if (!temporary_.empty() && exists) fchmod(descriptor_, status.st_mode & 07777);
 }
 
 Output::~Output() {

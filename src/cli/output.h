@@ -12,6 +12,9 @@ namespace lockstep::cli {
 /// Writes to standard error. Where that is full or closed the text is lost, and nothing else is.
 void tell(const std::string& text);
 
+/// From now on tell() says nothing: another process of the same job says it. `silent` false ends that.
+void be_silent(bool silent);
+
 /// Whoever reads our standard output has gone away: exit status 141, quietly.
 class ClosedPipe : public std::exception {};
 

@@ -8,6 +8,7 @@
 
 #include "lockstep/diagnostic.h"
 #include "src/cli/command.h"
+#include "src/cli/mpi_job.h"
 #include "src/cli/output.h"
 
 namespace lockstep::cli {
@@ -57,7 +58,11 @@ std::vector<Command> all_commands() {
           hash_command(),  schema_command(), init_command(),    version_command(), reference_command()};
 }
 
-int run_program(const std::vector<std::string>& arguments) {
+namespace {
+
+std::vector<std::string> arguments_of_the_program;
+
+int run_dispatched(const std::vector<std::string>& arguments) {
   try {
     keep_standard_error();
     install_signal_handlers();
@@ -75,6 +80,16 @@ int run_program(const std::vector<std::string>& arguments) {
     tell(fmt::format("lockstep: {}\n", error.what()));
   }
   return exit_failure;
+}
+
+}  // namespace
+
+const std::vector<std::string>& command_line() { return arguments_of_the_program; }
+
+int run_program(const std::vector<std::string>& arguments) {
+  arguments_of_the_program = arguments;
+  silence_all_but_first(arguments);
+  return hand_over_status(run_dispatched(arguments));
 }
 
 }  // namespace lockstep::cli

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <new>
 
 #include "src/diagnosis/agreement.h"
+#include "src/diagnosis/mpi_processes.h"
 #include "src/diagnosis/turning_point.h"
 #include "src/diagnosis/workload.h"
 #include "src/scenario/named_file.h"
@@ -101,6 +103,18 @@ void run_host_engine(CheckResult& result, const CheckOptions& options, int threa
   result.host_seconds = stopwatch.seconds();
 }
 
+void run_mpi_engine(CheckResult& result, const CheckOptions& options) {
+  const Stopwatch stopwatch;
+  HostOptions host;
+  host.force_all = options.host_forced;
+  host.seed = options.seed;
+  HostResult found = run_mpi(*result.scenario->schedule, *result.timeline, host, *options.mpi);
+  result.mpi_processes = options.mpi->processes();
+  if (options.mpi->process() != 0) return;
+  result.mpi = std::move(found);
+  result.mpi_seconds = stopwatch.seconds();
+}
+
 /// A mistake that no single part of the file is to blame for, shown at its layout.
 Diagnostic at_the_layout(const Scenario& scenario, std::string message) {
   const Json* layout = scenario.document.find("layout");
@@ -126,7 +140,10 @@ bool fits(CheckResult& result, const Workload& workload, CheckOptions& options) 
     options.host = result.host_left_out.empty();
   }
   if (why.empty()) {
-    why = too_large_here(workload, workload.bytes + (options.host ? workload.host_bytes : 0));
+    double bytes = workload.bytes + (options.host ? workload.host_bytes : 0);
+    if (options.mpi != nullptr)
+      bytes = std::max(bytes, (workload.bytes + workload.host_bytes) * options.mpi->processes_here());
+    why = too_large_here(workload, bytes);
     result.machine_failed = !why.empty();
   }
   if (!why.empty()) result.errors = {at_the_layout(*result.scenario, why)};
@@ -166,24 +183,43 @@ void combine(CheckResult& result) {
                                                                  : timeline.outcome.optimizer_step;
   if (timeline.step_ends.empty()) return;
   const bool symbolic_wrong = result.symbolic && !result.symbolic->match;
-  const bool host_wrong = result.host && !result.host->match;
-  if (!symbolic_wrong && !host_wrong) return;
-  result.verdict = Verdict::mismatch;
-  if (symbolic_wrong) {
-    result.step = result.symbolic->step;
-    if (host_wrong) result.step = std::min(result.step, result.host->step);
-  } else {
-    result.step = result.host->step;
+  if (symbolic_wrong) result.step = result.symbolic->step;
+  bool any = symbolic_wrong;
+  for (const std::optional<HostResult>* numbers : {&result.host, &result.mpi}) {
+    if (!*numbers || (*numbers)->match) continue;
+    result.step = any ? std::min(result.step, (*numbers)->step) : (*numbers)->step;
+    any = true;
   }
+  if (any) result.verdict = Verdict::mismatch;
+}
+
+/// Everything that comes before the replay; what is wrong with the scenario or too much for this machine stands in the
+/// result.
+void begin(CheckResult& result, CheckOptions& options, const Workload& workload) {
+  if (!fits(result, workload, options)) return;
+  const int world = result.scenario->schedule->mesh.world();
+  if (options.mpi != nullptr && options.mpi_ranks_for_all && options.mpi->processes() > world) {
+    result.errors = {
+        at_the_layout(*result.scenario,
+                      fmt::format("the layout has {} rank{}, fewer than the {} processes of --ranks; give at most {}",
+                                  world, world == 1 ? "" : "s", options.mpi->processes(), world))};
+    return;
+  }
+  result.timeline = std::make_shared<const Timeline>(walk(*result.scenario->schedule));
 }
 
 void replay_and_compare(CheckResult& result, CheckOptions options) {
-  const Workload workload = estimate_workload(*result.scenario->schedule);
-  const MachineShare share(workload, options);
-  if (!fits(result, workload, options)) return;
-  result.timeline = std::make_shared<const Timeline>(walk(*result.scenario->schedule));
+  std::optional<MachineShare> share;
+  begin_together(result, options.mpi, [&] {
+    const Workload workload = estimate_workload(*result.scenario->schedule);
+    share.emplace(workload, options);
+    begin(result, options, workload);
+  });
+  if (!result.errors.empty()) return;
+  if (options.mpi != nullptr) run_mpi_engine(result, options);
+  if (options.mpi != nullptr && options.mpi->process() != 0) return;
   if (options.symbolic) run_symbolic(result);
-  if (options.host) run_host_engine(result, options, share.threads());
+  if (options.host) run_host_engine(result, options, share->threads());
   combine(result);
   result.disagreement = find_disagreement(result, options);
   // Turning points are read off the symbolic engine's finding for the step that is reported.
@@ -217,12 +253,17 @@ Verdict engine_verdict(const CheckResult& result, bool match) {
   return verdict_of(result.timeline->outcome.kind);
 }
 
+const HostResult* numbers_of(const CheckResult& result) {
+  if (result.host) return &*result.host;
+  return result.mpi ? &*result.mpi : nullptr;
+}
+
 CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options) {
   CheckResult result;
   result.file = scenario->file;
   result.scenario = std::move(scenario);
   if (result.scenario->schedule == nullptr) {
-    result.errors = needs_parametric(*result.scenario);
+    begin_together(result, options.mpi, [&] { result.errors = needs_parametric(*result.scenario); });
     return result;
   }
   result.notes = notes_of(*result.scenario->schedule);
@@ -232,6 +273,7 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     result.errors = error.diagnostics();
     result.symbolic.reset();
     result.host.reset();
+    result.mpi.reset();
   } catch (const std::bad_alloc&) {
     CheckResult nothing;
     nothing.file = result.file;
@@ -253,7 +295,7 @@ CheckResult check_file(const std::string& file, const CheckOptions& options) {
   try {
     scenario = std::make_shared<Scenario>(read_scenario_file(file));
   } catch (const InputError& error) {
-    result.errors = error.diagnostics();
+    begin_together(result, options.mpi, [&] { result.errors = error.diagnostics(); });
     result.error_expected = expects_error(file);
     return result;
   }

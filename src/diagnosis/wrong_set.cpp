@@ -35,8 +35,8 @@ WrongSet wrong_set(const CheckResult& result) {
       wrong.ranks.push_back(norm.rank);
       wrong.parameters.push_back(norm.parameter);
     }
-  } else if (result.host) {
-    for (const HostBuffer& buffer : result.host->buffers) {
+  } else if (const HostResult* numbers = numbers_of(result); numbers != nullptr) {
+    for (const HostBuffer& buffer : numbers->buffers) {
       if (!buffer.right) add(buffer.rank, buffer.buffer);
     }
   }

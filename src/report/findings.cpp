@@ -57,6 +57,7 @@ class Collector {
  public:
   Collector(const CheckResult& result, bool all)
       : result_(result),
+        numbers_(numbers_of(result)),
         model_(result.scenario->schedule->model),
         all_(all),
         findings_(model_.parameters().size()),
@@ -76,7 +77,7 @@ class Collector {
         findings_[static_cast<std::size_t>(norm.parameter)].wrong = true;
     }
     const std::size_t count = result_.symbolic ? result_.symbolic->buffers.size()
-                              : result_.host   ? result_.host->buffers.size()
+                              : numbers_       ? numbers_->buffers.size()
                                                : 0;
     for (std::size_t position = 0; position < count; ++position) add(position);
     std::vector<ParameterFinding> listed;
@@ -87,10 +88,10 @@ class Collector {
   }
 
  private:
-  /// The host's finding at a place in the list of all buffers, if it is about the reported step.
+  /// The numeric engine's finding at a place in the list of all buffers, if it is about the reported step.
   const HostBuffer* host_at(std::size_t position) const {
-    if (!result_.host || result_.host->step != result_.step || position >= result_.host->buffers.size()) return nullptr;
-    return &result_.host->buffers[position];
+    if (numbers_ == nullptr || numbers_->step != result_.step || position >= numbers_->buffers.size()) return nullptr;
+    return &numbers_->buffers[position];
   }
 
   void add(std::size_t position) {
@@ -120,13 +121,14 @@ class Collector {
     if (group.wrong) finding.wrong = true;
     finding.unowned = unite(finding.unowned, group.unowned);
     if (!group.wrong && !all_) return;
-    const auto [place, fresh] =
-        index_[parameter].emplace(key_of(buffer, group, result_.host && !result_.host->sampled), finding.groups.size());
+    const auto [place, fresh] = index_[parameter].emplace(
+        key_of(buffer, group, numbers_ != nullptr && !numbers_->sampled), finding.groups.size());
     if (fresh) finding.groups.push_back(std::move(group));
     finding.groups[place->second].ranks.push_back(rank);
   }
 
   const CheckResult& result_;
+  const HostResult* numbers_;
   const Model& model_;
   bool all_;
   std::vector<ParameterFinding> findings_;

@@ -55,8 +55,9 @@ class ParametersWriter {
     json_.key("formula");
     json_.string_or_null(reference_formula(finding, logical));
     json_.key("hash");
-    if (hashed() && static_cast<std::size_t>(logical) < result_.host->reference.size()) {
-      json_.string(result_.host->reference[static_cast<std::size_t>(logical)].to_string());
+    const HostResult* numbers = numbers_of(result_);
+    if (hashed() && static_cast<std::size_t>(logical) < numbers->reference.size()) {
+      json_.string(numbers->reference[static_cast<std::size_t>(logical)].to_string());
     } else {
       json_.null();
     }
@@ -122,7 +123,10 @@ class ParametersWriter {
   }
 
   /// A sampled replay has no hash of all that a rank owns.
-  bool hashed() const { return result_.host && !result_.host->sampled; }
+  bool hashed() const {
+    const HostResult* numbers = numbers_of(result_);
+    return numbers != nullptr && !numbers->sampled;
+  }
 
   void hashes(const RankGroup& group) {
     json_.key("hash");

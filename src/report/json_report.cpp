@@ -9,28 +9,28 @@ namespace lockstep {
 
 namespace {
 
+void write_numbers(const CheckResult& result, std::string_view engine, const HostResult& numbers, JsonWriter& json) {
+  const std::string_view verdict = name_of(engine_verdict(result, numbers.match));
+  json.key(engine);
+  if (!numbers.sampled) return json.string(verdict);
+  json.begin_object(true);
+  json.key("verdict");
+  json.string(verdict);
+  json.key("elements");
+  json.number(numbers.elements);
+  json.key("of");
+  json.number(numbers.of);
+  json.end_object();
+}
+
 void write_engines(const CheckResult& result, JsonWriter& json) {
   json.begin_object(true);
   if (result.symbolic) {
     json.key("symbolic");
     json.string(name_of(engine_verdict(result, result.symbolic->match)));
   }
-  if (result.host) {
-    const std::string_view verdict = name_of(engine_verdict(result, result.host->match));
-    json.key("host");
-    if (result.host->sampled) {
-      json.begin_object(true);
-      json.key("verdict");
-      json.string(verdict);
-      json.key("elements");
-      json.number(result.host->elements);
-      json.key("of");
-      json.number(result.host->of);
-      json.end_object();
-    } else {
-      json.string(verdict);
-    }
-  }
+  if (result.host) write_numbers(result, "host", *result.host, json);
+  if (result.mpi) write_numbers(result, "mpi", *result.mpi, json);
   json.end_object();
 }
 
@@ -228,9 +228,14 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
     json.key("host_s");
     json.seconds(result.host_seconds);
   }
+  if (result.mpi) {
+    json.key("mpi_s");
+    json.seconds(result.mpi_seconds);
+  }
   json.end_object();
   std::vector<std::string> notes = result.notes;
-  if (result.host) notes.insert(notes.end(), result.host->notes.begin(), result.host->notes.end());
+  if (const HostResult* numbers = numbers_of(result); numbers != nullptr)
+    notes.insert(notes.end(), numbers->notes.begin(), numbers->notes.end());
   if (!result.host_left_out.empty()) notes.push_back(result.host_left_out);
   if (!notes.empty()) {
     json.key("notes");

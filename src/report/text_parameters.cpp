@@ -115,8 +115,8 @@ class ParametersText {
         values(group, piece);
       }
     }
-    const bool hashes =
-        group.host != nullptr && group.host->replayed && !result_.host->sampled && (!group.host->right || options_.all);
+    const bool hashes = group.host != nullptr && group.host->replayed && !numbers_of(result_)->sampled &&
+                        (!group.host->right || options_.all);
     if (shown == 0) write_(head + (hashes ? "" : words_on_group(group)) + "\n");
     if (hashes) {
       write_(fmt::format("      hash      {}\n", group.host->hash.to_string()));

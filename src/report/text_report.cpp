@@ -16,7 +16,10 @@ namespace lockstep {
 namespace {
 
 std::string counted(std::int64_t number, std::string_view noun) {
-  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
+  return fmt::format("{} {}{}", number, noun,
+                     number == 1                                   ? ""
+                     : noun.ends_with("ch") || noun.ends_with("s") ? "es"
+                                                                   : "s");
 }
 
 bool any_value_wrong(const SymbolicResult& symbolic) {
@@ -26,6 +29,14 @@ bool any_value_wrong(const SymbolicResult& symbolic) {
   });
 }
 
+/// "8 processes"; with how many of them hold no rank.
+std::string processes_text(const CheckResult& result) {
+  const int processes = result.mpi_processes, world = result.scenario->schedule->mesh.world();
+  std::string text = counted(processes, "process");
+  if (processes > world) text += fmt::format(", {} of them without a rank", processes - world);
+  return text;
+}
+
 std::string engines_text(const CheckResult& result, bool verbose) {
   std::vector<std::string> engines;
   if (result.symbolic) {
@@ -33,15 +44,19 @@ std::string engines_text(const CheckResult& result, bool verbose) {
     if (verbose) text += fmt::format(" ({:.3f} s)", result.symbolic_seconds);
     engines.push_back(std::move(text));
   }
-  if (result.host) {
-    std::string text = fmt::format("host {}", name_of(engine_verdict(result, result.host->match)));
-    if (result.host->sampled)
-      text += fmt::format(" (sampled {} of {} elements)", result.host->elements, result.host->of);
+  const auto add_numbers = [&](std::string_view name, const HostResult& numbers, double seconds) {
+    std::string text = fmt::format("{} {}", name, name_of(engine_verdict(result, numbers.match)));
+    if (numbers.sampled) text += fmt::format(" (sampled {} of {} elements)", numbers.elements, numbers.of);
     // Norms and unowned elements are no values: without this word the engines seem to disagree.
-    if (result.symbolic && !result.symbolic->match && result.host->match && !any_value_wrong(*result.symbolic))
+    if (result.symbolic && !result.symbolic->match && numbers.match && !any_value_wrong(*result.symbolic))
       text += " (compares values only)";
-    if (verbose) text += fmt::format(" ({:.3f} s)", result.host_seconds);
+    if (verbose) text += fmt::format(" ({:.3f} s)", seconds);
     engines.push_back(std::move(text));
+  };
+  if (result.host) add_numbers("host", *result.host, result.host_seconds);
+  if (result.mpi) {
+    add_numbers("mpi", *result.mpi, result.mpi_seconds);
+    engines.back() += fmt::format(" in {}", processes_text(result));
   }
   return fmt::format("{}", fmt::join(engines, ", "));
 }
@@ -132,8 +147,8 @@ void TextReporter::add(const CheckResult& result) {
                      extent_text(result)));
   for (const std::string& note : result.notes) write_("  note: " + note + "\n");
   if (!result.host_left_out.empty()) write_("  note: " + result.host_left_out + "\n");
-  if (result.host) {
-    for (const std::string& note : result.host->notes) write_("  note: " + note + "\n");
+  if (const HostResult* numbers = numbers_of(result); numbers != nullptr) {
+    for (const std::string& note : numbers->notes) write_("  note: " + note + "\n");
   }
   if (result.scenario->schedule->batch.steps() > 1 && result.verdict != Verdict::match) {
     write_(fmt::format("  first wrong in optimizer step {}\n", result.step));

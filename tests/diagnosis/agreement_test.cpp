@@ -127,3 +127,34 @@ TEST_CASE("engines that find something wrong after different optimizer steps dis
   result.host->sampled = true;  // a sample may have missed them
   CHECK(find_disagreement(result, {}).empty());
 }
+
+TEST_CASE("hashes of host and mpi must be equal to the bit, and so must everything else about the numbers") {
+  CheckResult result = check_text(megatron_844());
+  result.file = "case.json";
+  result.mpi = result.host;
+  result.mpi_processes = 3;
+  CHECK(find_disagreement(result, {}).empty());
+  const auto differs = [&](const std::function<void(HostResult&)>& change) {
+    CheckResult changed = result;
+    change(*changed.mpi);
+    return find_disagreement(changed, {});
+  };
+  const std::string sentence = differs([](HostResult& mpi) { mpi.buffers.back().hash.lanes[1] ^= 1; });
+  CHECK(sentence.find("output on rank 3 is") != std::string::npos);
+  CHECK(sentence.find(
+            "for mpi. Replay it with: lockstep check case.json --engine symbolic,host,mpi --ranks 3 --seed 0") !=
+        std::string::npos);
+  CHECK_FALSE(differs([](HostResult& mpi) { mpi.buffers.back().expected_hash.lanes[0] ^= 1; }).empty());
+  CHECK_FALSE(differs([](HostResult& mpi) { mpi.reference.back().lanes[0] ^= 1; }).empty());
+  CHECK_FALSE(differs([](HostResult& mpi) { mpi.elements += 1; }).empty());
+  CHECK_FALSE(differs([](HostResult& mpi) { mpi.step += 1; }).empty());
+  CHECK_FALSE(differs([](HostResult& mpi) { mpi.buffers.pop_back(); }).empty());
+}
+
+TEST_CASE("the mpi engine is held against the formulas where the host engine did not run") {
+  CheckResult result = check_text(megatron_844());
+  output_on_rank_2(result).right = true;
+  std::swap(result.mpi, result.host);
+  CHECK(find_disagreement(result, {}).find("output on rank 2 is wrong for symbolic and right for mpi") !=
+        std::string::npos);
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+
+#include "lockstep/mpi.h"
+#include "tests/catch.h"
+#include "tests/device/thread_transport.h"
+#include "tests/numeric/random_schedule.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+// The engine over threads in place of MPI's processes: all that it does but the network.
+// tests/device/test_mpi_transport.py tests the network, tests/cli/test_mpi.py the whole.
+
+namespace {
+
+HostResult run_in_threads(int processes, const Schedule& schedule, const Timeline& timeline,
+                          const HostOptions& options = {}) {
+  HostResult result;
+  ThreadJob(processes).run([&](device::Transport& transport) {
+    MpiJob job(std::make_unique<BorrowedTransport>(transport));
+    HostResult found = run_mpi(schedule, timeline, options, job);
+    if (job.process() == 0) result = std::move(found);
+  });
+  return result;
+}
+
+void require_equal(const HostResult& host, const HostResult& mpi) {
+  REQUIRE(mpi.match == host.match);
+  REQUIRE(mpi.step == host.step);
+  REQUIRE(mpi.sampled == host.sampled);
+  REQUIRE(mpi.elements == host.elements);
+  REQUIRE(mpi.of == host.of);
+  REQUIRE(mpi.notes == host.notes);
+  REQUIRE(mpi.reference == host.reference);
+  REQUIRE(mpi.buffers.size() == host.buffers.size());
+  for (std::size_t i = 0; i < host.buffers.size(); ++i) {
+    const HostBuffer &a = host.buffers[i], &b = mpi.buffers[i];
+    INFO("rank " << a.rank << " buffer " << a.buffer);
+    REQUIRE(b.rank == a.rank);
+    REQUIRE(b.buffer == a.buffer);
+    REQUIRE(b.right == a.right);
+    REQUIRE(b.replayed == a.replayed);
+    REQUIRE(b.arithmetic == a.arithmetic);
+    REQUIRE(b.hash == a.hash);
+    REQUIRE(b.expected_hash == a.expected_hash);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the mpi engine finds what the host engine finds on random schedules, however ranks are folded") {
+  int compared = 0, matches = 0, in_field = 0, bfloat16 = 0;
+  for (unsigned seed = 0; seed < 800; ++seed) {
+    const Schedule built = RandomSchedule(seed).make();
+    Timeline timeline;
+    try {
+      timeline = walk(built);
+    } catch (const InputError&) {
+      continue;
+    }
+    const HostResult host = run_host(built, timeline);
+    const int processes = std::vector{1, 2, 3, 8}[seed % 4];
+    INFO("seed " << seed << ", " << built.mesh.world() << " ranks on " << processes << " processes");
+    require_equal(host, run_in_threads(processes, built, timeline));
+    ++compared;
+    matches += host.match;
+    for (const HostBuffer& buffer : host.buffers) {
+      in_field += buffer.arithmetic == Arithmetic::prime61;
+      bfloat16 += buffer.arithmetic == Arithmetic::bfloat16;
+    }
+  }
+  // Both verdicts and every arithmetic must have occurred, or this shows nothing.
+  CHECK(compared > 400);
+  CHECK(matches > 130);
+  CHECK(compared - matches > 150);
+  CHECK(in_field > 50);
+  CHECK(bfloat16 > 0);
+}
+
+TEST_CASE("a buffer of many blocks has the hash that the host engine gives it") {
+  Parameter cut = parameter("cut", {700, 999});
+  Parameter whole = parameter("whole", {300'001});
+  Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
+  mean.reduction = Reduction::average;
+  Layout layout = dp(4);
+  layout.tp = 2;
+  cut.shard = {{Axis::tp, 0, false}};
+  whole.partial = {Axis::tp};
+  Step partial = collective(Op::all_reduce, "partial", Axis::tp);
+  partial.params = Selectors({"whole"});
+  const Schedule built = schedule(layout, {cut, whole}, {backwards(), partial, mean}, 2);
+  const Timeline timeline = walk(built);
+  const HostResult host = run_host(built, timeline);
+  REQUIRE(host.elements == host.of);
+  for (const int processes : {1, 2, 3, 8}) require_equal(host, run_in_threads(processes, built, timeline));
+}
+
+TEST_CASE("what the host engine samples the mpi engine samples alike") {
+  const Schedule built = schedule(dp(4), {parameter("w", {100'000'000}), parameter("v", {7})},
+                                  {backwards(), collective(Op::all_reduce, "sum", Axis::dp)}, 4);
+  const Timeline timeline = walk(built);
+  HostOptions options;
+  options.seed = 5;
+  const HostResult host = run_host(built, timeline, options);
+  REQUIRE(host.sampled);
+  require_equal(host, run_in_threads(3, built, timeline, options));
+}
