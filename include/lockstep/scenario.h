@@ -36,10 +36,20 @@ struct Expect {
   std::optional<std::vector<std::string>> blame;
 };
 
+/// A change to what a model communicates, for the transformer engine.
+struct ModelEdit {
+  enum class Action { drop, duplicate, over };
+  Action action = Action::drop;
+  std::string site;
+  Axis axis = Axis::tp;  ///< over: the axis to communicate along instead
+  Place place;
+};
+
 /// The model file that a scenario's parameters come from, and the sizes that were chosen or kept.
 struct Preset {
   std::string family;  ///< name of the model file at the bottom, which has no "base"
   std::map<std::string, Json> sizes;
+  std::vector<ModelEdit> edits;
   Place place;  ///< where the scenario names it
 };
 
@@ -48,11 +58,11 @@ struct Scenario {
   std::string file;
   std::string name, title, source_reference;
   Layout layout;
-  std::optional<Preset> preset;  ///< none where the scenario lists its parameters
   std::optional<Expect> expect;
   std::shared_ptr<const Schedule> schedule;  ///< null where the layout has an axis of size "any"
   Json document;                             ///< as written
   Json resolved;                             ///< plain parameters and steps: itself a valid scenario
+  std::optional<Preset> preset;              ///< none where the scenario lists its parameters
 };
 
 /// Reads a scenario. Throws InputError with every mistake of the file.

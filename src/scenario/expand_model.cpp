@@ -243,13 +243,43 @@ class ParameterExpander {
   std::vector<Json::Member> common_;  ///< of the loops around, the outermost first
 };
 
+/// The edits of the model's communication. Sites are known to the engine that runs them.
+std::vector<ModelEdit> read_model_edits(const Json& edits, Reading& reading) {
+  std::vector<ModelEdit> result;
+  static constexpr std::pair<std::string_view, ModelEdit::Action> actions[] = {
+      {"drop", ModelEdit::Action::drop}, {"duplicate", ModelEdit::Action::duplicate}, {"set", ModelEdit::Action::over}};
+  for (const Json& item : edits.items()) {
+    const auto written = std::find_if(std::begin(actions), std::end(actions),
+                                      [&](const auto& action) { return item.find(action.first) != nullptr; });
+    if (written == std::end(actions)) {
+      reading.diagnostics.add(
+          item.place(),
+          fmt::format("expected an edit of the model with one of {}, such as {{ \"drop\": \"mlp.copy_to_tp\" }}",
+                      quoted_alternatives(variants_of(object_row(Object::model_edit)))));
+      continue;
+    }
+    const Fields fields(item, Object::model_edit, written->first,
+                        fmt::format("in the edit \"{}\" of the model", written->first), reading.diagnostics);
+    const Json* site = fields.find(written->first);
+    if (site == nullptr) continue;
+    ModelEdit edit{written->second, site->text(), Axis::tp, site->place()};
+    if (const Json* over = fields.find("over")) {
+      const std::optional<Axis> axis = axis_named(over->text());
+      if (!axis) continue;  // reported by its type
+      edit.axis = *axis;
+    }
+    result.push_back(std::move(edit));
+  }
+  return result;
+}
+
 Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   Diagnostics& diagnostics = reading.diagnostics;
   ModelTemplate model;
   if (!add_file(model, preset, reading.folder, 0, reading)) return {};
   const std::size_t before = diagnostics.size();
   for (const Json::Member& member : object.members()) {
-    if (member.key != "preset")
+    if (member.key != "preset" && member.key != "edits")
       choose(model.sizes, member, fmt::format("size of model \"{}\"", preset.text()), reading);
   }
   // Without sizes or axes nothing can be worked out.
@@ -265,8 +295,9 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   ParameterExpander expander(values, preset.place(), reading);
   expander.expand(model.parameters);
   if (diagnostics.size() != before) return {};
-  reading.preset = Preset{model.family, {}, preset.place()};
+  reading.preset = Preset{model.family, {}, {}, preset.place()};
   for (const auto& [name, size] : model.sizes) reading.preset->sizes.emplace(name, size.value);
+  if (const Json* edits = object.find("edits")) reading.preset->edits = read_model_edits(*edits, reading);
   return Json::array(std::move(expander.list), object.place());
 }
 
@@ -278,6 +309,13 @@ Json expand_model(const Json& object, Reading& reading) {
                             ? Fields::with_free_keys(object, Object::model, "in \"model\"", reading.diagnostics)
                             : Fields(object, Object::model, "", "in \"model\"", reading.diagnostics);
   const Json* parameters = object.find("parameters");
+  if (preset == nullptr && object.find("edits") != nullptr) {
+    reading.diagnostics.add(
+        object.find("edits")->place(),
+        "\"edits\" change what the model of a \"preset\" communicates, and this model has none; edits of "
+        "\"parameters\" stand in \"schedule\"");
+    return {};
+  }
   if (preset != nullptr && parameters != nullptr) {
     reading.diagnostics.add(parameters->place(), "a model is a \"preset\" or has \"parameters\", not both");
     return {};

@@ -53,7 +53,9 @@ std::string owners_of(const ObjectRow& object, const KeyRow& key) {
 
 std::string table(const ObjectRow& object) {
   const bool variants = variants_of(object).size() > 1;
-  const std::string_view of = object.object == Object::step ? "ops" : object.object == Object::edit ? "edits" : "kinds";
+  const std::string_view of = object.object == Object::step                                          ? "ops"
+                              : object.object == Object::edit || object.object == Object::model_edit ? "edits"
+                                                                                                     : "kinds";
   std::string text = fmt::format("## {}\n\n{}\n\n", object.name, object.help);
   text += variants ? fmt::format("| key | {} | value | default | meaning |\n|---|---|---|---|---|\n", of)
                    : "| key | value | default | meaning |\n|---|---|---|---|\n";

@@ -21,6 +21,7 @@ enum class Object {
   step,
   geometry,
   edit,
+  model_edit,
   expect,
   framework_file,
   model_file,

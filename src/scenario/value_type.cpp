@@ -192,6 +192,8 @@ const std::vector<TypeRow> rows = {
      is_array},
     {Type::edits, "edits", "a list of edits", R"({"type": "array", "items": {"$ref": "#/$defs/edit_object"}})",
      is_array},
+    {Type::model_edits, "model_edits", "a list of edits",
+     R"({"type": "array", "items": {"$ref": "#/$defs/model_edit_object"}})", is_array},
     {Type::options, "options", "an object from options to values",
      R"({"type": "object", "additionalProperties": {"type": ["number", "boolean", "string", "null"]}})", is_object,
      Type::none, Type::scalar},

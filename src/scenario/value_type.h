@@ -65,6 +65,7 @@ enum class Type {
   step,
   steps,
   edits,
+  model_edits,
   options,
   object,
   list,

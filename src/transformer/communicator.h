@@ -7,6 +7,7 @@
 
 #include "lockstep/mesh.h"
 #include "src/transformer/runtime.h"
+#include "src/transformer/sites.h"
 
 namespace lockstep::transformer {
 
@@ -27,9 +28,12 @@ class AxisGroups {
 /// nothing happens. Rows are tokens in everything that is gathered or scattered.
 class Communicator {
  public:
-  Communicator(Runtime& runtime, const AxisGroups& groups, int rank)
-      : runtime_(runtime), groups_(groups), rank_(rank) {}
+  Communicator(Runtime& runtime, const AxisGroups& groups, const SiteEdits& edits, int rank)
+      : runtime_(runtime), groups_(groups), edits_(edits), rank_(rank) {}
 
+  /// Whether an edit drops the site. What a collective or message then yields: of a sum the rank's own part, of a
+  /// gather its own piece in every place, of an exchange zeros from all others, of a message zeros.
+  bool drops(const std::string& site) const;
   const Mesh& mesh() const { return groups_.mesh(); }
   int rank() const { return rank_; }
   int size(Axis axis) const { return groups_.mesh().size(axis); }
@@ -52,8 +56,13 @@ class Communicator {
   Task<Real> collective(Communication kind, const char* site, Axis axis, Real tensor, std::vector<int> rows,
                         std::vector<int>* received);
 
+  const SiteEdit* edit_of(const std::string& site) const;
+  Axis axis_of(const char* site, Axis axis) const;
+  bool duplicates(const char* site) const;
+
   Runtime& runtime_;
   const AxisGroups& groups_;
+  const SiteEdits& edits_;
   int rank_;
 };
 

@@ -23,7 +23,8 @@ class Engine {
         timeline_(timeline),
         seed_(options.seed),
         config_(recognize(scenario)),
-        data_(config_, schedule_, options.seed, scenario.preset->place) {
+        data_(config_, schedule_, options.seed, scenario.preset->place),
+        edits_(read_site_edits(*scenario.preset)) {
     for (int rank = 0; rank < schedule_.mesh.world(); ++rank)
       homes_.push_back(local_parameters(config_, schedule_.mesh, rank));
   }
@@ -31,6 +32,7 @@ class Engine {
   TransformerResult run() {
     ShardedRun sharded;
     sharded.seed = seed_;
+    sharded.edits = edits_;
     const ContributionTable table(config_, schedule_, timeline_, data_, sharded);
     Replay replay(schedule_, timeline_, table, seed_);
     const Tensors<double> parameters = initial_parameters(config_, seed_);
@@ -152,6 +154,7 @@ class Engine {
   std::uint64_t seed_;
   Config config_;
   Data data_;
+  SiteEdits edits_;
   std::vector<std::map<std::string, Home>> homes_;
   TransformerResult result_;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/transformer/rank_model.h"
 
+#include <numeric>
+
 namespace lockstep::transformer {
 
 namespace {
@@ -20,6 +22,10 @@ RankModel::RankModel(const Config& config, Communicator& comm, const Data& data,
   chunks_ = layout.virtual_stages;
   const int cp = comm.coordinate(Axis::cp), sp = comm.coordinate(Axis::sp);
   places_.positions = data.positions(cp, sp);
+  std::vector<int> own(places_.positions.size());
+  std::iota(own.begin(), own.end(), 0);
+  places_.rotary = comm.drops("attention.rotary_positions") ? own : places_.positions;
+  places_.learned = comm.drops("embedding.positions") ? own : places_.positions;
   for (int s = 0; s < layout.sp; ++s) append(places_.query_positions, data.positions(cp, s));
   for (int c = 0; c < layout.cp; ++c) {
     for (int s = 0; s < layout.sp; ++s) append(places_.key_positions, data.positions(c, s));
@@ -47,7 +53,7 @@ std::vector<int> RankModel::tokens(int micro_batch, int shift) const {
 
 Task<Real> RankModel::forward(int chunk, int micro_batch, Real hidden) {
   State& state = states_[{chunk, micro_batch}];
-  if (is_first(chunk)) hidden = co_await embedding_.forward(tokens(micro_batch, 0), places_.positions);
+  if (is_first(chunk)) hidden = co_await embedding_.forward(tokens(micro_batch, 0), places_.learned);
   const auto& layers = layers_[static_cast<std::size_t>(chunk)];
   state.layers.resize(layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i)
@@ -69,7 +75,7 @@ Task<Real> RankModel::backward(int chunk, int micro_batch, Real gradient, const 
   for (std::size_t i = layers.size(); i-- > 0;)
     gradient = co_await layers[i]->backward(std::move(gradient), state.layers[i], gradients);
   if (is_first(chunk)) {
-    co_await embedding_.backward(std::move(gradient), tokens(micro_batch, 0), places_.positions, gradients);
+    co_await embedding_.backward(std::move(gradient), tokens(micro_batch, 0), places_.learned, gradients);
     gradient = Real();
   }
   states_.erase({chunk, micro_batch});

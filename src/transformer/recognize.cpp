@@ -122,6 +122,8 @@ void check_rank(const Config& config, const Schedule& schedule, int rank) {
 }  // namespace
 
 Config recognize(const Scenario& scenario) {
+  if (scenario.schedule == nullptr)
+    refuse(scenario.document.place(), "an axis of size \"any\" has no number of ranks to run it on");
   const Schedule& schedule = *scenario.schedule;
   if (!scenario.preset || scenario.preset->family != "gpt") {
     const Json* model = scenario.document.find("model");

@@ -9,9 +9,10 @@ namespace lockstep::transformer {
 
 namespace {
 
-constexpr TensorParallelRegion::Sites sites = {"attention.copy_to_tp",       "attention.reduce_from_tp",
-                                               "attention.gather_sequence",  "attention.gather_sequence_backward",
-                                               "attention.scatter_sequence", "attention.scatter_sequence_backward"};
+constexpr TensorParallelRegion::Sites attention_sites = {
+    "attention.copy_to_tp",       "attention.reduce_from_tp",
+    "attention.gather_sequence",  "attention.gather_sequence_backward",
+    "attention.scatter_sequence", "attention.scatter_sequence_backward"};
 
 using Rows = Eigen::Map<const Real>;
 
@@ -43,7 +44,7 @@ ShardedAttention::ShardedAttention(RankContext& context, const std::string& pref
     : context_(context),
       name_(prefix + "self_attention."),
       places_(places),
-      region_(context, sites),
+      region_(context, attention_sites),
       size_(context.config.head_size),
       groups_(context.config.kv_heads / context.comm.size(Axis::tp)),
       queries_(context.config.heads / context.config.kv_heads) {}
@@ -56,7 +57,7 @@ Real ShardedAttention::rotate(const Real& rows, int direction) const {
   for (Eigen::Index i = 0; i < half; ++i)
     speeds(i) = std::pow(10000.0, -static_cast<double>(2 * i) / static_cast<double>(size_));
   for (Eigen::Index row = 0; row < rows.rows(); ++row) {
-    const Eigen::ArrayXd angles = direction * speeds * places_.positions[static_cast<std::size_t>(row / heads)];
+    const Eigen::ArrayXd angles = direction * speeds * places_.rotary[static_cast<std::size_t>(row / heads)];
     const Eigen::ArrayXd first = rows.row(row).head(half), second = rows.row(row).tail(half);
     turned.row(row).head(half) = first * angles.cos() - second * angles.sin();
     turned.row(row).tail(half) = second * angles.cos() + first * angles.sin();

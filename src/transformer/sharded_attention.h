@@ -16,6 +16,8 @@ class ShardedAttention {
   /// attends to, in the order in which they are gathered.
   struct Places {
     std::vector<int> positions, query_positions, key_positions;
+    std::vector<int> rotary;   ///< `positions`, unless an edit gets them wrong
+    std::vector<int> learned;  ///< likewise, for the embedding
   };
   ShardedAttention(RankContext& context, const std::string& prefix, const Places& places);
 

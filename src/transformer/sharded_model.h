@@ -11,6 +11,7 @@ namespace lockstep::transformer {
 struct ShardedRun {
   std::uint64_t seed = 0;            ///< of parameters and tokens
   std::uint64_t scheduler_seed = 0;  ///< no result depends on it
+  SiteEdits edits;
   PipelineOrder order = PipelineOrder::one_forward_one_backward;
 };
 

@@ -46,8 +46,10 @@ void collect(Object kind, const Json& value, Keys& keys) {
     keys.emplace(kind, member.key);
     const auto found = kinds.find(member.key);
     if (found != kinds.end() && kind != Object::expect) {
-      collect(found->second, member.value, keys);
-      for (const Json& item : member.value.items()) collect(found->second, item, keys);
+      const bool of_model = kind == Object::model && member.key == "edits";
+      const Object inner = of_model ? Object::model_edit : found->second;
+      collect(inner, member.value, keys);
+      for (const Json& item : member.value.items()) collect(inner, item, keys);
     }
     for (const Json::Member& inner : member.value.members()) {
       if (member.key == "options" && kind == Object::framework_file) collect(Object::option, inner.value, keys);
