@@ -99,34 +99,44 @@ class ProcessReplay {
   }
 
   void apply(const PlannedEvent& planned) {
+    // "on": "owned" is a view of the one buffer.
+    const Intervals* view = planned.views.empty() ? nullptr : planned.views.front();
+    const Intervals whole{{0, static_cast<std::int64_t>(count_)}};
+    for (const Interval& part : view != nullptr ? block_->places(*view) : whole) apply_to(planned, part);
+    settle(planned.nodes.front());
+  }
+
+  /// A local step on part of what is stored.
+  void apply_to(const PlannedEvent& planned, const Interval& part) {
     const int node = planned.nodes.front();
-    Value* target = data(node);
+    const auto count = static_cast<std::size_t>(part.size());
+    Value* target = data(node) + part.begin;
     switch (planned.event->op) {
       case Op::backward:
       case Op::leftover:
         for (const StoredRun& run : runs_[piece_of(node)]) {
+          const Interval here = intersect(part, run.place);
+          if (here.empty()) continue;
+          const std::uint64_t first = run.global + static_cast<std::uint64_t>(here.begin - run.place.begin);
           for (const GeneratedTerm& term : planned.terms) {
-            numeric::add_generated(target + run.place.begin, term, options_.bits, run.global,
-                                   static_cast<std::size_t>(run.place.size()));
+            numeric::add_generated(data(node) + here.begin, term, options_.bits, first,
+                                   static_cast<std::size_t>(here.size()));
           }
         }
-        break;
+        return;
       case Op::scale:
-        numeric::scale(target, planned.by, count_);
-        break;
+        return numeric::scale(target, planned.by, count);
       case Op::zero:
-        std::fill_n(target, count_, Value{});
-        break;
+        std::fill_n(target, count, Value{});
+        return;
       case Op::copy:
-        if (planned.from != node) std::copy_n(data(planned.from), count_, target);
-        break;
+        if (planned.from != node) std::copy_n(data(planned.from) + part.begin, count, target);
+        return;
       case Op::accumulate:
-        numeric::add(target, data(planned.from), count_);
-        break;
+        return numeric::add(target, data(planned.from) + part.begin, count);
       default:
         throw InternalError("an operation that the mpi engine does not know");
     }
-    settle(node);
   }
 
   void meet(const PlannedEvent& planned, const LocalPlan::Meeting& members) {

@@ -217,7 +217,10 @@ class BorrowedTransport : public device::Transport {
   }
   std::vector<std::string> gather(const std::string& text) override { return of_.gather(text); }
   std::vector<std::string> all_gather(const std::string& text) override { return of_.all_gather(text); }
-  [[noreturn]] void abort(int status) override { of_.abort(status); }
+  [[noreturn]] void abort(int status) override {
+    of_.abort(status);
+    throw std::logic_error("an abort returned");
+  }
 
  private:
   device::Transport& of_;
