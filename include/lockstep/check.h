@@ -13,6 +13,7 @@
 #include "lockstep/numeric.h"
 #include "lockstep/scenario.h"
 #include "lockstep/symbolic.h"
+#include "lockstep/transformer.h"
 
 namespace lockstep {
 
@@ -28,6 +29,7 @@ struct CheckOptions {
   /// others run no engine of their own. MpiFailure and InternalError are thrown on: then the job must be aborted.
   MpiJob* mpi = nullptr;
   bool mpi_ranks_for_all = false;  ///< a layout with fewer ranks than the job has processes is an error
+  bool transformer = false;  ///< runs in any case where the scenario edits the model
   std::uint64_t seed = 0;
   std::function<void(std::int64_t done, std::int64_t all)> progress;
   /// Where several checks run at once, the same for all of them: small ones share it, each with one
@@ -88,6 +90,9 @@ struct CheckResult {
   std::vector<std::string> notes;
   /// Verdict `error` because of this machine, not because of the file: its memory does not suffice (exit status 3).
   bool machine_failed = false;
+
+  std::optional<TransformerResult> transformer;
+  double transformer_seconds = 0;
 };
 
 /// Reads, replays and compares one file. Never throws for a user's mistake: that is the verdict

@@ -51,6 +51,10 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
 /// The same as JSON: for each step the formula and elements on each rank that holds the parameter.
 void explain_json(const CheckResult& result, const ExplainOptions& options, const Write& write);
 
+/// What `lockstep placements` prints: parameters by axes, folded over layers; and as JSON, each by itself.
+void placements_text(const Scenario& scenario, const PlacementReport& report, bool color, const Write& write);
+void placements_json(const Scenario& scenario, const PlacementReport& report, const Write& write);
+
 /// What `lockstep show` prints of a scenario: layout, process groups, parameters, steps.
 void show_text(const Scenario& scenario, bool verbose, const Write& write);
 /// The same as one JSON object, with `groups` and `geometry` whole.

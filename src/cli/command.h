@@ -56,6 +56,7 @@ struct Command {
 Command check_command();
 Command test_command();
 Command explain_command();
+Command placements_command();
 Command show_command();
 Command list_command();
 Command import_command();

@@ -57,11 +57,10 @@ std::vector<OptionRow> CommonOptions::engine_rows() {
   return {
       {"--engine",
        "NAMES",
-       "Engines, separated by commas: symbolic (exact formulas), host (real numbers). Default both. Naming host "
-       "replays every "
-       "element, whatever it costs; host alone compares values only, not norms or ownership. `check` and `test` also "
-       "know "
-       "mpi (real numbers in several processes).",
+       "Engines, separated by commas: symbolic (exact formulas), host (real numbers), transformer (a real "
+       "model of the preset's kind runs forward and backward, sharded; for small sizes). Default symbolic,host. Naming "
+       "host replays every element, whatever it costs; host or transformer alone compare values only, not norms or "
+       "ownership. `check` and `test` also know mpi (real numbers in several processes).",
        {},
        &engines},
       {"--seed", "N", "Seed of the host engine's numbers and samples.", {}, &seed},
@@ -83,7 +82,7 @@ bool names_mpi(const CommonOptions& options) {
 }
 
 CheckOptions check_options(const CommonOptions& options, bool with_mpi) {
-  std::vector<std::string> known = {"symbolic", "host"};
+  std::vector<std::string> known = {"symbolic", "host", "transformer"};
   if (with_mpi) known.push_back("mpi");
   CheckOptions check;
   check.seed = options.seed;
@@ -100,9 +99,11 @@ CheckOptions check_options(const CommonOptions& options, bool with_mpi) {
       check.host = check.host_forced = true;
     } else if (name == "mpi" && with_mpi) {
       // with_engines() sees to it
+    } else if (name == "transformer") {
+      check.transformer = true;
     } else {
       usage_error(fmt::format("--engine takes {}, separated by commas; found \"{}\"{}",
-                              fmt::join(known, with_mpi ? ", " : " and "), name, did_you_mean(name, known)));
+                              fmt::join(known, ", "), name, did_you_mean(name, known)));
     }
   }
   return check;

@@ -115,6 +115,14 @@ void run_mpi_engine(CheckResult& result, const CheckOptions& options) {
   result.mpi_seconds = stopwatch.seconds();
 }
 
+void run_transformer_engine(CheckResult& result, const CheckOptions& options) {
+  const Stopwatch stopwatch;
+  TransformerOptions transformer;
+  transformer.seed = options.seed;
+  result.transformer = run_transformer(*result.scenario, *result.timeline, transformer);
+  result.transformer_seconds = stopwatch.seconds();
+}
+
 /// A mistake that no single part of the file is to blame for, shown at its layout.
 Diagnostic at_the_layout(const Scenario& scenario, std::string message) {
   const Json* layout = scenario.document.find("layout");
@@ -174,6 +182,10 @@ class MachineShare {
   int threads_ = 0;
 };
 
+Verdict verdict_of_model(const TransformerResult& result) {
+  return result.failure->deadlock ? Verdict::deadlock : Verdict::invalid_collective;
+}
+
 /// What was reached first in time: a completed optimizer step with something wrong, else how the
 /// walk ended.
 void combine(CheckResult& result) {
@@ -181,6 +193,12 @@ void combine(CheckResult& result) {
   result.verdict = verdict_of(timeline.outcome.kind);
   result.step = timeline.outcome.kind == Outcome::Kind::complete ? result.scenario->schedule->batch.steps() - 1
                                                                  : timeline.outcome.optimizer_step;
+  // The model's own communication comes before any step of the schedule.
+  if (result.transformer && result.transformer->failure) {
+    result.verdict = verdict_of_model(*result.transformer);
+    result.step = 0;
+    return;
+  }
   if (timeline.step_ends.empty()) return;
   const bool symbolic_wrong = result.symbolic && !result.symbolic->match;
   if (symbolic_wrong) result.step = result.symbolic->step;
@@ -188,6 +206,10 @@ void combine(CheckResult& result) {
   for (const std::optional<HostResult>* numbers : {&result.host, &result.mpi}) {
     if (!*numbers || (*numbers)->match) continue;
     result.step = any ? std::min(result.step, (*numbers)->step) : (*numbers)->step;
+    any = true;
+  }
+  if (result.transformer && !result.transformer->match) {
+    result.step = any ? std::min(result.step, result.transformer->step) : result.transformer->step;
     any = true;
   }
   if (any) result.verdict = Verdict::mismatch;
@@ -209,6 +231,9 @@ void begin(CheckResult& result, CheckOptions& options, const Workload& workload)
 }
 
 void replay_and_compare(CheckResult& result, CheckOptions options) {
+  // A fault in the model itself is seen by no other engine.
+  const std::optional<Preset>& preset = result.scenario->preset;
+  options.transformer = options.transformer || (preset && !preset->edits.empty());
   std::optional<MachineShare> share;
   begin_together(result, options.mpi, [&] {
     const Workload workload = estimate_workload(*result.scenario->schedule);
@@ -220,6 +245,7 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   if (options.mpi != nullptr && options.mpi->process() != 0) return;
   if (options.symbolic) run_symbolic(result);
   if (options.host) run_host_engine(result, options, share->threads());
+  if (options.transformer) run_transformer_engine(result, options);
   combine(result);
   result.disagreement = find_disagreement(result, options);
   // Turning points are read off the symbolic engine's finding for the step that is reported.
@@ -274,6 +300,7 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     result.symbolic.reset();
     result.host.reset();
     result.mpi.reset();
+    result.transformer.reset();
   } catch (const std::bad_alloc&) {
     CheckResult nothing;
     nothing.file = result.file;

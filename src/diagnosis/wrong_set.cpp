@@ -40,6 +40,11 @@ WrongSet wrong_set(const CheckResult& result) {
       if (!buffer.right) add(buffer.rank, buffer.buffer);
     }
   }
+  if (result.transformer) {
+    for (const TransformerBuffer& buffer : result.transformer->buffers) {
+      if (!buffer.right) add(buffer.rank, buffer.buffer);
+    }
+  }
   sort_once(wrong.ranks);
   sort_once(wrong.parameters);
   return wrong;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/report/json_parameters.h"
+#include "src/report/transformer_report.h"
 
 namespace lockstep {
 
@@ -31,6 +32,11 @@ void write_engines(const CheckResult& result, JsonWriter& json) {
   }
   if (result.host) write_numbers(result, "host", *result.host, json);
   if (result.mpi) write_numbers(result, "mpi", *result.mpi, json);
+  if (result.transformer) {
+    json.key("transformer");
+    json.string(
+        name_of(result.transformer->failure ? result.verdict : engine_verdict(result, result.transformer->match)));
+  }
   json.end_object();
 }
 
@@ -212,6 +218,10 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
     json.key("norm_squared_factor");
     json.string(std::to_string(*result.symbolic->norm_squared_factor));
   }
+  if (result.transformer) {
+    json.key("transformer");
+    write_json_transformer(result, json);
+  }
   json.key("stuck");
   write_stuck(result, json);
   json.key("errors");
@@ -231,6 +241,10 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
   if (result.mpi) {
     json.key("mpi_s");
     json.seconds(result.mpi_seconds);
+  }
+  if (result.transformer) {
+    json.key("transformer_s");
+    json.seconds(result.transformer_seconds);
   }
   json.end_object();
   std::vector<std::string> notes = result.notes;

@@ -10,6 +10,7 @@
 #include "lockstep/operation.h"
 #include "src/report/findings.h"
 #include "src/report/text_parameters.h"
+#include "src/report/transformer_report.h"
 
 namespace lockstep {
 
@@ -57,6 +58,13 @@ std::string engines_text(const CheckResult& result, bool verbose) {
   if (result.mpi) {
     add_numbers("mpi", *result.mpi, result.mpi_seconds);
     engines.back() += fmt::format(" in {}", processes_text(result));
+  }
+  if (result.transformer) {
+    const bool failed = result.transformer->failure.has_value();
+    std::string text = fmt::format(
+        "transformer {}", name_of(failed ? result.verdict : engine_verdict(result, result.transformer->match)));
+    if (verbose) text += fmt::format(" ({:.3f} s)", result.transformer_seconds);
+    engines.push_back(std::move(text));
   }
   return fmt::format("{}", fmt::join(engines, ", "));
 }
@@ -145,6 +153,7 @@ void TextReporter::add(const CheckResult& result) {
   if (options_.quiet) return;
   write_(fmt::format("  {}\n  {}; {}\n", layout_text(*result.scenario), engines_text(result, options_.verbose),
                      extent_text(result)));
+  write_(transformer_text(result, options_));
   for (const std::string& note : result.notes) write_("  note: " + note + "\n");
   if (!result.host_left_out.empty()) write_("  note: " + result.host_left_out + "\n");
   if (const HostResult* numbers = numbers_of(result); numbers != nullptr) {
