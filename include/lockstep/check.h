@@ -29,7 +29,7 @@ struct CheckOptions {
   /// others run no engine of their own. MpiFailure and InternalError are thrown on: then the job must be aborted.
   MpiJob* mpi = nullptr;
   bool mpi_ranks_for_all = false;  ///< a layout with fewer ranks than the job has processes is an error
-  bool transformer = false;  ///< runs in any case where the scenario edits the model
+  bool transformer = false;        ///< runs in any case where the scenario edits the model
   std::uint64_t seed = 0;
   std::function<void(std::int64_t done, std::int64_t all)> progress;
   /// Where several checks run at once, the same for all of them: small ones share it, each with one

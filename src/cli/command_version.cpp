@@ -19,7 +19,7 @@ struct Engine {
   bool built;
 };
 
-const Engine engines[] = {{"symbolic", true},      {"host", true},  {"parametric", false}, {"transformer", false},
+const Engine engines[] = {{"symbolic", true},      {"host", true},  {"parametric", false}, {"transformer", true},
                           {"mpi", mpi_is_built()}, {"cuda", false}, {"nccl", false}};
 
 std::string compiler() {

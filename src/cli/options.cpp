@@ -102,8 +102,8 @@ CheckOptions check_options(const CommonOptions& options, bool with_mpi) {
     } else if (name == "transformer") {
       check.transformer = true;
     } else {
-      usage_error(fmt::format("--engine takes {}, separated by commas; found \"{}\"{}",
-                              fmt::join(known, ", "), name, did_you_mean(name, known)));
+      usage_error(fmt::format("--engine takes {}, separated by commas; found \"{}\"{}", fmt::join(known, ", "), name,
+                              did_you_mean(name, known)));
     }
   }
   return check;
