@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs DeepSpeed on the CPU and writes what it computed to tests/frameworks/data/deepspeed.json.
 
-tools/measure_deepspeed.py [OUTPUT]; needs torch and deepspeed (0.19.8 was measured), and no GPU: gloo connects the ranks.
+tools/measure_deepspeed.py [OUTPUT [NUMBER OF THE FIRST SET OF CASES]]; needs torch and deepspeed (0.19.8 was measured),
+and no GPU: gloo connects the ranks.
 Every rank feeds one element of `w` per micro-batch, so what the optimizer gets there is the coefficient of that
 contribution. It is read off the weights: SGD with learning rate 1 subtracts it from zeros. Options have the names of
 frameworks/deepspeed.jsonc. A norm is read off how far a limit of 1 scales the weights down, since ZeRO 0 reports none.
@@ -275,13 +276,45 @@ def all_cases():
             for flagged in (False, True)
         ]
         sets.append((dp * pp, 1, cases))
+    return sets + more_cases()
+
+
+def more_cases():
+    """Experts and pipelines on more layouts, with more of the options that divide."""
+    sets = []
+    for layout in ({"dp": 2, "ep": 2}, {"dp": 4, "ep": 2}, {"dp": 4, "ep": 4}, {"dp": 2, "sp": 2, "ep": 2}, {"dp": 3, "ep": 3}):
+        sp = layout.get("sp", 1)
+        options = [{"zero_stage": 0, "gradient_predivide_factor": 4}, {"zero_stage": 0, "gradient_allreduce_op": "sum"},
+                   {"zero_stage": 1, "gradient_allreduce_op": "sum"}, {"zero_stage": 1, "overlap_comm": True},
+                   {"zero_stage": 2, "overlap_comm": True}, {"zero_stage": 1, "gradient_predivide_factor": 2},
+                   {"zero_stage": 1, "prescale_gradients": True}, {"zero_stage": 2, "gradient_allreduce_op": "sum"}]
+        if layout in ({"dp": 4, "ep": 4}, {"dp": 2, "sp": 2, "ep": 2}, {"dp": 3, "ep": 3}):
+            options += [{"zero_stage": 0}, {"zero_stage": 1}, {"zero_stage": 2}, {"zero_stage": 0, "prescale_gradients": True}]
+        if layout.get("dp") != 3 and sp == 1:
+            options += [{"zero_stage": 1, "bf16": True, "grad_accum_dtype": "fp32"}, {"zero_stage": 0, "bf16": True}]
+        cases = [plain_case(layout, choice, micro_batches,
+                            sp == 1 and micro_batches == 1 and choice == {"zero_stage": choice["zero_stage"]})
+                 for choice in options for micro_batches in (1, 2)]
+        sets.append((layout["dp"] * sp, sp, cases))
+    for dp, pp in ((1, 2), (2, 2), (1, 3), (1, 4)):
+        options = [{"zero_stage": stage, **extra}
+                   for stage in (0, 1)
+                   for extra in ({}, {"prescale_gradients": True}, {"gradient_predivide_factor": 2},
+                                 {"gradient_allreduce_op": "sum"})]
+        options += [{"zero_stage": 1, "reduce_scatter": False, **extra}
+                    for extra in ({}, {"gradient_predivide_factor": 2}, {"gradient_predivide_factor": 4},
+                                  {"prescale_gradients": True})]
+        cases = [{**plain_case({"dp": dp, "pp": pp}, choice, micro_batches, choice == {"zero_stage": choice["zero_stage"]}),
+                  "flagged": pp == 3}
+                 for choice in options for micro_batches in (2, 4)]
+        sets.append((dp * pp, 1, cases))
     return sets
 
 
 def main():
     output = sys.argv[1] if len(sys.argv) > 1 else "tests/frameworks/data/deepspeed.json"
-    found = []
-    for number, (world, sp, cases) in enumerate(all_cases()):
+    found, sets = [], list(enumerate(all_cases()))
+    for number, (world, sp, cases) in sets[int(sys.argv[2]):] if len(sys.argv) > 2 else sets:
         found += measure(world, sp, cases, 29700 + number)
     import deepspeed
 

@@ -148,7 +148,7 @@ REFUSED = [case for case in MEASURED["cases"] if "error" in case]
 
 def test_the_data_is_whole():
     assert MEASURED["deepspeed"] == "0.19.8"
-    assert len(PLAIN) >= 350 and len(PIPELINE) >= 16 and len(REFUSED) >= 30
+    assert len(PLAIN) >= 450 and len(PIPELINE) >= 100 and len(REFUSED) >= 30
     assert {entry["optimizer"] for case in PLAIN + PIPELINE for entry in case["ranks"]} >= {
         "SGD", "DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3", "BF16_Optimizer",
     }  # fmt: skip
@@ -195,6 +195,8 @@ def test_each_run_of_the_pipeline_adds_tied_weights_and_counts_them_as_measured(
                         for index in range(len(values))
                     ]
                     assert list(map(str, replayed)) == values, (name_of(case), rank, name)
+        if not case["norm"]:
+            continue
         # A tied weight without `model_parallel` is counted by the first stage alone; the file counts it on every stage.
         counts = counted(report)
         squares = 0
@@ -220,6 +222,7 @@ def test_without_zero_fp32_and_a_pipeline_the_norm_misses_later_stages_and_count
     (case,) = [
         case for case in PIPELINE
         if case["layout"] == {"dp": 2, "pp": 2} and case["options"] == {"zero_stage": 0} and not case["flagged"]
+        and case["micro_batches"] == 2
     ]  # fmt: skip
     plain, fp16, zero_1 = check_all(
         scenario_of({**case, "options": options}) for options in ({"zero_stage": 0}, {"fp16": True}, {"zero_stage": 1})
