@@ -125,6 +125,15 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
   set_deepspeed_batch(draft, dp);
   set_precision(draft);
   set_model(draft);
+  if (tp > 1 && draft.boolean("sequence_parallel", false) && draft.boolean("gpt_j_residual", false) &&
+      draft.boolean("use_bias_in_attn_linear", true)) {
+    // The biases are added before the reduce-scatter of both branches together, on all tokens.
+    Json whole = Json::object();
+    whole.set("parameter", Json::array({Json::string("*.linear_proj.bias"), Json::string("*.linear_fc2.bias")}));
+    whole.set("partial", Json::array({}));
+    draft.edit(std::move(whole));
+    draft.meaning("gpt_j_residual", "row-parallel biases see all tokens: \"partial\" of *.linear_proj.bias, *.linear_fc2.bias");
+  }
   return draft.finish("Imported from a GPT-NeoX configuration", "imported-gpt-neox");
 }
 

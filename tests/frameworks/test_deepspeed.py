@@ -269,6 +269,10 @@ def test_more_that_is_refused():
         ({"dp": 4}, {"zero_stage": 3, "mics_shard_size": 3}, "mics_shard_size = 3"),
         ({"dp_shard": 4, "dp_replicate": 2}, {"zero_stage": 3, "mics_shard_size": 2}, "dp_shard = 4"),
         ({"dp": 4, "ep": 2, "tp": 2, "etp": 1}, {}, "etp = 1 must be tp = 2"),
+        ({"dp": 2, "cp": 2}, {}, "DeepSpeed has no axis cp"),
+        ({"dp": 2, "pp": 2, "virtual_stages": 2}, {}, "no virtual stages"),
+        ({"dp": 6}, {"zero_stage": 3, "mics_shard_size": 4}, "dp group size is not dividable by dp_shard_size"),
+        ({"dp": 4, "ep": 2, "tp": 2}, {"use_data_before_expert_parallelism": True}, "but tp is 2"),
         ({"dp": 2}, {"gradient_predivide_factor": 0}, "must be positive"),
         ({"dp": 2}, {"zero_stag": 1}, '"zero_stage"'),
     ):

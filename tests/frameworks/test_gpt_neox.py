@@ -104,6 +104,8 @@ def test_refused_combinations():
         ({"dp": 2, "pp": 2}, {"zero_stage": 2}, "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"),
         ({"dp": 2}, {"zero_stage": 3, "pipe_parallel_size": 1}, "pipe_parallel_size 0"),
         ({"dp": 2, "pp": 2}, {"pipe_parallel_size": 4}, "the layout has pp = 2"),
+        ({"dp": 2, "cp": 2}, {}, "no context parallelism"),
+        ({"dp": 2, "pp": 2, "virtual_stages": 2}, {}, "no virtual stages"),
         ({"dp": 2, "ep": 2}, {}, "over the model-parallel ranks"),
         ({"dp": 2}, {"zero_stage": 2, "prescale_gradients": True}, "prescale_gradients"),
         ({"dp": 2}, {"precision": "fp16", "grad_accum_dtype": "fp32"}, "unsupported mix"),
