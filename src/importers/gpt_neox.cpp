@@ -132,7 +132,8 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
     whole.set("parameter", Json::array({Json::string("*.linear_proj.bias"), Json::string("*.linear_fc2.bias")}));
     whole.set("partial", Json::array({}));
     draft.edit(std::move(whole));
-    draft.meaning("gpt_j_residual", "row-parallel biases see all tokens: \"partial\" of *.linear_proj.bias, *.linear_fc2.bias");
+    draft.meaning("gpt_j_residual",
+                  "row-parallel biases see all tokens: \"partial\" of *.linear_proj.bias, *.linear_fc2.bias");
   }
   return draft.finish("Imported from a GPT-NeoX configuration", "imported-gpt-neox");
 }
