@@ -119,7 +119,9 @@ class RandomSchedule {
     result.geometry.kind = std::vector{Geometry::Kind::parameter, Geometry::Kind::rows, Geometry::Kind::flat,
                                        Geometry::Kind::bucket}[random_() % 4];
     result.geometry.align_parameter = Expression(Rational(1));
-    const bool can_be_owned = result.op == Op::all_reduce || result.op == Op::reduce_scatter;
+    const bool is_local =
+        result.op == Op::scale || result.op == Op::copy || result.op == Op::accumulate || result.op == Op::leftover;
+    const bool can_be_owned = is_local || result.op == Op::all_reduce || result.op == Op::reduce_scatter;
     result.on_owned = can_be_owned && chance(3);
     if (chance(6)) result.when = Expression::parse(pick_text({"rank.pp == 0", "rank.tp == 0", "step == 0"}));
     return result;
