@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -139,10 +140,27 @@ void silence_all_but_first(const std::vector<std::string>& arguments) {
   }
 }
 
+namespace {
+
+/// mpirun ends every process as soon as one ends with a status of its own, and process 0 may not have spoken yet. So
+/// the others wait until they are ended; one that is not had a mistake of its own, and says it.
+void let_first_speak(int status) {
+  if (status == exit_right || !is_held_back()) return;
+  // Long, because it is only waited for where process 0 did not fail, or where nobody ends the others.
+  constexpr std::chrono::seconds patience{10};
+  std::this_thread::sleep_for(patience);
+  say_what_was_held_back();
+}
+
+}  // namespace
+
 int hand_over_status(int status) {
   const char* path = std::getenv(status_file_variable);
   const std::optional<MpiPlace> place = mpi_place();
-  if (path == nullptr || !place) return status;
+  if (path == nullptr || !place) {
+    let_first_speak(status);
+    return status;
+  }
   if (place->process != 0) return status == exit_usage ? exit_right : status;  // process 0 has it too
   std::FILE* file = std::fopen(path, "w");
   if (file == nullptr) return status;

@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::size_t flush_at = 1 << 16;
 bool is_silent = false;
+std::string held_back;
 
 /// Unfinished files, in memory that a signal handler may read.
 constexpr std::size_t most_files = 16;
@@ -59,10 +60,21 @@ std::string resolved(const std::string& path) {
 }  // namespace
 
 void tell(const std::string& text) {
-  if (!is_silent) std::fputs(text.c_str(), stderr);
+  if (is_silent) {
+    held_back += text;
+  } else {
+    std::fputs(text.c_str(), stderr);
+  }
 }
 
 void be_silent(bool silent) { is_silent = silent; }
+bool is_held_back() { return !held_back.empty(); }
+
+void say_what_was_held_back() {
+  be_silent(false);
+  tell(held_back);
+  held_back.clear();
+}
 
 Output::Output(std::string path) : path_(std::move(path)) {
   if (path_.empty()) {

@@ -15,6 +15,10 @@ void tell(const std::string& text);
 /// From now on tell() says nothing: another process of the same job says it. `silent` false ends that.
 void be_silent(bool silent);
 
+/// Whether tell() was given something while it was silent, and the end of that silence, in which it is said.
+bool is_held_back();
+void say_what_was_held_back();
+
 /// Whoever reads our standard output has gone away: exit status 141, quietly.
 class ClosedPipe : public std::exception {};
 

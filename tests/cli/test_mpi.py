@@ -40,10 +40,10 @@ def lockstep(*arguments, cwd=ROOT, **options):
                           capture_output=True, text=True, timeout=TIME_LIMIT_S, **options)
 
 
-def under_mpirun(processes, *arguments, cwd=ROOT):
+def under_mpirun(processes, *arguments, cwd=ROOT, before=()):
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    return subprocess.run(["mpirun", "-n", str(processes), "--oversubscribe", "--bind-to", "none", *root, PROGRAM, *map(str, arguments)],
-                          cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIME_LIMIT_S)
+    command = ["mpirun", "-n", str(processes), "--oversubscribe", "--bind-to", "none", *root, *before, PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIME_LIMIT_S)
 
 
 def scenario(dp=4, shape=(8,), steps=None, **layout):
@@ -150,6 +150,25 @@ def test_under_mpirun_one_process_speaks_and_a_report_is_written_once(tmp_path):
     assert done.returncode == 2 and done.stderr.count("there is no file or folder missing.json") == 1
     done = under_mpirun(3, "check", "--engine", "mpi", "--ranks", "2", "right.json", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count("--ranks 2 was given, and 3 processes were started") == 1
+
+
+@needs_mpi
+@pytest.mark.parametrize("slow, fast", [("0", "missing.json"), ("1", "missing.json"), ("0", "--bogus")])
+def test_under_mpirun_a_mistake_is_said_once_whoever_is_first(slow, fast, tmp_path):
+    # mpirun ends all as soon as one ends: processes that are quicker than process 0 must not end before it has spoken.
+    delay = ["sh", "-c", f'[ "$OMPI_COMM_WORLD_RANK" != {slow} ] || sleep 2; exec "$@"', "sh"]
+    done = under_mpirun(3, "check", "--engine", "mpi", fast, cwd=tmp_path, before=delay)
+    assert done.returncode == 2
+    assert done.stderr.count("there is no") == 1, done.stderr
+
+
+@needs_mpi
+def test_under_mpirun_a_mistake_of_another_process_is_said(tmp_path):
+    (tmp_path / "right.json").write_text(scenario(dp=3))
+    elsewhere = ["sh", "-c", '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || cd /; exec "$@"', "sh"]
+    done = under_mpirun(3, "check", "--engine", "mpi", "right.json", cwd=tmp_path, before=elsewhere)
+    assert done.returncode == 2
+    assert done.stderr.count("there is no file or folder right.json") == 1, done.stderr
 
 
 @needs_mpi
