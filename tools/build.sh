@@ -54,6 +54,29 @@ apt_install() {
   rm "$log"
 }
 
+# A clang that has libFuzzer's runtime, which is a package of its own.
+find_clang() {
+  local candidate test
+  test=$(mktemp)
+  for candidate in clang++-{20,19,18,17,16} clang++; do
+    command -v "$candidate" >/dev/null || continue
+    echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+      "$candidate" -x c++ -fsanitize=fuzzer,address,undefined -o "$test" - 2>/dev/null || continue
+    rm "$test"
+    echo "$candidate"
+    return
+  done
+  rm "$test"
+  return 1
+}
+
+# use_clang: the preset fuzz needs it. Installs it where it is missing and that may be done; fails where neither.
+use_clang() {
+  local clang
+  clang=$(find_clang) || { (apt_install clang-16 libclang-rt-16-dev) && clang=$(find_clang); } || return
+  export LOCKSTEP_CMAKE_OPTIONS="-DCMAKE_CXX_COMPILER=$clang ${LOCKSTEP_CMAKE_OPTIONS:-}"
+}
+
 is_configured() {
   [[ -e $build_dir/build.ninja ]] && grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$build_dir/CMakeCache.txt"
 }

@@ -31,7 +31,7 @@ std::string compiler() {
 }
 
 std::string_view build_kind() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LOCKSTEP_SANITIZED)
   return "sanitizers";
 #elif defined(NDEBUG)
   return "release";
