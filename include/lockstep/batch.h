@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/expression.h"
+#include "lockstep/token_table.h"
 
 namespace lockstep {
 
@@ -28,8 +29,7 @@ class Batch : public TokenCounts {
   struct Tokens {
     enum class Kind { uneven, even, list };
     Kind kind = Kind::uneven;
-    /// [micro-batch][dp][cp][sp]; all micro-batches of all steps, or those of one, used again.
-    std::vector<std::vector<std::vector<std::vector<std::int64_t>>>> list;
+    TokenTable list;  ///< all micro-batches of all steps, or those of one, used again
   };
 
   std::vector<int> micro_batch_counts = {2};      ///< one per optimizer step; never empty
@@ -38,7 +38,7 @@ class Batch : public TokenCounts {
   std::map<std::string, Rational> weight_of_use;  ///< factor on the use's loss; default 1
 
   std::int64_t tokens(const std::string& use, int micro_batch, int dp, int cp, int sp) const override;
-  /// In constant time where the tokens are `uneven` or `even`.
+  /// In constant time where the tokens are `uneven` or `even`; TokenTable says what it costs where they are listed.
   Rational sum(const std::string& use, Range micro_batch, Range dp, Range cp, Range sp) const override;
   int micro_batches(int step) const override { return micro_batch_counts[static_cast<std::size_t>(step)]; }
   int first_micro_batch(int step) const override;

@@ -52,15 +52,12 @@ std::int64_t Batch::tokens(const std::string& use, int micro_batch, int dp, int 
     case Tokens::Kind::list:
       break;
   }
-  const auto at = [](const auto& list, int index) -> const auto& { return list[static_cast<std::size_t>(index)]; };
-  // A list for one micro-batch, or for those of one step, is used again.
-  const int entry_index = micro_batch % static_cast<int>(own.list.size());
-  return at(at(at(at(own.list, entry_index), dp), cp), sp);
+  return own.list.at(micro_batch, dp, cp, sp);
 }
 
 Rational Batch::sum(const std::string& use, Range micro_batch, Range dp, Range cp, Range sp) const {
   const Tokens& own = tokens_of(*this, use);
-  if (own.kind == Tokens::Kind::list) return TokenCounts::sum(use, micro_batch, dp, cp, sp);
+  if (own.kind == Tokens::Kind::list) return own.list.sum(micro_batch, dp, cp, sp);
   if (own.kind == Tokens::Kind::even) return Rational(micro_batch.count) * dp.count * cp.count * sp.count;
   const Residues counts = add(add(residues(micro_batch), residues(dp)), add(residues(cp), residues(sp)));
   return Rational(counts[0]) + Rational(2) * counts[1] + Rational(4) * counts[2];

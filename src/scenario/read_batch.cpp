@@ -127,7 +127,7 @@ Batch::Tokens read_token_list(const Json& value, Reading& reading) {
                                             : std::string()));
     return tokens;
   }
-  std::vector<std::vector<std::vector<std::vector<std::int64_t>>>> list;
+  TokenTable::Lists list;
   bool any_token = false;
   for (std::size_t m = 0; m < found; ++m) {
     list.push_back(read_micro_batch(value.items()[m], fmt::format("[{}]", m), reading));
@@ -142,7 +142,7 @@ Batch::Tokens read_token_list(const Json& value, Reading& reading) {
     return tokens;
   }
   tokens.kind = Batch::Tokens::Kind::list;
-  tokens.list = std::move(list);
+  tokens.list = TokenTable(list);
   return tokens;
 }
 

@@ -21,10 +21,10 @@ TEST_CASE("a list for one micro-batch is used again") {
   Batch batch;
   Batch::Tokens& tokens = batch.tokens_of_use["main"];
   tokens.kind = Batch::Tokens::Kind::list;
-  tokens.list = {{{{3, 5}}, {{2, 10}}}};
+  tokens.list = TokenTable({{{{3, 5}}, {{2, 10}}}});
   CHECK(batch.tokens("main", 0, 1, 0, 1) == 10);
   CHECK(batch.tokens("main", 1, 1, 0, 0) == 2);
-  tokens.list.push_back({{{7, 8}}, {{9, 0}}});
+  tokens.list = TokenTable({{{{3, 5}}, {{2, 10}}}, {{{7, 8}}, {{9, 0}}}});
   CHECK(batch.tokens("main", 1, 0, 0, 1) == 8);
   CHECK(batch.sum("main", {0, 2}, {0, 2}, {0, 1}, {0, 2}) == 20 + 24);
 }
