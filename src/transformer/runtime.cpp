@@ -184,10 +184,15 @@ void Runtime::report_stuck() const {
     lines.push_back(std::move(line));
   }
   const CommunicationError::Line& first = lines.front();
+  // A receive says itself from whom.
+  const std::string for_whom =
+      ranks_[static_cast<std::size_t>(first.rank)].request.kind == Communication::receive
+          ? ""
+          : fmt::format(" for rank{} {}", first.waits_for.size() == 1 ? "" : "s", fmt::join(first.waits_for, ", "));
   throw CommunicationError(
       CommunicationError::Kind::deadlock,
-      fmt::format("{} ranks wait for others that never come: rank {} in {} for rank{} {}", lines.size(), first.rank,
-                  first.calls, first.waits_for.size() == 1 ? "" : "s", fmt::join(first.waits_for, ", ")),
+      fmt::format("{} {} for others that never come: rank {} in {}{}", lines.size(),
+                  lines.size() == 1 ? "rank waits" : "ranks wait", first.rank, first.calls, for_whom),
       lines);
 }
 

@@ -156,6 +156,8 @@ TEST_CASE("a deadlock is reported with its ranks, calls and those who did not co
   CHECK(error.lines[1].calls == "all_reduce mlp of 4 x 2");
   CHECK(error.lines[1].call == 1);
   CHECK(error.lines[1].waits_for == std::vector<int>{2});
+  CHECK(std::string(error.what()) ==
+        "2 ranks wait for others that never come: rank 0 in all_reduce mlp of 4 x 2 for rank 2");
 }
 
 TEST_CASE("receives in a circle are a deadlock") {
@@ -168,6 +170,13 @@ TEST_CASE("receives in a circle are a deadlock") {
   CHECK(error.kind == CommunicationError::Kind::deadlock);
   CHECK(error.lines.size() == 3);
   CHECK(error.lines[2].waits_for == std::vector<int>{0});
+  CHECK(std::string(error.what()) == "3 ranks wait for others that never come: rank 0 in receive ring from rank 1");
+  const CommunicationError alone = error_of(2, [](Runtime& runtime, int rank) -> Task<> {
+    if (rank == 0) co_return;
+    Request in = message(Communication::receive, "ring", 0);
+    co_await runtime.communicate(rank, std::move(in));
+  });
+  CHECK(std::string(alone.what()) == "1 rank waits for others that never come: rank 1 in receive ring from rank 0");
 }
 
 TEST_CASE("members that meet with another kind, site or shape are a mismatch") {
