@@ -7,6 +7,9 @@
 
 namespace lockstep::transformer {
 
+/// How keys and values meet the queries where a sequence is cut over cp: Megatron's cp_comm_type.
+enum class ContextExchange { all_gather, ring, all_to_all };
+
 /// A decoder-only transformer as models/gpt.jsonc describes it; the names are those of its sizes.
 struct Config {
   int layers = 1;
@@ -33,6 +36,8 @@ struct Config {
   int shared_expert_ffn = 0;
   bool shared_expert_gate = false;
   double auxiliary_loss = 0;  ///< coefficient of the load-balancing loss of a layer
+
+  ContextExchange context_exchange = ContextExchange::all_gather;
 
   int mtp_layers = 0;  ///< depths of multi-token prediction
 

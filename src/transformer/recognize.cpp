@@ -39,6 +39,12 @@ class Sizes {
   const Preset& preset_;
 };
 
+ContextExchange read_exchange(const Sizes& sizes) {
+  const std::string name = sizes.text("cp_comm_type");
+  if (name == "p2p") return ContextExchange::ring;
+  return name == "a2a" ? ContextExchange::all_to_all : ContextExchange::all_gather;
+}
+
 Config read_sizes(const Sizes& sizes, int tp) {
   const auto or_else = [](int value, int fallback) { return value > 0 ? value : fallback; };
   Config config;
@@ -64,6 +70,7 @@ Config read_sizes(const Sizes& sizes, int tp) {
   config.first_dense_layers = sizes.number("first_dense_layers");
   config.shared_expert_ffn = sizes.number("shared_expert_ffn");
   config.shared_expert_gate = sizes.flag("shared_expert_gate");
+  config.context_exchange = read_exchange(sizes);
   config.mtp_layers = sizes.number("mtp_num_layers");
   return config;
 }
@@ -81,6 +88,8 @@ void check_sizes(const Config& config, const Sizes& sizes, const Layout& layout,
     refuse(place, fmt::format("{} {} do not divide by {} = {}", count, what, axes, parts));
   };
   divide(config.kv_heads, "key-value heads", layout.tp * layout.sp, "tp * sp");
+  if (config.context_exchange == ContextExchange::all_to_all)
+    divide(config.kv_heads, "key-value heads", layout.tp * layout.sp * layout.cp, "tp * sp * cp (a2a)");
   divide(config.ffn, "elements of the MLP", layout.tp, "tp");
   divide(config.vocab, "words", layout.tp, "tp");
   divide(config.shared_expert_ffn, "elements of the shared experts", layout.tp, "tp");

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/transformer/sharded_attention.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace lockstep::transformer {
 
@@ -16,28 +14,6 @@ constexpr TensorParallelRegion::Sites attention_sites = {
 
 using Rows = Eigen::Map<const Real>;
 
-/// One head: the softmax over the keys that are not ahead of a query.
-Real attention_weights(const Real& query, const Real& key, const std::vector<int>& query_positions,
-                       const std::vector<int>& key_positions) {
-  Real scores = query * key.transpose() / std::sqrt(static_cast<double>(query.cols()));
-  // Eigen's vectorized exp() makes the smallest number out of minus infinity, so what is ahead is set to 0 itself.
-  const auto is_ahead = [&](Eigen::Index row, Eigen::Index column) {
-    return key_positions[static_cast<std::size_t>(column)] > query_positions[static_cast<std::size_t>(row)];
-  };
-  for (Eigen::Index row = 0; row < scores.rows(); ++row) {
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (Eigen::Index column = 0; column < scores.cols(); ++column) {
-      if (!is_ahead(row, column)) largest = std::max(largest, scores(row, column));
-    }
-    for (Eigen::Index column = 0; column < scores.cols(); ++column) {
-      scores(row, column) = is_ahead(row, column) ? 0 : std::exp(scores(row, column) - largest);
-      sum += scores(row, column);
-    }
-    scores.row(row) /= sum;
-  }
-  return scores;
-}
-
 }  // namespace
 
 ShardedAttention::ShardedAttention(RankContext& context, const std::string& prefix, const Places& places)
@@ -45,6 +21,7 @@ ShardedAttention::ShardedAttention(RankContext& context, const std::string& pref
       name_(prefix + "self_attention."),
       places_(places),
       region_(context, attention_sites),
+      core_(context, places.query_positions, places.key_positions),
       size_(context.config.head_size),
       groups_(context.config.kv_heads / context.comm.size(Axis::tp)),
       queries_(context.config.heads / context.config.kv_heads) {}
@@ -80,28 +57,6 @@ Real ShardedAttention::prepare_backward(const Real& gradient, const std::string&
   return Rows(rows.data(), gradient.rows(), gradient.cols());
 }
 
-// Ulysses: a rank gives each member its part of the heads, and gets that of its own heads from all members.
-Task<Real> ShardedAttention::to_heads(const char* site, Real tensor) const {
-  const int members = context_.comm.size(Axis::sp);
-  if (members == 1) co_return tensor;
-  const Eigen::Index tokens = tensor.rows(), columns = tensor.cols() / members;
-  Real packed(tokens * members, columns);
-  for (int i = 0; i < members; ++i) packed.middleRows(i * tokens, tokens) = tensor.middleCols(i * columns, columns);
-  std::vector<int> rows(static_cast<std::size_t>(members), static_cast<int>(tokens)), received;
-  co_return co_await context_.comm.all_to_all(site, Axis::sp, std::move(packed), std::move(rows), received);
-}
-
-Task<Real> ShardedAttention::to_tokens(const char* site, Real tensor) const {
-  const int members = context_.comm.size(Axis::sp);
-  if (members == 1) co_return tensor;
-  const Eigen::Index tokens = tensor.rows() / members, columns = tensor.cols();
-  std::vector<int> rows(static_cast<std::size_t>(members), static_cast<int>(tokens)), received;
-  const Real packed = co_await context_.comm.all_to_all(site, Axis::sp, std::move(tensor), std::move(rows), received);
-  Real result(tokens, columns * members);
-  for (int i = 0; i < members; ++i) result.middleCols(i * columns, columns) = packed.middleRows(i * tokens, tokens);
-  co_return result;
-}
-
 Task<Real> ShardedAttention::forward(Real input, State& state) {
   state.input = co_await region_.enter(std::move(input));
   Real qkv = state.input * context_.parameter(name_ + "linear_qkv.weight").transpose();
@@ -117,21 +72,11 @@ Task<Real> ShardedAttention::forward(Real input, State& state) {
   }
   query = prepare(query, "q_layernorm", state.query_norm);
   key = prepare(key, "k_layernorm", state.key_norm);
-  state.query = co_await to_heads("ulysses.query", std::move(query));
-  key = co_await to_heads("ulysses.key", std::move(key));
-  value = co_await to_heads("ulysses.value", std::move(value));
-  state.key = co_await context_.comm.all_gather("cp.gather_key", Axis::cp, std::move(key));
-  state.value = co_await context_.comm.all_gather("cp.gather_value", Axis::cp, std::move(value));
-  Real attended(state.query.rows(), state.query.cols());
-  state.weights.clear();
-  for (Eigen::Index head = 0; head < state.query.cols() / size_; ++head) {
-    const Eigen::Index of = head / queries_ * size_;
-    state.weights.push_back(attention_weights(state.query.middleCols(head * size_, size_),
-                                              state.key.middleCols(of, size_), places_.query_positions,
-                                              places_.key_positions));
-    attended.middleCols(head * size_, size_) = state.weights.back() * state.value.middleCols(of, size_);
-  }
-  state.context = co_await to_tokens("ulysses.context", std::move(attended));
+  query = co_await to_heads(context_.comm, "ulysses.query", Axis::sp, std::move(query));
+  key = co_await to_heads(context_.comm, "ulysses.key", Axis::sp, std::move(key));
+  value = co_await to_heads(context_.comm, "ulysses.value", Axis::sp, std::move(value));
+  Real attended = co_await core_.forward(std::move(query), std::move(key), std::move(value), state.core);
+  state.context = co_await to_tokens(context_.comm, "ulysses.context", Axis::sp, std::move(attended));
   Real partial = state.context * context_.parameter(name_ + "linear_proj.weight").transpose();
   Real output = co_await region_.leave(std::move(partial));
   if (context_.has(name_ + "linear_proj.bias"))
@@ -146,27 +91,11 @@ Task<Real> ShardedAttention::backward(Real gradient, const State& state, LocalGr
   const Real output = co_await region_.leave_backward(std::move(gradient));
   add_gradient(gradients, name_ + "linear_proj.weight", rank, output.transpose() * state.context);
   Real inner = output * context_.parameter(name_ + "linear_proj.weight");
-  inner = co_await to_heads("ulysses.context_backward", std::move(inner));
-  Real query = Real::Zero(state.query.rows(), state.query.cols());
-  Real key = Real::Zero(state.key.rows(), state.key.cols());
-  Real value = Real::Zero(state.value.rows(), state.value.cols());
-  const double scale = 1 / std::sqrt(static_cast<double>(size_));
-  for (Eigen::Index head = 0; head < query.cols() / size_; ++head) {
-    const Eigen::Index of = head / queries_ * size_;
-    const Real& weights = state.weights[static_cast<std::size_t>(head)];
-    const Real from = inner.middleCols(head * size_, size_);
-    value.middleCols(of, size_) += weights.transpose() * from;
-    Real scores = from * state.value.middleCols(of, size_).transpose();
-    const Eigen::VectorXd along = scores.cwiseProduct(weights).rowwise().sum();
-    scores = ((scores.colwise() - along).cwiseProduct(weights) * scale).eval();
-    query.middleCols(head * size_, size_) = scores * state.key.middleCols(of, size_);
-    key.middleCols(of, size_) += scores.transpose() * state.query.middleCols(head * size_, size_);
-  }
-  key = co_await context_.comm.reduce_scatter("cp.dkv_reduce", Axis::cp, std::move(key));
-  value = co_await context_.comm.reduce_scatter("cp.dkv_reduce", Axis::cp, std::move(value));
-  query = co_await to_tokens("ulysses.query_backward", std::move(query));
-  key = co_await to_tokens("ulysses.key_backward", std::move(key));
-  value = co_await to_tokens("ulysses.value_backward", std::move(value));
+  inner = co_await to_heads(context_.comm, "ulysses.context_backward", Axis::sp, std::move(inner));
+  CoreAttention::Gradients core = co_await core_.backward(std::move(inner), state.core);
+  Real query = co_await to_tokens(context_.comm, "ulysses.query_backward", Axis::sp, std::move(core.query));
+  Real key = co_await to_tokens(context_.comm, "ulysses.key_backward", Axis::sp, std::move(core.key));
+  Real value = co_await to_tokens(context_.comm, "ulysses.value_backward", Axis::sp, std::move(core.value));
   query = prepare_backward(query, "q_layernorm", state.query_norm, gradients);
   key = prepare_backward(key, "k_layernorm", state.key_norm, gradients);
   const Eigen::Index stride = (queries_ + 2) * size_;

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "src/transformer/core_attention.h"
 #include "src/transformer/sharded_norm.h"
 
 namespace lockstep::transformer {
 
-/// A rank's part of self-attention: its heads (tp, and sp while it attends: Ulysses) and its queries (cp, with the keys
-/// and values of all cp ranks gathered).
+/// A rank's part of self-attention: its heads (tp, and sp while it attends: Ulysses) and its queries (cp).
 class ShardedAttention {
  public:
   /// `positions` of the rank's piece; `query_positions` of all that it attends for, `key_positions` of all that it
@@ -24,9 +24,8 @@ class ShardedAttention {
   struct State {
     Real input;  ///< of the linears, all tokens of the piece
     NormState query_norm, key_norm;
-    Real query, key, value;     ///< as attended with
-    std::vector<Real> weights;  ///< by query head
-    Real context;               ///< of the piece
+    CoreAttention::State core;
+    Real context;  ///< of the piece
   };
   Task<Real> forward(Real input, State& state);
   Task<Real> backward(Real gradient, const State& state, LocalGradients& gradients);
@@ -37,14 +36,12 @@ class ShardedAttention {
   Real prepare_backward(const Real& gradient, const std::string& norm, const NormState& state,
                         LocalGradients& gradients) const;
   Real rotate(const Real& rows, int direction) const;
-  /// Heads of the piece's tokens against tokens of the whole cp rank, and back.
-  Task<Real> to_heads(const char* site, Real tensor) const;
-  Task<Real> to_tokens(const char* site, Real tensor) const;
 
   RankContext& context_;
   std::string name_;
   const Places& places_;
   TensorParallelRegion region_;
+  CoreAttention core_;
   Eigen::Index size_;  ///< of a head
   int groups_;         ///< key-value heads of this tp rank
   int queries_;        ///< query heads of each

@@ -54,6 +54,18 @@ TEST_CASE("context parallel models do") {
   check_right(R"("tp": 2, "cp": 2, "sequence_parallel": true)", llama);
 }
 
+TEST_CASE("keys and values that travel a ring, or ranks that trade tokens for heads, do") {
+  const std::string ring = R"(, "cp_comm_type": "p2p")", trade = R"(, "cp_comm_type": "a2a")";
+  check_right(R"("cp": 2)", gpt2 + ring);
+  check_right(R"("cp": 3, "dp": 2)", llama + ring + R"(, "qk_layernorm": true)");
+  check_right(R"("cp": 4)", gpt2 + ring, megatron, R"("micro_batches": 1, "tokens": [[[[5], [8], [1], [3]]]])");
+  check_right(R"("tp": 2, "cp": 3, "sequence_parallel": true)", llama + ring);
+  check_right(R"("cp": 2, "pp": 2, "dp": 2)", gpt2 + ring);
+  check_right(R"("cp": 2)", llama + trade);
+  check_right(R"("cp": 4, "dp": 2)", gpt2 + trade);
+  check_right(R"("tp": 2, "cp": 2, "sequence_parallel": true)", gpt2 + trade);
+}
+
 TEST_CASE("pipelines do, with one chunk on a stage and with several") {
   check_right(R"("pp": 2)", gpt2, megatron, R"("micro_batches": 4)");
   check_right(R"("pp": 4, "dp": 2)", deep(llama, 4), megatron, R"("micro_batches": 3)");

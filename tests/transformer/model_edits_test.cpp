@@ -66,6 +66,11 @@ TEST_CASE("context and Ulysses parallelism: gradients of keys and values, and po
   check_fault(R"("cp": 2)", llama, R"({ "drop": "cp.dkv_reduce" })");
   check_fault(R"("cp": 2, "dp": 2)", llama, R"({ "set": "cp.dkv_reduce", "over": "dp" })");
   check_fault(R"("cp": 2)", llama, R"({ "drop": "attention.rotary_positions" })");
+  const std::string ring = R"(, "cp_comm_type": "p2p")", trade = R"(, "cp_comm_type": "a2a")";
+  check_fault(R"("cp": 3)", llama + ring, R"({ "drop": "cp.ring_key_value" })");
+  check_fault(R"("cp": 3)", llama + ring, R"({ "drop": "cp.ring_key_value_backward" })");
+  check_fault(R"("cp": 3, "dp": 2)", gpt2 + ring, R"({ "drop": "cp.ring_dkv" })");
+  check_fault(R"("cp": 2)", gpt2 + trade, R"({ "drop": "ulysses.key_backward" })");
   check_fault(R"("cp": 2)", gpt2, R"({ "drop": "embedding.positions" })");
 }
 

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/transformer/core_attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace lockstep::transformer {
+
+namespace {
+
+// The pipeline has 0 and 1.
+constexpr int key_value_channel = 2, gradient_channel = 3;
+
+double scale_of(Eigen::Index head_size) { return 1 / std::sqrt(static_cast<double>(head_size)); }
+
+/// Keys and values travel as one tensor.
+Real side_by_side(const Real& key, const Real& value) {
+  Real both(key.rows(), key.cols() + value.cols());
+  both << key, value;
+  return both;
+}
+
+}  // namespace
+
+Eigen::Index CoreAttention::key_of(Eigen::Index head) const {
+  return head / (context_.config.heads / context_.config.kv_heads) * context_.config.head_size;
+}
+
+Task<Real> CoreAttention::forward(Real query, Real key, Real value, State& state) const {
+  state.query = std::move(query);
+  state.key = std::move(key);
+  state.value = std::move(value);
+  const ContextExchange exchange = context_.config.context_exchange;
+  if (exchange == ContextExchange::ring) co_return co_await ring(state);
+  if (exchange == ContextExchange::all_to_all) {
+    state.query = co_await to_heads(context_.comm, "ulysses.query", Axis::cp, std::move(state.query));
+    state.key = co_await to_heads(context_.comm, "ulysses.key", Axis::cp, std::move(state.key));
+    state.value = co_await to_heads(context_.comm, "ulysses.value", Axis::cp, std::move(state.value));
+    Real context = attend(key_positions_, state);
+    co_return co_await to_tokens(context_.comm, "ulysses.context", Axis::cp, std::move(context));
+  }
+  state.key = co_await context_.comm.all_gather("cp.gather_key", Axis::cp, std::move(state.key));
+  state.value = co_await context_.comm.all_gather("cp.gather_value", Axis::cp, std::move(state.value));
+  co_return attend(query_positions_, state);
+}
+
+Task<CoreAttention::Gradients> CoreAttention::backward(Real gradient, const State& state) const {
+  const ContextExchange exchange = context_.config.context_exchange;
+  if (exchange == ContextExchange::ring) co_return co_await ring_backward(std::move(gradient), state);
+  Communicator& comm = context_.comm;
+  if (exchange == ContextExchange::all_to_all) {
+    gradient = co_await to_heads(comm, "ulysses.context_backward", Axis::cp, std::move(gradient));
+    Gradients result = attend_backward(gradient, state);
+    result.query = co_await to_tokens(comm, "ulysses.query_backward", Axis::cp, std::move(result.query));
+    result.key = co_await to_tokens(comm, "ulysses.key_backward", Axis::cp, std::move(result.key));
+    result.value = co_await to_tokens(comm, "ulysses.value_backward", Axis::cp, std::move(result.value));
+    co_return result;
+  }
+  Gradients result = attend_backward(gradient, state);
+  result.key = co_await comm.reduce_scatter("cp.dkv_reduce", Axis::cp, std::move(result.key));
+  result.value = co_await comm.reduce_scatter("cp.dkv_reduce", Axis::cp, std::move(result.value));
+  co_return result;
+}
+
+// Head by head: the softmax over the keys that are not ahead of a query.
+Real CoreAttention::attend(const std::vector<int>& query_positions, State& state) const {
+  const Eigen::Index size = context_.config.head_size;
+  Real context(state.query.rows(), state.query.cols());
+  state.weights.clear();
+  // Eigen's vectorized exp() makes the smallest number out of minus infinity, so what is ahead is set to 0 itself.
+  const auto ahead = [&](Eigen::Index row, Eigen::Index column) {
+    return key_positions_[static_cast<std::size_t>(column)] > query_positions[static_cast<std::size_t>(row)];
+  };
+  for (Eigen::Index head = 0; head < state.query.cols() / size; ++head) {
+    const Eigen::Index of = key_of(head);
+    Real scores =
+        state.query.middleCols(head * size, size) * state.key.middleCols(of, size).transpose() * scale_of(size);
+    for (Eigen::Index row = 0; row < scores.rows(); ++row) {
+      double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+      for (Eigen::Index column = 0; column < scores.cols(); ++column) {
+        if (!ahead(row, column)) largest = std::max(largest, scores(row, column));
+      }
+      for (Eigen::Index column = 0; column < scores.cols(); ++column) {
+        scores(row, column) = ahead(row, column) ? 0 : std::exp(scores(row, column) - largest);
+        sum += scores(row, column);
+      }
+      scores.row(row) /= sum;
+    }
+    context.middleCols(head * size, size) = scores * state.value.middleCols(of, size);
+    state.weights.push_back(std::move(scores));
+  }
+  return context;
+}
+
+CoreAttention::Gradients CoreAttention::attend_backward(const Real& gradient, const State& state) const {
+  const Eigen::Index size = context_.config.head_size;
+  Gradients result{Real::Zero(state.query.rows(), state.query.cols()), Real::Zero(state.key.rows(), state.key.cols()),
+                   Real::Zero(state.value.rows(), state.value.cols())};
+  for (Eigen::Index head = 0; head < state.query.cols() / size; ++head) {
+    const Eigen::Index of = key_of(head);
+    const Real& weights = state.weights[static_cast<std::size_t>(head)];
+    const Real from = gradient.middleCols(head * size, size);
+    result.value.middleCols(of, size) += weights.transpose() * from;
+    Real scores = from * state.value.middleCols(of, size).transpose();
+    const Eigen::VectorXd along = scores.cwiseProduct(weights).rowwise().sum();
+    scores = ((scores.colwise() - along).cwiseProduct(weights) * scale_of(size)).eval();
+    result.query.middleCols(head * size, size) = scores * state.key.middleCols(of, size);
+    result.key.middleCols(of, size) += scores.transpose() * state.query.middleCols(head * size, size);
+  }
+  return result;
+}
+
+Task<Real> CoreAttention::pass_on(const char* site, int channel, int owner, Real tensor) const {
+  Communicator& comm = context_.comm;
+  const std::vector<int>& ring = comm.group(Axis::cp);
+  const int members = comm.size(Axis::cp), me = comm.coordinate(Axis::cp);
+  if (comm.drops(site)) tensor.setZero();
+  // Who sends block b receives block b - 1.
+  const auto name = [&](int of) {
+    return fmt::format("{} with the block of rank {}", site, ring[static_cast<std::size_t>(of)]);
+  };
+  std::string out = name((owner + 1) % members), in = name(owner);
+  co_await comm.send(std::move(out), ring[static_cast<std::size_t>((me + 1) % members)], channel, std::move(tensor));
+  co_return co_await comm.receive(std::move(in), ring[static_cast<std::size_t>((me + members - 1) % members)], channel);
+}
+
+// The running softmax of a query: the largest score so far, and sum and result relative to it.
+Task<Real> CoreAttention::ring(State& state) const {
+  const int members = context_.comm.size(Axis::cp), me = context_.comm.coordinate(Axis::cp);
+  const Eigen::Index size = context_.config.head_size, heads = state.query.cols() / size;
+  const Eigen::Index tokens = state.query.rows(), keys = state.key.rows(), columns = state.key.cols();
+  Real largest = Real::Constant(tokens, heads, -std::numeric_limits<double>::infinity());
+  Real sums = Real::Zero(tokens, heads);
+  state.result = Real::Zero(tokens, state.query.cols());
+  Real block = side_by_side(state.key, state.value);
+  for (int step = 0; step < members; ++step) {
+    const int owner = (me + members - step) % members;
+    if (step > 0) block = co_await pass_on("cp.ring_key_value", key_value_channel, owner, std::move(block));
+    const auto first = static_cast<std::size_t>(owner * keys);
+    for (Eigen::Index head = 0; head < heads; ++head) {
+      const Eigen::Index of = key_of(head);
+      const Real scores =
+          state.query.middleCols(head * size, size) * block.middleCols(of, size).transpose() * scale_of(size);
+      for (Eigen::Index row = 0; row < tokens; ++row) {
+        const double before = largest(row, head);
+        for (Eigen::Index key = 0; key < keys; ++key) {
+          if (!is_ahead(row, first + static_cast<std::size_t>(key)))
+            largest(row, head) = std::max(largest(row, head), scores(row, key));
+        }
+        auto result = state.result.row(row).segment(head * size, size);
+        if (sums(row, head) > 0 && largest(row, head) > before) {
+          const double shrink = std::exp(before - largest(row, head));
+          sums(row, head) *= shrink;
+          result *= shrink;
+        }
+        for (Eigen::Index key = 0; key < keys; ++key) {
+          if (is_ahead(row, first + static_cast<std::size_t>(key))) continue;
+          const double weight = std::exp(scores(row, key) - largest(row, head));
+          sums(row, head) += weight;
+          result += weight * block.row(key).segment(columns + of, size);
+        }
+      }
+    }
+  }
+  for (Eigen::Index head = 0; head < heads; ++head)
+    state.result.middleCols(head * size, size).array().colwise() /= sums.col(head).array();
+  state.log_sums = largest.array() + sums.array().log();
+  co_return state.result;
+}
+
+// The softmax is computed again from its sums, block by block. The gradients of a block follow it around the ring, one
+// hop behind, and the last hop brings them home.
+Task<CoreAttention::Gradients> CoreAttention::ring_backward(Real gradient, const State& state) const {
+  const int members = context_.comm.size(Axis::cp), me = context_.comm.coordinate(Axis::cp);
+  const Eigen::Index size = context_.config.head_size, heads = state.query.cols() / size;
+  const Eigen::Index tokens = state.query.rows(), keys = state.key.rows(), columns = state.key.cols();
+  Gradients result{Real::Zero(tokens, state.query.cols()), {}, {}};
+  Real block = side_by_side(state.key, state.value);
+  Real slopes = Real::Zero(keys, 2 * columns);  // of the block at hand
+  for (int step = 0; step < members; ++step) {
+    const int owner = (me + members - step) % members;
+    if (step > 0) {
+      block = co_await pass_on("cp.ring_key_value_backward", key_value_channel, owner, std::move(block));
+      slopes = co_await pass_on("cp.ring_dkv", gradient_channel, owner, std::move(slopes));
+    }
+    const auto first = static_cast<std::size_t>(owner * keys);
+    for (Eigen::Index head = 0; head < heads; ++head) {
+      const Eigen::Index of = key_of(head);
+      const auto query = state.query.middleCols(head * size, size);
+      const auto from = gradient.middleCols(head * size, size);
+      const Real scores = query * block.middleCols(of, size).transpose() * scale_of(size);
+      Real weights = Real::Zero(tokens, keys);
+      for (Eigen::Index row = 0; row < tokens; ++row) {
+        for (Eigen::Index key = 0; key < keys; ++key) {
+          if (!is_ahead(row, first + static_cast<std::size_t>(key)))
+            weights(row, key) = std::exp(scores(row, key) - state.log_sums(row, head));
+        }
+      }
+      // Sum over all keys of a weight times its gradient, which is known without them (Dao et al., 2022).
+      const Eigen::VectorXd along = from.cwiseProduct(state.result.middleCols(head * size, size)).rowwise().sum();
+      const Real inner = from * block.middleCols(columns + of, size).transpose();
+      const Real of_scores = (inner.colwise() - along).cwiseProduct(weights) * scale_of(size);
+      result.query.middleCols(head * size, size) += of_scores * block.middleCols(of, size);
+      slopes.middleCols(of, size) += of_scores.transpose() * query;
+      slopes.middleCols(columns + of, size) += weights.transpose() * from;
+    }
+  }
+  if (members > 1) slopes = co_await pass_on("cp.ring_dkv", gradient_channel, me, std::move(slopes));
+  result.key = slopes.leftCols(columns);
+  result.value = slopes.rightCols(columns);
+  co_return result;
+}
+
+Task<Real> to_heads(Communicator& comm, const char* site, Axis axis, Real tensor) {
+  const int members = comm.size(axis);
+  if (members == 1) co_return tensor;
+  const Eigen::Index tokens = tensor.rows(), columns = tensor.cols() / members;
+  Real packed(tokens * members, columns);
+  for (int i = 0; i < members; ++i) packed.middleRows(i * tokens, tokens) = tensor.middleCols(i * columns, columns);
+  std::vector<int> rows(static_cast<std::size_t>(members), static_cast<int>(tokens)), received;
+  co_return co_await comm.all_to_all(site, axis, std::move(packed), std::move(rows), received);
+}
+
+Task<Real> to_tokens(Communicator& comm, const char* site, Axis axis, Real tensor) {
+  const int members = comm.size(axis);
+  if (members == 1) co_return tensor;
+  const Eigen::Index tokens = tensor.rows() / members, columns = tensor.cols();
+  std::vector<int> rows(static_cast<std::size_t>(members), static_cast<int>(tokens)), received;
+  const Real packed = co_await comm.all_to_all(site, axis, std::move(tensor), std::move(rows), received);
+  Real result(tokens, columns * members);
+  for (int i = 0; i < members; ++i) result.middleCols(i * columns, columns) = packed.middleRows(i * tokens, tokens);
+  co_return result;
+}
+
+}  // namespace lockstep::transformer
