@@ -13,9 +13,11 @@ namespace {
 /// Passes through loops, with those that yield no parameter.
 constexpr std::int64_t pass_limit = 2'000'000;
 
+// A default such as 0.0 says that its values need not be whole.
 std::string type_of_default(const Json& value) {
   if (value.is_boolean()) return "boolean";
-  if (value.is_number()) return whole_number(value) ? "integer" : "number";
+  if (value.is_number())
+    return whole_number(value) && value.text().find('.') == std::string::npos ? "integer" : "number";
   return value.is_string() ? "string" : "";
 }
 

@@ -30,7 +30,11 @@ struct Config {
 
   int experts = 0;
   int moe_ffn = 0;
-  int top_k = 2;  ///< experts that a token visits
+  int top_k = 2;             ///< experts that a token visits
+  bool pre_softmax = false;  ///< weights from the softmax over all experts, else over those that it visits
+  /// An expert takes up to ceil(this * tokens * top_k / experts) of the tokens that are routed together; 0: all.
+  double capacity_factor = 0;
+  bool drop_by_position = false;  ///< the tokens behind are dropped, else those of the smallest weights
   int moe_layer_frequency = 1;
   int first_dense_layers = 0;
   int shared_expert_ffn = 0;

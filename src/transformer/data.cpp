@@ -173,7 +173,25 @@ Sequence Data::sequence(int optimizer_step, int micro_batch, int dp) const {
   sequence.tokens = tokens(micro_batch, dp);
   sequence.weights = weights("main", optimizer_step, micro_batch, dp);
   if (config_.mtp_layers > 0) sequence.mtp_weights = weights("mtp", optimizer_step, micro_batch, dp);
+  sequence.routing_groups = routing_groups();
   return sequence;
+}
+
+// The tokens of a rank: a piece, or with sequence parallelism its part of one.
+std::vector<int> Data::routing_groups() const {
+  const Mesh& mesh = schedule_.mesh;
+  const int parts = mesh.layout().sequence_parallel ? mesh.size(Axis::tp) : 1;
+  std::vector<int> groups(static_cast<std::size_t>(length_));
+  int group = 0;
+  for (int cp = 0; cp < mesh.size(Axis::cp); ++cp) {
+    for (int sp = 0; sp < mesh.size(Axis::sp); ++sp) {
+      const std::vector<int> at = positions(cp, sp);
+      for (int i = 0; i < piece_length_; ++i)
+        groups[static_cast<std::size_t>(at[static_cast<std::size_t>(i)])] = group + i / (piece_length_ / parts);
+      group += parts;
+    }
+  }
+  return groups;
 }
 
 }  // namespace lockstep::transformer

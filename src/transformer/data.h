@@ -47,6 +47,7 @@ class Data {
 
  private:
   void check_work(const Place& place) const;
+  std::vector<int> routing_groups() const;
   std::vector<double> weights(const std::string& use, int optimizer_step, int micro_batch, int dp) const;
 
   const Config& config_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/scenario/value_type.h"
+#include "src/transformer/data.h"
 #include "src/transformer/shards.h"
 
 namespace lockstep::transformer {
@@ -25,6 +26,14 @@ class Sizes {
     if (!value || *value < 0 || *value > 1'000'000)
       refuse(preset_.place, fmt::format("its size \"{}\" is missing or out of range", name));
     return static_cast<int>(*value);
+  }
+  double real(const std::string& name) const {
+    const auto found = preset_.sizes.find(name);
+    const std::optional<Rational> value =
+        found == preset_.sizes.end() ? std::nullopt : Rational::parse(found->second.text());
+    if (!value || *value < Rational(0))
+      refuse(preset_.place, fmt::format("its size \"{}\" is no number from 0 on", name));
+    return to_double(*value);
   }
   bool flag(const std::string& name) const {
     const auto found = preset_.sizes.find(name);
@@ -65,6 +74,10 @@ Config read_sizes(const Sizes& sizes, int tp) {
   config.swiglu = sizes.flag("swiglu");
   config.tied = sizes.flag("tied_embeddings");
   config.experts = sizes.number("experts");
+  config.top_k = config.experts == 1 ? 1 : sizes.number("moe_router_topk");
+  config.pre_softmax = sizes.flag("moe_router_pre_softmax");
+  config.capacity_factor = sizes.real("moe_expert_capacity_factor");
+  config.drop_by_position = sizes.text("moe_token_drop_policy") == "position";
   config.moe_ffn = or_else(sizes.number("moe_ffn"), config.ffn);
   config.moe_layer_frequency = or_else(sizes.number("moe_layer_frequency"), 1);
   config.first_dense_layers = sizes.number("first_dense_layers");
@@ -94,6 +107,13 @@ void check_sizes(const Config& config, const Sizes& sizes, const Layout& layout,
   divide(config.vocab, "words", layout.tp, "tp");
   divide(config.shared_expert_ffn, "elements of the shared experts", layout.tp, "tp");
   if (config.experts > 0) {
+    if (config.top_k < 1 || config.top_k > config.experts)
+      refuse(place,
+             fmt::format("a token cannot visit {} of {} experts (moe_router_topk)", config.top_k, config.experts));
+    if (config.top_k == 1 && config.experts > 1 && !config.pre_softmax)
+      refuse(place,
+             "a softmax over the one expert that is chosen has no gradient; Megatron asks for "
+             "moe_router_pre_softmax where moe_router_topk is 1");
     divide(config.experts, "experts", layout.ep, "ep");
     divide(config.moe_ffn, "elements of an expert", layout.etp, "etp");
   }

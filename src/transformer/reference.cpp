@@ -148,7 +148,7 @@ Number run_reference(const Config& config, const Tensors<Number>& parameters, co
   using namespace reference;
   Config weighted = config;
   weighted.auxiliary_loss *= sequence.auxiliary_weight;
-  Context<Number> context{weighted, parameters, gradients};
+  Context<Number> context{weighted, parameters, gradients, sequence.routing_groups};
   const Embedding<Number> embedding(context, sequence, 0);
   std::vector<Layer<Number>> layers;
   for (int layer = 0; layer < config.layers; ++layer)

@@ -16,6 +16,9 @@ struct Sequence {
   std::vector<double> weights;
   /// The same for every depth of multi-token prediction; empty: no such loss.
   std::vector<double> mtp_weights;
+  /// By position: the number of the tokens that are routed together, among which an expert of limited capacity chooses;
+  /// empty: all are.
+  std::vector<int> routing_groups;
   /// Factor on the auxiliary losses of all layers.
   double auxiliary_weight = 0;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,9 @@
 namespace lockstep::transformer::reference {
 
 /// A mixture of experts: each token visits the top_k experts that the router likes best, weighted by the softmax over
-/// those. The auxiliary loss balances the load (Fedus, Zoph, Shazeer, 2021): experts times the sum over experts of the
-/// fraction of choices times the mean probability.
+/// those or over all. An expert of limited capacity takes so many tokens of each routing group; the rest, dropped, go
+/// without it. The auxiliary loss balances the load (Fedus, Zoph, Shazeer, 2021): experts times the sum over experts of
+/// the fraction of choices times the mean probability.
 template <class Number>
 class Mixture {
  public:
@@ -70,10 +72,12 @@ class Mixture {
     if (config.shared_expert_ffn > 0) input_gradient += shared_backward(output_gradient);
     Matrix<Number> logits(weights_gradient.rows(), weights_gradient.cols());
     for (Eigen::Index token = 0; token < logits.rows(); ++token) {
-      const Number along = weights_.row(token).dot(weights_gradient.row(token));
+      // What is not chosen, or dropped, has no gradient and still a part in the softmax.
+      const Matrix<Number>& softmax = config.pre_softmax ? probabilities_ : weights_;
+      const Number along = softmax.row(token).dot(weights_gradient.row(token));
       const Number balance = probabilities_.row(token).dot(load_.transpose());
       for (Eigen::Index expert = 0; expert < logits.cols(); ++expert) {
-        logits(token, expert) = weights_(token, expert) * (weights_gradient(token, expert) - along) +
+        logits(token, expert) = softmax(token, expert) * (weights_gradient(token, expert) - along) +
                                 probabilities_(token, expert) * (load_(expert) - balance);
       }
     }
@@ -100,18 +104,47 @@ class Mixture {
       std::stable_sort(order.begin(), order.end(),
                        [&](Eigen::Index a, Eigen::Index b) { return logits(token, a) > logits(token, b); });
       const Number largest = logits(token, order.front());
-      const std::vector<Eigen::Index> chosen(order.begin(), order.begin() + std::min(config.top_k, config.experts));
-      set_softmax(logits, token, largest, chosen, weights_);
+      const std::vector<Eigen::Index> chosen(order.begin(), order.begin() + config.top_k);
       set_softmax(logits, token, largest, order, probabilities_);
-      for (const Eigen::Index expert : chosen) tokens_of_[static_cast<std::size_t>(expert)].push_back(token);
+      if (!config.pre_softmax) set_softmax(logits, token, largest, chosen, weights_);
+      for (const Eigen::Index expert : chosen) {
+        if (config.pre_softmax) weights_(token, expert) = probabilities_(token, expert);
+        tokens_of_[static_cast<std::size_t>(expert)].push_back(token);
+      }
     }
     // The derivative of the auxiliary loss by one probability; the fractions of choices have none.
     load_.resize(config.experts);
     const auto tokens = static_cast<double>(logits.rows());
-    const double choices = tokens * std::min(config.top_k, config.experts);
+    const double choices = tokens * config.top_k;
     for (Eigen::Index expert = 0; expert < config.experts; ++expert) {
       const auto count = static_cast<double>(tokens_of_[static_cast<std::size_t>(expert)].size());
       load_(expert) = Number(config.auxiliary_loss * config.experts * count / choices / tokens);
+    }
+    if (config.capacity_factor > 0) drop();
+  }
+
+  /// Of the tokens of each routing group that chose an expert, keeps as many as it takes.
+  void drop() {
+    const Config& config = context_.config;
+    std::vector<int> groups = context_.routing_groups;
+    groups.resize(static_cast<std::size_t>(weights_.rows()), 0);
+    std::map<int, int> sizes;
+    for (const int group : groups) ++sizes[group];
+    for (Eigen::Index expert = 0; expert < config.experts; ++expert) {
+      std::vector<Eigen::Index> kept;
+      std::vector<Eigen::Index>& tokens = tokens_of_[static_cast<std::size_t>(expert)];
+      for (const Eigen::Index token : tokens) {
+        const int group = groups[static_cast<std::size_t>(token)];
+        // It stays where fewer than the capacity come before it.
+        const auto ahead = std::count_if(tokens.begin(), tokens.end(), [&](Eigen::Index other) {
+          if (groups[static_cast<std::size_t>(other)] != group || other == token) return false;
+          if (config.drop_by_position || weights_(other, expert) == weights_(token, expert)) return other < token;
+          return weights_(other, expert) > weights_(token, expert);
+        });
+        const double mean = static_cast<double>(sizes[group] * config.top_k) / config.experts;
+        if (static_cast<double>(ahead) < std::ceil(mean * config.capacity_factor)) kept.push_back(token);
+      }
+      tokens = kept;
     }
   }
 

@@ -17,6 +17,7 @@ struct Context {
   const Config& config;
   const Tensors<Number>& parameters;
   Tensors<Number>& gradients;
+  const std::vector<int>& routing_groups;  ///< Sequence::routing_groups
 
   const Matrix<Number>& parameter(const std::string& name) const { return parameters.at(name); }
   Matrix<Number>& gradient(const std::string& name) const { return gradients.at(name); }

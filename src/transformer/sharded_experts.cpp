@@ -2,6 +2,7 @@
 #include "src/transformer/sharded_experts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace lockstep::transformer {
@@ -30,28 +31,53 @@ std::string ShardedExperts::weight(const char* linear, int expert) const {
 void ShardedExperts::route(State& state) const {
   const Config& config = context_.config;
   const Real logits = state.input * context_.parameter(name_ + "router.weight").transpose();
-  const int visits = std::min(config.top_k, config.experts);
-  state.weights = Real::Zero(logits.rows(), logits.cols());
+  state.spread = Real::Zero(logits.rows(), logits.cols());
+  state.chosen = Eigen::ArrayXXd::Zero(logits.rows(), logits.cols());
   state.sent.clear();
   for (Eigen::Index token = 0; token < logits.rows(); ++token) {
     std::vector<int> order(static_cast<std::size_t>(config.experts));
     std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + visits, order.end(),
+    std::partial_sort(order.begin(), order.begin() + config.top_k, order.end(),
                       [&](int a, int b) { return logits(token, a) > logits(token, b); });
     const double largest = logits(token, order.front());
     double sum = 0;
-    for (int i = 0; i < visits; ++i) sum += std::exp(logits(token, order[static_cast<std::size_t>(i)]) - largest);
-    for (int i = 0; i < visits; ++i) {
+    for (int i = 0; i < config.experts; ++i) {
       const int expert = order[static_cast<std::size_t>(i)];
-      state.weights(token, expert) = std::exp(logits(token, expert) - largest) / sum;
+      const bool is_chosen = i < config.top_k;
+      if (is_chosen || config.pre_softmax) state.spread(token, expert) = std::exp(logits(token, expert) - largest);
+      sum += state.spread(token, expert);
+      if (!is_chosen) continue;
+      state.chosen(token, expert) = 1;
       state.sent.push_back({token, expert});
     }
+    state.spread.row(token) /= sum;
   }
   // By expert, and so by the rank that holds it.
   std::stable_sort(state.sent.begin(), state.sent.end(),
                    [](const State::Row& a, const State::Row& b) { return a.expert < b.expert; });
+  if (config.capacity_factor > 0) drop(state);
   state.sent_rows.assign(static_cast<std::size_t>(context_.comm.size(Axis::ep)), 0);
   for (const State::Row& row : state.sent) ++state.sent_rows[static_cast<std::size_t>(row.expert / local_experts_)];
+}
+
+// As Megatron does, each rank looks at its own tokens alone.
+void ShardedExperts::drop(State& state) const {
+  const Config& config = context_.config;
+  const double choices = static_cast<double>(state.input.rows()) * config.top_k;
+  const auto capacity = static_cast<std::ptrdiff_t>(std::ceil(choices / config.experts * config.capacity_factor));
+  std::vector<State::Row> kept;
+  for (auto first = state.sent.begin(); first != state.sent.end();) {
+    const auto last =
+        std::find_if(first, state.sent.end(), [&](const State::Row& row) { return row.expert != first->expert; });
+    if (!config.drop_by_position) {
+      std::stable_sort(first, last, [&](const State::Row& a, const State::Row& b) {
+        return state.spread(a.token, a.expert) > state.spread(b.token, b.expert);
+      });
+    }
+    kept.insert(kept.end(), first, first + std::min(capacity, last - first));
+    first = last;
+  }
+  state.sent = std::move(kept);
 }
 
 Task<Real> ShardedExperts::dispatch(const char* to_experts, const char* to_pieces, Real rows, State& state) const {
@@ -147,7 +173,7 @@ Task<Real> ShardedExperts::forward(Real input, State& state) {
   Real output = Real::Zero(input.rows(), hidden);
   for (std::size_t i = 0; i < state.sent.size(); ++i) {
     const auto [token, expert] = state.sent[i];
-    output.row(token) += state.weights(token, expert) * state.results.row(static_cast<Eigen::Index>(i));
+    output.row(token) += state.spread(token, expert) * state.results.row(static_cast<Eigen::Index>(i));
   }
   if (!shared_) co_return output;
   state.shared_result = co_await shared_->forward(std::move(input), state.shared);
@@ -166,7 +192,7 @@ Task<Real> ShardedExperts::backward(Real gradient, const State& state, LocalGrad
   for (std::size_t i = 0; i < state.sent.size(); ++i) {
     const auto [token, expert] = state.sent[i];
     const auto row = static_cast<Eigen::Index>(i);
-    rows.row(row) = state.weights(token, expert) * gradient.row(token);
+    rows.row(row) = state.spread(token, expert) * gradient.row(token);
     slopes(token, expert) = gradient.row(token).dot(state.results.row(row));
   }
   const Real arrived =
@@ -174,8 +200,8 @@ Task<Real> ShardedExperts::backward(Real gradient, const State& state, LocalGrad
   Real inner = compute_backward(arrived, state, gradients);
   const Real back =
       co_await give_back("moe.gather_from_etp_backward", "moe.dispatch_backward", std::move(inner), state);
-  const Eigen::VectorXd along = slopes.cwiseProduct(state.weights).rowwise().sum();
-  const Real logits = (slopes.colwise() - along).cwiseProduct(state.weights);
+  const Eigen::VectorXd along = slopes.cwiseProduct(state.spread).rowwise().sum();
+  const Real logits = (slopes.colwise() - along).cwiseProduct(state.spread);
   add_gradient(gradients, name_ + "router.weight", context_.comm.rank(), logits.transpose() * state.input);
   Real input = logits * context_.parameter(name_ + "router.weight");
   for (std::size_t i = 0; i < state.sent.size(); ++i)

@@ -17,12 +17,13 @@ class ShardedExperts {
 
   struct State {
     Real input;
-    Real weights;  ///< of the router, by token and expert; 0 where not chosen
+    Real spread;             ///< the router's softmax, by token and expert, over all experts or the chosen ones
+    Eigen::ArrayXXd chosen;  ///< 1 where a token chose an expert
     struct Row {
       Eigen::Index token;
       int expert;
     };
-    std::vector<Row> sent;            ///< in the order in which they left
+    std::vector<Row> sent;            ///< in the order in which they left; without those that are dropped
     std::vector<int> sent_rows;       ///< to each member of the ep group
     std::vector<int> received_rows;   ///< from each
     std::vector<int> shared_rows;     ///< from each member of the etp group
@@ -40,6 +41,7 @@ class ShardedExperts {
  private:
   std::string weight(const char* linear, int expert) const;
   void route(State& state) const;
+  void drop(State& state) const;
   Task<Real> dispatch(const char* to_experts, const char* to_pieces, Real rows, State& state) const;
   Task<Real> dispatch_again(const char* to_experts, const char* to_pieces, Real rows, const State& state) const;
   Task<Real> give_back(const char* from_pieces, const char* from_experts, Real results, const State& state) const;

@@ -73,6 +73,44 @@ TEST_CASE("pipelines do, with one chunk on a stage and with several") {
   check_right(R"("pp": 2, "tp": 2, "virtual_stages": 3)", deep(llama, 6), megatron, R"("micro_batches": 3)");
 }
 
+TEST_CASE("tokens visit as many experts as the router says, and drop where those are full") {
+  const auto with = [](const std::string& sizes) { return moe + ", " + sizes; };
+  const std::string batch = R"("micro_batches": 2, "tokens": "even")";
+  check_right(R"("ep": 2, "dp": 2)", with(R"("moe_router_topk": 1, "moe_router_pre_softmax": true)"));
+  check_right(R"("ep": 2, "dp": 2)", with(R"("moe_router_topk": 3)"));
+  check_right(R"("ep": 4, "dp": 4)", with(R"("moe_router_topk": 4, "moe_router_pre_softmax": true)"));
+  for (const char* policy : {"probs", "position"}) {
+    const std::string drop =
+        R"("moe_token_drop_policy": ")" + std::string(policy) + R"(", "moe_expert_capacity_factor": )";
+    check_right("", with(drop + "0.5"));
+    check_right(R"("ep": 2, "dp": 2)", with(drop + "1"));
+    check_right(R"("ep": 2, "dp": 2, "pp": 2)", with(drop + "0.75" + R"(, "moe_router_topk": 3)"));
+    check_right(R"("cp": 2, "ep": 2)", with(drop + "0.5"));
+    check_right(R"("cp": 2, "ep": 4, "dp": 2)", with(drop + "1.25"), megatron,
+                R"("micro_batches": 1, "tokens": [[[[3], [8]], [[6], [1]]]])");
+    check_right(R"("tp": 2, "ep": 2, "dp": 2, "sequence_parallel": true)", with(drop + "0.5"));
+    check_right(R"("tp": 2, "ep": 4, "etp": 1, "dp": 2, "sequence_parallel": true)", with(drop + "0.5"), megatron,
+                R"("micro_batches": 1, "tokens": [[[[9]], [[2]]]])");
+  }
+}
+
+TEST_CASE("what no router does is refused") {
+  const auto message = [](const std::string& sizes) -> std::string {
+    try {
+      const Run run(R"("dp": 2)", moe + ", " + sizes, megatron);
+    } catch (const InputError& error) {
+      return error.diagnostics().front().message;
+    }
+    return "";
+  };
+  CHECK(message(R"("moe_router_topk": 5)").find("a token cannot visit 5 of 4 experts (moe_router_topk)") !=
+        std::string::npos);
+  CHECK(message(R"("moe_router_topk": 1)").find("moe_router_pre_softmax") != std::string::npos);
+  CHECK(
+      message(R"("moe_expert_capacity_factor": -0.5)").find("\"moe_expert_capacity_factor\" is no number from 0 on") !=
+      std::string::npos);
+}
+
 TEST_CASE("expert parallel models do, with whole experts and with pieces of them") {
   check_right(R"("ep": 2, "dp": 2)", moe);
   check_right(R"("ep": 4, "dp": 4)", moe);

@@ -30,6 +30,9 @@ inline const std::vector<Feature>& features() {
       {"gate", [](Config& c) { c.experts = 4, c.shared_expert_ffn = 3, c.shared_expert_gate = true; }},
       {"MTP", [](Config& c) { c.mtp_layers = 2; }},
       {"auxiliary loss", [](Config& c) { c.experts = 4, c.auxiliary_loss = 0.5; }},
+      {"dropped tokens", [](Config& c) { c.experts = 4, c.capacity_factor = 0.75; }},
+      {"dropped by position", [](Config& c) { c.experts = 4, c.capacity_factor = 0.5, c.drop_by_position = true; }},
+      {"one expert a token", [](Config& c) { c.experts = 4, c.top_k = 1, c.pre_softmax = true; }},
       {"every second layer", [](Config& c) { c.experts = 4, c.moe_layer_frequency = 2; }},
   };
   return list;
@@ -37,7 +40,7 @@ inline const std::vector<Feature>& features() {
 
 /// Which features each of a few models has, such that every pair of features occurs in all four ways: both, either one
 /// alone, neither. Greedy: each row takes the candidate that shows the most new pairs.
-inline std::vector<std::vector<bool>> pairwise_rows() {
+inline std::vector<std::vector<bool>> find_pairwise_rows() {
   const std::size_t count = features().size();
   std::vector<std::vector<bool>> rows;
   std::vector<char> seen(count * count * 4, 0);
@@ -64,6 +67,11 @@ inline std::vector<std::vector<bool>> pairwise_rows() {
     }
     rows.push_back(best);
   }
+}
+
+inline const std::vector<std::vector<bool>>& pairwise_rows() {
+  static const std::vector<std::vector<bool>> rows = find_pairwise_rows();
+  return rows;
 }
 
 /// A small model with these features, and its name.
