@@ -66,6 +66,13 @@ class Shapes {
 
 }  // namespace
 
+std::vector<std::string> Config::uses() const {
+  std::vector<std::string> names = {"main"};
+  if (mtp_layers > 0) names.emplace_back("mtp");
+  if (experts > 0 && auxiliary_loss > 0) names.emplace_back("aux");
+  return names;
+}
+
 std::string layer_prefix(int layer, bool mtp) {
   return mtp ? fmt::format("mtp.layers.{}.mtp_model_layer.", layer) : fmt::format("decoder.layers.{}.", layer);
 }

@@ -39,12 +39,14 @@ struct Config {
   int first_dense_layers = 0;
   int shared_expert_ffn = 0;
   bool shared_expert_gate = false;
-  double auxiliary_loss = 0;  ///< coefficient of the load-balancing loss of a layer
+  double auxiliary_loss = 0;  ///< coefficient of the load-balancing loss of each layer with experts
 
   ContextExchange context_exchange = ContextExchange::all_gather;
 
   int mtp_layers = 0;  ///< depths of multi-token prediction
 
+  /// The losses that it has, by the names of a batch's uses: "main", "mtp", "aux".
+  std::vector<std::string> uses() const;
   bool has_experts(int layer) const {
     return experts > 0 && layer >= first_dense_layers && layer % moe_layer_frequency == 0;
   }

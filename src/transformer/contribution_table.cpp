@@ -9,7 +9,7 @@ namespace lockstep::transformer {
 ContributionTable::ContributionTable(const Config& config, const Schedule& schedule, const Timeline& timeline,
                                      const Data& data, const ShardedRun& options)
     : schedule_(schedule), contributions_(schedule) {
-  std::map<Key, std::set<std::pair<int, int>>> called;  // rank and micro-batch
+  std::map<std::pair<const Step*, int>, std::set<std::pair<int, int>>> called;  // rank and micro-batch
   for (const Event& event : timeline.events) {
     if (event.op != Op::backward) continue;
     const Call& call = event.calls.front();
@@ -22,21 +22,30 @@ ContributionTable::ContributionTable(const Config& config, const Schedule& sched
     const auto weight = [&, step = step, optimizer_step = optimizer_step](int rank, int m) {
       return takes_part.count({rank, m}) > 0 ? to_double(factors.by(*step, rank, optimizer_step, m)) : 0;
     };
-    runs_.emplace(key, run_sharded(config, schedule, data, optimizer_step, weight, options));
+    for (const std::string& use : config.uses()) {
+      const std::vector<std::string>& of_step = step->uses;
+      if (!of_step.empty() && std::find(of_step.begin(), of_step.end(), use) == of_step.end()) continue;
+      runs_.emplace(Key{step, optimizer_step, use},
+                    run_sharded(config, schedule, data, optimizer_step, use, weight, options));
+    }
   }
 }
 
 std::vector<ContributionTable::Share> ContributionTable::shares(const Step& step, int optimizer_step, int micro_batch,
                                                                 int rank, int buffer) const {
   const Model& model = schedule_.model;
-  const LocalGradients& gradients =
-      runs_.at({&step, optimizer_step})[static_cast<std::size_t>(rank)][static_cast<std::size_t>(micro_batch)];
   std::vector<Share> result;
-  for (const int parameter : model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters) {
-    const std::string& name = model.parameters()[static_cast<std::size_t>(parameter)].name;
-    for (auto entry = gradients.lower_bound({name, -1}); entry != gradients.end() && entry->first.first == name;
-         ++entry)
-      result.push_back({parameter, entry->first.second, &entry->second});
+  for (auto run = runs_.lower_bound({&step, optimizer_step, ""}); run != runs_.end(); ++run) {
+    const auto& [of_step, counted, use] = run->first;
+    if (of_step != &step || counted != optimizer_step) break;
+    const LocalGradients& gradients =
+        run->second[static_cast<std::size_t>(rank)][static_cast<std::size_t>(micro_batch)];
+    for (const int parameter : model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters) {
+      const std::string& name = model.parameters()[static_cast<std::size_t>(parameter)].name;
+      for (auto entry = gradients.lower_bound({name, -1}); entry != gradients.end() && entry->first.first == name;
+           ++entry)
+        result.push_back({parameter, use, entry->first.second, &entry->second});
+    }
   }
   return result;
 }
@@ -45,9 +54,11 @@ std::vector<ContributionTable::Named> ContributionTable::named(int logical, int 
   const Model& model = schedule_.model;
   const int first = schedule_.batch.first_micro_batch(optimizer_step);
   std::map<std::tuple<int, int, int>, Named> found;  // source, micro-batch, use
-  for (const auto& [key, of_ranks] : runs_) {
-    const auto& [step, of_step] = key;
-    if (of_step != optimizer_step) continue;
+  std::set<const Step*> steps;
+  for (const auto& entry : runs_) {
+    if (std::get<1>(entry.first) == optimizer_step) steps.insert(std::get<0>(entry.first));
+  }
+  for (const Step* step : steps) {
     for (int rank = 0; rank < schedule_.mesh.world(); ++rank) {
       const int buffer = model.buffer_of(rank, logical);
       if (buffer < 0 || model.local(rank).buffers[static_cast<std::size_t>(buffer)].piece != piece) continue;
@@ -57,16 +68,16 @@ std::vector<ContributionTable::Named> ContributionTable::named(int logical, int 
           const SiteUse& site =
               model.logicals()[static_cast<std::size_t>(logical)].uses[static_cast<std::size_t>(contribution.site_use)];
           const auto part = std::find_if(parts.begin(), parts.end(), [&](const Share& share) {
-            return share.parameter == site.parameter && share.source == contribution.evaluated_on;
+            return share.parameter == site.parameter && share.use == site.use &&
+                   share.source == contribution.evaluated_on;
           });
-          if (part == parts.end()) continue;
           Named entry;
           entry.term.rank = contribution.source;
           entry.term.micro_batch = first + m;
           entry.term.site_use = contribution.site_use;
           entry.term.logical = logical;
           entry.term.piece = piece;
-          entry.values = part->values;
+          entry.values = part == parts.end() ? nullptr : part->values;
           found.try_emplace({contribution.source, first + m, contribution.site_use}, entry);
         }
       }

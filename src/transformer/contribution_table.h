@@ -12,8 +12,8 @@
 
 namespace lockstep::transformer {
 
-/// What the backward steps of a timeline add: a run of the sharded model for each optimizer step and backward step,
-/// with the losses of each rank's tokens times what the step says there.
+/// What the backward steps of a timeline add: a run of the sharded model for each optimizer step, backward step and
+/// use, with the losses of each rank's tokens times what the step says there.
 class ContributionTable {
  public:
   /// Throws CommunicationError.
@@ -23,7 +23,8 @@ class ContributionTable {
   /// One summand of what a rank's backward adds to a buffer, as a vector of its local elements.
   struct Share {
     int parameter = 0;  ///< the site, index into Model::parameters()
-    int source = 0;     ///< the rank whose tokens it stems from
+    std::string use;
+    int source = 0;  ///< the rank whose tokens it stems from
     const Real* values = nullptr;
   };
   std::vector<Share> shares(const Step& step, int optimizer_step, int micro_batch, int rank, int buffer) const;
@@ -31,13 +32,13 @@ class ContributionTable {
   /// A contribution under the name that the symbolic engine gives it.
   struct Named {
     Term term;
-    const Real* values;
+    const Real* values;  ///< null where nothing came: an expert that none of these tokens chose
   };
   /// All that are made to a piece of a logical parameter in an optimizer step: those of one rank for each name.
   std::vector<Named> named(int logical, int piece, int optimizer_step) const;
 
  private:
-  using Key = std::tuple<const Step*, int>;  ///< backward step and optimizer step
+  using Key = std::tuple<const Step*, int, std::string>;  ///< backward step, optimizer step, use
   const Schedule& schedule_;
   Contributions contributions_;
   std::map<Key, std::vector<std::vector<LocalGradients>>> runs_;  ///< by rank and micro-batch

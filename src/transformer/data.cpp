@@ -42,16 +42,17 @@ Data::Data(const Config& config, const Schedule& schedule, std::uint64_t seed, c
     for (int d = 0; d < mesh.size(Axis::dp); ++d) {
       for (int c = 0; c < cp; ++c) {
         for (int s = 0; s < sp; ++s) {
-          const std::int64_t count = counted("main", m, d, c, s);
-          if (count == 0 && cp * sp > 1) {
-            throw InputError(
-                {{place, fmt::format("the piece of micro-batch {}, dp {}, cp {}, sp {} has 0 tokens, and the "
-                                     "transformer engine attends to it all the same, so its rank contributes; "
-                                     "give each piece at least 1 token, or use --engine symbolic,host",
-                                     m, d, c, s)}});
+          for (const std::string& use : config.uses()) {
+            const std::int64_t count = counted(use, m, d, c, s);
+            if (count == 0 && cp * sp > 1) {
+              throw InputError(
+                  {{place, fmt::format("the piece of micro-batch {}, dp {}, cp {}, sp {} has 0 tokens, and the "
+                                       "transformer engine attends to it all the same, so its rank contributes; "
+                                       "give each piece at least 1 token, or use --engine symbolic,host",
+                                       m, d, c, s)}});
+            }
+            most = std::max(most, count);
           }
-          most = std::max(most, count);
-          if (config.mtp_layers > 0) most = std::max(most, counted("mtp", m, d, c, s));
         }
       }
     }
@@ -173,6 +174,8 @@ Sequence Data::sequence(int optimizer_step, int micro_batch, int dp) const {
   sequence.tokens = tokens(micro_batch, dp);
   sequence.weights = weights("main", optimizer_step, micro_batch, dp);
   if (config_.mtp_layers > 0) sequence.mtp_weights = weights("mtp", optimizer_step, micro_batch, dp);
+  if (config_.experts > 0 && config_.auxiliary_loss > 0)
+    sequence.auxiliary_weights = weights("aux", optimizer_step, micro_batch, dp);
   sequence.routing_groups = routing_groups();
   return sequence;
 }

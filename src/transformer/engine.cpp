@@ -133,8 +133,9 @@ class Engine {
       std::vector<const Real*> values;
       std::vector<Term> terms;
       for (const ContributionTable::Named& entry : named) {
-        const double* begin = entry.values->data() + interval.begin;
-        const bool zero = std::all_of(begin, begin + interval.size(), [](double value) { return value == 0; });
+        const double* begin = entry.values == nullptr ? nullptr : entry.values->data() + interval.begin;
+        const bool zero =
+            begin == nullptr || std::all_of(begin, begin + interval.size(), [](double value) { return value == 0; });
         (zero ? piece.unseen : terms).push_back(entry.term);
         if (!zero) values.push_back(entry.values);
       }

@@ -42,7 +42,7 @@ std::vector<Pass> pipeline_passes(PipelineOrder order, int stages, int stage, in
 }
 
 Task<> run_passes(RankModel& model, Communicator& comm, std::vector<Pass> passes, int first_micro_batch,
-                  std::function<Eigen::VectorXd(int)> weights, std::vector<LocalGradients>& gradients) {
+                  std::function<LossWeights(int)> weights, std::vector<LocalGradients>& gradients) {
   const std::vector<int>& stages = comm.group(Axis::pp);
   const int count = static_cast<int>(stages.size());
   const int stage = comm.coordinate(Axis::pp);
@@ -70,8 +70,8 @@ Task<> run_passes(RankModel& model, Communicator& comm, std::vector<Pass> passes
       std::string site = fmt::format("pp.backward of micro-batch {} to block {}", counted, block);
       tensor = co_await comm.receive(std::move(site), next, backward_channel);
     }
-    const Eigen::VectorXd of_tokens = weights(pass.micro_batch);
-    tensor = co_await model.backward(pass.chunk, counted, std::move(tensor), of_tokens,
+    const LossWeights of_losses = weights(pass.micro_batch);
+    tensor = co_await model.backward(pass.chunk, counted, std::move(tensor), of_losses,
                                      gradients[static_cast<std::size_t>(pass.micro_batch)]);
     if (!model.is_first(pass.chunk)) {
       if (comm.drops("pp.backward")) tensor.setZero();

@@ -22,10 +22,10 @@ struct Pass {
 /// multiples of the stages, and is GPipe's order, chunk by chunk, where there are others.
 std::vector<Pass> pipeline_passes(PipelineOrder order, int stages, int stage, int chunks, int micro_batches);
 
-/// Runs one rank's passes, with sends and receives between neighbouring stages. `weights(m)` are those of the losses of
-/// micro-batch m; gradients[m] gets what the rank computed in it. `first_micro_batch` is where the counting through the
-/// optimizer steps stands.
+/// Runs one rank's passes, with sends and receives between neighbouring stages. `weights(m)` are those of micro-batch
+/// m; gradients[m] gets what the rank computed in it. `first_micro_batch` is where the counting through the optimizer
+/// steps stands.
 Task<> run_passes(RankModel& model, Communicator& comm, std::vector<Pass> passes, int first_micro_batch,
-                  std::function<Eigen::VectorXd(int)> weights, std::vector<LocalGradients>& gradients);
+                  std::function<LossWeights(int)> weights, std::vector<LocalGradients>& gradients);
 
 }  // namespace lockstep::transformer

@@ -34,16 +34,22 @@ class Observer {
     const Mesh& mesh = schedule_.mesh;
     ShardedRun run;
     run.seed = options.seed;
-    const auto weight = [&](int rank, int m) {
-      return data_.loss_weight("main", 0, m, mesh.coordinate(rank, Axis::dp), mesh.coordinate(rank, Axis::cp),
-                               mesh.coordinate(rank, Axis::sp));
-    };
-    const auto gradients = run_sharded(config_, schedule_, data_, 0, weight, run);
+    for (const std::string& use : config_.uses()) {
+      const auto weight = [&](int rank, int m) {
+        return data_.loss_weight(use, 0, m, mesh.coordinate(rank, Axis::dp), mesh.coordinate(rank, Axis::cp),
+                                 mesh.coordinate(rank, Axis::sp));
+      };
+      add(run_sharded(config_, schedule_, data_, 0, use, weight, run));
+    }
+  }
+
+  void add(const std::vector<std::vector<LocalGradients>>& gradients) {
+    const Mesh& mesh = schedule_.mesh;
     for (int rank = 0; rank < mesh.world(); ++rank) {
       for (const auto& [name, home] : local_parameters(config_, mesh, rank)) {
         Local& local = locals_[name][rank];
         local.home = home;
-        local.gradient = Real::Zero(home.rows, home.columns);
+        if (local.gradient.size() == 0) local.gradient = Real::Zero(home.rows, home.columns);
         for (const LocalGradients& of_micro_batch : gradients[static_cast<std::size_t>(rank)]) {
           for (const auto& [key, gradient] : of_micro_batch) {
             if (key.first != name) continue;

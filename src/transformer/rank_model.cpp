@@ -64,16 +64,18 @@ Task<Real> RankModel::forward(int chunk, int micro_batch, Real hidden) {
   co_return Real();
 }
 
-Task<Real> RankModel::backward(int chunk, int micro_batch, Real gradient, const Eigen::VectorXd& weights,
+Task<Real> RankModel::backward(int chunk, int micro_batch, Real gradient, const LossWeights& weights,
                                LocalGradients& gradients) {
   const State& state = states_.at({chunk, micro_batch});
   if (is_last(chunk)) {
-    gradient = co_await head_.backward(weights, state.head, gradients);
+    const Eigen::VectorXd main = weights.in("main");
+    gradient = co_await head_.backward(main, state.head, gradients);
     gradient = norm_backward(context_, "decoder.final_layernorm", gradient, state.final_norm, gradients);
   }
   const auto& layers = layers_[static_cast<std::size_t>(chunk)];
+  const Eigen::VectorXd auxiliary = weights.in("aux");
   for (std::size_t i = layers.size(); i-- > 0;)
-    gradient = co_await layers[i]->backward(std::move(gradient), state.layers[i], gradients);
+    gradient = co_await layers[i]->backward(std::move(gradient), state.layers[i], auxiliary, gradients);
   if (is_first(chunk)) {
     co_await embedding_.backward(std::move(gradient), tokens(micro_batch, 0), places_.learned, gradients);
     gradient = Real();

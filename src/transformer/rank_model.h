@@ -3,6 +3,8 @@
 
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,15 @@
 #include "src/transformer/sharded_layer.h"
 
 namespace lockstep::transformer {
+
+/// What the tokens of a rank's piece count in the loss of one use. In those of other uses they count nothing.
+struct LossWeights {
+  std::string use;
+  Eigen::VectorXd of_tokens;
+  Eigen::VectorXd in(std::string_view loss) const {
+    return loss == use ? of_tokens : Eigen::VectorXd(Eigen::VectorXd::Zero(of_tokens.size()));
+  }
+};
 
 /// What one rank holds of the model: its chunks of the pipeline, and what their forward passes left for the backward.
 class RankModel {
@@ -24,10 +35,8 @@ class RankModel {
   bool is_last(int chunk) const;
   /// Hidden states in, unless the chunk is the first, and out, unless it is the last.
   Task<Real> forward(int chunk, int micro_batch, Real input);
-  /// Gradients in, unless the chunk is the last, and out, unless it is the first. `weights` count the losses of the
-  /// tokens of the piece.
-  Task<Real> backward(int chunk, int micro_batch, Real gradient, const Eigen::VectorXd& weights,
-                      LocalGradients& gradients);
+  /// Gradients in, unless the chunk is the last, and out, unless it is the first.
+  Task<Real> backward(int chunk, int micro_batch, Real gradient, const LossWeights& weights, LocalGradients& gradients);
 
  private:
   struct State {

@@ -2,6 +2,7 @@
 #include "src/transformer/recognize.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -75,6 +76,7 @@ Config read_sizes(const Sizes& sizes, int tp) {
   config.tied = sizes.flag("tied_embeddings");
   config.experts = sizes.number("experts");
   config.top_k = config.experts == 1 ? 1 : sizes.number("moe_router_topk");
+  config.auxiliary_loss = sizes.real("moe_aux_loss_coeff");
   config.pre_softmax = sizes.flag("moe_router_pre_softmax");
   config.capacity_factor = sizes.real("moe_expert_capacity_factor");
   config.drop_by_position = sizes.text("moe_token_drop_policy") == "position";
@@ -131,6 +133,12 @@ void check_rank(const Config& config, const Schedule& schedule, int rank) {
       if (parameter.micro_batches || !parameter.only.empty())
         refuse(parameter.place,
                fmt::format("\"{}\" takes part in every micro-batch on every rank that holds it", parameter.name));
+      for (const std::string& use : parameter.uses) {
+        const std::vector<std::string> known = config.uses();
+        if (std::find(known.begin(), known.end(), use) == known.end())
+          refuse(parameter.place, fmt::format("\"{}\" has the use \"{}\", and its losses are {}", parameter.name, use,
+                                              fmt::join(known, ", ")));
+      }
       const auto found = homes.find(parameter.name);
       if (found == homes.end())
         refuse(parameter.place, fmt::format("it has no parameter \"{}\" on rank {}", parameter.name, rank));

@@ -146,9 +146,7 @@ template <class Number>
 Number run_reference(const Config& config, const Tensors<Number>& parameters, const Sequence& sequence,
                      Tensors<Number>& gradients) {
   using namespace reference;
-  Config weighted = config;
-  weighted.auxiliary_loss *= sequence.auxiliary_weight;
-  Context<Number> context{weighted, parameters, gradients, sequence.routing_groups};
+  Context<Number> context{config, parameters, gradients, sequence};
   const Embedding<Number> embedding(context, sequence, 0);
   std::vector<Layer<Number>> layers;
   for (int layer = 0; layer < config.layers; ++layer)

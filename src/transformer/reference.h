@@ -19,8 +19,8 @@ struct Sequence {
   /// By position: the number of the tokens that are routed together, among which an expert of limited capacity chooses;
   /// empty: all are.
   std::vector<int> routing_groups;
-  /// Factor on the auxiliary losses of all layers.
-  double auxiliary_weight = 0;
+  /// By position: the factor on the auxiliary losses of its token, in all layers; empty: no such loss.
+  std::vector<double> auxiliary_weights;
 
   int length() const { return static_cast<int>(weights.size()); }
 };

@@ -12,8 +12,9 @@ namespace lockstep::transformer::reference {
 
 /// A mixture of experts: each token visits the top_k experts that the router likes best, weighted by the softmax over
 /// those or over all. An expert of limited capacity takes so many tokens of each routing group; the rest, dropped, go
-/// without it. The auxiliary loss balances the load (Fedus, Zoph, Shazeer, 2021): experts times the sum over experts of
-/// the fraction of choices times the mean probability.
+/// without it. The auxiliary loss balances the load (Fedus, Zoph, Shazeer, 2021). That of a token is experts times the
+/// sum over experts of the fraction of the sequence's choices, dropped ones among them, times its probability; the mean
+/// over the tokens is what one layer adds to the loss of a sequence.
 template <class Number>
 class Mixture {
  public:
@@ -78,7 +79,7 @@ class Mixture {
       const Number balance = probabilities_.row(token).dot(load_.transpose());
       for (Eigen::Index expert = 0; expert < logits.cols(); ++expert) {
         logits(token, expert) = softmax(token, expert) * (weights_gradient(token, expert) - along) +
-                                probabilities_(token, expert) * (load_(expert) - balance);
+                                auxiliary_weight(token) * probabilities_(token, expert) * (load_(expert) - balance);
       }
     }
     return input_gradient + router_.backward(logits);
@@ -88,11 +89,16 @@ class Mixture {
   Number auxiliary_loss() const {
     Number sum(0);
     for (Eigen::Index token = 0; token < probabilities_.rows(); ++token)
-      sum += probabilities_.row(token).dot(load_.transpose());
+      sum += auxiliary_weight(token) * probabilities_.row(token).dot(load_.transpose());
     return sum;
   }
 
  private:
+  Number auxiliary_weight(Eigen::Index token) const {
+    const std::vector<double>& weights = context_.sequence.auxiliary_weights;
+    return Number(weights.empty() ? 0 : weights[static_cast<std::size_t>(token)]);
+  }
+
   void route(const Matrix<Number>& logits) {
     const Config& config = context_.config;
     weights_ = Matrix<Number>::Zero(logits.rows(), config.experts);
@@ -112,13 +118,12 @@ class Mixture {
         tokens_of_[static_cast<std::size_t>(expert)].push_back(token);
       }
     }
-    // The derivative of the auxiliary loss by one probability; the fractions of choices have none.
+    // The derivative of a token's auxiliary loss by one probability; the fractions of choices have none.
     load_.resize(config.experts);
-    const auto tokens = static_cast<double>(logits.rows());
-    const double choices = tokens * config.top_k;
+    const double choices = static_cast<double>(logits.rows()) * config.top_k;
     for (Eigen::Index expert = 0; expert < config.experts; ++expert) {
       const auto count = static_cast<double>(tokens_of_[static_cast<std::size_t>(expert)].size());
-      load_(expert) = Number(config.auxiliary_loss * config.experts * count / choices / tokens);
+      load_(expert) = Number(config.auxiliary_loss * config.experts * count / choices);
     }
     if (config.capacity_factor > 0) drop();
   }
@@ -126,7 +131,7 @@ class Mixture {
   /// Of the tokens of each routing group that chose an expert, keeps as many as it takes.
   void drop() {
     const Config& config = context_.config;
-    std::vector<int> groups = context_.routing_groups;
+    std::vector<int> groups = context_.sequence.routing_groups;
     groups.resize(static_cast<std::size_t>(weights_.rows()), 0);
     std::map<int, int> sizes;
     for (const int group : groups) ++sizes[group];

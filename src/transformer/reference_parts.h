@@ -7,6 +7,7 @@
 #include "src/transformer/config.h"
 #include "src/transformer/matrix.h"
 #include "src/transformer/perturbed.h"
+#include "src/transformer/reference.h"
 
 /// The layers of the single-device reference. Each keeps from its forward what its backward needs, and its backward
 /// adds to the gradients. Number is double, long double or Perturbed.
@@ -17,7 +18,7 @@ struct Context {
   const Config& config;
   const Tensors<Number>& parameters;
   Tensors<Number>& gradients;
-  const std::vector<int>& routing_groups;  ///< Sequence::routing_groups
+  const Sequence& sequence;
 
   const Matrix<Number>& parameter(const std::string& name) const { return parameters.at(name); }
   Matrix<Number>& gradient(const std::string& name) const { return gradients.at(name); }

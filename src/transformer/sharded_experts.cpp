@@ -52,12 +52,31 @@ void ShardedExperts::route(State& state) const {
     }
     state.spread.row(token) /= sum;
   }
+  if (config.auxiliary_loss > 0) {
+    const Eigen::VectorXd largest = logits.rowwise().maxCoeff();
+    state.probabilities = (logits.colwise() - largest).array().exp();
+    const Eigen::ArrayXd sums = state.probabilities.rowwise().sum();
+    state.probabilities.array().colwise() /= sums;
+  }
   // By expert, and so by the rank that holds it.
   std::stable_sort(state.sent.begin(), state.sent.end(),
                    [](const State::Row& a, const State::Row& b) { return a.expert < b.expert; });
   if (config.capacity_factor > 0) drop(state);
   state.sent_rows.assign(static_cast<std::size_t>(context_.comm.size(Axis::ep)), 0);
   for (const State::Row& row : state.sent) ++state.sent_rows[static_cast<std::size_t>(row.expert / local_experts_)];
+}
+
+// The tokens of a sequence are those of all tensor (in parts), context and sequence parallel ranks.
+Task<> ShardedExperts::balance(State& state) const {
+  Communicator& comm = context_.comm;
+  Real counts = state.chosen.colwise().sum();
+  double choices = state.chosen.sum();
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::sp}) {
+    if (comm.size(axis) == 1 || (axis == Axis::tp && !context_.sequence_parallel)) continue;
+    counts = co_await comm.all_reduce("moe.reduce_load", axis, std::move(counts));
+    choices *= comm.size(axis);
+  }
+  state.load = counts.row(0) * (context_.config.auxiliary_loss * context_.config.experts / choices);
 }
 
 // As Megatron does, each rank looks at its own tokens alone.
@@ -160,6 +179,7 @@ Task<Real> ShardedExperts::forward(Real input, State& state) {
   const Eigen::Index hidden = context_.config.hidden;
   state.input = input;
   route(state);
+  if (context_.config.auxiliary_loss > 0) co_await balance(state);
   Real rows(static_cast<Eigen::Index>(state.sent.size()), hidden + 2);
   for (std::size_t i = 0; i < state.sent.size(); ++i) {
     const auto row = static_cast<Eigen::Index>(i);
@@ -185,7 +205,8 @@ Task<Real> ShardedExperts::forward(Real input, State& state) {
   co_return output + state.gate.matrix().asDiagonal() * state.shared_result;
 }
 
-Task<Real> ShardedExperts::backward(Real gradient, const State& state, LocalGradients& gradients) {
+Task<Real> ShardedExperts::backward(Real gradient, const State& state, Eigen::VectorXd auxiliary,
+                                    LocalGradients& gradients) {
   const Config& config = context_.config;
   Real rows(static_cast<Eigen::Index>(state.sent.size()), config.hidden);
   Real slopes = Real::Zero(gradient.rows(), config.experts);
@@ -201,7 +222,14 @@ Task<Real> ShardedExperts::backward(Real gradient, const State& state, LocalGrad
   const Real back =
       co_await give_back("moe.gather_from_etp_backward", "moe.dispatch_backward", std::move(inner), state);
   const Eigen::VectorXd along = slopes.cwiseProduct(state.spread).rowwise().sum();
-  const Real logits = (slopes.colwise() - along).cwiseProduct(state.spread);
+  Real logits = (slopes.colwise() - along).cwiseProduct(state.spread);
+  if (config.auxiliary_loss > 0) {
+    const Eigen::VectorXd mean = state.probabilities * state.load.transpose();
+    for (Eigen::Index token = 0; token < logits.rows(); ++token) {
+      const Eigen::RowVectorXd slope = state.load.array() - mean(token);
+      logits.row(token) += auxiliary(token) * state.probabilities.row(token).cwiseProduct(slope);
+    }
+  }
   add_gradient(gradients, name_ + "router.weight", context_.comm.rank(), logits.transpose() * state.input);
   Real input = logits * context_.parameter(name_ + "router.weight");
   for (std::size_t i = 0; i < state.sent.size(); ++i)

@@ -17,8 +17,10 @@ class ShardedExperts {
 
   struct State {
     Real input;
-    Real spread;             ///< the router's softmax, by token and expert, over all experts or the chosen ones
-    Eigen::ArrayXXd chosen;  ///< 1 where a token chose an expert
+    Real spread;              ///< the router's softmax, by token and expert, over all experts or the chosen ones
+    Eigen::ArrayXXd chosen;   ///< 1 where a token chose an expert
+    Real probabilities;       ///< auxiliary loss: the softmax over all experts
+    Eigen::RowVectorXd load;  ///< auxiliary loss: the derivative of a token's by its probabilities
     struct Row {
       Eigen::Index token;
       int expert;
@@ -36,12 +38,14 @@ class ShardedExperts {
     Eigen::ArrayXd gate;
   };
   Task<Real> forward(Real input, State& state);
-  Task<Real> backward(Real gradient, const State& state, LocalGradients& gradients);
+  /// `auxiliary` has the factors on the auxiliary losses of the tokens.
+  Task<Real> backward(Real gradient, const State& state, Eigen::VectorXd auxiliary, LocalGradients& gradients);
 
  private:
   std::string weight(const char* linear, int expert) const;
   void route(State& state) const;
   void drop(State& state) const;
+  Task<> balance(State& state) const;
   Task<Real> dispatch(const char* to_experts, const char* to_pieces, Real rows, State& state) const;
   Task<Real> dispatch_again(const char* to_experts, const char* to_pieces, Real rows, const State& state) const;
   Task<Real> give_back(const char* from_pieces, const char* from_experts, Real results, const State& state) const;

@@ -25,10 +25,13 @@ Task<Real> ShardedLayer::forward(Real input, State& state) {
   co_return output + middle;
 }
 
-Task<Real> ShardedLayer::backward(Real gradient, const State& state, LocalGradients& gradients) {
+Task<Real> ShardedLayer::backward(Real gradient, const State& state, Eigen::VectorXd auxiliary,
+                                  LocalGradients& gradients) {
   Real inner;
+  if (context_.sequence_parallel)
+    auxiliary = auxiliary.segment(context_.comm.coordinate(Axis::tp) * gradient.rows(), gradient.rows()).eval();
   if (experts_)
-    inner = co_await experts_->backward(gradient, state.experts, gradients);
+    inner = co_await experts_->backward(gradient, state.experts, std::move(auxiliary), gradients);
   else
     inner = co_await mlp_->backward(gradient, state.mlp, gradients);
   gradient += norm_backward(context_, prefix_ + "pre_mlp_layernorm", inner, state.before_mlp, gradients);

@@ -21,7 +21,8 @@ class ShardedLayer {
     ShardedExperts::State experts;
   };
   Task<Real> forward(Real input, State& state);
-  Task<Real> backward(Real gradient, const State& state, LocalGradients& gradients);
+  /// `auxiliary` has the factors on the auxiliary losses of the tokens of the piece.
+  Task<Real> backward(Real gradient, const State& state, Eigen::VectorXd auxiliary, LocalGradients& gradients);
 
  private:
   RankContext& context_;

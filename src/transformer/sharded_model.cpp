@@ -4,7 +4,7 @@
 namespace lockstep::transformer {
 
 std::vector<std::vector<LocalGradients>> run_sharded(const Config& config, const Schedule& schedule, const Data& data,
-                                                     int optimizer_step,
+                                                     int optimizer_step, const std::string& use,
                                                      const std::function<double(int rank, int m)>& weight,
                                                      const ShardedRun& options) {
   const Mesh& mesh = schedule.mesh;
@@ -30,11 +30,11 @@ std::vector<std::vector<LocalGradients>> run_sharded(const Config& config, const
     const int sp = mesh.coordinate(rank, Axis::sp);
     const auto weights = [&, rank, dp, cp, sp](int m) {
       Eigen::VectorXd of_tokens = Eigen::VectorXd::Zero(data.piece_length());
-      const std::int64_t count = data.counted("main", first + m, dp, cp, sp);
+      const std::int64_t count = data.counted(use, first + m, dp, cp, sp);
       for (int i = 0; i < data.piece_length() && count > 0; ++i) {
         if (data.enters_loss(i, count)) of_tokens(i) = weight(rank, m);
       }
-      return of_tokens;
+      return LossWeights{use, of_tokens};
     };
     const auto place = static_cast<std::size_t>(rank);
     return run_passes(

@@ -70,6 +70,8 @@ const std::vector<Site> rows = {
     {"moe.reduce_to_etp_backward", Kind::exchange, "the gradients of the results, shared"},
     {"moe.combine", Kind::exchange, "all-to-all of the results back to the tokens"},
     {"moe.combine_backward", Kind::exchange, "that of their gradients, to the experts"},
+    {"moe.reduce_load", Kind::sum,
+     "how many tokens chose each expert, over the ranks of the sequence, for the auxiliary loss"},
     {"pp.forward", Kind::message, "hidden states to the next stage"},
     {"pp.backward", Kind::message, "their gradients to the stage before"},
 };

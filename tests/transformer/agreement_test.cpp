@@ -141,3 +141,21 @@ TEST_CASE("several optimizer steps") {
   CHECK(run.result.step == 1);
   CHECK(compare(run).wrong > 0);
 }
+
+TEST_CASE("the coefficients of two losses are found apart") {
+  const auto steps = [](const std::string& aux) {
+    return R"x("steps": [ { "name": "micro_batches", "op": "each", "steps": [
+        { "name": "backward", "op": "backward", "uses": ["main"], "by": "1 / sum(tokens, dp, cp, micro_batch)" },
+        { "name": "backward_aux", "op": "backward", "uses": ["aux"], "by": ")x" +
+           aux + R"x(" } ] },
+      { "name": "all_reduce", "op": "all_reduce", "over": ["dp", "cp"] } ])x";
+  };
+  const std::string model = moe + R"(, "moe_aux_loss_coeff": 0.5, "tied_embeddings": false)";
+  const std::string batch = R"("loss": { "main": "token_mean", "aux": "micro_batch_mean" })";
+  for (const char* by : {"1 / (3 * sum(tokens.aux, cp) * micro_batches * dp)", "1 / (tokens.aux * micro_batches)"}) {
+    INFO(by);
+    const Compared compared = compare(Run(R"("cp": 2, "dp": 2)", model, steps(by), batch));
+    CHECK(compared.wrong > 0);
+    CHECK(compared.formulas > compared.wrong / 2);
+  }
+}

@@ -80,6 +80,10 @@ TEST_CASE("pipelines and experts: gradients that never come, results of another 
   check_fault(R"("dp": 2, "ep": 2)", moe, R"({ "drop": "moe.combine_backward" })");
   check_fault(R"("dp": 2, "ep": 2)", moe, R"({ "drop": "moe.dispatch_backward" })");
   check_fault(tp_experts, moe, R"({ "drop": "moe.reduce_to_etp" })");
+  const std::string balanced = moe + R"(, "moe_aux_loss_coeff": 0.5)";
+  check_fault(tp_experts, balanced, R"({ "drop": "moe.reduce_load" })");
+  check_fault(R"("cp": 2, "dp": 2)", balanced, R"({ "duplicate": "moe.reduce_load" })");
+  check_fault(R"("cp": 2, "dp": 2)", balanced, R"({ "set": "moe.reduce_load", "over": "dp" })");
 }
 
 TEST_CASE("a missing all-reduce in the input gradient of attention spoils what lies before it, and nothing behind") {

@@ -44,7 +44,8 @@ TEST_CASE("what the presets claim is what the model does, on every axis") {
       CHECK(disagreements(scenario, observe_placements(scenario)).empty());
     }
   }
-  for (const std::string& model : {moe, moe + R"(, "shared_expert_ffn": 8, "shared_expert_gate": true)"}) {
+  for (const std::string& model : {moe, moe + R"(, "shared_expert_ffn": 8, "shared_expert_gate": true)",
+                                   moe + R"(, "moe_aux_loss_coeff": 0.5, "moe_expert_capacity_factor": 1)"}) {
     for (const char* layout :
          {R"("ep": 2, "dp": 4)", R"("ep": 2, "etp": 2, "tp": 2, "dp": 2, "sequence_parallel": true)",
           R"("ep": 2, "cp": 2)", R"("ep": 4, "tp": 2, "dp": 2, "sequence_parallel": true)"}) {

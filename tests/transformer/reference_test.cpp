@@ -26,7 +26,7 @@ Sequence small_sequence(const Config& config) {
   sequence.tokens = random_tokens(config, seed, 0, 6 + config.mtp_layers);
   sequence.weights = {0.25, 1, 0, 0.5, 1};  // one is masked
   if (config.mtp_layers > 0) sequence.mtp_weights = {0.125, 0, 0.25, 1, 0.5};
-  sequence.auxiliary_weight = 1;
+  if (config.auxiliary_loss > 0) sequence.auxiliary_weights = {0.5, 1, 0.25, 0, 1};
   sequence.routing_groups = {0, 1, 1, 0, 1};
   return sequence;
 }

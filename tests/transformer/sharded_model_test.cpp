@@ -21,14 +21,15 @@ Scenario scenario_of(const std::string& layout, const std::string& model, int mi
         { "name": "backward", "op": "backward" } ] } ] } })"}));
 }
 
-Gradients gradients_of(const Scenario& scenario, PipelineOrder order, std::uint64_t scheduler_seed) {
+Gradients gradients_of(const Scenario& scenario, PipelineOrder order, std::uint64_t scheduler_seed,
+                       const std::string& use = "main") {
   const Config config = recognize(scenario);
   const Data data(config, *scenario.schedule, 0, scenario.preset->place);
   ShardedRun run;
   run.order = order;
   run.scheduler_seed = scheduler_seed;
   return run_sharded(
-      config, *scenario.schedule, data, 0, [](int rank, int m) { return 1 + 0.25 * rank + m; }, run);
+      config, *scenario.schedule, data, 0, use, [](int rank, int m) { return 1 + 0.25 * rank + m; }, run);
 }
 
 /// Whether two runs computed the same, bit for bit.
