@@ -36,6 +36,10 @@ struct TransformerBuffer {
   /// The largest difference to the gradient of one device, in multiples of the bound on the rounding error of the
   /// element (docs/transformer.md): at most 1 where it is right.
   double error = 0;
+  /// Length of the difference over that of the right gradient, of the owned elements; infinite where that is 0.
+  double relative = 0;
+  /// Local elements on which every contribution is so far above rounding that a wrong coefficient cannot stay unseen.
+  Intervals clear;
   std::vector<TransformerPiece> pieces;  ///< of a wrong buffer: its owned elements
 };
 
@@ -57,6 +61,9 @@ struct TransformerResult {
   std::vector<TransformerBuffer> buffers;  ///< every buffer of every rank, by rank and buffer, of that step
   double largest_right = 0;                ///< largest error of the right buffers
   double smallest_wrong = 0;               ///< smallest error of the wrong ones; 0 where all are right
+  /// By logical parameter, as in SymbolicResult: whether all owners of an element have the same value, within the bound
+  /// on rounding, and whether some wrong element has several owners.
+  std::vector<bool> replicas_agree, replicated;
   std::optional<TransformerFailure> failure;
 };
 

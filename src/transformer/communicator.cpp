@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/transformer/communicator.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 namespace lockstep::transformer {
 
 AxisGroups::AxisGroups(const Mesh& mesh) : mesh_(mesh) {
@@ -47,6 +50,24 @@ Axis Communicator::axis_of(const char* site, Axis axis) const {
   return edit != nullptr && edit->kind == SiteEdit::Kind::over ? edit->axis : axis;
 }
 
+// What is cut into pieces, or put together, has as many of them as the model has ranks there.
+void Communicator::check_size(const char* site, Axis taken, Axis axis) const {
+  if (size(taken) == size(axis)) return;
+  throw CommunicationError(CommunicationError::Kind::mismatch,
+                           fmt::format("{} over {} has {} ranks, and the model there has pieces for the {} ranks of {}",
+                                       site, name_of(taken), size(taken), size(axis), name_of(axis)),
+                           {{rank_, fmt::format("{} over {}", site, name_of(taken)), 0, {}}});
+}
+
+void Communicator::expect_rows(const char* site, const std::vector<int>& received,
+                               const std::vector<int>& expected) const {
+  if (received == expected) return;
+  throw CommunicationError(CommunicationError::Kind::mismatch,
+                           fmt::format("rank {} gets {} rows in {} from the ranks of its group, and has room for {}",
+                                       rank_, fmt::join(received, ", "), site, fmt::join(expected, ", ")),
+                           {{rank_, site, 0, {}}});
+}
+
 Task<Real> Communicator::all_reduce(const char* site, Axis axis, Real tensor) {
   axis = axis_of(site, axis);
   if (size(axis) == 1 || drops(site)) co_return tensor;
@@ -62,37 +83,45 @@ Task<Real> Communicator::all_reduce_max(const char* site, Axis axis, Real tensor
 }
 
 Task<Real> Communicator::all_gather(const char* site, Axis axis, Real tensor) {
-  axis = axis_of(site, axis);
-  if (size(axis) == 1) co_return tensor;
+  const Axis taken = axis_of(site, axis);
+  check_size(site, taken, axis);
   if (drops(site)) co_return Real(tensor.replicate(size(axis), 1));
+  co_return co_await gather_whole(site, taken, std::move(tensor));
+}
+
+Task<Real> Communicator::gather_whole(const char* site, Axis axis, Real tensor) {
+  if (size(axis) == 1) co_return tensor;
   std::vector<int> rows(static_cast<std::size_t>(size(axis)), static_cast<int>(tensor.rows()));
   co_return co_await collective(Communication::all_gather, site, axis, std::move(tensor), std::move(rows), nullptr);
 }
 
 Task<Real> Communicator::reduce_scatter(const char* site, Axis axis, Real tensor) {
-  axis = axis_of(site, axis);
-  if (size(axis) == 1) co_return tensor;
-  const int count = static_cast<int>(tensor.rows()) / size(axis);
-  if (drops(site)) co_return Real(tensor.middleRows(coordinate(axis) * count, count));
+  const Axis taken = axis_of(site, axis);
+  check_size(site, taken, axis);
+  if (size(taken) == 1) co_return tensor;
+  const int count = static_cast<int>(tensor.rows()) / size(taken);
+  if (drops(site)) co_return Real(tensor.middleRows(coordinate(taken) * count, count));
   if (duplicates(site))
-    tensor = co_await collective(Communication::all_reduce, site, axis, std::move(tensor), {}, nullptr);
-  std::vector<int> rows(static_cast<std::size_t>(size(axis)), count);
-  co_return co_await collective(Communication::reduce_scatter, site, axis, std::move(tensor), std::move(rows), nullptr);
+    tensor = co_await collective(Communication::all_reduce, site, taken, std::move(tensor), {}, nullptr);
+  std::vector<int> rows(static_cast<std::size_t>(size(taken)), count);
+  co_return co_await collective(Communication::reduce_scatter, site, taken, std::move(tensor), std::move(rows),
+                                nullptr);
 }
 
 Task<Real> Communicator::all_to_all(const char* site, Axis axis, Real tensor, std::vector<int> rows,
                                     std::vector<int>& received) {
-  axis = axis_of(site, axis);
-  if (size(axis) == 1) {
+  const Axis taken = axis_of(site, axis);
+  check_size(site, taken, axis);
+  if (size(taken) == 1) {
     received = std::move(rows);
     co_return tensor;
   }
   Real result =
-      co_await collective(Communication::all_to_all, site, axis, std::move(tensor), std::move(rows), &received);
+      co_await collective(Communication::all_to_all, site, taken, std::move(tensor), std::move(rows), &received);
   if (!drops(site)) co_return result;
   Eigen::Index row = 0;
   for (std::size_t member = 0; member < received.size(); ++member) {
-    if (static_cast<int>(member) != coordinate(axis)) result.middleRows(row, received[member]).setZero();
+    if (static_cast<int>(member) != coordinate(taken)) result.middleRows(row, received[member]).setZero();
     row += received[member];
   }
   co_return result;

@@ -44,10 +44,14 @@ class Communicator {
   Task<Real> all_reduce_max(const char* site, Axis axis, Real tensor);
   /// Every member brings as many rows.
   Task<Real> all_gather(const char* site, Axis axis, Real tensor);
+  /// The same whatever the edits say, for what a dropped part of the model brings with it.
+  Task<Real> gather_whole(const char* site, Axis axis, Real tensor);
   /// Every member gets as many rows.
   Task<Real> reduce_scatter(const char* site, Axis axis, Real tensor);
   /// `rows` go to each member of the group; `received` is how many came from each.
   Task<Real> all_to_all(const char* site, Axis axis, Real tensor, std::vector<int> rows, std::vector<int>& received);
+  /// Throws CommunicationError where `received` rows came from the members, and the model takes `expected`.
+  void expect_rows(const char* site, const std::vector<int>& received, const std::vector<int>& expected) const;
   /// `channel`: Request.
   Task<> send(std::string site, int peer, int channel, Real tensor);
   Task<Real> receive(std::string site, int peer, int channel);
@@ -58,6 +62,7 @@ class Communicator {
 
   const SiteEdit* edit_of(const std::string& site) const;
   Axis axis_of(const char* site, Axis axis) const;
+  void check_size(const char* site, Axis taken, Axis axis) const;
   bool duplicates(const char* site) const;
 
   Runtime& runtime_;

@@ -2,13 +2,16 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "lockstep/transformer.h"
 #include "src/transformer/generator.h"
 #include "src/transformer/least_squares.h"
 #include "src/transformer/recognize.h"
 #include "src/transformer/replay.h"
+#include "src/transformer/replicas.h"
 #include "src/transformer/rounding.h"
+#include "src/transformer/stage_division.h"
 
 namespace lockstep {
 
@@ -25,6 +28,7 @@ class Engine {
         config_(recognize(scenario)),
         data_(config_, schedule_, options.seed, scenario.preset->place),
         edits_(read_site_edits(*scenario.preset)) {
+    check_stage_division(config_, schedule_.mesh.layout(), edits_, scenario.preset->place);
     for (int rank = 0; rank < schedule_.mesh.world(); ++rank)
       homes_.push_back(local_parameters(config_, schedule_.mesh, rank));
   }
@@ -51,11 +55,14 @@ class Engine {
     result_.match = true;
     result_.step = step;
     result_.smallest_wrong = 0;
+    Replicas replicas(schedule_.model.logicals().size());
     for (int rank = 0; rank < schedule_.mesh.world(); ++rank) {
       const std::size_t count = schedule_.model.local(rank).buffers.size();
       for (std::size_t buffer = 0; buffer < count; ++buffer)
-        compare_buffer(step, rank, static_cast<int>(buffer), reference, replay, table);
+        compare_buffer(step, rank, static_cast<int>(buffer), reference, replay, table, replicas);
     }
+    result_.replicas_agree = replicas.agree();
+    result_.replicated = replicas.replicated();
   }
 
   /// The elements of a buffer in a tensor of one device; zeros for a parameter that never takes part.
@@ -74,7 +81,7 @@ class Engine {
   }
 
   void compare_buffer(int step, int rank, int buffer, const RoundedGradient& reference, Replay& replay,
-                      const ContributionTable& table) {
+                      const ContributionTable& table, Replicas& replicas) {
     const LocalBuffer& local = schedule_.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
     const std::vector<double> expected = piece(reference.gradient, rank, local);
     const std::vector<double> deviation = piece(reference.deviation, rank, local);
@@ -85,29 +92,71 @@ class Engine {
             .owned[static_cast<std::size_t>(step)][static_cast<std::size_t>(rank)][static_cast<std::size_t>(buffer)];
     // Rounding of the reference and of the sharded model, and of each step of the schedule (docs/transformer.md).
     const double steps = static_cast<double>(timeline_.step_ends[static_cast<std::size_t>(step)]);
+    const auto bound = [&](std::size_t e) {
+      return 4 * reference.worst(deviation[e]) + steps * 0x1p-53 * magnitude[e];
+    };
     const auto error = [&](std::int64_t element) {
       const auto e = static_cast<std::size_t>(element);
       const double difference = std::abs(got[e] - expected[e]);
       if (difference == 0) return 0.0;
-      const double bound = 4 * reference.worst(deviation[e]) + steps * 0x1p-53 * magnitude[e];
-      const double ratio = difference / bound;
+      const double ratio = difference / bound(e);
       return std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
     };
-    TransformerBuffer found{rank, buffer, true, 0, {}};
+    TransformerBuffer found;
+    found.rank = rank;
+    found.buffer = buffer;
+    double off = 0, length = 0;
     for (const Interval& interval : owned) {
-      for (std::int64_t e = interval.begin; e < interval.end; ++e) found.error = std::max(found.error, error(e));
+      for (std::int64_t element = interval.begin; element < interval.end; ++element) {
+        const auto e = static_cast<std::size_t>(element);
+        found.error = std::max(found.error, error(element));
+        off = std::hypot(off, got[e] - expected[e]);
+        length = std::hypot(length, expected[e]);
+        replicas.add(local, element, got[e], bound(e), error(element) <= 1);
+      }
     }
+    found.relative = off == 0 ? 0 : off / length;
+    const Pieces::mapped_type& piece = piece_of(step, local, reference, deviation, table);
+    found.clear = intersect(piece.clear, owned);
     found.right = found.error <= 1;
     if (found.right) {
       result_.largest_right = std::max(result_.largest_right, found.error);
     } else {
       result_.smallest_wrong = result_.match ? found.error : std::min(result_.smallest_wrong, found.error);
       result_.match = false;
-      const std::vector<ContributionTable::Named> named = table.named(local.logical, local.piece, step);
       for (const Interval& interval : cut(owned, replay.cuts(rank, buffer)))
-        add_piece(found, interval, named, got, error);
+        add_piece(found, interval, piece.named, got, error);
     }
     result_.buffers.push_back(std::move(found));
+  }
+
+  /// What is made to a piece of a logical parameter, the same for every rank that holds it.
+  struct Piece {
+    std::vector<ContributionTable::Named> named;
+    Intervals clear;
+  };
+  using Pieces = std::map<std::tuple<int, int, int>, Piece>;  ///< by step, logical and piece
+
+  const Piece& piece_of(int step, const LocalBuffer& local, const RoundedGradient& reference,
+                        const std::vector<double>& deviation, const ContributionTable& table) {
+    const auto [found, is_new] = pieces_.try_emplace({step, local.logical, local.piece});
+    Piece& piece = found->second;
+    if (!is_new) return piece;
+    piece.named = table.named(local.logical, local.piece, step);
+    if (piece.named.empty()) return piece;
+    // Coefficients are fractions that differ by far more than this; see docs/transformer.md on the bound.
+    constexpr double far_above = 1e8;
+    for (std::int64_t e = 0; e < local.numel; ++e) {
+      const double least = far_above * 4 * reference.worst(deviation[static_cast<std::size_t>(e)]);
+      const bool clear = std::all_of(piece.named.begin(), piece.named.end(),
+                                     [&](const auto& entry) { return std::abs((*entry.values)(e)) > least; });
+      if (!clear) continue;
+      if (!piece.clear.empty() && piece.clear.back().end == e)
+        piece.clear.back().end = e + 1;
+      else
+        piece.clear.push_back({e, e + 1});
+    }
+    return piece;
   }
 
   static Intervals cut(const Intervals& owned, const std::set<std::int64_t>& cuts) {
@@ -157,6 +206,7 @@ class Engine {
   Data data_;
   SiteEdits edits_;
   std::vector<std::map<std::string, Home>> homes_;
+  Pieces pieces_;
   TransformerResult result_;
 };
 

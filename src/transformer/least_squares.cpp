@@ -36,7 +36,8 @@ std::optional<std::vector<Rational>> find_coefficients(const std::vector<const R
   const auto rows = static_cast<Eigen::Index>(elements.size());
   const auto columns = static_cast<Eigen::Index>(contributions.size());
   const Eigen::Map<const Eigen::VectorXd> right(got.data() + elements.begin, rows);
-  if (columns == 0) return std::nullopt;
+  // As many unknowns as equations fit anything at all.
+  if (columns == 0 || rows <= columns) return std::nullopt;
   Eigen::MatrixXd matrix(rows, columns);
   Eigen::VectorXd lengths(columns);
   for (Eigen::Index i = 0; i < columns; ++i) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -8,6 +10,7 @@
 #include "src/transformer/recognize.h"
 #include "src/transformer/rounding.h"
 #include "src/transformer/sharded_model.h"
+#include "src/transformer/stage_division.h"
 
 namespace lockstep {
 
@@ -34,6 +37,8 @@ class Observer {
     const Mesh& mesh = schedule_.mesh;
     ShardedRun run;
     run.seed = options.seed;
+    run.edits = read_site_edits(*scenario.preset);
+    check_stage_division(config_, mesh.layout(), run.edits, scenario.preset->place);
     for (const std::string& use : config_.uses()) {
       const auto weight = [&](int rank, int m) {
         return data_.loss_weight(use, 0, m, mesh.coordinate(rank, Axis::dp), mesh.coordinate(rank, Axis::cp),
@@ -171,7 +176,14 @@ bool PlacementReport::agrees() const {
 }
 
 PlacementReport observe_placements(const Scenario& scenario, const TransformerOptions& options) {
-  return transformer::Observer(scenario, options).observe();
+  try {
+    return transformer::Observer(scenario, options).observe();
+  } catch (const transformer::CommunicationError& error) {
+    throw InputError(
+        {{scenario.preset->place, fmt::format("the model itself cannot go on, so that there are no gradients to look "
+                                              "at: {}; `lockstep check` says more",
+                                              error.what())}});
+  }
 }
 
 }  // namespace lockstep

@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "src/transformer/stage_division.h"
+
 namespace lockstep::transformer {
 
 namespace {
@@ -17,7 +19,7 @@ RankModel::RankModel(const Config& config, Communicator& comm, const Data& data,
   const Layout& layout = mesh.layout();
   context_.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
   context_.homes = local_parameters(config, mesh, comm.rank());
-  context_.parameters = local_values(config, context_.homes, seed);
+  context_.parameters = local_values(config, built_from(config, layout, comm, context_.homes), seed);
   stages_ = layout.pp;
   chunks_ = layout.virtual_stages;
   const int cp = comm.coordinate(Axis::cp), sp = comm.coordinate(Axis::sp);
@@ -33,7 +35,7 @@ RankModel::RankModel(const Config& config, Communicator& comm, const Data& data,
   layers_.resize(static_cast<std::size_t>(chunks_));
   for (int layer = 0; layer < config.layers; ++layer) {
     const StagePlace place = stage_of_layer(config, layout, layer);
-    if (place.stage != comm.coordinate(Axis::pp)) continue;
+    if (place.stage != comm.coordinate(Axis::pp) || is_left_out(config, layout, comm, layer)) continue;
     layers_[static_cast<std::size_t>(place.chunk)].push_back(
         std::make_unique<ShardedLayer>(context_, layer_prefix(layer, false), config.has_experts(layer), places_));
   }
@@ -59,7 +61,8 @@ Task<Real> RankModel::forward(int chunk, int micro_batch, Real hidden) {
   for (std::size_t i = 0; i < layers.size(); ++i)
     hidden = co_await layers[i]->forward(std::move(hidden), state.layers[i]);
   if (!is_last(chunk)) co_return hidden;
-  Real normed = norm_forward(context_, "decoder.final_layernorm", hidden, state.final_norm);
+  Real normed =
+      co_await norm_forward_at("head.norm", context_, "decoder.final_layernorm", std::move(hidden), state.final_norm);
   co_await head_.forward(std::move(normed), tokens(micro_batch, 1), state.head);
   co_return Real();
 }
@@ -70,7 +73,8 @@ Task<Real> RankModel::backward(int chunk, int micro_batch, Real gradient, const 
   if (is_last(chunk)) {
     const Eigen::VectorXd main = weights.in("main");
     gradient = co_await head_.backward(main, state.head, gradients);
-    gradient = norm_backward(context_, "decoder.final_layernorm", gradient, state.final_norm, gradients);
+    gradient = co_await norm_backward_at("head.norm", context_, "decoder.final_layernorm", std::move(gradient),
+                                         state.final_norm, gradients);
   }
   const auto& layers = layers_[static_cast<std::size_t>(chunk)];
   const Eigen::VectorXd auxiliary = weights.in("aux");

@@ -70,9 +70,18 @@ ShardedHead::ShardedHead(RankContext& context) : context_(context) {}
 
 Task<> ShardedHead::forward(Real input, std::vector<int> targets, State& state) const {
   TensorParallelRegion region(context_, head_sites);
-  const Home& home = context_.homes.at(output_layer);
+  Home home = context_.homes.at(output_layer);
   state.input = co_await region.enter(std::move(input));
   Real logits = state.input * context_.parameter(output_layer).transpose();
+  const Eigen::Index own = logits.cols();
+  const bool gathered = context_.comm.size(Axis::tp) > 1 && context_.comm.drops("cross_entropy.logits");
+  if (gathered) {
+    // The loss takes what it gets for a part of a vocabulary that is larger by tp.
+    const Real rows = co_await context_.comm.gather_whole("cross_entropy.logits", Axis::tp, logits.transpose());
+    logits = rows.transpose();
+    home.rows = logits.cols();
+    home.row = context_.comm.coordinate(Axis::tp) * home.rows;
+  }
   const Real largest =
       co_await context_.comm.all_reduce_max("cross_entropy.max", Axis::tp, Real(logits.rowwise().maxCoeff()));
   logits.colwise() -= largest.col(0);
@@ -84,6 +93,8 @@ Task<> ShardedHead::forward(Real input, std::vector<int> targets, State& state) 
     const Eigen::Index row = local_row(home, targets[i]);
     if (row >= 0) state.gradient(static_cast<Eigen::Index>(i), row) -= 1;
   }
+  // The backward of the gather cuts the own part out.
+  if (gathered) state.gradient = state.gradient.middleCols(context_.comm.coordinate(Axis::tp) * own, own).eval();
 }
 
 Task<Real> ShardedHead::backward(const Eigen::VectorXd& weights, const State& state, LocalGradients& gradients) const {

@@ -114,7 +114,10 @@ Task<Real> ShardedExperts::dispatch_again(const char* to_experts, const char* to
                                           const State& state) const {
   State way;
   way.sent_rows = state.sent_rows;
-  co_return co_await dispatch(to_experts, to_pieces, std::move(rows), way);
+  Real arrived = co_await dispatch(to_experts, to_pieces, std::move(rows), way);
+  context_.comm.expect_rows(to_experts, way.received_rows, state.received_rows);
+  context_.comm.expect_rows(to_pieces, way.shared_rows, state.shared_rows);
+  co_return arrived;
 }
 
 Task<Real> ShardedExperts::give_back(const char* from_pieces, const char* from_experts, Real results,
@@ -123,9 +126,14 @@ Task<Real> ShardedExperts::give_back(const char* from_pieces, const char* from_e
   const Real parts =
       co_await context_.comm.all_to_all(from_pieces, Axis::etp, std::move(results), state.shared_rows, received);
   const int pieces = context_.comm.size(Axis::etp);
+  const int arrived = std::accumulate(state.received_rows.begin(), state.received_rows.end(), 0);
+  context_.comm.expect_rows(from_pieces, received, std::vector<int>(static_cast<std::size_t>(pieces), arrived));
   Real whole = parts.topRows(parts.rows() / pieces);
   for (int i = 1; i < pieces; ++i) whole += parts.middleRows(i * whole.rows(), whole.rows());
-  co_return co_await context_.comm.all_to_all(from_experts, Axis::ep, std::move(whole), state.received_rows, received);
+  Real back =
+      co_await context_.comm.all_to_all(from_experts, Axis::ep, std::move(whole), state.received_rows, received);
+  context_.comm.expect_rows(from_experts, received, state.sent_rows);
+  co_return back;
 }
 
 Real ShardedExperts::compute(State& state) const {

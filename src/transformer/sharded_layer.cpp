@@ -13,10 +13,11 @@ ShardedLayer::ShardedLayer(RankContext& context, const std::string& prefix, bool
 }
 
 Task<Real> ShardedLayer::forward(Real input, State& state) {
-  Real normed = norm_forward(context_, prefix_ + "input_layernorm", input, state.before_attention);
+  Real normed =
+      co_await norm_forward_at("attention.norm", context_, prefix_ + "input_layernorm", input, state.before_attention);
   Real middle = co_await attention_.forward(std::move(normed), state.attention);
   middle += input;
-  normed = norm_forward(context_, prefix_ + "pre_mlp_layernorm", middle, state.before_mlp);
+  normed = co_await norm_forward_at("mlp.norm", context_, prefix_ + "pre_mlp_layernorm", middle, state.before_mlp);
   Real output;
   if (experts_)
     output = co_await experts_->forward(std::move(normed), state.experts);
@@ -34,9 +35,11 @@ Task<Real> ShardedLayer::backward(Real gradient, const State& state, Eigen::Vect
     inner = co_await experts_->backward(gradient, state.experts, std::move(auxiliary), gradients);
   else
     inner = co_await mlp_->backward(gradient, state.mlp, gradients);
-  gradient += norm_backward(context_, prefix_ + "pre_mlp_layernorm", inner, state.before_mlp, gradients);
+  gradient += co_await norm_backward_at("mlp.norm", context_, prefix_ + "pre_mlp_layernorm", std::move(inner),
+                                        state.before_mlp, gradients);
   inner = co_await attention_.backward(gradient, state.attention, gradients);
-  gradient += norm_backward(context_, prefix_ + "input_layernorm", inner, state.before_attention, gradients);
+  gradient += co_await norm_backward_at("attention.norm", context_, prefix_ + "input_layernorm", std::move(inner),
+                                        state.before_attention, gradients);
   co_return gradient;
 }
 

@@ -30,4 +30,31 @@ Real norm_backward(const RankContext& context, const std::string& name, const Re
   return result;
 }
 
+namespace {
+
+bool on_all_of_the_sequence(const char* site, const RankContext& context) {
+  return context.sequence_parallel && context.comm.drops(site);
+}
+
+Real own_slice(const RankContext& context, const Real& whole) {
+  const Eigen::Index rows = whole.rows() / context.comm.size(Axis::tp);
+  return whole.middleRows(context.comm.coordinate(Axis::tp) * rows, rows);
+}
+
+}  // namespace
+
+Task<Real> norm_forward_at(const char* site, const RankContext& context, const std::string& name, Real input,
+                           NormState& state) {
+  if (!on_all_of_the_sequence(site, context)) co_return norm_forward(context, name, input, state);
+  const Real whole = co_await context.comm.gather_whole(site, Axis::tp, std::move(input));
+  co_return own_slice(context, norm_forward(context, name, whole, state));
+}
+
+Task<Real> norm_backward_at(const char* site, const RankContext& context, const std::string& name, Real gradient,
+                            const NormState& state, LocalGradients& gradients) {
+  if (!on_all_of_the_sequence(site, context)) co_return norm_backward(context, name, gradient, state, gradients);
+  const Real whole = co_await context.comm.gather_whole(site, Axis::tp, std::move(gradient));
+  co_return own_slice(context, norm_backward(context, name, whole, state, gradients));
+}
+
 }  // namespace lockstep::transformer

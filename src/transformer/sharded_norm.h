@@ -18,4 +18,10 @@ Real norm_forward(const RankContext& context, const std::string& name, const Rea
 Real norm_backward(const RankContext& context, const std::string& name, const Real& gradient, const NormState& state,
                    LocalGradients& gradients);
 
+/// The same at a site: on the rank's slice of the sequence, or where the site is dropped on all of it.
+Task<Real> norm_forward_at(const char* site, const RankContext& context, const std::string& name, Real input,
+                           NormState& state);
+Task<Real> norm_backward_at(const char* site, const RankContext& context, const std::string& name, Real gradient,
+                            const NormState& state, LocalGradients& gradients);
+
 }  // namespace lockstep::transformer

@@ -74,6 +74,20 @@ const std::vector<Site> rows = {
      "how many tokens chose each expert, over the ranks of the sequence, for the auxiliary loss"},
     {"pp.forward", Kind::message, "hidden states to the next stage"},
     {"pp.backward", Kind::message, "their gradients to the stage before"},
+    {"attention.norm", Kind::part,
+     "the norm before attention, with sequence parallelism on the rank's slice of the sequence; dropped: on all of it, "
+     "with the whole gradient on every tp rank"},
+    {"mlp.norm", Kind::part, "the norm before the MLP or the experts, likewise"},
+    {"head.norm", Kind::part, "the norm before the output layer, likewise"},
+    {"cross_entropy.logits", Kind::part,
+     "the logits of the rank's part of the vocabulary; dropped: gathered, so that every tp rank takes all of them for "
+     "its part"},
+    {"pp.layer_offset", Kind::part,
+     "the number of a stage's first layer; dropped: 0, so that every stage starts with the weights of the first "
+     "layers"},
+    {"pp.remainder", Kind::part,
+     "the layers of a longer stage, where they do not divide; dropped: each stage runs as many as a whole division "
+     "gives"},
 };
 
 }  // namespace
@@ -103,7 +117,8 @@ SiteEdits read_site_edits(const Preset& preset) {
                                               edit.site));
       continue;
     }
-    if (edit.action == ModelEdit::Action::over && (site->kind == Kind::message || site->kind == Kind::positions)) {
+    if (edit.action == ModelEdit::Action::over &&
+        (site->kind == Kind::message || site->kind == Kind::positions || site->kind == Kind::part)) {
       diagnostics.add(edit.place, fmt::format("\"{}\" is no collective, so it has no axis; drop it", edit.site));
       continue;
     }

@@ -17,9 +17,9 @@ struct SiteEdit {
 };
 using SiteEdits = std::map<std::string, SiteEdit>;
 
-/// A place in the model at which ranks communicate, or say where they are.
+/// A place in the model at which ranks communicate, or say where they are and which part of it is theirs.
 struct Site {
-  enum class Kind { sum, gather, exchange, message, positions };
+  enum class Kind { sum, gather, exchange, message, positions, part };
   const char* name;
   Kind kind;
   const char* help;

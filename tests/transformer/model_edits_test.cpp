@@ -86,6 +86,86 @@ TEST_CASE("pipelines and experts: gradients that never come, results of another 
   check_fault(R"("cp": 2, "dp": 2)", balanced, R"({ "set": "moe.reduce_load", "over": "dp" })");
 }
 
+TEST_CASE("parts of the model in the wrong place: norms, logits, layers") {
+  check_fault(sequence, llama, R"({ "drop": "attention.norm" })");
+  check_fault(sequence, gpt2, R"({ "drop": "mlp.norm" })");
+  check_fault(sequence, llama, R"({ "drop": "head.norm" })");
+  check_fault(tp, llama, R"({ "drop": "cross_entropy.logits" })");
+  check_fault(R"("pp": 2)", llama, R"({ "drop": "pp.layer_offset" })");
+  check_fault(R"("pp": 2, "virtual_stages": 2)", deep(llama, 4), R"({ "drop": "pp.layer_offset" })");
+  check_fault(R"("pp": 2)", deep(llama, 3), R"({ "drop": "pp.remainder" })");
+}
+
+TEST_CASE("a norm behind the gather has its whole gradient on every tp rank, and all else is right") {
+  const Run run(sequence, with_edit(llama, R"({ "drop": "attention.norm" })"), megatron);
+  CHECK(wrong_parameters(run) ==
+        std::set<std::string>{"decoder.layers.0.input_layernorm.weight", "decoder.layers.1.input_layernorm.weight"});
+  // Summed over tp it is tp times too large, and the same on both ranks.
+  for (const TransformerBuffer& buffer : run.result.buffers) {
+    if (!buffer.right) CHECK(buffer.relative == Approx(1).epsilon(1e-9));
+  }
+  for (const bool agree : run.result.replicas_agree) CHECK(agree);
+  // What lies before it is untouched, as its input gradient is the same; the observer sees R where P is claimed.
+  const PlacementReport seen = observe_placements(run.scenario);
+  int not_as_claimed = 0;
+  for (const ObservedPlacement& row : seen.placements) {
+    if (row.agrees) continue;
+    CHECK((row.claimed == "P" && row.observed == "R" && row.axis == Axis::tp));
+    ++not_as_claimed;
+  }
+  CHECK(not_as_claimed == 2);
+}
+
+TEST_CASE("gathered logits in a vocabulary-parallel loss: probabilities over tp, and targets of the first part alone") {
+  // As Megatron-LM 7452 finds it: .0160, .0436, .1184, .3220 where .0321, .0871, .2369, -.3561 is right.
+  const Run run(R"("tp": 2)", with_edit(llama, R"({ "drop": "cross_entropy.logits" })"), megatron);
+  const std::set<std::string> wrong = wrong_parameters(run);
+  CHECK(wrong.count("output_layer.weight") == 1);
+  CHECK(wrong.count("embedding.word_embeddings.weight") == 1);
+  CHECK(
+      wrong_parameters(Run(R"("tp": 1)", with_edit(llama, R"({ "drop": "cross_entropy.logits" })"), megatron)).empty());
+}
+
+TEST_CASE("layers that are left out have no gradient, and stages without a remainder lose none") {
+  const Run run(R"("pp": 2)", with_edit(deep(llama, 3), R"({ "drop": "pp.remainder" })"), megatron);
+  for (const TransformerBuffer& buffer : run.result.buffers) {
+    if (run.name_of(buffer.rank, buffer.buffer).find("decoder.layers.1.") != 0) continue;
+    INFO(run.name_of(buffer.rank, buffer.buffer));
+    CHECK(buffer.relative == Approx(1).epsilon(1e-9));
+  }
+  CHECK(Run(R"("pp": 2)", with_edit(llama, R"({ "drop": "pp.remainder" })"), megatron).result.match);
+}
+
+TEST_CASE("what is cut into pieces goes along axes of as many ranks, and rows go back where they came from") {
+  const auto failure = [](const std::string& layout, const std::string& model, const std::string& edit) {
+    const Run run(layout, with_edit(model, edit), megatron);
+    REQUIRE(run.result.failure);
+    CHECK_FALSE(run.result.failure->deadlock);
+    return run.result.failure->what;
+  };
+  CHECK(failure(R"("cp": 2, "dp": 4)", llama, R"({ "set": "cp.gather_key", "over": "dp" })") ==
+        "cp.gather_key over dp has 4 ranks, and the model there has pieces for the 2 ranks of cp");
+  CHECK(failure(R"("cp": 2)", llama, R"({ "set": "cp.dkv_reduce", "over": "tp" })").find("for the 2 ranks of cp") !=
+        std::string::npos);
+  CHECK(failure(R"("tp": 2, "dp": 2, "ep": 2, "etp": 1, "sequence_parallel": true)", moe,
+                R"({ "set": "moe.combine", "over": "dp" })")
+            .find("rows in moe.combine from the ranks of its group, and has room for") != std::string::npos);
+  CHECK(failure(R"("tp": 2, "dp": 2, "ep": 2, "etp": 1, "sequence_parallel": true)", moe,
+                R"({ "set": "moe.dispatch_backward", "over": "dp" })")
+            .find("rows in moe.dispatch_backward") != std::string::npos);
+}
+
+TEST_CASE("a layer cannot start with the weights of one of another make") {
+  try {
+    const Run run(R"("pp": 2)",
+                  with_edit(deep(moe, 2) + R"(, "first_dense_layers": 1)", R"({ "drop": "pp.layer_offset" })"),
+                  megatron);
+    FAIL("it ran");
+  } catch (const InputError& error) {
+    CHECK(error.diagnostics().front().message.find("layer 1 would get the weights of layer 0") != std::string::npos);
+  }
+}
+
 TEST_CASE("a missing all-reduce in the input gradient of attention spoils what lies before it, and nothing behind") {
   const Run run(R"("tp": 2)", with_edit(llama, R"({ "drop": "attention.copy_to_tp" })"), megatron);
   const std::set<std::string> wrong = wrong_parameters(run);
@@ -118,6 +198,7 @@ TEST_CASE("edits that the model cannot bear are refused where they stand") {
         "the transformer has no communication site \"mlp.copy_to_pp\"; did you mean \"mlp.copy_to_tp\"?");
   CHECK(message(R"({ "duplicate": "pp.forward" })").find("only a sum can be duplicated") == 0);
   CHECK(message(R"({ "set": "pp.forward", "over": "tp" })").find("\"pp.forward\" is no collective") == 0);
+  CHECK(message(R"({ "set": "mlp.norm", "over": "tp" })").find("\"mlp.norm\" is no collective") == 0);
   CHECK(message(R"({ "over": "tp" })").find("expected an edit of the model with one of") == 0);
   CHECK(message(R"({ "set": "mlp.copy_to_tp" })").find("missing key \"over\"") == 0);
 }
