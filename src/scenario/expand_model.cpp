@@ -275,6 +275,33 @@ std::vector<ModelEdit> read_model_edits(const Json& edits, Reading& reading) {
   return result;
 }
 
+/// What a list of parameters is the model of: the name of a family and its sizes. Those of a built-in one are checked;
+/// of another nothing is known here.
+void read_architecture(const Json& architecture, const Json* edits, Reading& reading) {
+  Diagnostics& diagnostics = reading.diagnostics;
+  const std::size_t before = diagnostics.size();
+  const Json* family = architecture.find("family");
+  if (family == nullptr || !family->is_string()) {
+    diagnostics.add(family != nullptr ? family->place() : architecture.place(),
+                    "expected a \"family\", the name of a model such as \"gpt\", in \"architecture\"");
+    return;
+  }
+  ModelTemplate model;
+  const bool known = builtin_model(family->text()) != nullptr;
+  if (known && !add_file(model, *family, reading.folder, 0, reading)) return;
+  for (const Json::Member& member : architecture.members()) {
+    if (member.key == "family") continue;
+    if (known)
+      choose(model.sizes, member, fmt::format("size of model \"{}\"", family->text()), reading);
+    else
+      model.sizes.emplace_back(member.key, Choice{member.value, "", Json(), true});
+  }
+  if (diagnostics.size() != before) return;
+  reading.preset = Preset{known ? model.family : family->text(), {}, {}, architecture.place()};
+  for (const auto& [name, size] : model.sizes) reading.preset->sizes.emplace(name, size.value);
+  if (edits != nullptr) reading.preset->edits = read_model_edits(*edits, reading);
+}
+
 Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   Diagnostics& diagnostics = reading.diagnostics;
   ModelTemplate model;
@@ -311,11 +338,17 @@ Json expand_model(const Json& object, Reading& reading) {
                             ? Fields::with_free_keys(object, Object::model, "in \"model\"", reading.diagnostics)
                             : Fields(object, Object::model, "", "in \"model\"", reading.diagnostics);
   const Json* parameters = object.find("parameters");
-  if (preset == nullptr && object.find("edits") != nullptr) {
+  const Json* architecture = object.find("architecture");
+  if (preset == nullptr && architecture == nullptr && object.find("edits") != nullptr) {
     reading.diagnostics.add(
         object.find("edits")->place(),
         "\"edits\" change what the model of a \"preset\" communicates, and this model has none; edits of "
         "\"parameters\" stand in \"schedule\"");
+    return {};
+  }
+  if (preset != nullptr && architecture != nullptr) {
+    reading.diagnostics.add(architecture->place(),
+                            "\"architecture\" says what \"parameters\" are the model of; a \"preset\" has its sizes");
     return {};
   }
   if (preset != nullptr && parameters != nullptr) {
@@ -326,7 +359,10 @@ Json expand_model(const Json& object, Reading& reading) {
     reading.diagnostics.add(object.place(), "missing key \"preset\" or \"parameters\" in \"model\"");
     return {};
   }
-  if (preset == nullptr) return fields.find("parameters") != nullptr ? *fields.find("parameters") : Json();
+  if (preset == nullptr) {
+    if (fields.find("architecture") != nullptr) read_architecture(*architecture, fields.find("edits"), reading);
+    return fields.find("parameters") != nullptr ? *fields.find("parameters") : Json();
+  }
   return fields.find("preset") != nullptr ? expand_preset(object, *fields.find("preset"), reading) : Json();
 }
 

@@ -47,8 +47,11 @@ const std::vector<ObjectRow> rows = {
      {
          {"preset", Type::name, "", "", "Name of a model, or the path of a model file; its sizes are further keys."},
          {"parameters", Type::parameters, "", "", "The parameters, in model order."},
-         {"edits", Type::model_edits, "", "[]",
-          "Changes to what a preset's model communicates; the transformer engine runs them."},
+         {"architecture", Type::options, "", "",
+          "What `parameters` are the model of, as `show --resolved` prints it: `family`, the name of a built-in model, "
+          "and its sizes."},
+         {"edits", Type::model_edits, "", "",
+          "Changes to what the model communicates, also none: with this key the transformer engine runs."},
      }},
     {Object::parameter,
      "parameter",

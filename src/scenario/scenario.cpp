@@ -176,13 +176,26 @@ class ScenarioReader {
       if (const Json* value = document.find(key)) result.set(key, *value);
     }
     result.set("layout", resolved_layout(layout));
-    result.set("model", Json::object({{"parameters", {}, parameters}}));
+    result.set("model", resolved_model(document, parameters));
     if (!batch.members().empty()) result.set("batch", batch);
     Json schedule = Json::object({{"steps", {}, steps}});
     if (result_ != "grad") schedule.set("result", Json::string(result_));
     result.set("schedule", schedule);
     if (const Json* expect = document.find("expect")) result.set("expect", *expect);
     return result;
+  }
+
+  /// Edits of the model need to know what it is.
+  Json resolved_model(const Json& document, const Json& parameters) const {
+    Json model = Json::object({{"parameters", {}, parameters}});
+    const Json* written = document.find("model");
+    const Json* edits = written == nullptr ? nullptr : written->find("edits");
+    if (!reading_.preset || edits == nullptr) return model;
+    Json architecture = Json::object({{"family", {}, Json::string(reading_.preset->family)}});
+    for (const auto& [name, value] : reading_.preset->sizes) architecture.set(name, value);
+    model.set("architecture", architecture);
+    model.set("edits", *edits);
+    return model;
   }
 
   /// What differs from the defaults, and the order in any case.

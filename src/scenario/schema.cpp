@@ -93,7 +93,9 @@ Json object_schema(const ObjectRow& object) {
     if (object.object == Object::model) {
       // The sizes of a preset are further keys.
       schema.set("additionalProperties", literal(R"({"type": ["number", "boolean", "string", "null"]})"));
-      schema.set("oneOf", literal(R"([{"required": ["preset"]}, {"required": ["parameters"], "maxProperties": 1}])"));
+      schema.set("oneOf", literal(R"([{"required": ["preset"], "not": {"required": ["architecture"]}},
+        {"required": ["parameters"], "additionalProperties": false,
+         "properties": {"parameters": {}, "architecture": {}, "edits": {}}}])"));
     }
     if (object.object == Object::schedule) {
       schema.set(

@@ -111,3 +111,51 @@ TEST_CASE("a resolved document names no framework, no preset and no edit, but th
   CHECK(resolved.find("model")->find("preset") == nullptr);
   CHECK(resolved.find("layout")->find("order")->text() == "tp-dp-pp");
 }
+
+TEST_CASE("a resolved document keeps the edits of its model, and knows what they are edits of") {
+  const auto read = [](const std::string& text) {
+    return read_scenario(std::make_shared<const Source>(Source{"test.json", text}));
+  };
+  const std::string rest = R"( }, "layout": { "tp": 2 }, "schedule": { "framework": "megatron" } })";
+  const std::string sizes = R"({ "lockstep": 1, "model": { "preset": "llama", "layers": 2, "hidden": 16, "heads": 4,
+    "query_groups": 2, "ffn": 24, "vocab": 32)";
+  const Scenario first = read(sizes + R"(, "edits": [ { "set": "mlp.copy_to_tp", "over": "dp" } ])" + rest);
+  const std::string written = write_json(first.resolved);
+  const Scenario second = read(written);
+  CHECK(write_json(second.resolved) == written);
+  CHECK(describe(*first.schedule) == describe(*second.schedule));
+  REQUIRE(second.preset);
+  CHECK(second.preset->family == "gpt");
+  CHECK(second.preset->sizes.size() == first.preset->sizes.size());
+  for (const auto& [name, value] : first.preset->sizes)
+    CHECK(write_json(second.preset->sizes.at(name)) == write_json(value));
+  REQUIRE(second.preset->edits.size() == 1);
+  CHECK(second.preset->edits.front().action == ModelEdit::Action::over);
+  CHECK(second.preset->edits.front().site == "mlp.copy_to_tp");
+  CHECK(second.preset->edits.front().axis == Axis::dp);
+  // Without the key there is nothing to keep, and an empty list stays one.
+  CHECK(read(sizes + rest).resolved.find("model")->find("architecture") == nullptr);
+  const Json* none = read(sizes + R"(, "edits": [])" + rest).resolved.find("model")->find("edits");
+  REQUIRE(none != nullptr);
+  CHECK(none->items().empty());
+}
+
+TEST_CASE("an architecture needs a family, has its sizes, and belongs to parameters") {
+  const auto mistake = [](const std::string& model) -> std::string {
+    try {
+      read_scenario(std::make_shared<const Source>(
+          Source{"test.json", R"({ "lockstep": 1, "model": {)" + model + R"( }, "schedule": { "steps": [
+            { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] } ] } })"}));
+    } catch (const InputError& error) {
+      return error.diagnostics().front().message;
+    }
+    return "";
+  };
+  const std::string list = R"("parameters": [ { "name": "w", "shape": [4] } ], )";
+  CHECK(mistake(list + R"("architecture": { "family": "gpt", "hidden": 16 })").empty());
+  CHECK(mistake(list + R"("architecture": { "hidden": 16 })").find("expected a \"family\"") == 0);
+  CHECK(mistake(list + R"("architecture": { "family": "gpt", "hiden": 16 })").find("did you mean \"hidden\"") !=
+        std::string::npos);
+  CHECK(mistake(R"("preset": "llama", "architecture": { "family": "gpt" })").find("\"architecture\" says what") == 0);
+  CHECK(mistake(list + R"("edits": [])").find("this model has none") != std::string::npos);
+}
