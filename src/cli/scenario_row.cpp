@@ -71,6 +71,7 @@ ScenarioRow row_of(const CheckResult& result) {
   if (result.verdict != Verdict::mismatch || !result.symbolic) return row;
   // Its values are right: a factor of 1 would say that all is well.
   if (wrong_in_norm_alone(result)) row.factor = "norm";
+  if (wrong_in_model_alone(result)) row.factor = "-";
   row.replicas = std::string(name_of(compare_replicas(result)));
   row.tolerance = within_tolerance(result, accepted_error) ? "passes" : "fails";
   return row;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/diagnosis/transformer_agreement.h"
+
 namespace lockstep {
 
 namespace {
@@ -124,8 +126,16 @@ std::string find_disagreement(const CheckResult& result, const CheckOptions& opt
   if (difference.empty() && result.symbolic && result.mpi)
     difference = compare_with_symbolic(model, *result.symbolic, *result.mpi, "mpi");
   if (difference.empty() && result.host && result.mpi) difference = compare_numbers(model, *result.host, *result.mpi);
+  bool transformer = false;
+  if (difference.empty()) {
+    difference = compare_with_transformer(result);
+    // Where the model is not as claimed, the symbolic engine was told something else, and is right about that.
+    transformer = !difference.empty() && placements_hold(*result.scenario, options.seed);
+    if (!transformer) difference.clear();
+  }
   if (difference.empty()) return "";
   std::string engines = options.host_forced ? " --engine symbolic,host" : "";
+  if (transformer) engines = " --engine symbolic,transformer";
   if (result.mpi) {
     engines = fmt::format(" --engine {}{}mpi --ranks {}", result.symbolic ? "symbolic," : "",
                           result.host ? "host," : "", result.mpi_processes);

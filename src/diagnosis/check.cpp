@@ -11,6 +11,7 @@
 
 #include "src/diagnosis/agreement.h"
 #include "src/diagnosis/mpi_processes.h"
+#include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/turning_point.h"
 #include "src/diagnosis/workload.h"
 #include "src/scenario/named_file.h"
@@ -182,6 +183,12 @@ class MachineShare {
   int threads_ = 0;
 };
 
+/// A fault in the model itself is seen by the transformer engine alone; its right twin has an empty list of edits.
+bool speaks_of_model_edits(const Scenario& scenario) {
+  const Json* model = scenario.document.find("model");
+  return scenario.preset && model != nullptr && model->find("edits") != nullptr;
+}
+
 Verdict verdict_of_model(const TransformerResult& result) {
   return result.failure->deadlock ? Verdict::deadlock : Verdict::invalid_collective;
 }
@@ -231,9 +238,7 @@ void begin(CheckResult& result, CheckOptions& options, const Workload& workload)
 }
 
 void replay_and_compare(CheckResult& result, CheckOptions options) {
-  // A fault in the model itself is seen by no other engine.
-  const std::optional<Preset>& preset = result.scenario->preset;
-  options.transformer = options.transformer || (preset && !preset->edits.empty());
+  options.transformer = options.transformer || speaks_of_model_edits(*result.scenario);
   std::optional<MachineShare> share;
   begin_together(result, options.mpi, [&] {
     const Workload workload = estimate_workload(*result.scenario->schedule);
@@ -248,6 +253,11 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   if (options.transformer) run_transformer_engine(result, options);
   combine(result);
   result.disagreement = find_disagreement(result, options);
+  if (wrong_in_model_alone(result) && result.disagreement.empty() && result.scenario->preset->edits.empty()) {
+    result.notes.push_back(
+        "The schedule is right for the placements that the scenario claims, and the model's gradients lie otherwise; "
+        "`lockstep placements` compares the two.");
+  }
   // Turning points are read off the symbolic engine's finding for the step that is reported.
   if (result.symbolic && result.symbolic->step == result.step) result.turns = find_turns(result);
   result.blame = blame_of(result.turns);

@@ -8,6 +8,7 @@
 
 #include "lockstep/check.h"
 #include "src/diagnosis/expected_formulas.h"
+#include "src/diagnosis/other_tests.h"
 
 namespace lockstep {
 
@@ -128,7 +129,8 @@ class Expectations {
   }
 
   void check_replicas() {
-    const std::vector<bool>& agree = result_.symbolic->replicas_agree;
+    const std::vector<bool>& agree =
+        wrong_in_model_alone(result_) ? result_.transformer->replicas_agree : result_.symbolic->replicas_agree;
     const bool found = std::all_of(agree.begin(), agree.end(), [](bool one) { return one; });
     compare_text("replicas_agree", *expect_.replicas_agree ? "true" : "false", found ? "true" : "false");
   }

@@ -132,11 +132,14 @@ std::string_view name_of(Mistake mistake) {
       return "invalid collective";
     case Mistake::race:
       return "race";
+    case Mistake::in_the_model:
+      return "in the model";
   }
   return "";
 }
 
 Mistake kind_of_mistake(const CheckResult& result) {
+  if (wrong_in_model_alone(result)) return Mistake::in_the_model;
   if (result.verdict == Verdict::deadlock) return Mistake::deadlock;
   if (result.verdict == Verdict::invalid_collective) return Mistake::invalid_collective;
   if (result.verdict == Verdict::race) return Mistake::race;

@@ -22,15 +22,16 @@ enum class Mistake {
   norm_count,
   deadlock,
   invalid_collective,
-  race
+  race,
+  in_the_model
 };
 /// "missing reduction", "wrong factor", …
 std::string_view name_of(Mistake mistake);
 
-/// The kind of mistake of a result of the symbolic engine that is neither `match` nor `error`, by the first of these
-/// that says something:
+/// The kind of mistake of a result, with the symbolic engine, that is neither `match` nor `error`, by the first of
+/// these that says something:
 ///
-/// 1. the verdict: deadlock, invalid collective, race;
+/// 1. the verdict: deadlock, invalid collective, race; wrong for the transformer engine alone: in the model;
 /// 2. only the norm is wrong: norm count;
 /// 3. the first edit of the file without which it matches: a reduction dropped, one duplicated or inserted, a step
 /// moved,

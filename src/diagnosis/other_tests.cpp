@@ -79,6 +79,11 @@ std::string_view name_of(Replicas replicas) {
   return "";
 }
 
+bool wrong_in_model_alone(const CheckResult& result) {
+  return result.verdict == Verdict::mismatch && result.transformer && !result.transformer->match &&
+         !result.transformer->failure && result.symbolic && result.symbolic->match;
+}
+
 bool wrong_in_norm_alone(const CheckResult& result) {
   return result.symbolic && !result.symbolic->norm.empty() && result.symbolic->unowned.empty() &&
          !any_value_wrong(*result.symbolic);
@@ -89,6 +94,10 @@ Replicas compare_replicas(const CheckResult& result) {
   const auto any = [](const std::vector<bool>& list, bool value) {
     return std::find(list.begin(), list.end(), value) != list.end();
   };
+  if (wrong_in_model_alone(result)) {
+    if (any(result.transformer->replicas_agree, false)) return Replicas::differ;
+    return any(result.transformer->replicated, true) ? Replicas::agree : Replicas::alone;
+  }
   if (any(symbolic.replicas_agree, false)) return Replicas::differ;
   const Replicas norms = symbolic.norm.empty() ? Replicas::alone : compare_norms(result);
   if (norms == Replicas::differ || !any_value_wrong(symbolic)) return norms;
@@ -96,6 +105,12 @@ Replicas compare_replicas(const CheckResult& result) {
 }
 
 bool within_tolerance(const CheckResult& result, const Rational& tolerance) {
+  if (wrong_in_model_alone(result)) {
+    const double most = static_cast<double>(tolerance.numerator().to_int64().value()) /
+                        static_cast<double>(tolerance.denominator().to_int64().value());
+    return std::all_of(result.transformer->buffers.begin(), result.transformer->buffers.end(),
+                       [&](const TransformerBuffer& buffer) { return buffer.relative <= most; });
+  }
   if (!result.symbolic->unowned.empty()) return false;
   const Rational low = Rational(1) - tolerance, high = Rational(1) + tolerance;
   for (const Difference& difference : differences(result)) {

@@ -19,13 +19,18 @@ std::string_view name_of(Replicas replicas);
 /// For a result of the symbolic engine with the verdict `mismatch`.
 Replicas compare_replicas(const CheckResult& result);
 
+/// Whether the schedule is right and the values are wrong all the same: a mismatch that the transformer engine alone
+/// sees.
+bool wrong_in_model_alone(const CheckResult& result);
+
 /// Whether values are right and only the gradient norm is not.
 bool wrong_in_norm_alone(const CheckResult& result);
 
 /// Whether a comparison with one device that accepts a relative error of `tolerance` passes a mismatch for certain:
 /// every coefficient of every element that is wrong is within `tolerance` of the right one, no contribution is missing
 /// and none is foreign or left over, nothing is unowned, and the norm, if every element of the gradient has the same
-/// size, is within `tolerance` too. A mean of norms and a norm that is taken too early count as noticed.
+/// size, is within `tolerance` too. A mean of norms and a norm that is taken too early count as noticed. Where only the
+/// model is wrong, the difference of each buffer has at most `tolerance` times the length of the right gradient.
 bool within_tolerance(const CheckResult& result, const Rational& tolerance);
 
 }  // namespace lockstep

@@ -88,6 +88,8 @@ std::string square_root(int number) {
 }  // namespace
 
 std::string outcome_text(const CheckResult& result, const ReportOptions& options) {
+  // What the ranks of the model itself wait for stands with the transformer engine's finding.
+  if (result.timeline == nullptr || result.timeline->outcome.kind == Outcome::Kind::complete) return "";
   switch (result.verdict) {
     case Verdict::deadlock:
       return deadlock_text(result.timeline->outcome, options);

@@ -158,3 +158,114 @@ TEST_CASE("the mpi engine is held against the formulas where the host engine did
   CHECK(find_disagreement(result, {}).find("output on rank 2 is wrong for symbolic and right for mpi") !=
         std::string::npos);
 }
+
+namespace {
+
+/// A small model whose data-parallel all-reduce is missing, with all three engines.
+CheckResult unreduced_model(const std::string& edits = R"([ { "drop": "dp_all_reduce" } ])",
+                            const std::string& layout = R"("dp": 2)", const std::string& of_model = "") {
+  CheckOptions options;
+  options.transformer = true;
+  CheckResult result = check_text(
+      R"json({ "lockstep": 1, "layout": {)json" + layout + R"json(}, "model": { "preset": "llama", "layers": 1,
+      "hidden": 8, "heads": 2, "query_groups": 2, "ffn": 8, "vocab": 16)json" +
+          of_model + R"json( }, "schedule": { "framework": "megatron", "options": { "calculate_per_token_loss": true },
+      "edits": )json" +
+          edits + " } }",
+      options);
+  result.file = "case.json";
+  result.host.reset();  // so that there is nothing else to disagree with
+  return result;
+}
+
+/// A buffer that is wrong and that every contribution stands out in.
+TransformerBuffer& wrong_and_clear(CheckResult& result) {
+  for (TransformerBuffer& buffer : result.transformer->buffers) {
+    if (!buffer.right && !buffer.clear.empty() && buffer.pieces.front().terms) return buffer;
+  }
+  FAIL("the transformer finds nothing wrong");
+  return result.transformer->buffers.front();
+}
+
+}  // namespace
+
+TEST_CASE("the transformer finds what the symbolic engine finds, coefficients and all") {
+  const CheckResult result = unreduced_model();
+  CHECK(result.verdict == Verdict::mismatch);
+  CHECK(result.disagreement.empty());
+}
+
+TEST_CASE("a transformer that finds another buffer wrong disagrees, and it is said how to replay it") {
+  CheckResult result = unreduced_model();
+  TransformerBuffer& buffer = wrong_and_clear(result);
+  buffer.right = true;
+  buffer.pieces.clear();
+  const std::string sentence = find_disagreement(result, {});
+  CHECK(sentence.find("is wrong for symbolic and right for transformer") != std::string::npos);
+  CHECK(sentence.find("lockstep check case.json --engine symbolic,transformer --seed 0 -v") != std::string::npos);
+  // Where nothing could have been seen, nothing is missing.
+  buffer.clear.clear();
+  CHECK(find_disagreement(result, {}).empty());
+
+  CheckResult right = unreduced_model("[]");
+  REQUIRE(right.verdict == Verdict::match);
+  right.transformer->buffers.back().right = false;
+  CHECK(find_disagreement(right, {}).find("is right for symbolic and wrong for transformer") != std::string::npos);
+}
+
+TEST_CASE("a transformer that measures other coefficients disagrees") {
+  CheckResult result = unreduced_model();
+  TransformerPiece& piece = wrong_and_clear(result).pieces.front();
+  const Rational right = piece.terms->front().coefficient;
+  piece.terms->front().coefficient = Rational(17, 19);
+  const std::string sentence = find_disagreement(result, {});
+  INFO(sentence);
+  CHECK(sentence.find(" for symbolic and 17/19 g0.0 + ") != std::string::npos);
+  CHECK(sentence.find(" for transformer. Replay it with: lockstep check case.json --engine symbolic,transformer") !=
+        std::string::npos);
+  piece.terms->front().coefficient = right;
+  CHECK(find_disagreement(result, {}).empty());
+  const Term first = piece.terms->front();
+  piece.terms->erase(piece.terms->begin());
+  CHECK_FALSE(find_disagreement(result, {}).empty());
+  piece.unseen.push_back(first);  // no one could have measured it
+  CHECK(find_disagreement(result, {}).empty());
+}
+
+TEST_CASE("a transformer that cannot go on, or is wrong in an earlier step, disagrees") {
+  CheckResult result = unreduced_model();
+  result.symbolic->step = 1;
+  CHECK(find_disagreement(result, {})
+            .find("transformer finds wrong values after optimizer step 0, symbolic none before step 1") !=
+        std::string::npos);
+  result.symbolic->step = 0;
+  result.transformer->failure = TransformerFailure{true, "2 ranks wait", {}};
+  CHECK(find_disagreement(result, {}).find("the transformer's ranks do not find together: 2 ranks wait") !=
+        std::string::npos);
+}
+
+TEST_CASE("edits of the model and untrue placements are no disagreement of the engines") {
+  const CheckResult edited = unreduced_model("[]", R"("tp": 2)", R"(, "edits": [ { "drop": "mlp.copy_to_tp" } ])");
+  CHECK(edited.verdict == Verdict::mismatch);
+  CHECK(edited.disagreement.empty());
+  CHECK(edited.notes.empty());
+  // The schedule does what is right for a norm that every tp rank computes whole, and this one's are shares.
+  const CheckResult untrue = unreduced_model(
+      R"json([ { "parameter": "*layernorm.weight", "partial": [] }, { "drop": "norm_all_reduce" } ])json",
+      R"("tp": 2, "sequence_parallel": true)");
+  CHECK(untrue.verdict == Verdict::mismatch);
+  CHECK(untrue.symbolic->match);
+  CHECK(untrue.disagreement.empty());
+  REQUIRE(untrue.notes.size() == 1);
+  CHECK(untrue.notes.front().find("`lockstep placements` compares the two") != std::string::npos);
+}
+
+TEST_CASE("with a list of model edits, be it empty, the transformer runs by itself") {
+  const auto check = [](const std::string& of_model) {
+    return check_text(R"json({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "preset": "llama", "layers": 1,
+      "hidden": 8, "heads": 2, "query_groups": 2, "ffn": 8, "vocab": 16)json" +
+                      of_model + R"json( }, "schedule": { "framework": "megatron" } })json");
+  };
+  CHECK_FALSE(check("").transformer);
+  CHECK(check(R"(, "edits": [])").transformer);
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/other_tests.h"
 
+#include "src/diagnosis/mistake.h"
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
 
@@ -95,4 +96,25 @@ TEST_CASE("a tolerance on the norm takes elements for equally large") {
   CHECK_FALSE(within_tolerance(check_text(text("40", never)), tolerance));
   const std::string averaged = R"("dp", "combine": "mean_of_norms")";
   CHECK_FALSE(within_tolerance(check_text(text("6000", averaged)), tolerance));
+}
+
+TEST_CASE("a fault in the model: its kind, and what other tests would see of it") {
+  const auto check = [](const std::string& layout, const std::string& edit) {
+    return check_text(R"json({ "lockstep": 1, "layout": {)json" + layout + R"json(}, "model": { "preset": "llama",
+      "layers": 1, "hidden": 8, "heads": 2, "query_groups": 2, "ffn": 8, "vocab": 16, "edits": [)json" +
+                      edit + R"json(] }, "schedule": { "framework": "megatron",
+      "options": { "calculate_per_token_loss": true } } })json");
+  };
+  // Twice what is right on both ranks, and a share on each.
+  const CheckResult twice = check(R"("tp": 2, "sequence_parallel": true)", R"({ "drop": "attention.norm" })");
+  CHECK(wrong_in_model_alone(twice));
+  CHECK(name_of(kind_of_mistake(twice)) == "in the model");
+  CHECK(name_of(compare_replicas(twice)) == "agree");
+  CHECK_FALSE(within_tolerance(twice, Rational(8, 100)));
+  CHECK(within_tolerance(twice, Rational(101, 100)));
+  const CheckResult share = check(R"("tp": 2)", R"({ "drop": "mlp.copy_to_tp" })");
+  CHECK(name_of(compare_replicas(share)) == "differ");
+  const CheckResult right = check(R"("tp": 2)", "");
+  CHECK(right.verdict == Verdict::match);
+  CHECK_FALSE(wrong_in_model_alone(right));
 }

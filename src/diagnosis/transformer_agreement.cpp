@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/transformer_agreement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+namespace lockstep {
+
+namespace {
+
+using Key = std::tuple<int, int, int>;  // source rank, micro-batch, site and use
+using Coefficients = std::map<Key, Rational>;
+
+Key key_of(const Term& term) { return {term.rank, term.micro_batch, term.site_use}; }
+
+/// Nothing where something stands among the terms that is no contribution to the same element.
+std::optional<Coefficients> coefficients_of(const std::vector<Term>& terms, const std::vector<Term>& unseen) {
+  Coefficients result;
+  for (const Term& term : terms) {
+    if (term.foreign || !term.leftover.empty()) return std::nullopt;
+    const bool hidden =
+        std::any_of(unseen.begin(), unseen.end(), [&](const Term& other) { return key_of(other) == key_of(term); });
+    if (!hidden) result[key_of(term)] += term.coefficient;
+  }
+  return result;
+}
+
+bool overlap(const Interval& a, const Interval& b) { return a.begin < b.end && b.begin < a.end; }
+
+bool any_overlap(const Intervals& list, const Interval& interval) {
+  return std::any_of(list.begin(), list.end(), [&](const Interval& one) { return overlap(one, interval); });
+}
+
+class Comparison {
+ public:
+  explicit Comparison(const CheckResult& result)
+      : result_(result), model_(result.scenario->schedule->model), symbolic_(*result.symbolic) {}
+
+  std::string difference() const {
+    const TransformerResult& found = *result_.transformer;
+    if (found.failure)
+      return fmt::format("nothing in the model was edited, and the transformer's ranks do not find together: {}",
+                         found.failure->what);
+    if (found.step < symbolic_.step)
+      return fmt::format("transformer finds wrong values after optimizer step {}, symbolic none before step {}",
+                         found.step, symbolic_.step);
+    // What the transformer would have seen in a step that it passed is not kept.
+    if (found.step > symbolic_.step) return "";
+    if (found.buffers.size() != symbolic_.buffers.size())
+      return fmt::format("symbolic compared {} buffers, transformer {}", symbolic_.buffers.size(),
+                         found.buffers.size());
+    for (std::size_t i = 0; i < found.buffers.size(); ++i) {
+      const std::string sentence = compare(symbolic_.buffers[i], found.buffers[i]);
+      if (!sentence.empty()) return sentence;
+    }
+    return "";
+  }
+
+ private:
+  std::string name(const TransformerBuffer& buffer) const {
+    const LocalBuffer& local = model_.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)];
+    return fmt::format("{} on rank {}", model_.parameters()[static_cast<std::size_t>(local.parameters.front())].name,
+                       buffer.rank);
+  }
+
+  std::string compare(const BufferResult& exact, const TransformerBuffer& found) const {
+    const bool right =
+        std::all_of(exact.pieces.begin(), exact.pieces.end(), [](const PieceResult& piece) { return piece.right; });
+    const bool visible = std::any_of(exact.pieces.begin(), exact.pieces.end(), [&](const PieceResult& piece) {
+      return !piece.right && any_overlap(found.clear, piece.elements);
+    });
+    if (right != found.right && (right || visible))
+      return fmt::format("{} is {} for symbolic and {} for transformer", name(found), right ? "right" : "wrong",
+                         found.right ? "right" : "wrong");
+    for (const TransformerPiece& piece : found.pieces) {
+      for (const PieceResult& stretch : exact.pieces) {
+        if (!overlap(stretch.elements, piece.elements)) continue;
+        const std::string sentence = compare(found, piece, stretch);
+        if (!sentence.empty()) return sentence;
+      }
+    }
+    return "";
+  }
+
+  std::string compare(const TransformerBuffer& found, const TransformerPiece& piece, const PieceResult& stretch) const {
+    if (!piece.terms) return "";
+    const auto measured = coefficients_of(*piece.terms, piece.unseen);
+    const auto exact = coefficients_of(result_.engine->terms(stretch.form, found.rank, found.buffer), piece.unseen);
+    if (measured == exact) return "";
+    const auto print = [](const std::optional<Coefficients>& coefficients) {
+      if (!coefficients) return std::string("what is no contribution to it");
+      std::string text;
+      for (const auto& [key, value] : *coefficients)
+        text += fmt::format("{}{} g{}.{}", text.empty() ? "" : " + ", value.to_string(), std::get<0>(key),
+                            std::get<1>(key));
+      return text.empty() ? std::string("0") : text;
+    };
+    return fmt::format("elements [{}, {}) of {} hold {} for symbolic and {} for transformer",
+                       std::max(piece.elements.begin, stretch.elements.begin),
+                       std::min(piece.elements.end, stretch.elements.end), name(found), print(exact), print(measured));
+  }
+
+  const CheckResult& result_;
+  const Model& model_;
+  const SymbolicResult& symbolic_;
+};
+
+}  // namespace
+
+std::string compare_with_transformer(const CheckResult& result) {
+  if (!result.symbolic || !result.transformer || result.engine == nullptr) return "";
+  const std::optional<Preset>& preset = result.scenario->preset;
+  if (preset && !preset->edits.empty()) return "";
+  return Comparison(result).difference();
+}
+
+bool placements_hold(const Scenario& scenario, std::uint64_t seed) {
+  TransformerOptions options;
+  options.seed = seed;
+  try {
+    return observe_placements(scenario, options).agrees();
+  } catch (const InputError&) {
+    return true;  // ranks that do not find together: that is what is to be told
+  }
+}
+
+}  // namespace lockstep
