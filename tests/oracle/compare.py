@@ -20,7 +20,7 @@ import sys
 import tempfile
 from fractions import Fraction
 
-from oracle import judge
+from oracle import ModelEdits, judge
 from random_scenario import generate
 
 BATCH = 50
@@ -206,14 +206,18 @@ def size_of(document):
 
 
 def compare_file(binary, file):
-    """(difference or None, whether it was small enough to be compared)."""
+    """(difference or None, "compared" or why not)."""
     shown = subprocess.run([binary, "show", str(file), "--resolved"], capture_output=True, text=True, check=False)
     if shown.returncode:
-        return f"`show --resolved` failed: {shown.stderr[:500]}", True
+        return f"`show --resolved` failed: {shown.stderr[:500]}", "compared"
     document = json.loads(shown.stdout, parse_float=Fraction)
     if size_of(document) > SMALL:
-        return None, False
-    return safe_difference(check_files(binary, [file])[0], judge(document)), True
+        return None, "too large"
+    try:
+        judged = judge(document)
+    except ModelEdits:
+        return None, "edits of the model"
+    return safe_difference(check_files(binary, [file])[0], judged), "compared"
 
 
 def main():
@@ -235,7 +239,12 @@ def main():
         ]
         results = [(file, *compare_file(arguments.binary, file)) for file in files]
         differences = [("file", file, difference) for file, difference, _ in results if difference]
-        text = f"{sum(small for _, _, small in results)} of {len(files)} files compared, the others are too large"
+        whys = [why for _, _, why in results]
+        for file, _, why in results:
+            if why == "edits of the model":
+                print(f"skipped, {why}: {file}")
+        left_out = ", ".join(f"{whys.count(why)} {why}" for why in sorted(set(whys) - {"compared"}))
+        text = f"{whys.count('compared')} of {len(files)} files compared; left out: {left_out or 'none'}"
     else:
         folder = arguments.out or pathlib.Path(tempfile.mkdtemp(prefix="lockstep-oracle-"))
         folder.mkdir(parents=True, exist_ok=True)

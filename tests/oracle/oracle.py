@@ -17,6 +17,10 @@ from verdict import report
 from walk import Walk
 
 
+class ModelEdits(ValueError):
+    """A scenario that says something about the model which placements and steps do not show."""
+
+
 def read(path):
     with open(path, encoding="utf-8") as file:
         return json.load(file, parse_float=Fraction)
@@ -32,7 +36,9 @@ def walk_of(document):
 
 
 def judge(document):
-    """The report on a plain scenario."""
+    """The report on a plain scenario. Refused: edits of the model, of which the text of the format says nothing."""
+    if document["model"].get("edits"):
+        raise ModelEdits(f"{document.get('name', 'the scenario')} edits its model, which only a model can judge")
     try:
         result = report(walk_of(document))
     except ScenarioError as error:

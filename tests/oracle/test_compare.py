@@ -3,7 +3,10 @@
 
 import json
 import os
+import subprocess
+import sys
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +15,7 @@ import random_scenario
 from expressions import Context, evaluate
 from geometry import cut
 from layout import Batch, Mesh
-from oracle import judge
+from oracle import ModelEdits, judge
 from random_edits import apply, forget_iterations
 
 # Random scenarios; tools/nightly has more of them. A failure names the seed: compare.py --seed SEED --count 1.
@@ -128,3 +131,28 @@ def test_the_program_agrees_with_the_oracle_on_random_scenarios(tmp_path):
     differences, found = compare.compare_random(os.environ["LOCKSTEP_BINARY"], 1, COUNT, tmp_path)
     assert len(found) == COUNT
     assert not differences, differences[0]
+
+
+EDITED = {"layout": {}, "model": {"parameters": [{"name": "w", "shape": [4]}], "edits": [{"drop": "mlp.copy_to_tp"}]},
+          "schedule": {"steps": []}, "name": "edited"}
+
+
+def test_the_oracle_refuses_a_file_that_edits_its_model_by_name():
+    with pytest.raises(ModelEdits, match="^edited edits its model"):
+        judge(EDITED)
+    none = {**EDITED, "model": {**EDITED["model"], "edits": []}}
+    assert judge(none)["verdict"] in ("match", "mismatch")
+
+
+@pytest.mark.skipif("LOCKSTEP_BINARY" not in os.environ, reason="LOCKSTEP_BINARY does not name the program")
+def test_files_that_edit_their_model_are_left_out_by_name_and_their_twins_are_not():
+    scenarios = Path(__file__).resolve().parents[2] / "scenarios" / "megatron"
+    binary = os.environ["LOCKSTEP_BINARY"]
+    wrong = scenarios / "5337-input-gradient-not-reduced.json"
+    assert compare.compare_file(binary, wrong) == (None, "edits of the model")
+    assert compare.compare_file(binary, scenarios / "5337-input-gradient-not-reduced-fixed.json") == (None, "compared")
+    done = subprocess.run([sys.executable, compare.__file__, "--files", str(wrong)], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"skipped, edits of the model: {wrong}" in done.stdout
+    assert "0 of 1 files compared; left out: 1 edits of the model; 0 differences" in done.stdout
