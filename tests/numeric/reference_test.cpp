@@ -95,7 +95,7 @@ TEST_CASE("the weights of each loss, and pieces of 0 tokens") {
   const auto build = [&](Loss::Kind kind) {
     Schedule built = with(layout, {parameter("w", {4})}, kind, 2);
     built.batch.tokens_of_use["main"] = {Batch::Tokens::Kind::list,
-                                         {{{{1}, {2}}, {{3}, {0}}}, {{{4}, {4}}, {{5}, {1}}}}};
+                                         TokenTable({{{{1}, {2}}, {{3}, {0}}}, {{{4}, {4}}, {{5}, {1}}}})};
     return built;
   };
   const std::vector<std::uint64_t> keys = {key(0), key(1), key(2), key(0, 1), key(1, 1), key(2, 1), key(3, 1)};

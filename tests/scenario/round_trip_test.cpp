@@ -64,8 +64,16 @@ std::string describe(const Schedule& schedule) {
   all += fmt::format(" {} {}\n", layout.sequence_parallel, layout.virtual_stages);
   const Batch& batch = schedule.batch;
   all += fmt::format("{}\n", batch.micro_batch_counts);
-  for (const auto& [use, tokens] : batch.tokens_of_use)
-    all += fmt::format("{} {} {}\n", use, static_cast<int>(tokens.kind), tokens.list);
+  for (const auto& [use, tokens] : batch.tokens_of_use) {
+    all += fmt::format("{} {}", use, static_cast<int>(tokens.kind));
+    for (int m = 0; m < batch.total_micro_batches(); ++m) {
+      for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
+        const auto at = [&](Axis axis) { return schedule.mesh.coordinate(rank, axis); };
+        all += fmt::format(" {}", batch.tokens(use, m, at(Axis::dp), at(Axis::cp), at(Axis::sp)));
+      }
+    }
+    all += "\n";
+  }
   for (const auto& [use, loss] : batch.loss_of_use)
     all += fmt::format("{} {} {}\n", use, static_cast<int>(loss.kind), loss.weight.to_string());
   for (const auto& [use, weight] : batch.weight_of_use) all += fmt::format("{} {}\n", use, weight.to_string());
