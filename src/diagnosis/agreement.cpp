@@ -137,8 +137,8 @@ std::string find_disagreement(const CheckResult& result, const CheckOptions& opt
   std::string engines = options.host_forced ? " --engine symbolic,host" : "";
   if (transformer) engines = " --engine symbolic,transformer";
   if (result.mpi) {
-    engines = fmt::format(" --engine {}{}mpi --ranks {}", result.symbolic ? "symbolic," : "",
-                          result.host ? "host," : "", result.mpi_processes);
+    engines = fmt::format(" --engine {}{}{}mpi --ranks {}", result.symbolic ? "symbolic," : "",
+                          result.host ? "host," : "", transformer ? "transformer," : "", result.mpi_processes);
   }
   return fmt::format(
       "the engines disagree, which is a bug of lockstep: {}. Replay it with: lockstep check {}{} --seed {} -v",

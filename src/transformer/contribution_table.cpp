@@ -78,7 +78,8 @@ std::vector<ContributionTable::Named> ContributionTable::named(int logical, int 
           entry.term.logical = logical;
           entry.term.piece = piece;
           entry.values = part == parts.end() ? nullptr : part->values;
-          found.try_emplace({contribution.source, first + m, contribution.site_use}, entry);
+          Named& kept = found.try_emplace({contribution.source, first + m, contribution.site_use}, entry).first->second;
+          if (kept.values == nullptr) kept.values = entry.values;
         }
       }
     }

@@ -32,7 +32,7 @@ class ContributionTable {
   /// A contribution under the name that the symbolic engine gives it.
   struct Named {
     Term term;
-    const Real* values;  ///< null where nothing came: an expert that none of these tokens chose
+    const Real* values;  ///< null for one that is 0, such as that of tokens of which none came to an expert
   };
   /// All that are made to a piece of a logical parameter in an optimizer step: those of one rank for each name.
   std::vector<Named> named(int logical, int piece, int optimizer_step) const;

@@ -148,8 +148,9 @@ class Engine {
     constexpr double far_above = 1e8;
     for (std::int64_t e = 0; e < local.numel; ++e) {
       const double least = far_above * 4 * reference.worst(deviation[static_cast<std::size_t>(e)]);
-      const bool clear = std::all_of(piece.named.begin(), piece.named.end(),
-                                     [&](const auto& entry) { return std::abs((*entry.values)(e)) > least; });
+      const bool clear = std::all_of(piece.named.begin(), piece.named.end(), [&](const auto& entry) {
+        return entry.values != nullptr && std::abs((*entry.values)(e)) > least;
+      });
       if (!clear) continue;
       if (!piece.clear.empty() && piece.clear.back().end == e)
         piece.clear.back().end = e + 1;
@@ -182,9 +183,11 @@ class Engine {
       std::vector<const Real*> values;
       std::vector<Term> terms;
       for (const ContributionTable::Named& entry : named) {
-        const double* begin = entry.values == nullptr ? nullptr : entry.values->data() + interval.begin;
-        const bool zero =
-            begin == nullptr || std::all_of(begin, begin + interval.size(), [](double value) { return value == 0; });
+        const auto is_zero = [&] {
+          const double* begin = entry.values->data() + interval.begin;
+          return std::all_of(begin, begin + interval.size(), [](double value) { return value == 0; });
+        };
+        const bool zero = entry.values == nullptr || is_zero();
         (zero ? piece.unseen : terms).push_back(entry.term);
         if (!zero) values.push_back(entry.values);
       }

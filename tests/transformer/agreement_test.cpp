@@ -159,3 +159,23 @@ TEST_CASE("the coefficients of two losses are found apart") {
     CHECK(compared.formulas > compared.wrong / 2);
   }
 }
+
+TEST_CASE("tokens of which none came to an expert have a contribution of which no one can see the coefficient") {
+  // Found by random schedules: the coefficients of such contributions were taken for 0.
+  const Run run(R"("tp": 2, "dp": 2, "ep": 2, "etp": 1, "sequence_parallel": true)", moe,
+                R"("framework": "megatron",
+                   "edits": [ { "insert": { "name": "half", "op": "scale", "by": "1/2" }, "after": "dp_scale" } ])");
+  CHECK_FALSE(run.result.match);
+  int unseen = 0;
+  for (const TransformerBuffer& buffer : run.result.buffers) {
+    if (run.name_of(buffer.rank, buffer.buffer).find(".experts.") == std::string::npos) continue;
+    for (const TransformerPiece& piece : buffer.pieces) {
+      if (!piece.terms) continue;
+      // Two micro-batches of the tokens of four ranks: each contribution is measured, or known not to be.
+      CHECK(piece.terms->size() + piece.unseen.size() == 8);
+      unseen += static_cast<int>(piece.unseen.size());
+    }
+  }
+  CHECK(unseen > 0);
+  CHECK(compare(run).formulas > 0);
+}
