@@ -89,3 +89,47 @@ def test_placements_prints_what_is_claimed_and_what_is_seen(run, tmp_path):
     wrong = [row for row in rows if not row["agrees"]]
     assert {row["parameter"] for row in wrong} == {f"decoder.layers.{i}.input_layernorm.weight" for i in range(2)}
     assert all((row["axis"], row["claimed"], row["observed"]) == ("tp", "R", "P") for row in wrong)
+
+
+def test_the_resolved_form_of_a_fault_in_the_model_has_the_same_verdict_and_wrong_parameters(run, tmp_path):
+    path = write(tmp_path, {"tp": 2, "sequence_parallel": True}, edits=[{"drop": "attention.norm"}])
+    resolved = tmp_path / "resolved.json"
+    resolved.write_text(run("show", path, "--resolved").stdout)
+    model = json.loads(resolved.read_text())["model"]
+    assert model["edits"] == [{"drop": "attention.norm"}]
+    assert model["architecture"]["family"] == "gpt" and model["architecture"]["hidden"] == 16
+    assert "preset" not in model and len(model["parameters"]) == 15
+    first, second = (json.loads(run("check", "-f", "json", str(file)).stdout) for file in (path, resolved))
+    assert first["verdict"] == second["verdict"] == "mismatch"
+    assert first["engines"] == second["engines"] == {"symbolic": "match", "host": "match", "transformer": "mismatch"}
+    assert first["transformer"] == second["transformer"]
+
+
+def test_an_empty_list_of_edits_asks_for_the_engine_and_a_plain_model_does_not(run, tmp_path):
+    assert json.loads(run("check", "-f", "json", write(tmp_path, {"tp": 2})).stdout)["engines"] == {"symbolic": "match", "host": "match"}
+    twin = write(tmp_path, {"tp": 2}, edits=[])
+    for engines in ((), ("--engine", "symbolic")):
+        assert json.loads(run("check", "-f", "json", *engines, twin).stdout)["engines"]["transformer"] == "match"
+
+
+def test_list_has_faults_in_the_model(run, tmp_path):
+    row = json.loads(run("list", "-f", "json", write(tmp_path, {"tp": 2}, edits=[{"drop": "mlp.copy_to_tp"}])).stdout)[0]
+    assert (row["verdict"], row["mistake"], row["factor"], row["replicas"]) == ("mismatch", "in the model", None, "differ")
+    row = json.loads(run("list", "-f", "json", write(tmp_path, {"tp": 2}, edits=[])).stdout)[0]
+    assert (row["verdict"], row["mistake"], row["factor"]) == ("match", "none", "1")
+
+
+def test_placements_looks_at_the_edited_model(run, tmp_path):
+    result = run("placements", write(tmp_path, {"tp": 2, "sequence_parallel": True}, edits=[{"drop": "head.norm"}]))
+    assert result.returncode == 1
+    assert "P, is R" in result.stdout
+    stuck = run("placements", write(tmp_path, {"cp": 2, "dp": 4}, edits=[{"set": "cp.gather_key", "over": "dp"}]))
+    assert stuck.returncode == 2
+    assert "cp.gather_key over dp has 4 ranks, and the model there has pieces for the 2 ranks of cp" in stuck.stderr
+
+
+def test_a_model_that_cannot_go_on_is_no_deadlock_of_the_schedule(run, tmp_path):
+    result = run("check", write(tmp_path, {"cp": 2, "dp": 4}, edits=[{"set": "cp.gather_key", "over": "dp"}]))
+    assert result.returncode == 1
+    assert "symbolic match, host match, transformer invalid_collective" in result.stdout
+    assert "The model itself cannot go on" in result.stdout and "invalid collective:" not in result.stdout
