@@ -49,6 +49,7 @@ HEADERS = {
     "symbolic": "symbolic",
     "tensor_file": "tensors",
     "timeline": "schedule",
+    "token_table": "model",
     "transformer": "transformer",
 }
 

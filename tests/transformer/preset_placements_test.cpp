@@ -51,7 +51,7 @@ std::string small(const std::string& preset) {
       R"("preset": "{}", "layers": 4, "hidden": 16, "heads": 8, "vocab": 32, "positions": 64, "ffn": 24)", preset);
   if (number("query_groups")) model += R"(, "query_groups": 4)";
   if (number("head_dim")) model += R"(, "head_dim": 2)";
-  if (number("experts")) model += R"(, "experts": 4, "moe_ffn": 8)";
+  if (number("experts")) model += R"(, "experts": 4, "moe_router_topk": 2, "moe_ffn": 8)";
   if (number("first_dense_layers")) model += R"(, "first_dense_layers": 1)";
   if (number("shared_expert_ffn")) model += R"(, "shared_expert_ffn": 8)";
   return model;
