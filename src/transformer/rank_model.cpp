@@ -39,6 +39,8 @@ RankModel::RankModel(const Config& config, Communicator& comm, const Data& data,
     layers_[static_cast<std::size_t>(place.chunk)].push_back(
         std::make_unique<ShardedLayer>(context_, layer_prefix(layer, false), config.has_experts(layer), places_));
   }
+  for (int depth = 0; depth < config.mtp_layers && is_last(chunks_ - 1); ++depth)
+    depths_.push_back(std::make_unique<ShardedDepth>(context_, depth, places_));
 }
 
 bool RankModel::is_first(int chunk) const { return chunk == 0 && context_.comm.coordinate(Axis::pp) == 0; }
@@ -61,21 +63,44 @@ Task<Real> RankModel::forward(int chunk, int micro_batch, Real hidden) {
   for (std::size_t i = 0; i < layers.size(); ++i)
     hidden = co_await layers[i]->forward(std::move(hidden), state.layers[i]);
   if (!is_last(chunk)) co_return hidden;
-  Real normed =
-      co_await norm_forward_at("head.norm", context_, "decoder.final_layernorm", std::move(hidden), state.final_norm);
-  co_await head_.forward(std::move(normed), tokens(micro_batch, 1), state.head);
+  co_await predict(micro_batch, std::move(hidden), state);
   co_return Real();
+}
+
+// The next token from the hidden states, and with each depth of multi-token prediction one further on.
+Task<> RankModel::predict(int micro_batch, Real hidden, State& state) {
+  hidden =
+      co_await norm_forward_at("head.norm", context_, "decoder.final_layernorm", std::move(hidden), state.final_norm);
+  state.heads.resize(1 + depths_.size());
+  state.depths.resize(depths_.size());
+  co_await head_.forward(hidden, tokens(micro_batch, 1), state.heads[0]);
+  for (std::size_t i = 0; i < depths_.size(); ++i) {
+    const int depth = static_cast<int>(i);
+    hidden = co_await depths_[i]->forward(std::move(hidden), tokens(micro_batch, depth + 1), state.depths[i]);
+    co_await head_.forward(hidden, tokens(micro_batch, depth + 2), state.heads[i + 1]);
+  }
+}
+
+Task<Real> RankModel::predict_backward(int micro_batch, const LossWeights& weights, const State& state,
+                                       LocalGradients& gradients) {
+  const Eigen::VectorXd main = weights.in("main"), further = weights.in("mtp"), auxiliary = weights.in("aux");
+  Real gradient;
+  for (std::size_t i = depths_.size(); i-- > 0;) {
+    Real of_head = co_await head_.backward(further, state.heads[i + 1], gradients);
+    if (gradient.size() > 0) of_head += gradient;
+    gradient = co_await depths_[i]->backward(std::move(of_head), tokens(micro_batch, static_cast<int>(i) + 1),
+                                             state.depths[i], auxiliary, gradients);
+  }
+  Real of_head = co_await head_.backward(main, state.heads[0], gradients);
+  if (gradient.size() > 0) of_head += gradient;
+  co_return co_await norm_backward_at("head.norm", context_, "decoder.final_layernorm", std::move(of_head),
+                                      state.final_norm, gradients);
 }
 
 Task<Real> RankModel::backward(int chunk, int micro_batch, Real gradient, const LossWeights& weights,
                                LocalGradients& gradients) {
   const State& state = states_.at({chunk, micro_batch});
-  if (is_last(chunk)) {
-    const Eigen::VectorXd main = weights.in("main");
-    gradient = co_await head_.backward(main, state.head, gradients);
-    gradient = co_await norm_backward_at("head.norm", context_, "decoder.final_layernorm", std::move(gradient),
-                                         state.final_norm, gradients);
-  }
+  if (is_last(chunk)) gradient = co_await predict_backward(micro_batch, weights, state, gradients);
   const auto& layers = layers_[static_cast<std::size_t>(chunk)];
   const Eigen::VectorXd auxiliary = weights.in("aux");
   for (std::size_t i = layers.size(); i-- > 0;)

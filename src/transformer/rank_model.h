@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "src/transformer/data.h"
-#include "src/transformer/sharded_ends.h"
-#include "src/transformer/sharded_layer.h"
+#include "src/transformer/sharded_depth.h"
 
 namespace lockstep::transformer {
 
@@ -42,8 +41,12 @@ class RankModel {
   struct State {
     std::vector<ShardedLayer::State> layers;
     NormState final_norm;
-    ShardedHead::State head;
+    std::vector<ShardedHead::State> heads;  ///< of the next token, then of each depth of multi-token prediction
+    std::vector<ShardedDepth::State> depths;
   };
+  Task<> predict(int micro_batch, Real hidden, State& state);
+  Task<Real> predict_backward(int micro_batch, const LossWeights& weights, const State& state,
+                              LocalGradients& gradients);
   /// Those of the piece, `shift` tokens further on.
   std::vector<int> tokens(int micro_batch, int shift) const;
 
@@ -54,6 +57,7 @@ class RankModel {
   ShardedEmbedding embedding_;
   ShardedHead head_;
   std::vector<std::vector<std::unique_ptr<ShardedLayer>>> layers_;  ///< by chunk
+  std::vector<std::unique_ptr<ShardedDepth>> depths_;               ///< on the last stage
   std::map<std::pair<int, int>, State> states_;                     ///< by chunk and micro-batch, between the passes
 };
 

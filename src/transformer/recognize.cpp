@@ -93,7 +93,6 @@ Config read_sizes(const Sizes& sizes, int tp) {
 void check_sizes(const Config& config, const Sizes& sizes, const Layout& layout, const Place& place) {
   if (sizes.flag("multi_latent_attention")) refuse(place, "it has no multi-latent attention");
   if (sizes.number("conditional_embedder") > 0) refuse(place, "it has no conditional embedder");
-  if (config.mtp_layers > 0) refuse(place, "it does not shard multi-token prediction yet");
   if (config.heads % config.kv_heads != 0)
     refuse(place, fmt::format("{} heads do not divide into {} groups", config.heads, config.kv_heads));
   if (!config.learned_positions && config.head_size % 2 != 0)
@@ -105,6 +104,7 @@ void check_sizes(const Config& config, const Sizes& sizes, const Layout& layout,
   divide(config.kv_heads, "key-value heads", layout.tp * layout.sp, "tp * sp");
   if (config.context_exchange == ContextExchange::all_to_all)
     divide(config.kv_heads, "key-value heads", layout.tp * layout.sp * layout.cp, "tp * sp * cp (a2a)");
+  if (config.mtp_layers > 0) divide(config.hidden, "elements of the hidden states", layout.tp, "tp");
   divide(config.ffn, "elements of the MLP", layout.tp, "tp");
   divide(config.vocab, "words", layout.tp, "tp");
   divide(config.shared_expert_ffn, "elements of the shared experts", layout.tp, "tp");
@@ -176,8 +176,11 @@ Config recognize(const Scenario& scenario) {
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) check_rank(config, schedule, rank);
   // One device has one tensor where the scenario has one logical parameter.
   for (const Logical& logical : schedule.model.logicals()) {
-    const bool tied_words = logical.name == "embedding.word_embeddings.weight" && logical.parameters.size() > 1;
-    if (logical.name == "embedding.word_embeddings.weight" && tied_words != config.tied)
+    if (logical.name != "embedding.word_embeddings.weight") continue;
+    const bool tied = std::any_of(logical.parameters.begin(), logical.parameters.end(), [&](int parameter) {
+      return schedule.model.parameters()[static_cast<std::size_t>(parameter)].name == "output_layer.weight";
+    });
+    if (tied != config.tied)
       refuse(place, "the output layer is tied to the word embedding in one of the two, preset and parameters");
   }
   return config;

@@ -5,8 +5,6 @@ namespace lockstep::transformer {
 
 namespace {
 
-const std::string words = "embedding.word_embeddings.weight";
-const std::string learned = "embedding.position_embeddings.weight";
 const std::string output_layer = "output_layer.weight";
 
 constexpr TensorParallelRegion::Sites head_sites = {"head.copy_to_tp",       "head.reduce_from_tp",
@@ -28,11 +26,11 @@ Real slice(const Communicator& comm, const Real& tensor) {
 }  // namespace
 
 Task<Real> ShardedEmbedding::forward(std::vector<int> tokens, const std::vector<int>& positions) const {
-  const Home& home = context_.homes.at(words);
+  const Home& home = context_.homes.at(words_);
   Real output = Real::Zero(static_cast<Eigen::Index>(tokens.size()), context_.config.hidden);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const Eigen::Index row = local_row(home, tokens[i]);
-    if (row >= 0) output.row(static_cast<Eigen::Index>(i)) = context_.parameter(words).row(row);
+    if (row >= 0) output.row(static_cast<Eigen::Index>(i)) = context_.parameter(words_).row(row);
   }
   // Without positions to add, the reduction can scatter along the sequence at once.
   if (context_.sequence_parallel && !context_.config.learned_positions)
@@ -40,7 +38,7 @@ Task<Real> ShardedEmbedding::forward(std::vector<int> tokens, const std::vector<
   output = co_await context_.comm.all_reduce("embedding.reduce", Axis::tp, std::move(output));
   if (context_.config.learned_positions) {
     for (std::size_t i = 0; i < positions.size(); ++i)
-      output.row(static_cast<Eigen::Index>(i)) += context_.parameter(learned).row(positions[i]);
+      output.row(static_cast<Eigen::Index>(i)) += context_.parameter(learned_).row(positions[i]);
   }
   co_return context_.sequence_parallel ? slice(context_.comm, output) : output;
 }
@@ -51,18 +49,18 @@ Task<Real> ShardedEmbedding::backward(Real gradient, std::vector<int> tokens, co
   if (context_.sequence_parallel)
     gradient = co_await context_.comm.all_gather("embedding.scatter_backward", Axis::tp, std::move(gradient));
   if (context_.config.learned_positions) {
-    Real of_positions = Real::Zero(context_.parameter(learned).rows(), gradient.cols());
+    Real of_positions = Real::Zero(context_.parameter(learned_).rows(), gradient.cols());
     for (std::size_t i = 0; i < positions.size(); ++i)
       of_positions.row(positions[i]) += gradient.row(static_cast<Eigen::Index>(i));
-    add_gradient(gradients, learned, rank, of_positions);
+    add_gradient(gradients, learned_, rank, of_positions);
   }
-  const Home& home = context_.homes.at(words);
+  const Home& home = context_.homes.at(words_);
   Real of_words = Real::Zero(home.rows, home.columns);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const Eigen::Index row = local_row(home, tokens[i]);
     if (row >= 0) of_words.row(row) += gradient.row(static_cast<Eigen::Index>(i));
   }
-  add_gradient(gradients, words, rank, of_words);
+  add_gradient(gradients, words_, rank, of_words);
   co_return Real();
 }
 

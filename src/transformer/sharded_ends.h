@@ -11,7 +11,11 @@ namespace lockstep::transformer {
 /// The word embedding, its rows cut over tp, and the learned positions, whole on every rank.
 class ShardedEmbedding {
  public:
-  explicit ShardedEmbedding(RankContext& context) : context_(context) {}
+  /// `prefix` of its parameters: that of a copy.
+  explicit ShardedEmbedding(RankContext& context, const std::string& prefix = "")
+      : context_(context),
+        words_(prefix + "embedding.word_embeddings.weight"),
+        learned_(prefix + "embedding.position_embeddings.weight") {}
   /// `tokens` and `positions` of the piece. Yields the rank's part of it: with sequence parallelism a slice.
   Task<Real> forward(std::vector<int> tokens, const std::vector<int>& positions) const;
   Task<Real> backward(Real gradient, std::vector<int> tokens, const std::vector<int>& positions,
@@ -19,6 +23,7 @@ class ShardedEmbedding {
 
  private:
   RankContext& context_;
+  std::string words_, learned_;
 };
 
 /// The output layer, its rows cut over tp, and the cross-entropy over logits that stay cut (Shoeybi et al., 2019).

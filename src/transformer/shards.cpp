@@ -17,7 +17,7 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 int cut_dimension(std::string_view name) {
   if (contains(name, "linear_proj.weight") || contains(name, "linear_fc2.weight")) return 1;
   if (contains(name, "word_embeddings") || contains(name, "output_layer") || contains(name, "linear_qkv.weight") ||
-      contains(name, "linear_fc1.weight"))
+      contains(name, "linear_fc1.weight") || contains(name, "eh_proj.weight"))
     return 0;
   // Biases of column-parallel linears; a bias is a matrix of one row.
   if (contains(name, "linear_qkv.bias") || contains(name, "linear_fc1.bias")) return 1;

@@ -133,6 +133,43 @@ TEST_CASE("a backward step of its own for the auxiliary loss, with a factor of i
   }
 }
 
+TEST_CASE("multi-token prediction, on the last stage with a copy of the embedding") {
+  const auto schedule = [](int depths, const std::string& more = "") {
+    return R"("framework": "megatron", "options": { "calculate_per_token_loss": true, "clip_grad": 0, "mtp_num_layers": )" +
+           std::to_string(depths) + "}" + more;
+  };
+  const auto with = [](const std::string& model, int depths) {
+    return model + R"(, "mtp_num_layers": )" + std::to_string(depths);
+  };
+  check_right("", with(gpt2, 1), schedule(1));
+  check_right(R"("dp": 2)", with(llama, 2), schedule(2));
+  check_right(R"("tp": 2)", with(llama + R"(, "tied_embeddings": true)", 2), schedule(2));
+  check_right(R"("tp": 2, "dp": 2, "sequence_parallel": true)", with(llama, 1), schedule(1));
+  check_right(R"("tp": 2, "sequence_parallel": true)", with(gpt2, 2), schedule(2));
+  check_right(R"("cp": 2)", with(llama + R"(, "cp_comm_type": "p2p")", 1), schedule(1));
+  check_right(R"("pp": 2, "dp": 2)", with(llama, 2), schedule(2));
+  check_right(R"("pp": 2, "tp": 2)", with(llama + R"(, "tied_embeddings": true)", 1), schedule(1));
+  check_right(R"("pp": 2, "virtual_stages": 2)", with(deep(llama, 4), 1), schedule(1), R"("micro_batches": 4)");
+  check_right(
+      R"("pp": 2, "dp": 2)", with(gpt2, 1),
+      schedule(1, R"(, "edits": [{ "set": "position_embedding_all_reduce", "over": { "pp": ["first", "last"] } }])"));
+  check_right(R"("ep": 2, "dp": 2)", with(moe, 1), schedule(1), R"("micro_batches": 2, "tokens": { "main": "uneven",
+      "mtp": "uneven" })");
+  // All three losses, each as often as the batch says.
+  const std::string steps = R"x("steps": [ { "name": "micro_batches", "op": "each", "steps": [
+        { "name": "main", "op": "backward", "uses": ["main"], "by": "1 / sum(tokens, dp, cp, micro_batch)" },
+        { "name": "mtp", "op": "backward", "uses": ["mtp"], "by": "1 / (3 * sum(tokens.mtp, dp, cp, micro_batch))" },
+        { "name": "aux", "op": "backward", "uses": ["aux"], "by": "1 / sum(tokens.aux, dp, cp, micro_batch)" } ] },
+      { "name": "experts", "op": "all_reduce", "over": ["edp"], "params": ["tag:expert"] },
+      { "name": "norms", "op": "all_reduce", "over": "tp", "params": ["tag:replicated"] },
+      { "name": "others", "op": "all_reduce", "over": ["dp", "cp"], "params": ["!tag:expert"] } ])x";
+  check_right(
+      R"("tp": 2, "cp": 2, "ep": 2, "dp": 2, "sequence_parallel": true)",
+      with(moe + R"(, "moe_aux_loss_coeff": 0.5, "moe_expert_capacity_factor": 1, "tied_embeddings": false)", 2), steps,
+      R"("micro_batches": 1, "weight": { "mtp": "1/3" },
+                "tokens": { "main": "uneven", "mtp": "even", "aux": [[[[3], [2]], [[2], [4]]]] })");
+}
+
 TEST_CASE("what no router does is refused") {
   const auto message = [](const std::string& sizes) -> std::string {
     try {

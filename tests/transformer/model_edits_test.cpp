@@ -166,6 +166,25 @@ TEST_CASE("a layer cannot start with the weights of one of another make") {
   }
 }
 
+TEST_CASE("multi-token prediction: the projection's input and output") {
+  const std::string model = llama + R"(, "mtp_num_layers": 1)";
+  const auto check = [&](const std::string& layout, const std::string& edit) {
+    INFO(edit << " with " << layout);
+    const std::string schedule =
+        R"("framework": "megatron", "options": { "calculate_per_token_loss": true, "mtp_num_layers": 1 })";
+    const Run broken(layout, with_edit(model, edit), schedule);
+    if (broken.result.failure) FAIL(broken.result.failure->what);
+    CHECK(broken.symbolic.match);
+    CHECK_FALSE(broken.result.match);
+    CHECK(broken.result.smallest_wrong > 1e3);
+  };
+  check(tp, R"({ "drop": "mtp.copy_to_tp" })");
+  check(tp, R"({ "drop": "mtp.gather_from_tp" })");
+  check(sequence, R"({ "drop": "mtp.gather_sequence_backward" })");
+  check(sequence, R"({ "drop": "mtp.scatter_backward" })");
+  check(sequence, R"({ "drop": "mtp.gather_sequence" })");
+}
+
 TEST_CASE("a missing all-reduce in the input gradient of attention spoils what lies before it, and nothing behind") {
   const Run run(R"("tp": 2)", with_edit(llama, R"({ "drop": "attention.copy_to_tp" })"), megatron);
   const std::set<std::string> wrong = wrong_parameters(run);

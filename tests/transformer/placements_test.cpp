@@ -32,7 +32,12 @@ std::string disagreements(const Scenario& scenario, const PlacementReport& repor
 
 TEST_CASE("what the presets claim is what the model does, on every axis") {
   const std::vector<std::string> dense = {
-      gpt2, llama, gpt2 + R"(, "tied_embeddings": false)", llama + R"(, "qk_layernorm": true, "qkv_bias": true)",
+      gpt2,
+      llama,
+      gpt2 + R"(, "tied_embeddings": false)",
+      llama + R"(, "qk_layernorm": true, "qkv_bias": true)",
+      llama + R"(, "mtp_num_layers": 2)",
+      gpt2 + R"(, "mtp_num_layers": 1)",
       R"("preset": "gpt", "layers": 2, "hidden": 16, "heads": 4, "vocab": 32, "positions": 64, "qk_layernorm": true,
          "swiglu": true, "position_embedding": "rope")"};
   const std::vector<std::string> layouts = {R"("tp": 2, "dp": 2)", R"("tp": 2, "sequence_parallel": true)",
