@@ -64,10 +64,12 @@ Data::Data(const Config& config, const Schedule& schedule, std::uint64_t seed, c
   if (length * cp * sp > limit ||
       (config.learned_positions && length * cp * sp + config.mtp_layers > config.positions)) {
     throw InputError(
-        {{place, fmt::format("the pieces have up to {} tokens, which makes sequences of {} for the transformer engine; "
-                             "it takes up to {}. Give smaller token counts: only their proportions matter",
-                             most, length * cp * sp,
-                             config.learned_positions ? std::min<std::int64_t>(limit, config.positions) : limit)}});
+        {{place,
+          fmt::format("the pieces have up to {} tokens, which makes sequences of {} for the transformer engine; "
+                      "it takes up to {}. Give smaller token counts: only their proportions matter",
+                      most, length * cp * sp,
+                      config.learned_positions ? std::min<std::int64_t>(limit, config.positions - config.mtp_layers)
+                                               : limit)}});
   }
   piece_length_ = static_cast<int>(length);
   length_ = static_cast<int>(length * cp * sp);
