@@ -39,7 +39,8 @@ Command check_command() {
   command.name = "check";
   command.summary = "Check that every rank gets the gradient that one device would compute.";
   command.text =
-      "Replays each scenario with both engines and compares what every rank hands to its optimizer with what one "
+      "Replays each scenario with the symbolic and the host engine, and with the transformer engine where it speaks of "
+      "edits of its model, and compares what every rank hands to its optimizer with what one "
       "device would have "
       "computed. Reports which parameters are wrong on which ranks, by formula and by hash, the rank grid around the "
       "steps that "

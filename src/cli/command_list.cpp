@@ -77,7 +77,8 @@ Command list_command() {
   command.name = "list";
   command.summary = "Print scenarios as a table: verdict, axes, kind of mistake, factor, title.";
   command.text =
-      "Replays each scenario symbolically and prints one row: its verdict, the axes larger than 1, the kind of "
+      "Replays each scenario symbolically, and with the transformer engine where it speaks of edits of its model, and "
+      "prints one row: its verdict, the axes larger than 1, the kind of "
       "mistake, "
       "the factor against the right gradient where it is one number for every wrong element (1 is right, `norm` where "
       "values are right and the gradient norm is not), and for a mismatch whether all replicas agree on it, so that "
