@@ -28,6 +28,15 @@ if(LOCKSTEP_TOML_LIBRARY)
   list(APPEND LOCKSTEP_SYNTAX_DEFINITIONS LOCKSTEP_TOML)
 endif()
 
+# Loops over elements for the processor's vectors, chosen when the program runs.
+set(LOCKSTEP_HIGHWAY_LIBRARY "")
+find_package(hwy QUIET)
+if(TARGET hwy::hwy)
+  set(LOCKSTEP_HIGHWAY_LIBRARY hwy::hwy)
+else()
+  message(STATUS "lockstep: no Highway, so loops over elements do not use the processor's widest vectors (Debian: libhwy-dev)")
+endif()
+
 # The mpi engine: the module that speaks MPI is the only thing that is linked with it, so that the program starts as fast
 # as without, and on machines that have none.
 set(LOCKSTEP_MPI_MODULE "")

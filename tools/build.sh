@@ -5,7 +5,7 @@
 
 root=$(readlink -f "${BASH_SOURCE[0]%/*}/..")
 build_packages=(cmake g++ ninja-build libcli11-dev nlohmann-json3-dev libfmt-dev libboost-dev libeigen3-dev catch2 libyaml-cpp-dev libtomlplusplus-dev
-  libopenmpi-dev openmpi-bin)
+  libhwy-dev libopenmpi-dev openmpi-bin)
 
 [[ ${LOCKSTEP_CMAKE_OPTIONS:-} != *LOCKSTEP_BENCHMARK=ON* ]] || build_packages+=(libbenchmark-dev)
 

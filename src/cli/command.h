@@ -50,6 +50,8 @@ struct Command {
   /// Where everything behind `--` goes, untouched; null: what stands there are arguments like any other.
   std::vector<std::string>* rest = nullptr;
   std::string rest_name;  ///< "ARGUMENTS..."
+  /// It goes through elements, with the loops that LOCKSTEP_TARGET may name: a wrong name is said before anything else.
+  bool uses_loops = false;
 };
 
 // One per command_NAME.cpp.

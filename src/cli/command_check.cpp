@@ -59,6 +59,7 @@ Command check_command() {
        arguments->report_rows(),
        arguments->engine_rows(),
        {arguments->ranks_row()}});
+  command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

@@ -65,6 +65,7 @@ Command explain_command() {
              {"-s,--step", "STEP", "Only what this step leaves; STEP[N] in micro-batch N.", {}, &arguments->step},
              {"--all", "", "Every range of elements and micro-batch, not only the first ones.", {}, &arguments->all}},
             arguments->output_rows()});
+  command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

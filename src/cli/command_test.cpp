@@ -160,6 +160,7 @@ Command test_command() {
        arguments->report_rows(),
        arguments->engine_rows(),
        {arguments->ranks_row()}});
+  command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

@@ -8,6 +8,7 @@
 #include "lockstep/mpi.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/numeric/loops.h"
 #include "src/report/json_writer.h"
 
 namespace lockstep::cli {
@@ -40,6 +41,16 @@ std::string_view build_kind() {
 #endif
 }
 
+/// "avx512 (used), avx2, sse4, portable".
+std::string targets() {
+  std::string list;
+  for (const numeric::Loops& loops : numeric::available_loops()) {
+    const bool used = loops.target == numeric::loops().target;
+    list += fmt::format("{}{}{}", list.empty() ? "" : ", ", loops.target, used ? " (used)" : "");
+  }
+  return numeric::highway_is_built() ? list : list + ", no others (Highway was not found)";
+}
+
 std::string text() {
   std::vector<std::string_view> built, missing;
   for (const Engine& engine : engines) (engine.built ? built : missing).push_back(engine.name);
@@ -48,8 +59,9 @@ std::string text() {
     imports +=
         syntax.built ? ", " + syntax.name : fmt::format(", no {} ({} was not found)", syntax.name, syntax.library);
   }
-  return fmt::format("lockstep {}\ncompiler: {} ({})\nengines: {}\nnot built in: {}\nimports: {}\n", LOCKSTEP_VERSION,
-                     compiler(), build_kind(), fmt::join(built, ", "), fmt::join(missing, ", "), imports);
+  return fmt::format("lockstep {}\ncompiler: {} ({})\nengines: {}\nnot built in: {}\nimports: {}\ntargets: {}\n",
+                     LOCKSTEP_VERSION, compiler(), build_kind(), fmt::join(built, ", "), fmt::join(missing, ", "),
+                     imports, targets());
 }
 
 void json(const Write& write) {
@@ -79,6 +91,12 @@ void json(const Write& write) {
     writer.boolean(syntax.built);
   }
   writer.end_object();
+  writer.key("targets");
+  writer.begin_array(true);
+  for (const numeric::Loops& loops : numeric::available_loops()) writer.string(loops.target);
+  writer.end_array();
+  writer.key("target");
+  writer.string(numeric::loops().target);
   writer.end_object();
   writer.finish();
 }
@@ -91,12 +109,16 @@ Command version_command() {
   command.name = "version";
   command.summary = "Print the version and the engines that were built in.";
   command.text =
-      "Prints the version, the compiler, and which engines and configuration syntaxes this program was built with.";
+      "Prints the version, the compiler, which engines and configuration syntaxes this program was built with, and for "
+      "which instruction sets of this machine it has loops over elements. It uses the fastest; the environment "
+      "variable "
+      "LOCKSTEP_TARGET names another. All of them compute the same bits.";
   command.examples = {
       {"lockstep version", "for a bug report"},
       {"lockstep version -f json", "for programs"},
   };
   command.options = {{"-f,--format", "KIND", "What to write.", {"text", "json"}, format.get()}};
+  command.uses_loops = true;
   command.run = [format] {
     Output output("");
     if (*format == "json")

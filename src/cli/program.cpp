@@ -10,6 +10,7 @@
 #include "src/cli/command.h"
 #include "src/cli/mpi_job.h"
 #include "src/cli/output.h"
+#include "src/numeric/loops.h"
 
 namespace lockstep::cli {
 
@@ -31,7 +32,9 @@ int dispatch(const std::vector<std::string>& arguments) {
   for (const Command& command : commands) {
     if (command.name != name) continue;
     const int status = parse_arguments(command, {arguments.begin() + 1, arguments.end()});
-    return status >= 0 ? status : command.run();
+    if (status >= 0) return status;
+    if (command.uses_loops) numeric::loops();  // throws for what LOCKSTEP_TARGET should not be
+    return command.run();
   }
   std::vector<std::string> known = {"help"};
   for (const Command& command : commands) known.push_back(command.name);

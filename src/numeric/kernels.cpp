@@ -7,41 +7,13 @@
 #include <cmath>
 
 #include "src/numeric/generator.h"
-#include "src/numeric/mix.h"
-#include "src/numeric/prime61.h"
+#include "src/numeric/loops.h"
 
 namespace lockstep::numeric {
 
 namespace {
 
 constexpr std::size_t stretch = 1024;
-
-template <class Value>
-inline void scale_all(Value* values, Value multiply, Value divide, std::size_t count) {
-  if (multiply != Value(1)) {
-    for (std::size_t i = 0; i < count; ++i) values[i] *= multiply;
-  }
-  if (divide != Value(1)) {
-    for (std::size_t i = 0; i < count; ++i) values[i] /= divide;
-  }
-}
-
-LOCKSTEP_VECTORIZED
-void add_multiples(float* values, float factor, const std::int32_t* numbers, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) values[i] += factor * static_cast<float>(numbers[i]);
-}
-
-LOCKSTEP_VECTORIZED
-void add_multiples(double* values, double factor, const std::int32_t* numbers, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) values[i] += factor * static_cast<double>(numbers[i]);
-}
-
-template <class Value>
-inline bool equal_all(const Value* a, const Value* b, std::size_t count) {
-  std::uint64_t different = 0;
-  for (std::size_t i = 0; i < count; ++i) different += a[i] != b[i];
-  return different == 0;
-}
 
 /// The pattern of a value that float16 holds.
 inline std::uint16_t float16_bits(float value) {
@@ -52,53 +24,36 @@ inline std::uint16_t float16_bits(float value) {
   return static_cast<std::uint16_t>(sign | (size < 0x38800000u ? subnormal : normal));
 }
 
-template <class Value>
-void add_generated_real(Value* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count) {
-  std::array<std::int32_t, stretch> numbers;
-  for (std::size_t done = 0; done < count; done += stretch) {
-    const std::size_t part = std::min(stretch, count - done);
-    generate(term.key, bits, first + done, part, numbers.data());
-    add_multiples(values + done, static_cast<Value>(term.factor.multiply), numbers.data(), part);
-  }
-}
-
 }  // namespace
 
-LOCKSTEP_VECTORIZED
-void add(float* to, const float* from, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
-}
+void add(float* to, const float* from, std::size_t count) { loops().add_float32(to, from, count); }
+void add(double* to, const double* from, std::size_t count) { loops().add_float64(to, from, count); }
+void add(std::uint64_t* to, const std::uint64_t* from, std::size_t count) { loops().add_residues(to, from, count); }
 
-LOCKSTEP_VECTORIZED
-void add(double* to, const double* from, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
-}
-
-LOCKSTEP_VECTORIZED
-void add(std::uint64_t* to, const std::uint64_t* from, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = add61(to[i], from[i]);
-}
-
-LOCKSTEP_VECTORIZED
 void scale(float* values, const Factor& factor, std::size_t count) {
-  scale_all(values, static_cast<float>(factor.multiply), static_cast<float>(factor.divide), count);
+  if (factor.multiply != 1) loops().multiply_float32(values, static_cast<float>(factor.multiply), count);
+  if (factor.divide != 1) loops().divide_float32(values, static_cast<float>(factor.divide), count);
 }
 
-LOCKSTEP_VECTORIZED
 void scale(double* values, const Factor& factor, std::size_t count) {
-  scale_all(values, factor.multiply, factor.divide, count);
+  if (factor.multiply != 1) loops().multiply_float64(values, factor.multiply, count);
+  if (factor.divide != 1) loops().divide_float64(values, factor.divide, count);
 }
 
 void scale(std::uint64_t* values, const Factor& factor, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) values[i] = multiply61(values[i], factor.residue);
+  loops().multiply_residues(values, factor.residue, count);
 }
 
 void add_generated(float* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count) {
-  add_generated_real(values, term, bits, first, count);
+  for_stretches(term.key, bits, first, count, [&](const Numbers& numbers, std::size_t begin, std::size_t part) {
+    loops().add_numbers_float32(values + begin, static_cast<float>(term.factor.multiply), numbers, part);
+  });
 }
 
 void add_generated(double* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count) {
-  add_generated_real(values, term, bits, first, count);
+  for_stretches(term.key, bits, first, count, [&](const Numbers& numbers, std::size_t begin, std::size_t part) {
+    loops().add_numbers_float64(values + begin, term.factor.multiply, numbers, part);
+  });
 }
 
 void add_generated(std::uint64_t* values, const GeneratedTerm& term, int, std::uint64_t first, std::size_t count) {
@@ -131,14 +86,11 @@ bool fits_float16(const float* values, std::size_t count) {
   return fits;
 }
 
-LOCKSTEP_VECTORIZED
-bool equal(const float* a, const float* b, std::size_t count) { return equal_all(a, b, count); }
-
-LOCKSTEP_VECTORIZED
-bool equal(const double* a, const double* b, std::size_t count) { return equal_all(a, b, count); }
-
-LOCKSTEP_VECTORIZED
-bool equal(const std::uint64_t* a, const std::uint64_t* b, std::size_t count) { return equal_all(a, b, count); }
+bool equal(const float* a, const float* b, std::size_t count) { return loops().equal_float32(a, b, count); }
+bool equal(const double* a, const double* b, std::size_t count) { return loops().equal_float64(a, b, count); }
+bool equal(const std::uint64_t* a, const std::uint64_t* b, std::size_t count) {
+  return loops().equal_residues(a, b, count);
+}
 
 GradientHash hash(const float* values, std::size_t count, std::uint64_t first, Arithmetic arithmetic) {
   if (arithmetic == Arithmetic::float32) return hash_elements(values, count, first);

@@ -18,12 +18,3 @@ constexpr std::uint64_t splitmix(std::uint64_t seed, std::uint64_t n) {
 }
 
 }  // namespace lockstep::numeric
-
-/// On a function with plain loops: where the toolchain can choose at load time, also built for
-/// processors with AVX2 and for those with AVX-512.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define LOCKSTEP_VECTORIZED __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#else
-#define LOCKSTEP_VECTORIZED
-#endif

@@ -180,15 +180,12 @@ namespace {
 
 constexpr std::size_t stretch = 1024;
 
-LOCKSTEP_VECTORIZED
 void add_products(std::int64_t coefficient, const std::int32_t* numbers, std::size_t count, std::int64_t* sums) {
-  for (std::size_t i = 0; i < count; ++i) sums[i] += coefficient * numbers[i];
+  loops().add_products64(sums, coefficient, numbers, count);
 }
 
-LOCKSTEP_VECTORIZED
 void add_products(std::int64_t coefficient, const std::int32_t* numbers, std::size_t count, std::int32_t* sums) {
-  const auto factor = static_cast<std::int32_t>(coefficient);
-  for (std::size_t i = 0; i < count; ++i) sums[i] += factor * numbers[i];
+  loops().add_products32(sums, static_cast<std::int32_t>(coefficient), numbers, count);
 }
 
 template <class Sum>

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/hash.h"
+
+namespace lockstep::numeric {
+
+/// A stretch of the generator's numbers, within which 32 bits of the index tell them apart (generator.cpp).
+struct Numbers {
+  std::uint64_t key = 0;
+  std::uint32_t first = 0;
+  int bits = 0;
+};
+
+/// The loops over elements, built for one instruction set. Every set computes the same bits as the portable one.
+struct Loops {
+  std::string target;  ///< "portable", "avx2", …
+
+  // Sums of products over part of a block (docs/hash.md), without its last factor: of elements at places `place`,
+  // `place + 1`, … of the block; place + count <= 512.
+  GradientHash (*sum_float32)(const float* values, std::size_t count, std::size_t place);
+  GradientHash (*sum_float64)(const double* values, std::size_t count, std::size_t place);
+  GradientHash (*sum_bfloat16)(const std::uint16_t* values, std::size_t count, std::size_t place);
+  GradientHash (*sum_float16)(const std::uint16_t* values, std::size_t count, std::size_t place);
+  GradientHash (*sum_residues)(const std::uint64_t* values, std::size_t count, std::size_t place);
+
+  void (*generate)(const Numbers& numbers, std::size_t count, std::int32_t* out);
+  void (*generate_residues)(std::uint64_t key, std::uint64_t first, std::size_t count, std::uint64_t* out);
+
+  // values += factor · numbers. Nothing passes the bits of a sum: that was checked before (exactness.h).
+  void (*add_numbers_float32)(float* values, float factor, const Numbers& numbers, std::size_t count);
+  void (*add_numbers_float64)(double* values, double factor, const Numbers& numbers, std::size_t count);
+  void (*add_products32)(std::int32_t* sums, std::int32_t factor, const std::int32_t* numbers, std::size_t count);
+  void (*add_products64)(std::int64_t* sums, std::int64_t factor, const std::int32_t* numbers, std::size_t count);
+
+  void (*add_float32)(float* to, const float* from, std::size_t count);
+  void (*add_float64)(double* to, const double* from, std::size_t count);
+  void (*add_residues)(std::uint64_t* to, const std::uint64_t* from, std::size_t count);
+
+  void (*multiply_float32)(float* values, float factor, std::size_t count);
+  void (*multiply_float64)(double* values, double factor, std::size_t count);
+  void (*multiply_residues)(std::uint64_t* values, std::uint64_t factor, std::size_t count);
+  void (*divide_float32)(float* values, float divisor, std::size_t count);
+  void (*divide_float64)(double* values, double divisor, std::size_t count);
+
+  bool (*equal_float32)(const float* a, const float* b, std::size_t count);
+  bool (*equal_float64)(const double* a, const double* b, std::size_t count);
+  bool (*equal_residues)(const std::uint64_t* a, const std::uint64_t* b, std::size_t count);
+};
+
+const Loops& portable_loops();
+
+/// Those that this machine can run, the fastest first, "portable" last.
+const std::vector<Loops>& available_loops();
+
+/// Those that are used: what LOCKSTEP_TARGET names, else the first of available_loops(). Throws InputError where it
+/// names none of them.
+const Loops& loops();
+
+/// Whether there can be others than portable ones.
+bool highway_is_built();
+
+#ifdef LOCKSTEP_HIGHWAY
+// Of the target that Highway dispatches to now: sets what is faster than the portable loops.
+void set_hash_loops(Loops& loops);
+void set_arithmetic_loops(Loops& loops);
+void set_residue_loops(Loops& loops);
+#endif
+
+}  // namespace lockstep::numeric
