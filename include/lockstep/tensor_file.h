@@ -62,9 +62,21 @@ struct TensorPlace {
   const StoredTensor& stored() const { return file->tensors()[tensor]; }
 };
 
+/// Where a shard lies in the whole tensor that it was cut from, by dimension: the index of its first element, and the
+/// whole's size.
+struct TensorShard {
+  std::vector<std::uint64_t> begin, whole;
+};
+
 /// The hash of each tensor; all must have one. Element 0 of each counts as global index `first`. Reads about a
 /// megabyte at a time on each of `threads` threads (0: one per core), whatever the tensors' sizes.
 std::vector<GradientHash> hash_tensors(const std::vector<TensorPlace>& tensors, std::uint64_t first, int threads = 0);
+
+/// The same for shards: an element counts at its row-major index in the whole, so that the hashes of all shards of a
+/// tensor add up to its hash, along whichever dimensions it was cut. One shard for each tensor, with as many
+/// dimensions, begin + size <= whole in each, and a whole of fewer than 2^64 elements.
+std::vector<GradientHash> hash_shards(const std::vector<TensorPlace>& tensors, const std::vector<TensorShard>& shards,
+                                      int threads = 0);
 
 /// What differs between two tensors of one dtype and shape. Equal is what hashes alike: -0 and 0, any two NaN.
 struct TensorDifference {

@@ -6,9 +6,11 @@
 #include <limits>
 #include <memory>
 
+#include "src/cli/files.h"
 #include "src/cli/hash_report.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/cli/shard_option.h"
 
 namespace lockstep::cli {
 
@@ -17,6 +19,7 @@ namespace {
 struct HashArguments {
   std::vector<std::string> files;
   std::vector<std::string> tensors;  // selectors
+  std::vector<std::string> shards;
   std::string format = "text";
   std::string output;  // "": standard output
   std::uint64_t offset = 0;
@@ -69,7 +72,25 @@ void check_offset(const std::vector<TensorPlace>& tensors, std::uint64_t offset)
     usage_error(fmt::format("--offset {} and {} elements pass the last index, 2^64 - 1", offset, count));
 }
 
+std::vector<GradientHash> hashes_of(const std::vector<TensorPlace>& tensors, std::uint64_t offset,
+                                    const std::vector<ShardOption>& options) {
+  if (options.empty()) return hash_tensors(tensors, offset);
+  std::vector<TensorShard> shards;
+  for (const TensorPlace& place : tensors) shards.push_back(shard_of(place.stored(), options, place.file->path()));
+  return hash_shards(tensors, shards);
+}
+
+std::vector<TensorPlace> with_hash(const std::vector<TensorPlace>& tensors) {
+  std::vector<TensorPlace> result;
+  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(result),
+               [](const TensorPlace& place) { return place.stored().hashed.has_value(); });
+  return result;
+}
+
 int run_hashes(const HashArguments& arguments) {
+  const std::vector<ShardOption> shards = read_shard_options(arguments.shards);
+  if (!shards.empty() && arguments.offset != 0)
+    usage_error("--shard and --offset both say where a tensor begins; leave out one of them");
   HashReport report(arguments.output, arguments.format);
   bool any = false;
   std::vector<std::unique_ptr<TensorFile>> files;
@@ -79,13 +100,13 @@ int run_hashes(const HashArguments& arguments) {
   for (const auto& file : files) {
     chosen.push_back(chosen_tensors(*file, arguments));
     if (!chosen.back().empty()) check_offset(chosen.back(), arguments.offset);
+    if (shards.empty()) continue;
+    for (const TensorPlace& place : with_hash(chosen.back())) shard_of(place.stored(), shards, file->path());
   }
   for (std::size_t i = 0; i < files.size(); ++i) {
-    std::vector<TensorPlace> hashed;
-    std::copy_if(chosen[i].begin(), chosen[i].end(), std::back_inserter(hashed),
-                 [](const TensorPlace& place) { return place.stored().hashed.has_value(); });
+    const std::vector<TensorPlace> hashed = with_hash(chosen[i]);
     any = any || !hashed.empty();
-    report.file(*files[i], chosen[i], hash_tensors(hashed, arguments.offset), files.size() > 1);
+    report.file(*files[i], chosen[i], hashes_of(hashed, arguments.offset, shards), files.size() > 1);
   }
   report.finish();
   return any ? exit_right : exit_nothing;
@@ -94,6 +115,8 @@ int run_hashes(const HashArguments& arguments) {
 int run_comparison(const HashArguments& arguments) {
   if (arguments.files.size() != 2)
     usage_error(fmt::format("--compare takes two files, found {}", arguments.files.size()));
+  if (!arguments.shards.empty())
+    usage_error("--compare compares what stands at the same places of two files, shards or not; leave out --shard");
   const TensorFile a(arguments.files[0]), b(arguments.files[1]);
   Comparison comparison{a, b, pair_tensors(chosen_tensors(a, arguments), chosen_tensors(b, arguments)), {}};
   for (const TensorPair& pair : comparison.pairs) {
@@ -120,8 +143,10 @@ Command hash_command() {
   command.text =
       "Prints each tensor's dtype, shape and gradient hash (docs/hash.md). Whole files are read at the speed of the "
       "disk and need little memory. float32, float64, bfloat16 and float16 have a hash; tensors of other dtypes are "
-      "listed as skipped. Because hashes of shards add up to the hash of the whole, a shard that is a range of "
-      "elements is hashed with --offset, the index of its first element in the whole tensor.\n\n"
+      "listed as skipped. Because hashes of shards add up to the hash of the whole, shards are compared without "
+      "gathering "
+      "them: --shard says which part of which dimension a file holds, and --offset where a range of a flattened tensor "
+      "begins.\n\n"
       "With --compare it names the tensors that differ and the ranges of elements in which they do, with the first "
       "values of each; -0 equals 0 and every NaN every other. Tensors meet by name; where one file holds a single "
       "tensor and one of the two is an .npy file, they meet whatever their names. Exit status 0 if all are equal, 1 if "
@@ -129,6 +154,7 @@ Command hash_command() {
   command.examples = {
       {"lockstep hash gradients.safetensors", "every tensor with its hash"},
       {"lockstep hash gradients.safetensors --tensor '*.weight' -f json", "some of them, for programs"},
+      {"lockstep hash rank2.safetensors --shard 1:2/8", "the third of eight column shards"},
       {"lockstep hash shard1.npy --offset 4096", "the second shard of a tensor, 4,096 elements from its beginning"},
       {"lockstep hash --compare ours.safetensors theirs.safetensors", "what differs, and where"},
   };
@@ -145,6 +171,12 @@ Command hash_command() {
        "The global index of the tensor's first element: the file holds a shard.",
        {},
        &arguments->offset},
+      {"--shard",
+       "DIM:INDEX/COUNT",
+       "The file holds part INDEX, from 0, of COUNT equal parts of dimension DIM (-1: the last). An uneven part is "
+       "DIM:FIRST@SIZE, from FIRST of SIZE on. May be given several times, for several dimensions.",
+       {},
+       &arguments->shards},
       {"-f,--format", "KIND", "What to write.", {"text", "json"}, &arguments->format},
       {"-o,--output",
        "FILE",
@@ -154,7 +186,11 @@ Command hash_command() {
       {"-q,--quiet", "", "With --compare: the last line alone.", {}, &arguments->quiet},
       {"-v,--verbose", "", "With --compare: every tensor and every range that differs.", {}, &arguments->verbose},
   };
-  command.run = [arguments] { return arguments->compare ? run_comparison(*arguments) : run_hashes(*arguments); };
+  command.uses_loops = true;
+  command.run = [arguments] {
+    check_files_exist(arguments->files, {".safetensors", ".npy"});
+    return arguments->compare ? run_comparison(*arguments) : run_hashes(*arguments);
+  };
   return command;
 }
 

@@ -47,7 +47,7 @@ std::vector<std::string> files_in(const fs::path& folder) {
 }
 
 /// A name in the same folder that was perhaps meant.
-std::string near_name(const fs::path& path) {
+std::string near_name(const fs::path& path, const std::vector<std::string>& endings) {
   const fs::path folder = path.parent_path().empty() ? fs::path(".") : path.parent_path();
   std::error_code error;
   std::vector<std::string> names;
@@ -55,7 +55,7 @@ std::string near_name(const fs::path& path) {
     names.push_back(entry->path().filename().string());
   }
   // Endings are easily left out.
-  for (const char* ending : {".json", ".jsonc"}) {
+  for (const std::string& ending : endings) {
     const std::string whole = path.filename().string() + ending;
     if (std::find(names.begin(), names.end(), whole) != names.end())
       return fmt::format("; did you mean \"{}\"?", whole);
@@ -74,10 +74,10 @@ std::vector<std::string> scenario_files(const std::vector<std::string>& argument
     const fs::file_status status = fs::status(argument, error);
     if (!fs::exists(status)) {
       missing.push_back({{},
-                         argument.empty() ? "an empty name was given where a file or folder was expected"
-                         : argument == "-"
-                             ? "there is no file or folder -; standard input is called /dev/stdin"
-                             : fmt::format("there is no file or folder {}{}", argument, near_name(argument))});
+                         argument.empty()  ? "an empty name was given where a file or folder was expected"
+                         : argument == "-" ? "there is no file or folder -; standard input is called /dev/stdin"
+                                           : fmt::format("there is no file or folder {}{}", argument,
+                                                         near_name(argument, {".json", ".jsonc"}))});
       continue;
     }
     std::vector<std::string> found;
@@ -92,6 +92,16 @@ std::vector<std::string> scenario_files(const std::vector<std::string>& argument
   }
   if (!missing.empty()) throw InputError(std::move(missing));
   return files;
+}
+
+void check_files_exist(const std::vector<std::string>& files, const std::vector<std::string>& endings) {
+  std::vector<Diagnostic> missing;
+  for (const std::string& file : files) {
+    std::error_code error;
+    if (!fs::exists(fs::status(file, error)) && !file.empty())
+      missing.push_back({{}, fmt::format("{}: there is no such file{}", file, near_name(file, endings))});
+  }
+  if (!missing.empty()) throw InputError(std::move(missing));
 }
 
 }  // namespace lockstep::cli

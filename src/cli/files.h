@@ -11,4 +11,8 @@ namespace lockstep::cli {
 /// Throws InputError for paths that do not exist, all of them at once.
 std::vector<std::string> scenario_files(const std::vector<std::string>& arguments);
 
+/// Throws InputError for files that do not exist, all of them at once, with the nearest name in each one's folder;
+/// `endings` may have been left out.
+void check_files_exist(const std::vector<std::string>& files, const std::vector<std::string>& endings);
+
 }  // namespace lockstep::cli

@@ -263,3 +263,125 @@ def test_the_example_in_the_document_is_true(run, tmp_path, monkeypatch):
     assert len(commands) == 4
     for command, output in commands:
         assert run(*command.split()).stdout == output
+
+
+def lanes_of(text):
+    return [int(text[16 * lane:16 * lane + 16], 16) for lane in (0, 1)]
+
+
+def hash_of_shard(run, file, *options):
+    done = run("hash", "-f", "json", file, *options)
+    assert done.returncode == 0, done.stderr
+    return lanes_of(json.loads(done.stdout)["files"][0]["tensors"][0]["hash"])
+
+
+def cut(shape, values, ranges):
+    """The elements of a row-major tensor whose coordinates lie in `ranges`, one (begin, end) for each dimension."""
+    kept = []
+    for index, value in enumerate(values):
+        coordinates, rest = [], index
+        for size in reversed(shape):
+            coordinates.insert(0, rest % size)
+            rest //= size
+        if all(begin <= c < end for c, (begin, end) in zip(coordinates, ranges)):
+            kept.append(value)
+    return kept
+
+
+@pytest.mark.parametrize("options", [
+    [["0:0/2"], ["0:1/2"]],
+    [["1:0/3"], ["1:1/3"], ["1:2/3"]],
+    [["-1:0/5"], ["2:1/5"], ["-1:2/5"], ["2:3/5"], ["2:4/5"]],
+    [["1:0@6"], ["1:1@6"], ["1:5@6"]],  # uneven
+    [[f"0:{i}/2", f"-1:{k}/5"] for i in range(2) for k in range(5)],
+    [["0:0/4", "1:0@6"], ["0:1/4", "1:0@6"], ["0:1/2", "1:0@6"], ["1:3@6"]],  # of different kinds
+])
+def test_shards_along_any_dimension_add_up_to_the_whole(run, tmp_path, options):
+    shape, values = [4, 6, 5], [float(3 * i + 1) for i in range(120)]
+    uneven_ends = {0: 1, 1: 5, 5: 6, 3: 6}
+    total = [0, 0]
+    for number, texts in enumerate(options):
+        ranges = [(0, size) for size in shape]
+        for text in texts:
+            dim, place = text.split(":")
+            dim = int(dim) % 3
+            if "/" in place:
+                index, count = map(int, place.split("/"))
+                size = shape[dim] // count
+                ranges[dim] = (index * size, (index + 1) * size)
+            else:
+                begin = int(place.split("@")[0])
+                end = 3 if len(texts) > 1 else uneven_ends[begin]
+                ranges[dim] = (begin, end)
+        part = cut(shape, values, ranges)
+        (tmp_path / f"{number}.npy").write_bytes(npy("<f4", tuple(end - begin for begin, end in ranges), floats(part)))
+        arguments = [argument for text in texts for argument in ("--shard", text)]
+        for lane, value in enumerate(hash_of_shard(run, f"{number}.npy", *arguments)):
+            total[lane] = (total[lane] + value) % 2**64
+    assert total == lanes_of(gradient_hash("float32", values))
+
+
+def test_a_column_shard_of_many_parts_adds_up(run, tmp_path):
+    # More than the megabyte that is read in one go, whose border lies within a row.
+    rows, columns = 1003, 700
+    data = floats([float(i % 9973) for i in range(rows * columns)])
+    (tmp_path / "whole.npy").write_bytes(npy("<f4", (rows, columns), data))
+    whole, total = hash_of_shard(run, "whole.npy"), [0, 0]
+    for begin, end in ((0, 300), (300, 301), (301, 700)):
+        part = b"".join(data[4 * (columns * r + begin):4 * (columns * r + end)] for r in range(rows))
+        (tmp_path / "part.npy").write_bytes(npy("<f4", (rows, end - begin), part))
+        for lane, value in enumerate(hash_of_shard(run, "part.npy", "--shard", f"1:{begin}@{columns}")):
+            total[lane] = (total[lane] + value) % 2**64
+    assert total == whole
+
+
+@pytest.mark.parametrize("options, sentence", [
+    (["--shard", "1"], "--shard takes DIM:INDEX/COUNT"),
+    (["--shard", "1:2/"], 'found "1:2/"'),
+    (["--shard", "1:2-3"], 'found "1:2-3"'),
+    (["--shard", "1:8/8"], "parts are counted from 0, so that the last of 8 is 7"),
+    (["--shard", "1:0/0"], "parts are counted from 0"),
+    (["--shard", "2:0/2"], "tensor b.weight has shape [2, 2], dimensions 0 to 1"),
+    (["--shard", "-3:0/2"], "dimensions 0 to 1"),
+    (["--shard", "1:0/2", "--shard", "-1:1/2"], "dimension 1 was given twice"),
+    (["--shard", "1:3@4"], "2 elements from 3 on pass the end of 4"),
+    (["--shard", f"1:0/{2**63}"], "the whole passes 2^64 elements"),
+    (["--shard", f"0:0@{2**63}", "--shard", f"1:0@{2**62}"], "passes 2^64 elements"),
+    (["--shard", "1:0/2", "--offset", "4"], "--shard and --offset both say where a tensor begins"),
+])
+def test_a_shard_that_cannot_be_is_refused(run, model, options, sentence):
+    done = run("hash", "model.safetensors", "--tensor", "b.weight", *options)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_comparison_takes_no_shard(run, model):
+    done = run("hash", "--compare", "model.safetensors", "model.safetensors", "--shard", "0:0/2")
+    assert done.returncode == 2
+    assert "leave out --shard" in done.stderr
+
+
+def test_a_file_that_does_not_exist_has_a_near_one(run, model):
+    for wrong in ("modle.safetensors", "model"):
+        done = run("hash", wrong)
+        assert done.returncode == 2
+        assert f'{wrong}: there is no such file; did you mean "model.safetensors"?' in done.stderr
+    done = run("hash", "--compare", "modle.safetensors", "zzzzzzzzzzzzzz.npy")
+    assert done.stderr.count("there is no such file") == 2  # both at once
+
+
+def test_every_target_of_this_machine_hashes_alike_and_another_is_refused(run, model):
+    targets = json.loads(run("version", "-f", "json").stdout)["targets"]
+    assert targets[-1] == "portable"
+    plain = run("hash", "model.safetensors").stdout
+    for target in targets:
+        assert run("hash", "model.safetensors", env={"LOCKSTEP_TARGET": target}).stdout == plain
+        report = json.loads(run("version", "-f", "json", env={"LOCKSTEP_TARGET": target}).stdout)
+        assert report["target"] == target
+        assert f"{target} (used)" in run("version", env={"LOCKSTEP_TARGET": target}).stdout
+    for command in (["hash", "model.safetensors"], ["version"], ["check", "none.json"], ["test", "none.json"]):
+        done = run(*command, env={"LOCKSTEP_TARGET": "protable"})
+        assert done.returncode == 2
+        assert 'LOCKSTEP_TARGET is "protable"' in done.stderr
+        assert 'did you mean "portable"?' in done.stderr
