@@ -155,7 +155,6 @@ Command hash_command() {
       {"lockstep hash gradients.safetensors", "every tensor with its hash"},
       {"lockstep hash gradients.safetensors --tensor '*.weight' -f json", "some of them, for programs"},
       {"lockstep hash rank2.safetensors --shard 1:2/8", "the third of eight column shards"},
-      {"lockstep hash shard1.npy --offset 4096", "the second shard of a tensor, 4,096 elements from its beginning"},
       {"lockstep hash --compare ours.safetensors theirs.safetensors", "what differs, and where"},
   };
   command.options = {
