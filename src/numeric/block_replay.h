@@ -31,14 +31,16 @@ class BlockReplay {
         data_(plan.nodes.size() * stride_),
         expected_(plan.pieces.size() * stride_),
         scratch_(stride_),
+        sums_(stride_),
         runs_(plan.pieces.size()) {}
 
   void run(const Interval& block) {
     block_ = block;
     count_ = static_cast<std::size_t>(block.size());
-    std::fill(data_.begin(), data_.end(), Value{});
+    is_zero_.assign(plan_.nodes.size(), 1);
     expected_step_.assign(plan_.pieces.size(), -1);
     reference_hashed_.assign(plan_.pieces.size(), -1);
+    expected_hashes_.assign(plan_.pieces.size(), {});
     for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
       const PieceUse& piece = plan_.pieces[i];
       runs_[i] = find_runs(model_, piece.logical, piece.piece, intersect(block, Interval{0, piece.numel}));
@@ -54,8 +56,12 @@ class BlockReplay {
 
   // The algebra of apply_collective; a Value* is a member's elements.
   Value* reduce(const std::vector<Value*>& values, bool average) {
-    std::copy_n(values.front(), reduced_count_, scratch_.data());
-    for (std::size_t i = 1; i < values.size(); ++i) add(scratch_.data(), values[i], reduced_count_);
+    if (values.size() == 1) {
+      std::copy_n(values.front(), reduced_count_, scratch_.data());
+    } else {
+      add(scratch_.data(), values[0], values[1], reduced_count_);
+    }
+    for (std::size_t i = 2; i < values.size(); ++i) add(scratch_.data(), values[i], reduced_count_);
     if (average) scale(scratch_.data(), *average_, reduced_count_);
     return scratch_.data();
   }
@@ -68,7 +74,14 @@ class BlockReplay {
   }
 
  private:
-  Value* data(int node) { return data_.data() + static_cast<std::size_t>(node) * stride_; }
+  Value* data(int node) {
+    Value* values = place_of(node);
+    char& is_zero = is_zero_[static_cast<std::size_t>(node)];
+    if (is_zero) std::fill_n(values, count_, Value{});
+    is_zero = 0;
+    return values;
+  }
+  Value* place_of(int node) { return data_.data() + static_cast<std::size_t>(node) * stride_; }
   Value* expected(int piece) { return expected_.data() + static_cast<std::size_t>(piece) * stride_; }
   std::size_t at(const Run& run) const { return static_cast<std::size_t>(run.local - block_.begin); }
 
@@ -90,12 +103,10 @@ class BlockReplay {
 
   /// A local step on part of the block.
   void apply_locally(const PlannedEvent& planned, const Interval& part) {
+    if (planned.event->op == Op::backward || planned.event->op == Op::leftover) return generate_terms(planned, part);
     const auto count = static_cast<std::size_t>(part.size());
     Value* target = data(planned.nodes.front()) + part.begin;
     switch (planned.event->op) {
-      case Op::backward:
-      case Op::leftover:
-        return generate_terms(planned, part);
       case Op::scale:
         return scale(target, planned.by, count);
       case Op::zero:
@@ -119,7 +130,13 @@ class BlockReplay {
       if (here.empty()) continue;
       const std::uint64_t first = run.global + static_cast<std::uint64_t>(here.begin - begin);
       for (const GeneratedTerm& term : planned.terms) {
-        add_generated(data(node) + here.begin, term, options_.bits, first, static_cast<std::size_t>(here.size()));
+        char& is_zero = is_zero_[static_cast<std::size_t>(node)];
+        if (is_zero && here.size() == static_cast<std::int64_t>(count_)) {
+          set_generated(place_of(node), term, options_.bits, first, count_);
+          is_zero = 0;
+        } else {
+          add_generated(data(node) + here.begin, term, options_.bits, first, static_cast<std::size_t>(here.size()));
+        }
       }
     }
   }
@@ -210,6 +227,14 @@ class BlockReplay {
     return result;
   }
 
+  /// The reference's hash and those of the ranks that hold the same elements are computed once.
+  const GradientHash& expected_hash(int piece, const Interval& part) {
+    ExpectedHash& kept = expected_hashes_[static_cast<std::size_t>(piece)];
+    if (kept.of.empty() || kept.of.begin != part.begin || kept.of.end != part.end)
+      kept = {part, hash_of(expected(piece), piece, part)};
+    return kept.hash;
+  }
+
   void check(const PlannedEvent& planned) {
     const int node = planned.nodes.front();
     const int piece = plan_.nodes[static_cast<std::size_t>(node)].piece;
@@ -223,7 +248,7 @@ class BlockReplay {
       const bool right = equal(data(node) + begin, expected(piece) + begin, static_cast<std::size_t>(part.size()));
       if (!right) found.right = false;
       if (!options_.hashes) continue;
-      const GradientHash wanted = hash_of(expected(piece), piece, part);
+      const GradientHash wanted = expected_hash(piece, part);
       found.expected += wanted;
       found.got += right ? wanted : hash_of(data(node), piece, part);
     }
@@ -234,10 +259,21 @@ class BlockReplay {
   const ReplayOptions& options_;
   std::size_t stride_;
   Findings& findings_;
+  // Whole numbers first, rounded once: 32 bits hold what float32 holds exactly.
+  using Whole = std::conditional_t<std::is_same_v<Value, float>, std::int32_t,
+                                   std::conditional_t<std::is_same_v<Value, double>, std::int64_t, std::uint64_t>>;
+  struct ExpectedHash {
+    Interval of;  ///< local elements; empty: not computed
+    GradientHash hash;
+  };
+
   std::vector<Value> data_, expected_, scratch_;
-  std::vector<std::vector<Run>> runs_;  // by piece
-  std::vector<int> expected_step_;      // by piece: what `expected_` holds
-  std::vector<int> reference_hashed_;   // by piece: the last step whose reference was hashed
+  std::vector<Whole> sums_;
+  std::vector<char> is_zero_;                  // by node: nothing was written, and its data are not there yet
+  std::vector<ExpectedHash> expected_hashes_;  // by piece: of what `expected_` holds
+  std::vector<std::vector<Run>> runs_;         // by piece
+  std::vector<int> expected_step_;             // by piece: what `expected_` holds
+  std::vector<int> reference_hashed_;          // by piece: the last step whose reference was hashed
   Interval block_;
   std::size_t count_ = 0;
   // For one collective; kept for their memory.
@@ -253,33 +289,30 @@ void BlockReplay<Value>::compute_expected(int piece, int optimizer_step) {
   const auto index = static_cast<std::size_t>(piece);
   const PieceUse::Expected& sum = plan_.pieces[index].expected[static_cast<std::size_t>(optimizer_step)];
   Value* out = expected(piece);
-  // Whole numbers first, rounded once: 32 bits hold what float32 holds exactly.
-  using Whole = std::conditional_t<std::is_same_v<Value, float>, std::int32_t,
-                                   std::conditional_t<std::is_same_v<Value, double>, std::int64_t, std::uint64_t>>;
-  std::vector<Whole> sums(count_, 0);
+  std::fill_n(sums_.data(), count_, Whole{0});
   for (const Run& run : runs_[index]) {
     for (const GeneratedTerm& term : sum.terms) {
       if constexpr (std::is_same_v<Value, std::uint64_t>) {
         add_reference(term.key, term.factor.residue, run.global, static_cast<std::size_t>(run.count),
-                      sums.data() + at(run));
+                      sums_.data() + at(run));
       } else {
         add_reference(term.key, options_.bits, term.factor.whole, run.global, static_cast<std::size_t>(run.count),
-                      sums.data() + at(run));
+                      sums_.data() + at(run));
       }
     }
   }
   if constexpr (std::is_same_v<Value, std::uint64_t>) {
-    std::copy(sums.begin(), sums.end(), out);
+    std::copy_n(sums_.data(), count_, out);
   } else {
-    const auto unit = static_cast<Value>(std::ldexp(1.0, sum.unit));
-    for (std::size_t i = 0; i < count_; ++i) out[i] = static_cast<Value>(sums[i]) * unit;
+    convert(sums_.data(), static_cast<Value>(std::ldexp(1.0, sum.unit)), count_, out);
   }
   expected_step_[index] = optimizer_step;
+  expected_hashes_[index] = {};
   // Ranks may end a step at different times, so that a step may be computed twice.
   if (options_.hashes && options_.hashed[index] && reference_hashed_[index] < optimizer_step) {
     reference_hashed_[index] = optimizer_step;
     GradientHash& total = findings_.reference[static_cast<std::size_t>(optimizer_step)][index];
-    total += hash_of(out, piece, block_);
+    total += expected_hash(piece, intersect(block_, Interval{0, plan_.pieces[index].numel}));
   }
 }
 

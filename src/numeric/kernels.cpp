@@ -15,6 +15,13 @@ namespace {
 
 constexpr std::size_t stretch = 1024;
 
+/// A power of two that is no subnormal and whose inverse is none: to multiply by it is to divide, and much faster.
+template <class Value>
+bool has_exact_inverse(Value divisor) {
+  int exponent = 0;
+  return std::frexp(divisor, &exponent) == Value(0.5) && std::abs(exponent) < 100;
+}
+
 /// The pattern of a value that float16 holds.
 inline std::uint16_t float16_bits(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -26,18 +33,31 @@ inline std::uint16_t float16_bits(float value) {
 
 }  // namespace
 
-void add(float* to, const float* from, std::size_t count) { loops().add_float32(to, from, count); }
-void add(double* to, const double* from, std::size_t count) { loops().add_float64(to, from, count); }
-void add(std::uint64_t* to, const std::uint64_t* from, std::size_t count) { loops().add_residues(to, from, count); }
+void add(float* out, const float* a, const float* b, std::size_t count) { loops().add_float32(out, a, b, count); }
+void add(double* out, const double* a, const double* b, std::size_t count) { loops().add_float64(out, a, b, count); }
+void add(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b, std::size_t count) {
+  loops().add_residues(out, a, b, count);
+}
 
 void scale(float* values, const Factor& factor, std::size_t count) {
   if (factor.multiply != 1) loops().multiply_float32(values, static_cast<float>(factor.multiply), count);
-  if (factor.divide != 1) loops().divide_float32(values, static_cast<float>(factor.divide), count);
+  if (factor.divide == 1) return;
+  const auto divide = static_cast<float>(factor.divide);
+  if (has_exact_inverse(divide)) {
+    loops().multiply_float32(values, 1 / divide, count);
+  } else {
+    loops().divide_float32(values, divide, count);
+  }
 }
 
 void scale(double* values, const Factor& factor, std::size_t count) {
   if (factor.multiply != 1) loops().multiply_float64(values, factor.multiply, count);
-  if (factor.divide != 1) loops().divide_float64(values, factor.divide, count);
+  if (factor.divide == 1) return;
+  if (has_exact_inverse(factor.divide)) {
+    loops().multiply_float64(values, 1 / factor.divide, count);
+  } else {
+    loops().divide_float64(values, factor.divide, count);
+  }
 }
 
 void scale(std::uint64_t* values, const Factor& factor, std::size_t count) {
@@ -56,14 +76,39 @@ void add_generated(double* values, const GeneratedTerm& term, int bits, std::uin
   });
 }
 
+void set_generated(float* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count) {
+  for_stretches(term.key, bits, first, count, [&](const Numbers& numbers, std::size_t begin, std::size_t part) {
+    loops().set_numbers_float32(values + begin, static_cast<float>(term.factor.multiply), numbers, part);
+  });
+}
+
+void set_generated(double* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count) {
+  for_stretches(term.key, bits, first, count, [&](const Numbers& numbers, std::size_t begin, std::size_t part) {
+    loops().set_numbers_float64(values + begin, term.factor.multiply, numbers, part);
+  });
+}
+
+void set_generated(std::uint64_t* values, const GeneratedTerm& term, int, std::uint64_t first, std::size_t count) {
+  loops().generate_residues(term.key, first, count, values);
+  if (term.factor.residue != 1) scale(values, term.factor, count);
+}
+
 void add_generated(std::uint64_t* values, const GeneratedTerm& term, int, std::uint64_t first, std::size_t count) {
   std::array<std::uint64_t, stretch> numbers;
   for (std::size_t done = 0; done < count; done += stretch) {
     const std::size_t part = std::min(stretch, count - done);
     generate_residues(term.key, first + done, part, numbers.data());
     if (term.factor.residue != 1) scale(numbers.data(), term.factor, part);
-    add(values + done, numbers.data(), part);
+    add(values + done, values + done, numbers.data(), part);
   }
+}
+
+void convert(const std::int32_t* sums, float unit, std::size_t count, float* out) {
+  loops().convert_float32(out, unit, sums, count);
+}
+
+void convert(const std::int64_t* sums, double unit, std::size_t count, double* out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = unit * static_cast<double>(sums[i]);
 }
 
 bool round_to_bfloat16(float* values, std::size_t count) {

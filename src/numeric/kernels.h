@@ -12,9 +12,14 @@ namespace lockstep::numeric {
 // The loops over elements, one set per type of number. Buffers of different names do not overlap;
 // a buffer may be given twice where both are read and written at the same index.
 
-void add(float* to, const float* from, std::size_t count);
-void add(double* to, const double* from, std::size_t count);
-void add(std::uint64_t* to, const std::uint64_t* from, std::size_t count);  ///< modulo 2^61 - 1
+/// out = a + b; residues modulo 2^61 - 1.
+void add(float* out, const float* a, const float* b, std::size_t count);
+void add(double* out, const double* a, const double* b, std::size_t count);
+void add(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b, std::size_t count);
+template <class Value>
+void add(Value* to, const Value* from, std::size_t count) {
+  add(to, to, from, count);
+}
 
 void scale(float* values, const Factor& factor, std::size_t count);
 void scale(double* values, const Factor& factor, std::size_t count);
@@ -24,6 +29,15 @@ void scale(std::uint64_t* values, const Factor& factor, std::size_t count);
 void add_generated(float* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
 void add_generated(double* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
 void add_generated(std::uint64_t* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
+
+/// The same where all values are 0.
+void set_generated(float* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
+void set_generated(double* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
+void set_generated(std::uint64_t* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
+
+/// out = unit · sums.
+void convert(const std::int32_t* sums, float unit, std::size_t count, float* out);
+void convert(const std::int64_t* sums, double unit, std::size_t count, double* out);
 
 /// Whether every value is one of float16.
 bool fits_float16(const float* values, std::size_t count);

@@ -32,15 +32,22 @@ struct Loops {
   void (*generate)(const Numbers& numbers, std::size_t count, std::int32_t* out);
   void (*generate_residues)(std::uint64_t key, std::uint64_t first, std::size_t count, std::uint64_t* out);
 
-  // values += factor · numbers. Nothing passes the bits of a sum: that was checked before (exactness.h).
+  // values += factor · numbers; with `set`, values = factor · numbers. Nothing passes the bits of a sum: that was
+  // checked before (exactness.h).
   void (*add_numbers_float32)(float* values, float factor, const Numbers& numbers, std::size_t count);
   void (*add_numbers_float64)(double* values, double factor, const Numbers& numbers, std::size_t count);
-  void (*add_products32)(std::int32_t* sums, std::int32_t factor, const std::int32_t* numbers, std::size_t count);
-  void (*add_products64)(std::int64_t* sums, std::int64_t factor, const std::int32_t* numbers, std::size_t count);
+  void (*add_numbers_int32)(std::int32_t* values, std::int32_t factor, const Numbers& numbers, std::size_t count);
+  void (*add_numbers_int64)(std::int64_t* values, std::int64_t factor, const Numbers& numbers, std::size_t count);
+  void (*set_numbers_float32)(float* values, float factor, const Numbers& numbers, std::size_t count);
+  void (*set_numbers_float64)(double* values, double factor, const Numbers& numbers, std::size_t count);
 
-  void (*add_float32)(float* to, const float* from, std::size_t count);
-  void (*add_float64)(double* to, const double* from, std::size_t count);
-  void (*add_residues)(std::uint64_t* to, const std::uint64_t* from, std::size_t count);
+  /// out = unit · values.
+  void (*convert_float32)(float* out, float unit, const std::int32_t* values, std::size_t count);
+
+  // out = a + b; out may be a or b.
+  void (*add_float32)(float* out, const float* a, const float* b, std::size_t count);
+  void (*add_float64)(double* out, const double* a, const double* b, std::size_t count);
+  void (*add_residues)(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b, std::size_t count);
 
   void (*multiply_float32)(float* values, float factor, std::size_t count);
   void (*multiply_float64)(double* values, double factor, std::size_t count);

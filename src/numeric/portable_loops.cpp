@@ -110,18 +110,24 @@ void add_numbers(Value* values, Value factor, const Numbers& numbers, std::size_
     values[i] += factor * static_cast<Value>(generator.at(static_cast<std::uint32_t>(i)));
 }
 
-template <class Sum>
-void add_products(Sum* sums, Sum factor, const std::int32_t* numbers, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) sums[i] += factor * numbers[i];
+template <class Value>
+void set_numbers(Value* values, Value factor, const Numbers& numbers, std::size_t count) {
+  const Generator generator(numbers);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = Value{0} + factor * static_cast<Value>(generator.at(static_cast<std::uint32_t>(i)));
+}
+
+void convert_float32(float* out, float unit, const std::int32_t* values, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = unit * static_cast<float>(values[i]);
 }
 
 template <class Value>
-void add_values(Value* to, const Value* from, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
+void add_values(Value* out, const Value* a, const Value* b, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
 }
 
-void add_residues(std::uint64_t* to, const std::uint64_t* from, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = add61(to[i], from[i]);
+void add_residues(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = add61(a[i], b[i]);
 }
 
 template <class Value>
@@ -159,8 +165,11 @@ const Loops& portable_loops() {
       .generate_residues = generate_residues,
       .add_numbers_float32 = add_numbers<float>,
       .add_numbers_float64 = add_numbers<double>,
-      .add_products32 = add_products<std::int32_t>,
-      .add_products64 = add_products<std::int64_t>,
+      .add_numbers_int32 = add_numbers<std::int32_t>,
+      .add_numbers_int64 = add_numbers<std::int64_t>,
+      .set_numbers_float32 = set_numbers<float>,
+      .set_numbers_float64 = set_numbers<double>,
+      .convert_float32 = convert_float32,
       .add_float32 = add_values<float>,
       .add_float64 = add_values<double>,
       .add_residues = add_residues,

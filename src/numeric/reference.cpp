@@ -180,35 +180,20 @@ namespace {
 
 constexpr std::size_t stretch = 1024;
 
-void add_products(std::int64_t coefficient, const std::int32_t* numbers, std::size_t count, std::int64_t* sums) {
-  loops().add_products64(sums, coefficient, numbers, count);
-}
-
-void add_products(std::int64_t coefficient, const std::int32_t* numbers, std::size_t count, std::int32_t* sums) {
-  loops().add_products32(sums, static_cast<std::int32_t>(coefficient), numbers, count);
-}
-
-template <class Sum>
-void add_in_stretches(std::uint64_t key, int bits, std::int64_t coefficient, std::uint64_t first, std::size_t count,
-                      Sum* sums) {
-  std::array<std::int32_t, stretch> numbers;
-  for (std::size_t done = 0; done < count; done += stretch) {
-    const std::size_t part = std::min(stretch, count - done);
-    generate(key, bits, first + done, part, numbers.data());
-    add_products(coefficient, numbers.data(), part, sums + done);
-  }
-}
-
 }  // namespace
 
 void add_reference(std::uint64_t key, int bits, std::int64_t coefficient, std::uint64_t first, std::size_t count,
                    std::int64_t* sums) {
-  add_in_stretches(key, bits, coefficient, first, count, sums);
+  for_stretches(key, bits, first, count, [&](const Numbers& numbers, std::size_t begin, std::size_t part) {
+    loops().add_numbers_int64(sums + begin, coefficient, numbers, part);
+  });
 }
 
 void add_reference(std::uint64_t key, int bits, std::int64_t coefficient, std::uint64_t first, std::size_t count,
                    std::int32_t* sums) {
-  add_in_stretches(key, bits, coefficient, first, count, sums);
+  for_stretches(key, bits, first, count, [&](const Numbers& numbers, std::size_t begin, std::size_t part) {
+    loops().add_numbers_int32(sums + begin, static_cast<std::int32_t>(coefficient), numbers, part);
+  });
 }
 
 void add_reference(std::uint64_t key, std::uint64_t coefficient, std::uint64_t first, std::size_t count,

@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <set>
 #include <vector>
@@ -164,9 +165,24 @@ TEST_CASE("every target generates the same numbers") {
       compare_results(floats(6), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
         loops.add_numbers_float32(out, 0.25f, at(offset), count);
       });
+      compare_results(floats(6), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
+        loops.set_numbers_float32(out, offset == 1 ? 0.0f : -0.25f, at(offset), count);
+      });
+      compare_results(doubles(7), [&](const Loops& loops, double* out, std::size_t offset, std::size_t count) {
+        loops.set_numbers_float64(out, offset == 1 ? 0.0 : 3.0, at(offset), count);
+      });
       compare_results(doubles(7), [&](const Loops& loops, double* out, std::size_t offset, std::size_t count) {
         loops.add_numbers_float64(out, -3.0, at(offset), count);
       });
+      compare_results(std::vector<std::int32_t>(longest, 5),
+                      [&](const Loops& loops, std::int32_t* sums, std::size_t offset, std::size_t count) {
+                        loops.add_numbers_int32(sums, bits < 28 ? -7 : 1, at(offset), count);
+                      });
+      compare_results(std::vector<std::int64_t>(longest, 5),
+                      [&](const Loops& loops, std::int64_t* sums, std::size_t offset, std::size_t count) {
+                        loops.add_numbers_int64(sums, (std::int64_t{1} << 33) - 3, at(offset), count);
+                        loops.add_numbers_int64(sums, -(std::int64_t{1} << 30), at(offset), count);
+                      });
     }
   }
   compare_results(residues(8), [&](const Loops& loops, std::uint64_t* out, std::size_t offset, std::size_t count) {
@@ -178,14 +194,15 @@ TEST_CASE("every target adds, multiplies and divides to the same bits") {
   const std::vector<float> narrow = floats(9);
   const std::vector<double> wide = doubles(10);
   const std::vector<std::uint64_t> whole = residues(11);
-  const std::vector<std::int32_t> numbers(narrow.begin(), narrow.end());
+  std::vector<std::int32_t> numbers(narrow.begin(), narrow.end());
+  numbers[5] = std::numeric_limits<std::int32_t>::min();
   compare_results(floats(12), [&](const Loops& loops, float* values, std::size_t offset, std::size_t count) {
-    loops.add_float32(values, narrow.data() + offset, count);
+    loops.add_float32(values, values, narrow.data() + offset, count);
     loops.multiply_float32(values, 0.7f, count);
     loops.divide_float32(values, 3, count);
   });
   compare_results(doubles(13), [&](const Loops& loops, double* values, std::size_t offset, std::size_t count) {
-    loops.add_float64(values, wide.data() + offset, count);
+    loops.add_float64(values, wide.data() + offset, values, count);
     loops.multiply_float64(values, 0.7, count);
     loops.divide_float64(values, 3, count);
   });
@@ -194,19 +211,13 @@ TEST_CASE("every target adds, multiplies and divides to the same bits") {
     INFO("factor " << factor);
     compare_results(residues(14),
                     [&](const Loops& loops, std::uint64_t* values, std::size_t offset, std::size_t count) {
-                      loops.add_residues(values, whole.data() + offset, count);
+                      loops.add_residues(values, values, whole.data() + offset, count);
                       loops.multiply_residues(values, factor, count);
                     });
   }
-  compare_results(std::vector<std::int32_t>(longest, 5),
-                  [&](const Loops& loops, std::int32_t* sums, std::size_t offset, std::size_t count) {
-                    loops.add_products32(sums, -7, numbers.data() + offset, count);
-                  });
-  compare_results(std::vector<std::int64_t>(longest, 5),
-                  [&](const Loops& loops, std::int64_t* sums, std::size_t offset, std::size_t count) {
-                    loops.add_products64(sums, (std::int64_t{1} << 40) - 3, numbers.data() + offset, count);
-                    loops.add_products64(sums, -(std::int64_t{1} << 33), numbers.data() + offset, count);
-                  });
+  compare_results(floats(18), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
+    loops.convert_float32(out, 0.125f, numbers.data() + offset, count);
+  });
 }
 
 TEST_CASE("every target sees one element that differs, wherever it stands") {

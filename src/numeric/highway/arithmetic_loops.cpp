@@ -24,31 +24,47 @@ using U32 = hn::ScalableTag<std::uint32_t>;
 using I32 = hn::ScalableTag<std::int32_t>;
 using VU32 = hn::Vec<U32>;
 using VI32 = hn::Vec<I32>;
+using F32 = hn::ScalableTag<float>;
+using VF32 = hn::Vec<F32>;
 
 /// Numbers in order, a vector at a time. The position is an index times a constant: carried along, an addition.
 class Generator {
  public:
   explicit HWY_INLINE Generator(const Numbers& numbers)
       : position_(hn::Mul(hn::Iota(U32(), numbers.first), hn::Set(U32(), stride))),
-        twist_(hn::Set(U32(), static_cast<std::uint32_t>(numbers.key >> 32))),
         kept_(hn::Set(U32(), numbers.bits == 0 ? 0 : ~0u)),
         shift_(numbers.bits == 0 ? 31 : 32 - numbers.bits) {
     position_ = hn::Add(position_, hn::Set(U32(), static_cast<std::uint32_t>(numbers.key)));
+    // (x ^ twist) ^ (x ^ twist) >> 15, with what does not depend on x done once.
+    const auto twist = static_cast<std::uint32_t>(numbers.key >> 32);
+    twist_ = hn::Set(U32(), twist ^ twist >> 15);
   }
 
-  HWY_INLINE VI32 next() {
+  /// Mixed bits: the last is the number's sign.
+  HWY_INLINE VU32 next() {
     const U32 d;
     VU32 x = position_;
     position_ = hn::Add(position_, hn::Set(d, stride * static_cast<std::uint32_t>(hn::Lanes(d))));
     x = hn::Xor(x, hn::ShiftRight<16>(x));
-    x = hn::Xor(hn::Mul(x, hn::Set(d, 0x21F0AAADu)), twist_);
-    x = hn::Xor(x, hn::ShiftRight<15>(x));
+    x = hn::Mul(x, hn::Set(d, 0x21F0AAADu));
+    x = hn::Xor3(x, hn::ShiftRight<15>(x), twist_);
     x = hn::Mul(x, hn::Set(d, 0x735A2D97u));
-    x = hn::Xor(x, hn::ShiftRight<15>(x));
-    const VU32 magnitude = hn::Add(hn::And(hn::ShiftRightSame(x, shift_), kept_), hn::Set(d, 1));
-    // The last bit is the sign: in all bits it is what turns a number into its complement.
-    const VI32 sign = hn::Neg(hn::BitCast(I32(), hn::And(x, hn::Set(d, 1))));
-    return hn::Sub(hn::Xor(hn::BitCast(I32(), magnitude), sign), sign);
+    return hn::Xor(x, hn::ShiftRight<15>(x));
+  }
+  HWY_INLINE VI32 magnitude(VU32 mixed) const {
+    const VU32 high = hn::And(hn::ShiftRightSame(mixed, shift_), kept_);
+    return hn::BitCast(I32(), hn::Add(high, hn::Set(U32(), 1)));
+  }
+  /// The sign in all bits is what turns a number into its complement.
+  HWY_INLINE VI32 next_whole() {
+    const VU32 mixed = next();
+    const VI32 sign = hn::BitCast(I32(), hn::Neg(hn::BitCast(I32(), hn::And(mixed, hn::Set(U32(), 1)))));
+    return hn::Sub(hn::Xor(magnitude(mixed), sign), sign);
+  }
+  HWY_INLINE VF32 next_float() {
+    const VU32 mixed = next();
+    const VU32 sign = hn::ShiftLeft<31>(mixed);
+    return hn::Xor(hn::ConvertTo(F32(), magnitude(mixed)), hn::BitCast(F32(), sign));
   }
 
  private:
@@ -66,100 +82,141 @@ void generate(const Numbers& numbers, std::size_t count, std::int32_t* out) {
   const std::size_t step = hn::Lanes(d);
   Generator generator(numbers);
   std::size_t i = 0;
-  for (; i + step <= count; i += step) hn::StoreU(generator.next(), d, out + i);
+  for (; i + step <= count; i += step) hn::StoreU(generator.next_whole(), d, out + i);
   if (i < count) portable_loops().generate(behind(numbers, i), count - i, out + i);
 }
 
-void add_numbers_float32(float* values, float factor, const Numbers& numbers, std::size_t count) {
-  const hn::ScalableTag<float> d;
+/// As far as whole vectors go; returns how far.
+template <bool set>
+HWY_INLINE std::size_t put_numbers(float* values, float factor, const Numbers& numbers, std::size_t count) {
+  const F32 d;
   const std::size_t step = hn::Lanes(d);
   const auto factors = hn::Set(d, factor);
   Generator generator(numbers);
   std::size_t i = 0;
   for (; i + step <= count; i += step) {
-    const auto product = hn::Mul(factors, hn::ConvertTo(d, generator.next()));
-    hn::StoreU(hn::Add(hn::LoadU(d, values + i), product), d, values + i);
+    const auto before = set ? hn::Zero(d) : hn::LoadU(d, values + i);
+    hn::StoreU(hn::Add(before, hn::Mul(factors, generator.next_float())), d, values + i);
   }
-  if (i < count) portable_loops().add_numbers_float32(values + i, factor, behind(numbers, i), count - i);
+  return i;
 }
 
-void add_numbers_float64(double* values, double factor, const Numbers& numbers, std::size_t count) {
+template <bool set>
+HWY_INLINE std::size_t put_numbers(double* values, double factor, const Numbers& numbers, std::size_t count) {
   const hn::ScalableTag<double> d;
   const hn::Half<I32> half;
   const std::size_t step = hn::Lanes(I32());
   const auto factors = hn::Set(d, factor);
-  const auto add = [&](hn::Vec<hn::Half<I32> > some, double* at) HWY_ATTR {
+  const auto put = [&](hn::Vec<hn::Half<I32> > some, double* at) HWY_ATTR {
+    const auto before = set ? hn::Zero(d) : hn::LoadU(d, at);
+    hn::StoreU(hn::Add(before, hn::Mul(factors, hn::PromoteTo(d, some))), d, at);
+  };
+  Generator generator(numbers);
+  std::size_t i = 0;
+  for (; i + step <= count; i += step) {
+    const VI32 some = generator.next_whole();
+    put(hn::LowerHalf(half, some), values + i);
+    put(hn::UpperHalf(half, some), values + i + step / 2);
+  }
+  return i;
+}
+
+void add_numbers_float32(float* values, float factor, const Numbers& numbers, std::size_t count) {
+  const std::size_t i = put_numbers<false>(values, factor, numbers, count);
+  if (i < count) portable_loops().add_numbers_float32(values + i, factor, behind(numbers, i), count - i);
+}
+
+void add_numbers_float64(double* values, double factor, const Numbers& numbers, std::size_t count) {
+  const std::size_t i = put_numbers<false>(values, factor, numbers, count);
+  if (i < count) portable_loops().add_numbers_float64(values + i, factor, behind(numbers, i), count - i);
+}
+
+void set_numbers_float32(float* values, float factor, const Numbers& numbers, std::size_t count) {
+  const std::size_t i = put_numbers<true>(values, factor, numbers, count);
+  if (i < count) portable_loops().set_numbers_float32(values + i, factor, behind(numbers, i), count - i);
+}
+
+void set_numbers_float64(double* values, double factor, const Numbers& numbers, std::size_t count) {
+  const std::size_t i = put_numbers<true>(values, factor, numbers, count);
+  if (i < count) portable_loops().set_numbers_float64(values + i, factor, behind(numbers, i), count - i);
+}
+
+void add_numbers_int32(std::int32_t* values, std::int32_t factor, const Numbers& numbers, std::size_t count) {
+  const I32 d;
+  const std::size_t step = hn::Lanes(d);
+  const VI32 factors = hn::Set(d, factor);
+  Generator generator(numbers);
+  std::size_t i = 0;
+  for (; i + step <= count; i += step)
+    hn::StoreU(hn::Add(hn::LoadU(d, values + i), hn::Mul(factors, generator.next_whole())), d, values + i);
+  if (i < count) portable_loops().add_numbers_int32(values + i, factor, behind(numbers, i), count - i);
+}
+
+void add_numbers_int64(std::int64_t* values, std::int64_t factor, const Numbers& numbers, std::size_t count) {
+  const hn::ScalableTag<std::int64_t> d;
+  const hn::Half<I32> half;
+  const std::size_t step = hn::Lanes(I32());
+  const auto factors = hn::Set(d, factor);
+  const auto add = [&](hn::Vec<hn::Half<I32> > some, std::int64_t* at) HWY_ATTR {
     hn::StoreU(hn::Add(hn::LoadU(d, at), hn::Mul(factors, hn::PromoteTo(d, some))), d, at);
   };
   Generator generator(numbers);
   std::size_t i = 0;
   for (; i + step <= count; i += step) {
-    const VI32 some = generator.next();
+    const VI32 some = generator.next_whole();
     add(hn::LowerHalf(half, some), values + i);
     add(hn::UpperHalf(half, some), values + i + step / 2);
   }
-  if (i < count) portable_loops().add_numbers_float64(values + i, factor, behind(numbers, i), count - i);
+  if (i < count) portable_loops().add_numbers_int64(values + i, factor, behind(numbers, i), count - i);
 }
 
-void add_products32(std::int32_t* sums, std::int32_t factor, const std::int32_t* numbers, std::size_t count) {
-  const I32 d;
+void convert_float32(float* out, float unit, const std::int32_t* values, std::size_t count) {
+  const F32 d;
   const std::size_t step = hn::Lanes(d);
-  const VI32 factors = hn::Set(d, factor);
+  const auto units = hn::Set(d, unit);
   std::size_t i = 0;
   for (; i + step <= count; i += step)
-    hn::StoreU(hn::Add(hn::LoadU(d, sums + i), hn::Mul(factors, hn::LoadU(d, numbers + i))), d, sums + i);
-  if (i < count) portable_loops().add_products32(sums + i, factor, numbers + i, count - i);
+    hn::StoreU(hn::Mul(units, hn::ConvertTo(d, hn::LoadU(I32(), values + i))), d, out + i);
+  if (i < count) portable_loops().convert_float32(out + i, unit, values + i, count - i);
 }
 
-void add_products64(std::int64_t* sums, std::int64_t factor, const std::int32_t* numbers, std::size_t count) {
-  const hn::ScalableTag<std::int64_t> d;
-  const hn::Rebind<std::int32_t, decltype(d)> narrow;
-  const std::size_t step = hn::Lanes(d);
-  const auto factors = hn::Set(d, factor);
-  std::size_t i = 0;
-  for (; i + step <= count; i += step) {
-    const auto product = hn::Mul(factors, hn::PromoteTo(d, hn::LoadU(narrow, numbers + i)));
-    hn::StoreU(hn::Add(hn::LoadU(d, sums + i), product), d, sums + i);
-  }
-  if (i < count) portable_loops().add_products64(sums + i, factor, numbers + i, count - i);
-}
-
-/// to[i] = operation(to[i], from[i]), as far as whole vectors go; returns how far.
+/// out[i] = operation(a[i], b[i]), as far as whole vectors go; returns how far.
 template <class Value, class Operation>
-HWY_INLINE std::size_t combine(Value* to, const Value* from, std::size_t count, const Operation& operation) {
+HWY_INLINE std::size_t combine(Value* out, const Value* a, const Value* b, std::size_t count,
+                               const Operation& operation) {
   const hn::ScalableTag<Value> d;
   const std::size_t step = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + 2 * step <= count; i += 2 * step) {
-    const auto first = operation(hn::LoadU(d, to + i), hn::LoadU(d, from + i));
-    const auto second = operation(hn::LoadU(d, to + i + step), hn::LoadU(d, from + i + step));
-    hn::StoreU(first, d, to + i);
-    hn::StoreU(second, d, to + i + step);
+    const auto first = operation(hn::LoadU(d, a + i), hn::LoadU(d, b + i));
+    const auto second = operation(hn::LoadU(d, a + i + step), hn::LoadU(d, b + i + step));
+    hn::StoreU(first, d, out + i);
+    hn::StoreU(second, d, out + i + step);
   }
   return i;
 }
 
 template <class Value>
-HWY_INLINE std::size_t add(Value* to, const Value* from, std::size_t count) {
+HWY_INLINE std::size_t add(Value* out, const Value* a, const Value* b, std::size_t count) {
   using V = hn::Vec<hn::ScalableTag<Value> >;
-  return combine(to, from, count, [](V a, V b) HWY_ATTR { return hn::Add(a, b); });
+  return combine(out, a, b, count, [](V x, V y) HWY_ATTR { return hn::Add(x, y); });
 }
 
-void add_float32(float* to, const float* from, std::size_t count) {
-  const std::size_t i = add(to, from, count);
-  if (i < count) portable_loops().add_float32(to + i, from + i, count - i);
+void add_float32(float* out, const float* a, const float* b, std::size_t count) {
+  const std::size_t i = add(out, a, b, count);
+  if (i < count) portable_loops().add_float32(out + i, a + i, b + i, count - i);
 }
 
-void add_float64(double* to, const double* from, std::size_t count) {
-  const std::size_t i = add(to, from, count);
-  if (i < count) portable_loops().add_float64(to + i, from + i, count - i);
+void add_float64(double* out, const double* a, const double* b, std::size_t count) {
+  const std::size_t i = add(out, a, b, count);
+  if (i < count) portable_loops().add_float64(out + i, a + i, b + i, count - i);
 }
 
 template <class Value>
 HWY_INLINE std::size_t multiply(Value* values, Value factor, std::size_t count) {
   using V = hn::Vec<hn::ScalableTag<Value> >;
   const V factors = hn::Set(hn::ScalableTag<Value>(), factor);
-  return combine(values, values, count, [&](V a, V) HWY_ATTR { return hn::Mul(a, factors); });
+  return combine(values, values, values, count, [&](V a, V) HWY_ATTR { return hn::Mul(a, factors); });
 }
 
 void multiply_float32(float* values, float factor, std::size_t count) {
@@ -176,7 +233,7 @@ template <class Value>
 HWY_INLINE std::size_t divide(Value* values, Value divisor, std::size_t count) {
   using V = hn::Vec<hn::ScalableTag<Value> >;
   const V divisors = hn::Set(hn::ScalableTag<Value>(), divisor);
-  return combine(values, values, count, [&](V a, V) HWY_ATTR { return hn::Div(a, divisors); });
+  return combine(values, values, values, count, [&](V a, V) HWY_ATTR { return hn::Div(a, divisors); });
 }
 
 void divide_float32(float* values, float divisor, std::size_t count) {
@@ -221,8 +278,11 @@ void set_arithmetic_loops_of_target(Loops& loops) {
   loops.generate = generate;
   loops.add_numbers_float32 = add_numbers_float32;
   loops.add_numbers_float64 = add_numbers_float64;
-  loops.add_products32 = add_products32;
-  loops.add_products64 = add_products64;
+  loops.add_numbers_int32 = add_numbers_int32;
+  loops.add_numbers_int64 = add_numbers_int64;
+  loops.set_numbers_float32 = set_numbers_float32;
+  loops.set_numbers_float64 = set_numbers_float64;
+  loops.convert_float32 = convert_float32;
   loops.add_float32 = add_float32;
   loops.add_float64 = add_float64;
   loops.multiply_float32 = multiply_float32;

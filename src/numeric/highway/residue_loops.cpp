@@ -30,13 +30,13 @@ HWY_INLINE V reduce_once(V number) {
   return hn::BitCast(D(), hn::IfNegativeThenElse(less, hn::BitCast(d, number), less));
 }
 
-void add_residues(std::uint64_t* to, const std::uint64_t* from, std::size_t count) {
+void add_residues(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b, std::size_t count) {
   const D d;
   const std::size_t step = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + step <= count; i += step)
-    hn::StoreU(reduce_once(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, from + i))), d, to + i);
-  if (i < count) portable_loops().add_residues(to + i, from + i, count - i);
+    hn::StoreU(reduce_once(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i))), d, out + i);
+  if (i < count) portable_loops().add_residues(out + i, a + i, b + i, count - i);
 }
 
 /// low half × low half of 64-bit lanes.
