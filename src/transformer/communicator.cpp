@@ -33,8 +33,13 @@ const SiteEdit* Communicator::edit_of(const std::string& site) const {
   return found == edits_.end() ? nullptr : &found->second;
 }
 
+void Communicator::mark(const std::string& site) const {
+  if (reached_ != nullptr) reached_->insert(site);
+}
+
 bool Communicator::drops(const std::string& site) const {
   const SiteEdit* edit = edit_of(site);
+  if (edit != nullptr) mark(site);
   return edit != nullptr && edit->kind == SiteEdit::Kind::drop;
 }
 
@@ -47,7 +52,10 @@ Axis Communicator::axis_of(const char* site, Axis axis) const {
   if (find_site(site) == nullptr)
     throw InternalError("a communication site that is not in the table: " + std::string(site));
   const SiteEdit* edit = edit_of(site);
-  return edit != nullptr && edit->kind == SiteEdit::Kind::over ? edit->axis : axis;
+  if (edit == nullptr) return axis;
+  const Axis over = edit->kind == SiteEdit::Kind::over ? edit->axis : axis;
+  if (size(axis) > 1 || size(over) > 1) mark(site);
+  return over;
 }
 
 // What is cut into pieces, or put together, has as many of them as the model has ranks there.

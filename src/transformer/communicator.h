@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,10 @@ class AxisGroups {
 /// nothing happens. Rows are tokens in everything that is gathered or scattered.
 class Communicator {
  public:
-  Communicator(Runtime& runtime, const AxisGroups& groups, const SiteEdits& edits, int rank)
-      : runtime_(runtime), groups_(groups), edits_(edits), rank_(rank) {}
+  /// `reached`, where given, gets the names of the edited sites at which something happens.
+  Communicator(Runtime& runtime, const AxisGroups& groups, const SiteEdits& edits, int rank,
+               std::set<std::string>* reached = nullptr)
+      : runtime_(runtime), groups_(groups), edits_(edits), rank_(rank), reached_(reached) {}
 
   /// Whether an edit drops the site. What a collective or message then yields: of a sum the rank's own part, of a
   /// gather its own piece in every place, of an exchange zeros from all others, of a message zeros.
@@ -61,6 +64,7 @@ class Communicator {
                         std::vector<int>* received);
 
   const SiteEdit* edit_of(const std::string& site) const;
+  void mark(const std::string& site) const;
   Axis axis_of(const char* site, Axis axis) const;
   void check_size(const char* site, Axis taken, Axis axis) const;
   bool duplicates(const char* site) const;
@@ -69,6 +73,7 @@ class Communicator {
   const AxisGroups& groups_;
   const SiteEdits& edits_;
   int rank_;
+  std::set<std::string>* reached_;
 };
 
 }  // namespace lockstep::transformer

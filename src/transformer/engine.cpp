@@ -37,7 +37,10 @@ class Engine {
     ShardedRun sharded;
     sharded.seed = seed_;
     sharded.edits = edits_;
+    std::set<std::string> reached;
+    sharded.reached = &reached;
     const ContributionTable table(config_, schedule_, timeline_, data_, sharded);
+    check_reached(edits_, reached);
     Replay replay(schedule_, timeline_, table, seed_);
     const Tensors<double> parameters = initial_parameters(config_, seed_);
     for (std::size_t step = 0; step < timeline_.step_ends.size(); ++step) {

@@ -20,7 +20,7 @@ std::vector<std::vector<LocalGradients>> run_sharded(const Config& config, const
   std::vector<std::unique_ptr<Communicator>> comms;
   std::vector<std::unique_ptr<RankModel>> models;
   for (int rank = 0; rank < world; ++rank) {
-    comms.push_back(std::make_unique<Communicator>(runtime, groups, options.edits, rank));
+    comms.push_back(std::make_unique<Communicator>(runtime, groups, options.edits, rank, options.reached));
     models.push_back(std::make_unique<RankModel>(config, *comms.back(), data, options.seed));
   }
   std::vector<std::vector<LocalGradients>> gradients(static_cast<std::size_t>(world));

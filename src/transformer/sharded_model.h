@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "src/transformer/pipeline.h"
@@ -12,6 +14,7 @@ struct ShardedRun {
   std::uint64_t seed = 0;            ///< of parameters and tokens
   std::uint64_t scheduler_seed = 0;  ///< no result depends on it
   SiteEdits edits;
+  std::set<std::string>* reached = nullptr;  ///< Communicator
   PipelineOrder order = PipelineOrder::one_forward_one_backward;
 };
 

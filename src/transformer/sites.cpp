@@ -131,10 +131,21 @@ SiteEdits read_site_edits(const Preset& preset) {
     SiteEdit::Kind kind = SiteEdit::Kind::drop;
     if (edit.action == ModelEdit::Action::duplicate) kind = SiteEdit::Kind::duplicate;
     if (edit.action == ModelEdit::Action::over) kind = SiteEdit::Kind::over;
-    edits[edit.site] = {kind, edit.axis};
+    edits[edit.site] = {kind, edit.axis, edit.place};
   }
   if (!diagnostics.empty()) throw InputError(diagnostics.sorted());
   return edits;
+}
+
+void check_reached(const SiteEdits& edits, const std::set<std::string>& reached) {
+  Diagnostics diagnostics;
+  for (const auto& [site, edit] : edits) {
+    if (reached.count(site) > 0) continue;
+    diagnostics.add(edit.place, fmt::format("the edit of \"{}\" changes nothing: with this layout and these sizes the "
+                                            "model does not communicate there; edit a site that it has",
+                                            site));
+  }
+  if (!diagnostics.empty()) throw InputError(diagnostics.sorted());
 }
 
 }  // namespace lockstep::transformer

@@ -205,9 +205,10 @@ TEST_CASE("a collective over a group in which the others bring something else is
 }
 
 TEST_CASE("edits that the model cannot bear are refused where they stand") {
-  const auto message = [](const std::string& edit) -> std::string {
+  const auto message = [](const std::string& edit, const std::string& layout = tp,
+                          const std::string& model = gpt2) -> std::string {
     try {
-      const Run run(tp, with_edit(gpt2, edit), megatron);
+      const Run run(layout, with_edit(model, edit), megatron);
     } catch (const InputError& error) {
       return error.diagnostics().front().message;
     }
@@ -220,4 +221,16 @@ TEST_CASE("edits that the model cannot bear are refused where they stand") {
   CHECK(message(R"({ "set": "mlp.norm", "over": "tp" })").find("\"mlp.norm\" is no collective") == 0);
   CHECK(message(R"({ "over": "tp" })").find("expected an edit of the model with one of") == 0);
   CHECK(message(R"({ "set": "mlp.copy_to_tp" })").find("missing key \"over\"") == 0);
+  // What would change nothing and pass for a repair.
+  CHECK(
+      message(R"({ "drop": "mlp.copy_to_tp" })", R"("dp": 2)") ==
+      "the edit of \"mlp.copy_to_tp\" changes nothing: with this layout and these sizes the model does not communicate "
+      "there; edit a site that it has");
+  const std::string ring = R"(, "cp_comm_type": "p2p")";
+  CHECK(message(R"({ "drop": "cp.dkv_reduce" })", R"("cp": 2)", gpt2 + ring).find("changes nothing") !=
+        std::string::npos);
+  CHECK(message(R"({ "drop": "cp.ring_dkv" })", R"("cp": 2)").find("changes nothing") != std::string::npos);
+  CHECK(message(R"({ "drop": "attention.rotary_positions" })", R"("cp": 2)").find("changes nothing") !=
+        std::string::npos);
+  CHECK(message(R"({ "drop": "cp.ring_dkv" })", R"("cp": 2)", gpt2 + ring).empty());
 }
