@@ -118,7 +118,7 @@ LOCKSTEP_HOST_DEVICE void meet(const Instruction& instruction, const Tables& tab
   using Value = typename Number<Stored>::Value;
   const std::uint32_t* slots = tables.members + instruction.first_member;
   Value values[width];
-  if (instruction.source == Received::sum) {
+  if (instruction.received == Received::sum) {
     buffers.template load<width>(slots[0], place, values);
     for (std::uint32_t member = 1; member < instruction.members; ++member) {
       Value others[width];
@@ -127,15 +127,15 @@ LOCKSTEP_HOST_DEVICE void meet(const Instruction& instruction, const Tables& tab
     }
     for (unsigned i = 0; i < width; ++i) values[i] = Number<Stored>::times(values[i], instruction.factor);
   } else {
-    buffers.template load<width>(slots[instruction.source == Received::owner ? span.what : instruction.root], place,
+    buffers.template load<width>(slots[instruction.received == Received::owner ? span.what : instruction.root], place,
                                  values);
   }
-  if (instruction.destination == Receiver::everyone) {
+  if (instruction.receiver == Receiver::everyone) {
     for (std::uint32_t member = 0; member < instruction.members; ++member)
       buffers.template store<width>(slots[member], place, values);
   } else {
-    buffers.template store<width>(slots[instruction.destination == Receiver::owner ? span.what : instruction.root],
-                                  place, values);
+    buffers.template store<width>(slots[instruction.receiver == Receiver::owner ? span.what : instruction.root], place,
+                                  values);
   }
 }
 

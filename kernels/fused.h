@@ -5,6 +5,11 @@
 
 namespace lockstep::kernels {
 
+/// The memory of a block in which each thread takes a pack of each slot through a program.
+constexpr std::uint64_t fused_bytes(std::uint64_t slots, std::uint64_t results, unsigned threads) {
+  return sizeof(HashKeys) + (results + results % 2) * sizeof(std::uint64_t) + slots * threads * 16;
+}
+
 /// A whole program in one go: a thread takes a pack of each buffer through all instructions, in the memory of its
 /// block. Only for programs in which an element never leaves its place.
 template <class Stored>
@@ -19,11 +24,6 @@ struct FusedKernel {
   std::uint64_t begin = 0, end = 0;  ///< places
   std::uint64_t result_count = 0;
   std::uint64_t* results = nullptr;
-
-  /// The memory that a block needs.
-  static std::uint64_t shared_bytes(std::uint64_t slots, std::uint64_t results, unsigned threads) {
-    return sizeof(HashKeys) + (results + results % 2) * sizeof(std::uint64_t) + slots * threads * 16;
-  }
 
   template <int phase>
   LOCKSTEP_HOST_DEVICE void run(const GridPlace& place, unsigned char* memory, Local&) const {

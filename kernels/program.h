@@ -57,8 +57,8 @@ struct Instruction {
   Kind kind = Kind::zero;
   std::uint32_t target = 0, from = 0;
   std::uint32_t first_member = 0, members = 0;
-  Received source = Received::sum;
-  Receiver destination = Receiver::everyone;
+  Received received = Received::sum;
+  Receiver receiver = Receiver::everyone;
   std::uint32_t root = 0;
   std::int32_t bits = 0;
   std::uint32_t terms = 0;   ///< of each span

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <map>
 #include <new>
 
 #include "lockstep/mpi.h"
+#include "src/device/joined_tasks.h"
 #include "src/device/local_plan.h"
 #include "src/device/message.h"
 #include "src/device/process_replay.h"
@@ -20,22 +20,6 @@ Rational rational(MessageReader& reader) {
   const auto value = Rational::parse(reader.take_text());
   if (!value) throw InternalError("a message between processes holds no fraction where one is expected");
   return *value;
-}
-
-/// One task for all elements of a component that are replayed alike: how they are cut is decided here.
-std::vector<numeric::Task> joined(std::vector<numeric::Task> tasks) {
-  std::vector<numeric::Task> result;
-  std::map<std::pair<std::size_t, bool>, std::size_t> places;
-  for (numeric::Task& task : tasks) {
-    const auto [found, is_new] = places.try_emplace({task.component, task.in_field}, result.size());
-    if (is_new) {
-      result.push_back(std::move(task));
-    } else {
-      numeric::Task& whole = result[found->second];
-      whole.elements = unite(whole.elements, task.elements);
-    }
-  }
-  return result;
 }
 
 class MpiRun {

@@ -3,6 +3,7 @@
 
 #include "lockstep/mpi.h"
 #include "tests/catch.h"
+#include "tests/device/equal_results.h"
 #include "tests/device/thread_transport.h"
 #include "tests/numeric/random_schedule.h"
 
@@ -23,28 +24,6 @@ HostResult run_in_threads(int processes, const Schedule& schedule, const Timelin
     if (job.process() == 0) result = std::move(found);
   });
   return result;
-}
-
-void require_equal(const HostResult& host, const HostResult& mpi) {
-  REQUIRE(mpi.match == host.match);
-  REQUIRE(mpi.step == host.step);
-  REQUIRE(mpi.sampled == host.sampled);
-  REQUIRE(mpi.elements == host.elements);
-  REQUIRE(mpi.of == host.of);
-  REQUIRE(mpi.notes == host.notes);
-  REQUIRE(mpi.reference == host.reference);
-  REQUIRE(mpi.buffers.size() == host.buffers.size());
-  for (std::size_t i = 0; i < host.buffers.size(); ++i) {
-    const HostBuffer &a = host.buffers[i], &b = mpi.buffers[i];
-    INFO("rank " << a.rank << " buffer " << a.buffer);
-    REQUIRE(b.rank == a.rank);
-    REQUIRE(b.buffer == a.buffer);
-    REQUIRE(b.right == a.right);
-    REQUIRE(b.replayed == a.replayed);
-    REQUIRE(b.arithmetic == a.arithmetic);
-    REQUIRE(b.hash == a.hash);
-    REQUIRE(b.expected_hash == a.expected_hash);
-  }
 }
 
 }  // namespace

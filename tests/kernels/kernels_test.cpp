@@ -227,27 +227,27 @@ TEMPLATE_TEST_CASE("contributions and the reference are those of the host engine
 TEMPLATE_TEST_CASE("collectives give every member what the table of operations says", "", float, double, Bfloat16,
                    Float16, Residue) {
   for_each_size([](std::size_t size, unsigned seed) {
-    for (const Received source : {Received::sum, Received::owner, Received::root}) {
-      for (const Receiver destination : {Receiver::everyone, Receiver::owner, Receiver::root}) {
+    for (const Received received : {Received::sum, Received::owner, Received::root}) {
+      for (const Receiver receiver : {Receiver::everyone, Receiver::owner, Receiver::root}) {
         Bench<TestType> bench(size, 6, seed);
         bench.members = {4, 0, 5, 2};
         for (const Interval& each : stretches(size, seed)) {
           bench.spans.push_back({static_cast<std::uint64_t>(each.begin), static_cast<std::uint64_t>(each.end), 0,
                                  static_cast<std::uint64_t>(each.begin) % 4});
         }
-        Instruction instruction{.members = 4, .source = source, .destination = destination, .root = 2};
+        Instruction instruction{.members = 4, .received = received, .receiver = receiver, .root = 2};
         instruction.factor = {2, 1, 2};
         bench.template change<Kind::collective>(instruction);
         const auto before = bench.values;
         for (const Span& span : bench.spans) {
           const std::size_t owner = bench.members[span.what], root = bench.members[2];
           for (std::uint64_t i = span.begin; i < span.end; ++i) {
-            auto value = before[source == Received::owner ? owner : root][i];
-            if (source == Received::sum) value = 2 * (before[4][i] + before[0][i] + before[5][i] + before[2][i]);
-            if (destination == Receiver::everyone) {
+            auto value = before[received == Received::owner ? owner : root][i];
+            if (received == Received::sum) value = 2 * (before[4][i] + before[0][i] + before[5][i] + before[2][i]);
+            if (receiver == Receiver::everyone) {
               for (const std::uint32_t slot : bench.members) bench.values[slot][i] = value;
             } else {
-              bench.values[destination == Receiver::owner ? owner : root][i] = value;
+              bench.values[receiver == Receiver::owner ? owner : root][i] = value;
             }
           }
         }

@@ -30,6 +30,7 @@ HEADERS = {
     "batch": "model",
     "check": "diagnosis",
     "collective": "schedule",
+    "cuda": "device",
     "diagnostic": "base",
     "expression": "expression",
     "gradient_state": "schedule",

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/gpu_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "src/device/gpu_program.h"
+
+namespace lockstep::device {
+
+namespace {
+
+// Large enough to keep a GPU busy with each step, small enough to leave room for whoever else uses it.
+constexpr std::uint64_t most_buffer_bytes = std::uint64_t{4} << 30;
+
+/// Of the free memory; the rest is for tables, sums, and for what CUDA itself takes.
+constexpr double share_for_buffers = 0.75;
+
+/// Buffers, references, and what collectives of unequal places need besides.
+std::uint64_t slots_of(const Schedule& schedule, const numeric::Component& component) {
+  std::set<std::pair<int, int>> pieces;
+  for (const numeric::BufferNode& node : component.nodes) {
+    const LocalBuffer& buffer = schedule.model.local(node.rank).buffers[static_cast<std::size_t>(node.buffer)];
+    pieces.emplace(buffer.logical, buffer.piece);
+  }
+  return component.nodes.size() * (component.aligned ? 1 : 2) + pieces.size();
+}
+
+}  // namespace
+
+std::string bytes_text(std::uint64_t bytes) {
+  const auto number = static_cast<double>(bytes);
+  if (bytes >= std::uint64_t{1} << 30) return fmt::format("{:.1f} GiB", number / 0x1p30);
+  if (bytes >= std::uint64_t{1} << 20) return fmt::format("{:.1f} MiB", number / 0x1p20);
+  return fmt::format("{:.1f} KiB", number / 0x1p10);
+}
+
+GpuMemory::~GpuMemory() {
+  if (memory_ != nullptr) gpu_.release(memory_);
+}
+
+void* GpuMemory::at_least(std::uint64_t bytes) {
+  if (bytes <= bytes_ && memory_ != nullptr) return memory_;
+  if (memory_ != nullptr) gpu_.release(memory_);
+  memory_ = nullptr;
+  bytes_ = std::max<std::uint64_t>(bytes, 256);
+  memory_ = gpu_.allocate(bytes_);
+  return memory_;
+}
+
+GpuMemoryPlan::GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
+                             const std::vector<numeric::Task>& tasks) {
+  const auto budget = static_cast<std::uint64_t>(static_cast<double>(facts.free_memory) * share_for_buffers);
+  for (const numeric::Task& task : tasks) {
+    const numeric::Component& component = preparation.components().list[task.component];
+    const Arithmetic arithmetic =
+        task.in_field ? Arithmetic::prime61 : preparation.prepared()[task.component].choice.arithmetic;
+    const std::uint64_t element = slots_of(schedule, component) * bytes_of(arithmetic);
+    const auto all = static_cast<std::uint64_t>(component.aligned ? size(task.elements) : component.numel);
+    const std::uint64_t least = component.aligned ? stride_of(1) : stride_of(all);
+    const std::uint64_t most = component.aligned ? std::min(budget, most_buffer_bytes) : budget;
+    if (least * element > most) {
+      throw GpuFailure(fmt::format(
+          "{}: {} of it needs {}, and of its {} of memory {} are free, of which the cuda engine takes {}. {}; "
+          "--engine host replays it in the machine's memory",
+          facts.name, preparation.name_of(component), bytes_text(least * element), bytes_text(facts.memory),
+          bytes_text(facts.free_memory), bytes_text(budget),
+          component.aligned ? "Not even the smallest block of elements fits"
+                            : "Its collectives move elements to other places, so that it is replayed in one block"));
+    }
+    const std::uint64_t stride = std::min(stride_of(all), std::max(most / element / 512 * 512, stride_of(1)));
+    for_buffers = std::max(for_buffers, stride * element);
+    block_elements.push_back(static_cast<std::int64_t>(component.aligned ? std::min(all, stride) : stride));
+  }
+}
+
+}  // namespace lockstep::device

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cuda.h"
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "lockstep/scenario.h"
+#include "tests/catch.h"
+#include "tests/device/equal_results.h"
+#include "tests/device/host_gpu.h"
+#include "tests/numeric/random_schedule.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+// The engine over kernels that the host runs thread by thread: all that it does but CUDA itself.
+
+namespace {
+
+/// A device whose launcher can be looked at while it works.
+struct Device {
+  explicit Device(device::GpuFacts facts = host_facts(), unsigned seed = 1) {
+    auto made = std::make_unique<HostGpu>(std::move(facts), seed);
+    launcher = &made->launcher();
+    cuda = std::make_unique<CudaDevice>(std::move(made));
+  }
+  HostResult run(const Schedule& schedule, const Timeline& timeline, const HostOptions& options = {}) {
+    return run_cuda(schedule, timeline, options, *cuda);
+  }
+  HostLauncher* launcher = nullptr;
+  std::unique_ptr<CudaDevice> cuda;
+};
+
+Schedule averaged(int ranks, std::int64_t elements) {
+  Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
+  mean.reduction = Reduction::average;
+  return schedule(dp(ranks), {parameter("w", {elements})}, {backwards(), mean}, 2);
+}
+
+}  // namespace
+
+TEST_CASE("the cuda engine finds what the host engine finds on random schedules, in both ways of replaying") {
+  int compared = 0, matches = 0, in_field = 0, bfloat16 = 0, fused = 0, stepwise = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    const Schedule built = RandomSchedule(seed).make();
+    Timeline timeline;
+    try {
+      timeline = walk(built);
+    } catch (const InputError&) {
+      continue;
+    }
+    const HostResult host = run_host(built, timeline);
+    // Too little memory in a block for most, and enough.
+    Device device(host_facts(std::uint64_t{1} << 26, seed % 3 == 0 ? 16'000 : 200'000), seed);
+    INFO("seed " << seed << ", " << built.mesh.world() << " ranks");
+    require_equal(host, device.run(built, timeline));
+    ++compared;
+    matches += host.match;
+    fused += device.launcher->fused_launches > 0;
+    stepwise += device.launcher->fused_launches == 0;
+    for (const HostBuffer& buffer : host.buffers) {
+      in_field += buffer.arithmetic == Arithmetic::prime61;
+      bfloat16 += buffer.arithmetic == Arithmetic::bfloat16;
+    }
+  }
+  // Both verdicts, every arithmetic and both ways must have occurred, or this shows nothing.
+  CHECK(compared > 200);
+  CHECK(matches > 60);
+  CHECK(compared - matches > 70);
+  CHECK(in_field > 25);
+  CHECK(bfloat16 > 0);
+  CHECK(fused > 100);
+  CHECK(stepwise > 20);
+}
+
+TEST_CASE("however many blocks its memory makes of a buffer, the hashes are those of the host engine") {
+  Parameter cut = parameter("cut", {70, 98});
+  Parameter whole = parameter("whole", {30'001});
+  whole.dtype = Dtype::bfloat16;
+  Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
+  mean.reduction = Reduction::average;
+  Layout layout = dp(4);
+  layout.tp = 2;
+  cut.shard = {{Axis::tp, 1, false}};
+  whole.partial = {Axis::tp};
+  Step partial = collective(Op::all_reduce, "partial", Axis::tp);
+  partial.params = Selectors({"whole"});
+  const Schedule built = schedule(layout, {cut, whole}, {backwards(), partial, mean}, 2);
+  const Timeline timeline = walk(built);
+  const HostResult host = run_host(built, timeline);
+  REQUIRE(host.elements == host.of);
+  std::uint64_t launches = 0;
+  for (const std::uint64_t memory : {1u << 24, 1u << 20, 1u << 18}) {
+    Device device(host_facts(memory));
+    require_equal(host, device.run(built, timeline));
+    CHECK(device.launcher->launches > launches);  // more blocks
+    CHECK(device.launcher->most_used < memory);
+    launches = device.launcher->launches;
+  }
+}
+
+TEST_CASE("a schedule that does not fit is refused with the numbers, before anything is allocated") {
+  const Schedule built = averaged(4, 40'000);
+  const Timeline timeline = walk(built);
+  Device tiny(host_facts(8192));
+  CHECK_THROWS_WITH(tiny.run(built, timeline),
+                    "GPU 0 (host): w of it needs 10.0 KiB, and of its 8.0 KiB of memory 8.0 KiB are free, of which the "
+                    "cuda engine takes 6.0 KiB. Not even the smallest block of elements fits; --engine host replays it "
+                    "in the machine's memory");
+  CHECK(tiny.launcher->most_used == 0);
+  CHECK(tiny.launcher->launches == 0);
+}
+
+TEST_CASE("a call that fails is told with its step, and all memory is given back") {
+  const Schedule built = averaged(4, 1000);
+  const Timeline timeline = walk(built);
+  Device device;
+  device.run(built, timeline);
+  const std::uint64_t launches = device.launcher->launches;
+  bool named = false;
+  for (std::uint64_t number = 1; number <= launches; ++number) {
+    Device failing;
+    failing.launcher->fails_at = number;
+    try {
+      failing.run(built, timeline);
+      FAIL("launch " << number << " did not fail");
+    } catch (const CudaFailure& failure) {
+      named = named || std::string(failure.what()).find("step \"mean\" (reduce_scatter)") != std::string::npos;
+    }
+  }
+  CHECK(named);
+}
+
+TEST_CASE("small files of the corpus have the host engine's hashes") {
+  std::set<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/scenarios")) {
+    if (entry.path().extension() != ".json") continue;
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const bool small = text.str().find("\"preset\"") == std::string::npos;
+    if (small && text.str().find("\"parameters\"") != std::string::npos) files.insert(entry.path());
+  }
+  int number = 0, compared = 0, wrong = 0;
+  for (const std::filesystem::path& file : files) {
+    if (number++ % 7 != 0) continue;
+    const Scenario scenario = read_scenario_file(file.string());
+    if (scenario.schedule == nullptr) continue;
+    INFO(file.string());
+    Timeline timeline;
+    try {
+      timeline = walk(*scenario.schedule);
+    } catch (const InputError&) {
+      continue;
+    }
+    std::int64_t elements = 0;
+    for (int rank = 0; rank < scenario.schedule->mesh.world(); ++rank) {
+      for (const LocalBuffer& buffer : scenario.schedule->model.local(rank).buffers) elements += buffer.numel;
+    }
+    if (elements > 20'000) continue;
+    const HostResult host = run_host(*scenario.schedule, timeline);
+    require_equal(host, Device(host_facts(), static_cast<unsigned>(number)).run(*scenario.schedule, timeline));
+    ++compared;
+    wrong += !host.match;
+  }
+  CHECK(compared > 20);
+  CHECK(wrong > 5);
+}

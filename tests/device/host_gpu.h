@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <new>
+
+#include "kernels/host_launch.h"
+#include "src/device/kernel_gpu.h"
+
+namespace lockstep::test {
+
+/// Runs kernels on the host, thread by thread, in memory that is checked: all of it is released, and its size is kept
+/// to.
+class HostLauncher {
+ public:
+  HostLauncher(device::GpuFacts facts, unsigned seed) : facts_(std::move(facts)), seed_(seed) {}
+  HostLauncher(const HostLauncher&) = delete;
+  HostLauncher& operator=(const HostLauncher&) = delete;
+  ~HostLauncher() {
+    if (!allocated_.empty()) std::abort();  // memory of the GPU was not given back
+  }
+
+  const device::GpuFacts& facts() const { return facts_; }
+  void* allocate(std::uint64_t bytes) {
+    if (used_ + bytes > facts_.free_memory) throw device::GpuFailure("out of memory while " + what_);
+    void* memory = ::operator new(bytes, std::align_val_t{256});
+    std::memset(memory, 0xA5, bytes);
+    allocated_[memory] = bytes;
+    used_ += bytes;
+    most_used = std::max(most_used, used_);
+    return memory;
+  }
+  void release(void* memory) noexcept {
+    used_ -= allocated_.at(memory);
+    allocated_.erase(memory);
+    ::operator delete(memory, std::align_val_t{256});
+  }
+  void clear(void* memory, std::uint64_t bytes) { std::memset(memory, 0, bytes); }
+  void upload(void* to, const void* from, std::uint64_t bytes) { std::memcpy(to, from, bytes); }
+  void download(void* to, const void* from, std::uint64_t bytes) { std::memcpy(to, from, bytes); }
+  void describe(const std::string& what) { what_ = what; }
+
+  template <class Kernel>
+  void launch(const Kernel& kernel, unsigned blocks, unsigned threads, std::uint64_t shared_bytes) {
+    if (shared_bytes > facts_.block_memory) throw std::logic_error("more memory than a block has");
+    if (++launches == fails_at) throw device::GpuFailure("a launch failed while " + what_);
+    if constexpr (is_fused<Kernel>) ++fused_launches;
+    kernels::launch_on_host(kernel, blocks, threads, shared_bytes, seed_ + static_cast<unsigned>(launches));
+  }
+
+  std::uint64_t launches = 0, fused_launches = 0;
+  std::uint64_t fails_at = 0;  ///< number of the launch that fails; 0: none
+  std::uint64_t most_used = 0;
+
+ private:
+  template <class Kernel>
+  static constexpr bool is_fused = requires(Kernel kernel) { kernel.instructions; };
+
+  device::GpuFacts facts_;
+  unsigned seed_;
+  std::string what_;
+  std::map<void*, std::uint64_t> allocated_;
+  std::uint64_t used_ = 0;
+};
+
+using HostGpu = device::KernelGpu<HostLauncher>;
+
+inline device::GpuFacts host_facts(std::uint64_t free_memory = std::uint64_t{1} << 28,
+                                   std::uint64_t block_memory = 100'000) {
+  return {"GPU 0 (host)", free_memory, free_memory, block_memory, 2};
+}
+
+}  // namespace lockstep::test
