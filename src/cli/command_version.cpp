@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "lockstep/cuda.h"
 #include "lockstep/importer.h"
 #include "lockstep/mpi.h"
 #include "src/cli/options.h"
@@ -20,8 +21,9 @@ struct Engine {
   bool built;
 };
 
-const Engine engines[] = {{"symbolic", true},      {"host", true},  {"parametric", false}, {"transformer", true},
-                          {"mpi", mpi_is_built()}, {"cuda", false}, {"nccl", false}};
+const Engine engines[] = {{"symbolic", true},    {"host", true},          {"parametric", false},
+                          {"transformer", true}, {"mpi", mpi_is_built()}, {"cuda", cuda_is_built()},
+                          {"nccl", false}};
 
 std::string compiler() {
 #if defined(__clang__)

@@ -107,13 +107,19 @@ int take_part(CheckOptions check, const std::vector<std::string>& files, int wan
 }  // namespace
 
 int with_engines(CommonOptions& options, const std::vector<std::string>& paths,
-                 const std::function<int(const CheckOptions&, const std::vector<std::string>&)>& work) {
+                 const std::function<int(const CheckOptions&, const std::vector<std::string>&)>& reported_work) {
   const CheckOptions check = check_options(options, true);
   const int ranks = number_of_ranks(options);
-  const bool mpi = names_mpi(options);
+  const bool mpi = names_engine(options, "mpi");
   if (ranks != 0 && !mpi) usage_error("--ranks is for --engine mpi, which starts that many processes");
   const std::vector<std::string> files = scenario_files(paths);
   if (files.empty()) return nothing_found(paths);
+  const auto work = [&](CheckOptions here, const std::vector<std::string>& all) {
+    std::unique_ptr<CudaDevice> cuda;
+    if (names_engine(options, "cuda")) cuda = CudaDevice::open();
+    here.cuda = cuda.get();
+    return reported_work(here, all);
+  };
   if (!mpi) return work(check, files);
   for (const std::string& file : files) {
     std::error_code error;

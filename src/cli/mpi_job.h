@@ -9,7 +9,8 @@
 
 namespace lockstep::cli {
 
-/// Calls work(check, files) and returns its exit status. With the mpi engine that happens in process 0 of a job, while
+/// Calls work(check, files) and returns its exit status, with a GPU opened where the cuda engine is named (CudaFailure
+/// where there is none). With the mpi engine that happens in process 0 of a job, while
 /// the others only replay: those of the job in which this process is, or else of one that is started here, with this
 /// command line, and waited for. Returns the exit status of all. Throws InputError for what is wrong in the options and
 /// for files that are not there.

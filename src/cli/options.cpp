@@ -60,7 +60,7 @@ std::vector<OptionRow> CommonOptions::engine_rows() {
        "Engines, separated by commas: symbolic (exact formulas), host (real numbers), transformer (a real "
        "model of the preset's kind runs forward and backward, sharded; for small sizes). Default symbolic,host. Naming "
        "host replays every element, whatever it costs; host or transformer alone compare values only, not norms or "
-       "ownership. `check` and `test` also know mpi (real numbers in several processes).",
+       "ownership. `check` and `test` also know mpi (real numbers in several processes) and cuda (on a GPU).",
        {},
        &engines},
       {"--seed", "N", "Seed of the host engine's numbers and samples.", {}, &seed},
@@ -76,14 +76,14 @@ OptionRow CommonOptions::ranks_row() {
           &ranks};
 }
 
-bool names_mpi(const CommonOptions& options) {
+bool names_engine(const CommonOptions& options, std::string_view engine) {
   const std::string padded = "," + options.engines + ",";
-  return padded.find(",mpi,") != std::string::npos;
+  return padded.find(fmt::format(",{},", engine)) != std::string::npos;
 }
 
-CheckOptions check_options(const CommonOptions& options, bool with_mpi) {
+CheckOptions check_options(const CommonOptions& options, bool with_devices) {
   std::vector<std::string> known = {"symbolic", "host", "transformer"};
-  if (with_mpi) known.push_back("mpi");
+  if (with_devices) known.insert(known.end(), {"mpi", "cuda"});
   CheckOptions check;
   check.seed = options.seed;
   check.progress = progress_line(options);
@@ -97,7 +97,7 @@ CheckOptions check_options(const CommonOptions& options, bool with_mpi) {
       check.symbolic = true;
     } else if (name == "host") {
       check.host = check.host_forced = true;
-    } else if (name == "mpi" && with_mpi) {
+    } else if ((name == "mpi" || name == "cuda") && with_devices) {
       // with_engines() sees to it
     } else if (name == "transformer") {
       check.transformer = true;

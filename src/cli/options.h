@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/check.h"
@@ -29,11 +30,11 @@ struct CommonOptions {
   OptionRow ranks_row();                 ///< --ranks
 };
 
-/// Whether --engine names the mpi engine; among others or alone.
-bool names_mpi(const CommonOptions& options);
-/// Throws InputError for an unknown engine. The mpi engine is known where `with_mpi`; it runs once CheckOptions::mpi is
-/// set (with_engines).
-CheckOptions check_options(const CommonOptions& options, bool with_mpi = false);
+/// Whether --engine names this engine; among others or alone.
+bool names_engine(const CommonOptions& options, std::string_view engine);
+/// Throws InputError for an unknown engine. mpi and cuda are known where `with_devices`; they run once
+/// CheckOptions::mpi and CheckOptions::cuda are set (with_engines).
+CheckOptions check_options(const CommonOptions& options, bool with_devices = false);
 
 /// Whether text that goes to `descriptor` (-1: a file) is coloured: --color, NO_COLOR,
 /// CLICOLOR_FORCE and FORCE_COLOR, then whether it is a terminal.

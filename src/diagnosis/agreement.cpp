@@ -2,6 +2,7 @@
 #include "src/diagnosis/agreement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <functional>
 #include <string_view>
@@ -89,28 +90,30 @@ std::string compare_with_symbolic(const Model& model, const SymbolicResult& symb
 }
 
 /// The numbers are the same ones, so that every hash must be equal, bit for bit, and so must what was looked at.
-std::string compare_numbers(const Model& model, const HostResult& host, const HostResult& mpi) {
-  if (host.step != mpi.step)
-    return fmt::format("host ends with optimizer step {}, mpi with step {}", host.step, mpi.step);
-  if (host.elements != mpi.elements || host.sampled != mpi.sampled || host.buffers.size() != mpi.buffers.size())
-    return fmt::format("host replayed {} elements, mpi {}", host.elements, mpi.elements);
+std::string compare_numbers(const Model& model, std::string_view name, const HostResult& first,
+                            std::string_view other_name, const HostResult& other) {
+  if (first.step != other.step)
+    return fmt::format("{} ends with optimizer step {}, {} with step {}", name, first.step, other_name, other.step);
+  if (first.elements != other.elements || first.sampled != other.sampled ||
+      first.buffers.size() != other.buffers.size())
+    return fmt::format("{} replayed {} elements, {} {}", name, first.elements, other_name, other.elements);
   Differences differences;
-  for (std::size_t index = 0; index < host.buffers.size(); ++index) {
-    const HostBuffer &a = host.buffers[index], &b = mpi.buffers[index];
+  for (std::size_t index = 0; index < first.buffers.size(); ++index) {
+    const HostBuffer &a = first.buffers[index], &b = other.buffers[index];
     if (a.right == b.right && a.replayed == b.replayed && a.arithmetic == b.arithmetic && a.hash == b.hash &&
         a.expected_hash == b.expected_hash)
       continue;
     differences.add([&] {
-      return fmt::format("{} is {} with hash {} for host and {} with hash {} for mpi",
-                         name_buffer(model, a.rank, a.buffer), a.right ? "right" : "wrong", a.hash.to_string(),
-                         b.right ? "right" : "wrong", b.hash.to_string());
+      return fmt::format("{} is {} with hash {} for {} and {} with hash {} for {}",
+                         name_buffer(model, a.rank, a.buffer), a.right ? "right" : "wrong", a.hash.to_string(), name,
+                         b.right ? "right" : "wrong", b.hash.to_string(), other_name);
     });
   }
-  for (std::size_t index = 0; index < host.reference.size() && index < mpi.reference.size(); ++index) {
-    if (host.reference[index] == mpi.reference[index]) continue;
+  for (std::size_t index = 0; index < first.reference.size() && index < other.reference.size(); ++index) {
+    if (first.reference[index] == other.reference[index]) continue;
     differences.add([&] {
-      return fmt::format("the reference of {} has hash {} for host and {} for mpi", model.logicals()[index].name,
-                         host.reference[index].to_string(), mpi.reference[index].to_string());
+      return fmt::format("the reference of {} has hash {} for {} and {} for {}", model.logicals()[index].name,
+                         first.reference[index].to_string(), name, other.reference[index].to_string(), other_name);
     });
   }
   return differences.text();
@@ -123,9 +126,16 @@ std::string find_disagreement(const CheckResult& result, const CheckOptions& opt
   const Model& model = result.scenario->schedule->model;
   std::string difference;
   if (result.symbolic && result.host) difference = compare_with_symbolic(model, *result.symbolic, *result.host, "host");
-  if (difference.empty() && result.symbolic && result.mpi)
-    difference = compare_with_symbolic(model, *result.symbolic, *result.mpi, "mpi");
-  if (difference.empty() && result.host && result.mpi) difference = compare_numbers(model, *result.host, *result.mpi);
+  const std::pair<std::string_view, const std::optional<HostResult>&> others[] = {{"mpi", result.mpi},
+                                                                                  {"cuda", result.cuda}};
+  for (const auto& [name, numbers] : others) {
+    if (difference.empty() && result.symbolic && numbers)
+      difference = compare_with_symbolic(model, *result.symbolic, *numbers, name);
+    if (difference.empty() && result.host && numbers)
+      difference = compare_numbers(model, "host", *result.host, name, *numbers);
+  }
+  if (difference.empty() && result.mpi && result.cuda)
+    difference = compare_numbers(model, "mpi", *result.mpi, "cuda", *result.cuda);
   bool transformer = false;
   if (difference.empty()) {
     difference = compare_with_transformer(result);
@@ -136,9 +146,15 @@ std::string find_disagreement(const CheckResult& result, const CheckOptions& opt
   if (difference.empty()) return "";
   std::string engines = options.host_forced ? " --engine symbolic,host" : "";
   if (transformer) engines = " --engine symbolic,transformer";
-  if (result.mpi) {
-    engines = fmt::format(" --engine {}{}{}mpi --ranks {}", result.symbolic ? "symbolic," : "",
-                          result.host ? "host," : "", transformer ? "transformer," : "", result.mpi_processes);
+  if (result.mpi || result.cuda) {
+    std::vector<std::string_view> names;
+    if (result.symbolic) names.push_back("symbolic");
+    if (result.host) names.push_back("host");
+    if (transformer) names.push_back("transformer");
+    if (result.mpi) names.push_back("mpi");
+    if (result.cuda) names.push_back("cuda");
+    engines = fmt::format(" --engine {}", fmt::join(names, ","));
+    if (result.mpi) engines += fmt::format(" --ranks {}", result.mpi_processes);
   }
   return fmt::format(
       "the engines disagree, which is a bug of lockstep: {}. Replay it with: lockstep check {}{} --seed {} -v",

@@ -116,6 +116,17 @@ void run_mpi_engine(CheckResult& result, const CheckOptions& options) {
   result.mpi_seconds = stopwatch.seconds();
 }
 
+void run_cuda_engine(CheckResult& result, const CheckOptions& options) {
+  const Stopwatch stopwatch;
+  HostOptions host;
+  host.force_all = options.host_forced;
+  host.seed = options.seed;
+  host.progress = options.progress;
+  result.cuda = run_cuda(*result.scenario->schedule, *result.timeline, host, *options.cuda);
+  result.cuda_device = options.cuda->name();
+  result.cuda_seconds = stopwatch.seconds();
+}
+
 void run_transformer_engine(CheckResult& result, const CheckOptions& options) {
   const Stopwatch stopwatch;
   TransformerOptions transformer;
@@ -210,7 +221,7 @@ void combine(CheckResult& result) {
   const bool symbolic_wrong = result.symbolic && !result.symbolic->match;
   if (symbolic_wrong) result.step = result.symbolic->step;
   bool any = symbolic_wrong;
-  for (const std::optional<HostResult>* numbers : {&result.host, &result.mpi}) {
+  for (const std::optional<HostResult>* numbers : {&result.host, &result.mpi, &result.cuda}) {
     if (!*numbers || (*numbers)->match) continue;
     result.step = any ? std::min(result.step, (*numbers)->step) : (*numbers)->step;
     any = true;
@@ -250,6 +261,7 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   if (options.mpi != nullptr && options.mpi->process() != 0) return;
   if (options.symbolic) run_symbolic(result);
   if (options.host) run_host_engine(result, options, share->threads());
+  if (options.cuda != nullptr) run_cuda_engine(result, options);
   if (options.transformer) run_transformer_engine(result, options);
   combine(result);
   result.disagreement = find_disagreement(result, options);
@@ -291,7 +303,8 @@ Verdict engine_verdict(const CheckResult& result, bool match) {
 
 const HostResult* numbers_of(const CheckResult& result) {
   if (result.host) return &*result.host;
-  return result.mpi ? &*result.mpi : nullptr;
+  if (result.mpi) return &*result.mpi;
+  return result.cuda ? &*result.cuda : nullptr;
 }
 
 CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options) {
@@ -310,6 +323,7 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     result.symbolic.reset();
     result.host.reset();
     result.mpi.reset();
+    result.cuda.reset();
     result.transformer.reset();
   } catch (const std::bad_alloc&) {
     CheckResult nothing;

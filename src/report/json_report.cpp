@@ -32,6 +32,7 @@ void write_engines(const CheckResult& result, JsonWriter& json) {
   }
   if (result.host) write_numbers(result, "host", *result.host, json);
   if (result.mpi) write_numbers(result, "mpi", *result.mpi, json);
+  if (result.cuda) write_numbers(result, "cuda", *result.cuda, json);
   if (result.transformer) {
     json.key("transformer");
     json.string(
@@ -241,6 +242,10 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
   if (result.mpi) {
     json.key("mpi_s");
     json.seconds(result.mpi_seconds);
+  }
+  if (result.cuda) {
+    json.key("cuda_s");
+    json.seconds(result.cuda_seconds);
   }
   if (result.transformer) {
     json.key("transformer_s");

@@ -59,6 +59,10 @@ std::string engines_text(const CheckResult& result, bool verbose) {
     add_numbers("mpi", *result.mpi, result.mpi_seconds);
     engines.back() += fmt::format(" in {}", processes_text(result));
   }
+  if (result.cuda) {
+    add_numbers("cuda", *result.cuda, result.cuda_seconds);
+    engines.back() += fmt::format(" on {}", result.cuda_device);
+  }
   if (result.transformer) {
     const bool failed = result.transformer->failure.has_value();
     std::string text = fmt::format(

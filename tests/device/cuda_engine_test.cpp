@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cuda.h"
-
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
 
+#include "lockstep/cuda.h"
 #include "lockstep/scenario.h"
 #include "tests/catch.h"
 #include "tests/device/equal_results.h"

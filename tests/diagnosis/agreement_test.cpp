@@ -269,3 +269,23 @@ TEST_CASE("with a list of model edits, be it empty, the transformer runs by itse
   CHECK_FALSE(check("").transformer);
   CHECK(check(R"(, "edits": [])").transformer);
 }
+
+TEST_CASE("the cuda engine is held against the formulas, against host and against mpi") {
+  CheckResult result = check_text(megatron_844());
+  result.file = "case.json";
+  result.cuda = result.host;
+  CHECK(find_disagreement(result, {}).empty());
+  result.cuda->buffers.back().hash.lanes[1] ^= 1;
+  const std::string sentence = find_disagreement(result, {});
+  CHECK(sentence.find("for host and") != std::string::npos);
+  CHECK(sentence.find("for cuda. Replay it with: lockstep check case.json --engine symbolic,host,cuda --seed 0") !=
+        std::string::npos);
+  result.mpi = result.host;
+  result.mpi_processes = 2;
+  result.host.reset();
+  CHECK(find_disagreement(result, {}).find("--engine symbolic,mpi,cuda --ranks 2 --seed 0") != std::string::npos);
+  result.mpi.reset();
+  CHECK(find_disagreement(result, {}).empty());  // hashes that nobody else has
+  for (HostBuffer& buffer : result.cuda->buffers) buffer.right = true;
+  CHECK(find_disagreement(result, {}).find("for symbolic and right for cuda") != std::string::npos);
+}

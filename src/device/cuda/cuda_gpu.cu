@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The module that speaks CUDA. Nothing else in lockstep includes its headers or is linked with it.
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "src/device/kernel_gpu.h"
+
+namespace lockstep::device {
+
+namespace {
+
+template <class Kernel, int phase>
+__device__ void run_phases(const Kernel& kernel, const kernels::GridPlace& place, unsigned char* shared,
+                           typename Kernel::Local& local) {
+  kernel.template run<phase>(place, shared, local);
+  if constexpr (phase + 1 < Kernel::phases) {
+    __syncthreads();
+    run_phases<Kernel, phase + 1>(kernel, place, shared, local);
+  }
+}
+
+constexpr unsigned most_threads = 256;
+
+template <class Kernel>
+__global__ void __launch_bounds__(most_threads) run_kernel(const __grid_constant__ Kernel kernel) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  typename Kernel::Local local;
+  run_phases<Kernel, 0>(kernel, {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x}, shared, local);
+}
+
+std::string quoted(cudaError_t error) {
+  return std::string("\"") + cudaGetErrorString(error) + "\" (" + cudaGetErrorName(error) + ")";
+}
+
+/// What a user can do about it.
+std::string advice(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "another program may hold its memory: wait for it, or choose another GPU with CUDA_VISIBLE_DEVICES";
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorUnsupportedPtxVersion:
+      return "this lockstep was built for " LOCKSTEP_CUDA_ARCHITECTURES
+             "; build it with -DCMAKE_CUDA_ARCHITECTURES=native on this machine, or use --engine host";
+    case cudaErrorDevicesUnavailable:
+      return "another program has it to itself: wait for it, or choose another GPU with CUDA_VISIBLE_DEVICES";
+    default:
+      return "launches are not waited for: with CUDA_LAUNCH_BLOCKING=1 in the environment the failure names its own "
+             "step; --engine host needs no GPU";
+  }
+}
+
+class CudaLauncher {
+ public:
+  CudaLauncher() {
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || count == 0) {
+      throw GpuFailure("the cuda engine finds no GPU: cudaGetDeviceCount says " +
+                       (error != cudaSuccess ? quoted(error) : std::string("that there are none")) +
+                       "; --engine host replays the same numbers on this machine's processor");
+    }
+    facts_.name = "GPU 0";
+    cudaDeviceProp properties{};
+    check(cudaSetDevice(0), "cudaSetDevice");
+    check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+    facts_.name += std::string(" (") + properties.name + ")";
+    facts_.memory = properties.totalGlobalMem;
+    facts_.block_memory = properties.sharedMemPerBlockOptin;
+    facts_.multiprocessors = static_cast<unsigned>(properties.multiProcessorCount);
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    facts_.free_memory = free;
+  }
+  CudaLauncher(const CudaLauncher&) = delete;
+  CudaLauncher& operator=(const CudaLauncher&) = delete;
+
+  const GpuFacts& facts() const { return facts_; }
+  void describe(const std::string& what) { what_ = what; }
+
+  void* allocate(std::uint64_t bytes) {
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, bytes), "cudaMalloc of " + std::to_string(bytes) + " bytes");
+    return memory;
+  }
+  void release(void* memory) noexcept { cudaFree(memory); }  // after a failure there is nothing more to say
+  void clear(void* memory, std::uint64_t bytes) { check(cudaMemset(memory, 0, bytes), "cudaMemset"); }
+  void upload(void* to, const void* from, std::uint64_t bytes) {
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the GPU");
+  }
+  void download(void* to, const void* from, std::uint64_t bytes) {
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy from the GPU");
+  }
+
+  template <class Kernel>
+  void launch(const Kernel& kernel, unsigned blocks, unsigned threads, std::uint64_t shared_bytes) {
+    constexpr std::uint64_t without_asking = 48 * 1024;
+    if (shared_bytes > without_asking) {
+      check(cudaFuncSetAttribute(run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_bytes)),
+            "cudaFuncSetAttribute");
+    }
+    run_kernel<Kernel><<<blocks, threads, shared_bytes>>>(kernel);
+    check(cudaGetLastError(), "the launch of a kernel");
+  }
+
+ private:
+  void check(cudaError_t error, const std::string& call) const {
+    if (error == cudaSuccess) return;
+    throw GpuFailure(call + " failed on " + facts_.name + (what_.empty() ? "" : " during " + what_) + ": " +
+                     quoted(error) + "; " + advice(error));
+  }
+
+  GpuFacts facts_;
+  std::string what_;
+};
+
+}  // namespace
+
+}  // namespace lockstep::device
+
+/// The caller owns the result. Throws GpuFailure where there is no GPU.
+extern "C" __attribute__((visibility("default"))) lockstep::device::Gpu* lockstep_open_gpu() {
+  return new lockstep::device::KernelGpu<lockstep::device::CudaLauncher>();
+}
