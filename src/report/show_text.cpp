@@ -146,6 +146,18 @@ std::string step_text(const Step& step) {
   return text;
 }
 
+std::string edit_text(const ModelEdit& edit) {
+  switch (edit.action) {
+    case ModelEdit::Action::drop:
+      return "drop " + edit.site;
+    case ModelEdit::Action::duplicate:
+      return "duplicate " + edit.site;
+    case ModelEdit::Action::over:
+      break;
+  }
+  return fmt::format("set {} over {}", edit.site, name_of(edit.axis));
+}
+
 std::size_t widest_name(const std::vector<Step>& steps, std::size_t indent) {
   std::size_t width = 0;
   for (const Step& step : steps)
@@ -177,6 +189,9 @@ void show_text(const Scenario& scenario, bool verbose, const Write& write) {
   write_steps(scenario.schedule->steps, 2, widest_name(scenario.schedule->steps, 2), write);
   if (scenario.schedule->result != "grad")
     write(fmt::format("  the optimizer reads the buffer {}\n", scenario.schedule->result));
+  if (!scenario.preset || scenario.preset->edits.empty()) return;
+  write("\nedits of the model\n");
+  for (const ModelEdit& edit : scenario.preset->edits) write(fmt::format("  {}\n", edit_text(edit)));
 }
 
 }  // namespace lockstep

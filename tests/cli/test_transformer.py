@@ -133,3 +133,11 @@ def test_a_model_that_cannot_go_on_is_no_deadlock_of_the_schedule(run, tmp_path)
     assert result.returncode == 1
     assert "symbolic match, host match, transformer invalid_collective" in result.stdout
     assert "The model itself cannot go on" in result.stdout and "invalid collective:" not in result.stdout
+
+
+def test_show_lists_the_edits_of_the_model(run, tmp_path):
+    edits = [{"drop": "head.norm"}, {"duplicate": "head.gather_sequence_backward"}, {"set": "cp.dkv_reduce", "over": "dp"}]
+    shown = run("show", write(tmp_path, {"tp": 2, "sequence_parallel": True}, edits=edits)).stdout
+    assert shown.endswith("edits of the model\n  drop head.norm\n  duplicate head.gather_sequence_backward\n"
+                          "  set cp.dkv_reduce over dp\n")
+    assert "edits of the model" not in run("show", write(tmp_path, {"tp": 2}, edits=[])).stdout
