@@ -105,6 +105,10 @@ class BlockReplay {
   void apply_locally(const PlannedEvent& planned, const Interval& part) {
     if (planned.event->op == Op::backward || planned.event->op == Op::leftover) return generate_terms(planned, part);
     const auto count = static_cast<std::size_t>(part.size());
+    if (planned.event->op == Op::zero && count == count_) {
+      is_zero_[static_cast<std::size_t>(planned.nodes.front())] = 1;
+      return;
+    }
     Value* target = data(planned.nodes.front()) + part.begin;
     switch (planned.event->op) {
       case Op::scale:

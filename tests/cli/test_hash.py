@@ -260,7 +260,7 @@ def test_the_example_in_the_document_is_true(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(re.search(r"```python\n(.*?)```", section, re.DOTALL)[1], {})
     commands = re.findall(r"^\$ lockstep ([^\n]*)\n((?:(?!\$ |```)[^\n]*\n)*)", section, re.MULTILINE)
-    assert len(commands) == 4
+    assert len(commands) == 5
     for command, output in commands:
         assert run(*command.split()).stdout == output
 
