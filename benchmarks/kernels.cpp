@@ -35,34 +35,6 @@ void measure(benchmark::State& state, const Work& work) {
   state.counters[peak_memory] = memory.megabytes() - reader.megabytes();
 }
 
-template <class Element, class Hash>
-void hash(benchmark::State& state, const Hash& hash_of) {
-  constexpr std::size_t bytes = 256u << 20;  // outside of every cache
-  const std::vector<Element> values(bytes / sizeof(Element), Element{1});
-  const auto threads = static_cast<std::size_t>(numeric::thread_count(0));
-  const std::size_t share = values.size() / threads;
-  measure(state, [&] {
-    numeric::parallel_for(threads, static_cast<int>(threads), [&](std::size_t i) {
-      benchmark::DoNotOptimize(hash_of(values.data() + i * share, share, i * share));
-    });
-    return static_cast<double>(bytes);
-  });
-}
-
-void hash_float32(benchmark::State& state) {
-  hash<float>(state, [](const float* values, std::size_t count, std::uint64_t first) {
-    return hash_elements(values, count, first);
-  });
-}
-const bool added_float32 =
-    add_benchmark("hash_float32", hash_float32,
-                  {{"hash of float32, of the read bandwidth", 15, "%", Comparison::at_least, "percent"}});
-
-void hash_bfloat16_elements(benchmark::State& state) { hash<std::uint16_t>(state, hash_bfloat16); }
-const bool added_bfloat16 =
-    add_benchmark("hash_bfloat16", hash_bfloat16_elements,
-                  {{"hash of bfloat16, of the read bandwidth", 15, "%", Comparison::at_least, "percent"}});
-
 /// Gradients of all ranks, each counted once, however many steps act on it.
 void host_replay(benchmark::State& state) {
   const Scenario scenario = read_scenario_file(LOCKSTEP_SOURCE_DIR "/scenarios/megatron/844.json");

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "benchmarks/hash_targets.h"
 #include "benchmarks/table.h"
 
 int main(int count, char** values) {
@@ -25,7 +26,7 @@ int main(int count, char** values) {
   Collector collector;
   benchmark::RunSpecifiedBenchmarks(&collector);
   const auto rows = collector.rows();
-  fmt::print("{}\n{}", machine() + "\n", text_table(rows));
+  fmt::print("{}\n{}\n{}", machine() + "\n", text_table(rows), hash_target_table());
   for (const auto& row : rows) {
     if (row.failed) return 3;
   }

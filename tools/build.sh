@@ -7,7 +7,7 @@ root=$(readlink -f "${BASH_SOURCE[0]%/*}/..")
 build_packages=(cmake g++ ninja-build libcli11-dev nlohmann-json3-dev libfmt-dev libboost-dev libeigen3-dev catch2 libyaml-cpp-dev libtomlplusplus-dev
   libhwy-dev libopenmpi-dev openmpi-bin)
 
-[[ ${LOCKSTEP_CMAKE_OPTIONS:-} != *LOCKSTEP_BENCHMARK=ON* ]] || build_packages+=(libbenchmark-dev)
+[[ ${LOCKSTEP_CMAKE_OPTIONS:-} != *LOCKSTEP_BENCHMARK=ON* ]] || build_packages+=(libbenchmark-dev libxxhash-dev)
 
 # use_preset PRESET: what to build (CMakePresets.json), and where.
 use_preset() {
