@@ -62,6 +62,7 @@ numeric::Findings GpuReplay::replay(const numeric::Plan& plan, const numeric::Re
   gpu_.clear(results, 2 * result_bytes);
   for (const Block& block : cut_into_blocks(elements, most, 1)) {
     const GpuProgram program = make_gpu_program(model_, plan, options, layout, block);
+    if (program.instructions.empty()) continue;
     const Packed packed(program);
     auto* const at = static_cast<unsigned char*>(tables_.at_least(packed.bytes().size()));
     gpu_.upload(at, packed.bytes().data(), packed.bytes().size());
