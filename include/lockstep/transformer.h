@@ -59,6 +59,8 @@ struct TransformerResult {
   bool match = false;
   int step = 0;                            ///< the first wrong optimizer step, else the last completed one
   std::vector<TransformerBuffer> buffers;  ///< every buffer of every rank, by rank and buffer, of that step
+  /// TransformerBuffer::clear of the same buffers in each optimizer step before, all of which were right.
+  std::vector<std::vector<Intervals>> clear_before;
   double largest_right = 0;                ///< largest error of the right buffers
   double smallest_wrong = 0;               ///< smallest error of the wrong ones; 0 where all are right
   /// By logical parameter, as in SymbolicResult: whether all owners of an element have the same value, within the bound

@@ -2,21 +2,21 @@
 #include "src/transformer/contribution_table.h"
 
 #include <algorithm>
-#include <set>
 
 namespace lockstep::transformer {
 
 ContributionTable::ContributionTable(const Config& config, const Schedule& schedule, const Timeline& timeline,
                                      const Data& data, const ShardedRun& options)
     : schedule_(schedule), contributions_(schedule) {
-  std::map<std::pair<const Step*, int>, std::set<std::pair<int, int>>> called;  // rank and micro-batch
   for (const Event& event : timeline.events) {
     if (event.op != Op::backward) continue;
     const Call& call = event.calls.front();
-    called[{call.step, event.optimizer_step}].insert({call.rank, event.micro_batch});
+    called_[{call.step, event.optimizer_step}].insert({call.rank, event.micro_batch});
+    order_.erase(std::remove(order_.begin(), order_.end(), call.step), order_.end());
+    order_.push_back(call.step);
   }
   const Factors factors(schedule);
-  for (const auto& [key, calls] : called) {
+  for (const auto& [key, calls] : called_) {
     const auto [step, optimizer_step] = key;
     const auto& takes_part = calls;
     const auto weight = [&, step = step, optimizer_step = optimizer_step](int rank, int m) {
@@ -54,15 +54,19 @@ std::vector<ContributionTable::Named> ContributionTable::named(int logical, int 
   const Model& model = schedule_.model;
   const int first = schedule_.batch.first_micro_batch(optimizer_step);
   std::map<std::tuple<int, int, int>, Named> found;  // source, micro-batch, use
-  std::set<const Step*> steps;
-  for (const auto& entry : runs_) {
-    if (std::get<1>(entry.first) == optimizer_step) steps.insert(std::get<0>(entry.first));
+  // Where several steps add a contribution, its coefficient is relative to the last of them: that one comes first.
+  std::vector<const Step*> steps;
+  for (auto step = order_.rbegin(); step != order_.rend(); ++step) {
+    if (called_.count({*step, optimizer_step}) > 0) steps.push_back(*step);
   }
   for (const Step* step : steps) {
     for (int rank = 0; rank < schedule_.mesh.world(); ++rank) {
       const int buffer = model.buffer_of(rank, logical);
       if (buffer < 0 || model.local(rank).buffers[static_cast<std::size_t>(buffer)].piece != piece) continue;
       for (int m = 0; m < schedule_.batch.micro_batches(optimizer_step); ++m) {
+        // With `when` and `only` a step adds nothing here; it may do so on other ranks.
+        const auto& calls = called_.at({step, optimizer_step});
+        const bool adds = calls.count({rank, m}) > 0;
         const std::vector<Share> parts = shares(*step, optimizer_step, m, rank, buffer);
         for (const Contribution& contribution : contributions_.of(rank, buffer, optimizer_step, m, step->uses)) {
           const SiteUse& site =
@@ -77,7 +81,7 @@ std::vector<ContributionTable::Named> ContributionTable::named(int logical, int 
           entry.term.site_use = contribution.site_use;
           entry.term.logical = logical;
           entry.term.piece = piece;
-          entry.values = part == parts.end() ? nullptr : part->values;
+          entry.values = part == parts.end() || !adds ? nullptr : part->values;
           Named& kept = found.try_emplace({contribution.source, first + m, contribution.site_use}, entry).first->second;
           if (kept.values == nullptr) kept.values = entry.values;
         }

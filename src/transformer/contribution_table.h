@@ -2,8 +2,10 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "lockstep/gradient_state.h"
@@ -41,6 +43,9 @@ class ContributionTable {
   using Key = std::tuple<const Step*, int, std::string>;  ///< backward step, optimizer step, use
   const Schedule& schedule_;
   Contributions contributions_;
+  /// Ranks and micro-batches in which each backward step ran, by optimizer step.
+  std::map<std::pair<const Step*, int>, std::set<std::pair<int, int>>> called_;
+  std::vector<const Step*> order_;                                ///< backward steps, by their last call
   std::map<Key, std::vector<std::vector<LocalGradients>>> runs_;  ///< by rank and micro-batch
 };
 

@@ -54,6 +54,10 @@ class Engine {
 
  private:
   void compare(int step, const RoundedGradient& reference, Replay& replay, const ContributionTable& table) {
+    if (step > 0) {
+      std::vector<Intervals>& clear = result_.clear_before.emplace_back();
+      for (TransformerBuffer& buffer : result_.buffers) clear.push_back(std::move(buffer.clear));
+    }
     result_.buffers.clear();
     result_.match = true;
     result_.step = step;

@@ -239,6 +239,16 @@ TEST_CASE("a transformer that cannot go on, or is wrong in an earlier step, disa
             .find("transformer finds wrong values after optimizer step 0, symbolic none before step 1") !=
         std::string::npos);
   result.symbolic->step = 0;
+  // One that passed the step in which the symbolic engine finds something, and could have seen it.
+  CheckResult late = unreduced_model();
+  late.transformer->step = 1;
+  late.transformer->clear_before.resize(1);
+  for (const TransformerBuffer& buffer : late.transformer->buffers)
+    late.transformer->clear_before.front().push_back(buffer.clear);
+  CHECK(find_disagreement(late, {}).find(
+            "symbolic finds wrong values after optimizer step 0, transformer none before step 1") != std::string::npos);
+  for (Intervals& clear : late.transformer->clear_before.front()) clear.clear();
+  CHECK(find_disagreement(late, {}).empty());
   result.transformer->failure = TransformerFailure{true, "2 ranks wait", {}};
   CHECK(find_disagreement(result, {}).find("the transformer's ranks do not find together: 2 ranks wait") !=
         std::string::npos);
@@ -288,4 +298,12 @@ TEST_CASE("the cuda engine is held against the formulas, against host and agains
   CHECK(find_disagreement(result, {}).empty());  // hashes that nobody else has
   for (HostBuffer& buffer : result.cuda->buffers) buffer.right = true;
   CHECK(find_disagreement(result, {}).find("for symbolic and right for cuda") != std::string::npos);
+}
+
+TEST_CASE("what random schedules found: coefficients of a contribution that two backward steps add") {
+  // Two backward steps with other factors: a coefficient is relative to what the last of them adds, for both engines.
+  const CheckResult twice = unreduced_model(
+      R"json([ { "duplicate": "backward" }, { "set": "backward", "by": "7/5" }, { "drop": "dp_all_reduce" } ])json");
+  CHECK(twice.verdict == Verdict::mismatch);
+  CHECK(twice.disagreement.empty());
 }

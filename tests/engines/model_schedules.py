@@ -13,6 +13,11 @@ SIZES = {
     "llama": {"preset": "llama", "layers": 2, "hidden": 16, "heads": 4, "query_groups": 2, "ffn": 24, "vocab": 32},
     "qk_norm": {"preset": "llama", "layers": 2, "hidden": 16, "heads": 4, "query_groups": 2, "ffn": 24, "vocab": 32,
                 "qk_layernorm": True},
+    "ring": {"preset": "llama", "layers": 2, "hidden": 16, "heads": 4, "query_groups": 4, "ffn": 24, "vocab": 32,
+             "cp_comm_type": "p2p"},
+    "all_to_all": {"preset": "gpt2", "layers": 2, "hidden": 16, "heads": 4, "vocab": 32, "positions": 64, "cp_comm_type": "a2a"},
+    "dropping": {"preset": "moe", "layers": 2, "hidden": 16, "heads": 4, "query_groups": 2, "ffn": 24, "moe_ffn": 8, "experts": 4,
+                 "vocab": 32, "moe_expert_capacity_factor": 1, "moe_router_topk": 3, "shared_expert_ffn": 8},
     "moe": {"preset": "moe", "layers": 2, "hidden": 16, "heads": 4, "query_groups": 2, "ffn": 24, "moe_ffn": 8, "experts": 4,
             "vocab": 32},
 }
@@ -68,7 +73,7 @@ class Maker:
             batch["loss"] = rng.choice(["token_mean", "micro_batch_mean", "piece_mean", "sum"])
         if rng.random() < 0.2:
             batch["steps"] = 2
-        return {"lockstep": 1, "layout": dict(rng.choice(EXPERT_LAYOUTS if model == "moe" else LAYOUTS)),
+        return {"lockstep": 1, "layout": dict(rng.choice(EXPERT_LAYOUTS if SIZES[model]["preset"] == "moe" else LAYOUTS)),
                 "model": dict(SIZES[model]), "batch": batch,
                 "schedule": {"framework": framework, "options": self.options(framework)}}
 
