@@ -49,7 +49,6 @@ Command check_command() {
   command.examples = {
       {"lockstep check scenario.json", "check one scenario"},
       {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},
-      {"lockstep check -f json --all scenario.json", "every parameter, rank and element as JSON"},
       {"lockstep check --engine symbolic,mpi --ranks 4 --report json=report.json scenario.json",
        "formulas, and numbers in 4 processes with MPI; a JSON report beside the text"},
       {"lockstep check --engine host,cuda scenario.json", "numbers on the processor and on a GPU, compared to the bit"},
