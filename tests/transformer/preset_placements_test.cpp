@@ -84,8 +84,13 @@ TEST_CASE("what every built-in preset claims is what its model does, on every ax
   for (const std::string& preset : builtin_models()) models.emplace_back(preset, small(preset));
   models.emplace_back("deepseek-v3 without its attention",
                       small("deepseek-v3") + R"(, "multi_latent_attention": false)");
-  models.emplace_back("llama with norms on queries and keys",
-                      small("llama") + R"(, "qk_layernorm": true, "qkv_bias": true)");
+  models.emplace_back("llama with norms on queries and keys, around a ring",
+                      small("llama") + R"(, "qk_layernorm": true, "qkv_bias": true, "cp_comm_type": "p2p")");
+  models.emplace_back("gpt2 around a ring", small("gpt2") + R"(, "cp_comm_type": "p2p")");
+  models.emplace_back("llama by all-to-all", small("llama") + R"(, "cp_comm_type": "a2a")");
+  models.emplace_back("moe with a shared expert, capacity and an auxiliary loss",
+                      small("moe") + R"(, "shared_expert_ffn": 8, "shared_expert_gate": true,
+                        "moe_expert_capacity_factor": 1, "moe_aux_loss_coeff": 0.01)");
 
   std::set<std::string> seen;
   std::map<std::string, int> reasons;
