@@ -17,7 +17,7 @@ namespace lockstep::kernels {
 //   struct Local                         what a thread keeps from phase to phase
 //   template <int phase> void run(const GridPlace&, unsigned char* shared, Local&) const
 // It is written once: on a GPU a __global__ function runs its phases with __syncthreads() between them
-// (src/device/cuda), without one the host runs the same grid thread by thread (host_launch.h).
+// (cuda_launch.h), without one the host runs the same grid thread by thread (host_launch.h).
 
 /// Where a thread stands. A block has a multiple of 32 threads.
 struct GridPlace {

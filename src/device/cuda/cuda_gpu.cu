@@ -4,30 +4,12 @@
 
 #include <string>
 
+#include "kernels/cuda_launch.h"
 #include "src/device/kernel_gpu.h"
 
 namespace lockstep::device {
 
 namespace {
-
-template <class Kernel, int phase>
-__device__ void run_phases(const Kernel& kernel, const kernels::GridPlace& place, unsigned char* shared,
-                           typename Kernel::Local& local) {
-  kernel.template run<phase>(place, shared, local);
-  if constexpr (phase + 1 < Kernel::phases) {
-    __syncthreads();
-    run_phases<Kernel, phase + 1>(kernel, place, shared, local);
-  }
-}
-
-constexpr unsigned most_threads = 256;
-
-template <class Kernel>
-__global__ void __launch_bounds__(most_threads) run_kernel(const __grid_constant__ Kernel kernel) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  typename Kernel::Local local;
-  run_phases<Kernel, 0>(kernel, {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x}, shared, local);
-}
 
 std::string quoted(cudaError_t error) {
   return std::string("\"") + cudaGetErrorString(error) + "\" (" + cudaGetErrorName(error) + ")";
@@ -95,14 +77,7 @@ class CudaLauncher {
 
   template <class Kernel>
   void launch(const Kernel& kernel, unsigned blocks, unsigned threads, std::uint64_t shared_bytes) {
-    constexpr std::uint64_t without_asking = 48 * 1024;
-    if (shared_bytes > without_asking) {
-      check(cudaFuncSetAttribute(run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shared_bytes)),
-            "cudaFuncSetAttribute");
-    }
-    run_kernel<Kernel><<<blocks, threads, shared_bytes>>>(kernel);
-    check(cudaGetLastError(), "the launch of a kernel");
+    check(kernels::launch_on_gpu(kernel, blocks, threads, shared_bytes), "the launch of a kernel");
   }
 
  private:

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tools/bench-gpu builds with nvcc alone: the kernels against a device-to-device copy of the same run.
+#include <thrust/device_ptr.h>
+#include <thrust/reduce.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda_launch.h"
+#include "kernels/fused.h"
+#include "kernels/steps.h"
+
+namespace {
+
+using namespace lockstep::kernels;
+
+constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
+
+void require(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "bench-gpu: %s says \"%s\"\n", call, cudaGetErrorString(error));
+  std::exit(3);
+}
+
+/// Memory of the GPU that holds these rows.
+template <class Row>
+Row* on_gpu(const std::vector<Row>& rows) {
+  void* memory = nullptr;
+  require(cudaMalloc(&memory, rows.size() * sizeof(Row)), "cudaMalloc");
+  require(cudaMemcpy(memory, rows.data(), rows.size() * sizeof(Row), cudaMemcpyHostToDevice), "cudaMemcpy");
+  return static_cast<Row*>(memory);
+}
+
+/// Seconds of the median of several runs, after some that warm up.
+double measure(const std::function<void()>& work) {
+  cudaEvent_t begin{}, end{};
+  require(cudaEventCreate(&begin), "cudaEventCreate");
+  require(cudaEventCreate(&end), "cudaEventCreate");
+  std::vector<float> milliseconds;
+  for (int run = 0; run < 14; ++run) {
+    require(cudaEventRecord(begin), "cudaEventRecord");
+    work();
+    require(cudaEventRecord(end), "cudaEventRecord");
+    require(cudaEventSynchronize(end), "cudaEventSynchronize");
+    float elapsed = 0;
+    require(cudaEventElapsedTime(&elapsed, begin, end), "cudaEventElapsedTime");
+    if (run >= 3) milliseconds.push_back(elapsed);
+  }
+  std::sort(milliseconds.begin(), milliseconds.end());
+  return milliseconds[milliseconds.size() / 2] / 1e3;
+}
+
+class Roofline {
+ public:
+  explicit Roofline(const cudaDeviceProp& properties) : properties_(properties) {
+    require(cudaMalloc(&data_, 3 * gibibyte), "cudaMalloc of 3 GiB");
+    require(cudaMemset(data_, 0, 3 * gibibyte), "cudaMemset");
+    require(cudaMalloc(&results_, result_count * sizeof(std::uint64_t)), "cudaMalloc");
+    require(cudaMemset(results_, 0, result_count * sizeof(std::uint64_t)), "cudaMemset");
+  }
+
+  void run() {
+    std::printf("%-28s %10s %10s %10s %12s\n", "", "GiB moved", "ms", "GB/s", "of the copy");
+    auto* const bytes = static_cast<char*>(data_);
+    copy_ = row("device-to-device copy", 2 * gibibyte, [&] {
+      require(cudaMemcpyAsync(bytes + gibibyte, bytes, gibibyte, cudaMemcpyDeviceToDevice), "cudaMemcpyAsync");
+    });
+    row("thrust::reduce, float32", gibibyte, [&] {
+      const thrust::device_ptr<float> begin(static_cast<float*>(data_));
+      sum_ += thrust::reduce(begin, begin + gibibyte / sizeof(float));
+    });
+    steps<float>("float32");
+    steps<double>("float64");
+    steps<Bfloat16>("bfloat16");
+    steps<Float16>("float16");
+    steps<Residue>("prime61");
+    fused<float>("float32");
+    fused<Residue>("prime61");
+  }
+
+ private:
+  static constexpr std::uint64_t result_count = 64;
+  static constexpr unsigned ranks = 8;
+
+  double row(const std::string& name, std::uint64_t bytes, const std::function<void()>& work) {
+    const double seconds = measure(work);
+    const double rate = static_cast<double>(bytes) / seconds;
+    std::printf("%-28s %10.2f %10.3f %10.1f %11.1f%%\n", name.c_str(),
+                static_cast<double>(bytes) / static_cast<double>(gibibyte), seconds * 1e3, rate / 1e9,
+                100 * rate / (copy_ > 0 ? copy_ : rate));
+    std::fflush(stdout);
+    return rate;
+  }
+
+  unsigned blocks() const { return static_cast<unsigned>(properties_.multiProcessorCount) * 8; }
+
+  template <class Stored>
+  Instruction whole(std::uint64_t elements) const {
+    Instruction instruction;
+    instruction.spans = 1;
+    instruction.end = elements;
+    instruction.bits = 8;
+    instruction.terms = 1;
+    return instruction;
+  }
+
+  template <class Stored>
+  void steps(const std::string& type) {
+    const std::uint64_t elements = gibibyte / sizeof(Stored), part = elements / ranks;
+    std::vector<std::uint32_t> members;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) members.push_back(rank);
+    const Tables tables{on_gpu(std::vector<Span>{{0, elements}}), on_gpu(std::vector<Addend>{{1234567}}),
+                        on_gpu(members)};
+    const Tables parts{on_gpu(std::vector<Span>{{0, part}}), tables.terms, tables.members};
+    change<Stored, Kind::zero>("zero, " + type, gibibyte, whole<Stored>(elements), tables, elements);
+    change<Stored, Kind::generate>("generate, " + type, 2 * gibibyte, whole<Stored>(elements), tables, elements);
+    change<Stored, Kind::scale>("scale, " + type, 2 * gibibyte, whole<Stored>(elements), tables, elements);
+    Instruction two = whole<Stored>(elements);
+    two.from = 1;
+    change<Stored, Kind::copy>("copy, " + type, 2 * gibibyte, two, tables, elements);
+    change<Stored, Kind::accumulate>("accumulate, " + type, 3 * gibibyte, two, tables, elements);
+    Instruction together = whole<Stored>(part);
+    together.members = ranks;
+    change<Stored, Kind::collective>("all-reduce of 8, " + type, 2 * gibibyte, together, parts, part);
+    check<Stored, Kind::hash>("hash, " + type, gibibyte, whole<Stored>(elements), tables, elements);
+    check<Stored, Kind::check>("compare and hash, " + type, 2 * gibibyte, two, tables, elements);
+  }
+
+  template <class Stored, Kind kind>
+  void change(const std::string& name, std::uint64_t bytes, Instruction instruction, const Tables& tables,
+              std::uint64_t stride) {
+    instruction.kind = kind;
+    const StepArguments<Stored> arguments{instruction, tables, static_cast<Stored*>(data_), stride, results_};
+    row(name, bytes,
+        [&] { require(launch_on_gpu(ChangeKernel<Stored, kind>{arguments}, blocks(), most_threads, 0), "a launch"); });
+  }
+
+  template <class Stored, Kind kind>
+  void check(const std::string& name, std::uint64_t bytes, Instruction instruction, const Tables& tables,
+             std::uint64_t stride) {
+    instruction.kind = kind;
+    using Kernel = CheckKernel<Stored, kind>;
+    const StepArguments<Stored> arguments{instruction, tables, static_cast<Stored*>(data_), stride, results_};
+    row(name, bytes,
+        [&] { require(launch_on_gpu(Kernel{arguments}, blocks(), most_threads, Kernel::shared_bytes), "a launch"); });
+  }
+
+  /// Backward on 8 ranks, their average, and the comparison with the reference, without the GPU's memory.
+  template <class Stored>
+  void fused(const std::string& type) {
+    const std::uint64_t elements = std::uint64_t{1} << 26;
+    std::vector<Instruction> program;
+    std::vector<std::uint32_t> members;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      members.push_back(rank);
+      Instruction backward = whole<Stored>(elements);
+      backward.kind = Kind::generate;
+      backward.target = rank;
+      program.push_back(backward);
+    }
+    Instruction together = whole<Stored>(elements);
+    together.kind = Kind::collective;
+    together.members = ranks;
+    program.push_back(together);
+    Instruction reference = whole<Stored>(elements);
+    reference.kind = Kind::reference;
+    reference.target = ranks;
+    reference.terms = ranks;
+    program.push_back(reference);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      Instruction comparison = whole<Stored>(elements);
+      comparison.kind = Kind::check;
+      comparison.target = rank;
+      comparison.from = ranks;
+      comparison.result = 1 + rank * check_results;
+      program.push_back(comparison);
+    }
+    std::vector<Addend> addends(ranks);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) addends[rank].key = 1234567 + rank;
+    const Tables tables{on_gpu(std::vector<Span>{{0, elements}}), on_gpu(addends), on_gpu(members)};
+    const FusedKernel<Stored> kernel{on_gpu(program), program.size(), tables,  ranks + 1, 0,
+                                     elements,        result_count,   results_};
+    const double seconds = measure([&] {
+      require(launch_on_gpu(kernel, blocks() / 4, most_threads, fused_bytes(ranks + 1, result_count, most_threads)),
+              "a launch");
+    });
+    std::printf("%-28s %10s %10.3f   %.2f billion elements of 8 ranks through %zu steps each second\n",
+                ("fused, " + type).c_str(), "none", seconds * 1e3, static_cast<double>(elements) / seconds / 1e9,
+                program.size());
+  }
+
+  cudaDeviceProp properties_;
+  void* data_ = nullptr;
+  std::uint64_t* results_ = nullptr;
+  double copy_ = 0;
+  float sum_ = 0;
+};
+
+}  // namespace
+
+int main() {
+  cudaDeviceProp properties{};
+  require(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  std::printf("%s, %d multiprocessors; median of 11 runs\n", properties.name, properties.multiProcessorCount);
+  Roofline(properties).run();
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/launch.h"
+
+namespace lockstep::kernels {
+
+inline constexpr unsigned most_threads = 256;  ///< of a block
+
+template <class Kernel, int phase>
+__device__ void run_phases(const Kernel& kernel, const GridPlace& place, unsigned char* shared,
+                           typename Kernel::Local& local) {
+  kernel.template run<phase>(place, shared, local);
+  if constexpr (phase + 1 < Kernel::phases) {
+    __syncthreads();
+    run_phases<Kernel, phase + 1>(kernel, place, shared, local);
+  }
+}
+
+/// A kernel on a GPU: its phases, with all threads of a block meeting between them.
+template <class Kernel>
+__global__ void __launch_bounds__(most_threads) run_kernel(const __grid_constant__ Kernel kernel) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  typename Kernel::Local local;
+  run_phases<Kernel, 0>(kernel, {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x}, shared, local);
+}
+
+/// Launches it, and says whether that could be done.
+template <class Kernel>
+cudaError_t launch_on_gpu(const Kernel& kernel, unsigned blocks, unsigned threads, std::size_t shared_bytes) {
+  constexpr std::size_t without_asking = 48 * 1024;
+  if (shared_bytes > without_asking) {
+    const cudaError_t error = cudaFuncSetAttribute(run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(shared_bytes));
+    if (error != cudaSuccess) return error;
+  }
+  run_kernel<Kernel><<<blocks, threads, shared_bytes>>>(kernel);
+  return cudaGetLastError();
+}
+
+}  // namespace lockstep::kernels
