@@ -60,10 +60,11 @@ struct Bench {
   void require_values() {
     for (std::size_t slot = 0; slot < values.size(); ++slot) {
       const std::vector<Stored> wanted = stored<Stored>(values[slot]);
-      for (std::size_t i = 0; i < stride; ++i) {
-        INFO("slot " << slot << " element " << i);
-        REQUIRE(std::memcmp(&wanted[i], data() + slot * stride + i, sizeof(Stored)) == 0);
-      }
+      const Stored* found = data() + slot * stride;
+      std::size_t same = 0;
+      while (same < stride && std::memcmp(&wanted[same], found + same, sizeof(Stored)) == 0) ++same;
+      INFO("slot " << slot << ", " << stride << " elements, the first so many are equal");
+      REQUIRE(same == stride);
     }
   }
 
