@@ -61,8 +61,8 @@ struct TransformerResult {
   std::vector<TransformerBuffer> buffers;  ///< every buffer of every rank, by rank and buffer, of that step
   /// TransformerBuffer::clear of the same buffers in each optimizer step before, all of which were right.
   std::vector<std::vector<Intervals>> clear_before;
-  double largest_right = 0;                ///< largest error of the right buffers
-  double smallest_wrong = 0;               ///< smallest error of the wrong ones; 0 where all are right
+  double largest_right = 0;   ///< largest error of the right buffers
+  double smallest_wrong = 0;  ///< smallest error of the wrong ones; 0 where all are right
   /// By logical parameter, as in SymbolicResult: whether all owners of an element have the same value, within the bound
   /// on rounding, and whether some wrong element has several owners.
   std::vector<bool> replicas_agree, replicated;

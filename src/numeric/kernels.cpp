@@ -27,7 +27,9 @@ inline std::uint16_t float16_bits(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
   const std::uint32_t normal = (size >> 13) - ((127 - 15) << 10);
-  const auto subnormal = static_cast<std::uint32_t>(static_cast<std::int32_t>(std::abs(value) * 0x1p24f));
+  // Clipped, because what no integer holds may not be converted to one.
+  const auto subnormal =
+      static_cast<std::uint32_t>(static_cast<std::int32_t>(std::min(std::abs(value), 1.0f) * 0x1p24f));
   return static_cast<std::uint16_t>(sign | (size < 0x38800000u ? subnormal : normal));
 }
 

@@ -16,7 +16,9 @@ double normal_below(double x) { return 0.5 * std::erfc(-x * half_root); }
 using Columns = Eigen::Map<const Real, 0, Eigen::Stride<Eigen::Dynamic, 2>>;
 /// Every second column, from `first` on.
 Columns every_second(const Real& tensor, Eigen::Index first) {
-  return {tensor.data() + first, tensor.rows(), tensor.cols() / 2, Eigen::Stride<Eigen::Dynamic, 2>(tensor.cols(), 2)};
+  // No tokens, no address to begin at.
+  const double* begin = tensor.size() == 0 ? nullptr : tensor.data() + first;
+  return {begin, tensor.rows(), tensor.cols() / 2, Eigen::Stride<Eigen::Dynamic, 2>(tensor.cols(), 2)};
 }
 
 Eigen::ArrayXXd logistic(const Real& x) { return 1 / (1 + (-x.array()).exp()); }

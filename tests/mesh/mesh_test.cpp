@@ -72,7 +72,7 @@ std::string to_text(const Groups& groups) {
 }  // namespace
 
 TEST_CASE("groups are those that Megatron-core builds") {
-  const std::filesystem::path file = std::filesystem::path(__FILE__).parent_path() / "megatron_groups.json";
+  const std::filesystem::path file = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/mesh/megatron_groups.json";
   std::ifstream stream(file);
   std::ostringstream text;
   text << stream.rdbuf();

@@ -29,6 +29,13 @@ TEST_CASE("host and symbolic engine agree on random schedules") {
     const SymbolicResult symbolic = SymbolicEngine(built, timeline).run();
     REQUIRE(host.buffers.size() == symbolic.buffers.size());
     if (host.buffers.empty()) continue;
+    if (!symbolic.unowned.empty() && host.step > symbolic.step) {
+      // Elements that nobody owns are wrong too, and the host engine does not look at those.
+      for (const BufferResult& each : symbolic.buffers)
+        REQUIRE(
+            std::all_of(each.pieces.begin(), each.pieces.end(), [](const PieceResult& piece) { return piece.right; }));
+      continue;
+    }
     REQUIRE(host.step == symbolic.step);
     for (std::size_t i = 0; i < host.buffers.size(); ++i) {
       const BufferResult& expected = symbolic.buffers[i];

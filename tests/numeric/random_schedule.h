@@ -33,7 +33,10 @@ class RandomSchedule {
     steps.push_back(backward);
     const int count = pick({1, 2, 3, 4, 5});
     for (int i = 0; i < count; ++i) steps.push_back(random_step(layout, i));
-    Schedule result = schedule(layout, parameters(layout), steps, pick({1, 2, 3}), pick({1, 1, 2}));
+    // One draw a statement: the order of a call's arguments is the compiler's.
+    const std::vector<Parameter> parts = parameters(layout);
+    const int micro_batches = pick({1, 2, 3}), optimizer_steps = pick({1, 1, 2});
+    Schedule result = schedule(layout, parts, steps, micro_batches, optimizer_steps);
     result.batch.loss_of_use["main"].kind = pick_kind();
     if (chance(3)) result.batch.tokens_of_use["main"].kind = Batch::Tokens::Kind::even;
     return result;
@@ -49,7 +52,8 @@ class RandomSchedule {
     backward.steps[0].by = Expression::parse("1/sum(tokens, dp, cp, micro_batch)");
     std::vector<Parameter> untied = parameters(layout);
     for (Parameter& each : untied) each.tied.clear();
-    return schedule(layout, untied, {step(Op::zero, "zero"), backward, reduce}, pick({1, 2, 3}), pick({1, 2}));
+    const int micro_batches = pick({1, 2, 3}), optimizer_steps = pick({1, 2});
+    return schedule(layout, untied, {step(Op::zero, "zero"), backward, reduce}, micro_batches, optimizer_steps);
   }
 
   int pick(std::vector<int> choices) { return choices[random_() % choices.size()]; }
@@ -103,7 +107,8 @@ class RandomSchedule {
         Op::all_reduce, Op::all_reduce, Op::reduce_scatter, Op::reduce_scatter, Op::reduce_scatter, Op::all_gather,
         Op::broadcast,  Op::reduce,     Op::scale,          Op::copy,           Op::accumulate,     Op::leftover,
         Op::own};
-    Step result = collective(ops[random_() % ops.size()], name, *axis_named(axes[random_() % axes.size()]));
+    const Op op = ops[random_() % ops.size()];
+    Step result = collective(op, name, *axis_named(axes[random_() % axes.size()]));
     if (!operation(result.op).collective && result.op != Op::own) result.over.reset();
     if (chance(2)) result.reduction = Reduction::average;
     if (chance(3)) result.params = Selectors({pick_text({"p0", "p1", "!p0", "tied:group"})});

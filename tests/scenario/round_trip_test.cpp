@@ -142,8 +142,10 @@ TEST_CASE("a resolved document keeps the edits of its model, and knows what they
   CHECK(second.preset->edits.front().site == "mlp.copy_to_tp");
   CHECK(second.preset->edits.front().axis == Axis::dp);
   // Without the key there is nothing to keep, and an empty list stays one.
-  CHECK(read(sizes + rest).resolved.find("model")->find("architecture") == nullptr);
-  const Json* none = read(sizes + R"(, "edits": [])" + rest).resolved.find("model")->find("edits");
+  const Scenario unedited = read(sizes + rest);
+  CHECK(unedited.resolved.find("model")->find("architecture") == nullptr);
+  const Scenario empty = read(sizes + R"(, "edits": [])" + rest);
+  const Json* none = empty.resolved.find("model")->find("edits");
   REQUIRE(none != nullptr);
   CHECK(none->items().empty());
 }

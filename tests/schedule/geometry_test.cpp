@@ -93,7 +93,7 @@ void check_megatron_entry(const Json& entry) {
 }  // namespace
 
 TEST_CASE("buckets are those of Megatron-core") {
-  const Json cases = read(std::filesystem::path(__FILE__).parent_path() / "megatron_geometry.json");
+  const Json cases = read(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/schedule/megatron_geometry.json");
   CHECK(cases.items().size() == 17);
   for (const Json& entry : cases.items()) {
     INFO(write_json(entry));
