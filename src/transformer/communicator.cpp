@@ -37,10 +37,15 @@ void Communicator::mark(const std::string& site) const {
   if (reached_ != nullptr) reached_->insert(site);
 }
 
-bool Communicator::drops(const std::string& site) const {
+bool Communicator::is_dropped(const std::string& site) const {
   const SiteEdit* edit = edit_of(site);
-  if (edit != nullptr) mark(site);
   return edit != nullptr && edit->kind == SiteEdit::Kind::drop;
+}
+
+bool Communicator::drops(const std::string& site) const {
+  const bool dropped = is_dropped(site);
+  if (dropped) mark(site);
+  return dropped;
 }
 
 bool Communicator::duplicates(const char* site) const {
@@ -53,9 +58,9 @@ Axis Communicator::axis_of(const char* site, Axis axis) const {
     throw InternalError("a communication site that is not in the table: " + std::string(site));
   const SiteEdit* edit = edit_of(site);
   if (edit == nullptr) return axis;
-  const Axis over = edit->kind == SiteEdit::Kind::over ? edit->axis : axis;
-  if (size(axis) > 1 || size(over) > 1) mark(site);
-  return over;
+  const bool moved = edit->kind == SiteEdit::Kind::over;
+  if (moved ? group(edit->axis) != group(axis) : size(axis) > 1) mark(site);
+  return moved ? edit->axis : axis;
 }
 
 // What is cut into pieces, or put together, has as many of them as the model has ranks there.
@@ -78,7 +83,7 @@ void Communicator::expect_rows(const char* site, const std::vector<int>& receive
 
 Task<Real> Communicator::all_reduce(const char* site, Axis axis, Real tensor) {
   axis = axis_of(site, axis);
-  if (size(axis) == 1 || drops(site)) co_return tensor;
+  if (size(axis) == 1 || is_dropped(site)) co_return tensor;
   if (duplicates(site))
     tensor = co_await collective(Communication::all_reduce, site, axis, std::move(tensor), {}, nullptr);
   co_return co_await collective(Communication::all_reduce, site, axis, std::move(tensor), {}, nullptr);
@@ -86,14 +91,14 @@ Task<Real> Communicator::all_reduce(const char* site, Axis axis, Real tensor) {
 
 Task<Real> Communicator::all_reduce_max(const char* site, Axis axis, Real tensor) {
   axis = axis_of(site, axis);
-  if (size(axis) == 1 || drops(site)) co_return tensor;
+  if (size(axis) == 1 || is_dropped(site)) co_return tensor;
   co_return co_await collective(Communication::all_reduce_max, site, axis, std::move(tensor), {}, nullptr);
 }
 
 Task<Real> Communicator::all_gather(const char* site, Axis axis, Real tensor) {
   const Axis taken = axis_of(site, axis);
   check_size(site, taken, axis);
-  if (drops(site)) co_return Real(tensor.replicate(size(axis), 1));
+  if (is_dropped(site)) co_return Real(tensor.replicate(size(axis), 1));
   co_return co_await gather_whole(site, taken, std::move(tensor));
 }
 
@@ -108,7 +113,7 @@ Task<Real> Communicator::reduce_scatter(const char* site, Axis axis, Real tensor
   check_size(site, taken, axis);
   if (size(taken) == 1) co_return tensor;
   const int count = static_cast<int>(tensor.rows()) / size(taken);
-  if (drops(site)) co_return Real(tensor.middleRows(coordinate(taken) * count, count));
+  if (is_dropped(site)) co_return Real(tensor.middleRows(coordinate(taken) * count, count));
   if (duplicates(site))
     tensor = co_await collective(Communication::all_reduce, site, taken, std::move(tensor), {}, nullptr);
   std::vector<int> rows(static_cast<std::size_t>(size(taken)), count);
@@ -126,7 +131,7 @@ Task<Real> Communicator::all_to_all(const char* site, Axis axis, Real tensor, st
   }
   Real result =
       co_await collective(Communication::all_to_all, site, taken, std::move(tensor), std::move(rows), &received);
-  if (!drops(site)) co_return result;
+  if (!is_dropped(site)) co_return result;
   Eigen::Index row = 0;
   for (std::size_t member = 0; member < received.size(); ++member) {
     if (static_cast<int>(member) != coordinate(taken)) result.middleRows(row, received[member]).setZero();

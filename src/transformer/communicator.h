@@ -36,6 +36,8 @@ class Communicator {
 
   /// Whether an edit drops the site. What a collective or message then yields: of a sum the rank's own part, of a
   /// gather its own piece in every place, of an exchange zeros from all others, of a message zeros.
+  bool is_dropped(const std::string& site) const;
+  /// The same where dropping it changes something, so that the site is reached.
   bool drops(const std::string& site) const;
   const Mesh& mesh() const { return groups_.mesh(); }
   int rank() const { return rank_; }

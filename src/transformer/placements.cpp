@@ -39,6 +39,8 @@ class Observer {
     run.seed = options.seed;
     run.edits = read_site_edits(*scenario.preset);
     check_stage_division(config_, mesh.layout(), run.edits, scenario.preset->place);
+    std::set<std::string> reached;
+    run.reached = &reached;
     for (const std::string& use : config_.uses()) {
       const auto weight = [&](int rank, int m) {
         return data_.loss_weight(use, 0, m, mesh.coordinate(rank, Axis::dp), mesh.coordinate(rank, Axis::cp),
@@ -46,6 +48,7 @@ class Observer {
       };
       add(run_sharded(config_, schedule_, data_, 0, use, weight, run));
     }
+    check_reached(run.edits, reached);
   }
 
   void add(const std::vector<std::vector<LocalGradients>>& gradients) {

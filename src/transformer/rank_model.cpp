@@ -27,8 +27,8 @@ RankModel::RankModel(const Config& config, Communicator& comm, const Data& data,
   std::vector<int> own(places_.positions.size());
   std::iota(own.begin(), own.end(), 0);
   places_.rotary = places_.learned = places_.positions;
-  if (config.learned_positions ? comm.drops("embedding.positions") : comm.drops("attention.rotary_positions"))
-    (config.learned_positions ? places_.learned : places_.rotary) = own;
+  const char* site = config.learned_positions ? "embedding.positions" : "attention.rotary_positions";
+  if (own != places_.positions && comm.drops(site)) (config.learned_positions ? places_.learned : places_.rotary) = own;
   for (int s = 0; s < layout.sp; ++s) append(places_.query_positions, data.positions(cp, s));
   for (int c = 0; c < layout.cp; ++c) {
     for (int s = 0; s < layout.sp; ++s) append(places_.key_positions, data.positions(c, s));

@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "src/scenario/value_type.h"
 #include "src/transformer/data.h"
@@ -32,8 +34,10 @@ class Sizes {
     const auto found = preset_.sizes.find(name);
     const std::optional<Rational> value =
         found == preset_.sizes.end() ? std::nullopt : Rational::parse(found->second.text());
-    if (!value || *value < Rational(0))
-      refuse(preset_.place, fmt::format("its size \"{}\" is no number from 0 on", name));
+    // Far beyond what means something, and far from what a double cannot hold.
+    const Rational largest(1'000'000'000);
+    if (!value || *value < Rational(0) || *value > largest || (!value->is_zero() && *value < Rational(1) / largest))
+      refuse(preset_.place, fmt::format("its size \"{}\" is no number from 1e-9 to 1e9, and not 0", name));
     return to_double(*value);
   }
   bool flag(const std::string& name) const {
@@ -121,14 +125,16 @@ void check_sizes(const Config& config, const Sizes& sizes, const Layout& layout,
   }
 }
 
-/// That a rank's buffers are what the engine holds, but for parameters that never take part.
-void check_rank(const Config& config, const Schedule& schedule, int rank) {
+/// That a rank's buffers are what the engine holds, all of it, but for parameters that never take part.
+void check_rank(const Config& config, const Schedule& schedule, int rank, const Place& place) {
   const Model& model = schedule.model;
   const std::map<std::string, Home> homes = local_parameters(config, schedule.mesh, rank);
+  std::set<std::string_view> held;
   for (const LocalBuffer& buffer : model.local(rank).buffers) {
     const Home* first = nullptr;
     for (const int index : buffer.parameters) {
       const Parameter& parameter = model.parameters()[static_cast<std::size_t>(index)];
+      held.insert(parameter.name);
       if (parameter.micro_batches && parameter.micro_batches->empty()) continue;
       if (parameter.micro_batches || !parameter.only.empty())
         refuse(parameter.place,
@@ -154,6 +160,10 @@ void check_rank(const Config& config, const Schedule& schedule, int rank) {
       if (first == nullptr) first = &home;
     }
   }
+  for (const auto& [name, home] : homes) {
+    if (held.count(name) == 0)
+      refuse(place, fmt::format("it has a parameter \"{}\" on rank {}, and the scenario has none", name, rank));
+  }
 }
 
 }  // namespace
@@ -173,7 +183,7 @@ Config recognize(const Scenario& scenario) {
   const Sizes sizes(*scenario.preset);
   const Config config = read_sizes(sizes, scenario.layout.tp);
   check_sizes(config, sizes, scenario.layout, place);
-  for (int rank = 0; rank < schedule.mesh.world(); ++rank) check_rank(config, schedule, rank);
+  for (int rank = 0; rank < schedule.mesh.world(); ++rank) check_rank(config, schedule, rank, place);
   // One device has one tensor where the scenario has one logical parameter.
   for (const Logical& logical : schedule.model.logicals()) {
     if (logical.name != "embedding.word_embeddings.weight") continue;

@@ -83,7 +83,9 @@ Task<> ShardedExperts::balance(State& state) const {
 void ShardedExperts::drop(State& state) const {
   const Config& config = context_.config;
   const double choices = static_cast<double>(state.input.rows()) * config.top_k;
-  const auto capacity = static_cast<std::ptrdiff_t>(std::ceil(choices / config.experts * config.capacity_factor));
+  const double all = static_cast<double>(state.sent.size());
+  const auto capacity =
+      static_cast<std::ptrdiff_t>(std::min(std::ceil(choices / config.experts * config.capacity_factor), all));
   std::vector<State::Row> kept;
   for (auto first = state.sent.begin(); first != state.sent.end();) {
     const auto last =

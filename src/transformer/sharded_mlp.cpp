@@ -16,9 +16,7 @@ double normal_below(double x) { return 0.5 * std::erfc(-x * half_root); }
 using Columns = Eigen::Map<const Real, 0, Eigen::Stride<Eigen::Dynamic, 2>>;
 /// Every second column, from `first` on.
 Columns every_second(const Real& tensor, Eigen::Index first) {
-  // No tokens, no address to begin at.
-  const double* begin = tensor.size() == 0 ? nullptr : tensor.data() + first;
-  return {begin, tensor.rows(), tensor.cols() / 2, Eigen::Stride<Eigen::Dynamic, 2>(tensor.cols(), 2)};
+  return {tensor.data() + first, tensor.rows(), tensor.cols() / 2, Eigen::Stride<Eigen::Dynamic, 2>(tensor.cols(), 2)};
 }
 
 Eigen::ArrayXXd logistic(const Real& x) { return 1 / (1 + (-x.array()).exp()); }
@@ -27,6 +25,7 @@ Eigen::ArrayXXd logistic(const Real& x) { return 1 / (1 + (-x.array()).exp()); }
 
 Real activate(bool gated, const Real& inner) {
   if (!gated) return inner.unaryExpr([](double x) { return x * normal_below(x); });
+  if (inner.size() == 0) return Real(inner.rows(), inner.cols() / 2);  // no tokens, no address to begin at
   const Real gate = every_second(inner, 0);
   return gate.array() * logistic(gate) * every_second(inner, 1).array();
 }
@@ -36,6 +35,7 @@ Real activate_backward(bool gated, const Real& inner, const Real& gradient) {
     const auto slope = [](double x) { return normal_below(x) + x * density_at_0 * std::exp(-0.5 * x * x); };
     return inner.unaryExpr(slope).cwiseProduct(gradient);
   }
+  if (inner.size() == 0) return inner;
   const Real gate = every_second(inner, 0);
   const Eigen::ArrayXXd open = logistic(gate);
   const Real of_gate = gradient.array() * every_second(inner, 1).array() * (open + gate.array() * open * (1 - open));

@@ -128,6 +128,12 @@ SiteEdits read_site_edits(const Preset& preset) {
       diagnostics.add(edit.place, fmt::format("\"{}\" is no collective, so it has no axis; drop it", edit.site));
       continue;
     }
+    if (edits.count(edit.site) > 0) {
+      diagnostics.add(edit.place, fmt::format("\"{}\" is edited twice, and one of the two would be without effect; "
+                                              "keep one",
+                                              edit.site));
+      continue;
+    }
     SiteEdit::Kind kind = SiteEdit::Kind::drop;
     if (edit.action == ModelEdit::Action::duplicate) kind = SiteEdit::Kind::duplicate;
     if (edit.action == ModelEdit::Action::over) kind = SiteEdit::Kind::over;
@@ -142,7 +148,7 @@ void check_reached(const SiteEdits& edits, const std::set<std::string>& reached)
   for (const auto& [site, edit] : edits) {
     if (reached.count(site) > 0) continue;
     diagnostics.add(edit.place, fmt::format("the edit of \"{}\" changes nothing: with this layout and these sizes the "
-                                            "model does not communicate there; edit a site that it has",
+                                            "model does the same without it; edit a site at which it does not",
                                             site));
   }
   if (!diagnostics.empty()) throw InputError(diagnostics.sorted());

@@ -24,20 +24,23 @@ int index_in_block(const Config& config, const Layout& layout, int layer) {
 
 std::map<std::string, Home> built_from(const Config& config, const Layout& layout, const Communicator& comm,
                                        const std::map<std::string, Home>& homes) {
-  if (!comm.drops("pp.layer_offset")) return homes;
+  if (!comm.is_dropped("pp.layer_offset")) return homes;
   std::map<std::string, Home> result = homes;
   for (int layer = 0; layer < config.layers; ++layer) {
     const std::string own = layer_prefix(layer, false);
     const std::string first = layer_prefix(index_in_block(config, layout, layer), false);
-    for (auto entry = result.lower_bound(own); entry != result.end() && entry->first.starts_with(own); ++entry)
+    if (own == first) continue;
+    for (auto entry = result.lower_bound(own); entry != result.end() && entry->first.starts_with(own); ++entry) {
       entry->second.tensor.replace(0, own.size(), first);
+      comm.drops("pp.layer_offset");
+    }
   }
   return result;
 }
 
 bool is_left_out(const Config& config, const Layout& layout, const Communicator& comm, int layer) {
-  return comm.drops("pp.remainder") &&
-         index_in_block(config, layout, layer) >= config.layers / (layout.pp * layout.virtual_stages);
+  return index_in_block(config, layout, layer) >= config.layers / (layout.pp * layout.virtual_stages) &&
+         comm.drops("pp.remainder");
 }
 
 void check_stage_division(const Config& config, const Layout& layout, const SiteEdits& edits, const Place& place) {

@@ -182,9 +182,46 @@ TEST_CASE("what no router does is refused") {
   CHECK(message(R"("moe_router_topk": 5)").find("a token cannot visit 5 of 4 experts (moe_router_topk)") !=
         std::string::npos);
   CHECK(message(R"("moe_router_topk": 1)").find("moe_router_pre_softmax") != std::string::npos);
-  CHECK(
-      message(R"("moe_expert_capacity_factor": -0.5)").find("\"moe_expert_capacity_factor\" is no number from 0 on") !=
-      std::string::npos);
+  CHECK(message(R"("moe_expert_capacity_factor": -0.5)")
+            .find("\"moe_expert_capacity_factor\" is no number from 1e-9 to 1e9, and not 0") != std::string::npos);
+}
+
+TEST_CASE("a capacity beyond all tokens drops none") {
+  const Run run(R"("dp": 2, "ep": 2)", moe + R"(, "moe_expert_capacity_factor": 1e9)", megatron);
+  CHECK(run.result.match);
+}
+
+TEST_CASE("a scenario without one of the model's parameters is refused, because nobody would look at it") {
+  const auto message = [](int layers) -> std::string {
+    // The parameters of one layer, said to be of a model with `layers`.
+    const std::string parameters = R"json({ "name": "embedding.word_embeddings.weight", "shape": [32, 16] },
+      { "name": "decoder.final_layernorm.weight", "shape": [16] }, { "name": "output_layer.weight", "shape": [32, 16] },
+      { "name": "decoder.layers.0.input_layernorm.weight", "shape": [16] },
+      { "name": "decoder.layers.0.self_attention.linear_qkv.weight", "shape": [32, 16] },
+      { "name": "decoder.layers.0.self_attention.linear_proj.weight", "shape": [16, 16] },
+      { "name": "decoder.layers.0.pre_mlp_layernorm.weight", "shape": [16] },
+      { "name": "decoder.layers.0.mlp.linear_fc1.weight", "shape": [48, 16] },
+      { "name": "decoder.layers.0.mlp.linear_fc2.weight", "shape": [16, 24] })json";
+    const std::string model = R"("parameters": [)" + parameters +
+                              R"(], "architecture": { "family": "gpt", "layers": )" + std::to_string(layers) +
+                              R"(, "hidden": 16, "heads": 4, "query_groups": 2, "ffn": 24, "vocab": 32, "positions": 64,
+      "position_embedding": "rope", "normalization": "RMSNorm", "swiglu": true, "linear_bias": false,
+      "tied_embeddings": false, "make_vocab_size_divisible_by": 1 })";
+    try {
+      const Run run(R"("dp": 2)", model, R"json("steps": [
+        { "name": "micro_batches", "op": "each", "steps": [
+          { "name": "backward", "op": "backward", "by": "1 / sum(tokens, dp, micro_batch)"
+    } ] },
+        { "name": "sum", "op": "all_reduce", "over": "dp" } ])json");
+      return run.result.match ? "match" : "mismatch";
+}
+catch (const InputError& error) {
+  return error.diagnostics().front().message;
+}
+}
+;
+CHECK(message(1) == "match");
+CHECK(message(2).find("it has a parameter \"decoder.layers.1.") != std::string::npos);
 }
 
 TEST_CASE("expert parallel models do, with whole experts and with pieces of them") {
