@@ -22,17 +22,23 @@ class TokenTable {
   explicit TokenTable(const Lists& lists);
 
   std::int64_t at(int micro_batch, int dp, int cp, int sp) const;
-  /// Of a box: constant time for each micro-batch, and for each coordinate along an axis whose stride is not 1.
+  /// Of a box, over any number of repetitions of the table: constant time, for each coordinate along an axis whose
+  /// stride is not 1, and for each 2^63 tokens that the table has.
   Rational sum(Range micro_batch, Range dp, Range cp, Range sp) const;
 
  private:
   std::size_t place(int micro_batch, int dp, int cp, int sp) const;
-  std::int64_t sum_of_box(int micro_batch, const Range& dp, const Range& cp, const Range& sp) const;
+  /// Of a box within the table, without gaps, whose sum is less than 2^63.
+  std::int64_t sum_of_box(const Range& micro_batch, const Range& dp, const Range& cp, const Range& sp) const;
+  /// Of the micro-batches [begin, end) of the table.
+  Rational sum_in_table(int begin, int end, const Range& dp, const Range& cp, const Range& sp) const;
 
   std::array<int, 4> sizes_{};  ///< micro-batches, dp, cp, sp
-  /// By micro-batch, dp, cp and sp, the last three with one coordinate more: the sum of the micro-batch's counts whose
-  /// coordinates are all smaller.
+  /// By micro-batch, dp, cp and sp, with one coordinate more: the sum of the counts whose coordinates are all smaller,
+  /// modulo 2^64.
   std::vector<std::uint64_t> sums_;
+  /// Micro-batches, ascending up to the end of the table: all counts between two of them add up to less than 2^63.
+  std::vector<int> limits_;
 };
 
 }  // namespace lockstep

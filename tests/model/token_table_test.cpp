@@ -44,24 +44,38 @@ TEST_CASE("a table gives back each count, and begins again behind its last micro
   }
 }
 
-TEST_CASE("the sum of any box is that of its pieces") {
-  const TokenTable table(lists());
+TEST_CASE("the sum of any box is that of its pieces, however often the table is repeated") {
+  TokenTable::Lists all = lists();
+  SECTION("counts that add up to less than 2^63") {}
+  SECTION("any two micro-batches add up to 2^63 or more") {
+    for (auto& of_micro_batch : all) of_micro_batch[1][2][1] = std::int64_t{1} << 62;
+  }
+  SECTION("some neighbors add up to 2^63 or more") {
+    all = {all[0], all[1], all[2], all[0], all[1]};
+    for (const std::size_t i : {0, 2, 3}) all[i][3][0][1] = (std::int64_t{1} << 62) + (std::int64_t{1} << 61);
+  }
+  SECTION("a single micro-batch") { all.resize(1); }
+  const TokenTable table(all);
   std::mt19937 random(5);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const auto range = [&](int size) {
+    if (below(3) == 0) return TokenTable::Range{0, size, 1};  // sums beyond 2^63 are those of much of the table
     TokenTable::Range result{below(size), 0, 1 + below(3)};
     result.count = below((size - 1 - result.first) / result.stride + 2);
     return result;
   };
   for (int i = 0; i < 500; ++i) {
-    const TokenTable::Range m = range(8), d = range(4), c = range(3), s = range(2);
+    const TokenTable::Range m = range(i % 2 == 0 ? 8 : 40), d = range(4), c = range(3), s = range(2);
     Rational expected;
     for (int a = 0; a < m.count; ++a) {
+      const std::size_t row = static_cast<std::size_t>(m.first + a * m.stride) % all.size();
       for (int b = 0; b < d.count; ++b) {
         for (int e = 0; e < c.count; ++e) {
-          for (int f = 0; f < s.count; ++f)
-            expected += table.at(m.first + a * m.stride, d.first + b * d.stride, c.first + e * c.stride,
-                                 s.first + f * s.stride);
+          for (int f = 0; f < s.count; ++f) {
+            const auto& counts = all[row][static_cast<std::size_t>(d.first + b * d.stride)]
+                                    [static_cast<std::size_t>(c.first + e * c.stride)];
+            expected += counts[static_cast<std::size_t>(s.first + f * s.stride)];
+          }
         }
       }
     }
