@@ -124,7 +124,7 @@ is_current() {
   local stamp=$build_dir/.built-$1
   shift
   [[ -e $stamp && -x $build_dir/bin/lockstep ]] || return
-  local inputs=(CMakeLists.txt CMakePresets.json cmake src include frameworks models "$@")
+  local inputs=(CMakeLists.txt CMakePresets.json cmake src include kernels frameworks models "$@")
   [[ -z $(find "${inputs[@]/#/$root/}" -newer "$stamp" -print -quit 2>/dev/null) ]]
 }
 
