@@ -44,9 +44,11 @@ std::vector<ShardOption> read_shard_options(const std::vector<std::string>& text
   std::vector<ShardOption> options;
   for (const std::string& text : texts) {
     const ShardOption option = read_shard_option(text);
+    if (option.of == 0 && option.equal_parts)
+      usage_error(fmt::format("--shard {}: COUNT is 0, but a dimension has at least 1 part, as 0:0/1", text));
     if (option.place >= option.of && option.equal_parts)
       usage_error(fmt::format("--shard {}: parts are counted from 0, so that the last of {} is {}", text, option.of,
-                              option.of == 0 ? 0 : option.of - 1));
+                              option.of - 1));
     options.push_back(option);
   }
   return options;
