@@ -35,7 +35,7 @@ struct Row {
   int multiplications = 0;  ///< for each element
   Work work;
   std::vector<double> seconds;  ///< of a piece, from all threads
-  double in_cache = 0;          ///< seconds for a piece's bytes in the first-level cache, one core
+  double in_cache = 0;          ///< seconds for a piece that is read again and again, one core
   double median() const {
     std::vector<double> sorted = seconds;
     std::sort(sorted.begin(), sorted.end());

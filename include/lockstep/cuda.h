@@ -46,9 +46,10 @@ class CudaDevice {
 /// buffers in its memory, and, where every element stays in its place and the buffers of a few fit into the memory of a
 /// block of threads, a second time with all steps in one kernel. The two must agree to the bit.
 ///
-/// Memory of the GPU: at most about 4 GiB, in blocks of elements; a component whose collectives move elements to other
-/// places is replayed in one block. Where that does not fit, CudaFailure says so before anything is allocated.
-/// HostOptions::threads is not used. Throws CudaFailure where the GPU cannot go on.
+/// Memory of the GPU for buffers: at most about 4 GiB, in blocks of elements; a component whose collectives move
+/// elements to other places is replayed in one block. Where that does not fit, CudaFailure says so before anything is
+/// allocated. The program of a block and the sums of the checks come on top. HostOptions::threads of the processor
+/// decide beforehand which numbers are replayed. Throws CudaFailure where the GPU cannot go on.
 HostResult run_cuda(const Schedule& schedule, const Timeline& timeline, const HostOptions& options, CudaDevice& cuda);
 
 }  // namespace lockstep

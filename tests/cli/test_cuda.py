@@ -54,10 +54,18 @@ def test_a_file_that_is_not_there_is_said_before_a_gpu_is_looked_for():
     assert "GPU" not in done.stderr
 
 
-def test_commands_without_files_do_not_know_the_engine():
+def test_a_misspelt_engine_is_told_the_right_one():
     done = lockstep("check", "--engine", "cudda", a_scenario())
     assert done.returncode == 2
     assert 'did you mean "cuda"?' in done.stderr
+
+
+def test_an_import_which_checks_no_file_does_not_know_the_engine():
+    sizes = ("--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "4", "--vocab-size", "1000",
+             "--position-embedding-type", "rope", "--micro-batch-size", "1", "--global-batch-size", "8")
+    done = lockstep("import", "megatron", "--world-size", "4", "--check", "--engine", "cuda", "--", *sizes)
+    assert done.returncode == 2
+    assert "--engine takes symbolic, host, transformer, separated by commas; found \"cuda\"" in done.stderr
 
 
 def test_the_module_is_found_beside_the_program_alone(tmp_path):
