@@ -21,7 +21,7 @@ struct FusedKernel {
   std::uint64_t count = 0;
   Tables tables;
   std::uint32_t slots = 0;
-  std::uint64_t begin = 0, end = 0;  ///< places
+  std::uint64_t end = 0;  ///< behind the last place
   std::uint64_t result_count = 0;
   std::uint64_t* results = nullptr;
 
@@ -48,7 +48,7 @@ struct FusedKernel {
                                    Stored* data) const {
     Buffers<Stored> buffers{data, std::uint64_t{place.threads} * width};
     // All threads of a warp go round equally often, as they add up together.
-    for (std::uint64_t at = begin / width + place.index() - place.thread; at * width < end; at += place.count()) {
+    for (std::uint64_t at = place.index() - place.thread; at * width < end; at += place.count()) {
       const std::uint64_t first = (at + place.thread) * width;
       const bool works = first < end;
       buffers.shift = first - std::uint64_t{place.thread} * width;

@@ -47,7 +47,6 @@ enum class Kind : std::uint32_t {
   check,       ///< compares target with from, and hashes both
   hash,        ///< hashes target
 };
-inline constexpr int kinds = 10;
 
 /// What a collective's members receive, and which of them.
 enum class Received : std::uint32_t { sum, owner, root };

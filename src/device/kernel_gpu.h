@@ -118,7 +118,7 @@ class KernelGpu final : public Gpu {
         facts().multiprocessors * std::max<std::uint64_t>(facts().block_memory / shared_bytes, 1);
     const std::uint64_t packs = (run.places + kernels::pack<Stored> - 1) / kernels::pack<Stored>;
     const std::uint64_t blocks = std::min((packs + together - 1) / together, resident);
-    launcher_.launch(kernels::FusedKernel<Stored>{run.instructions, run.count, run.tables, run.slots, 0, run.places,
+    launcher_.launch(kernels::FusedKernel<Stored>{run.instructions, run.count, run.tables, run.slots, run.places,
                                                   run.result_count, run.results},
                      static_cast<unsigned>(blocks), together, shared_bytes);
   }
