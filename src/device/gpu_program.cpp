@@ -95,9 +95,14 @@ class ProgramMaker {
 
   /// Spans for what of the piece is stored at `parts`.
   void add_runs(int piece, const Intervals& parts) {
+    auto from = parts.begin();
     for (const StoredRun& run : runs_[static_cast<std::size_t>(piece)]) {
-      for (const Interval& each : intersect(parts, run.place))
-        add_span(each, run.global + static_cast<std::uint64_t>(each.begin - run.place.begin));
+      // Both ascend: what ends in front of this run is of no use to later ones.
+      while (from != parts.end() && from->end <= run.place.begin) ++from;
+      for (auto part = from; part != parts.end() && part->begin < run.place.end; ++part) {
+        const Interval both = intersect(*part, run.place);
+        if (!both.empty()) add_span(both, run.global + static_cast<std::uint64_t>(both.begin - run.place.begin));
+      }
     }
   }
 
