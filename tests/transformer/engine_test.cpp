@@ -214,14 +214,12 @@ TEST_CASE("a scenario without one of the model's parameters is refused, because 
     } ] },
         { "name": "sum", "op": "all_reduce", "over": "dp" } ])json");
       return run.result.match ? "match" : "mismatch";
-}
-catch (const InputError& error) {
-  return error.diagnostics().front().message;
-}
-}
-;
-CHECK(message(1) == "match");
-CHECK(message(2).find("it has a parameter \"decoder.layers.1.") != std::string::npos);
+    } catch (const InputError& error) {
+      return error.diagnostics().front().message;
+    }
+  };
+  CHECK(message(1) == "match");
+  CHECK(message(2).find("it has a parameter \"decoder.layers.1.") != std::string::npos);
 }
 
 TEST_CASE("expert parallel models do, with whole experts and with pieces of them") {
