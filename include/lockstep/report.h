@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/check.h"
+#include "lockstep/comparison.h"
 
 namespace lockstep {
 
@@ -54,6 +55,10 @@ void explain_json(const CheckResult& result, const ExplainOptions& options, cons
 /// What `lockstep placements` prints: parameters by axes, folded over layers; and as JSON, each by itself.
 void placements_text(const Scenario& scenario, const PlacementReport& report, bool color, const Write& write);
 void placements_json(const Scenario& scenario, const PlacementReport& report, const Write& write);
+
+/// What `lockstep diff` prints. `verbose` leaves nothing out.
+void comparison_text(const ScheduleComparison& comparison, bool verbose, bool color, const Write& write);
+void comparison_json(const ScheduleComparison& comparison, const Write& write);
 
 /// What `lockstep show` prints of a scenario: layout, process groups, parameters, steps.
 void show_text(const Scenario& scenario, bool verbose, const Write& write);

@@ -59,6 +59,7 @@ Command check_command();
 Command test_command();
 Command explain_command();
 Command placements_command();
+Command diff_command();
 Command show_command();
 Command list_command();
 Command import_command();

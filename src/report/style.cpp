@@ -42,6 +42,13 @@ std::string rank_list(const std::vector<int>& ranks, std::size_t most) {
   return list;
 }
 
+std::string counted(std::int64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", number, noun,
+                     number == 1                                   ? ""
+                     : noun.ends_with("ch") || noun.ends_with("s") ? "es"
+                                                                   : "s");
+}
+
 std::string interval_text(const Interval& interval) { return fmt::format("[{}, {})", interval.begin, interval.end); }
 
 std::string coordinates_text(const Mesh& mesh, int rank) {

@@ -31,6 +31,8 @@ std::string padded(std::string_view text, std::size_t width);
 
 /// "rank 3", "ranks 0-3, 8": ascending numbers, at most `most` stretches and how many more.
 std::string rank_list(const std::vector<int>& ranks, std::size_t most = 8);
+/// "1 rank", "3 ranks", "2 batches".
+std::string counted(std::int64_t number, std::string_view noun);
 /// "[0, 768)".
 std::string interval_text(const Interval& interval);
 /// "pp 0 dp 1"; "" for a world of one.

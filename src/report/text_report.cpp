@@ -16,13 +16,6 @@ namespace lockstep {
 
 namespace {
 
-std::string counted(std::int64_t number, std::string_view noun) {
-  return fmt::format("{} {}{}", number, noun,
-                     number == 1                                   ? ""
-                     : noun.ends_with("ch") || noun.ends_with("s") ? "es"
-                                                                   : "s");
-}
-
 bool any_value_wrong(const SymbolicResult& symbolic) {
   return std::any_of(symbolic.buffers.begin(), symbolic.buffers.end(), [](const BufferResult& buffer) {
     return std::any_of(buffer.pieces.begin(), buffer.pieces.end(),

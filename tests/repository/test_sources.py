@@ -30,6 +30,8 @@ HEADERS = {
     "batch": "model",
     "check": "diagnosis",
     "collective": "schedule",
+    "communication": "schedule",
+    "comparison": "diagnosis",
     "cuda": "device",
     "diagnostic": "base",
     "expression": "expression",

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/communication.h"
+#include "lockstep/scenario.h"
+
+namespace lockstep {
+
+/// Elements of a parameter that optimizers get otherwise, of all ranks with these two formulas.
+struct GradientDifference {
+  std::string parameter;
+  std::vector<int> ranks;     ///< ascending
+  Interval elements;          ///< local, of the first rank
+  std::string before, after;  ///< what they get
+};
+
+/// A parameter of which ranks hand other elements to their optimizers.
+struct OwnershipDifference {
+  std::string parameter;
+  int ranks = 0;            ///< how many
+  int rank = 0;             ///< the first of them
+  Intervals before, after;  ///< what it owns
+};
+
+/// What one of two schedules does.
+struct ComparedSchedule {
+  std::shared_ptr<const Scenario> scenario;
+  std::shared_ptr<const Timeline> timeline;
+  Outcome::Kind outcome = Outcome::Kind::complete;
+  Communication communication;  ///< of the compared optimizer step
+};
+
+/// A step of one of the two lists or of both, which have the same name.
+struct StepDifference {
+  const StepCommunication* before = nullptr;  ///< null: there is none
+  const StepCommunication* after = nullptr;
+  /// It comes earlier or later than most others that both have.
+  bool moved = false;
+  bool changed() const;
+};
+
+/// Two schedules over the same ranks and parameters: do they hand the same gradients to the optimizers?
+struct ScheduleComparison {
+  ComparedSchedule before, after;
+  /// Why they cannot be compared, full sentences; with one of them nothing below is set.
+  std::vector<std::string> apart;
+  /// The first optimizer step (from 0) in which they differ, else the last that both complete; -1: they complete none.
+  int step = -1;
+  bool complete = true;                        ///< both complete every optimizer step
+  std::vector<GradientDifference> gradients;   ///< in model order
+  std::vector<OwnershipDifference> ownership;  ///< the same
+  /// Whether formulas are of the plain gradients of ranks' losses: the two schedules' `backward` steps multiply them
+  /// with different factors. Otherwise they are of what `backward` adds, as in a check.
+  bool plain = false;
+  std::int64_t elements = 0;  ///< of all ranks' owned elements that both own and that were compared
+
+  bool same_gradients() const { return apart.empty() && complete && gradients.empty(); }
+};
+
+/// The steps that communicate, in the order of the new schedule, and those that it no longer has where they stood.
+/// Refers to the comparison.
+std::vector<StepDifference> step_differences(const ScheduleComparison& comparison);
+
+/// Replays both symbolically and compares, exactly. Where a rank owns an element in one of them alone, the values of
+/// that element's owners are compared, whoever they are. Complexity: two symbolic replays; linear in the pieces that
+/// ranks own.
+ScheduleComparison compare(std::shared_ptr<const Scenario> before, std::shared_ptr<const Scenario> after);
+
+}  // namespace lockstep

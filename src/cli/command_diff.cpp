@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "lockstep/comparison.h"
+#include "src/cli/changed_scenario.h"
+#include "src/cli/files.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct DiffArguments : CommonOptions {
+  std::vector<std::string> files;
+  std::vector<std::string> old_changes, new_changes;
+};
+
+std::shared_ptr<const Scenario> read_side(const std::string& file, const std::vector<std::string>& changes) {
+  Scenario scenario = read_changed_scenario(file, changes);
+  for (const std::string& change : changes) scenario.file += (&change == &changes.front() ? " with " : ", ") + change;
+  if (scenario.schedule == nullptr)
+    usage_error(
+        fmt::format("{} has an axis of size \"any\", and diff compares the ranks of one layout: give it a size, "
+                    "such as --old layout.dp=4 --new layout.dp=4",
+                    file));
+  return std::make_shared<const Scenario>(std::move(scenario));
+}
+
+int run(const DiffArguments& arguments) {
+  if (arguments.files.size() > 2)
+    usage_error(fmt::format("diff takes two files, or one with --old or --new, found {}", arguments.files.size()));
+  scenario_files(arguments.files);  // says it well where there is none
+  const std::string &old_file = arguments.files.front(), &new_file = arguments.files.back();
+  if (arguments.files.size() == 1 && arguments.old_changes.empty() && arguments.new_changes.empty())
+    usage_error(
+        fmt::format("{} alone is compared with nothing: name a second file, or say what is to be otherwise, such "
+                    "as --new use_distributed_optimizer=true",
+                    old_file));
+  const ScheduleComparison comparison =
+      compare(read_side(old_file, arguments.old_changes), read_side(new_file, arguments.new_changes));
+  Output output(arguments.output);
+  if (arguments.format == "json")
+    comparison_json(comparison, output.writer());
+  else
+    comparison_text(comparison, arguments.verbose, use_color(arguments, output.terminal()), output.writer());
+  output.commit();
+  if (!comparison.apart.empty()) return exit_usage;
+  return comparison.same_gradients() ? exit_right : exit_wrong;
+}
+
+}  // namespace
+
+Command diff_command() {
+  const auto arguments = std::make_shared<DiffArguments>();
+  Command command;
+  command.name = "diff";
+  command.summary = "Compare two schedules: the gradients that they hand to the optimizers, and what they communicate.";
+  command.text =
+      "Replays two scenarios over the same ranks and parameters symbolically, or one scenario with two sets of "
+      "options, "
+      "and says whether every rank's optimizer gets the same gradient from both, exactly: if not, for which "
+      "parameters, "
+      "ranks and elements, with both formulas, whether either of them is right or not. Then who owns which elements, "
+      "and "
+      "the steps that came, went, moved, or send more or less: calls of groups, and the bytes that all ranks send, "
+      "counted as by ring algorithms and without padding. Exit status 0 if the gradients are the same, 1 if they are "
+      "not, 2 if the two cannot be compared.";
+  command.examples = {
+      {"lockstep diff old.json new.json", "two files"},
+      {"lockstep diff scenario.json --new use_distributed_optimizer=true", "one file, with an option changed"},
+      {"lockstep diff scenario.json --new framework=./megatron-patched.jsonc",
+       "a framework file against a changed one"},
+      {"lockstep diff old.json new.json -f json", "the same for a program"},
+  };
+  std::vector<OptionRow> output;
+  for (OptionRow& row : arguments->output_rows()) {
+    if (row.flags != "-q,--quiet") output.push_back(std::move(row));
+  }
+  command.options =
+      join({{{"FILES", "", "The old scenario and the new one; or one, with --old or --new.", {}, &arguments->files},
+             {"--old",
+              "KEY=VALUE",
+              "Change this in the old one: an option of its framework, framework itself, or a key with "
+              "dots, such as layout.dp=4. May be given several times.",
+              {},
+              &arguments->old_changes},
+             {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes}},
+            std::move(output)});
+  command.run = [arguments] { return run(*arguments); };
+  return command;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "src/diagnosis/handed_over.h"
+
+namespace lockstep {
+
+namespace {
+
+/// "pp 2 dp 4 in order tp-cp-sp-ep-dp-pp": what tells the ranks of two layouts apart.
+std::string axes_text(const Layout& layout) {
+  std::string text;
+  for (const auto& [axis, size] : {std::pair(Axis::pp, layout.pp),
+                                   {Axis::dp, layout.dp},
+                                   {Axis::cp, layout.cp},
+                                   {Axis::sp, layout.sp},
+                                   {Axis::tp, layout.tp},
+                                   {Axis::ep, layout.ep},
+                                   {Axis::etp, layout.etp}}) {
+    if (size > 1) text += fmt::format("{} {} ", name_of(axis), size);
+  }
+  text += "in order ";
+  for (const Axis axis : layout.order)
+    text += fmt::format("{}{}", axis == layout.order.front() ? "" : "-", name_of(axis));
+  return text;
+}
+
+bool same_box(const Piece& a, const Piece& b) { return a.dims == b.dims; }
+
+/// Which buffers of the one stand for which of the other, and what keeps the two apart.
+class Correspondence {
+ public:
+  Correspondence(const Schedule& before, const Schedule& after) : before_(before), after_(after) {}
+
+  std::vector<std::string> apart() {
+    std::vector<std::string> reasons;
+    const std::string old_axes = axes_text(before_.mesh.layout()), new_axes = axes_text(after_.mesh.layout());
+    if (old_axes != new_axes) {
+      reasons.push_back(
+          fmt::format("No rank of the one stands for a rank of the other: the old layout is {}, the new one {}.",
+                      old_axes, new_axes));
+      return reasons;
+    }
+    compare_batches(reasons);
+    compare_parameters(reasons);
+    return reasons;
+  }
+
+  /// The same logical parameter in the other schedule.
+  int logical_after(int logical) const { return logical_after_[static_cast<std::size_t>(logical)]; }
+  /// By buffer of a rank before: its buffer after.
+  const std::vector<int>& buffers(int rank) {
+    const LocalModel &old_local = before_.model.local(rank), &new_local = after_.model.local(rank);
+    const auto [found, is_new] = buffers_.try_emplace({old_local.id, new_local.id});
+    if (!is_new) return found->second;
+    std::map<int, int> by_logical;
+    for (std::size_t i = 0; i < new_local.buffers.size(); ++i)
+      by_logical.emplace(new_local.buffers[i].logical, static_cast<int>(i));
+    for (const LocalBuffer& buffer : old_local.buffers)
+      found->second.push_back(by_logical.at(logical_after(buffer.logical)));
+    return found->second;
+  }
+
+ private:
+  void compare_batches(std::vector<std::string>& reasons) const {
+    const Batch &old_batch = before_.batch, &new_batch = after_.batch;
+    if (old_batch.micro_batch_counts != new_batch.micro_batch_counts) {
+      reasons.emplace_back("Their numbers of micro-batches differ, and with them the gradients that there are.");
+    }
+  }
+
+  void compare_parameters(std::vector<std::string>& reasons) {
+    std::map<std::string, int> by_name;
+    const std::vector<Logical>& others = after_.model.logicals();
+    for (std::size_t i = 0; i < others.size(); ++i) by_name.emplace(others[i].name, static_cast<int>(i));
+    std::set<int> met;
+    for (std::size_t i = 0; i < before_.model.logicals().size(); ++i) {
+      const Logical& old_one = before_.model.logicals()[i];
+      const auto found = by_name.find(old_one.name);
+      logical_after_.push_back(found == by_name.end() ? -1 : found->second);
+      if (found == by_name.end()) {
+        reasons.push_back(fmt::format("Only the old one has parameter \"{}\".", old_one.name));
+        continue;
+      }
+      met.insert(found->second);
+      const Logical& new_one = others[static_cast<std::size_t>(found->second)];
+      if (old_one.shape != new_one.shape || old_one.frozen != new_one.frozen ||
+          old_one.uses.size() != new_one.uses.size() || !placed_alike(static_cast<int>(i), found->second))
+        reasons.push_back(
+            fmt::format("Parameter \"{}\" has another shape, place or use in the new one.", old_one.name));
+    }
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      if (met.count(static_cast<int>(i)) == 0)
+        reasons.push_back(fmt::format("Only the new one has parameter \"{}\".", others[i].name));
+    }
+    if (reasons.empty() && !held_alike())
+      reasons.emplace_back("Ranks hold other parameters in the new one than in the old one.");
+  }
+
+  bool placed_alike(int old_logical, int new_logical) const {
+    const std::vector<Piece>&old_pieces = before_.model.pieces(old_logical),
+          &new_pieces = after_.model.pieces(new_logical);
+    return std::equal(old_pieces.begin(), old_pieces.end(), new_pieces.begin(), new_pieces.end(), same_box);
+  }
+
+  bool held_alike() const {
+    for (int rank = 0; rank < before_.mesh.world(); ++rank) {
+      const auto held = [](const Model& model, int rank_of, const auto& number) {
+        std::set<std::pair<int, int>> result;
+        for (const LocalBuffer& buffer : model.local(rank_of).buffers)
+          result.emplace(number(buffer.logical), buffer.piece);
+        return result;
+      };
+      if (held(before_.model, rank, [&](int logical) { return logical_after(logical); }) !=
+          held(after_.model, rank, [](int logical) { return logical; }))
+        return false;
+    }
+    return true;
+  }
+
+  const Schedule &before_, &after_;
+  std::vector<int> logical_after_;
+  std::map<std::pair<int, int>, std::vector<int>> buffers_;
+};
+
+/// One of the two schedules with its replay.
+struct Side {
+  const Schedule& schedule;
+  Replayed replayed;
+  std::map<std::tuple<int, int, int>, int> value_of;  ///< by form, local model and buffer
+
+  const LocalBuffer& buffer(int rank, int index) const {
+    return schedule.model.local(rank).buffers[static_cast<std::size_t>(index)];
+  }
+};
+
+class Comparer {
+ public:
+  Comparer(ScheduleComparison& result, Correspondence& correspondence)
+      : result_(result),
+        correspondence_(correspondence),
+        before_{*result.before.scenario->schedule, {}, {}},
+        after_{*result.after.scenario->schedule, {}, {}} {
+    before_.replayed = replay_handed_over(before_.schedule, *result.before.timeline);
+    after_.replayed = replay_handed_over(after_.schedule, *result.after.timeline);
+  }
+
+  void run() {
+    const std::size_t steps = std::min(before_.replayed.steps.size(), after_.replayed.steps.size());
+    for (std::size_t step = 0; step < steps; ++step) {
+      result_.step = static_cast<int>(step);
+      compare_step(step);
+      if (!differences_.empty()) break;
+    }
+    finish();
+  }
+
+ private:
+  /// Two formulas that stand against each other in a parameter.
+  struct Pair {
+    int logical = 0, before = 0, after = 0;  ///< values
+    friend auto operator<=>(const Pair&, const Pair&) = default;
+  };
+  struct Found {
+    GradientDifference difference;
+    int buffer_before = 0, buffer_after = 0, rank_after = 0;
+    int form_before = 0, form_after = 0;
+  };
+  /// Who owns elements on one side alone: values by stretch, of all ranks.
+  struct Stretch {
+    Interval elements;
+    int value = 0, rank = 0, buffer = 0, form = 0;
+  };
+  struct Moved {
+    std::vector<Stretch> before, after;
+  };
+
+  void compare_step(std::size_t step) {
+    const HandedOver &old_step = before_.replayed.steps[step], &new_step = after_.replayed.steps[step];
+    std::map<std::pair<int, int>, Moved> moved;
+    std::set<std::pair<int, int>> with_other_owners;
+    std::map<int, OwnershipDifference> ownership;
+    result_.elements = 0;
+    for (int rank = 0; rank < before_.schedule.mesh.world(); ++rank) {
+      const std::vector<int>& buffers = correspondence_.buffers(rank);
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        const int old_buffer = static_cast<int>(i), new_buffer = buffers[i];
+        const LocalBuffer& local = before_.buffer(rank, old_buffer);
+        const auto& old_pieces = old_step.pieces[static_cast<std::size_t>(rank)][i];
+        const auto& new_pieces = new_step.pieces[static_cast<std::size_t>(rank)][static_cast<std::size_t>(new_buffer)];
+        compare_pieces(rank, old_buffer, new_buffer, old_pieces, new_pieces);
+        const Intervals old_owned = owned(old_pieces), new_owned = owned(new_pieces);
+        if (old_owned != new_owned) {
+          with_other_owners.emplace(local.logical, local.piece);
+          OwnershipDifference& difference = ownership[local.logical];
+          if (difference.ranks++ == 0) {
+            difference.parameter = before_.schedule.model.logicals()[static_cast<std::size_t>(local.logical)].name;
+            difference.rank = rank;
+            difference.before = old_owned;
+            difference.after = new_owned;
+          }
+        }
+        Moved& values = moved[{local.logical, local.piece}];
+        for (const auto& piece : old_pieces)
+          values.before.push_back(
+              {piece.elements, value(before_, rank, old_buffer, piece.form), rank, old_buffer, piece.form});
+        for (const auto& piece : new_pieces)
+          values.after.push_back(
+              {piece.elements, value(after_, rank, new_buffer, piece.form), rank, new_buffer, piece.form});
+      }
+    }
+    for (const auto& piece : with_other_owners) compare_moved(moved[piece]);
+    result_.ownership.clear();
+    for (auto& [logical, difference] : ownership) result_.ownership.push_back(std::move(difference));
+  }
+
+  static Intervals owned(const std::vector<HandedOver::Piece>& pieces) {
+    Intervals result;
+    for (const HandedOver::Piece& piece : pieces) {
+      if (!result.empty() && result.back().end == piece.elements.begin)
+        result.back().end = piece.elements.end;
+      else
+        result.push_back(piece.elements);
+    }
+    return result;
+  }
+
+  void compare_pieces(int rank, int old_buffer, int new_buffer, const std::vector<HandedOver::Piece>& old_pieces,
+                      const std::vector<HandedOver::Piece>& new_pieces) {
+    auto other = new_pieces.begin();
+    for (const HandedOver::Piece& piece : old_pieces) {
+      while (other != new_pieces.end() && other->elements.end <= piece.elements.begin) ++other;
+      for (auto at = other; at != new_pieces.end() && at->elements.begin < piece.elements.end; ++at) {
+        const Interval common = intersect(piece.elements, at->elements);
+        result_.elements += common.size();
+        add({common, value(before_, rank, old_buffer, piece.form), rank, old_buffer, piece.form},
+            {common, value(after_, rank, new_buffer, at->form), rank, new_buffer, at->form});
+      }
+    }
+  }
+
+  // Somebody owns an element in one of the two alone: all owners' values of it together must be the same.
+  void compare_moved(const Moved& values) {
+    std::set<std::int64_t> cuts;
+    for (const auto* side : {&values.before, &values.after}) {
+      for (const Stretch& stretch : *side) cuts.insert({stretch.elements.begin, stretch.elements.end});
+    }
+    const auto held = [&](const std::vector<Stretch>& side) {
+      std::map<std::int64_t, std::map<int, const Stretch*>> result;  // by begin of a stretch between cuts: by value
+      for (const Stretch& stretch : side) {
+        for (auto cut = cuts.lower_bound(stretch.elements.begin); *cut < stretch.elements.end; ++cut)
+          result[*cut].emplace(stretch.value, &stretch);
+      }
+      return result;
+    };
+    const auto old_values = held(values.before), new_values = held(values.after);
+    for (const auto& [begin, old_here] : old_values) {
+      const auto found = new_values.find(begin);
+      if (found == new_values.end()) continue;  // nobody answers for it any more: that is a difference of ownership
+      for (const auto& [number, stretch] : old_here) {
+        if (found->second.count(number) > 0) continue;
+        const Stretch& other = *found->second.begin()->second;
+        Stretch here = *stretch;
+        here.elements = {begin, *std::next(cuts.find(begin))};
+        add(here, other);
+      }
+    }
+  }
+
+  /// Equal numbers are equal values, on both sides.
+  int value(Side& side, int rank, int buffer, int form) {
+    const auto [found, is_new] = side.value_of.try_emplace({form, side.schedule.model.local(rank).id, buffer}, 0);
+    if (is_new) found->second = intern(side, side.replayed.engine->terms(form, rank, buffer));
+    return found->second;
+  }
+
+  int intern(const Side& side, const std::vector<Term>& terms) {
+    Value value;
+    for (const Term& term : terms) {
+      const Rational plain =
+          term.leftover.empty() ? term.coefficient * side.replayed.engine->by(term) : term.coefficient;
+      if (plain.is_zero()) continue;
+      const int logical =
+          term.logical < 0 || &side == &after_ ? term.logical : correspondence_.logical_after(term.logical);
+      value.emplace_back(term.rank, term.micro_batch, term.site_use, logical, term.foreign ? term.piece : -1,
+                         term.offset, term.leftover, plain.to_string());
+    }
+    std::sort(value.begin(), value.end());
+    return numbers_.emplace(std::move(value), static_cast<int>(numbers_.size())).first->second;
+  }
+
+  void add(const Stretch& old_one, const Stretch& new_one) {
+    if (old_one.value == new_one.value) return;
+    const LocalBuffer& local = before_.buffer(old_one.rank, old_one.buffer);
+    const auto [found, is_new] = differences_.try_emplace({local.logical, old_one.value, new_one.value});
+    Found& here = found->second;
+    if (is_new) {
+      here.difference.parameter = before_.schedule.model.logicals()[static_cast<std::size_t>(local.logical)].name;
+      here.difference.elements = old_one.elements;
+      here.buffer_before = old_one.buffer;
+      here.buffer_after = new_one.buffer;
+      here.rank_after = new_one.rank;
+      here.form_before = old_one.form;
+      here.form_after = new_one.form;
+    }
+    std::vector<int>& ranks = here.difference.ranks;
+    if (ranks.empty() || ranks.back() != old_one.rank) ranks.push_back(old_one.rank);
+  }
+
+  std::vector<Term> terms(const Side& side, int form, int rank, int buffer) const {
+    std::vector<Term> result = side.replayed.engine->terms(form, rank, buffer);
+    if (!result_.plain) return result;
+    for (Term& term : result) {
+      if (term.leftover.empty()) term.coefficient = term.coefficient * side.replayed.engine->by(term);
+    }
+    return result;
+  }
+
+  std::string formula(const Side& side, int form, int rank, int buffer) const {
+    const LocalBuffer& local = side.buffer(rank, buffer);
+    return print_formula(side.schedule, rank, buffer, terms(side, form, rank, buffer),
+                         reference_terms(side.schedule, local.logical, local.piece, result_.step));
+  }
+
+  void finish() {
+    for (const auto& [pair, found] : differences_) {
+      const auto factors = [&](const Side& side, int form, int rank, int buffer) {
+        std::set<std::string> result;
+        for (const Term& term : side.replayed.engine->terms(form, rank, buffer)) {
+          if (term.leftover.empty()) result.insert(side.replayed.engine->by(term).to_string());
+        }
+        return result;
+      };
+      if (factors(before_, found.form_before, found.difference.ranks.front(), found.buffer_before) !=
+          factors(after_, found.form_after, found.rank_after, found.buffer_after))
+        result_.plain = true;
+    }
+    for (auto& [pair, found] : differences_) {
+      GradientDifference& difference = found.difference;
+      difference.before = formula(before_, found.form_before, difference.ranks.front(), found.buffer_before);
+      difference.after = formula(after_, found.form_after, found.rank_after, found.buffer_after);
+      std::sort(difference.ranks.begin(), difference.ranks.end());
+      difference.ranks.erase(std::unique(difference.ranks.begin(), difference.ranks.end()), difference.ranks.end());
+      result_.gradients.push_back(std::move(difference));
+    }
+  }
+
+  using Value = std::vector<std::tuple<int, int, int, int, int, std::int64_t, std::string, std::string>>;
+
+  ScheduleComparison& result_;
+  Correspondence& correspondence_;
+  Side before_, after_;
+  std::map<Value, int> numbers_;
+  std::map<Pair, Found> differences_;
+};
+
+ComparedSchedule replay(std::shared_ptr<const Scenario> scenario) {
+  ComparedSchedule result;
+  result.scenario = std::move(scenario);
+  result.timeline = std::make_shared<const Timeline>(walk(*result.scenario->schedule));
+  result.outcome = result.timeline->outcome.kind;
+  return result;
+}
+
+}  // namespace
+
+ScheduleComparison compare(std::shared_ptr<const Scenario> before, std::shared_ptr<const Scenario> after) {
+  ScheduleComparison result;
+  Correspondence correspondence(*before->schedule, *after->schedule);
+  result.apart = correspondence.apart();
+  result.before.scenario = std::move(before);
+  result.after.scenario = std::move(after);
+  if (!result.apart.empty()) return result;
+  result.before = replay(result.before.scenario);
+  result.after = replay(result.after.scenario);
+  result.complete = result.before.outcome == Outcome::Kind::complete && result.after.outcome == Outcome::Kind::complete;
+  Comparer(result, correspondence).run();
+  const int step = std::max(result.step, 0);
+  for (ComparedSchedule* side : {&result.before, &result.after})
+    side->communication = communication(*side->scenario->schedule, *side->timeline, step);
+  return result;
+}
+
+}  // namespace lockstep

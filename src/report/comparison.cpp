@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "lockstep/operation.h"
+#include "lockstep/report.h"
+#include "src/diagnosis/fold_names.h"
+#include "src/report/elide.h"
+#include "src/report/json_writer.h"
+#include "src/report/style.h"
+#include "src/report/text_report.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t most_differences = 12, most_owners = 6, most_intervals = 4;
+
+std::string bytes_text(std::int64_t bytes) {
+  const auto number = static_cast<double>(bytes);
+  if (number >= 0x1p40) return fmt::format("{:.1f} TiB", number / 0x1p40);
+  if (number >= 0x1p30) return fmt::format("{:.1f} GiB", number / 0x1p30);
+  if (number >= 0x1p20) return fmt::format("{:.1f} MiB", number / 0x1p20);
+  if (number >= 0x1p10) return fmt::format("{:.1f} KiB", number / 0x1p10);
+  return fmt::format("{} B", bytes);
+}
+
+std::string_view outcome_text(Outcome::Kind kind) {
+  switch (kind) {
+    case Outcome::Kind::complete:
+      return "complete";
+    case Outcome::Kind::deadlock:
+      return "deadlock";
+    case Outcome::Kind::invalid_collective:
+      return "invalid_collective";
+    case Outcome::Kind::race:
+      return "race";
+  }
+  return "";
+}
+
+std::string intervals_text(const Intervals& intervals) {
+  if (intervals.empty()) return "nothing";
+  std::string text;
+  for (std::size_t i = 0; i < intervals.size(); ++i) {
+    if (i == most_intervals) return text + fmt::format(" and {} more", intervals.size() - i);
+    text += (i == 0 ? "" : " ") + interval_text(intervals[i]);
+  }
+  return text;
+}
+
+std::string group_text(const StepCommunication& step) {
+  if (step.smallest_group == step.largest_group) return std::to_string(step.largest_group);
+  return fmt::format("{}-{}", step.smallest_group, step.largest_group);
+}
+
+/// "all_reduce", "all_reduce (avg)"
+std::string op_text(const StepCommunication& step) {
+  const char* average = step.step->reduction == Reduction::average ? " (avg)" : "";
+  return fmt::format("{}{}", operation(step.step->op).name, average);
+}
+
+/// "16" or "16 → 8"; "-" for what is not there.
+std::string change_text(const std::string& before, const std::string& after) {
+  return before == after ? after : before + " → " + after;
+}
+
+/// Differences of parameters whose names differ in numbers alone: one line.
+struct FoldedDifference {
+  const GradientDifference* first = nullptr;
+  std::string name;
+  std::size_t parameters = 0;
+  std::vector<int> ranks;
+};
+
+std::vector<FoldedDifference> fold(const std::vector<GradientDifference>& differences) {
+  std::vector<FoldedDifference> folded;
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places;
+  for (const GradientDifference& difference : differences) {
+    std::string name = folded_name(difference.parameter);
+    const auto [found, is_new] = places.try_emplace({name, difference.before, difference.after}, folded.size());
+    if (is_new) folded.push_back({&difference, std::move(name), 0, {}});
+    FoldedDifference& here = folded[found->second];
+    ++here.parameters;
+    here.ranks.insert(here.ranks.end(), difference.ranks.begin(), difference.ranks.end());
+  }
+  for (FoldedDifference& each : folded) {
+    std::sort(each.ranks.begin(), each.ranks.end());
+    each.ranks.erase(std::unique(each.ranks.begin(), each.ranks.end()), each.ranks.end());
+    if (each.parameters == 1) each.name = each.first->parameter;
+  }
+  return folded;
+}
+
+class TextComparison {
+ public:
+  TextComparison(const ScheduleComparison& comparison, bool verbose, bool color, const Write& write)
+      : comparison_(comparison), verbose_(verbose), style_(color), write_(write) {}
+
+  void run() {
+    head();
+    if (!comparison_.apart.empty()) return;
+    gradients();
+    ownership();
+    steps();
+  }
+
+ private:
+  void head() const {
+    const std::string verdict = !comparison_.apart.empty()       ? style_.bad("cannot be compared")
+                                : comparison_.same_gradients()   ? style_.good("same gradients")
+                                : !comparison_.gradients.empty() ? style_.bad("other gradients")
+                                                                 : style_.bad("not complete");
+    write_(fmt::format("{}  {} → {}\n", verdict, comparison_.before.scenario->file, comparison_.after.scenario->file));
+    for (const std::string& reason : comparison_.apart) write_("  " + reason + "\n");
+    if (!comparison_.apart.empty()) return;
+    write_("  " + layout_text(*comparison_.after.scenario) + "\n");
+    for (const auto& [name, side] : {std::pair("old", &comparison_.before), std::pair("new", &comparison_.after)}) {
+      if (side->outcome != Outcome::Kind::complete)
+        write_(fmt::format("  The {} one ends in a {} (lockstep check {}).\n", name,
+                           style_.bad(outcome_text(side->outcome)), side->scenario->file));
+    }
+    if (comparison_.step < 0) {
+      write_("  There is no optimizer step that both complete, so no gradients are compared.\n");
+    } else if (comparison_.same_gradients()) {
+      write_(fmt::format("  Every optimizer gets the same, in {} of all ranks together.\n",
+                         counted(comparison_.elements, "element")));
+    }
+  }
+
+  void gradients() const {
+    if (comparison_.gradients.empty()) return;
+    write_(fmt::format("\n{} that optimizers get{}\n", style_.bold("gradients"),
+                       comparison_.step > 0 ? fmt::format(" in optimizer step {}", comparison_.step + 1) : ""));
+    const std::vector<FoldedDifference> folded = fold(comparison_.gradients);
+    std::size_t shown = 0;
+    for (const FoldedDifference& each : folded) {
+      if (!verbose_ && shown == most_differences) {
+        write_(fmt::format("  and {} more (-v shows all)\n", folded.size() - shown));
+        break;
+      }
+      ++shown;
+      const std::string where = each.parameters > 1
+                                    ? fmt::format("{} ({})", each.name, each.parameters)
+                                    : fmt::format("{} {}", each.name, interval_text(each.first->elements));
+      write_(fmt::format("  {}  {}\n", where, rank_list(each.ranks, verbose_ ? each.ranks.size() : 8)));
+      const std::size_t widest = verbose_ ? unlimited_width : widest_line;
+      write_(fmt::format("    old  {}\n", elided(each.first->before, widest)));
+      write_(fmt::format("    new  {}\n", elided(each.first->after, widest)));
+    }
+    if (comparison_.plain)
+      write_("  Here g is the gradient of a rank's loss as it is: the two `backward` steps multiply it differently.\n");
+  }
+
+  void ownership() const {
+    if (comparison_.ownership.empty()) return;
+    write_(fmt::format("\n{} of elements by ranks' optimizers\n", style_.bold("ownership")));
+    std::size_t shown = 0;
+    for (const OwnershipDifference& each : comparison_.ownership) {
+      if (!verbose_ && shown++ == most_owners) {
+        write_(
+            fmt::format("  and {} more (-v shows all)\n",
+                        counted(static_cast<std::int64_t>(comparison_.ownership.size() - most_owners), "parameter")));
+        break;
+      }
+      write_(fmt::format("  {}: {} other elements; rank {} owned {}, now {}\n", each.parameter,
+                         each.ranks == 1 ? "1 rank owns" : fmt::format("{} ranks own", each.ranks), each.rank,
+                         intervals_text(each.before), intervals_text(each.after)));
+    }
+  }
+
+  void steps() const {
+    const std::vector<StepDifference> all = step_differences(comparison_);
+    const auto changed = static_cast<std::size_t>(
+        std::count_if(all.begin(), all.end(), [](const StepDifference& each) { return each.changed(); }));
+    const Communication &before = comparison_.before.communication, &after = comparison_.after.communication;
+    write_(fmt::format("\n{} in an optimizer step\n", style_.bold("communication")));
+    std::vector<std::vector<std::string>> rows = {{"", "step", "", "calls", "ranks", "sent by all ranks"}};
+    for (const StepDifference& each : all) {
+      if (!verbose_ && !each.changed()) continue;
+      rows.push_back(row(each));
+    }
+    rows.push_back({"", "all steps", "", change_text(std::to_string(before.calls), std::to_string(after.calls)), "",
+                    change_text(bytes_text(before.bytes), bytes_text(after.bytes))});
+    rows.push_back({"", "the busiest rank", "", "", "",
+                    change_text(bytes_text(before.most_bytes_of_a_rank), bytes_text(after.most_bytes_of_a_rank))});
+    table(rows);
+    if (changed == 0 && !all.empty()) write_("  The same steps in the same order.\n");
+  }
+
+  static std::vector<std::string> row(const StepDifference& each) {
+    const StepCommunication& any = each.after != nullptr ? *each.after : *each.before;
+    const auto both = [&](const auto& text) {
+      return change_text(each.before != nullptr ? text(*each.before) : "-",
+                         each.after != nullptr ? text(*each.after) : "-");
+    };
+    const char* sign = each.before == nullptr ? "+" : each.after == nullptr ? "-" : each.moved ? "~" : " ";
+    std::string op = each.before == nullptr || each.after == nullptr ? op_text(any) : both(op_text);
+    if (each.moved) op += ", moved";
+    return {sign,
+            any.step->name,
+            op,
+            both([](const StepCommunication& step) { return std::to_string(step.calls); }),
+            both(group_text),
+            both([](const StepCommunication& step) { return bytes_text(step.bytes); })};
+  }
+
+  void table(const std::vector<std::vector<std::string>>& rows) const {
+    std::vector<std::size_t> widths(rows.front().size());
+    for (const auto& each : rows) {
+      for (std::size_t i = 0; i < each.size(); ++i) widths[i] = std::max(widths[i], text_width(each[i]));
+    }
+    for (const auto& each : rows) {
+      std::string line;
+      for (std::size_t i = 0; i < each.size(); ++i)
+        line += (i == 0 ? "" : i == 1 ? " " : "  ") + padded(each[i], widths[i]);
+      write_(" " + line.substr(0, line.find_last_not_of(' ') + 1) + "\n");
+    }
+  }
+
+  const ScheduleComparison& comparison_;
+  bool verbose_;
+  Style style_;
+  const Write& write_;
+};
+
+void side_json(JsonWriter& json, const ComparedSchedule& side) {
+  json.begin_object();
+  json.key("file");
+  json.string(side.scenario->file);
+  json.key("outcome");
+  json.string(outcome_text(side.outcome));
+  json.key("calls");
+  json.number(side.communication.calls);
+  json.key("bytes");
+  json.number(side.communication.bytes);
+  json.key("most_bytes_of_a_rank");
+  json.number(side.communication.most_bytes_of_a_rank);
+  json.end_object();
+}
+
+void step_json(JsonWriter& json, const StepCommunication* step) {
+  if (step == nullptr) return json.null();
+  json.begin_object(true);
+  json.key("op");
+  json.string(operation(step->step->op).name);
+  json.key("reduce");
+  json.string(step->step->reduction == Reduction::average ? "avg" : "sum");
+  json.key("calls");
+  json.number(step->calls);
+  json.key("smallest_group");
+  json.number(step->smallest_group);
+  json.key("largest_group");
+  json.number(step->largest_group);
+  json.key("bytes");
+  json.number(step->bytes);
+  json.end_object();
+}
+
+}  // namespace
+
+void comparison_text(const ScheduleComparison& comparison, bool verbose, bool color, const Write& write) {
+  TextComparison(comparison, verbose, color, write).run();
+}
+
+void comparison_json(const ScheduleComparison& comparison, const Write& write) {
+  JsonWriter json(write);
+  json.begin_object();
+  json.key("lockstep");
+  json.number(1);
+  json.key("same_gradients");
+  comparison.apart.empty() ? json.boolean(comparison.same_gradients()) : json.null();
+  json.key("apart");
+  json.begin_array();
+  for (const std::string& reason : comparison.apart) json.string(reason);
+  json.end_array();
+  json.key("old");
+  side_json(json, comparison.before);
+  json.key("new");
+  side_json(json, comparison.after);
+  json.key("step");
+  json.number(comparison.step);
+  json.key("plain");
+  json.boolean(comparison.plain);
+  json.key("gradients");
+  json.begin_array();
+  for (const GradientDifference& each : comparison.gradients) {
+    json.begin_object();
+    json.key("parameter");
+    json.string(each.parameter);
+    json.key("ranks");
+    json.numbers(each.ranks);
+    json.key("elements");
+    json.interval(each.elements);
+    json.key("old");
+    json.string(each.before);
+    json.key("new");
+    json.string(each.after);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("ownership");
+  json.begin_array();
+  for (const OwnershipDifference& each : comparison.ownership) {
+    json.begin_object();
+    json.key("parameter");
+    json.string(each.parameter);
+    json.key("ranks");
+    json.number(each.ranks);
+    json.key("rank");
+    json.number(each.rank);
+    json.key("old");
+    json.intervals(each.before);
+    json.key("new");
+    json.intervals(each.after);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("steps");
+  json.begin_array();
+  for (const StepDifference& each : step_differences(comparison)) {
+    json.begin_object();
+    json.key("name");
+    json.string((each.after != nullptr ? each.after : each.before)->step->name);
+    json.key("moved");
+    json.boolean(each.moved);
+    json.key("old");
+    step_json(json, each.before);
+    json.key("new");
+    step_json(json, each.after);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  json.finish();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lockstep diff`, as a user runs it."""
+
+import json
+
+BACKWARD = {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward"}]}
+
+
+def write(folder, name, *steps, layout=None):
+    path = folder / name
+    path.write_text(json.dumps({"lockstep": 1, "layout": layout or {"dp": 2},
+                                "model": {"parameters": [{"name": "w", "shape": [8]}]},
+                                "batch": {"micro_batches": 1}, "schedule": {"steps": [BACKWARD, *steps]}}))
+    return str(path)
+
+
+def mean(**more):
+    return {"name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg", **more}
+
+
+def test_equal_schedules(run, tmp_path):
+    old, new = write(tmp_path, "old.json", mean()), write(tmp_path, "new.json", mean())
+    result = run("diff", old, new)
+    assert result.returncode == 0
+    assert result.stdout == (f"same gradients  {old} → {new}\n"
+                             "  dp 2 = 2 ranks, 1 micro-batch, loss token_mean over uneven tokens\n"
+                             "  Every optimizer gets the same, in 16 elements of all ranks together.\n\n"
+                             "communication in an optimizer step\n"
+                             "  step                calls  ranks  sent by all ranks\n"
+                             "  all steps           1             64 B\n"
+                             "  the busiest rank                  32 B\n"
+                             "  The same steps in the same order.\n")
+
+
+def test_other_gradients(run, tmp_path):
+    old, new = write(tmp_path, "old.json", mean()), write(tmp_path, "new.json", mean(reduce="sum"))
+    result = run("diff", old, new)
+    assert result.returncode == 1
+    assert ("\ngradients that optimizers get\n  w [0, 8)  ranks 0, 1\n    old  (g0+g1)/2\n    new  g0 + g1\n"
+            in result.stdout)
+    assert "   mean              all_reduce (avg) → all_reduce  1      2      64 B\n" in result.stdout
+    report = json.loads(run("diff", old, new, "-f", "json").stdout)
+    assert report["same_gradients"] is False
+    assert report["gradients"] == [{"parameter": "w", "ranks": [0, 1], "elements": [0, 8], "old": "(g0+g1)/2",
+                                    "new": "g0 + g1"}]
+    assert report["steps"][0]["old"] == {"op": "all_reduce", "reduce": "avg", "calls": 1, "smallest_group": 2, "largest_group": 2,
+                                         "bytes": 64}
+
+
+def test_one_file_with_two_sets_of_options(run, tmp_path):
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps({"lockstep": 1, "layout": {"dp": 2}, "model": {"preset": "gpt2", "layers": 1},
+                                "schedule": {"framework": "megatron"}, "expect": {"verdict": "match", "ranks": []}}))
+    result = run("diff", str(path), "--new", "use_distributed_optimizer=true")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"{path} → {path} with use_distributed_optimizer=true\n" in result.stdout
+    assert "+ dp_reduce_scatter  reduce_scatter" in result.stdout
+    assert "- dp_all_reduce      all_reduce" in result.stdout
+    assert "ownership of elements by ranks' optimizers\n" in result.stdout
+    assert run("diff", str(path), "--old", "layout.dp=4", "--new", "layout.dp=4").returncode == 0
+
+
+def test_a_deadlock_is_no_equal(run, tmp_path):
+    old = write(tmp_path, "old.json", mean())
+    new = write(tmp_path, "new.json", mean(only={"dp": [0]}))
+    result = run("diff", old, new)
+    assert result.returncode == 1
+    assert f"  The new one ends in a deadlock (lockstep check {new}).\n" in result.stdout
+    assert "  There is no optimizer step that both complete, so no gradients are compared.\n" in result.stdout
+
+
+def test_mistakes(run, tmp_path):
+    old = write(tmp_path, "old.json", mean())
+    larger = write(tmp_path, "larger.json", mean(), layout={"dp": 4})
+    assert run("diff", old, larger).returncode == 2
+    assert ("No rank of the one stands for a rank of the other: the old layout is dp 2 in order tp-cp-sp-ep-dp-pp, the new "
+            "one dp 4 in order tp-cp-sp-ep-dp-pp.\n") in run("diff", old, larger).stdout
+    for arguments, message in [
+        ([old], f"error: {old} alone is compared with nothing: name a second file, or say what is to be otherwise, such "
+                "as --new use_distributed_optimizer=true\n"),
+        ([old, old, old], "error: diff takes two files, or one with --old or --new, found 3\n"),
+        ([old, "--new", "x"], "error: a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"x\"\n"),
+        ([old, "--new", "lockstep.x=1"], "error: \"lockstep.x=1\" cannot be set: \"lockstep\" is the number 1, which has "
+                                         "no members\n"),
+        ([old, "--new", "layout..dp=1"], "error: \"layout..dp=1\" has an empty name between its dots\n"),
+        ([old, "--new", "layout.dp=any"], f"error: {old} has an axis of size \"any\", and diff compares the ranks of one "
+                                          "layout: give it a size, such as --old layout.dp=4 --new layout.dp=4\n"),
+    ]:
+        result = run("diff", *arguments)
+        assert (result.returncode, result.stderr) == (2, message)

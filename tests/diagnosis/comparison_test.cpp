@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comparison.h"
+
+#include "tests/catch.h"
+#include "tests/diagnosis/small.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+std::shared_ptr<const Scenario> read(const std::string& text) {
+  return std::make_shared<const Scenario>(read_scenario(std::make_shared<const Source>(Source{"test.json", text})));
+}
+
+ScheduleComparison compare_texts(const std::string& before, const std::string& after) {
+  return compare(read(before), read(after));
+}
+
+const std::string backwards =
+    R"({ "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] })";
+const std::string average = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+const std::string scatter = R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })";
+
+std::string with_steps(const std::string& steps, const std::string& parameters = R"([ { "name": "w", "shape": [8] } ])",
+                       const std::string& layout = R"({ "dp": 2 })") {
+  return scenario(layout, parameters, "[" + steps + "]");
+}
+
+}  // namespace
+
+TEST_CASE("a sum and a halving are an average, and the same gradient") {
+  const std::string sum = R"({ "name": "sum", "op": "all_reduce", "over": "dp", "reduce": "sum" })";
+  const std::string half = R"({ "name": "half", "op": "scale", "by": "1/2" })";
+  const ScheduleComparison found =
+      compare_texts(with_steps(backwards + "," + average), with_steps(backwards + "," + sum + "," + half));
+  CHECK(found.same_gradients());
+  CHECK(found.elements == 16);
+  CHECK(found.ownership.empty());
+}
+
+TEST_CASE("a factor in the backward pass is the same as one behind it") {
+  const std::string halved =
+      R"({ "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/2" } ] })";
+  const std::string sum = R"({ "name": "sum", "op": "all_reduce", "over": "dp", "reduce": "sum" })";
+  CHECK(compare_texts(with_steps(backwards + "," + average), with_steps(halved + "," + sum)).same_gradients());
+  // And where they differ, formulas are of the gradients before those factors, or they would look alike.
+  const ScheduleComparison found = compare_texts(with_steps(backwards + "," + sum), with_steps(halved + "," + sum));
+  REQUIRE(found.gradients.size() == 1);
+  CHECK(found.plain);
+  CHECK(found.gradients.front().before == "g0 + g1");
+  CHECK(found.gradients.front().after == "(g0+g1)/2");
+}
+
+TEST_CASE("two wrong schedules can be equally wrong") {
+  CHECK(compare_texts(with_steps(backwards), with_steps(backwards)).same_gradients());
+}
+
+TEST_CASE("a missing collective is told with both formulas, on the ranks that it concerns") {
+  const ScheduleComparison found = compare_texts(with_steps(backwards + "," + average), with_steps(backwards));
+  REQUIRE(found.gradients.size() == 2);
+  CHECK(found.gradients[0].ranks == std::vector<int>{0});
+  CHECK(found.gradients[0].before == "(g0+g1)/2");
+  CHECK(found.gradients[0].after == "g0");
+  CHECK(found.gradients[1].ranks == std::vector<int>{1});
+  CHECK_FALSE(found.plain);
+}
+
+TEST_CASE("sharded optimizers get the same elements from others") {
+  const ScheduleComparison found =
+      compare_texts(with_steps(backwards + "," + average), with_steps(backwards + "," + scatter));
+  CHECK(found.same_gradients());
+  CHECK(found.elements == 8);
+  REQUIRE(found.ownership.size() == 1);
+  CHECK(found.ownership.front().ranks == 2);
+  CHECK(found.ownership.front().before == Intervals{{0, 8}});
+  CHECK(found.ownership.front().after == Intervals{{0, 4}});
+}
+
+TEST_CASE("a wrong value is found where the owner changed as well") {
+  // dp 1 owns the second half after the old schedule; after the new one dp 0 owns all, and nobody else anything.
+  const std::string sum = R"({ "name": "sum", "op": "reduce", "over": "dp", "reduce": "sum", "root": 0 })";
+  const ScheduleComparison found =
+      compare_texts(with_steps(backwards + "," + scatter), with_steps(backwards + "," + sum));
+  REQUIRE(found.gradients.size() == 1);
+  CHECK(found.gradients.front().ranks == std::vector<int>{0, 1});
+  CHECK(found.gradients.front().before == "(g0+g1)/2");
+  CHECK(found.gradients.front().after == "g0 + g1");
+}
+
+TEST_CASE("schedules over other ranks, batches or parameters are apart") {
+  const std::string steps = backwards + "," + average;
+  const auto reason = [&](const std::string& after) {
+    const ScheduleComparison found = compare_texts(with_steps(steps), after);
+    REQUIRE_FALSE(found.apart.empty());
+    CHECK_FALSE(found.same_gradients());
+    return found.apart.front();
+  };
+  CHECK(reason(with_steps(steps, R"([ { "name": "w", "shape": [8] } ])", R"({ "dp": 4 })")) ==
+        "No rank of the one stands for a rank of the other: the old layout is dp 2 in order tp-cp-sp-ep-dp-pp, the new "
+        "one dp 4 in order tp-cp-sp-ep-dp-pp.");
+  CHECK(reason(with_steps(steps, R"([ { "name": "v", "shape": [8] } ])")) == "Only the old one has parameter \"w\".");
+  CHECK(reason(with_steps(steps, R"([ { "name": "w", "shape": [4] } ])")) ==
+        "Parameter \"w\" has another shape, place or use in the new one.");
+  CHECK(reason(with_steps(steps, R"([ { "name": "w", "shape": [8] }, { "name": "v", "shape": [8] } ])")) ==
+        "Only the new one has parameter \"v\".");
+}
+
+TEST_CASE("a schedule that deadlocks is not the same as any") {
+  const std::string crossed = R"({ "name": "half", "op": "all_reduce", "over": "dp", "only": { "dp": [0] } })";
+  const ScheduleComparison found =
+      compare_texts(with_steps(backwards + "," + average), with_steps(backwards + "," + crossed));
+  CHECK_FALSE(found.complete);
+  CHECK(found.step == -1);
+  CHECK_FALSE(found.same_gradients());
+}
+
+TEST_CASE("parameters in another order are the same parameters") {
+  const std::string steps = backwards + "," + average;
+  CHECK(compare_texts(with_steps(steps, R"([ { "name": "a", "shape": [8] }, { "name": "b", "shape": [6] } ])"),
+                      with_steps(steps, R"([ { "name": "b", "shape": [6] }, { "name": "a", "shape": [8] } ])"))
+            .same_gradients());
+}
+
+TEST_CASE("steps that came, went and moved") {
+  const auto scale = [](const std::string& name) {
+    return R"({ "name": ")" + name + R"(", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+  };
+  const std::string begin = backwards + ",";
+  const ScheduleComparison found =
+      compare_texts(with_steps(begin + scale("a") + "," + scale("b") + "," + scale("c") + "," + scale("gone")),
+                    with_steps(begin + scale("b") + "," + scale("c") + "," + scale("a") + "," + scale("come")));
+  std::string words;
+  for (const StepDifference& each : step_differences(found)) {
+    words += each.before == nullptr ? "+" : each.after == nullptr ? "-" : each.moved ? "~" : " ";
+    words += (each.after != nullptr ? each.after : each.before)->step->name;
+    if (!each.changed()) words += ".";
+  }
+  CHECK(words == " b. c.~a+come-gone");
+}
