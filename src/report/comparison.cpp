@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "lockstep/operation.h"
@@ -161,14 +162,15 @@ class TextComparison {
     if (comparison_.ownership.empty()) return;
     write_(fmt::format("\n{} of elements by ranks' optimizers\n", style_.bold("ownership")));
     std::size_t shown = 0;
+    std::set<std::string> names;  // one layer stands for all
     for (const OwnershipDifference& each : comparison_.ownership) {
+      const std::string name = verbose_ ? each.parameter : folded_name(each.parameter);
+      if (!names.insert(name).second) continue;
       if (!verbose_ && shown++ == most_owners) {
-        write_(
-            fmt::format("  and {} more (-v shows all)\n",
-                        counted(static_cast<std::int64_t>(comparison_.ownership.size() - most_owners), "parameter")));
+        write_("  and more (-v shows all)\n");
         break;
       }
-      write_(fmt::format("  {}: {} other elements; rank {} owned {}, now {}\n", each.parameter,
+      write_(fmt::format("  {}: {} other elements; rank {} owned {}, now {}\n", name,
                          each.ranks == 1 ? "1 rank owns" : fmt::format("{} ranks own", each.ranks), each.rank,
                          intervals_text(each.before), intervals_text(each.after)));
     }
