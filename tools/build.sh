@@ -77,8 +77,12 @@ use_clang() {
   export LOCKSTEP_CMAKE_OPTIONS="-DCMAKE_CXX_COMPILER=$clang ${LOCKSTEP_CMAKE_OPTIONS:-}"
 }
 
+# What tools/bundle packed is built where nothing can be installed: with its own headers, and with make where ninja is
+# missing.
+is_bundled() { [[ -d $root/third_party ]]; }
+
 is_configured() {
-  [[ -e $build_dir/build.ninja ]] && grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$build_dir/CMakeCache.txt"
+  [[ -e $build_dir/build.ninja || -e $build_dir/Makefile ]] && grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$build_dir/CMakeCache.txt"
 }
 
 run_cmake() {
@@ -86,34 +90,38 @@ run_cmake() {
   is_configured || rm -rf "$build_dir/CMakeCache.txt" "$build_dir/CMakeFiles"
   local options=()
   read -ra options <<<"${LOCKSTEP_CMAKE_OPTIONS:-}"
+  if is_bundled && ! command -v ninja >/dev/null; then options+=(-G "Unix Makefiles"); fi
   (cd "$root" && cmake --preset "$preset" -B "$build_dir" "${options[@]}") >"$build_dir/configure.log" 2>&1 </dev/null
 }
 
 configure() {
   run_cmake && return
-  # Packages are looked at only now: a machine that has everything from elsewhere needs none of Debian's.
-  apt_install "${build_packages[@]}"
-  run_cmake && return
+  if ! is_bundled; then
+    # Packages are looked at only now: a machine that has everything from elsewhere needs none of Debian's.
+    apt_install "${build_packages[@]}"
+    run_cmake && return
+  fi
   cat "$build_dir/configure.log" >&2
   fail "CMake could not configure the build"
 }
 
-# Reads what ninja writes; on a terminal, "[3/40] Compiling…" becomes a counter in one line, removed at the end.
+# Reads what ninja or make writes; on a terminal, "[3/40] Compiling…" becomes a counter in one line, removed at the end.
 show_progress() {
   local line
   while IFS= read -r line; do
-    if [[ -t 2 && $line =~ ^\[[0-9]+/[0-9]+\] ]]; then
+    if [[ -t 2 && $line =~ ^\[([0-9]+/[0-9]+|\ *[0-9]+%)\] ]]; then
       printf '\r\033[Klockstep: building %s' "${BASH_REMATCH[0]}" >&2
     fi
   done
   [[ ! -t 2 ]] || printf '\r\033[K' >&2
 }
 
-run_ninja() {
-  local log=$build_dir/build.log
+run_build() {
+  local log=$build_dir/build.log command=(ninja -C "$build_dir" "$1")
+  [[ -e $build_dir/build.ninja ]] || command=(make -C "$build_dir" -j "$(nproc)" "$1")
   [[ -t 2 ]] || say "building lockstep…"
-  if ! ninja -C "$build_dir" "$1" 2>&1 </dev/null | tee "$log" | show_progress; then
-    grep -Ev '^\[[0-9]+/[0-9]+\] |^ninja: Entering directory' "$log" >&2
+  if ! "${command[@]}" 2>&1 </dev/null | tee "$log" | show_progress; then
+    grep -Ev '^\[([0-9]+/[0-9]+| *[0-9]+%)\] |^(ninja|make[[0-9]*]*): (Entering|Leaving) directory' "$log" >&2
     fail "the build failed"
   fi
 }
@@ -141,8 +149,10 @@ build() {
   if ! is_current "$@"; then
     local stamp=$build_dir/.built-$target
     touch "$stamp.begun"  # so that what is edited while the compiler runs is newer
-    if [[ $root/CMakePresets.json -nt $build_dir/build.ninja ]] || ! is_configured; then configure; fi
-    run_ninja "$target"
+    local system=$build_dir/build.ninja
+    [[ -e $system ]] || system=$build_dir/Makefile
+    if [[ $root/CMakePresets.json -nt $system ]] || ! is_configured; then configure; fi
+    run_build "$target"
     mv "$stamp.begun" "$stamp"
   fi
   exec 9>&-

@@ -23,7 +23,7 @@ TIME_LIMIT_S = 900
 # limit the program's memory, or run in several processes of MPI, which sanitizers do not bear: once, in the release build,
 # is enough. Folders and files below tests/.
 RELEASE_ONLY = {"engines", "frameworks", "launcher", "mutation", "package", "repository", "scenarios", "sweep",
-                "cli/test_docs.py", "cli/test_draw_idea.py", "cli/test_hostile.py", "cli/test_list.py",
+                "tools", "cli/test_docs.py", "cli/test_draw_idea.py", "cli/test_hostile.py", "cli/test_list.py",
                 "cli/test_mpi.py", "device/test_mpi_transport.py"}
 
 

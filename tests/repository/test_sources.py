@@ -68,7 +68,7 @@ def repository_files():
         names = [name for name in listed.split("\0") if name]
     except (OSError, subprocess.CalledProcessError):
         names = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*")]
-    hidden = ("build/", ".git/")
+    hidden = ("build/", ".git/", "third_party/")
     return [ROOT / name for name in sorted(names) if not name.startswith(hidden) and (ROOT / name).is_file()]
 
 
