@@ -132,7 +132,7 @@ is_current() {
   local stamp=$build_dir/.built-$1
   shift
   [[ -e $stamp && -x $build_dir/bin/lockstep ]] || return
-  local inputs=(CMakeLists.txt CMakePresets.json cmake src include kernels frameworks models "$@")
+  local inputs=(CMakeLists.txt CMakePresets.json cmake src include kernels frameworks models build/nccl "$@")
   [[ -z $(find "${inputs[@]/#/$root/}" -newer "$stamp" -print -quit 2>/dev/null) ]]
 }
 
@@ -151,7 +151,8 @@ build() {
     touch "$stamp.begun"  # so that what is edited while the compiler runs is newer
     local system=$build_dir/build.ninja
     [[ -e $system ]] || system=$build_dir/Makefile
-    if [[ $root/CMakePresets.json -nt $system ]] || ! is_configured; then configure; fi
+    # An NCCL that was installed since (tools/install-nccl) is looked for anew.
+    if [[ $root/CMakePresets.json -nt $system || $root/build/nccl -nt $system ]] || ! is_configured; then configure; fi
     run_build "$target"
     mv "$stamp.begun" "$stamp"
   fi
