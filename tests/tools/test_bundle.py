@@ -35,6 +35,20 @@ def unpacked(tmp_path_factory):
     return archive, next(path for path in folder.iterdir() if path.is_dir())
 
 
+def assert_exceptions_leave_modules(flags, folder):
+    """As those of lockstep_cuda.so do."""
+    (folder / "module.cpp").write_text('#include <stdexcept>\n'
+                                       'extern "C" void open_it() { throw std::runtime_error("no GPU"); }\n')
+    (folder / "program.cpp").write_text(
+        '#include <dlfcn.h>\n#include <stdexcept>\nint main(int, char** names) {\n'
+        '  try { reinterpret_cast<void (*)()>(dlsym(dlopen(names[1], RTLD_NOW), "open_it"))(); }\n'
+        '  catch (const std::runtime_error&) { return 7; }\n  return 8;\n}\n')
+    for options in (["-shared", "-fPIC", "-o", "module.so", "module.cpp"], ["-o", "program", "program.cpp", "-ldl"]):
+        done = subprocess.run([os.environ.get("CXX", "g++"), *flags, *options], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert subprocess.run(["./program", "./module.so"], cwd=folder, check=False).returncode == 7
+
+
 def test_the_same_files_give_the_same_bytes_and_few_of_them(unpacked, tmp_path):
     again = tmp_path / "again.tar.gz"
     done = bundle("--random", 5, "-o", "again.tar.gz", cwd=tmp_path, umask=0o077, env=dict(os.environ, PYTHONHASHSEED="7", TZ="Asia/Tokyo"))
@@ -69,7 +83,10 @@ def test_it_is_configured_without_a_library_of_the_machine_and_compiles(unpacked
     done = subprocess.run(["cmake", "-G", "Unix Makefiles", "-S", root, "-B", build, "-DLOCKSTEP_CUDA=OFF", "-DCMAKE_BUILD_TYPE=Debug",
                            *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "-static-libstdc++ -static-libgcc" in (build / "src/CMakeFiles/lockstep_cli.dir/link.txt").read_text(encoding="utf-8")
+    flags = [word for word in (build / "src/CMakeFiles/lockstep_cli.dir/link.txt").read_text(encoding="utf-8").split()
+             if word.startswith("-static")]
+    assert flags == ["-static-libstdc++"]
+    assert_exceptions_leave_modules(flags, tmp_path)
 
     commands = {str(Path(entry["file"]).relative_to(root)): entry["command"].split()
                 for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
