@@ -5,21 +5,37 @@
 
 namespace lockstep::device {
 
-GpuLayout::GpuLayout(const numeric::Plan& plan)
-    : nodes_(static_cast<std::uint32_t>(plan.nodes.size())),
+namespace {
+
+LocalPlan whole(const numeric::Plan& plan) {
+  int ranks = 1;
+  for (const numeric::PlannedNode& node : plan.nodes) ranks = std::max(ranks, node.node.rank + 1);
+  return {plan, Folding(ranks, 1), 0};
+}
+
+}  // namespace
+
+GpuLayout::GpuLayout(const numeric::Plan& plan) : GpuLayout(plan, whole(plan), Network::none) {}
+
+GpuLayout::GpuLayout(const numeric::Plan& plan, LocalPlan local, Network network)
+    : local_(std::move(local)),
+      network_(network),
+      nodes_(static_cast<std::uint32_t>(local_.slots)),
       pieces_(static_cast<std::uint32_t>(plan.pieces.size())),
-      slots_(nodes_ + pieces_),
+      first_stretch_(nodes_ + static_cast<std::uint32_t>(local_.piece_slots)),
+      slots_(first_stretch_),
       checks_(plan.checks) {
-  if (!plan.aligned) {
-    std::size_t scratch = 0;
-    for (const numeric::PlannedEvent& planned : plan.events) {
-      if (planned.event != nullptr && !planned.views.empty() && operation(planned.event->op).collective)
-        scratch = std::max(scratch, planned.nodes.size());
-    }
-    slots_ += static_cast<std::uint32_t>(scratch);
+  std::size_t stretches = 0;
+  for (std::size_t i = 0; !plan.aligned && i < plan.events.size(); ++i) {
+    if (!plan.events[i].views.empty()) stretches = std::max(stretches, local_.meetings[i].members.size());
   }
+  slots_ += static_cast<std::uint32_t>(stretches) + (network == Network::none ? 0 : slots_for_network);
   const std::size_t steps = plan.pieces.empty() ? 0 : plan.pieces.front().expected.size();
   results_ = result_of_reference(static_cast<int>(steps), 0);
+}
+
+bool GpuLayout::is_called(const LocalPlan::Meeting& meeting) const {
+  return network_ == Network::always || (network_ == Network::between && meeting.processes.size() > 1);
 }
 
 std::uint64_t GpuLayout::result_of_check(int check) const {

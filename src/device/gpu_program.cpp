@@ -5,13 +5,14 @@
 #include <cmath>
 
 #include "lockstep/operation.h"
+#include "src/device/network_meeting.h"
+#include "src/device/program_writer.h"
 #include "src/numeric/runs.h"
 
 namespace lockstep::device {
 
 namespace {
 
-using kernels::Instruction;
 using kernels::Kind;
 using kernels::Span;
 using numeric::GeneratedTerm;
@@ -31,27 +32,33 @@ class ProgramMaker {
         plan_(plan),
         options_(options),
         layout_(layout),
+        local_(layout.local()),
         block_(block),
         everything_(block.count() > 0 ? Intervals{{0, static_cast<std::int64_t>(block.count())}} : Intervals{}),
         expected_step_(plan.pieces.size(), -1),
-        reference_hashed_(plan.pieces.size(), -1) {}
+        reference_hashed_(plan.pieces.size(), -1),
+        writer_(options.bits),
+        over_network_(writer_, layout, options.arithmetic == Arithmetic::prime61) {}
 
   GpuProgram make() {
-    for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) runs_.push_back(find_stored_runs(piece));
-    for (number_ = 0; number_ < plan_.events.size(); ++number_) {
-      const PlannedEvent& planned = plan_.events[number_];
-      if (planned.event == nullptr) {
-        check(planned);
-      } else if (operation(planned.event->op).collective) {
-        meet(planned);
-      } else {
-        apply(planned);
+    for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece)
+      runs_.push_back(local_.piece_slot[piece] >= 0 ? find_stored_runs(piece) : std::vector<StoredRun>());
+    for (std::size_t number = 0; number < plan_.events.size(); ++number) {
+      const PlannedEvent& planned = plan_.events[number];
+      writer_.at_event(number);
+      if (!local_.meetings[number].members.empty()) {
+        meet(planned, local_.meetings[number]);
+      } else if (layout_.is_here(planned.nodes.front()) && !is_collective(planned)) {
+        planned.event != nullptr ? apply(planned) : check(planned);
       }
     }
-    return std::move(program_);
+    return std::move(writer_.program);
   }
 
  private:
+  static bool is_collective(const PlannedEvent& planned) {
+    return planned.event != nullptr && operation(planned.event->op).collective;
+  }
   std::vector<StoredRun> find_stored_runs(std::size_t piece) const {
     const numeric::PieceUse& use = plan_.pieces[piece];
     std::vector<StoredRun> stored;
@@ -73,26 +80,6 @@ class ProgramMaker {
     return view != nullptr ? block_.places(*view) : everything_;
   }
 
-  void begin(Kind kind, std::uint32_t target) {
-    instruction_ = {};
-    instruction_.kind = kind;
-    instruction_.target = target;
-    instruction_.event = static_cast<std::uint32_t>(number_);
-    instruction_.bits = options_.bits;
-    instruction_.first_span = program_.spans.size();
-  }
-  void add_span(const Interval& place, std::uint64_t other = 0, std::uint64_t what = 0) {
-    program_.spans.push_back(
-        {static_cast<std::uint64_t>(place.begin), static_cast<std::uint64_t>(place.end), other, what});
-  }
-  void end() {
-    instruction_.spans = program_.spans.size() - instruction_.first_span;
-    if (instruction_.spans == 0) return;
-    instruction_.begin = program_.spans[instruction_.first_span].begin;
-    instruction_.end = program_.spans.back().end;
-    program_.instructions.push_back(instruction_);
-  }
-
   /// Spans for what of the piece is stored at `parts`.
   void add_runs(int piece, const Intervals& parts) {
     auto from = parts.begin();
@@ -101,19 +88,21 @@ class ProgramMaker {
       while (from != parts.end() && from->end <= run.place.begin) ++from;
       for (auto part = from; part != parts.end() && part->begin < run.place.end; ++part) {
         const Interval both = intersect(*part, run.place);
-        if (!both.empty()) add_span(both, run.global + static_cast<std::uint64_t>(both.begin - run.place.begin));
+        if (!both.empty())
+          writer_.add_span(both, run.global + static_cast<std::uint64_t>(both.begin - run.place.begin));
       }
     }
   }
 
   /// The same, cut where a stretch of the generator ends, and with its terms.
   void add_runs(int piece, const Intervals& parts, const std::vector<GeneratedTerm>& terms) {
-    instruction_.terms = static_cast<std::uint32_t>(terms.size());
+    writer_.instruction().terms = static_cast<std::uint32_t>(terms.size());
     std::vector<std::pair<std::uint64_t, std::uint64_t>> rows;  // stretch, offset of its addends
-    const std::size_t first = program_.spans.size();
+    const std::size_t first = writer_.program.spans.size();
     add_runs(piece, parts);
-    const std::vector<Span> whole(program_.spans.begin() + static_cast<std::ptrdiff_t>(first), program_.spans.end());
-    program_.spans.resize(first);
+    const std::vector<Span> whole(writer_.program.spans.begin() + static_cast<std::ptrdiff_t>(first),
+                                  writer_.program.spans.end());
+    writer_.program.spans.resize(first);
     for (Span span : whole) {
       while (span.begin < span.end) {
         const std::uint64_t stretch = span.other >> 32;
@@ -130,18 +119,18 @@ class ProgramMaker {
           }
         }
         part.what = rows.back().second;
-        program_.spans.push_back(part);
+        writer_.program.spans.push_back(part);
         span.other += part.end - part.begin;
         span.begin = part.end;
       }
     }
   }
   std::uint64_t add_addends(const std::vector<GeneratedTerm>& terms, std::uint64_t stretch) {
-    const std::uint64_t offset = program_.addends.size();
+    const std::uint64_t offset = writer_.program.addends.size();
     for (const GeneratedTerm& term : terms) {
       const bool in_field = options_.arithmetic == Arithmetic::prime61;
-      program_.addends.push_back({in_field ? term.key : kernels::stretch_key(term.key, stretch), term.factor.multiply,
-                                  term.factor.whole, term.factor.residue});
+      writer_.program.addends.push_back({in_field ? term.key : kernels::stretch_key(term.key, stretch),
+                                         term.factor.multiply, term.factor.whole, term.factor.residue});
     }
     return offset;
   }
@@ -154,160 +143,162 @@ class ProgramMaker {
       case Op::backward:
       case Op::leftover:
         if (planned.terms.empty()) return;
-        begin(Kind::generate, target);
+        writer_.begin(Kind::generate, target);
         add_runs(piece_of(node), parts_of(planned), planned.terms);
-        return end();
+        return writer_.end();
       case Op::scale:
-        begin(Kind::scale, target);
-        instruction_.factor = factor(planned.by);
+        writer_.begin(Kind::scale, target);
+        writer_.instruction().factor = factor(planned.by);
         break;
       case Op::zero:
-        begin(Kind::zero, target);
+        writer_.begin(Kind::zero, target);
         break;
       case Op::copy:
         if (planned.from == node) return;
-        begin(Kind::copy, target);
-        instruction_.from = layout_.slot_of_node(planned.from);
+        writer_.begin(Kind::copy, target);
+        writer_.instruction().from = layout_.slot_of_node(planned.from);
         break;
       case Op::accumulate:
-        begin(Kind::accumulate, target);
-        instruction_.from = layout_.slot_of_node(planned.from);
+        writer_.begin(Kind::accumulate, target);
+        writer_.instruction().from = layout_.slot_of_node(planned.from);
         break;
       default:
         throw InternalError("an operation that the cuda engine does not know");
     }
-    for (const Interval& part : parts_of(planned)) add_span(part);
-    end();
+    for (const Interval& part : parts_of(planned)) writer_.add_span(part);
+    writer_.end();
   }
   static kernels::Factor factor(const numeric::Factor& of) { return {of.multiply, of.divide, of.residue}; }
 
-  void meet(const PlannedEvent& planned) {
+  void meet(const PlannedEvent& planned, const LocalPlan::Meeting& members) {
     if (operation(planned.event->op).writes == Operation::Writes::nothing) return;
     std::vector<std::uint32_t> slots;
-    for (const int node : planned.nodes) slots.push_back(layout_.slot_of_node(node));
+    for (const std::size_t member : members.members) slots.push_back(layout_.slot_of_node(planned.nodes[member]));
+    std::vector<Intervals> slices(planned.nodes.size());
     if (planned.views.empty() || plan_.aligned) {
       const Intervals* view = planned.views.empty() ? nullptr : planned.views.front();
-      const auto slice = [&](std::size_t member) {
+      for (std::size_t member = 0; planned.cut != nullptr && member < slices.size(); ++member) {
         const Interval positions = planned.cut->slice(static_cast<int>(member));
-        if (positions.empty()) return Intervals{};
-        return block_.places(view != nullptr ? expand(*view, positions) : Intervals{positions});
-      };
-      meet(planned, slots, parts_of(planned), slice);
-      return;
+        if (!positions.empty())
+          slices[member] = block_.places(view != nullptr ? expand(*view, positions) : Intervals{positions});
+      }
+      return meet(planned, members, slots, parts_of(planned), slices);
     }
     // Members act on different elements: position k of one stretch meets position k of the others.
     std::vector<Intervals> views;
+    std::vector<std::uint32_t> stretches;
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      const std::int64_t numel = plan_.pieces[static_cast<std::size_t>(piece_of(planned.nodes[i]))].numel;
-      views.push_back(planned.views[i] != nullptr ? *planned.views[i] : Intervals{{0, numel}});
+      const std::size_t member = members.members[i];
+      const std::int64_t numel = plan_.pieces[static_cast<std::size_t>(piece_of(planned.nodes[member]))].numel;
+      views.push_back(planned.views[member] != nullptr ? *planned.views[member] : Intervals{{0, numel}});
       if (size(views[i]) != size(views.front()))
         throw InternalError("members of a collective act on different numbers of elements");
-      move(layout_.scratch_slot(i), slots[i], views[i], true);
+      stretches.push_back(layout_.stretch_slot(i));
+      move(stretches[i], slots[i], views[i], true);
     }
-    std::vector<std::uint32_t> stretches;
-    for (std::size_t i = 0; i < slots.size(); ++i) stretches.push_back(layout_.scratch_slot(i));
     const Interval all{0, size(views.front())};
-    const auto slice = [&](std::size_t member) {
+    for (std::size_t member = 0; planned.cut != nullptr && member < slices.size(); ++member) {
       const Interval positions = intersect(planned.cut->slice(static_cast<int>(member)), all);
-      return positions.empty() ? Intervals{} : Intervals{positions};
-    };
-    meet(planned, stretches, all.empty() ? Intervals{} : Intervals{all}, slice);
-    for (std::size_t i = 0; i < slots.size(); ++i) move(slots[i], layout_.scratch_slot(i), views[i], false);
+      if (!positions.empty()) slices[member] = {positions};
+    }
+    meet(planned, members, stretches, all.empty() ? Intervals{} : Intervals{all}, slices);
+    for (std::size_t i = 0; i < slots.size(); ++i) move(slots[i], stretches[i], views[i], false);
   }
 
   /// Between a buffer's elements in `view` and a stretch of them without gaps.
   void move(std::uint32_t target, std::uint32_t from, const Intervals& view, bool to_stretch) {
-    begin(Kind::move, target);
-    instruction_.from = from;
+    std::vector<std::pair<Interval, std::int64_t>> places;
     std::int64_t position = 0;
     for (const Interval& each : view) {
       const Interval stretch{position, position + each.size()};
-      add_span(to_stretch ? stretch : each, static_cast<std::uint64_t>(to_stretch ? each.begin : stretch.begin));
+      places.emplace_back(to_stretch ? stretch : each, to_stretch ? each.begin : stretch.begin);
       position = stretch.end;
     }
-    end();
+    writer_.move(target, from, places);
   }
 
-  template <class Slice>
-  void meet(const PlannedEvent& planned, const std::vector<std::uint32_t>& slots, const Intervals& everything,
-            const Slice& slice) {
+  void meet(const PlannedEvent& planned, const LocalPlan::Meeting& members, const std::vector<std::uint32_t>& slots,
+            const Intervals& everything, const std::vector<Intervals>& slices) {
+    if (layout_.is_called(members)) return over_network_.write(planned, members, slots, everything, slices);
     using Writes = Operation::Writes;
     const Operation& row = operation(planned.event->op);
-    begin(Kind::collective, slots.front());
-    instruction_.first_member = static_cast<std::uint32_t>(program_.members.size());
-    instruction_.members = static_cast<std::uint32_t>(slots.size());
-    if (planned.event->root >= 0) instruction_.root = static_cast<std::uint32_t>(planned.event->root);
+    kernels::Instruction& instruction = writer_.begin(Kind::collective, slots.front());
+    instruction.first_member = static_cast<std::uint32_t>(writer_.program.members.size());
+    instruction.members = static_cast<std::uint32_t>(slots.size());
+    if (planned.event->root >= 0) instruction.root = static_cast<std::uint32_t>(planned.event->root);
     switch (row.value) {
       case Operation::Value::none:
         return;
       case Operation::Value::reduction:
-        instruction_.received = kernels::Received::sum;
-        if (planned.event->average) instruction_.factor = factor(planned.by);
+        instruction.received = kernels::Received::sum;
+        if (planned.event->average) instruction.factor = factor(planned.by);
         break;
       case Operation::Value::slice_of_its_member:
-        instruction_.received = kernels::Received::owner;
+        instruction.received = kernels::Received::owner;
         break;
       case Operation::Value::of_the_root:
-        instruction_.received = kernels::Received::root;
+        instruction.received = kernels::Received::root;
         break;
     }
-    instruction_.receiver = row.writes == Writes::own_slice         ? kernels::Receiver::owner
-                            : row.writes == Writes::root_everywhere ? kernels::Receiver::root
-                                                                    : kernels::Receiver::everyone;
-    program_.members.insert(program_.members.end(), slots.begin(), slots.end());
+    instruction.receiver = row.writes == Writes::own_slice         ? kernels::Receiver::owner
+                           : row.writes == Writes::root_everywhere ? kernels::Receiver::root
+                                                                   : kernels::Receiver::everyone;
+    writer_.program.members.insert(writer_.program.members.end(), slots.begin(), slots.end());
     if (row.writes == Writes::own_slice || row.value == Operation::Value::slice_of_its_member) {
       for (std::size_t member = 0; member < slots.size(); ++member) {
-        for (const Interval& each : slice(member)) add_span(each, 0, member);
+        for (const Interval& each : slices[member]) writer_.add_span(each, 0, member);
       }
-      std::sort(program_.spans.begin() + static_cast<std::ptrdiff_t>(instruction_.first_span), program_.spans.end(),
-                [](const Span& a, const Span& b) { return a.begin < b.begin; });
+      writer_.sort_spans();
     } else {
-      for (const Interval& each : everything) add_span(each);
+      for (const Interval& each : everything) writer_.add_span(each);
     }
-    end();
+    writer_.end();
   }
 
   void compute_expected(int piece, int optimizer_step) {
     const auto index = static_cast<std::size_t>(piece);
-    const numeric::PieceUse::Expected& sum = plan_.pieces[index].expected[static_cast<std::size_t>(optimizer_step)];
-    begin(Kind::reference, layout_.slot_of_piece(piece));
-    instruction_.unit = std::ldexp(1.0, sum.unit);
-    add_runs(piece, everything_, sum.terms);
-    end();
+    const auto step = static_cast<std::size_t>(optimizer_step);
+    const numeric::PieceUse::Expected& sum = plan_.pieces[index].expected[step];
+    const bool hashed = options_.hashes && options_.hashed[index];
+    const Intervals share = hashed ? block_.places(local_.shares[index]) : Intervals{};
+    writer_.begin(Kind::reference, layout_.slot_of_piece(piece));
+    writer_.instruction().unit = std::ldexp(1.0, sum.unit);
+    add_runs(piece, unite(block_.places(local_.compared[index][step]), share), sum.terms);
+    writer_.end();
     expected_step_[index] = optimizer_step;
     // Ranks may end a step at different times, so that a step may be computed twice.
-    if (!options_.hashes || !options_.hashed[index] || reference_hashed_[index] >= optimizer_step) return;
+    if (share.empty() || reference_hashed_[index] >= optimizer_step) return;
     reference_hashed_[index] = optimizer_step;
-    begin(Kind::hash, layout_.slot_of_piece(piece));
-    instruction_.result = layout_.result_of_reference(optimizer_step, piece);
-    add_runs(piece, everything_);
-    end();
+    writer_.begin(Kind::hash, layout_.slot_of_piece(piece));
+    writer_.instruction().result = layout_.result_of_reference(optimizer_step, piece);
+    add_runs(piece, share);
+    writer_.end();
   }
 
   void check(const PlannedEvent& planned) {
     const int node = planned.nodes.front(), piece = piece_of(node);
     if (expected_step_[static_cast<std::size_t>(piece)] != planned.optimizer_step)
       compute_expected(piece, planned.optimizer_step);
-    begin(Kind::check, layout_.slot_of_node(node));
-    instruction_.from = layout_.slot_of_piece(piece);
-    instruction_.hashes = options_.hashes ? 1 : 0;
-    instruction_.result = layout_.result_of_check(planned.check);
+    writer_.begin(Kind::check, layout_.slot_of_node(node));
+    writer_.instruction().from = layout_.slot_of_piece(piece);
+    writer_.instruction().hashes = options_.hashes ? 1 : 0;
+    writer_.instruction().result = layout_.result_of_check(planned.check);
     add_runs(piece, block_.places(*planned.owned));
-    end();
+    writer_.end();
   }
 
   const Model& model_;
   const numeric::Plan& plan_;
   const numeric::ReplayOptions& options_;
   const GpuLayout& layout_;
+  const LocalPlan& local_;
   const Block& block_;
   Intervals everything_;
   std::vector<std::vector<StoredRun>> runs_;  // by piece
   std::vector<int> expected_step_;            // by piece: what its slot holds
   std::vector<int> reference_hashed_;         // by piece: the last step whose reference was hashed
-  std::size_t number_ = 0;                    // of the event
-  Instruction instruction_;
-  GpuProgram program_;
+  ProgramWriter writer_;
+  NetworkMeeting over_network_;
 };
 
 }  // namespace

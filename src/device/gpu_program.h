@@ -6,6 +6,8 @@
 #include "kernels/arithmetic.h"
 #include "kernels/program.h"
 #include "src/device/block.h"
+#include "src/device/local_plan.h"
+#include "src/device/network_call.h"
 #include "src/numeric/replay.h"
 
 namespace lockstep::device {
@@ -13,20 +15,47 @@ namespace lockstep::device {
 /// What a GPU does to one block of elements of a plan, with the tables that it reads.
 struct GpuProgram {
   std::vector<kernels::Instruction> instructions;
+  std::vector<NetworkCall> calls;  ///< in order; none where all ranks are on one GPU
   std::vector<kernels::Span> spans;
   std::vector<kernels::Addend> addends;
   std::vector<std::uint32_t> members;
 };
 
-/// How the buffers of a plan are numbered on a GPU, and the sums that it hands back.
+/// What joins the GPUs of a job.
+enum class Network {
+  none,     ///< there is one, and all meet in its memory
+  between,  ///< what processes have to tell each other goes over the network
+  always,   ///< every collective does, even of the ranks of one process: to try a network on one GPU
+};
+
+/// Slots that collectives over a network need besides.
+inline constexpr std::uint32_t slots_for_network = 3;
+
+/// How the buffers of a process are numbered on its GPU, and the sums that it hands back. The plan must outlive it.
 class GpuLayout {
  public:
+  /// All ranks on one GPU.
   explicit GpuLayout(const numeric::Plan& plan);
+  /// Those of one process.
+  GpuLayout(const numeric::Plan& plan, LocalPlan local, Network network);
 
-  /// Gradient buffers come first, then the reference of each piece, then what collectives need besides.
-  std::uint32_t slot_of_node(int node) const { return static_cast<std::uint32_t>(node); }
-  std::uint32_t slot_of_piece(int piece) const { return nodes_ + static_cast<std::uint32_t>(piece); }
-  std::uint32_t scratch_slot(std::size_t number) const { return nodes_ + pieces_ + static_cast<std::uint32_t>(number); }
+  const LocalPlan& local() const { return local_; }
+  bool is_here(int node) const { return local_.slot[static_cast<std::size_t>(node)] >= 0; }
+  /// Whether a collective goes over the network.
+  bool is_called(const LocalPlan::Meeting& meeting) const;
+
+  /// Gradient buffers come first, then the reference of each piece, then what collectives need besides: stretches of
+  /// unequal places, and for the network a sum, elements moved together, and parts of other processes.
+  std::uint32_t slot_of_node(int node) const {
+    return static_cast<std::uint32_t>(local_.slot[static_cast<std::size_t>(node)]);
+  }
+  std::uint32_t slot_of_piece(int piece) const {
+    return nodes_ + static_cast<std::uint32_t>(local_.piece_slot[static_cast<std::size_t>(piece)]);
+  }
+  std::uint32_t stretch_slot(std::size_t number) const { return first_stretch_ + static_cast<std::uint32_t>(number); }
+  std::uint32_t sum_slot() const { return slots_ - 3; }
+  std::uint32_t packed_slot() const { return slots_ - 2; }
+  std::uint32_t exchange_slot() const { return slots_ - 1; }
   std::uint32_t slots() const { return slots_; }
   /// Slots that begin as zeros.
   std::uint32_t nodes() const { return nodes_; }
@@ -40,7 +69,9 @@ class GpuLayout {
                              const std::vector<std::uint64_t>& results) const;
 
  private:
-  std::uint32_t nodes_, pieces_, slots_;
+  LocalPlan local_;
+  Network network_;
+  std::uint32_t nodes_, pieces_, first_stretch_, slots_;
   int checks_;
   std::uint64_t results_;
 };

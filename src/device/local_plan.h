@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/device/folding.h"
-#include "src/device/transport.h"
+#include "src/device/messenger.h"
 #include "src/numeric/plan.h"
 
 namespace lockstep::device {

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <vector>
+
+#include "src/device/messenger.h"
 
 namespace lockstep::device {
 
@@ -12,23 +13,15 @@ enum class Number { float32, float64, residue };  ///< residue: modulo 2^61 - 1,
 
 constexpr std::size_t bytes_of(Number number) { return number == Number::float32 ? 4 : 8; }
 
-/// Numbers of processes, ascending.
-using Processes = std::vector<int>;
-
-/// How the processes of a job talk to each other. Every call is a collective of the processes in `group`, one of which
-/// is the caller: all of them make it, with the same arguments but for the values, and all calls in one order that is
-/// the same everywhere. Counts are in numbers. A failure of the network or of another process ends the program.
+/// How the processes of a job add up and hand on numbers. Every call is a collective of the processes in `group`, one
+/// of which is the caller: all of them make it, with the same arguments but for the values, and all calls in one order
+/// that is the same everywhere. Counts are in numbers. A failure of the network or of another process ends the program.
 ///
 /// The one implementation in the program is that of src/device/mpi, in a module of its own, so that a program that does
 /// not use MPI loads nothing of it.
-class Transport {
+class Transport : public Messenger {
  public:
-  virtual ~Transport() = default;
-
-  virtual int process() const = 0;
-  virtual int processes() const = 0;
-  /// Processes of the job on this machine.
-  virtual int processes_here() const = 0;
+  using Messenger::all_gather;
 
   /// Every process gets the sum.
   virtual void all_reduce(const Processes& group, Number number, void* values, std::size_t count) = 0;
@@ -43,14 +36,6 @@ class Transport {
   virtual void broadcast(const Processes& group, Number number, void* values, std::size_t count, std::size_t root) = 0;
   /// The root gets the sum; what the others hold afterwards is undefined.
   virtual void reduce(const Processes& group, Number number, void* values, std::size_t count, std::size_t root) = 0;
-
-  /// What each process of the job says, by process: at process 0; elsewhere nothing.
-  virtual std::vector<std::string> gather(const std::string& text) = 0;
-  /// The same, everywhere.
-  virtual std::vector<std::string> all_gather(const std::string& text) = 0;
-
-  /// Ends all processes of the job with this exit status, whatever they are doing.
-  [[noreturn]] virtual void abort(int status) = 0;
 };
 
 /// What the module exports, under the name lockstep_open_transport: joins the job, and the caller owns the result,
