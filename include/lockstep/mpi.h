@@ -5,8 +5,8 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "lockstep/job.h"
 #include "lockstep/numeric.h"
 
 namespace lockstep {
@@ -32,33 +32,18 @@ struct MpiPlace {
 };
 std::optional<MpiPlace> mpi_place();
 
-/// A job of processes that run this program together. What says "all processes" below is a collective: each makes the
-/// same calls in the same order. Of one job at a time, from one thread.
-class MpiJob {
+/// A job whose processes talk to each other through MPI.
+class MpiJob : public Job {
  public:
   /// Joins the job of this process's launcher; all processes. From here on this process ends when its launcher does.
   /// Throws MpiFailure where MPI is not there.
   static std::unique_ptr<MpiJob> join();
   /// Works over another transport.
   explicit MpiJob(std::unique_ptr<device::Transport> transport);
-  /// Leaves the job; all processes.
-  ~MpiJob();
-  MpiJob(const MpiJob&) = delete;
-  MpiJob& operator=(const MpiJob&) = delete;
-
-  int process() const;
-  int processes() const;
-  /// Processes of the job on this machine.
-  int processes_here() const;
   device::Transport& transport() { return *transport_; }
 
-  /// What each process says, by process; all processes.
-  std::vector<std::string> exchange(const std::string& text);
-  /// Ends all processes with this exit status, at once; for failures of one process alone.
-  [[noreturn]] void abort(int status);
-
  private:
-  std::unique_ptr<device::Transport> transport_;
+  device::Transport* transport_;
 };
 
 /// Replays a timeline as run_host does, on the same numbers, but with real collectives between the processes of a job:

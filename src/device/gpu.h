@@ -16,6 +16,18 @@ class GpuFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Why a GPU cannot go on where another process of the job failed: what that one said.
+class OtherFailure : public GpuFailure {
+ public:
+  using GpuFailure::GpuFailure;
+};
+
+/// Why the network of GPUs cannot go on; the sentence names the process.
+class NetworkFailure : public GpuFailure {
+ public:
+  using GpuFailure::GpuFailure;
+};
+
 struct GpuFacts {
   std::string name;                ///< "GPU 0 (NVIDIA H100 80GB HBM3)"
   std::uint64_t memory = 0;        ///< bytes

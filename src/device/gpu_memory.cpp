@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "src/device/gpu_program.h"
@@ -18,14 +19,20 @@ constexpr std::uint64_t most_buffer_bytes = std::uint64_t{4} << 30;
 /// Of the free memory; the rest is for tables, sums, and for what CUDA itself takes.
 constexpr double share_for_buffers = 0.75;
 
-/// Buffers, references, and what collectives of unequal places need besides.
-std::uint64_t slots_of(const Schedule& schedule, const numeric::Component& component) {
-  std::set<std::pair<int, int>> pieces;
+/// Of the process that has most: buffers, references, and what collectives need besides.
+std::uint64_t slots_of(const Schedule& schedule, const numeric::Component& component, const Folding* folding) {
+  std::map<int, std::uint64_t> nodes;
+  std::map<int, std::set<std::pair<int, int>>> pieces;
   for (const numeric::BufferNode& node : component.nodes) {
     const LocalBuffer& buffer = schedule.model.local(node.rank).buffers[static_cast<std::size_t>(node.buffer)];
-    pieces.emplace(buffer.logical, buffer.piece);
+    const int process = folding != nullptr ? folding->process_of(node.rank) : 0;
+    ++nodes[process];
+    pieces[process].emplace(buffer.logical, buffer.piece);
   }
-  return component.nodes.size() * (component.aligned ? 1 : 2) + pieces.size();
+  std::uint64_t most = 0;
+  for (const auto& [process, count] : nodes)
+    most = std::max<std::uint64_t>(most, count * (component.aligned ? 1 : 2) + pieces[process].size());
+  return most + (folding != nullptr ? slots_for_network : 0);
 }
 
 }  // namespace
@@ -52,14 +59,25 @@ void* GpuMemory::at_least(std::uint64_t bytes) {
 
 GpuMemoryPlan::GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
                              const std::vector<numeric::Task>& tasks) {
+  plan(facts, schedule, preparation, tasks, nullptr);
+}
+
+GpuMemoryPlan::GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
+                             const std::vector<numeric::Task>& tasks, const Folding& folding) {
+  plan(facts, schedule, preparation, tasks, &folding);
+}
+
+void GpuMemoryPlan::plan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
+                         const std::vector<numeric::Task>& tasks, const Folding* folding) {
+  const std::uint64_t more = folding != nullptr ? more_for_network(folding->processes()) : 0;
   const auto budget = static_cast<std::uint64_t>(static_cast<double>(facts.free_memory) * share_for_buffers);
   for (const numeric::Task& task : tasks) {
     const numeric::Component& component = preparation.components().list[task.component];
     const Arithmetic arithmetic =
         task.in_field ? Arithmetic::prime61 : preparation.prepared()[task.component].choice.arithmetic;
-    const std::uint64_t element = slots_of(schedule, component) * bytes_of(arithmetic);
+    const std::uint64_t element = slots_of(schedule, component, folding) * bytes_of(arithmetic);
     const auto all = static_cast<std::uint64_t>(component.aligned ? size(task.elements) : component.numel);
-    const std::uint64_t least = component.aligned ? stride_of(1) : stride_of(all);
+    const std::uint64_t least = stride_of(more + (component.aligned ? 1 : all));
     const std::uint64_t most = component.aligned ? std::min(budget, most_buffer_bytes) : budget;
     if (least * element > most) {
       throw GpuFailure(fmt::format(
@@ -70,9 +88,10 @@ GpuMemoryPlan::GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, co
           component.aligned ? "Not even the smallest block of elements fits"
                             : "Its collectives move elements to other places, so that it is replayed in one block"));
     }
-    const std::uint64_t stride = std::min(stride_of(all), std::max(most / element / 512 * 512, stride_of(1)));
+    const std::uint64_t stride =
+        std::min(stride_of(all + more), std::max(most / element / 512 * 512, stride_of(1 + more)));
     for_buffers = std::max(for_buffers, stride * element);
-    block_elements.push_back(static_cast<std::int64_t>(component.aligned ? std::min(all, stride) : stride));
+    block_elements.push_back(static_cast<std::int64_t>(component.aligned ? std::min(all, stride - more) : stride));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/device/folding.h"
 #include "src/device/gpu.h"
 #include "src/numeric/preparation.h"
 
@@ -27,17 +28,29 @@ class GpuMemory {
 
 /// How much of a GPU's memory a replay takes, known before any of it is allocated.
 struct GpuMemoryPlan {
-  /// Throws GpuFailure with the numbers where a component does not fit.
+  /// All ranks on one GPU. Throws GpuFailure with the numbers where a component does not fit.
   GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
                 const std::vector<numeric::Task>& tasks);
+  /// Ranks folded on GPUs that a network joins, as it is for the one that holds most; the same for all of them where
+  /// `facts` says what the smallest has.
+  GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
+                const std::vector<numeric::Task>& tasks, const Folding& folding);
 
   std::uint64_t for_buffers = 0;  ///< bytes of the largest block
   /// By task: elements of a block.
   std::vector<std::int64_t> block_elements;
+
+ private:
+  void plan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
+            const std::vector<numeric::Task>& tasks, const Folding* folding);
 };
 
 /// From one slot to the next: whole packs, and no two slots in one line of a cache.
 constexpr std::uint64_t stride_of(std::uint64_t elements) { return (elements + 511) / 512 * 512; }
+
+/// Elements of a slot besides a block's, where residues are exchanged: parts of equal length, one by each process, each
+/// of whole packs.
+constexpr std::uint64_t more_for_network(int processes) { return 2 * static_cast<std::uint64_t>(processes); }
 
 /// "12.3 GiB"
 std::string bytes_text(std::uint64_t bytes);

@@ -57,15 +57,8 @@ std::unique_ptr<MpiJob> MpiJob::join() {
   return job;
 }
 
-MpiJob::MpiJob(std::unique_ptr<device::Transport> transport) : transport_(std::move(transport)) {}
-MpiJob::~MpiJob() = default;
-int MpiJob::process() const { return transport_->process(); }
-int MpiJob::processes() const { return transport_->processes(); }
-int MpiJob::processes_here() const { return transport_->processes_here(); }
-std::vector<std::string> MpiJob::exchange(const std::string& text) { return transport_->all_gather(text); }
-void MpiJob::abort(int status) {
-  transport_->abort(status);
-  std::abort();  // never reached, which a compiler cannot see of a virtual function
+MpiJob::MpiJob(std::unique_ptr<device::Transport> transport) : Job(std::move(transport)) {
+  transport_ = static_cast<device::Transport*>(&messenger());
 }
 
 }  // namespace lockstep
