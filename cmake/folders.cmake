@@ -25,7 +25,8 @@ target_link_libraries(lockstep_flags INTERFACE fmt::fmt Threads::Threads)
 
 # lockstep_folder(NAME [LIBRARY ...]): src/NAME/*.cpp as lockstep_NAME; LIBRARY is needed to compile it.
 function(lockstep_folder name)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp
+       ${PROJECT_SOURCE_DIR}/src/${name}/parametric/*.cpp)
   add_library(lockstep_${name} OBJECT ${sources})
   target_link_libraries(lockstep_${name} PUBLIC lockstep_flags PRIVATE ${ARGN})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_FOLDERS ${name})

@@ -99,6 +99,8 @@ class Expression {
   std::set<std::string> names() const;
 
   struct Node;
+  /// The expression as a tree, for engines that read it over other values (src/expression/node.h).
+  const Node& tree() const { return *root_; }
 
  private:
   std::shared_ptr<const Node> root_;

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/parametric/class_run.h"
+
+#include <algorithm>
+
+#include "lockstep/operation.h"
+#include "src/symbolic/parametric/class_run_state.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// Relations of names on one level that are followed; more are out of reach.
+constexpr std::size_t most_partitions = 2500;
+
+std::vector<Level> named_levels(const World& world, const Names& names) {
+  std::vector<Level> levels = world.levels();
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    Level& level = levels[i];
+    for (std::size_t owner = 0; owner < names.owners.size(); ++owner) {
+      const std::vector<int>& on = names.owners[owner].levels;
+      if (std::find(on.begin(), on.end(), static_cast<int>(i)) != on.end()) level.owners.push_back(static_cast<int>(owner));
+    }
+    level.constants = names.constants[i];
+    const int most_blocks = level.open ? level.names() : level.size;
+    level.partitions = Partitions(static_cast<int>(level.owners.size()), static_cast<int>(level.constants.size()), most_blocks, most_partitions);
+    if (level.partitions.size() == 0) {
+      throw OutOfReach("", "along " + std::string(name_of(level.axis)) + " it tells apart " + std::to_string(level.names()) +
+                               " coordinates, more than are followed");
+    }
+  }
+  return levels;
+}
+
+}  // namespace
+
+ClassResult run_class(World& world, const Choices& choices, const Class& members, bool snapshots) {
+  Names names;
+  names.constants.resize(world.levels().size());
+  bool unrolled = false;
+  for (;;) {
+    try {
+      return ClassRun(world, choices, members, names, unrolled, snapshots).run();
+    } catch (const NeedsConstant& need) {
+      std::vector<int>& list = names.constants[static_cast<std::size_t>(need.level)];
+      list.push_back(need.coordinate);
+      std::sort(list.begin(), list.end());
+    } catch (const NeedsOwner& need) {
+      names.owners.push_back(need.owner);
+    } catch (const NeedsUnrolling& need) {
+      if (world.open().least_micro_batches)
+        throw OutOfReach(need.step, "not every micro-batch goes through the same, so their number must be given");
+      unrolled = true;
+    }
+  }
+}
+
+ClassRun::ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled, bool snapshots)
+    : world_(world), schedule_(world.schedule()), choices_(choices), members_(members), unrolled_(unrolled), snapshots_(snapshots) {
+  result_.members = &members;
+  result_.owners = names.owners;
+  result_.unrolled = unrolled;
+  result_.diagrams = std::make_unique<Diagrams>(world.polynomials(), named_levels(world, names));
+  evaluator_ = std::make_unique<Evaluator>(world, *result_.diagrams);
+  const bool everywhere = std::none_of(members.sites.begin(), members.sites.end(), [](const auto& sites) { return sites.empty(); });
+  if (!everywhere) {
+    domain_ = 0;
+    for (std::size_t stage = 0; stage < members.sites.size(); ++stage) {
+      if (!members.sites[stage].empty()) domain_ = result_.diagrams->either(domain_, is_stage(static_cast<int>(stage)));
+    }
+  }
+}
+
+int ClassRun::is_stage(int stage) { return evaluator_->at(Axis::pp, stage, rank_name, ""); }
+
+ClassRun::Values& ClassRun::buffer(const std::string& name) { return buffers_[name]; }
+
+int& ClassRun::value(Values& values, std::size_t atom) {
+  if (values.size() <= atom) values.resize(atom + 1, 0);
+  return values[atom];
+}
+
+int ClassRun::atom(const Atom& wanted) {
+  const auto [found, is_new] = atom_numbers_.emplace(wanted, static_cast<int>(result_.atoms.size()));
+  if (is_new) result_.atoms.push_back(wanted);
+  return found->second;
+}
+
+/// The steps of one optimizer step in order; those inside an `each` once, for every micro-batch, or once for each.
+std::vector<ClassRun::Place> ClassRun::unroll(int step) const {
+  std::vector<Place> places;
+  for (const Step& outer : schedule_.steps) {
+    if (outer.op != Op::each) {
+      places.push_back({&outer, nullptr, {outer.name, step, -1, false}});
+      continue;
+    }
+    const int iterations = unrolled_ ? schedule_.batch.micro_batches(step) : 1;
+    for (int micro_batch = 0; micro_batch < iterations; ++micro_batch) {
+      for (const Step& inner : outer.steps) places.push_back({&inner, &outer, {inner.name, step, micro_batch, !unrolled_}});
+    }
+  }
+  return places;
+}
+
+ClassResult ClassRun::run() {
+  for (int step = 0; step < schedule_.batch.steps() && !result_.race; ++step) optimizer_step(step, unroll(step));
+  return std::move(result_);
+}
+
+void ClassRun::optimizer_step(int step, const std::vector<Place>& places) {
+  Diagrams& diagrams = *result_.diagrams;
+  own_ = 1;
+  scattered_.clear();
+  joined_.clear();
+  norms_.clear();
+  for (const Place& place : places) {
+    execute(place);
+    ++position_;
+    if (result_.race) return;
+  }
+  for (const Flight& flight : flights_) {
+    if (diagrams.multiply(flight.where, domain_) == 0) continue;
+    result_.race = {position_, step, "", flight.step->name};
+    return;
+  }
+  ++position_;
+  judge(step);
+}
+
+/// Ranks on which the step runs, whatever they hold.
+int ClassRun::runs(const Place& place) {
+  Diagrams& diagrams = *result_.diagrams;
+  const auto condition = [&](const Step& step, const Moment& moment) {
+    int all = evaluator_->among(step.only, rank_name, step.name);
+    if (step.when && all != 0) all = diagrams.multiply(all, evaluator_->condition(*step.when, moment));
+    return all;
+  };
+  int all = condition(*place.step, place.moment);
+  if (place.each != nullptr) {
+    const Moment entry{place.each->name, place.moment.optimizer_step, -1, false};
+    all = diagrams.multiply(all, condition(*place.each, entry));
+  }
+  return all;
+}
+
+/// Ranks that hold a buffer that the step chooses.
+int ClassRun::chosen(const Step& step) {
+  const int logical = members_.logicals.front();
+  std::vector<int> stages;
+  bool all = true;
+  for (std::size_t stage = 0; stage < members_.sites.size(); ++stage) {
+    if (members_.sites[stage].empty()) continue;
+    if (choices_.chooses(step, static_cast<int>(stage), logical)) {
+      stages.push_back(static_cast<int>(stage));
+    } else {
+      all = false;
+    }
+  }
+  if (all) return domain_;
+  int some = 0;
+  for (const int stage : stages) some = result_.diagrams->either(some, is_stage(stage));
+  return some;
+}
+
+void ClassRun::execute(const Place& place) {
+  const Step& step = *place.step;
+  Diagrams& diagrams = *result_.diagrams;
+  if (step.op == Op::wait) {
+    const int where = runs(place);
+    for (Flight& flight : flights_) {
+      if (flight.step->name == step.wait_for) flight.where = diagrams.multiply(flight.where, diagrams.complement(where));
+    }
+    return;
+  }
+  if (step.op == Op::norm) return norm(place, runs(place));
+  const int holds = chosen(step);
+  if (holds == 0) return;
+  if (place.moment.any_micro_batch && step.op != Op::backward && step.op != Op::all_to_all) throw NeedsUnrolling{step.name};
+  int where = diagrams.multiply(runs(place), holds);
+  if (where == 0) return;
+  ++result_.steps;
+  if (operation(step.op).collective || step.op == Op::own) {
+    if (step.op != Op::all_to_all) choices_.check_lists(step);
+    where = diagrams.multiply(where, membership(world_.group(step)));
+    if (where == 0) return;
+  }
+  check_races(place, where);
+  if (result_.race) return;
+  fly(place, where);
+  if (step.op == Op::own) {
+    own(place, where);
+  } else if (operation(step.op).collective) {
+    collective(place, where);
+  } else {
+    local(place, where);
+  }
+  take_snapshot(place);
+}
+
+void ClassRun::take_snapshot(const Place& place) {
+  if (!snapshots_) return;
+  result_.snapshots.push_back({place.step->name, place.moment.optimizer_step, place.moment.micro_batch, place.moment.any_micro_batch, buffers_, own_});
+}
+
+void ClassRun::check_races(const Place& place, int where) {
+  const Step& step = *place.step;
+  const bool touches = step.op != Op::own && step.op != Op::all_to_all;
+  const auto shares = [&](const Step& other) {
+    if (!touches || other.op == Op::own || other.op == Op::all_to_all) return false;
+    for (const std::string* name : {&step.buffer, &step.from}) {
+      if (!name->empty() && (*name == other.buffer || *name == other.from)) return true;
+    }
+    return false;
+  };
+  for (const Flight& flight : flights_) {
+    if (flight.step != &step && !shares(*flight.step)) continue;
+    if (result_.diagrams->multiply(flight.where, where) == 0) continue;
+    result_.race = {position_, place.moment.optimizer_step, step.name, flight.step->name};
+    return;
+  }
+}
+
+void ClassRun::fly(const Place& place, int where) {
+  if (!place.step->async) return;
+  if (place.moment.any_micro_batch) throw NeedsUnrolling{place.step->name};
+  flights_.push_back({place.step, where});
+}
+
+int ClassRun::rank_is_contributor(const std::vector<int>& levels) {
+  int mask = 1;
+  for (const int level : levels) mask = result_.diagrams->multiply(mask, result_.diagrams->equal(level, rank_name, contributor_name));
+  return mask;
+}
+
+/// A factor with tokens or coordinates in it is one of the rank's. `values` must be 0 wherever the rank is not where the
+/// contributor is on the levels that these depend on; else the factor has no name.
+void ClassRun::check_factor(int factor, int values, const Place& place) {
+  std::vector<int> levels;
+  for (const auto& [monomial, coefficient] : world_.polynomials().terms(factor)) {
+    for (const auto& [number, exponent] : monomial) {
+      const Variable& variable = world_.polynomials().variable_at(number);
+      for (const int level : world_.depends_on(variable)) levels.push_back(level);
+    }
+  }
+  if (levels.empty()) return;
+  Diagrams& diagrams = *result_.diagrams;
+  if (diagrams.multiply(values, diagrams.complement(rank_is_contributor(levels))) != 0) {
+    throw OutOfReach(place.step->name, "it multiplies by " + world_.polynomials().to_string(factor) +
+                                           ", which differs from rank to rank, what was summed over these ranks before");
+  }
+}
+
+void ClassRun::local(const Place& place, int where) {
+  const Step& step = *place.step;
+  Diagrams& diagrams = *result_.diagrams;
+  if (step.op == Op::backward) return backward(place, where);
+  if (step.on_owned) where = diagrams.multiply(where, own_);
+  Values& target = buffer(step.buffer);
+  const auto each_atom = [&](const auto& change) {
+    for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
+      int& old = value(target, i);
+      old = diagrams.choose(where, change(i, old), old);
+    }
+  };
+  switch (step.op) {
+    case Op::scale: {
+      const int by = step.by ? evaluator_->number(*step.by, place.moment) : 1;
+      for (std::size_t i = 0; i < result_.atoms.size(); ++i) check_factor(by, diagrams.multiply(where, value(target, i)), place);
+      each_atom([&](std::size_t, int old) { return diagrams.times(old, by); });
+      break;
+    }
+    case Op::zero:
+      each_atom([](std::size_t, int) { return 0; });
+      break;
+    case Op::copy:
+    case Op::accumulate: {
+      Values from = buffer(step.from);
+      each_atom([&](std::size_t i, int old) {
+        return step.op == Op::copy ? value(from, i) : diagrams.add(old, value(from, i));
+      });
+      break;
+    }
+    case Op::leftover: {
+      const int by = step.by ? evaluator_->number(*step.by, place.moment) : 1;
+      std::vector<int> levels;
+      for (std::size_t i = 0; step.per_rank && i < diagrams.levels().size(); ++i) levels.push_back(static_cast<int>(i));
+      const int mask = diagrams.multiply(where, rank_is_contributor(levels));
+      check_factor(by, mask, place);
+      int& old = value(target, static_cast<std::size_t>(atom({0, 0, -1, step.what, step.per_rank})));
+      old = diagrams.add(old, diagrams.times(mask, by));
+      break;
+    }
+    default:
+      throw OutOfReach(step.name, "the operation " + std::string(operation(step.op).name) + " is not followed");
+  }
+}
+
+void ClassRun::backward(const Place& place, int where) {
+  const Step& step = *place.step;
+  Diagrams& diagrams = *result_.diagrams;
+  if (step.on_owned) where = diagrams.multiply(where, own_);
+  Values& target = buffer(step.buffer);
+  std::vector<int> done;
+  for (const std::vector<int>& sites : members_.sites) {
+    for (const int parameter : sites) {
+      if (std::find(done.begin(), done.end(), parameter) != done.end()) continue;
+      done.push_back(parameter);
+      const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(parameter)];
+      if (site.frozen) continue;
+      if (site.micro_batches) {
+        if (place.moment.any_micro_batch) throw NeedsUnrolling{step.name};
+        const std::vector<int>& takes_part = *site.micro_batches;
+        if (std::find(takes_part.begin(), takes_part.end(), place.moment.micro_batch) == takes_part.end()) continue;
+      }
+      int mask = diagrams.multiply(where, contribution_levels_mask(parameter, false));
+      mask = diagrams.multiply(mask, evaluator_->among(site.only, rank_name, step.name));
+      if (site.stage) mask = diagrams.multiply(mask, is_stage(*site.stage));
+      for (const std::string& use : site.uses) {
+        if (!step.uses.empty() && std::find(step.uses.begin(), step.uses.end(), use) == step.uses.end()) continue;
+        const int by = step.by ? evaluator_->number(*step.by, place.moment) : 1;
+        if (site.dispatch.empty()) check_factor(by, mask, place);
+        const int micro_batch = place.moment.any_micro_batch ? -1 : place.moment.micro_batch;
+        const Atom own{schedule_.model.site_use(parameter, use), place.moment.optimizer_step, micro_batch, "", false};
+        int& old = value(target, static_cast<std::size_t>(atom(own)));
+        old = diagrams.add(old, diagrams.times(mask, by));
+      }
+    }
+  }
+}
+
+}  // namespace lockstep::parametric

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/symbolic/parametric/classes.h"
+#include "src/symbolic/parametric/evaluator.h"
+
+namespace lockstep::parametric {
+
+/// A kind of unknown in the buffers of a class: a contribution of one site's use in a micro-batch, or a leftover.
+struct Atom {
+  int site_use = 0;        ///< index into Logical::uses
+  int optimizer_step = 0;
+  int micro_batch = -1;    ///< from 0 in the optimizer step; -1: any, all of them alike
+  std::string leftover;    ///< its `what`; empty for a contribution
+  bool per_rank = false;   ///< leftover
+  auto operator<=>(const Atom&) const = default;
+};
+
+/// Who owns an element, as a name: the rank of a group in whose slice it lies.
+struct Owner {
+  std::string key;            ///< owners of equal keys are one
+  const Step* step = nullptr; ///< a step that cuts so
+  int stage = 0;              ///< on this stage
+  std::vector<int> levels;    ///< on which it has a coordinate
+  std::string inside;         ///< key of the owners whose part is cut; "": the whole buffer
+};
+
+/// What can be wrong with a parameter.
+enum class Fault {
+  value,    ///< an element that its owner has wrong: the value is the difference from one device's
+  unowned,  ///< an element that nobody answers for: the value is how many do, and wrong where it is 0
+  norm,     ///< an element that a rank's norm does not count once: the value is the count less 1
+  norm_too_early  ///< one that is counted before it is final, or by a rank that does not own it
+};
+
+/// Ranks, contributors and elements that are related in one way, and what is wrong there.
+struct Cell {
+  Fault fault = Fault::value;
+  int optimizer_step = 0;
+  int atom = -1;                ///< value: index into ClassResult::atoms
+  std::vector<int> partitions;  ///< by level; -1: any
+  int value = 0;                ///< a polynomial
+};
+
+/// What a buffer holds after a step, for the printed proof.
+struct Snapshot {
+  std::string step;
+  int optimizer_step = 0;
+  int micro_batch = -1;
+  bool any_micro_batch = false;
+  std::map<std::string, std::vector<int>> buffers;  ///< by name: a diagram for each atom
+  int owned = 1;
+};
+
+struct ClassResult {
+  const Class* members = nullptr;
+  std::unique_ptr<Diagrams> diagrams;
+  std::vector<Owner> owners;
+  std::vector<Atom> atoms;
+  std::vector<Cell> cells;  ///< everything that is wrong at some size
+  std::vector<int> references;  ///< by atom: a diagram
+  bool unrolled = false;    ///< looked at each micro-batch by itself
+  struct Race {
+    std::size_t position = 0;
+    int optimizer_step = 0;
+    std::string step, in_flight;
+  };
+  std::optional<Race> race;
+  std::vector<Snapshot> snapshots;
+  std::size_t steps = 0;  ///< that it went through
+};
+
+/// Takes the parameters of a class through the schedule, for all ranks at once. Throws OutOfReach.
+ClassResult run_class(World& world, const Choices& choices, const Class& members, bool snapshots);
+
+}  // namespace lockstep::parametric

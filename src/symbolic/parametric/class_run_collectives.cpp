@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Steps that bring ranks together. Each works on the functions of all ranks at once: a sum over the group takes the rank
+// out of a function, a gather or a broadcast puts another one in its place.
+#include <algorithm>
+
+#include "lockstep/operation.h"
+#include "src/symbolic/parametric/class_run_state.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+bool same(const Group& a, const Group& b) {
+  return a.levels == b.levels && a.picked.empty() && b.picked.empty();
+}
+
+}  // namespace
+
+int ClassRun::membership(const Group& group) {
+  Diagrams& diagrams = *result_.diagrams;
+  int all = 1;
+  for (const auto& [level, coordinates] : group.members) {
+    int one = 0;
+    for (const int coordinate : coordinates)
+      one = diagrams.either(one, diagrams.equal(level, rank_name, evaluator_->constant_name(level, coordinate)));
+    all = diagrams.multiply(all, one);
+  }
+  return all;
+}
+
+/// Every member of each group must come, and bring a buffer of this class.
+void ClassRun::check_uniform(const Place& place, int where, const Group& group) {
+  Diagrams& diagrams = *result_.diagrams;
+  int somebody = where;
+  for (const int level : group.levels) somebody = diagrams.any(somebody, level);
+  for (const Group::Picked& picked : group.picked) {
+    int any = 0;
+    for (const int coordinate : picked.coordinates)
+      any = diagrams.either(any, diagrams.at(somebody, picked.level, evaluator_->constant_name(picked.level, coordinate)));
+    somebody = any;
+  }
+  if (diagrams.multiply(somebody, membership(group)) == where) return;
+  throw OutOfReach(place.step->name, "not all ranks of a group reach it with the same parameters");
+}
+
+int ClassRun::summed(int a, const Group& group) {
+  Diagrams& diagrams = *result_.diagrams;
+  for (const int level : group.levels) a = diagrams.sum(a, level);
+  for (const Group::Picked& picked : group.picked) {
+    int total = 0;
+    for (const int coordinate : picked.coordinates)
+      total = diagrams.add(total, diagrams.at(a, picked.level, evaluator_->constant_name(picked.level, coordinate)));
+    a = total;
+  }
+  return a;
+}
+
+int ClassRun::size_of(const Group& group) {
+  Polynomials& polynomials = world_.polynomials();
+  int size = 1;
+  for (const int level : group.levels) size = polynomials.multiply(size, result_.diagrams->at_level(level).polynomial);
+  for (const Group::Picked& picked : group.picked)
+    size = polynomials.multiply(size, polynomials.constant(Rational(static_cast<std::int64_t>(picked.coordinates.size()))));
+  return size;
+}
+
+int ClassRun::reduced(int a, const Place& place, const Group& group) {
+  const int total = summed(a, group);
+  if (place.step->reduction == Reduction::sum) return total;
+  return result_.diagrams->times(total, *world_.polynomials().inverse(size_of(group)));
+}
+
+/// The coordinates of the root on the levels of the group.
+std::vector<std::pair<int, int>> ClassRun::root(const Step& step, const Group& group) {
+  std::vector<std::pair<int, int>> result;
+  if (!step.root || group.single()) return result;
+  // Members by level, fastest first, with the coordinates that they can have.
+  std::vector<std::pair<int, std::vector<int>>> members;
+  for (const int level : group.levels) members.emplace_back(level, std::vector<int>{});
+  for (const Group::Picked& picked : group.picked) members.emplace_back(picked.level, picked.coordinates);
+  std::sort(members.begin(), members.end(), [&](const auto& a, const auto& b) {
+    return world_.levels()[static_cast<std::size_t>(a.first)].stride < world_.levels()[static_cast<std::size_t>(b.first)].stride;
+  });
+  if (step.root->position) {
+    int position = *step.root->position;
+    const bool open = std::any_of(members.begin(), members.end(), [&](const auto& member) {
+      return member.second.empty() && world_.levels()[static_cast<std::size_t>(member.first)].open;
+    });
+    if (open && position != 0 && members.size() > 1) throw OutOfReach(step.name, "which rank its \"root\" is depends on sizes that are open");
+    for (const auto& [level, coordinates] : members) {
+      const int size = coordinates.empty() ? world_.levels()[static_cast<std::size_t>(level)].size : static_cast<int>(coordinates.size());
+      const int digit = position % size;
+      result.emplace_back(level, coordinates.empty() ? digit : coordinates[static_cast<std::size_t>(digit)]);
+      position /= size;
+    }
+    if (position != 0) throw OutOfReach(step.name, "its \"root\" is no member of the group");
+    return result;
+  }
+  for (const auto& [axis, coordinate] : step.root->coordinates) {
+    for (const auto& [level, digit] : world_.digits(axis, coordinate, step.name)) {
+      const auto member = std::find_if(members.begin(), members.end(), [level = level](const auto& one) { return one.first == level; });
+      const bool fits = member != members.end() && (member->second.empty() || std::find(member->second.begin(), member->second.end(), digit) != member->second.end());
+      if (!fits) throw OutOfReach(step.name, "its \"root\" is not a member of every group");
+      result.emplace_back(level, digit);
+    }
+  }
+  if (result.size() != members.size()) throw OutOfReach(step.name, "its \"root\" does not single out one member");
+  return result;
+}
+
+int ClassRun::at_root(int a, const Place& place, const Group& group) {
+  for (const auto& [level, coordinate] : root(*place.step, group))
+    a = result_.diagrams->at(a, level, evaluator_->constant_name(level, coordinate));
+  return a;
+}
+
+/// Elements that the step acts on. All members must own the same ones for them to meet.
+int ClassRun::view(const Place& place, const Group& group, const std::string& why) {
+  if (!place.step->on_owned) return 1;
+  Diagrams& diagrams = *result_.diagrams;
+  int somebody = own_;
+  for (const int level : group.levels) somebody = diagrams.any(somebody, level);
+  for (const Group::Picked& picked : group.picked) {
+    int any = 0;
+    for (const int coordinate : picked.coordinates)
+      any = diagrams.either(any, diagrams.at(somebody, picked.level, evaluator_->constant_name(picked.level, coordinate)));
+    somebody = any;
+  }
+  const int members = membership(group);
+  if (diagrams.multiply(somebody, members) != diagrams.multiply(own_, members)) throw OutOfReach(place.step->name, why);
+  return own_;
+}
+
+std::vector<std::pair<int, int>> ClassRun::owners(const Place& place, const Group& group) {
+  if (group.single()) return {{-1, 1}};
+  const Step& step = *place.step;
+  if (!group.picked.empty()) throw OutOfReach(step.name, "it cuts for ranks that are picked along an axis");
+  const int logical = members_.logicals.front();
+  std::vector<std::pair<std::string, std::vector<int>>> stages_of;
+  for (std::size_t stage = 0; stage < members_.sites.size(); ++stage) {
+    if (members_.sites[stage].empty() || !choices_.chooses(step, static_cast<int>(stage), logical)) continue;
+    std::string key = choices_.cut_key(step, static_cast<int>(stage), logical);
+    // Parts of buffers are cut by what the others own too.
+    if (step.on_owned) key += " of what is owned at " + step.name + " on stage " + std::to_string(stage);
+    auto found = std::find_if(stages_of.begin(), stages_of.end(), [&](const auto& one) { return one.first == key; });
+    if (found == stages_of.end()) found = stages_of.insert(stages_of.end(), {key, {}});
+    found->second.push_back(static_cast<int>(stage));
+  }
+  if (stages_of.size() > 1 && std::find(group.levels.begin(), group.levels.end(), world_.pp_level()) != group.levels.end())
+    throw OutOfReach(step.name, "the stages that it brings together cut the parameters differently");
+  std::vector<std::pair<int, int>> result;
+  for (const auto& [key, stages] : stages_of) {
+    const auto known = std::find_if(result_.owners.begin(), result_.owners.end(), [&, wanted = key](const Owner& owner) { return owner.key == wanted; });
+    if (known == result_.owners.end()) {
+      Owner owner{key, &step, stages.front(), group.levels, ""};
+      if (step.on_owned) owner.inside = "owned";
+      throw NeedsOwner{owner};
+    }
+    int where = 1;
+    if (stages_of.size() > 1) {
+      where = 0;
+      for (const int stage : stages) where = result_.diagrams->either(where, is_stage(stage));
+    }
+    result.emplace_back(static_cast<int>(known - result_.owners.begin()), where);
+  }
+  return result;
+}
+
+int ClassRun::slice(int owner, const Group& group) {
+  Diagrams& diagrams = *result_.diagrams;
+  int all = 1;
+  if (owner < 0) return all;
+  for (const int level : group.levels)
+    all = diagrams.multiply(all, diagrams.equal(level, rank_name, diagrams.at_level(level).owner_name(owner)));
+  return all;
+}
+
+void ClassRun::collective(const Place& place, int where) {
+  const Step& step = *place.step;
+  Diagrams& diagrams = *result_.diagrams;
+  const Group group = world_.group(step);
+  check_uniform(place, where, group);
+  if (step.op == Op::all_to_all) return;
+  if (!world_.even(members_.logicals.front())) {
+    for (const int parameter : schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
+      for (const Shard& shard : schedule_.model.parameters()[static_cast<std::size_t>(parameter)].shard) {
+        for (const int level : world_.levels_of(shard.axis, step.name)) {
+          const bool mixed = std::find(group.levels.begin(), group.levels.end(), level) != group.levels.end() ||
+                             std::any_of(group.picked.begin(), group.picked.end(), [&](const auto& picked) { return picked.level == level; });
+          if (mixed) throw OutOfReach(step.name, "it brings together shards of different sizes");
+        }
+      }
+    }
+  }
+  if (step.op == Op::reduce_scatter) return reduce_scatter(place, where, group);
+  if (step.op == Op::all_gather) return all_gather(place, where, group);
+  const int acts = diagrams.multiply(where, view(place, group, "its ranks do not own the same elements"));
+  Values& target = buffer(step.buffer);
+  for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
+    int& old = value(target, i);
+    if (step.op == Op::all_reduce) {
+      old = diagrams.choose(acts, reduced(old, place, group), old);
+    } else if (step.op == Op::broadcast) {
+      old = diagrams.choose(acts, at_root(old, place, group), old);
+    } else if (step.op == Op::reduce) {
+      int is_root = acts;
+      for (const auto& [level, coordinate] : root(step, group))
+        is_root = diagrams.multiply(is_root, diagrams.equal(level, rank_name, evaluator_->constant_name(level, coordinate)));
+      old = diagrams.choose(is_root, reduced(old, place, group), old);
+    } else {
+      throw OutOfReach(step.name, "the operation " + std::string(operation(step.op).name) + " is not followed");
+    }
+  }
+  if (step.op != Op::reduce || group.single()) return;
+  int is_root = 1;
+  for (const auto& [level, coordinate] : root(step, group))
+    is_root = diagrams.multiply(is_root, diagrams.equal(level, rank_name, evaluator_->constant_name(level, coordinate)));
+  own_ = diagrams.choose(where, diagrams.multiply(own_, is_root), own_);
+  if (!group.picked.empty()) throw OutOfReach(step.name, "it leaves elements to one of the ranks that it picks");
+  joined_.emplace(where, group.levels);
+}
+
+void ClassRun::reduce_scatter(const Place& place, int where, const Group& group) {
+  Diagrams& diagrams = *result_.diagrams;
+  const int seen = view(place, group, "its ranks do not own the same elements");
+  Values& target = buffer(place.step->buffer);
+  for (const auto& [owner, stage] : owners(place, group)) {
+    const int here = diagrams.multiply(where, stage);
+    const int part = slice(owner, group);
+    const int written = diagrams.multiply(diagrams.multiply(here, seen), part);
+    for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
+      int& old = value(target, i);
+      old = diagrams.choose(written, reduced(old, place, group), old);
+    }
+    for (Scattered& earlier : scattered_) earlier.where = diagrams.multiply(earlier.where, diagrams.complement(here));
+    // A group of one is the identity; a gather still finds it.
+    std::optional<int> cut;
+    if (place.step->on_owned && !group.single()) cut = own_;
+    scattered_.push_back({owner, here, cut, group});
+    if (group.single()) continue;
+    own_ = diagrams.choose(here, diagrams.multiply(diagrams.multiply(own_, seen), part), own_);
+  }
+  if (!group.single()) joined_.emplace(where, group.levels);
+}
+
+void ClassRun::all_gather(const Place& place, int where, const Group& group) {
+  if (group.single()) return;
+  Diagrams& diagrams = *result_.diagrams;
+  Values& target = buffer(place.step->buffer);
+  const auto gather = [&](int owner, int here, int seen) {
+    const int written = diagrams.multiply(here, seen);
+    for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
+      int& old = value(target, i);
+      int held = old;
+      for (const int level : group.levels) held = diagrams.at(held, level, diagrams.at_level(level).owner_name(owner));
+      old = diagrams.choose(written, held, old);
+    }
+    own_ = diagrams.either(own_, written);
+  };
+  int left = where;
+  for (const Scattered& scattered : scattered_) {
+    const int here = diagrams.multiply(where, scattered.where);
+    if (here == 0) continue;
+    if (!same(scattered.group, group)) throw OutOfReach(place.step->name, "it gathers over another group than the last reduce_scatter");
+    check_uniform(place, here, group);
+    gather(scattered.owner, here, scattered.view.value_or(1));
+    left = diagrams.multiply(left, diagrams.complement(scattered.where));
+  }
+  if (left == 0) return;
+  check_uniform(place, left, group);
+  for (const auto& [owner, stage] : owners(place, group)) gather(owner, diagrams.multiply(left, stage), 1);
+}
+
+void ClassRun::own(const Place& place, int where) {
+  Diagrams& diagrams = *result_.diagrams;
+  const Group group = world_.group(*place.step);
+  check_uniform(place, where, group);
+  const int seen = view(place, group, "its ranks do not own the same elements");
+  for (const auto& [owner, stage] : owners(place, group)) {
+    const int here = diagrams.multiply(where, stage);
+    own_ = diagrams.choose(here, diagrams.multiply(seen, slice(owner, group)), own_);
+  }
+  if (!group.single()) joined_.emplace(where, group.levels);
+}
+
+}  // namespace lockstep::parametric

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <set>
+
+#include "src/symbolic/parametric/class_run.h"
+
+namespace lockstep::parametric {
+
+/// An owner that diagrams have no name for yet.
+struct NeedsOwner {
+  Owner owner;
+};
+
+/// The names of a class on each level, found as its steps need them.
+struct Names {
+  std::vector<Owner> owners;
+  std::vector<std::vector<int>> constants;  ///< by level
+};
+
+/// One pass of a class through the schedule, with the names that are known. Throws NeedsConstant, NeedsOwner and
+/// NeedsUnrolling where it must begin again.
+class ClassRun {
+ public:
+  ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled, bool snapshots);
+  ClassResult run();
+
+ private:
+  struct Place {  ///< a step in one iteration
+    const Step* step = nullptr;
+    const Step* each = nullptr;
+    Moment moment;
+  };
+  struct Scattered {
+    int owner = 0;
+    int where = 0;            ///< condition on the rank
+    std::optional<int> view;  ///< what it cut, where that was not the whole buffer
+    Group group;
+  };
+  struct Flight {
+    const Step* step = nullptr;
+    int where = 0;
+  };
+  struct NormCall {
+    const Step* step = nullptr;
+    int where = 0;    ///< ranks that call
+    int counted = 0;  ///< ranks whose own elements count, with what they owned
+    std::vector<int> held;
+    Group group;
+  };
+  using Values = std::vector<int>;  ///< by atom
+
+  // class_run.cpp
+  std::vector<Place> unroll(int step) const;
+  void optimizer_step(int step, const std::vector<Place>& places);
+  void execute(const Place& place);
+  int runs(const Place& place);
+  int chosen(const Step& step);
+  void local(const Place& place, int where);
+  void backward(const Place& place, int where);
+  void check_races(const Place& place, int where);
+  void fly(const Place& place, int where);
+  void take_snapshot(const Place& place);
+
+  // class_run_collectives.cpp
+  void collective(const Place& place, int where);
+  void reduce_scatter(const Place& place, int where, const Group& group);
+  void all_gather(const Place& place, int where, const Group& group);
+  void own(const Place& place, int where);
+  void norm(const Place& place, int runs);
+  int membership(const Group& group);
+  void check_uniform(const Place& place, int where, const Group& group);
+  int summed(int a, const Group& group);
+  int size_of(const Group& group);
+  int reduced(int a, const Place& place, const Group& group);
+  int at_root(int a, const Place& place, const Group& group);
+  std::vector<std::pair<int, int>> root(const Step& step, const Group& group);
+  int view(const Place& place, const Group& group, const std::string& why);
+  int slice(int owner, const Group& group);
+  /// For each stage of the class that cuts differently: the owner and where it is the one.
+  std::vector<std::pair<int, int>> owners(const Place& place, const Group& group);
+
+  // class_run_verdict.cpp
+  void judge(int step);
+  void judge_families(int step);
+  void judge_norm(int step);
+  int reference(const Atom& atom);
+  int contribution_levels_mask(int parameter, bool of_reference);
+  std::vector<int> contributor_levels(int parameter) const;
+  int loss_weight(const std::string& use, const Moment& moment);
+  void add_cells(Fault fault, int step, int atom, int diagram);
+
+  Values& buffer(const std::string& name);
+  int& value(Values& values, std::size_t atom);
+  int atom(const Atom& wanted);
+  int is_stage(int stage);
+  void check_factor(int factor, int values, const Place& place);
+  int rank_is_contributor(const std::vector<int>& levels);
+
+  World& world_;
+  const Schedule& schedule_;
+  const Choices& choices_;
+  const Class& members_;
+  bool unrolled_;
+  bool snapshots_;
+  ClassResult result_;
+  std::unique_ptr<Evaluator> evaluator_;
+  int domain_ = 1;
+  std::map<std::string, Values> buffers_;
+  int own_ = 1;
+  std::vector<Scattered> scattered_;
+  std::vector<Flight> flights_;
+  std::vector<NormCall> norms_;
+  std::set<std::pair<int, std::vector<int>>> joined_;  ///< families: where, and the levels joined
+  std::map<Atom, int> atom_numbers_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace lockstep::parametric

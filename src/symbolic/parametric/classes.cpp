@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/parametric/classes.h"
+
+#include <algorithm>
+
+#include "src/expression/node.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// Whole numbers that rank.pp is compared with.
+void compared_stages(const Expression::Node& node, std::vector<int>& stages) {
+  using Kind = Expression::Node::Kind;
+  for (std::size_t i = 0; i < node.children.size(); ++i) {
+    const Expression::Node& child = *node.children[i];
+    if (child.kind == Kind::rank_axis && child.axis == Axis::pp && node.kind == Kind::binary) {
+      const Expression::Node& other = *node.children[1 - i];
+      const auto* number = other.kind == Kind::value ? std::get_if<Rational>(&other.value) : nullptr;
+      if (const auto whole = number != nullptr ? number->floor().to_int64() : std::nullopt) {
+        for (int i2 = -1; i2 <= 1; ++i2) stages.push_back(static_cast<int>(*whole) + i2);
+      }
+    }
+    compared_stages(child, stages);
+  }
+}
+
+void stages_named_by(const Step& step, std::vector<int>& stages) {
+  const auto add = [&](Axis axis, const std::vector<int>& coordinates) {
+    if (axis == Axis::pp) stages.insert(stages.end(), coordinates.begin(), coordinates.end());
+  };
+  for (const Only& only : step.only) add(only.axis, only.coordinates);
+  if (step.over) {
+    for (const Over::Pick& pick : step.over->picks) {
+      if (pick.coordinates) add(pick.axis, *pick.coordinates);
+    }
+  }
+  if (step.root) {
+    for (const auto& [axis, coordinate] : step.root->coordinates) add(axis, {coordinate});
+    if (step.root->position) stages.push_back(*step.root->position);
+  }
+  for (const auto* expression : {&step.by, &step.when, &step.count}) {
+    if (*expression) compared_stages((*expression)->tree(), stages);
+  }
+  for (const Step& inner : step.steps) stages_named_by(inner, stages);
+}
+
+/// The local shape of a buffer as a function of the sizes of the axes.
+std::string shape_key(const Model& model, const LocalBuffer& buffer) {
+  const Parameter& parameter = model.parameters()[static_cast<std::size_t>(buffer.parameters.front())];
+  std::string key;
+  for (const std::int64_t extent : parameter.shape) key += std::to_string(extent) + "x";
+  for (const Shard& shard : parameter.shard)
+    key += std::string(name_of(shard.axis)) + (shard.uneven ? "~" : "/") + std::to_string(shard.dim);
+  return key;
+}
+
+/// Whether a bucket that begins at a multiple of `align_bucket` begins at one of `align_parameter`, so that what is in it
+/// lies there as it would from 0 on, whatever the group's size.
+bool aligned(const Geometry& geometry, const Environment& environment) {
+  const auto value = [&](const Expression& expression, int n) {
+    const std::map<std::string, ExpressionValue, std::less<>> names = {{"n", Rational(n)}};
+    Environment with = environment;
+    with.names = &names;
+    return expression.number(with);
+  };
+  const Rational one(1);
+  for (int n = 1; n <= 12; ++n) {
+    const Rational parameter = value(geometry.align_parameter, n);
+    const Rational bucket = geometry.align_bucket ? value(*geometry.align_bucket, n) : Rational::lcm(Rational(n), Rational(128));
+    if (parameter.is_zero() || !(bucket / parameter).is_integer()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Choices::Choices(World& world) : world_(world) {
+  for (const Step& step : world.schedule().steps) {
+    stages_named_by(step, named_stages_);
+    read(step);
+    for (const Step& inner : step.steps) read(inner);
+  }
+  make_classes();
+}
+
+int Choices::buffer(int stage, int logical) const {
+  return world_.schedule().model.buffer_of(world_.ranks_of_stages()[static_cast<std::size_t>(stage)], logical);
+}
+
+void Choices::read(const Step& step) {
+  if (step.op == Op::each || step.op == Op::wait) return;
+  const Schedule& schedule = world_.schedule();
+  const Model& model = schedule.model;
+  steps_.push_back(&step);
+  std::vector<OfStage>& of_stages = of_step_[&step];
+  const bool cuts = step.op == Op::reduce_scatter || step.op == Op::own || step.op == Op::all_gather;
+  const bool by_size = std::any_of(step.params.items().begin(), step.params.items().end(), Selectors::compares_numel) ||
+                       (cuts && step.geometry.separate &&
+                        std::any_of(step.geometry.separate->items().begin(), step.geometry.separate->items().end(), Selectors::compares_numel));
+  for (int logical = 0; by_size && logical < static_cast<int>(model.logicals().size()); ++logical) {
+    if (!world_.even(logical)) throw OutOfReach(step.name, "it chooses parameters by their local number of elements, which differs from rank to rank");
+  }
+  if (by_size && !world_.open().least.empty()) {
+    for (const auto& [axis, least] : world_.open().least) {
+      for (const Parameter& parameter : model.parameters()) {
+        const auto is_cut = [&, open = axis](const Shard& shard) { return shard.axis == open || is_part_of(open, shard.axis) || is_part_of(shard.axis, open); };
+        if (std::any_of(parameter.shard.begin(), parameter.shard.end(), is_cut))
+          throw OutOfReach(step.name, "it chooses parameters by their local number of elements, which depends on sizes that are open");
+      }
+    }
+  }
+  int n = 1;
+  std::string over;
+  if (cuts && step.over) {
+    for (const Over::Pick& pick : step.over->picks) {
+      over += std::string(name_of(pick.axis)) + ",";
+      n *= pick.coordinates ? static_cast<int>(pick.coordinates->size()) : schedule.mesh.size(pick.axis);
+    }
+  }
+  Environment environment;
+  environment.mesh = &schedule.mesh;
+  environment.counts = &schedule.batch;
+  for (const int rank : world_.ranks_of_stages()) {
+    OfStage& here = of_stages.emplace_back();
+    const LocalModel& local = model.local(rank);
+    std::vector<GeometryItem> items;
+    std::vector<std::size_t> chosen;
+    for (std::size_t i = 0; i < local.buffers.size(); ++i) {
+      const LocalBuffer& buffer = local.buffers[i];
+      here.chosen.push_back(step.params.chooses(model, buffer) ? 1 : 0);
+      if (here.chosen.back() == 0 || !cuts) continue;
+      chosen.push_back(i);
+      const bool separate = step.geometry.separate && step.geometry.separate->chooses(model, buffer);
+      items.push_back({buffer.numel, buffer.rows, 0, buffer.chunk, buffer.dtype, separate});
+    }
+    here.cut_keys.resize(cuts ? local.buffers.size() : 0);
+    if (chosen.empty()) continue;
+    const Geometry& geometry = step.geometry;
+    if (geometry.kind == Geometry::Kind::parameter || geometry.kind == Geometry::Kind::rows) {
+      for (const std::size_t i : chosen)
+        here.cut_keys[i] = (geometry.kind == Geometry::Kind::rows ? "rows of " : "parameter of ") + over;
+      continue;
+    }
+    // Which parameters share a bucket, in which order: that decides where each of them lies in it.
+    const GeometryLayout layout = lay_out(geometry, items, n, environment);
+    std::string rule = geometry.kind == Geometry::Kind::flat ? "flat" : "bucket";
+    if (geometry.align) rule += "," + geometry.align->to_string();
+    if (geometry.kind == Geometry::Kind::bucket) {
+      rule += "," + geometry.align_parameter.to_string();
+      if (geometry.align_bucket) rule += "," + geometry.align_bucket->to_string();
+    }
+    const bool by_bucket = geometry.kind == Geometry::Kind::bucket && !geometry.size && aligned(geometry, environment);
+    if (geometry.kind == Geometry::Kind::bucket && geometry.size) rule += ",size " + geometry.size->to_string();
+    std::map<std::string, std::string> contents;
+    const auto container = [&](std::size_t item) {
+      const GeometryItem& own = items[item];
+      std::string name = std::to_string(own.chunk) + "," + std::to_string(static_cast<int>(own.dtype));
+      if (by_bucket) name += "," + std::to_string(layout.bucket_of[item]);
+      return name;
+    };
+    for (std::size_t item = 0; item < chosen.size(); ++item) {
+      contents[container(item)] += shape_key(model, local.buffers[chosen[item]]) + (items[item].separate && !by_bucket ? "!" : "") + ";";
+    }
+    std::map<std::string, int> position;
+    for (std::size_t item = 0; item < chosen.size(); ++item) {
+      const std::string name = container(item);
+      here.cut_keys[chosen[item]] = rule + " of " + over + " " + std::to_string(position[name]++) + " in " + contents[name];
+    }
+  }
+}
+
+bool Choices::chooses(const Step& step, int stage, int logical) const {
+  const OfStage& here = of_step_.at(&step)[static_cast<std::size_t>(stage)];
+  const int index = buffer(stage, logical);
+  return index >= 0 && here.chosen[static_cast<std::size_t>(index)] != 0;
+}
+
+const std::string& Choices::cut_key(const Step& step, int stage, int logical) const {
+  return of_step_.at(&step)[static_cast<std::size_t>(stage)].cut_keys[static_cast<std::size_t>(buffer(stage, logical))];
+}
+
+void Choices::check_lists(const Step& step) const {
+  if (!step.over) return;
+  const int stages = static_cast<int>(world_.ranks_of_stages().size());
+  for (const Over::Pick& pick : step.over->picks) {
+    if (pick.axis != Axis::pp || stages == 1) continue;
+    const std::vector<int>* first = nullptr;
+    std::vector<std::vector<int>> lists(static_cast<std::size_t>(stages));
+    for (int stage = 0; stage < stages; ++stage) {
+      if (pick.coordinates && std::find(pick.coordinates->begin(), pick.coordinates->end(), stage) == pick.coordinates->end()) continue;
+      std::vector<int>& list = lists[static_cast<std::size_t>(stage)];
+      const LocalModel& local = world_.schedule().model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)]);
+      const OfStage& here = of_step_.at(&step)[static_cast<std::size_t>(stage)];
+      for (std::size_t i = 0; i < local.buffers.size(); ++i) {
+        if (here.chosen[i] != 0) list.push_back(local.buffers[i].logical);
+      }
+      if (first == nullptr) first = &list;
+      if (list != *first) throw OutOfReach(step.name, "the stages that it brings together do not bring the same parameters in the same order");
+    }
+  }
+}
+
+std::string Choices::stage_name(int stage) const {
+  const int stages = static_cast<int>(world_.ranks_of_stages().size());
+  if (stage == 0) return "first";
+  if (stage == stages - 1) return "last";
+  if (std::find(named_stages_.begin(), named_stages_.end(), stage) != named_stages_.end()) return std::to_string(stage);
+  return "middle";
+}
+
+void Choices::make_classes() {
+  const Model& model = world_.schedule().model;
+  const int stages = static_cast<int>(world_.ranks_of_stages().size());
+  std::map<std::string, std::size_t> numbers;
+  for (int logical = 0; logical < static_cast<int>(model.logicals().size()); ++logical) {
+    if (model.logicals()[static_cast<std::size_t>(logical)].frozen) continue;
+    Class own;
+    own.logicals = {logical};
+    own.sites.resize(static_cast<std::size_t>(stages));
+    std::string key;
+    std::map<int, int> site_number;
+    std::map<std::string, int> cut_number;
+    int held = 0;
+    for (int stage = 0; stage < stages; ++stage) held += buffer(stage, logical) >= 0 ? 1 : 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      const int index = buffer(stage, logical);
+      if (index < 0) continue;
+      const LocalBuffer& local = model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)]).buffers[static_cast<std::size_t>(index)];
+      own.sites[static_cast<std::size_t>(stage)] = local.parameters;
+      // A parameter of one stage may stand for one of another stage; those of several are told apart.
+      key += held == 1 ? stage_name(stage) : std::to_string(stage);
+      key += ":";
+      for (const int parameter : local.parameters) {
+        const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
+        key += std::to_string(site_number.emplace(parameter, static_cast<int>(site_number.size())).first->second) + "{";
+        for (const std::string& use : site.uses) key += use + ",";
+        for (const Shard& shard : site.shard) key += "|s" + std::string(name_of(shard.axis));
+        for (const Axis axis : site.partial) key += "|p" + std::string(name_of(axis));
+        for (const Axis axis : site.dispatch) key += "|d" + std::string(name_of(axis));
+        if (site.micro_batches) {
+          key += "|m";
+          for (const int micro_batch : *site.micro_batches) key += std::to_string(micro_batch) + ",";
+        }
+        for (const Parameter::Only& only : site.only) {
+          key += "|o" + std::string(name_of(only.axis));
+          for (const int coordinate : only.coordinates) key += "," + std::to_string(coordinate);
+        }
+        key += site.stage ? "}" : "*}";
+      }
+      for (const Step* step : steps_) {
+        if (!chooses(*step, stage, logical)) {
+          key += "0";
+          continue;
+        }
+        key += "1";
+        const std::string& cut = of_step_.at(step)[static_cast<std::size_t>(stage)].cut_keys.empty() ? std::string() : cut_key(*step, stage, logical);
+        if (!cut.empty()) key += "c" + std::to_string(cut_number.emplace(cut, static_cast<int>(cut_number.size())).first->second);
+      }
+    }
+    if (held == 0) continue;
+    key += world_.even(logical) ? "" : "uneven";
+    const auto [found, is_new] = numbers.emplace(key, classes_.size());
+    if (is_new) {
+      classes_.push_back(std::move(own));
+    } else {
+      classes_[found->second].logicals.push_back(logical);
+    }
+  }
+}
+
+}  // namespace lockstep::parametric

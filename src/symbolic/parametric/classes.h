@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/symbolic/parametric/world.h"
+
+namespace lockstep::parametric {
+
+/// Parameters that behave alike: the same placements, flags and uses, chosen by the same steps, cut by geometries of
+/// which the same ones are equal, on stages that no step tells apart.
+struct Class {
+  std::vector<int> logicals;  ///< ascending; the first stands for all
+  /// By stage: the sites of the first one's buffer there, as parameters; empty where it has none.
+  std::vector<std::vector<int>> sites;
+};
+
+/// What the steps of a schedule choose and how they cut it, stage by stage, worked out once for all classes.
+class Choices {
+ public:
+  explicit Choices(World& world);
+
+  const std::vector<Class>& classes() const { return classes_; }
+  /// Whether a step chooses the buffer of the logical parameter on a stage that holds one.
+  bool chooses(const Step& step, int stage, int logical) const;
+  /// What decides how the step cuts the buffer there: where two of these are equal, so are the cuts, for every size.
+  const std::string& cut_key(const Step& step, int stage, int logical) const;
+  /// Throws OutOfReach where the ranks of several stages that a step brings together do not bring the same parameters in
+  /// the same order.
+  void check_lists(const Step& step) const;
+
+ private:
+  struct OfStage {
+    std::vector<char> chosen;           ///< by buffer
+    std::vector<std::string> cut_keys;  ///< by buffer; empty where nothing is cut
+  };
+  void read(const Step& step);
+  void make_classes();
+  int buffer(int stage, int logical) const;
+  std::string stage_name(int stage) const;
+
+  World& world_;
+  std::map<const Step*, std::vector<OfStage>> of_step_;
+  std::vector<const Step*> steps_;
+  std::vector<int> named_stages_;
+  std::vector<Class> classes_;
+};
+
+}  // namespace lockstep::parametric

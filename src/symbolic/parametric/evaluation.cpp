@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/parametric/evaluation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/schedule/calls.h"
+
+namespace lockstep::parametric {
+
+Evaluation::Evaluation(const World& world, const World& target, const ClassResult& result)
+    : world_(world), target_(target), result_(result) {
+  if (world.levels().size() != target.levels().size()) throw InternalError("a proof is evaluated at sizes that it is not about");
+}
+
+/// A coordinate that is singled out, at the sizes of the target: the last stays the last.
+int Evaluation::coordinate(int level, int constant) const {
+  const Level& own = world_.levels()[static_cast<std::size_t>(level)];
+  const int size = target_.levels()[static_cast<std::size_t>(level)].size;
+  return own.open && constant > 0 && constant == own.size - 1 ? size - 1 : constant;
+}
+
+bool Evaluation::depends_on_owners(const Cell& cell) const {
+  for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
+    if (cell.partitions[i] < 0) continue;
+    const Level& level = result_.diagrams->at_level(static_cast<int>(i));
+    if (level.owners.size() > 1 || (!level.owners.empty() && !level.constants.empty())) return true;
+  }
+  return false;
+}
+
+/// Owners of one piece of a parameter, stretch by stretch.
+void Evaluation::add_owners(int logical, int piece, std::set<Owners>& found) {
+  const Schedule& schedule = target_.schedule();
+  std::int64_t numel = schedule.model.pieces(logical)[static_cast<std::size_t>(piece)].numel;
+  if (numel == 0) return;
+  std::deque<std::vector<int>> selections;
+  Calls calls(schedule, selections);
+  std::vector<Cut> cuts;
+  for (const Owner& owner : result_.owners) {
+    if (!owner.inside.empty()) throw OutOfReach(owner.step->name, "who owns which part of an owned part is not followed where it matters");
+    const Step* step = nullptr;
+    for (const Step& outer : schedule.steps) {
+      if (outer.name == owner.step->name) step = &outer;
+      for (const Step& inner : outer.steps) {
+        if (inner.name == owner.step->name) step = &inner;
+      }
+    }
+    const int stage = world_.pp_level() < 0 ? 0 : coordinate(world_.pp_level(), owner.stage);
+    int rank = -1;
+    for (int other = 0; other < schedule.mesh.world() && rank < 0; ++other) {
+      if (schedule.mesh.coordinate(other, Axis::pp) != stage) continue;
+      const int held = schedule.model.buffer_of(other, logical);
+      if (held >= 0 && schedule.model.local(other).buffers[static_cast<std::size_t>(held)].piece == piece) rank = other;
+    }
+    int n = 1;
+    for (const int level : owner.levels) n *= target_.levels()[static_cast<std::size_t>(level)].size;
+    if (step == nullptr || rank < 0) throw OutOfReach(owner.step->name, "it is not there at these sizes");
+    const std::vector<int>& selected = calls.selected(*step, rank);
+    const auto position = std::find(selected.begin(), selected.end(), schedule.model.buffer_of(rank, logical)) - selected.begin();
+    cuts.push_back(calls.layout(*step, rank, n).cuts[static_cast<std::size_t>(position)]);
+  }
+  for (std::int64_t begin = 0; begin < numel;) {
+    std::int64_t end = numel;
+    Owners owners;
+    for (std::size_t i = 0; i < cuts.size(); ++i) {
+      const Cut& cut = cuts[i];
+      const auto member = static_cast<int>((begin + cut.offset) / cut.length);
+      end = std::min(end, (member + 1) * cut.length - cut.offset);
+      // Members of a group come in ascending order of rank: the level with the smallest stride varies fastest.
+      Coordinates& coordinates = owners.emplace_back(target_.levels().size(), -1);
+      std::vector<int> levels = result_.owners[i].levels;
+      std::sort(levels.begin(), levels.end(), [&](int a, int b) {
+        return target_.levels()[static_cast<std::size_t>(a)].stride < target_.levels()[static_cast<std::size_t>(b)].stride;
+      });
+      int left = member;
+      for (const int level : levels) {
+        const int size = target_.levels()[static_cast<std::size_t>(level)].size;
+        coordinates[static_cast<std::size_t>(level)] = left % size;
+        left /= size;
+      }
+    }
+    found.insert(std::move(owners));
+    begin = end;
+  }
+}
+
+const std::set<Evaluation::Owners>& Evaluation::owners(int logical) {
+  const auto [found, is_new] = owners_.try_emplace(logical);
+  if (!is_new) return found->second;
+  const int pieces = target_.even(logical) ? 1 : static_cast<int>(target_.schedule().model.pieces(logical).size());
+  for (int piece = 0; piece < pieces; ++piece) add_owners(logical, piece, found->second);
+  return found->second;
+}
+
+std::optional<Example> Evaluation::example(const Cell& cell) {
+  const bool by_owner = depends_on_owners(cell);
+  for (const int logical : result_.members->logicals) {
+    const std::vector<Piece>& pieces = target_.schedule().model.pieces(logical);
+    if (std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.numel == 0; })) continue;
+    if (!by_owner) {
+      if (exists(cell, nullptr)) return Example{&cell, logical};
+      continue;
+    }
+    for (const Owners& some : owners(logical)) {
+      if (exists(cell, &some)) return Example{&cell, logical};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Whether coordinates can be given to all names, and something is wrong there.
+bool Evaluation::exists(const Cell& cell, const Owners* owners) {
+  std::vector<std::vector<int>> contributors;  // by level: coordinates that the contributor can have
+  for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
+    const Level& level = result_.diagrams->at_level(static_cast<int>(i));
+    const int size = target_.levels()[i].size;
+    std::vector<int>& candidates = contributors.emplace_back();
+    if (cell.partitions[i] < 0) {
+      for (int k = 0; k < size; ++k) candidates.push_back(k);
+      continue;
+    }
+    const Partition& partition = level.partitions.at(cell.partitions[i]);
+    if (level.partitions.blocks(cell.partitions[i]) > size) return false;
+    std::map<int, int> coordinate_of_block;
+    std::set<int> taken;
+    const auto place = [&](int name, int coordinate) {
+      const int block = partition[static_cast<std::size_t>(name)];
+      const auto [found, is_new] = coordinate_of_block.emplace(block, coordinate);
+      if (!is_new) return found->second == coordinate;
+      return taken.insert(coordinate).second;
+    };
+    for (const int constant : level.constants) {
+      if (!place(level.constant_name(constant), coordinate(static_cast<int>(i), constant))) return false;
+    }
+    for (std::size_t owner = 0; owners != nullptr && owner < owners->size(); ++owner) {
+      const int at = (*owners)[owner][i];
+      const int name = level.owner_name(static_cast<int>(owner));
+      if (name >= 0 && !place(name, at)) return false;
+    }
+    const auto fixed = coordinate_of_block.find(partition[contributor_name]);
+    if (fixed != coordinate_of_block.end()) {
+      candidates = {fixed->second};
+    } else {
+      for (int k = 0; k < size; ++k) {
+        if (taken.count(k) == 0) candidates.push_back(k);
+      }
+    }
+  }
+  return wrong(cell, contributors);
+}
+
+bool Evaluation::wrong(const Cell& cell, const std::vector<std::vector<int>>& contributors) {
+  const Polynomials& polynomials = result_.diagrams->polynomials();
+  const Batch& batch = target_.schedule().batch;
+  // Which of the contributor's coordinates matter, and whether the contribution is there at all.
+  std::set<int> levels;
+  for (const auto& [monomial, coefficient] : polynomials.terms(cell.value)) {
+    for (const auto& [number, exponent] : monomial) {
+      for (const int level : world_.depends_on(polynomials.variable_at(number))) levels.insert(level);
+    }
+  }
+  std::string use;
+  bool listed = false;
+  int first_micro_batch = 0, micro_batches = 1;
+  if (cell.fault == Fault::value && result_.atoms[static_cast<std::size_t>(cell.atom)].leftover.empty()) {
+    const Atom& atom = result_.atoms[static_cast<std::size_t>(cell.atom)];
+    use = target_.schedule().model.logicals()[static_cast<std::size_t>(result_.members->logicals.front())].uses[static_cast<std::size_t>(atom.site_use)].use;
+    auto entry = batch.tokens_of_use.find(use);
+    if (entry == batch.tokens_of_use.end()) entry = batch.tokens_of_use.find("main");
+    listed = entry != batch.tokens_of_use.end() && entry->second.kind == Batch::Tokens::Kind::list;
+    first_micro_batch = batch.first_micro_batch(atom.optimizer_step) + std::max(atom.micro_batch, 0);
+    micro_batches = atom.micro_batch >= 0 ? 1 : batch.micro_batches(atom.optimizer_step);
+    Variable tokens;
+    tokens.kind = Variable::Kind::tokens;
+    tokens.entry = use;
+    if (listed) {
+      for (const int level : world_.depends_on(tokens)) levels.insert(level);
+    }
+  }
+  const std::vector<int> varied(levels.begin(), levels.end());
+  for (int micro_batch = first_micro_batch; micro_batch < first_micro_batch + micro_batches; ++micro_batch) {
+    std::vector<std::size_t> choice(varied.size(), 0);
+    for (;;) {
+      std::vector<int> contributor(contributors.size(), 0);
+      bool complete = true;
+      for (std::size_t i = 0; i < contributors.size(); ++i) {
+        if (contributors[i].empty()) complete = false;
+        if (complete) contributor[i] = contributors[i].front();
+      }
+      if (!complete && cell.fault == Fault::value) return false;
+      for (std::size_t i = 0; i < varied.size() && complete; ++i)
+        contributor[static_cast<std::size_t>(varied[i])] = contributors[static_cast<std::size_t>(varied[i])][choice[i]];
+      Variable tokens;
+      tokens.kind = Variable::Kind::tokens;
+      tokens.entry = use;
+      const bool there = !listed || !target_.value(tokens, contributor, micro_batch).is_zero();
+      if (there) {
+        const Rational value = polynomials.evaluate(cell.value, [&](const Variable& variable) { return target_.value(variable, contributor, micro_batch); });
+        if (cell.fault == Fault::unowned ? value.is_zero() : !value.is_zero()) return true;
+      }
+      std::size_t digit = 0;
+      while (digit < varied.size() && ++choice[digit] == contributors[static_cast<std::size_t>(varied[digit])].size()) choice[digit++] = 0;
+      if (digit == varied.size()) break;
+    }
+  }
+  return false;
+}
+
+}  // namespace lockstep::parametric

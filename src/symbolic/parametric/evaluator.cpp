@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/parametric/evaluator.h"
+
+#include <algorithm>
+
+#include "src/expression/node.h"
+
+namespace lockstep::parametric {
+
+int Evaluator::number(const Expression& expression, const Moment& moment) { return number(expression.tree(), moment); }
+
+int Evaluator::condition(const Expression& expression, const Moment& moment) {
+  return condition(expression.tree(), moment);
+}
+
+int Evaluator::number(const Node& node, const Moment& moment) {
+  const Value value = evaluate(node, moment);
+  if (value.truth) throw OutOfReach(moment.step, "\"" + expression::print(node) + "\" is no number");
+  return value.value;
+}
+
+int Evaluator::condition(const Node& node, const Moment& moment) {
+  const Value value = evaluate(node, moment);
+  if (!value.truth) throw OutOfReach(moment.step, "\"" + expression::print(node) + "\" is no condition");
+  return value.value;
+}
+
+int Evaluator::constant_name(int level, int coordinate) const {
+  const int name = diagrams_.at_level(level).constant_name(coordinate);
+  if (name < 0) throw NeedsConstant{level, coordinate};
+  return name;
+}
+
+int Evaluator::at(Axis axis, int coordinate, int name, const std::string& step) {
+  int all = 1;
+  for (const auto& [level, digit] : world_.digits(axis, coordinate, step))
+    all = diagrams_.multiply(all, diagrams_.equal(level, name, constant_name(level, digit)));
+  return all;
+}
+
+Signs Evaluator::signs(int polynomial) const {
+  return world_.polynomials().signs(polynomial, [&](const Variable& variable) { return world_.least(variable); });
+}
+
+Evaluator::Value Evaluator::evaluate(const Node& node, const Moment& moment) {
+  using Kind = Node::Kind;
+  Polynomials& polynomials = world_.polynomials();
+  switch (node.kind) {
+    case Kind::value:
+      if (const auto* number = std::get_if<Rational>(&node.value)) return {false, polynomials.constant(*number)};
+      if (const auto* truth = std::get_if<bool>(&node.value)) return {true, *truth ? 1 : 0};
+      throw OutOfReach(moment.step, "it compares strings");
+    case Kind::name:
+      return named(node, moment);
+    case Kind::rank_axis:
+      return {false, world_.coordinate(node.axis)};
+    case Kind::micro_batch:
+      if (moment.any_micro_batch) throw NeedsUnrolling{moment.step};
+      return {false, polynomials.constant(Rational(moment.micro_batch))};
+    case Kind::step:
+      return {false, polynomials.constant(Rational(moment.optimizer_step))};
+    case Kind::tokens:
+    case Kind::sum: {
+      unsigned axes = node.all_micro_batches ? all_micro_batches : 0;
+      for (const Axis axis : node.axes) axes |= bit(axis);
+      int counted = -1;
+      if (!moment.any_micro_batch && moment.micro_batch >= 0)
+        counted = world_.schedule().batch.first_micro_batch(moment.optimizer_step) + moment.micro_batch;
+      return {false, world_.tokens(node.text, axes, counted, moment.optimizer_step)};
+    }
+    case Kind::negate:
+      return {false, polynomials.negate(number(*node.children[0], moment))};
+    case Kind::logical_not:
+      return {true, diagrams_.complement(condition(*node.children[0], moment))};
+    case Kind::binary:
+      return binary(node, moment);
+    case Kind::call:
+      return {false, call(node, moment)};
+    case Kind::end:
+      break;
+  }
+  throw OutOfReach(moment.step, "it evaluates \"" + expression::print(node) + "\"");
+}
+
+Evaluator::Value Evaluator::named(const Node& node, const Moment& moment) {
+  Polynomials& polynomials = world_.polynomials();
+  const std::string& name = node.text;
+  const Mesh& mesh = world_.schedule().mesh;
+  if (const std::optional<Axis> axis = axis_named(name)) return {false, world_.size(*axis, moment.step)};
+  if (name == "world") return {false, world_.world_size()};
+  if (name == "micro_batches") return {false, world_.micro_batches(moment.optimizer_step)};
+  if (name == "steps") return {false, polynomials.constant(Rational(world_.schedule().batch.steps()))};
+  if (name == "virtual_stages") return {false, polynomials.constant(Rational(mesh.layout().virtual_stages))};
+  if (name == "sequence_parallel") return {true, mesh.layout().sequence_parallel ? 1 : 0};
+  if (name == "pipeline_groups_agree" && world_.open().least.empty()) return {true, mesh.pipeline_groups_agree() ? 1 : 0};
+  throw OutOfReach(moment.step, "it speaks of \"" + name + "\"");
+}
+
+int Evaluator::end(const Node& node, const Node& other, const Moment& moment) {
+  if (node.text == "first") return 0;
+  Polynomials& polynomials = world_.polynomials();
+  const int minus_one = polynomials.constant(Rational(-1));
+  if (other.kind == Node::Kind::micro_batch) return polynomials.add(world_.micro_batches(moment.optimizer_step), minus_one);
+  if (other.kind == Node::Kind::step) return polynomials.constant(Rational(world_.schedule().batch.steps() - 1));
+  throw OutOfReach(moment.step, "it speaks of \"" + node.text + "\" of something other than rank.AXIS");
+}
+
+Evaluator::Value Evaluator::binary(const Node& node, const Moment& moment) {
+  Polynomials& polynomials = world_.polynomials();
+  const std::string& op = node.text;
+  const Node& left = *node.children[0];
+  const Node& right = *node.children[1];
+  if (op == "and" || op == "or") {
+    const int a = condition(left, moment);
+    if (op == "and" ? a == 0 : a == 1) return {true, a};
+    const int b = condition(right, moment);
+    return {true, op == "and" ? diagrams_.multiply(a, b) : diagrams_.either(a, b)};
+  }
+  const bool arithmetic = op == "+" || op == "-" || op == "*" || op == "/";
+  if (!arithmetic) {
+    const auto varies = [&](const Node& side) {
+      return side.kind == Node::Kind::rank_axis && world_.schedule().mesh.size(side.axis) > 1;
+    };
+    static const std::map<std::string, std::string> mirrored = {{"<", ">"}, {">", "<"}, {"<=", ">="}, {">=", "<="}, {"==", "=="}, {"!=", "!="}};
+    if (varies(left)) return {true, compare_rank(left, right, op, moment)};
+    if (varies(right)) return {true, compare_rank(right, left, mirrored.at(op), moment)};
+    const auto side = [&](const Node& one, const Node& other) -> Value {
+      if (one.kind != Node::Kind::end) return evaluate(one, moment);
+      if (other.kind == Node::Kind::rank_axis) return {false, 0};  // an axis of one rank
+      return {false, end(one, other, moment)};
+    };
+    if (left.kind == Node::Kind::value && right.kind == Node::Kind::value && std::holds_alternative<std::string>(left.value) &&
+        std::holds_alternative<std::string>(right.value))
+      return {true, (left.value == right.value) == (op == "==") ? 1 : 0};
+    const Value a = side(left, right), b = side(right, left);
+    if (a.truth != b.truth) throw OutOfReach(moment.step, "it compares a number with a condition");
+    if (a.truth) {
+      const int same = diagrams_.add(diagrams_.multiply(a.value, b.value), diagrams_.multiply(diagrams_.complement(a.value), diagrams_.complement(b.value)));
+      return {true, op == "==" ? same : diagrams_.complement(same)};
+    }
+    return {true, compare(op, polynomials.subtract(a.value, b.value), moment, node) ? 1 : 0};
+  }
+  const int a = number(left, moment), b = number(right, moment);
+  if (op == "+") return {false, polynomials.add(a, b)};
+  if (op == "-") return {false, polynomials.subtract(a, b)};
+  if (op == "*") return {false, polynomials.multiply(a, b)};
+  if (b == 0) throw OutOfReach(moment.step, "\"" + expression::print(right) + "\" is 0, and it divides by it");
+  const std::optional<int> inverse = polynomials.inverse(b);
+  if (!inverse) throw OutOfReach(moment.step, "it divides by the sum " + polynomials.to_string(b));
+  return {false, polynomials.multiply(a, *inverse)};
+}
+
+bool Evaluator::compare(const std::string& op, int difference, const Moment& moment, const Node& node) {
+  const Signs signs = this->signs(difference);
+  const auto decided = [&](bool holds, bool fails) {
+    if (holds && fails) {
+      throw OutOfReach(moment.step, "whether \"" + expression::print(node) + "\" holds depends on sizes that are open");
+    }
+    return holds;
+  };
+  if (op == "==") return decided(signs.zero, signs.negative || signs.positive);
+  if (op == "!=") return decided(signs.negative || signs.positive, signs.zero);
+  if (op == "<") return decided(signs.negative, signs.zero || signs.positive);
+  if (op == "<=") return decided(signs.negative || signs.zero, signs.positive);
+  if (op == ">") return decided(signs.positive, signs.zero || signs.negative);
+  return decided(signs.positive || signs.zero, signs.negative);
+}
+
+/// `rank` is rank.AXIS, of an axis with several ranks.
+int Evaluator::compare_rank(const Node& rank, const Node& other, std::string op, const Moment& moment) {
+  const Axis axis = rank.axis;
+  const int size = world_.schedule().mesh.size(axis);
+  const auto is = [&](int coordinate) { return at(axis, coordinate, rank_name, moment.step); };
+  const auto below = [&](int coordinate) {  // rank.AXIS < coordinate
+    if (coordinate <= 0) return 0;
+    if (coordinate == size - 1) return diagrams_.complement(is(size - 1));
+    if (coordinate >= size) return 1;
+    if (coordinate > 4) throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with " + std::to_string(coordinate));
+    int any = 0;
+    for (int i = 0; i < coordinate; ++i) any = diagrams_.either(any, is(i));
+    return any;
+  };
+  int coordinate = 0;
+  if (other.kind == Node::Kind::end) {
+    coordinate = other.text == "first" ? 0 : size - 1;
+  } else {
+    const std::optional<Rational> value = world_.polynomials().as_constant(number(other, moment));
+    if (!value) throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with a size that is open");
+    if (!value->is_integer()) {
+      if (op == "==" || op == "!=") return op == "==" ? 0 : 1;
+      op = op == "<" || op == "<=" ? "<=" : ">";  // with the whole number below
+    }
+    const std::optional<std::int64_t> whole = value->floor().to_int64();
+    if (!whole || *whole > 1 << 20 || *whole < -(1 << 20)) throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with " + value->to_string());
+    coordinate = static_cast<int>(*whole);
+    const bool open = std::any_of(world_.levels().begin(), world_.levels().end(), [&](const Level& level) { return level.open && level.is_of(axis); });
+    if (open && coordinate >= size) throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with " + value->to_string());
+  }
+  const bool exists = coordinate >= 0 && coordinate < size;
+  if (op == "==") return exists ? is(coordinate) : 0;
+  if (op == "!=") return exists ? diagrams_.complement(is(coordinate)) : 1;
+  if (op == "<") return below(coordinate);
+  if (op == ">=") return diagrams_.complement(below(coordinate));
+  if (op == "<=") return coordinate == size - 1 ? 1 : exists ? diagrams_.either(below(coordinate), is(coordinate)) : below(coordinate);
+  return coordinate == size - 1 ? 0 : exists ? diagrams_.complement(diagrams_.either(below(coordinate), is(coordinate))) : diagrams_.complement(below(coordinate));
+}
+
+int Evaluator::call(const Node& node, const Moment& moment) {
+  Polynomials& polynomials = world_.polynomials();
+  std::vector<int> arguments;
+  bool constant = true;
+  for (const auto& child : node.children) {
+    arguments.push_back(number(*child, moment));
+    constant = constant && polynomials.as_constant(arguments.back()).has_value();
+  }
+  if (constant) {
+    Node copy = node;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      auto value = std::make_shared<Node>();
+      value->value = *polynomials.as_constant(arguments[i]);
+      copy.children[i] = value;
+    }
+    return polynomials.constant(std::get<Rational>(expression::evaluate(copy, Environment{})));
+  }
+  if (node.text == "min" || node.text == "max") {
+    int best = arguments.front();
+    for (const int argument : arguments) {
+      const Signs difference = signs(polynomials.subtract(argument, best));
+      if (difference.positive && difference.negative)
+        throw OutOfReach(moment.step, "which of \"" + expression::print(node) + "\" is taken depends on what is open");
+      if (node.text == "max" ? difference.positive : difference.negative) best = argument;
+    }
+    return best;
+  }
+  throw OutOfReach(moment.step, "it takes " + node.text + "() of something that is open");
+}
+
+}  // namespace lockstep::parametric

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdexcept>
+#include <vector>
+
+#include "lockstep/expression.h"
+#include "src/symbolic/parametric/world.h"
+
+namespace lockstep::parametric {
+
+/// A name that diagrams do not have yet: they are made again with it.
+struct NeedsConstant {
+  int level = 0;
+  int coordinate = 0;
+};
+/// What happens in one micro-batch is not what happens in every other: each must be looked at by itself.
+struct NeedsUnrolling {
+  std::string step;
+};
+
+/// Where an expression is evaluated.
+struct Moment {
+  std::string step;
+  int optimizer_step = 0;
+  /// Counted from 0 in the optimizer step; -1 outside `each`.
+  int micro_batch = -1;
+  bool any_micro_batch = false;  ///< inside `each`, and what holds for it holds for every one
+};
+
+/// Expressions of the scenario language over polynomials and conditions on the rank.
+class Evaluator {
+ public:
+  Evaluator(World& world, Diagrams& diagrams) : world_(world), diagrams_(diagrams) {}
+
+  /// A number, as a polynomial. Its tokens and coordinates are those of the rank that evaluates it.
+  int number(const Expression& expression, const Moment& moment);
+  /// A condition on the rank, as a diagram.
+  int condition(const Expression& expression, const Moment& moment);
+  /// 1 where the rank's coordinate on the axis is this one.
+  int at(Axis axis, int coordinate, int name, const std::string& step);
+  /// 1 where the rank's coordinates are among these, for each axis.
+  template <class Only>
+  int among(const std::vector<Only>& list, int name, const std::string& step) {
+    int all = 1;
+    for (const Only& only : list) {
+      int one = 0;
+      for (const int coordinate : only.coordinates) one = diagrams_.either(one, at(only.axis, coordinate, name, step));
+      all = diagrams_.multiply(all, one);
+    }
+    return all;
+  }
+  /// Name of a coordinate on a level; throws NeedsConstant where it has none.
+  int constant_name(int level, int coordinate) const;
+
+ private:
+  using Node = Expression::Node;
+  struct Value {
+    bool truth = false;
+    int value = 0;  ///< polynomial, or diagram of a condition
+  };
+  Value evaluate(const Node& node, const Moment& moment);
+  int number(const Node& node, const Moment& moment);
+  int condition(const Node& node, const Moment& moment);
+  Value named(const Node& node, const Moment& moment);
+  Value binary(const Node& node, const Moment& moment);
+  int compare_rank(const Node& rank, const Node& other, std::string op, const Moment& moment);
+  bool compare(const std::string& op, int difference, const Moment& moment, const Node& node);
+  int call(const Node& node, const Moment& moment);
+  int end(const Node& node, const Node& other, const Moment& moment);
+  Signs signs(int polynomial) const;
+
+  World& world_;
+  Diagrams& diagrams_;
+};
+
+}  // namespace lockstep::parametric

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/parametric/partitions.h"
+
+#include <algorithm>
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// Blocks numbered by their first name.
+Partition normal(const Partition& partition) {
+  Partition result(partition.size());
+  std::map<std::uint8_t, std::uint8_t> numbers;
+  for (std::size_t i = 0; i < partition.size(); ++i) {
+    result[i] = numbers.emplace(partition[i], static_cast<std::uint8_t>(numbers.size())).first->second;
+  }
+  return result;
+}
+
+int count_blocks(const Partition& partition) { return 1 + *std::max_element(partition.begin(), partition.end()); }
+
+}  // namespace
+
+void Partitions::extend(Partition& partial, int names, int first_constant, int most_blocks, std::size_t limit) {
+  if (all_.size() > limit) return;
+  const int name = static_cast<int>(partial.size());
+  if (name == names) {
+    all_.push_back(partial);
+    return;
+  }
+  const int open = partial.empty() ? 0 : count_blocks(partial);
+  for (int block = 0; block <= open && block < most_blocks; ++block) {
+    const bool clash = name >= first_constant && std::find(partial.begin() + first_constant, partial.end(), block) != partial.end();
+    if (clash) continue;
+    partial.push_back(static_cast<std::uint8_t>(block));
+    extend(partial, names, first_constant, most_blocks, limit);
+    partial.pop_back();
+  }
+}
+
+Partitions::Partitions(int owners, int constants, int most_blocks, std::size_t limit) {
+  const int names = 2 + owners + constants;
+  Partition partial;
+  extend(partial, names, 2 + owners, most_blocks, limit);
+  if (all_.size() > limit) {
+    all_.clear();
+    return;
+  }
+  std::map<Partition, int> numbers;
+  for (std::size_t i = 0; i < all_.size(); ++i) numbers.emplace(all_[i], static_cast<int>(i));
+  for (const Partition& partition : all_) {
+    blocks_.push_back(count_blocks(partition));
+    std::vector<int>& moved = moved_.emplace_back();
+    for (int name = 0; name < names; ++name) {
+      Partition other = partition;
+      other[0] = partition[static_cast<std::size_t>(name)];
+      moved.push_back(numbers.at(normal(other)));
+    }
+    Places& places = places_.emplace_back();
+    for (int name = 1; name < names; ++name) {
+      const int joined = moved[static_cast<std::size_t>(name)];
+      if (std::find(places.joined.begin(), places.joined.end(), joined) == places.joined.end()) places.joined.push_back(joined);
+    }
+    Partition other = partition;
+    other[0] = static_cast<std::uint8_t>(names);
+    const auto alone = numbers.find(normal(other));
+    places.alone = alone == numbers.end() ? -1 : alone->second;
+  }
+}
+
+}  // namespace lockstep::parametric

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace lockstep::parametric {
+
+/// Which of the named coordinates of one axis are equal: for each name the number of its block; blocks are numbered by
+/// their first name. Names: 0 the rank, 1 the contributor, then owners, then constants, which all differ.
+using Partition = std::vector<std::uint8_t>;
+inline constexpr int rank_name = 0;
+inline constexpr int contributor_name = 1;
+
+/// All partitions of the names of one axis, with what the steps of a schedule do to them.
+class Partitions {
+ public:
+  /// Those with at most `most_blocks` blocks, which is the size of an axis that has a known one. More than `limit` are
+  /// not made: size() is then 0. `most_blocks` is at least `constants`.
+  Partitions(int owners, int constants, int most_blocks, std::size_t limit);
+
+  int size() const { return static_cast<int>(all_.size()); }
+  const Partition& at(int number) const { return all_[static_cast<std::size_t>(number)]; }
+  int blocks(int number) const { return blocks_[static_cast<std::size_t>(number)]; }
+  bool equal(int number, int a, int b) const {
+    const Partition& one = at(number);
+    return one[static_cast<std::size_t>(a)] == one[static_cast<std::size_t>(b)];
+  }
+  /// The partition in which the rank is where `name` is, all else as in `number`.
+  int moved(int number, int name) const { return moved_[static_cast<std::size_t>(number)][static_cast<std::size_t>(name)]; }
+  /// Without the rank: one partition for each block that it can join, and the one in which it is alone.
+  struct Places {
+    std::vector<int> joined;
+    int alone = -1;  ///< -1: there is no coordinate left
+  };
+  const Places& places(int number) const { return places_[static_cast<std::size_t>(number)]; }
+
+ private:
+  void extend(Partition& partial, int names, int first_constant, int most_blocks, std::size_t limit);
+  std::vector<Partition> all_;
+  std::vector<int> blocks_;
+  std::vector<std::vector<int>> moved_;
+  std::vector<Places> places_;
+};
+
+}  // namespace lockstep::parametric

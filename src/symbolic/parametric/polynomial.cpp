@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/parametric/polynomial.h"
+
+#include <algorithm>
+
+namespace lockstep::parametric {
+
+namespace {
+
+std::uint64_t pair_key(int a, int b) {
+  return static_cast<std::uint64_t>(std::min(a, b)) << 32 | static_cast<std::uint64_t>(std::max(a, b));
+}
+
+Polynomials::Monomial product(const Polynomials::Monomial& a, const Polynomials::Monomial& b) {
+  Polynomials::Monomial result;
+  std::size_t i = 0, j = 0;
+  while (i < a.size() || j < b.size()) {
+    if (j == b.size() || (i < a.size() && a[i].first < b[j].first)) {
+      result.push_back(a[i++]);
+    } else if (i == a.size() || b[j].first < a[i].first) {
+      result.push_back(b[j++]);
+    } else {
+      const int exponent = a[i].second + b[j].second;
+      if (exponent != 0) result.emplace_back(a[i].first, exponent);
+      ++i, ++j;
+    }
+  }
+  return result;
+}
+
+Rational power(const Rational& base, int exponent) {
+  Rational result(1);
+  for (int i = 0; i < std::abs(exponent); ++i) result *= base;
+  return exponent < 0 ? Rational(1) / result : result;
+}
+
+}  // namespace
+
+std::string name_of(const Variable& variable) {
+  switch (variable.kind) {
+    case Variable::Kind::size:
+      return std::string(lockstep::name_of(variable.axis));
+    case Variable::Kind::micro_batches:
+      return "micro_batches";
+    case Variable::Kind::coordinate:
+      return "rank." + std::string(lockstep::name_of(variable.axis));
+    case Variable::Kind::tokens:
+      break;
+  }
+  std::string name = "tokens";
+  if (variable.entry != "main") name += "." + variable.entry;
+  if (variable.micro_batch >= 0) name += "[" + std::to_string(variable.micro_batch) + "]";
+  if (variable.summed == 0) return name;
+  for (int axis = 0; axis < axis_count; ++axis) {
+    if ((variable.summed >> axis & 1U) != 0) name += ", " + std::string(lockstep::name_of(static_cast<Axis>(axis)));
+  }
+  if ((variable.summed & all_micro_batches) != 0) name += ", micro_batch";
+  return "sum(" + name + ")";
+}
+
+Polynomials::Polynomials() {
+  intern({});
+  constant(Rational(1));
+  minus_one_ = constant(Rational(-1));
+}
+
+int Polynomials::intern(Terms terms) {
+  const auto [found, is_new] = numbers_.emplace(std::move(terms), static_cast<int>(terms_.size()));
+  if (is_new) terms_.push_back(&found->first);
+  return found->second;
+}
+
+int Polynomials::constant(const Rational& value) {
+  if (value.is_zero()) return 0;
+  return intern({{Monomial{}, value}});
+}
+
+int Polynomials::variable(const Variable& variable) {
+  const auto [found, is_new] = variable_numbers_.emplace(variable, static_cast<int>(variables_.size()));
+  if (is_new) variables_.push_back(variable);
+  return intern({{Monomial{{found->second, 1}}, Rational(1)}});
+}
+
+int Polynomials::add(int a, int b) {
+  if (a == 0) return b;
+  if (b == 0) return a;
+  const auto [found, is_new] = sums_.emplace(pair_key(a, b), 0);
+  if (!is_new) return found->second;
+  Terms sum = terms(a);
+  for (const auto& [monomial, coefficient] : terms(b)) {
+    const auto [place, added] = sum.emplace(monomial, coefficient);
+    if (added) continue;
+    place->second += coefficient;
+    if (place->second.is_zero()) sum.erase(place);
+  }
+  return sums_[pair_key(a, b)] = intern(std::move(sum));
+}
+
+int Polynomials::multiply(int a, int b) {
+  if (a == 0 || b == 0) return 0;
+  if (a == 1) return b;
+  if (b == 1) return a;
+  const auto [found, is_new] = products_.emplace(pair_key(a, b), 0);
+  if (!is_new) return found->second;
+  Terms result;
+  for (const auto& [left, by] : terms(a)) {
+    for (const auto& [right, times] : terms(b)) {
+      const auto [place, added] = result.emplace(product(left, right), by * times);
+      if (added) continue;
+      place->second += by * times;
+      if (place->second.is_zero()) result.erase(place);
+    }
+  }
+  return products_[pair_key(a, b)] = intern(std::move(result));
+}
+
+std::optional<int> Polynomials::inverse(int a) {
+  if (terms(a).size() != 1) return std::nullopt;
+  const auto& [monomial, coefficient] = *terms(a).begin();
+  Monomial flipped = monomial;
+  for (Power& one : flipped) one.second = -one.second;
+  return intern({{std::move(flipped), Rational(1) / coefficient}});
+}
+
+std::optional<Rational> Polynomials::as_constant(int a) const {
+  if (terms(a).empty()) return Rational(0);
+  if (terms(a).size() == 1 && terms(a).begin()->first.empty()) return terms(a).begin()->second;
+  return std::nullopt;
+}
+
+Rational Polynomials::evaluate(int a, const std::function<Rational(const Variable&)>& value_of) const {
+  Rational sum;
+  for (const auto& [monomial, coefficient] : terms(a)) {
+    Rational term = coefficient;
+    for (const auto& [number, exponent] : monomial) term *= power(value_of(variable_at(number)), exponent);
+    sum += term;
+  }
+  return sum;
+}
+
+Signs Polynomials::signs(int a, const std::function<int(const Variable&)>& least) const {
+  if (a == 0) return {false, true, false};
+  // Times a positive product, so that no exponent is negative; then every variable as its least value plus a new one
+  // that is not negative: where all coefficients have one sign, so has the sum.
+  std::map<int, int> lowest;
+  for (const auto& [monomial, coefficient] : terms(a)) {
+    for (const auto& [number, exponent] : monomial) lowest[number] = std::min(lowest[number], exponent);
+  }
+  Terms shifted;
+  for (const auto& [monomial, coefficient] : terms(a)) {
+    std::map<int, int> exponents;
+    for (const auto& [number, low] : lowest) exponents[number] = -low;
+    for (const auto& [number, exponent] : monomial) exponents[number] += exponent;
+    Terms expanded = {{Monomial{}, coefficient}};
+    for (const auto& [number, exponent] : exponents) {
+      const Rational base(least(variable_at(number)));
+      for (int i = 0; i < exponent; ++i) {
+        Terms next;
+        for (const auto& [part, by] : expanded) {
+          next[part] += by * base;
+          next[product(part, {{number, 1}})] += by;
+        }
+        expanded = std::move(next);
+      }
+    }
+    for (const auto& [part, by] : expanded) shifted[part] += by;
+  }
+  Signs result;
+  for (const auto& [part, by] : shifted) {
+    if (by.is_zero()) continue;
+    (by.is_negative() ? result.negative : result.positive) = true;
+  }
+  const auto lowest_value = shifted.find(Monomial{});
+  result.zero = lowest_value == shifted.end() || lowest_value->second.is_zero() || (result.negative && result.positive);
+  return result;
+}
+
+std::string Polynomials::to_string(int a) const {
+  if (a == 0) return "0";
+  std::string text;
+  for (const auto& [monomial, coefficient] : terms(a)) {
+    const bool negative = coefficient.is_negative();
+    const Rational size = negative ? -coefficient : coefficient;
+    std::string above, below;
+    int factors_below = 0;
+    for (const auto& [number, exponent] : monomial) {
+      std::string& side = exponent > 0 ? above : below;
+      for (int i = 0; i < std::abs(exponent); ++i) {
+        side += (side.empty() ? "" : "*") + name_of(variable_at(number));
+        if (exponent < 0) ++factors_below;
+      }
+    }
+    if (!size.numerator().is_one() || above.empty())
+      above = size.numerator().to_string() + (above.empty() ? "" : "*") + above;
+    if (!size.denominator().is_one()) {
+      below = size.denominator().to_string() + (below.empty() ? "" : "*") + below;
+      ++factors_below;
+    }
+    if (!below.empty()) above += "/" + (factors_below > 1 ? "(" + below + ")" : below);
+    if (text.empty()) {
+      text = (negative ? "-" : "") + above;
+    } else {
+      text += (negative ? " - " : " + ") + above;
+    }
+  }
+  return text;
+}
+
+}  // namespace lockstep::parametric

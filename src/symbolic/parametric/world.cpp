@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/parametric/world.h"
+
+#include <algorithm>
+
+#include "src/expression/node.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+constexpr Axis dense_axes[] = {Axis::tp, Axis::cp, Axis::sp, Axis::dp_shard, Axis::dp_replicate, Axis::pp};
+constexpr Axis expert_axes[] = {Axis::etp, Axis::ep, Axis::edp_shard, Axis::edp_replicate};
+constexpr Axis token_axes[] = {Axis::dp_replicate, Axis::dp_shard, Axis::cp, Axis::sp};
+
+bool names_expert_axis(const Expression::Node& node) {
+  using Kind = Expression::Node::Kind;
+  if (node.kind == Kind::rank_axis && is_expert_axis(node.axis)) return true;
+  if (node.kind == Kind::name) {
+    const auto axis = axis_named(node.text);
+    if (axis && is_expert_axis(*axis)) return true;
+  }
+  return std::any_of(node.children.begin(), node.children.end(), [](const auto& child) { return names_expert_axis(*child); });
+}
+
+bool uses_expert_axis(const Step& step) {
+  const auto expert = [](const auto& item) { return is_expert_axis(item.axis); };
+  if (step.over && std::any_of(step.over->picks.begin(), step.over->picks.end(), expert)) return true;
+  if (std::any_of(step.only.begin(), step.only.end(), expert)) return true;
+  for (const auto* expression : {&step.by, &step.when, &step.count}) {
+    if (*expression && names_expert_axis((*expression)->tree())) return true;
+  }
+  return std::any_of(step.steps.begin(), step.steps.end(), uses_expert_axis);
+}
+
+}  // namespace
+
+bool World::uses_expert_mesh() const {
+  for (const Parameter& parameter : schedule_.model.parameters()) {
+    const auto expert = [](const auto& item) { return is_expert_axis(item.axis); };
+    if (!parameter.dispatch.empty() || std::any_of(parameter.shard.begin(), parameter.shard.end(), expert) ||
+        std::any_of(parameter.partial.begin(), parameter.partial.end(), is_expert_axis) ||
+        std::any_of(parameter.only.begin(), parameter.only.end(), expert))
+      return true;
+  }
+  return std::any_of(schedule_.steps.begin(), schedule_.steps.end(), uses_expert_axis);
+}
+
+World::World(const Schedule& schedule, Open open) : schedule_(schedule), open_(std::move(open)) {
+  expert_ = uses_expert_mesh();
+  if (expert_ && !open_.least.empty())
+    throw OutOfReach("", "the expert mesh has sizes of its own, which this version proves for given sizes alone");
+  make_levels();
+  const Mesh& mesh = schedule_.mesh;
+  ranks_of_stages_.assign(static_cast<std::size_t>(mesh.size(Axis::pp)), -1);
+  for (int rank = 0, found = 0; found < mesh.size(Axis::pp); ++rank) {
+    int& first = ranks_of_stages_[static_cast<std::size_t>(mesh.coordinate(rank, Axis::pp))];
+    if (first < 0) first = rank, ++found;
+  }
+}
+
+void World::make_levels() {
+  const Mesh& mesh = schedule_.mesh;
+  const Layout& layout = mesh.layout();
+  // Where a digit may end: at the ends of every axis of either mesh.
+  struct Stretch {
+    Axis axis;
+    int begin, end;
+  };
+  std::vector<Stretch> stretches;
+  std::set<int> ends = {1};
+  const auto add = [&](Axis axis, int begin, int size) {
+    if (size == 1) return;
+    stretches.push_back({axis, begin, begin * size});
+    ends.insert({begin, begin * size});
+  };
+  std::vector<Axis> order = layout.order;
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::sp, Axis::ep, Axis::dp, Axis::pp}) {
+    if (std::find(order.begin(), order.end(), axis) == order.end()) order.push_back(axis);
+  }
+  int next = 1;
+  for (const Axis axis : order) {
+    if (axis == Axis::ep) continue;
+    if (axis == Axis::dp) {
+      add(Axis::dp, next, layout.dp);
+      add(Axis::dp_shard, next, layout.dp_shard);
+      add(Axis::dp_replicate, next * layout.dp_shard, layout.dp_replicate);
+    } else {
+      add(axis, next, mesh.size(axis));
+    }
+    next *= mesh.size(axis);
+  }
+  if (expert_) {
+    if (!mesh.pipeline_groups_agree()) throw OutOfReach("", "the pipeline groups of the two meshes differ");
+    int at = 1;
+    for (const Axis axis : order) {
+      if (axis == Axis::tp) {
+        add(Axis::etp, at, layout.etp);
+        at *= layout.etp;
+      } else if (axis == Axis::ep) {
+        add(Axis::ep, at, layout.ep);
+        at *= layout.ep;
+      } else if (axis == Axis::dp) {
+        const int replicate = layout.edp_replicate(), shard = layout.edp() / replicate;
+        add(Axis::edp, at, layout.edp());
+        add(Axis::edp_shard, at, shard);
+        add(Axis::edp_replicate, at * shard, replicate);
+        at *= layout.edp();
+      } else if (axis == Axis::pp) {
+        at *= layout.pp;
+      }
+    }
+  }
+  const std::vector<int> marks(ends.begin(), ends.end());
+  for (std::size_t i = 0; i + 1 < marks.size(); ++i) {
+    Level level;
+    level.stride = marks[i];
+    if (marks[i + 1] % marks[i] != 0) throw OutOfReach("", "the two meshes cut the ranks in ways that have no common digits");
+    level.size = marks[i + 1] / marks[i];
+    for (const Stretch& stretch : stretches) {
+      if (stretch.begin <= marks[i] && marks[i + 1] <= stretch.end) level.axes.push_back(stretch.axis);
+    }
+    levels_.push_back(std::move(level));
+  }
+  std::reverse(levels_.begin(), levels_.end());
+  std::stable_sort(levels_.begin(), levels_.end(), [](const Level& a, const Level& b) { return a.is_of(Axis::pp) && !b.is_of(Axis::pp); });
+  for (std::size_t i = 0; i < levels_.size(); ++i) {
+    Level& level = levels_[i];
+    if (level.is_of(Axis::pp)) pp_level_ = static_cast<int>(i);
+    level.axis = level.axes.front();
+    if (level.axis == Axis::dp && layout.dp_replicate > 1) level.axis = level.is_of(Axis::dp_shard) ? Axis::dp_shard : Axis::dp_replicate;
+    for (const auto& [axis, least] : open_.least) {
+      if (!level.is_of(axis)) continue;
+      level.open = true;
+      level.least = least;
+    }
+    if (!level.open) {
+      level.least = level.size;
+      level.polynomial = polynomials_.constant(Rational(level.size));
+      continue;
+    }
+    Variable size;
+    size.axis = level.axis;
+    level.polynomial = polynomials_.variable(size);
+  }
+}
+
+std::vector<int> World::levels_of(Axis axis, const std::string& step) const {
+  if (is_expert_axis(axis) && !expert_) throw OutOfReach(step, "it speaks of the expert mesh");
+  std::vector<int> result;
+  for (std::size_t i = 0; i < levels_.size(); ++i) {
+    if (levels_[i].is_of(axis)) result.push_back(static_cast<int>(i));
+  }
+  return result;
+}
+
+std::vector<std::pair<int, int>> World::digits(Axis axis, int coordinate, const std::string& step) const {
+  std::vector<std::pair<int, int>> result;
+  const std::vector<int> levels = levels_of(axis, step);
+  for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
+    const int size = levels_[static_cast<std::size_t>(*level)].size;
+    result.emplace_back(*level, coordinate % size);
+    coordinate /= size;
+  }
+  if (coordinate != 0) throw OutOfReach(step, "it names a coordinate of " + std::string(lockstep::name_of(axis)) + " that does not exist");
+  return result;
+}
+
+Group World::group(const Step& step) const {
+  Group group;
+  if (!step.over) return group;
+  for (const Over::Pick& pick : step.over->picks) {
+    const std::vector<int> levels = levels_of(pick.axis, step.name);
+    group.expert = group.expert || is_expert_axis(pick.axis);
+    if (!pick.coordinates) {
+      group.levels.insert(group.levels.end(), levels.begin(), levels.end());
+      continue;
+    }
+    if (levels.empty()) {
+      if (std::find(pick.coordinates->begin(), pick.coordinates->end(), 0) == pick.coordinates->end())
+        throw OutOfReach(step.name, "no rank is in its group");
+      continue;
+    }
+    std::vector<int> coordinates = *pick.coordinates;
+    std::sort(coordinates.begin(), coordinates.end());
+    coordinates.erase(std::unique(coordinates.begin(), coordinates.end()), coordinates.end());
+    if (levels.size() > 1) throw OutOfReach(step.name, "it picks coordinates of an axis that the two meshes, or replicas, cut");
+    group.members.emplace_back(levels.front(), coordinates);
+    if (coordinates.size() > 1) group.picked.push_back({levels.front(), coordinates});
+  }
+  std::sort(group.levels.begin(), group.levels.end());
+  return group;
+}
+
+int World::size(Axis axis, const std::string& step) {
+  if (is_expert_axis(axis) && !expert_) {
+    if (open_.least.empty()) return polynomials_.constant(Rational(schedule_.mesh.size(axis)));
+    throw OutOfReach(step, "it speaks of the expert mesh");
+  }
+  int product = 1;
+  for (const int level : levels_of(axis, step)) product = polynomials_.multiply(product, levels_[static_cast<std::size_t>(level)].polynomial);
+  return product;
+}
+
+int World::world_size() {
+  int product = 1;
+  for (const Level& level : levels_) product = polynomials_.multiply(product, level.polynomial);
+  return product;
+}
+
+int World::micro_batches(int optimizer_step) {
+  if (!open_.least_micro_batches) return polynomials_.constant(Rational(schedule_.batch.micro_batches(optimizer_step)));
+  Variable count;
+  count.kind = Variable::Kind::micro_batches;
+  return polynomials_.variable(count);
+}
+
+int World::tokens(const std::string& use, unsigned axes, int micro_batch, int optimizer_step) {
+  const Batch& batch = schedule_.batch;
+  const auto own = batch.tokens_of_use.find(use);
+  const auto main = batch.tokens_of_use.find("main");
+  const auto entry = own != batch.tokens_of_use.end() ? own : main;
+  const Batch::Tokens::Kind kind = entry == batch.tokens_of_use.end() ? Batch::Tokens::Kind::uneven : entry->second.kind;
+  Variable tokens;
+  tokens.kind = Variable::Kind::tokens;
+  tokens.entry = own != batch.tokens_of_use.end() ? use : "main";
+  tokens.step = optimizer_step;
+  // Where there is one micro-batch, it and all of them are the same.
+  const bool single = !open_.least_micro_batches && batch.micro_batches(optimizer_step) == 1;
+  int pieces = 1;
+  for (const Axis axis : token_axes) {
+    const bool summed = (axes & bit(axis)) != 0 || ((axes & bit(Axis::dp)) != 0 && is_part_of(axis, Axis::dp));
+    if (!summed || schedule_.mesh.size(axis) == 1) continue;
+    tokens.summed |= bit(axis);
+    pieces = polynomials_.multiply(pieces, size(axis, ""));
+  }
+  if ((axes & all_micro_batches) != 0) {
+    if (!single) tokens.summed |= all_micro_batches;
+    pieces = polynomials_.multiply(pieces, micro_batches(optimizer_step));
+  } else if (!single) {
+    tokens.micro_batch = micro_batch;
+  }
+  if (kind == Batch::Tokens::Kind::even) return pieces;
+  return polynomials_.variable(tokens);
+}
+
+int World::coordinate(Axis axis) {
+  if (schedule_.mesh.size(axis) == 1) return 0;
+  Variable coordinate;
+  coordinate.kind = Variable::Kind::coordinate;
+  coordinate.axis = axis;
+  return polynomials_.variable(coordinate);
+}
+
+std::vector<int> World::depends_on(const Variable& variable) const {
+  if (variable.kind == Variable::Kind::coordinate) return levels_of(variable.axis, "");
+  std::vector<int> result;
+  if (variable.kind != Variable::Kind::tokens) return result;
+  for (const Axis axis : token_axes) {
+    if ((variable.summed & bit(axis)) != 0 || schedule_.mesh.size(axis) == 1) continue;
+    const std::vector<int> levels = levels_of(axis, "");
+    result.insert(result.end(), levels.begin(), levels.end());
+  }
+  return result;
+}
+
+int World::least(const Variable& variable) const {
+  switch (variable.kind) {
+    case Variable::Kind::size:
+      for (const Level& level : levels_) {
+        if (level.open && level.axis == variable.axis) return level.least;
+      }
+      return 1;
+    case Variable::Kind::micro_batches:
+      return open_.least_micro_batches.value_or(1);
+    case Variable::Kind::tokens: {
+      const auto entry = schedule_.batch.tokens_of_use.find(variable.entry);
+      const bool listed = entry != schedule_.batch.tokens_of_use.end() && entry->second.kind == Batch::Tokens::Kind::list;
+      return listed ? 0 : 1;  // a piece in a list may have no tokens
+    }
+    case Variable::Kind::coordinate:
+      break;
+  }
+  return 0;
+}
+
+Rational World::value(const Variable& variable, const std::vector<int>& contributor, int micro_batch) const {
+  const Batch& batch = schedule_.batch;
+  const Mesh& mesh = schedule_.mesh;
+  const auto coordinate = [&](Axis axis) {
+    int value = 0;
+    for (std::size_t i = 0; i < levels_.size(); ++i) {
+      if (levels_[i].is_of(axis)) value = value * levels_[i].size + contributor[i];
+    }
+    return value;
+  };
+  switch (variable.kind) {
+    case Variable::Kind::size:
+      return Rational(mesh.size(variable.axis));
+    case Variable::Kind::micro_batches:
+      return Rational(batch.micro_batches(variable.step));
+    case Variable::Kind::coordinate:
+      return Rational(coordinate(variable.axis));
+    case Variable::Kind::tokens:
+      break;
+  }
+  using Range = TokenCounts::Range;
+  const auto range = [&](Axis axis) {
+    return (variable.summed & bit(axis)) != 0 ? Range{0, mesh.size(axis), 1} : Range{coordinate(axis), 1, 1};
+  };
+  const Range shard = range(Axis::dp_shard), replicate = range(Axis::dp_replicate);
+  const int shards = mesh.size(Axis::dp_shard);
+  Range dp{replicate.first * shards + shard.first, 1, 1};
+  if (shard.count > 1 && replicate.count > 1) {
+    dp = {0, shards * replicate.count, 1};
+  } else if (shard.count > 1) {
+    dp.count = shard.count;
+  } else {
+    dp.count = replicate.count;
+    dp.stride = shards;
+  }
+  Range micro_batches{variable.micro_batch >= 0 ? variable.micro_batch : micro_batch, 1, 1};
+  if ((variable.summed & all_micro_batches) != 0)
+    micro_batches = {batch.first_micro_batch(variable.step), batch.micro_batches(variable.step), 1};
+  return batch.sum(variable.entry, micro_batches, dp, range(Axis::cp), range(Axis::sp));
+}
+
+bool World::even(int logical) const {
+  const std::vector<Piece>& pieces = schedule_.model.pieces(logical);
+  return std::all_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+    for (std::size_t d = 0; d < piece.dims.size(); ++d) {
+      if (piece.dims[d].size() != pieces.front().dims[d].size()) return false;
+    }
+    return true;
+  });
+}
+
+}  // namespace lockstep::parametric
