@@ -131,3 +131,19 @@ def test_where_nothing_may_be_installed_the_command_is_printed(small_repository,
     assert result.returncode == 3
     assert result.stdout == ""
     assert "apt-get install -y --no-install-recommends cmake g++ ninja-build" in result.stderr
+
+
+def test_nccl_is_installed_when_it_is_asked_for(small_repository, environment, tmp_path):
+    launcher, installer = small_repository / "tools" / "lockstep", small_repository / "tools" / "install-nccl"
+    installer.write_text(f"#!/usr/bin/env bash\necho installing >&2\ntouch '{tmp_path}/asked'\n")
+    assert run(launcher, env=dict(environment, LOCKSTEP_NCCL="0")).stderr == "lockstep: building lockstep…\n"
+    assert not (tmp_path / "asked").exists()
+    asked = run(launcher, env=dict(environment, LOCKSTEP_NCCL="1"))
+    assert (asked.returncode, asked.stderr) == (0, "installing\n")
+    assert (tmp_path / "asked").exists()
+    # An NCCL that is new is looked for by CMake again.
+    (small_repository / "build" / "nccl").mkdir()
+    assert run(launcher, env=environment).stderr == "lockstep: building lockstep…\n"
+    assert run(launcher, env=environment).stderr == ""
+    installer.write_text("#!/usr/bin/env bash\nexit 3\n")
+    assert run(launcher, env=dict(environment, LOCKSTEP_NCCL="1")).returncode == 3
