@@ -16,12 +16,26 @@ def bench_gpu(*arguments, **environment):
                           check=False, env=dict(os.environ, **environment))
 
 
+def compile_to_ptx(name, folder, *options):
+    """As far as PTX: the assembler would take most of the time, and knows nothing of C++."""
+    return subprocess.run(["nvcc", "-std=c++20", "-arch=compute_90", "-I", ROOT, *options, "--ptx", "-o", folder / f"{name}.ptx",
+                           ROOT / "benchmarks" / "gpu" / f"{name}.cu"], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="there is no nvcc")
 def test_its_program_compiles(tmp_path):
-    if not shutil.which("nvcc"):
-        pytest.skip("there is no nvcc")
-    # As far as PTX: the assembler would take most of the time, and knows nothing of C++.
-    done = subprocess.run(["nvcc", "-std=c++20", "-arch=compute_90", "-I", ROOT, "--ptx", "-o", tmp_path / "roofline.ptx",
-                           ROOT / "benchmarks" / "gpu" / "roofline.cu"], capture_output=True, text=True, check=False)
+    done = compile_to_ptx("roofline", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="there is no nvcc")
+def test_its_program_of_collectives_compiles(tmp_path):
+    places = [os.environ.get("NCCL_ROOT"), os.environ.get("NCCL_HOME"), os.environ.get("CUDA_HOME"), ROOT / "build" / "nccl",
+              "/usr/local/cuda", "/usr"]
+    found = [Path(place, "include") for place in places if place and Path(place, "include", "nccl.h").exists()]
+    if not found:
+        pytest.skip("there is no NCCL")
+    done = compile_to_ptx("collectives", tmp_path, "-I", found[0])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
