@@ -81,6 +81,23 @@ use_clang() {
 # missing.
 is_bundled() { [[ -d $root/third_party ]]; }
 
+# find_nccl: the folder of an NCCL, where cmake/FindNCCL.cmake looks: include/nccl.h is in it.
+find_nccl() {
+  local place
+  while IFS= read -r place; do
+    if [[ -n $place && -e $place/include/nccl.h ]]; then
+      echo "$place"
+      return
+    fi
+  done < <(
+    printf '%s\n' "${LOCKSTEP_NCCL_ROOT:-}" "${NCCL_ROOT:-}" "${NCCL_HOME:-}" "$root/build/nccl" "${CUDA_HOME:-}" /usr/local/cuda \
+      /usr/local /usr
+    python3 -c 'import site
+for folder in site.getsitepackages() + [site.getusersitepackages()]: print(folder + "/nvidia/nccl")' 2>/dev/null
+  )
+  return 1
+}
+
 is_configured() {
   [[ -e $build_dir/build.ninja || -e $build_dir/Makefile ]] && grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$build_dir/CMakeCache.txt"
 }

@@ -4,6 +4,7 @@
 import hashlib
 import os
 import shutil
+import site
 import subprocess
 import sys
 import zipfile
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+VARIABLES = ("LOCKSTEP_NCCL_ROOT", "NCCL_ROOT", "NCCL_HOME", "CUDA_HOME")
 NAME = "nvidia_nccl_cu13-1.2.3"
 FILES = {"nvidia/nccl/include/nccl.h": "// NCCL 1.2.3\n", "nvidia/nccl/lib/libnccl.so.2": "a library\n",
          "nvidia/nccl/lib/libnccl_device.bc": "not needed\n", f"{NAME}.dist-info/licenses/License.txt": "do as you like\n",
@@ -46,7 +48,7 @@ class Machine:
         (self.root / "tools" / "nccl.txt").write_text(f"# A comment.\nnvidia-nccl-cu13==1.2.3 \\\n    --hash=sha256:{digest}\n")
 
     def install(self, **environment):
-        plain = {key: value for key, value in os.environ.items() if key not in ("NCCL_ROOT", "NCCL_HOME", "CUDA_HOME")}
+        plain = {key: value for key, value in os.environ.items() if key not in VARIABLES}
         return subprocess.run([self.root / "tools" / "install-nccl"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
                               env=dict(plain, PATH=f"{self.path}:{os.environ['PATH']}", PIP_NO_INDEX="1",
                                        PIP_FIND_LINKS=str(self.wheels), **environment))
@@ -59,7 +61,9 @@ class Machine:
         return [path.name for path in (self.root / "build").glob(".nccl.*") if path.is_dir()]
 
 
-needs_none_here = pytest.mark.skipif(any(Path(place, "include/nccl.h").exists() for place in ("/usr", "/usr/local", "/usr/local/cuda")),
+PLACES = ["/usr", "/usr/local", "/usr/local/cuda",
+          *(f"{folder}/nvidia/nccl" for folder in site.getsitepackages() + [site.getusersitepackages()])]
+needs_none_here = pytest.mark.skipif(any(Path(place, "include/nccl.h").exists() for place in PLACES),
                                      reason="this machine has an NCCL of its own")
 
 
@@ -113,7 +117,13 @@ def test_an_nccl_of_the_machine_is_enough(tmp_path):
     machine = Machine(tmp_path)
     (tmp_path / "own" / "include").mkdir(parents=True)
     (tmp_path / "own" / "include" / "nccl.h").touch()
-    for variable in ("NCCL_ROOT", "NCCL_HOME", "CUDA_HOME"):
+    for variable in VARIABLES:
         done = machine.install(**{variable: str(tmp_path / "own")})
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    # And one among Python's packages.
+    (tmp_path / "site" / "nvidia").mkdir(parents=True)
+    (tmp_path / "site" / "nvidia" / "nccl").symlink_to(tmp_path / "own")
+    (machine.path / "python3").write_text(f'#!/bin/sh\n[ "$1" = -c ] && echo "{tmp_path}/site/nvidia/nccl"\n')
+    done = machine.install()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert machine.installed() == {}
