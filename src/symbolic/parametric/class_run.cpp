@@ -317,7 +317,9 @@ void ClassRun::backward(const Place& place, int where) {
       if (site.stage) mask = diagrams.multiply(mask, is_stage(*site.stage));
       for (const std::string& use : site.uses) {
         if (!step.uses.empty() && std::find(step.uses.begin(), step.uses.end(), use) == step.uses.end()) continue;
-        const int by = step.by ? evaluator_->number(*step.by, place.moment) : 1;
+        Moment moment = place.moment;
+        moment.use = use;
+        const int by = step.by ? evaluator_->number(*step.by, moment) : 1;
         if (site.dispatch.empty()) check_factor(by, mask, place);
         const int micro_batch = place.moment.any_micro_batch ? -1 : place.moment.micro_batch;
         const Atom own{schedule_.model.site_use(parameter, use), place.moment.optimizer_step, micro_batch, "", false};

@@ -182,14 +182,24 @@ void ClassRun::collective(const Place& place, int where) {
   const Group group = world_.group(step);
   check_uniform(place, where, group);
   if (step.op == Op::all_to_all) return;
-  if (!world_.even(members_.logicals.front())) {
-    for (const int parameter : schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
-      for (const Shard& shard : schedule_.model.parameters()[static_cast<std::size_t>(parameter)].shard) {
-        for (const int level : world_.levels_of(shard.axis, step.name)) {
-          const bool mixed = std::find(group.levels.begin(), group.levels.end(), level) != group.levels.end() ||
-                             std::any_of(group.picked.begin(), group.picked.end(), [&](const auto& picked) { return picked.level == level; });
-          if (mixed) throw OutOfReach(step.name, "it brings together shards of different sizes");
-        }
+  const auto in_group = [&](int level) {
+    return std::find(group.levels.begin(), group.levels.end(), level) != group.levels.end() ||
+           std::any_of(group.picked.begin(), group.picked.end(), [&](const auto& picked) { return picked.level == level; });
+  };
+  const bool even = world_.even(members_.logicals.front());
+  for (const int parameter : schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
+    const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(parameter)];
+    std::vector<int> dispatched;
+    for (const Axis axis : site.dispatch) {
+      for (const int level : world_.levels_of(axis, step.name)) dispatched.push_back(level);
+    }
+    for (const Shard& shard : site.shard) {
+      for (const int level : world_.levels_of(shard.axis, step.name)) {
+        if (!in_group(level)) continue;
+        if (!even) throw OutOfReach(step.name, "it brings together shards of different sizes");
+        // The contributor's name would have to stand for its shard as well.
+        if (std::find(dispatched.begin(), dispatched.end(), level) != dispatched.end())
+          throw OutOfReach(step.name, "it brings together shards to which the same tokens contribute");
       }
     }
   }
@@ -245,8 +255,12 @@ void ClassRun::reduce_scatter(const Place& place, int where, const Group& group)
 }
 
 void ClassRun::all_gather(const Place& place, int where, const Group& group) {
-  if (group.single()) return;
   Diagrams& diagrams = *result_.diagrams;
+  for (const Scattered& scattered : scattered_) {
+    if (diagrams.multiply(where, scattered.where) != 0 && !same(scattered.group, group))
+      throw OutOfReach(place.step->name, "it gathers over another group than the last reduce_scatter");
+  }
+  if (group.single()) return;
   Values& target = buffer(place.step->buffer);
   const auto gather = [&](int owner, int here, int seen) {
     const int written = diagrams.multiply(here, seen);
@@ -262,7 +276,6 @@ void ClassRun::all_gather(const Place& place, int where, const Group& group) {
   for (const Scattered& scattered : scattered_) {
     const int here = diagrams.multiply(where, scattered.where);
     if (here == 0) continue;
-    if (!same(scattered.group, group)) throw OutOfReach(place.step->name, "it gathers over another group than the last reduce_scatter");
     check_uniform(place, here, group);
     gather(scattered.owner, here, scattered.view.value_or(1));
     left = diagrams.multiply(left, diagrams.complement(scattered.where));

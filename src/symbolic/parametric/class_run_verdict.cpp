@@ -75,7 +75,7 @@ int ClassRun::loss_weight(const std::string& use, const Moment& moment) {
       break;
   }
   Moment at = moment;
-  at.step = "";
+  at.use = use;
   return polynomials.multiply(factor, evaluator_->number(loss.weight, at));
 }
 

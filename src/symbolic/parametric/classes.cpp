@@ -229,7 +229,7 @@ void Choices::make_classes() {
       const LocalBuffer& local = model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)]).buffers[static_cast<std::size_t>(index)];
       own.sites[static_cast<std::size_t>(stage)] = local.parameters;
       // A parameter of one stage may stand for one of another stage; those of several are told apart.
-      key += held == 1 ? stage_name(stage) : std::to_string(stage);
+      key += held == 1 || stage == 0 || stage == stages - 1 ? stage_name(stage) : std::to_string(stage);
       key += ":";
       for (const int parameter : local.parameters) {
         const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
@@ -259,9 +259,11 @@ void Choices::make_classes() {
       }
     }
     if (held == 0) continue;
+    // Whether shards are even is seen at known sizes; else it is as declared.
     key += world_.even(logical) ? "" : "uneven";
     const auto [found, is_new] = numbers.emplace(key, classes_.size());
     if (is_new) {
+      own.key = key;
       classes_.push_back(std::move(own));
     } else {
       classes_[found->second].logicals.push_back(logical);

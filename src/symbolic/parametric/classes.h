@@ -13,6 +13,7 @@ namespace lockstep::parametric {
 /// which the same ones are equal, on stages that no step tells apart.
 struct Class {
   std::vector<int> logicals;  ///< ascending; the first stands for all
+  std::string key;            ///< equal in schedules of other sizes for parameters that behave alike
   /// By stage: the sites of the first one's buffer there, as parameters; empty where it has none.
   std::vector<std::vector<int>> sites;
 };

@@ -32,7 +32,7 @@ struct Level {
   int owner_name(int owner) const;
   int constant_name(int coordinate) const;
   int names() const { return 2 + static_cast<int>(owners.size() + constants.size()); }
-  bool is_of(Axis axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+  bool is_of(Axis one) const { return std::find(axes.begin(), axes.end(), one) != axes.end(); }
 };
 
 /// Functions of one partition per level whose values are polynomials, as decision diagrams: a node asks for the

@@ -8,8 +8,8 @@
 
 namespace lockstep::parametric {
 
-Evaluation::Evaluation(const World& world, const World& target, const ClassResult& result)
-    : world_(world), target_(target), result_(result) {
+Evaluation::Evaluation(const World& world, const World& target, const ClassResult& result, const Class& members)
+    : world_(world), target_(target), result_(result), members_(members) {
   if (world.levels().size() != target.levels().size()) throw InternalError("a proof is evaluated at sizes that it is not about");
 }
 
@@ -20,7 +20,10 @@ int Evaluation::coordinate(int level, int constant) const {
   return own.open && constant > 0 && constant == own.size - 1 ? size - 1 : constant;
 }
 
-bool Evaluation::depends_on_owners(const Cell& cell) const {
+bool Evaluation::depends_on_elements(const Cell& cell) const {
+  for (const int level : contributor_matters(cell)) {
+    if (!result_.diagrams->at_level(level).owners.empty()) return true;
+  }
   for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
     if (cell.partitions[i] < 0) continue;
     const Level& level = result_.diagrams->at_level(static_cast<int>(i));
@@ -30,7 +33,7 @@ bool Evaluation::depends_on_owners(const Cell& cell) const {
 }
 
 /// Owners of one piece of a parameter, stretch by stretch.
-void Evaluation::add_owners(int logical, int piece, std::set<Owners>& found) {
+void Evaluation::add_elements(int logical, int piece, const Coordinates& rank_of_piece, std::set<Elements>& found) {
   const Schedule& schedule = target_.schedule();
   std::int64_t numel = schedule.model.pieces(logical)[static_cast<std::size_t>(piece)].numel;
   if (numel == 0) return;
@@ -80,29 +83,46 @@ void Evaluation::add_owners(int logical, int piece, std::set<Owners>& found) {
         left /= size;
       }
     }
-    found.insert(std::move(owners));
+    found.insert({std::move(owners), rank_of_piece});
     begin = end;
   }
 }
 
-const std::set<Evaluation::Owners>& Evaluation::owners(int logical) {
-  const auto [found, is_new] = owners_.try_emplace(logical);
+/// Where the ranks are that hold a piece.
+Evaluation::Coordinates Evaluation::holders(int logical, int piece) const {
+  Coordinates result(target_.levels().size(), -1);
+  const Model& model = target_.schedule().model;
+  const Parameter& parameter = model.parameters()[static_cast<std::size_t>(model.logicals()[static_cast<std::size_t>(logical)].parameters.front())];
+  for (auto shard = parameter.shard.rbegin(); shard != parameter.shard.rend(); ++shard) {
+    const int size = target_.schedule().mesh.size(shard->axis);
+    for (const auto& [level, digit] : target_.digits(shard->axis, piece % size, "")) result[static_cast<std::size_t>(level)] = digit;
+    piece /= size;
+  }
+  return result;
+}
+
+const std::set<Evaluation::Elements>& Evaluation::elements(int logical) {
+  const auto [found, is_new] = elements_.try_emplace(logical);
   if (!is_new) return found->second;
-  const int pieces = target_.even(logical) ? 1 : static_cast<int>(target_.schedule().model.pieces(logical).size());
-  for (int piece = 0; piece < pieces; ++piece) add_owners(logical, piece, found->second);
+  if (target_.even(logical)) {
+    add_elements(logical, 0, Coordinates(target_.levels().size(), -1), found->second);
+  } else {
+    const int pieces = static_cast<int>(target_.schedule().model.pieces(logical).size());
+    for (int piece = 0; piece < pieces; ++piece) add_elements(logical, piece, holders(logical, piece), found->second);
+  }
   return found->second;
 }
 
 std::optional<Example> Evaluation::example(const Cell& cell) {
-  const bool by_owner = depends_on_owners(cell);
-  for (const int logical : result_.members->logicals) {
+  const bool by_element = depends_on_elements(cell);
+  for (const int logical : members_.logicals) {
     const std::vector<Piece>& pieces = target_.schedule().model.pieces(logical);
     if (std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.numel == 0; })) continue;
-    if (!by_owner) {
+    if (!by_element && target_.even(logical)) {
       if (exists(cell, nullptr)) return Example{&cell, logical};
       continue;
     }
-    for (const Owners& some : owners(logical)) {
+    for (const Elements& some : elements(logical)) {
       if (exists(cell, &some)) return Example{&cell, logical};
     }
   }
@@ -110,12 +130,13 @@ std::optional<Example> Evaluation::example(const Cell& cell) {
 }
 
 /// Whether coordinates can be given to all names, and something is wrong there.
-bool Evaluation::exists(const Cell& cell, const Owners* owners) {
+bool Evaluation::exists(const Cell& cell, const Elements* elements) {
   std::vector<std::vector<int>> contributors;  // by level: coordinates that the contributor can have
   for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
     const Level& level = result_.diagrams->at_level(static_cast<int>(i));
     const int size = target_.levels()[i].size;
     std::vector<int>& candidates = contributors.emplace_back();
+    const int rank = elements == nullptr ? -1 : elements->rank[i];
     if (cell.partitions[i] < 0) {
       for (int k = 0; k < size; ++k) candidates.push_back(k);
       continue;
@@ -133,8 +154,9 @@ bool Evaluation::exists(const Cell& cell, const Owners* owners) {
     for (const int constant : level.constants) {
       if (!place(level.constant_name(constant), coordinate(static_cast<int>(i), constant))) return false;
     }
-    for (std::size_t owner = 0; owners != nullptr && owner < owners->size(); ++owner) {
-      const int at = (*owners)[owner][i];
+    if (rank >= 0 && !place(rank_name, rank)) return false;
+    for (std::size_t owner = 0; elements != nullptr && owner < elements->owners.size(); ++owner) {
+      const int at = elements->owners[owner][i];
       const int name = level.owner_name(static_cast<int>(owner));
       if (name >= 0 && !place(name, at)) return false;
     }
@@ -150,33 +172,49 @@ bool Evaluation::exists(const Cell& cell, const Owners* owners) {
   return wrong(cell, contributors);
 }
 
+/// The use under which the batch has the tokens of a contribution.
+std::string Evaluation::entry_of(const Atom& atom) const {
+  const Logical& logical = target_.schedule().model.logicals()[static_cast<std::size_t>(members_.logicals.front())];
+  return target_.entry(logical.uses[static_cast<std::size_t>(atom.site_use)].use);
+}
+
+bool Evaluation::is_listed(const std::string& entry) const {
+  const auto& all = target_.schedule().batch.tokens_of_use;
+  const auto found = all.find(entry);
+  return found != all.end() && found->second.kind == Batch::Tokens::Kind::list;
+}
+
+std::set<int> Evaluation::contributor_matters(const Cell& cell) const {
+  std::set<int> levels;
+  const Polynomials& polynomials = result_.diagrams->polynomials();
+  const auto add = [&](const Variable& variable) {
+    for (const int level : world_.depends_on(variable)) levels.insert(level);
+  };
+  for (const auto& [monomial, coefficient] : polynomials.terms(cell.value)) {
+    for (const auto& [number, exponent] : monomial) add(polynomials.variable_at(number));
+  }
+  if (cell.fault == Fault::value && result_.atoms[static_cast<std::size_t>(cell.atom)].leftover.empty()) {
+    Variable tokens;
+    tokens.kind = Variable::Kind::tokens;
+    tokens.entry = entry_of(result_.atoms[static_cast<std::size_t>(cell.atom)]);
+    if (is_listed(tokens.entry)) add(tokens);  // whether the contribution is there at all
+  }
+  return levels;
+}
+
 bool Evaluation::wrong(const Cell& cell, const std::vector<std::vector<int>>& contributors) {
   const Polynomials& polynomials = result_.diagrams->polynomials();
   const Batch& batch = target_.schedule().batch;
-  // Which of the contributor's coordinates matter, and whether the contribution is there at all.
-  std::set<int> levels;
-  for (const auto& [monomial, coefficient] : polynomials.terms(cell.value)) {
-    for (const auto& [number, exponent] : monomial) {
-      for (const int level : world_.depends_on(polynomials.variable_at(number))) levels.insert(level);
-    }
-  }
+  const std::set<int> levels = contributor_matters(cell);
   std::string use;
   bool listed = false;
   int first_micro_batch = 0, micro_batches = 1;
   if (cell.fault == Fault::value && result_.atoms[static_cast<std::size_t>(cell.atom)].leftover.empty()) {
     const Atom& atom = result_.atoms[static_cast<std::size_t>(cell.atom)];
-    use = target_.schedule().model.logicals()[static_cast<std::size_t>(result_.members->logicals.front())].uses[static_cast<std::size_t>(atom.site_use)].use;
-    auto entry = batch.tokens_of_use.find(use);
-    if (entry == batch.tokens_of_use.end()) entry = batch.tokens_of_use.find("main");
-    listed = entry != batch.tokens_of_use.end() && entry->second.kind == Batch::Tokens::Kind::list;
+    use = entry_of(atom);
+    listed = is_listed(use);
     first_micro_batch = batch.first_micro_batch(atom.optimizer_step) + std::max(atom.micro_batch, 0);
     micro_batches = atom.micro_batch >= 0 ? 1 : batch.micro_batches(atom.optimizer_step);
-    Variable tokens;
-    tokens.kind = Variable::Kind::tokens;
-    tokens.entry = use;
-    if (listed) {
-      for (const int level : world_.depends_on(tokens)) levels.insert(level);
-    }
   }
   const std::vector<int> varied(levels.begin(), levels.end());
   for (int micro_batch = first_micro_batch; micro_batch < first_micro_batch + micro_batches; ++micro_batch) {

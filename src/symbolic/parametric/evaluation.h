@@ -21,7 +21,7 @@ struct Example {
 /// the same scenario at other sizes for which the class was left open.
 class Evaluation {
  public:
-  Evaluation(const World& world, const World& target, const ClassResult& result);
+  Evaluation(const World& world, const World& target, const ClassResult& result, const Class& members);
 
   /// Throws OutOfReach where that cannot be seen.
   std::optional<Example> example(const Cell& cell);
@@ -30,17 +30,29 @@ class Evaluation {
   using Coordinates = std::vector<int>;  ///< by level
   /// Coordinates of each owner of some elements of the parameter.
   using Owners = std::vector<Coordinates>;
-  const std::set<Owners>& owners(int logical);
-  void add_owners(int logical, int piece, std::set<Owners>& found);
-  bool depends_on_owners(const Cell& cell) const;
-  bool exists(const Cell& cell, const Owners* owners);
+  /// Some elements: their owners, and where the ranks that hold them are, -1 for anywhere.
+  struct Elements {
+    Owners owners;
+    Coordinates rank;
+    auto operator<=>(const Elements&) const = default;
+  };
+  const std::set<Elements>& elements(int logical);
+  void add_elements(int logical, int piece, const Coordinates& rank, std::set<Elements>& found);
+  Coordinates holders(int logical, int piece) const;
+  bool depends_on_elements(const Cell& cell) const;
+  /// The levels on which it matters who the contributor is.
+  std::set<int> contributor_matters(const Cell& cell) const;
+  bool exists(const Cell& cell, const Elements* elements);
   bool wrong(const Cell& cell, const std::vector<std::vector<int>>& contributors);
+  std::string entry_of(const Atom& atom) const;
+  bool is_listed(const std::string& entry) const;
   int coordinate(int level, int constant) const;
 
   const World& world_;
   const World& target_;
   const ClassResult& result_;
-  std::map<int, std::set<Owners>> owners_;
+  const Class& members_;
+  std::map<int, std::set<Elements>> elements_;
 };
 
 }  // namespace lockstep::parametric

@@ -38,8 +38,12 @@ int Evaluator::at(Axis axis, int coordinate, int name, const std::string& step) 
   return all;
 }
 
-Signs Evaluator::signs(int polynomial) const {
-  return world_.polynomials().signs(polynomial, [&](const Variable& variable) { return world_.least(variable); });
+Signs Evaluator::signs(int polynomial, const Moment& moment) const {
+  const std::string entry = moment.use.empty() ? "" : world_.entry(moment.use);
+  return world_.polynomials().signs(polynomial, [&](const Variable& variable) {
+    const bool own = variable.kind == Variable::Kind::tokens && !entry.empty() && variable.entry == entry;
+    return std::max(world_.least(variable), own ? 1 : 0);
+  });
 }
 
 Evaluator::Value Evaluator::evaluate(const Node& node, const Moment& moment) {
@@ -144,6 +148,7 @@ Evaluator::Value Evaluator::binary(const Node& node, const Moment& moment) {
   if (op == "+") return {false, polynomials.add(a, b)};
   if (op == "-") return {false, polynomials.subtract(a, b)};
   if (op == "*") return {false, polynomials.multiply(a, b)};
+  if (b != 0 && signs(b, moment).zero) throw OutOfReach(moment.step, "\"" + expression::print(right) + "\" may be 0, and it divides by it");
   if (b == 0) throw OutOfReach(moment.step, "\"" + expression::print(right) + "\" is 0, and it divides by it");
   const std::optional<int> inverse = polynomials.inverse(b);
   if (!inverse) throw OutOfReach(moment.step, "it divides by the sum " + polynomials.to_string(b));
@@ -151,7 +156,7 @@ Evaluator::Value Evaluator::binary(const Node& node, const Moment& moment) {
 }
 
 bool Evaluator::compare(const std::string& op, int difference, const Moment& moment, const Node& node) {
-  const Signs signs = this->signs(difference);
+  const Signs signs = this->signs(difference, moment);
   const auto decided = [&](bool holds, bool fails) {
     if (holds && fails) {
       throw OutOfReach(moment.step, "whether \"" + expression::print(node) + "\" holds depends on sizes that are open");
@@ -225,7 +230,7 @@ int Evaluator::call(const Node& node, const Moment& moment) {
   if (node.text == "min" || node.text == "max") {
     int best = arguments.front();
     for (const int argument : arguments) {
-      const Signs difference = signs(polynomials.subtract(argument, best));
+      const Signs difference = signs(polynomials.subtract(argument, best), moment);
       if (difference.positive && difference.negative)
         throw OutOfReach(moment.step, "which of \"" + expression::print(node) + "\" is taken depends on what is open");
       if (node.text == "max" ? difference.positive : difference.negative) best = argument;

@@ -26,6 +26,7 @@ struct Moment {
   /// Counted from 0 in the optimizer step; -1 outside `each`.
   int micro_batch = -1;
   bool any_micro_batch = false;  ///< inside `each`, and what holds for it holds for every one
+  std::string use = {};          ///< of a contribution whose factor this is: its piece has tokens of this use
 };
 
 /// Expressions of the scenario language over polynomials and conditions on the rank.
@@ -68,7 +69,7 @@ class Evaluator {
   bool compare(const std::string& op, int difference, const Moment& moment, const Node& node);
   int call(const Node& node, const Moment& moment);
   int end(const Node& node, const Node& other, const Moment& moment);
-  Signs signs(int polynomial) const;
+  Signs signs(int polynomial, const Moment& moment) const;
 
   World& world_;
   Diagrams& diagrams_;

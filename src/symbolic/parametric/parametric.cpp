@@ -22,7 +22,7 @@ ParametricResult run_parametric(const Schedule& schedule) {
       if (one.race) race = std::min(race, one.race->optimizer_step);
     }
     for (const ClassResult& one : classes) {
-      Evaluation evaluation(world, world, one);
+      Evaluation evaluation(world, world, one, *one.members);
       bool wrong = false;
       for (const Cell& cell : one.cells) {
         if (cell.optimizer_step >= race || (wrong && cell.optimizer_step >= mismatch) || !evaluation.example(cell)) continue;

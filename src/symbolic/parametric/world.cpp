@@ -215,15 +215,18 @@ int World::micro_batches(int optimizer_step) {
   return polynomials_.variable(count);
 }
 
+std::string World::entry(const std::string& use) const {
+  return schedule_.batch.tokens_of_use.count(use) != 0 ? use : "main";
+}
+
 int World::tokens(const std::string& use, unsigned axes, int micro_batch, int optimizer_step) {
   const Batch& batch = schedule_.batch;
-  const auto own = batch.tokens_of_use.find(use);
-  const auto main = batch.tokens_of_use.find("main");
-  const auto entry = own != batch.tokens_of_use.end() ? own : main;
+  const std::string listed = this->entry(use);
+  const auto entry = batch.tokens_of_use.find(listed);
   const Batch::Tokens::Kind kind = entry == batch.tokens_of_use.end() ? Batch::Tokens::Kind::uneven : entry->second.kind;
   Variable tokens;
   tokens.kind = Variable::Kind::tokens;
-  tokens.entry = own != batch.tokens_of_use.end() ? use : "main";
+  tokens.entry = listed;
   tokens.step = optimizer_step;
   // Where there is one micro-batch, it and all of them are the same.
   const bool single = !open_.least_micro_batches && batch.micro_batches(optimizer_step) == 1;
@@ -241,6 +244,9 @@ int World::tokens(const std::string& use, unsigned axes, int micro_batch, int op
     tokens.micro_batch = micro_batch;
   }
   if (kind == Batch::Tokens::Kind::even) return pieces;
+  // A list is of one layout, so that the sum of all of it is a number.
+  if (kind == Batch::Tokens::Kind::list && depends_on(tokens).empty() && (single || (axes & all_micro_batches) != 0 || micro_batch >= 0))
+    return polynomials_.constant(value(tokens, std::vector<int>(levels_.size(), 0), batch.first_micro_batch(optimizer_step)));
   return polynomials_.variable(tokens);
 }
 
@@ -276,12 +282,31 @@ int World::least(const Variable& variable) const {
     case Variable::Kind::tokens: {
       const auto entry = schedule_.batch.tokens_of_use.find(variable.entry);
       const bool listed = entry != schedule_.batch.tokens_of_use.end() && entry->second.kind == Batch::Tokens::Kind::list;
-      return listed ? 0 : 1;  // a piece in a list may have no tokens
+      return listed ? least_listed(variable) : 1;
     }
     case Variable::Kind::coordinate:
       break;
   }
   return 0;
+}
+
+/// A piece in a list may have no tokens. 0 or 1: more is not asked for.
+int World::least_listed(const Variable& variable) const {
+  const std::vector<int> levels = depends_on(variable);
+  const Batch& batch = schedule_.batch;
+  for (int micro_batch = 0; micro_batch < batch.total_micro_batches(); ++micro_batch) {
+    std::vector<int> contributor(levels_.size(), 0);
+    for (std::size_t digit = 0; digit < levels.size();) {
+      if (value(variable, contributor, micro_batch).is_zero()) return 0;
+      for (digit = 0; digit < levels.size(); ++digit) {
+        int& coordinate = contributor[static_cast<std::size_t>(levels[digit])];
+        if (++coordinate < levels_[static_cast<std::size_t>(levels[digit])].size) break;
+        coordinate = 0;
+      }
+    }
+    if (levels.empty() && value(variable, contributor, micro_batch).is_zero()) return 0;
+  }
+  return 1;
 }
 
 Rational World::value(const Variable& variable, const std::vector<int>& contributor, int micro_batch) const {
@@ -326,6 +351,13 @@ Rational World::value(const Variable& variable, const std::vector<int>& contribu
 }
 
 bool World::even(int logical) const {
+  if (!open_.least.empty()) {
+    for (const int parameter : schedule_.model.logicals()[static_cast<std::size_t>(logical)].parameters) {
+      const auto& shards = schedule_.model.parameters()[static_cast<std::size_t>(parameter)].shard;
+      if (std::any_of(shards.begin(), shards.end(), [](const Shard& shard) { return shard.uneven; })) return false;
+    }
+    return true;
+  }
   const std::vector<Piece>& pieces = schedule_.model.pieces(logical);
   return std::all_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
     for (std::size_t d = 0; d < piece.dims.size(); ++d) {

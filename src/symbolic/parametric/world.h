@@ -66,6 +66,8 @@ class World {
   int coordinate(Axis axis);
   /// The levels on which the contributor's coordinate matters for a variable.
   std::vector<int> depends_on(const Variable& variable) const;
+  /// The use under which the batch has the tokens of a use.
+  std::string entry(const std::string& use) const;
   /// The least value that a variable has in the proof.
   int least(const Variable& variable) const;
   /// Its value for the contributor with these coordinates (by level), where the sizes are those of the schedule.
@@ -77,6 +79,7 @@ class World {
   bool even(int logical) const;
 
  private:
+  int least_listed(const Variable& variable) const;
   void make_levels();
   bool uses_expert_mesh() const;
 
