@@ -48,8 +48,7 @@ ClassResult run_class(World& world, const Choices& choices, const Class& members
     } catch (const NeedsOwner& need) {
       names.owners.push_back(need.owner);
     } catch (const NeedsUnrolling& need) {
-      if (world.open().least_micro_batches)
-        throw OutOfReach(need.step, "not every micro-batch goes through the same, so their number must be given");
+      if (world.open().least_micro_batches) throw;  // their number must be given
       unrolled = true;
     }
   }

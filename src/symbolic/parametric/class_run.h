@@ -77,7 +77,8 @@ struct ClassResult {
   std::size_t steps = 0;  ///< that it went through
 };
 
-/// Takes the parameters of a class through the schedule, for all ranks at once. Throws OutOfReach.
+/// Takes the parameters of a class through the schedule, for all ranks at once. Throws OutOfReach, and NeedsUnrolling
+/// where not every micro-batch goes through the same and their number is open.
 ClassResult run_class(World& world, const Choices& choices, const Class& members, bool snapshots);
 
 }  // namespace lockstep::parametric

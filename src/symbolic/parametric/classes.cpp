@@ -75,7 +75,7 @@ bool aligned(const Geometry& geometry, const Environment& environment) {
 
 }  // namespace
 
-Choices::Choices(World& world) : world_(world) {
+Choices::Choices(const World& world) : world_(world) {
   for (const Step& step : world.schedule().steps) {
     stages_named_by(step, named_stages_);
     read(step);
@@ -235,7 +235,7 @@ void Choices::make_classes() {
         const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
         key += std::to_string(site_number.emplace(parameter, static_cast<int>(site_number.size())).first->second) + "{";
         for (const std::string& use : site.uses) key += use + ",";
-        for (const Shard& shard : site.shard) key += "|s" + std::string(name_of(shard.axis));
+        for (const Shard& shard : site.shard) key += "|s" + std::string(name_of(shard.axis)) + (shard.uneven ? "~" : "");
         for (const Axis axis : site.partial) key += "|p" + std::string(name_of(axis));
         for (const Axis axis : site.dispatch) key += "|d" + std::string(name_of(axis));
         if (site.micro_batches) {
@@ -259,11 +259,9 @@ void Choices::make_classes() {
       }
     }
     if (held == 0) continue;
-    // Whether shards are even is seen at known sizes; else it is as declared.
-    key += world_.even(logical) ? "" : "uneven";
-    const auto [found, is_new] = numbers.emplace(key, classes_.size());
+    own.key = key;
+    const auto [found, is_new] = numbers.emplace(key + (world_.even(logical) ? "" : "uneven"), classes_.size());
     if (is_new) {
-      own.key = key;
       classes_.push_back(std::move(own));
     } else {
       classes_[found->second].logicals.push_back(logical);

@@ -21,7 +21,7 @@ struct Class {
 /// What the steps of a schedule choose and how they cut it, stage by stage, worked out once for all classes.
 class Choices {
  public:
-  explicit Choices(World& world);
+  explicit Choices(const World& world);
 
   const std::vector<Class>& classes() const { return classes_; }
   /// Whether a step chooses the buffer of the logical parameter on a stage that holds one.
@@ -42,7 +42,7 @@ class Choices {
   int buffer(int stage, int logical) const;
   std::string stage_name(int stage) const;
 
-  World& world_;
+  const World& world_;
   std::map<const Step*, std::vector<OfStage>> of_step_;
   std::vector<const Step*> steps_;
   std::vector<int> named_stages_;

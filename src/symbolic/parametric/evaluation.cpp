@@ -49,13 +49,16 @@ void Evaluation::add_elements(int logical, int piece, const Coordinates& rank_of
         if (inner.name == owner.step->name) step = &inner;
       }
     }
-    const int stage = world_.pp_level() < 0 ? 0 : coordinate(world_.pp_level(), owner.stage);
-    int rank = -1;
-    for (int other = 0; other < schedule.mesh.world() && rank < 0; ++other) {
-      if (schedule.mesh.coordinate(other, Axis::pp) != stage) continue;
-      const int held = schedule.model.buffer_of(other, logical);
-      if (held >= 0 && schedule.model.local(other).buffers[static_cast<std::size_t>(held)].piece == piece) rank = other;
+    // A parameter of one stage has its owners there, whichever that is at these sizes.
+    std::vector<int> stages;
+    for (std::size_t stage = 0; stage < members_.sites.size(); ++stage) {
+      if (schedule.model.buffer_of(target_.ranks_of_stages()[stage], logical) >= 0) stages.push_back(static_cast<int>(stage));
     }
+    const int stage = stages.size() == 1 || world_.pp_level() < 0 ? stages.front() : coordinate(world_.pp_level(), owner.stage);
+    int rank = target_.ranks_of_stages()[static_cast<std::size_t>(stage)];
+    for (std::size_t level = 0; level < rank_of_piece.size(); ++level)
+      rank += std::max(rank_of_piece[level], 0) * target_.levels()[level].stride;
+    if (schedule.model.buffer_of(rank, logical) < 0) rank = -1;
     int n = 1;
     for (const int level : owner.levels) n *= target_.levels()[static_cast<std::size_t>(level)].size;
     if (step == nullptr || rank < 0) throw OutOfReach(owner.step->name, "it is not there at these sizes");

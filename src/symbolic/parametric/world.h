@@ -48,6 +48,7 @@ class World {
   const Schedule& schedule() const { return schedule_; }
   const Open& open() const { return open_; }
   Polynomials& polynomials() { return polynomials_; }
+  const Polynomials& polynomials() const { return polynomials_; }
   /// Without names: these differ from class to class. The pipeline first.
   const std::vector<Level>& levels() const { return levels_; }
   /// The levels that make up an axis, slowest first; none where it has one rank.

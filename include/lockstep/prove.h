@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/parametric.h"
+#include "lockstep/scenario.h"
+
+namespace lockstep {
+
+/// Sizes of one layout that a proof speaks of.
+struct Sizes {
+  std::map<Axis, int> axes;          ///< tp, cp, sp, dp (or dp_shard and dp_replicate), pp: those that are open
+  std::optional<int> micro_batches;  ///< none: as the scenario has them
+  auto operator<=>(const Sizes&) const = default;
+};
+/// "dp 2, pp 4, 3 micro-batches"
+std::string describe(const Sizes& sizes);
+
+/// What was found out about a scenario for every size at once.
+struct Proof {
+  /// wrong: for some sizes at least. undecided: nothing wrong was found, and some sizes are out of reach.
+  enum class Verdict { right, wrong, undecided };
+  Verdict verdict = Verdict::undecided;
+  /// "right for every tp, dp and pp", "wrong as soon as pp ≥ 2 and dp ≥ 2": a sentence without a period.
+  std::string statement;
+  std::vector<Axis> axes;      ///< that are open
+  bool micro_batches = false;  ///< whether their number is open as well
+  /// Sizes that the scenario refuses, the smallest of each axis, with its reason.
+  struct Refused {
+    Axis axis;
+    int size;
+    std::string why;
+  };
+  std::vector<Refused> refused;
+  /// Where the engine has no answer: half a sentence each, and the step ("" where it is the whole scenario).
+  struct Limit {
+    std::string sizes;  ///< "pp ≥ 3": for these
+    std::string step;
+    std::string why;
+  };
+  std::vector<Limit> limits;
+  std::vector<std::string> wrong_parameters;  ///< by name, one for each way of behaving
+  /// The smallest layout at which it is wrong, found by enumeration and confirmed by the symbolic engine.
+  struct Counterexample {
+    Sizes sizes;
+    Json document;  ///< a scenario
+    int rank = 0;
+    std::string parameter, got, expected;
+  };
+  std::optional<Counterexample> counterexample;
+  int classes = 0;  ///< of parameters that behave alike, all cases together
+  int cases = 0;    ///< ranges of sizes that were looked at one by one
+  /// The proof itself, if it was asked for: JSON as docs/proof.md describes it.
+  Json steps;
+};
+
+/// Proves a scenario right or wrong for all sizes of its layout: tp, cp, sp, dp and pp, and the number of micro-batches
+/// where every one goes through the same. The sizes in the file do not matter. Keep it to ask for single sizes.
+class Prover {
+ public:
+  struct Options {
+    bool steps = false;  ///< Proof::steps
+  };
+  explicit Prover(const Scenario& scenario);
+  Prover(const Scenario& scenario, Options options);
+  ~Prover();
+
+  const Proof& proof() const;
+  /// What the proof says of one layout. Reads the scenario at these sizes for what is cut where. Nothing where the
+  /// scenario refuses them.
+  std::optional<ParametricResult> at(const Sizes& sizes) const;
+  /// The scenario at these sizes; nothing where it refuses them.
+  std::shared_ptr<const Scenario> scenario_at(const Sizes& sizes) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

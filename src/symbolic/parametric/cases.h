@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/prove.h"
+#include "src/symbolic/parametric/class_run.h"
+
+namespace lockstep::parametric {
+
+/// A scenario at a layout that stands for a case, with the classes that went through it.
+struct Specimen {
+  Sizes sizes;
+  std::shared_ptr<const Scenario> scenario;
+  std::unique_ptr<World> world;
+  std::unique_ptr<Choices> choices;
+  std::vector<ClassResult> results;
+};
+
+/// Some sizes, all of which go through the same: each axis has one size, or every one from a least one on.
+struct Case {
+  std::map<Axis, int> exact, least;
+  std::optional<int> exact_micro_batches, least_micro_batches;
+  /// The first stands for the case; the others have the classes that it lacks.
+  std::vector<Specimen> specimens;
+  std::optional<Proof::Limit> limit;
+
+  bool holds(const Sizes& sizes) const;
+};
+
+/// A way in which sizes of a case are wrong: those from these on, where the value is not zero.
+struct Reason {
+  const Case* of = nullptr;
+  const Specimen* specimen = nullptr;
+  const ClassResult* result = nullptr;
+  const Cell* cell = nullptr;         ///< null: a race
+  std::map<Axis, int> least;          ///< of the axes that are open in the case
+  bool by_cut = false;                ///< only where the cuts give elements the owners that the cell names
+};
+
+/// Whether the reason applies to sizes of its case, cuts aside. Tokens count as independent unknowns.
+bool applies(const Reason& reason, const Sizes& sizes);
+/// Reasons of a case without those that others make superfluous.
+std::vector<Reason> reasons_of(const Case& one);
+/// Whole numbers at which a reason's value is zero, where it depends on one size alone.
+std::map<Axis, std::vector<int>> roots_of(const Reason& reason);
+
+/// "pp ≥ 2 and dp = 1": the sizes of a case.
+std::string describe(const Case& one);
+
+/// What the reasons come to, in words. `sizes_of` lists sizes of each axis that are worth looking at.
+std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes, bool micro_batches);
+
+}  // namespace lockstep::parametric

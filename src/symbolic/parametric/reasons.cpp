@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "src/symbolic/parametric/cases.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// The coefficient of each product of powers of tokens and coordinates, which count as independent.
+std::map<Polynomials::Monomial, std::vector<std::pair<Polynomials::Monomial, Rational>>> by_tokens(const Polynomials& polynomials, int value) {
+  std::map<Polynomials::Monomial, std::vector<std::pair<Polynomials::Monomial, Rational>>> parts;
+  for (const auto& [monomial, coefficient] : polynomials.terms(value)) {
+    Polynomials::Monomial sizes, others;
+    for (const Polynomials::Power& power : monomial) {
+      const Variable::Kind kind = polynomials.variable_at(power.first).kind;
+      const bool size = kind == Variable::Kind::size || kind == Variable::Kind::micro_batches;
+      (size ? sizes : others).push_back(power);
+    }
+    parts[others].emplace_back(sizes, coefficient);
+  }
+  return parts;
+}
+
+Rational at(const Polynomials& polynomials, const std::vector<std::pair<Polynomials::Monomial, Rational>>& part, const Sizes& sizes) {
+  Rational sum;
+  for (const auto& [monomial, coefficient] : part) {
+    Rational term = coefficient;
+    for (const auto& [number, exponent] : monomial) {
+      const Variable& variable = polynomials.variable_at(number);
+      const Rational value(variable.kind == Variable::Kind::size ? sizes.axes.at(variable.axis) : sizes.micro_batches.value_or(1));
+      for (int i = 0; i < std::abs(exponent); ++i) term = exponent > 0 ? term * value : term / value;
+    }
+    sum += term;
+  }
+  return sum;
+}
+
+bool depends_on_sizes(const Reason& reason) {
+  if (reason.cell == nullptr) return false;
+  const Polynomials& polynomials = reason.specimen->world->polynomials();
+  for (const auto& [monomial, coefficient] : polynomials.terms(reason.cell->value)) {
+    for (const Polynomials::Power& power : monomial) {
+      const Variable::Kind kind = polynomials.variable_at(power.first).kind;
+      if (kind == Variable::Kind::size || kind == Variable::Kind::micro_batches) return true;
+    }
+  }
+  return false;
+}
+
+/// Whether the value is wrong at all sizes where the reason applies otherwise.
+bool always(const Reason& reason) {
+  if (reason.cell == nullptr) return true;
+  const World& world = *reason.specimen->world;
+  const Polynomials& polynomials = world.polynomials();
+  if (reason.cell->fault == Fault::unowned) return reason.cell->value == 0;
+  if (!depends_on_sizes(reason)) return true;
+  const auto least = [&](const Variable& variable) {
+    const auto found = reason.least.find(variable.axis);
+    if (variable.kind == Variable::Kind::size && found != reason.least.end()) return found->second;
+    return world.least(variable);
+  };
+  for (const auto& [others, part] : by_tokens(polynomials, reason.cell->value)) {
+    Polynomials scratch;
+    int sum = 0;
+    for (const auto& [monomial, coefficient] : part) {
+      int term = scratch.constant(coefficient);
+      for (const auto& [number, exponent] : monomial) {
+        int factor = scratch.variable(polynomials.variable_at(number));
+        if (exponent < 0) factor = *scratch.inverse(factor);
+        for (int i = 0; i < std::abs(exponent); ++i) term = scratch.multiply(term, factor);
+      }
+      sum = scratch.add(sum, term);
+    }
+    if (!scratch.signs(sum, least).zero) return true;
+  }
+  return false;
+}
+
+bool depends_on_cut(const ClassResult& result, const Cell& cell) {
+  for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
+    if (cell.partitions[i] < 0) continue;
+    const Level& level = result.diagrams->at_level(static_cast<int>(i));
+    if (level.owners.size() > 1 || (!level.owners.empty() && !level.constants.empty())) return true;
+  }
+  return false;
+}
+
+/// Whether `a` says no more than `b`.
+bool covered(const Reason& a, const Reason& b) {
+  if (b.by_cut && !a.by_cut) return false;
+  return std::all_of(b.least.begin(), b.least.end(), [&](const auto& bound) { return a.least.at(bound.first) >= bound.second; });
+}
+
+}  // namespace
+
+bool Case::holds(const Sizes& sizes) const {
+  for (const auto& [axis, size] : exact) {
+    if (sizes.axes.at(axis) != size) return false;
+  }
+  for (const auto& [axis, size] : least) {
+    if (sizes.axes.at(axis) < size) return false;
+  }
+  if (exact_micro_batches && sizes.micro_batches != exact_micro_batches) return false;
+  return !least_micro_batches || (sizes.micro_batches && *sizes.micro_batches >= *least_micro_batches);
+}
+
+bool applies(const Reason& reason, const Sizes& sizes) {
+  if (!reason.of->holds(sizes)) return false;
+  for (const auto& [axis, least] : reason.least) {
+    if (sizes.axes.at(axis) < least) return false;
+  }
+  if (reason.cell == nullptr) return true;
+  const Polynomials& polynomials = reason.specimen->world->polynomials();
+  const auto parts = by_tokens(polynomials, reason.cell->value);
+  const bool zero = std::all_of(parts.begin(), parts.end(), [&](const auto& part) { return at(polynomials, part.second, sizes).is_zero(); });
+  return reason.cell->fault == Fault::unowned ? zero : !zero;
+}
+
+std::vector<Reason> reasons_of(const Case& one) {
+  std::vector<Reason> kept;
+  const auto add = [&](Reason reason) {
+    if (std::any_of(kept.begin(), kept.end(), [&](const Reason& other) { return covered(reason, other) && always(other); })) return;
+    if (always(reason)) {
+      kept.erase(std::remove_if(kept.begin(), kept.end(), [&](const Reason& other) { return covered(other, reason); }), kept.end());
+    }
+    kept.push_back(std::move(reason));
+  };
+  for (const Specimen& specimen : one.specimens) {
+    for (const ClassResult& result : specimen.results) {
+      if (result.race) add({&one, &specimen, &result, nullptr, one.least, false});
+      for (const Cell& cell : result.cells) {
+        Reason reason{&one, &specimen, &result, &cell, one.least, depends_on_cut(result, cell)};
+        for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
+          const Level& level = result.diagrams->at_level(static_cast<int>(i));
+          if (cell.partitions[i] < 0 || !level.open) continue;
+          int& least = reason.least.at(level.axis);
+          least = std::max(least, level.partitions.blocks(cell.partitions[i]));
+        }
+        add(std::move(reason));
+      }
+    }
+  }
+  return kept;
+}
+
+std::map<Axis, std::vector<int>> roots_of(const Reason& reason) {
+  std::map<Axis, std::vector<int>> roots;
+  if (reason.cell == nullptr || !depends_on_sizes(reason)) return roots;
+  const Polynomials& polynomials = reason.specimen->world->polynomials();
+  std::optional<Axis> axis;
+  // Beyond this bound the highest power of the only size outweighs all others (Cauchy), whichever part it stands in.
+  std::map<int, Rational> largest;
+  for (const auto& [others, part] : by_tokens(polynomials, reason.cell->value)) {
+    Rational leading(1), sum(1);
+    int highest = -1000;
+    for (const auto& [monomial, coefficient] : part) {
+      if (monomial.size() > 1) return roots;
+      if (!monomial.empty()) {
+        const Variable& variable = polynomials.variable_at(monomial.front().first);
+        if (variable.kind != Variable::Kind::size || (axis && *axis != variable.axis)) return roots;
+        axis = variable.axis;
+      }
+      const int exponent = monomial.empty() ? 0 : monomial.front().second;
+      const Rational size = coefficient.is_negative() ? -coefficient : coefficient;
+      sum += size;
+      if (exponent > highest) highest = exponent, leading = size;
+    }
+    const Rational bound = sum / leading;
+    const std::int64_t last = std::min<std::int64_t>(bound.floor().to_int64().value_or(1 << 20) + 1, 1 << 20);
+    std::vector<int> here;
+    if (!axis) return {};
+    Sizes sizes;
+    for (std::int64_t n = 1; n <= last; ++n) {
+      sizes.axes[*axis] = static_cast<int>(n);
+      if (at(polynomials, part, sizes).is_zero()) here.push_back(static_cast<int>(n));
+    }
+    std::vector<int>& all = roots[*axis];
+    all.insert(all.end(), here.begin(), here.end());
+  }
+  for (auto& [one, list] : roots) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  return roots;
+}
+
+}  // namespace lockstep::parametric

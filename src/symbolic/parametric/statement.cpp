@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "src/symbolic/parametric/cases.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// Sizes as a list of numbers, the micro-batches last.
+using Point = std::vector<int>;
+
+struct Grid {
+  std::vector<Axis> axes;
+  bool micro_batches = false;
+  std::vector<std::vector<int>> values;  ///< by axis, ascending
+
+  std::size_t dimensions() const { return axes.size() + (micro_batches ? 1U : 0U); }
+  std::string name(std::size_t i) const { return i < axes.size() ? std::string(name_of(axes[i])) : "micro_batches"; }
+  Sizes sizes(const Point& point) const {
+    Sizes result;
+    for (std::size_t i = 0; i < axes.size(); ++i) result.axes[axes[i]] = point[i];
+    if (micro_batches) result.micro_batches = point.back();
+    return result;
+  }
+  std::vector<Point> points() const {
+    std::vector<Point> all = {{}};
+    for (const std::vector<int>& list : values) {
+      std::vector<Point> longer;
+      for (const Point& point : all) {
+        for (const int value : list) {
+          longer.push_back(point);
+          longer.back().push_back(value);
+        }
+      }
+      all = std::move(longer);
+    }
+    return all;
+  }
+};
+
+std::string joined(const std::vector<std::string>& parts) {
+  if (parts.size() < 2) return parts.empty() ? "" : parts.front();
+  const std::vector<std::string> head(parts.begin(), parts.end() - 1);
+  return fmt::format("{} and {}", fmt::join(head, ", "), parts.back());
+}
+
+/// All points above one of the minimal ones are wrong, as far as the grid shows them.
+std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& known, const std::set<Point>& wrong) {
+  const auto above = [](const Point& a, const Point& b) {
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (a[i] < b[i]) return false;
+    }
+    return true;
+  };
+  std::vector<Point> minimal;
+  for (const Point& point : wrong) {
+    const bool least = std::none_of(wrong.begin(), wrong.end(), [&](const Point& other) { return other != point && above(point, other); });
+    if (least) minimal.push_back(point);
+  }
+  for (const Point& point : known) {
+    const bool covered = std::any_of(minimal.begin(), minimal.end(), [&](const Point& least) { return above(point, least); });
+    if (covered != (wrong.count(point) != 0)) return std::nullopt;
+  }
+  // What every known point has is not said.
+  Point lowest = known.front();
+  for (const Point& point : known) {
+    for (std::size_t i = 0; i < point.size(); ++i) lowest[i] = std::min(lowest[i], point[i]);
+  }
+  std::vector<std::string> ways, ones;
+  bool single = true;
+  for (const Point& least : minimal) {
+    std::vector<std::string> bounds;
+    for (std::size_t i = 0; i < least.size(); ++i) {
+      if (least[i] == lowest[i]) continue;
+      bounds.push_back(fmt::format("{} ≥ {}", grid.name(i), least[i]));
+      if (least[i] == lowest[i] + 1) ones.push_back(fmt::format("{} = {}", grid.name(i), lowest[i]));
+    }
+    single = single && bounds.size() == 1 && ones.size() == ways.size() + 1;
+    if (bounds.empty()) return "wrong for every size";
+    ways.push_back(joined(bounds));
+  }
+  if (single) return "right only at " + joined(ones);
+  return fmt::format("wrong as soon as {}", fmt::join(ways, ", or "));
+}
+
+}  // namespace
+
+std::string describe(const Case& one) {
+  std::vector<std::string> parts;
+  for (const auto& [axis, size] : one.exact) parts.push_back(fmt::format("{} = {}", name_of(axis), size));
+  for (const auto& [axis, size] : one.least) parts.push_back(fmt::format("{} ≥ {}", name_of(axis), size));
+  if (one.exact_micro_batches) parts.push_back(fmt::format("micro_batches = {}", *one.exact_micro_batches));
+  if (one.least_micro_batches) parts.push_back(fmt::format("micro_batches ≥ {}", *one.least_micro_batches));
+  return joined(parts);
+}
+
+std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes, bool micro_batches) {
+  Grid grid{axes, micro_batches, {}};
+  for (std::size_t i = 0; i < grid.dimensions(); ++i) {
+    std::set<int> values = {1, 2, 3};
+    for (const Reason& reason : reasons) {
+      if (i >= axes.size()) break;
+      const auto bound = reason.least.find(axes[i]);
+      if (bound != reason.least.end()) values.insert({bound->second, bound->second + 1});
+      const auto exact = reason.of->exact.find(axes[i]);
+      if (exact != reason.of->exact.end()) values.insert(exact->second);
+      for (const auto& [axis, roots] : roots_of(reason)) {
+        for (const int root : axis == axes[i] ? roots : std::vector<int>{}) values.insert({root, root + 1});
+      }
+    }
+    std::vector<int> list(values.begin(), values.end());
+    if (list.size() > 9) list.resize(9);
+    grid.values.push_back(std::move(list));
+  }
+  std::vector<Point> known;
+  std::set<Point> wrong, boxes;
+  for (const Point& point : grid.points()) {
+    const Sizes sizes = grid.sizes(point);
+    const bool decided = std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return !one.limit && one.holds(sizes); });
+    if (!decided) continue;
+    known.push_back(point);
+    for (const Reason& reason : reasons) {
+      bool in_box = reason.of->holds(sizes);
+      for (const auto& [axis, least] : reason.least) in_box = in_box && sizes.axes.at(axis) >= least;
+      if (!in_box) continue;
+      boxes.insert(point);
+      if (applies(reason, sizes)) wrong.insert(point);
+    }
+  }
+  if (wrong.empty()) return "right for every size";
+  const auto text = upward(grid, known, wrong);
+  if (text) return *text;
+  // All but single sizes of an axis.
+  std::vector<std::string> but;
+  std::set<Point> with = wrong;
+  for (std::size_t i = 0; i < grid.dimensions(); ++i) {
+    for (const int value : grid.values[i]) {
+      std::vector<Point> there;
+      for (const Point& point : boxes) {
+        if (point[i] == value) there.push_back(point);
+      }
+      const bool right = !there.empty() && std::none_of(there.begin(), there.end(), [&](const Point& point) { return wrong.count(point) != 0; });
+      if (!right) continue;
+      but.push_back(fmt::format("{} = {}", grid.name(i), value));
+      with.insert(there.begin(), there.end());
+    }
+  }
+  if (!but.empty() && with == boxes) {
+    if (const auto all = upward(grid, known, with)) return *all + ", but right at " + joined(but);
+  }
+  std::vector<std::string> places;
+  for (const Case& one : cases) {
+    std::vector<std::string> ways;
+    for (const Reason& reason : reasons) {
+      if (reason.of != &one) continue;
+      Case narrower;
+      narrower.exact = one.exact;
+      narrower.least = reason.least;
+      narrower.exact_micro_batches = one.exact_micro_batches;
+      narrower.least_micro_batches = one.least_micro_batches;
+      std::string way = describe(narrower);
+      bool everywhere = true;
+      for (const Point& point : known) {
+        const Sizes sizes = grid.sizes(point);
+        if (narrower.holds(sizes) && wrong.count(point) == 0) everywhere = false;
+      }
+      if (!everywhere) way += " (not all of them)";
+      if (std::find(ways.begin(), ways.end(), way) == ways.end()) ways.push_back(std::move(way));
+    }
+    places.insert(places.end(), ways.begin(), ways.end());
+  }
+  return fmt::format("wrong for {}", fmt::join(places, "; for "));
+}
+
+}  // namespace lockstep::parametric
