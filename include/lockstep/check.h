@@ -11,6 +11,7 @@
 
 #include "lockstep/cuda.h"
 #include "lockstep/mpi.h"
+#include "lockstep/nccl.h"
 #include "lockstep/numeric.h"
 #include "lockstep/scenario.h"
 #include "lockstep/symbolic.h"
@@ -33,6 +34,9 @@ struct CheckOptions {
   /// The GPU on which the scenario is replayed, besides the engines above; null: the cuda engine does not run. In a job
   /// process 0 alone has one. Files are then checked one after the other. CudaFailure is thrown on.
   CudaDevice* cuda = nullptr;
+  /// The GPUs of a job on which its processes replay the scenario together; null: the nccl engine does not run. What is
+  /// said of `mpi` holds for its job, which is the same where both are there. NcclFailure is thrown on.
+  NcclJob* nccl = nullptr;
   bool transformer = false;  ///< runs in any case where the scenario edits the model
   std::uint64_t seed = 0;
   std::function<void(std::int64_t done, std::int64_t all)> progress;
@@ -80,11 +84,13 @@ struct CheckResult {
   int mpi_processes = 0;
   std::optional<HostResult> cuda;
   std::string cuda_device;  ///< its name
+  std::optional<HostResult> nccl;
+  int nccl_processes = 0;
   Verdict verdict = Verdict::error;
   int step = 0;
   std::vector<Blame> blame;  ///< steps that spoil a gradient for good, in schedule order
   std::vector<Turn> turns;   ///< one per distinct way in which a buffer is wrong; at most 64
-  double symbolic_seconds = 0, host_seconds = 0, mpi_seconds = 0, cuda_seconds = 0;
+  double symbolic_seconds = 0, host_seconds = 0, mpi_seconds = 0, cuda_seconds = 0, nccl_seconds = 0;
 
   /// Engines disagree: a bug of lockstep (exit status 3). Says how to replay it.
   std::string disagreement;
@@ -111,8 +117,8 @@ void check_files(const std::vector<std::string>& files, const CheckOptions& opti
 /// The same as check_file for a scenario that was read already. Never prints.
 CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options = {});
 
-/// The numbers that reports show: the host engine's, else the mpi engine's, else the cuda engine's; null where none
-/// ran. Where several ran and differ, that is a disagreement.
+/// The numbers that reports show: the host engine's, else the mpi engine's, the cuda engine's or the nccl engine's;
+/// null where none ran. Where several ran and differ, that is a disagreement.
 const HostResult* numbers_of(const CheckResult& result);
 
 /// The verdict of one engine that ran and says `match` of the values of `result`.

@@ -51,14 +51,15 @@ Command check_command() {
       {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},
       {"lockstep check --engine symbolic,mpi --ranks 4 --report json=report.json scenario.json",
        "formulas, and numbers in 4 processes with MPI; a JSON report beside the text"},
-      {"lockstep check --engine host,cuda scenario.json", "numbers on the processor and on a GPU, compared to the bit"},
+      {"lockstep check --engine host,cuda,nccl --gpus 4 scenario.json",
+       "numbers on the processor, on one GPU and on four, compared to the bit"},
   };
   command.options = join(
       {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
        arguments->output_rows(),
        arguments->report_rows(),
        arguments->engine_rows(),
-       {arguments->ranks_row()}});
+       arguments->job_rows()});
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -159,7 +159,7 @@ Command test_command() {
        arguments->output_rows(),
        arguments->report_rows(),
        arguments->engine_rows(),
-       {arguments->ranks_row()}});
+       arguments->job_rows()});
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

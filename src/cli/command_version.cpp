@@ -7,6 +7,7 @@
 #include "lockstep/cuda.h"
 #include "lockstep/importer.h"
 #include "lockstep/mpi.h"
+#include "lockstep/nccl.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/numeric/loops.h"
@@ -21,9 +22,9 @@ struct Engine {
   bool built;
 };
 
-const Engine engines[] = {{"symbolic", true},    {"host", true},          {"parametric", false},
-                          {"transformer", true}, {"mpi", mpi_is_built()}, {"cuda", cuda_is_built()},
-                          {"nccl", false}};
+const Engine engines[] = {{"symbolic", true},       {"host", true},          {"parametric", false},
+                          {"transformer", true},    {"mpi", mpi_is_built()}, {"cuda", cuda_is_built()},
+                          {"nccl", nccl_is_built()}};
 
 std::string compiler() {
 #if defined(__clang__)

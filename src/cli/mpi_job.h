@@ -10,9 +10,9 @@
 namespace lockstep::cli {
 
 /// Calls work(check, files) and returns its exit status, with a GPU opened where the cuda engine is named (CudaFailure
-/// where there is none). With the mpi engine that happens in process 0 of a job, while
-/// the others only replay: those of the job in which this process is, or else of one that is started here, with this
-/// command line, and waited for. Returns the exit status of all. Throws InputError for what is wrong in the options and
+/// where there is none). With the mpi or the nccl engine that happens in process 0 of a job, while the others only
+/// replay: those of the job in which this process is, or else of one that is started here, with this command line, and
+/// waited for. Returns the exit status of all. Throws InputError for what is wrong in the options and
 /// for files that are not there.
 int with_engines(CommonOptions& options, const std::vector<std::string>& paths,
                  const std::function<int(const CheckOptions&, const std::vector<std::string>& files)>& work);

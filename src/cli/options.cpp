@@ -60,20 +60,28 @@ std::vector<OptionRow> CommonOptions::engine_rows() {
        "Engines, separated by commas: symbolic (exact formulas), host (real numbers), transformer (a real "
        "model of the preset's kind runs forward and backward, sharded; for small sizes). Default symbolic,host. Naming "
        "host replays every element, whatever it costs; host or transformer alone compare values only, not norms or "
-       "ownership. `check` and `test` also know mpi (real numbers in several processes) and cuda (on a GPU).",
+       "ownership. `check` and `test` also know mpi (real numbers in several processes), cuda (on a GPU) and nccl (on "
+       "several GPUs).",
        {},
        &engines},
       {"--seed", "N", "Seed of the host engine's numbers and samples.", {}, &seed},
   };
 }
 
-OptionRow CommonOptions::ranks_row() {
-  return {"--ranks",
-          "N",
-          "Processes that --engine mpi starts with mpirun, at most one for each rank of a layout; the ranks are shared "
-          "out to them. Default one per core. Not needed where mpirun starts lockstep.",
-          {},
-          &ranks};
+std::vector<OptionRow> CommonOptions::job_rows() {
+  return {
+      {"--ranks",
+       "N",
+       "Processes that --engine mpi starts with mpirun, at most one for each rank of a layout; the ranks are shared "
+       "out to them. Default one per core. Not needed where mpirun starts lockstep.",
+       {},
+       &ranks},
+      {"--gpus",
+       "N",
+       "GPUs that --engine nccl takes, with a process of its own for each; the ranks of a layout are shared out to "
+       "them. Default all of this machine. Not needed where mpirun starts lockstep, one process for each GPU.",
+       {},
+       &gpus}};
 }
 
 bool names_engine(const CommonOptions& options, std::string_view engine) {
@@ -83,7 +91,7 @@ bool names_engine(const CommonOptions& options, std::string_view engine) {
 
 CheckOptions check_options(const CommonOptions& options, bool with_devices) {
   std::vector<std::string> known = {"symbolic", "host", "transformer"};
-  if (with_devices) known.insert(known.end(), {"mpi", "cuda"});
+  if (with_devices) known.insert(known.end(), {"mpi", "cuda", "nccl"});
   CheckOptions check;
   check.seed = options.seed;
   check.progress = progress_line(options);
@@ -97,7 +105,7 @@ CheckOptions check_options(const CommonOptions& options, bool with_devices) {
       check.symbolic = true;
     } else if (name == "host") {
       check.host = check.host_forced = true;
-    } else if ((name == "mpi" || name == "cuda") && with_devices) {
+    } else if ((name == "mpi" || name == "cuda" || name == "nccl") && with_devices) {
       // with_engines() sees to it
     } else if (name == "transformer") {
       check.transformer = true;

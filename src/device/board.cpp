@@ -122,6 +122,13 @@ void Board::fail(int process, Cause cause, const std::string& sentence) {
   own.cause.store(static_cast<std::uint64_t>(cause));
 }
 
+bool Board::failed_by_itself() const {
+  for (int process = 0; process < processes_; ++process) {
+    if (static_cast<Cause>(page(process).cause.load()) == Cause::own) return true;
+  }
+  return false;
+}
+
 std::optional<std::string> Board::failure() const {
   for (const Cause cause : {Cause::own, Cause::another}) {
     const Page* first = nullptr;

@@ -43,6 +43,8 @@ class Board {
   void fail(int process, Cause cause, const std::string& sentence);
   /// The sentence that says most: of the first that met a failure itself, else of the first that heard of one.
   std::optional<std::string> failure() const;
+  /// Whether any process met a failure itself.
+  bool failed_by_itself() const;
 
  private:
   struct Page;

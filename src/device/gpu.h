@@ -80,8 +80,8 @@ class Gpu {
 /// block; 0 where not even the fewest fit.
 unsigned fused_threads(const GpuFacts& facts, std::uint64_t slots, std::uint64_t results);
 
-/// What the module that speaks CUDA exports.
-using OpenGpu = Gpu*();
+/// What the module that speaks CUDA exports: opens a GPU, counted from 0.
+using OpenGpu = Gpu*(int number);
 inline constexpr const char* open_gpu_name = "lockstep_open_gpu";
 
 }  // namespace lockstep::device

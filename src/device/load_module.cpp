@@ -10,6 +10,7 @@
 
 #include "lockstep/cuda.h"
 #include "lockstep/mpi.h"
+#include "lockstep/nccl.h"
 
 namespace lockstep {
 
@@ -29,11 +30,19 @@ bool cuda_is_built() {
 #endif
 }
 
-std::unique_ptr<CudaDevice> CudaDevice::open() { return std::make_unique<CudaDevice>(device::open_gpu()); }
+bool nccl_is_built() {
+#ifdef LOCKSTEP_NCCL_MODULE
+  return true;
+#else
+  return false;
+#endif
+}
+
+std::unique_ptr<CudaDevice> CudaDevice::open() { return std::make_unique<CudaDevice>(device::open_gpu(0)); }
 
 namespace device {
 
-#if defined(LOCKSTEP_MPI_MODULE) || defined(LOCKSTEP_CUDA_MODULE)
+#if defined(LOCKSTEP_MPI_MODULE) || defined(LOCKSTEP_CUDA_MODULE) || defined(LOCKSTEP_NCCL_MODULE)
 
 namespace {
 
@@ -85,12 +94,12 @@ std::unique_ptr<Transport> open_transport() {
 #endif
 }
 
-std::unique_ptr<Gpu> open_gpu() {
+std::unique_ptr<Gpu> open_gpu([[maybe_unused]] int number) {
 #ifdef LOCKSTEP_CUDA_MODULE
   const auto open = function_of<OpenGpu, CudaFailure>("cuda", LOCKSTEP_CUDA_MODULE, open_gpu_name, RTLD_LOCAL,
                                                       "--engine host replays the same numbers without it");
   try {
-    return std::unique_ptr<Gpu>(open());
+    return std::unique_ptr<Gpu>(open(number));
   } catch (const GpuFailure& failure) {
     throw CudaFailure(failure.what());
   }
@@ -100,6 +109,42 @@ std::unique_ptr<Gpu> open_gpu() {
       "Install the CUDA Toolkit (nvcc) and build it again to use a GPU");
 #endif
 }
+
+#ifdef LOCKSTEP_NCCL_MODULE
+
+namespace {
+
+template <class Function>
+Function* nccl_function(const char* name) {
+  return function_of<Function, NcclFailure>("nccl", LOCKSTEP_NCCL_MODULE, name, RTLD_LOCAL,
+                                            "--engine cuda replays all ranks on one GPU without NCCL");
+}
+
+}  // namespace
+
+std::unique_ptr<GpuNetwork> open_gpu_network(const NetworkSettings& settings) {
+  return std::unique_ptr<GpuNetwork>(nccl_function<OpenGpuNetwork>(open_gpu_network_name)(settings));
+}
+
+int count_gpus(std::string& why) { return nccl_function<CountGpus>(count_gpus_name)(why); }
+
+#else
+
+namespace {
+
+[[noreturn]] void nccl_is_missing() {
+  throw NcclFailure(
+      "this lockstep was built without NCCL, so that it has no nccl engine; --engine cuda replays all ranks on one "
+      "GPU, "
+      "and --engine host the same numbers without any. Install NCCL beside the CUDA Toolkit and build it again");
+}
+
+}  // namespace
+
+std::unique_ptr<GpuNetwork> open_gpu_network(const NetworkSettings&) { nccl_is_missing(); }
+int count_gpus(std::string&) { nccl_is_missing(); }
+
+#endif
 
 }  // namespace device
 

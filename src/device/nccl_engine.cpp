@@ -86,6 +86,9 @@ HostResult run_nccl(const Schedule& schedule, const Timeline& timeline, const Ho
     device::fail(job, fmt::format("process {} of {}: {}", process, processes, failure.what()));
   } catch (const std::bad_alloc&) {
     device::fail(job, fmt::format("process {} of {} is out of memory", process, processes));
+  } catch (const InternalError& error) {
+    job.board().fail(process, device::Board::Cause::own, fmt::format("a bug of lockstep: {}", error.what()));
+    throw;
   }
 }
 

@@ -126,16 +126,22 @@ std::string find_disagreement(const CheckResult& result, const CheckOptions& opt
   const Model& model = result.scenario->schedule->model;
   std::string difference;
   if (result.symbolic && result.host) difference = compare_with_symbolic(model, *result.symbolic, *result.host, "host");
-  const std::pair<std::string_view, const std::optional<HostResult>&> others[] = {{"mpi", result.mpi},
-                                                                                  {"cuda", result.cuda}};
+  const std::pair<std::string_view, const std::optional<HostResult>&> others[] = {
+      {"mpi", result.mpi}, {"cuda", result.cuda}, {"nccl", result.nccl}};
   for (const auto& [name, numbers] : others) {
     if (difference.empty() && result.symbolic && numbers)
       difference = compare_with_symbolic(model, *result.symbolic, *numbers, name);
     if (difference.empty() && result.host && numbers)
       difference = compare_numbers(model, "host", *result.host, name, *numbers);
   }
-  if (difference.empty() && result.mpi && result.cuda)
-    difference = compare_numbers(model, "mpi", *result.mpi, "cuda", *result.cuda);
+  for (std::size_t i = 0; i < std::size(others); ++i) {
+    for (std::size_t j = i + 1; j < std::size(others); ++j) {
+      const auto& [name, numbers] = others[i];
+      const auto& [other_name, other_numbers] = others[j];
+      if (difference.empty() && numbers && other_numbers)
+        difference = compare_numbers(model, name, *numbers, other_name, *other_numbers);
+    }
+  }
   bool transformer = false;
   if (difference.empty()) {
     difference = compare_with_transformer(result);
@@ -146,15 +152,17 @@ std::string find_disagreement(const CheckResult& result, const CheckOptions& opt
   if (difference.empty()) return "";
   std::string engines = options.host_forced ? " --engine symbolic,host" : "";
   if (transformer) engines = " --engine symbolic,transformer";
-  if (result.mpi || result.cuda) {
+  if (result.mpi || result.cuda || result.nccl) {
     std::vector<std::string_view> names;
     if (result.symbolic) names.push_back("symbolic");
     if (result.host) names.push_back("host");
     if (transformer) names.push_back("transformer");
     if (result.mpi) names.push_back("mpi");
     if (result.cuda) names.push_back("cuda");
+    if (result.nccl) names.push_back("nccl");
     engines = fmt::format(" --engine {}", fmt::join(names, ","));
     if (result.mpi) engines += fmt::format(" --ranks {}", result.mpi_processes);
+    if (result.nccl && !result.mpi) engines += fmt::format(" --gpus {}", result.nccl_processes);
   }
   return fmt::format(
       "the engines disagree, which is a bug of lockstep: {}. Replay it with: lockstep check {}{} --seed {} -v",

@@ -127,6 +127,24 @@ void run_cuda_engine(CheckResult& result, const CheckOptions& options) {
   result.cuda_seconds = stopwatch.seconds();
 }
 
+void run_nccl_engine(CheckResult& result, const CheckOptions& options) {
+  const Stopwatch stopwatch;
+  HostOptions host;
+  host.force_all = options.host_forced;
+  host.seed = options.seed;
+  HostResult found = run_nccl(*result.scenario->schedule, *result.timeline, host, *options.nccl);
+  result.nccl_processes = options.nccl->job().processes();
+  if (options.nccl->job().process() != 0) return;
+  result.nccl = std::move(found);
+  result.nccl_seconds = stopwatch.seconds();
+}
+
+/// The job that the scenario is checked in; null where this process is alone.
+Job* job_of(const CheckOptions& options) {
+  if (options.mpi != nullptr) return options.mpi;
+  return options.nccl != nullptr ? &options.nccl->job() : nullptr;
+}
+
 void run_transformer_engine(CheckResult& result, const CheckOptions& options) {
   const Stopwatch stopwatch;
   TransformerOptions transformer;
@@ -161,8 +179,8 @@ bool fits(CheckResult& result, const Workload& workload, CheckOptions& options) 
   }
   if (why.empty()) {
     double bytes = workload.bytes + (options.host ? workload.host_bytes : 0);
-    if (options.mpi != nullptr)
-      bytes = std::max(bytes, (workload.bytes + workload.host_bytes) * options.mpi->processes_here());
+    if (Job* job = job_of(options); job != nullptr)
+      bytes = std::max(bytes, (workload.bytes + workload.host_bytes) * job->processes_here());
     why = too_large_here(workload, bytes);
     result.machine_failed = !why.empty();
   }
@@ -221,7 +239,7 @@ void combine(CheckResult& result) {
   const bool symbolic_wrong = result.symbolic && !result.symbolic->match;
   if (symbolic_wrong) result.step = result.symbolic->step;
   bool any = symbolic_wrong;
-  for (const std::optional<HostResult>* numbers : {&result.host, &result.mpi, &result.cuda}) {
+  for (const std::optional<HostResult>* numbers : {&result.host, &result.mpi, &result.cuda, &result.nccl}) {
     if (!*numbers || (*numbers)->match) continue;
     result.step = any ? std::min(result.step, (*numbers)->step) : (*numbers)->step;
     any = true;
@@ -251,14 +269,15 @@ void begin(CheckResult& result, CheckOptions& options, const Workload& workload)
 void replay_and_compare(CheckResult& result, CheckOptions options) {
   options.transformer = options.transformer || speaks_of_model_edits(*result.scenario);
   std::optional<MachineShare> share;
-  begin_together(result, options.mpi, [&] {
+  begin_together(result, job_of(options), [&] {
     const Workload workload = estimate_workload(*result.scenario->schedule);
     share.emplace(workload, options);
     begin(result, options, workload);
   });
   if (!result.errors.empty()) return;
   if (options.mpi != nullptr) run_mpi_engine(result, options);
-  if (options.mpi != nullptr && options.mpi->process() != 0) return;
+  if (options.nccl != nullptr) run_nccl_engine(result, options);
+  if (Job* job = job_of(options); job != nullptr && job->process() != 0) return;
   if (options.symbolic) run_symbolic(result);
   if (options.host) run_host_engine(result, options, share->threads());
   if (options.cuda != nullptr) run_cuda_engine(result, options);
@@ -304,7 +323,8 @@ Verdict engine_verdict(const CheckResult& result, bool match) {
 const HostResult* numbers_of(const CheckResult& result) {
   if (result.host) return &*result.host;
   if (result.mpi) return &*result.mpi;
-  return result.cuda ? &*result.cuda : nullptr;
+  if (result.cuda) return &*result.cuda;
+  return result.nccl ? &*result.nccl : nullptr;
 }
 
 CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options) {
@@ -312,7 +332,7 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
   result.file = scenario->file;
   result.scenario = std::move(scenario);
   if (result.scenario->schedule == nullptr) {
-    begin_together(result, options.mpi, [&] { result.errors = needs_parametric(*result.scenario); });
+    begin_together(result, job_of(options), [&] { result.errors = needs_parametric(*result.scenario); });
     return result;
   }
   result.notes = notes_of(*result.scenario->schedule);
@@ -324,6 +344,7 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     result.host.reset();
     result.mpi.reset();
     result.cuda.reset();
+    result.nccl.reset();
     result.transformer.reset();
   } catch (const std::bad_alloc&) {
     CheckResult nothing;
@@ -346,7 +367,7 @@ CheckResult check_file(const std::string& file, const CheckOptions& options) {
   try {
     scenario = std::make_shared<Scenario>(read_scenario_file(file));
   } catch (const InputError& error) {
-    begin_together(result, options.mpi, [&] { result.errors = error.diagnostics(); });
+    begin_together(result, job_of(options), [&] { result.errors = error.diagnostics(); });
     result.error_expected = expects_error(file);
     return result;
   }

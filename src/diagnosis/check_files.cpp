@@ -96,7 +96,7 @@ void check_files(const std::vector<std::string>& files, const CheckOptions& opti
                  const std::function<void(const CheckResult&)>& take) {
   const std::size_t threads = std::min<std::size_t>({std::thread::hardware_concurrency(), files.size(), most_threads});
   // The processes of a job go through the files together, and a GPU is used by one thread.
-  if (threads < 2 || options.mpi != nullptr || options.cuda != nullptr) {
+  if (threads < 2 || options.mpi != nullptr || options.cuda != nullptr || options.nccl != nullptr) {
     for (const std::string& file : files) take(check_file(file, options));
     return;
   }

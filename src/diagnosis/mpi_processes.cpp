@@ -25,7 +25,7 @@ std::uint64_t fingerprint(const CheckResult& result) {
 
 }  // namespace
 
-void begin_together(CheckResult& result, MpiJob* job, const std::function<void()>& begin) {
+void begin_together(CheckResult& result, Job* job, const std::function<void()>& begin) {
   if (job == nullptr) return begin();
   try {
     begin();

@@ -11,6 +11,6 @@ namespace lockstep {
 /// in `result.errors`. With a job, all processes of it do so together, and go on together or not at all: where one
 /// reads another scenario than process 0 or cannot begin, that is an error in every one of them. Without a job
 /// exceptions are thrown on.
-void begin_together(CheckResult& result, MpiJob* job, const std::function<void()>& begin);
+void begin_together(CheckResult& result, Job* job, const std::function<void()>& begin);
 
 }  // namespace lockstep

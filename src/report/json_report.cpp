@@ -33,6 +33,7 @@ void write_engines(const CheckResult& result, JsonWriter& json) {
   if (result.host) write_numbers(result, "host", *result.host, json);
   if (result.mpi) write_numbers(result, "mpi", *result.mpi, json);
   if (result.cuda) write_numbers(result, "cuda", *result.cuda, json);
+  if (result.nccl) write_numbers(result, "nccl", *result.nccl, json);
   if (result.transformer) {
     json.key("transformer");
     json.string(
@@ -246,6 +247,10 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
   if (result.cuda) {
     json.key("cuda_s");
     json.seconds(result.cuda_seconds);
+  }
+  if (result.nccl) {
+    json.key("nccl_s");
+    json.seconds(result.nccl_seconds);
   }
   if (result.transformer) {
     json.key("transformer_s");

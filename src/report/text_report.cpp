@@ -24,8 +24,8 @@ bool any_value_wrong(const SymbolicResult& symbolic) {
 }
 
 /// "8 processes"; with how many of them hold no rank.
-std::string processes_text(const CheckResult& result) {
-  const int processes = result.mpi_processes, world = result.scenario->schedule->mesh.world();
+std::string processes_text(const CheckResult& result, int processes) {
+  const int world = result.scenario->schedule->mesh.world();
   std::string text = counted(processes, "process");
   if (processes > world) text += fmt::format(", {} of them without a rank", processes - world);
   return text;
@@ -50,11 +50,15 @@ std::string engines_text(const CheckResult& result, bool verbose) {
   if (result.host) add_numbers("host", *result.host, result.host_seconds);
   if (result.mpi) {
     add_numbers("mpi", *result.mpi, result.mpi_seconds);
-    engines.back() += fmt::format(" in {}", processes_text(result));
+    engines.back() += fmt::format(" in {}", processes_text(result, result.mpi_processes));
   }
   if (result.cuda) {
     add_numbers("cuda", *result.cuda, result.cuda_seconds);
     engines.back() += fmt::format(" on {}", result.cuda_device);
+  }
+  if (result.nccl) {
+    add_numbers("nccl", *result.nccl, result.nccl_seconds);
+    engines.back() += fmt::format(" in {} with a GPU each", processes_text(result, result.nccl_processes));
   }
   if (result.transformer) {
     const bool failed = result.transformer->failure.has_value();

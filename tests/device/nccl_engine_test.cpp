@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
 
 #include "lockstep/nccl.h"
+#include "lockstep/scenario.h"
 #include "src/device/nccl_module.h"
 #include "tests/catch.h"
 #include "tests/device/equal_results.h"
@@ -24,13 +30,21 @@ namespace {
 struct GpuProcesses {
   explicit GpuProcesses(int count_) : count(count_), board(std::make_shared<device::Board>(count_)) {}
 
-  /// Calls work(job) in each of them, in a network that has joined them.
+  /// Calls work(job) in each of them, in a network that has joined them. What a process cannot do is on the board.
   void run(const std::function<void(NcclJob&)>& work) {
     ThreadJob(count).run([&](device::Transport& transport) {
       Job job(std::make_unique<BorrowedTransport>(transport));
       auto gpu = std::make_unique<HostGpu>(host_facts(memory), static_cast<unsigned>(job.process()) + 1);
-      std::unique_ptr<device::GpuNetwork> network(
-          lockstep_open_gpu_network({job.messenger(), *board, job.process(), patience}));
+      std::unique_ptr<device::GpuNetwork> network;
+      try {
+        network.reset(lockstep_open_gpu_network({job.messenger(), *board, job.process(), patience}));
+      } catch (const device::OtherFailure&) {
+        throw;
+      } catch (const device::GpuFailure& failure) {
+        board->fail(job.process(), device::Board::Cause::own, failure.what());
+        throw;
+      }
+      if (wrap) network = wrap(job.process(), std::move(network));
       NcclJob nccl(job, board, std::move(gpu), std::move(network));
       work(nccl);
     });
@@ -40,6 +54,47 @@ struct GpuProcesses {
   std::shared_ptr<device::Board> board;
   std::uint64_t memory = std::uint64_t{1} << 27;
   std::chrono::milliseconds patience{20'000};
+  /// Puts something around the network of a process.
+  std::function<std::unique_ptr<device::GpuNetwork>(int process, std::unique_ptr<device::GpuNetwork>)> wrap;
+};
+
+/// A process that ends without a word when it comes to a place, and gives nothing back: as if it were killed.
+class Vanishing : public device::GpuNetwork {
+ public:
+  struct Gone {};
+  Vanishing(std::unique_ptr<device::GpuNetwork> of, int at) : of_(of.get()), left_(at) {
+    static std::vector<device::GpuNetwork*> kept;
+    kept.push_back(of.release());
+  }
+  void prepare(const std::vector<device::Processes>& groups) override { of_->prepare(groups); }
+  void go_to(const device::ReplayPlace& place) override {
+    if (left_-- == 0) throw Gone();
+    of_->go_to(place);
+  }
+  using Group = const device::Processes&;
+  using Counts = const std::vector<std::uint64_t>&;
+  void all_reduce(Group g, kernels::Domain d, const void* s, void* r, std::uint64_t n, double f) override {
+    of_->all_reduce(g, d, s, r, n, f);
+  }
+  void reduce(Group g, kernels::Domain d, const void* s, void* r, std::uint64_t n, std::size_t at, double f) override {
+    of_->reduce(g, d, s, r, n, at, f);
+  }
+  void reduce_scatter(Group g, kernels::Domain d, const void* s, void* r, Counts n, double f) override {
+    of_->reduce_scatter(g, d, s, r, n, f);
+  }
+  void all_gather(Group g, kernels::Domain d, const void* s, void* r, Counts n) override {
+    of_->all_gather(g, d, s, r, n);
+  }
+  void broadcast(Group g, kernels::Domain d, void* v, std::uint64_t n, std::size_t at) override {
+    of_->broadcast(g, d, v, n, at);
+  }
+  void exchange(Group g, kernels::Domain d, const void* s, void* r, Counts n, std::uint64_t stride) override {
+    of_->exchange(g, d, s, r, n, stride);
+  }
+
+ private:
+  device::GpuNetwork* of_;  // never given back
+  int left_;
 };
 
 HostResult run_in_threads(GpuProcesses& processes, const Schedule& schedule, const Timeline& timeline,
@@ -153,4 +208,157 @@ TEST_CASE("equal parts are one call of NCCL, unequal ones a group of them") {
   calls = FakeNccl::calls();
   CHECK_FALSE(calls.contains("ncclReduceScatter"));
   CHECK(calls.contains("ncclReduce"));
+}
+
+namespace {
+
+/// All sum up, then each gets the mean of its part.
+Schedule two_collectives(int ranks) {
+  Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
+  mean.reduction = Reduction::average;
+  return schedule(dp(ranks), {parameter("w", {1000})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp), mean},
+                  2);
+}
+
+/// What the board says after a run that must fail in each of the processes that do not vanish.
+std::string failure_of(GpuProcesses& processes, const Schedule& built) {
+  const Timeline timeline = walk(built);
+  std::atomic<int> failed = 0;
+  try {
+    processes.run([&](NcclJob& job) {
+      try {
+        run_nccl(built, timeline, {}, job);
+      } catch (const NcclFailure&) {
+        ++failed;
+        throw;
+      }
+    });
+    FAIL("nothing failed");
+  } catch (const Vanishing::Gone&) {
+  } catch (const std::exception&) {
+  }
+  CHECK(failed <= processes.count);
+  return processes.board->failure().value_or("");
+}
+
+}  // namespace
+
+TEST_CASE("a process that does not come is missed, and said to be, with where it should be and where it is") {
+  FakeNccl::reset();
+  GpuProcesses processes(3);
+  processes.patience = std::chrono::milliseconds(200);
+  processes.wrap = [](int process, std::unique_ptr<device::GpuNetwork> network) {
+    if (process != 2) return network;
+    return std::unique_ptr<device::GpuNetwork>(std::make_unique<Vanishing>(std::move(network), 1));
+  };
+  const std::string why = failure_of(processes, two_collectives(3));
+  INFO(why);
+  const std::size_t number = why.find("process ") == 0 ? static_cast<std::size_t>(why[8] - '0') : 9;
+  REQUIRE(number < 2);
+  CHECK(why ==
+        "process " + std::to_string(number) + " (GPU " + std::to_string(number) +
+            ") waits in step \"mean\" (reduce_scatter) of optimizer step 0 for process 2 (GPU 2), which is in step "
+            "\"sum\" (all_reduce) of optimizer step 0; nobody has moved for 200 ms. The communicators were aborted. "
+            "LOCKSTEP_NCCL_TIMEOUT=SECONDS in the environment waits longer, and NCCL_DEBUG=WARN says more");
+  CHECK(FakeNccl::communicators() == 1);  // that of the process that is gone
+  CHECK(FakeNccl::aborted() == 2);
+  FakeNccl::reset();
+}
+
+TEST_CASE("any call of NCCL that fails ends the replay of all processes with its sentence, and aborts") {
+  const Schedule built = two_collectives(4);  // replayed with numbers and with residues
+  const Timeline timeline = walk(built);
+  FakeNccl::reset();
+  GpuProcesses well(4);
+  run_in_threads(well, built, timeline);
+  const std::map<std::string, int> calls = FakeNccl::calls();
+  REQUIRE(calls.contains("ncclSend"));
+  REQUIRE(calls.contains("ncclReduceScatter"));
+  for (const auto& [name, count] : calls) {
+    const bool at_the_end = name == "ncclCommFinalize" || name == "ncclCommDestroy";
+    for (const int number : {1, count / 2, count}) {
+      if (number == 0 || at_the_end || name == "ncclCommGetAsyncError") continue;
+      FakeNccl::reset();
+      FakeNccl::fail(name, number, ncclSystemError);
+      GpuProcesses processes(4);
+      processes.patience = std::chrono::milliseconds(5'000);
+      const std::string why = failure_of(processes, built);
+      INFO(name << ", call " << number << ": " << why);
+      const std::string told = name == "ncclGroupEnd" ? "ncclSend and ncclRecv" : name;
+      CHECK(why.find(told + " failed in process ") == 0);
+      CHECK(why.find(" of 4 during ") != std::string::npos);
+      CHECK(why.find(": \"unhandled system error\"; a small /dev/shm") != std::string::npos);
+      CHECK(FakeNccl::communicators() == 0);
+    }
+  }
+}
+
+TEST_CASE("a failure that NCCL reports later is polled while a process waits") {
+  FakeNccl::reset();
+  FakeNccl::fail_later(1, 1, ncclRemoteError);
+  GpuProcesses processes(2);
+  const std::string why = failure_of(processes, two_collectives(2));
+  INFO(why);
+  CHECK(why.find(" failed in process 1 (GPU 1) of 2 during step ") != std::string::npos);
+  CHECK(why.find("\"remote process exited\"; another process ended or lost its network") != std::string::npos);
+  CHECK(FakeNccl::communicators() == 0);
+}
+
+TEST_CASE("a failure of one GPU is that of all processes, and names the process") {
+  FakeNccl::reset();
+  GpuProcesses processes(2);
+  processes.memory = 4096;
+  const std::string why = failure_of(processes, two_collectives(2));
+  INFO(why);
+  CHECK(why.find(" of 2: GPU 0 (host): w of it needs ") != std::string::npos);
+  CHECK(FakeNccl::communicators() == 0);
+}
+
+TEST_CASE("two processes on one GPU are refused before NCCL refuses them") {
+  FakeNccl::reset();
+  FakeNccl::share_gpus();
+  GpuProcesses processes(3);
+  const std::string why = failure_of(processes, two_collectives(3));
+  CHECK(why ==
+        "process 1 (GPU 1) has the GPU of process 0, and NCCL refuses two processes on one GPU: start at most one for "
+        "each GPU of a machine, or use --engine cuda, which has all ranks on one");
+  CHECK(FakeNccl::communicators() == 0);
+}
+
+TEST_CASE("small files of the corpus have the host engine's hashes on several GPUs") {
+  std::set<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/scenarios")) {
+    if (entry.path().extension() != ".json") continue;
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const bool small = text.str().find("\"preset\"") == std::string::npos;
+    if (small && text.str().find("\"parameters\"") != std::string::npos) files.insert(entry.path());
+  }
+  int number = 0, compared = 0, wrong = 0;
+  FakeNccl::reset();
+  for (const std::filesystem::path& file : files) {
+    if (number++ % 7 != 3) continue;
+    const Scenario scenario = read_scenario_file(file.string());
+    if (scenario.schedule == nullptr) continue;
+    INFO(file.string());
+    Timeline timeline;
+    try {
+      timeline = walk(*scenario.schedule);
+    } catch (const InputError&) {
+      continue;
+    }
+    std::int64_t elements = 0;
+    for (int rank = 0; rank < scenario.schedule->mesh.world(); ++rank) {
+      for (const LocalBuffer& buffer : scenario.schedule->model.local(rank).buffers) elements += buffer.numel;
+    }
+    if (elements > 20'000) continue;
+    GpuProcesses processes(std::vector{1, 2, 3, 5}[static_cast<std::size_t>(number) % 4]);
+    const HostResult host = run_host(*scenario.schedule, timeline);
+    require_equal(host, run_in_threads(processes, *scenario.schedule, timeline));
+    REQUIRE(FakeNccl::violations() == std::vector<std::string>());
+    ++compared;
+    wrong += !host.match;
+  }
+  CHECK(compared > 20);
+  CHECK(wrong > 5);
 }

@@ -35,7 +35,7 @@ std::string advice(cudaError_t error) {
 
 class CudaLauncher {
  public:
-  CudaLauncher() {
+  explicit CudaLauncher(int number) {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count == 0) {
@@ -43,10 +43,10 @@ class CudaLauncher {
                        (error != cudaSuccess ? quoted(error) : std::string("that there are none")) +
                        "; --engine host replays the same numbers on this machine's processor");
     }
-    facts_.name = "GPU 0";
+    facts_.name = "GPU " + std::to_string(number);
     cudaDeviceProp properties{};
-    check(cudaSetDevice(0), "cudaSetDevice");
-    check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+    check(cudaSetDevice(number), "cudaSetDevice");
+    check(cudaGetDeviceProperties(&properties, number), "cudaGetDeviceProperties");
     facts_.name += std::string(" (") + properties.name + ")";
     facts_.memory = properties.totalGlobalMem;
     facts_.block_memory = properties.sharedMemPerBlockOptin;
@@ -96,6 +96,6 @@ class CudaLauncher {
 }  // namespace lockstep::device
 
 /// The caller owns the result. Throws GpuFailure where there is no GPU.
-extern "C" __attribute__((visibility("default"))) lockstep::device::Gpu* lockstep_open_gpu() {
-  return new lockstep::device::KernelGpu<lockstep::device::CudaLauncher>();
+extern "C" __attribute__((visibility("default"))) lockstep::device::Gpu* lockstep_open_gpu(int number) {
+  return new lockstep::device::KernelGpu<lockstep::device::CudaLauncher>(number);
 }

@@ -185,18 +185,21 @@ class NcclNetwork final : public GpuNetwork {
     ncclComm_t communicator = communicator_of(group);
     const std::uint64_t own = counts[own_in(group)];
     call(group, "ncclSend and ncclRecv", [&] {
-      check(ncclGroupStart(), "ncclGroupStart");
-      std::uint64_t offset = 0;
-      for (std::size_t i = 0; i < counts.size(); ++i) {
-        const int peer = static_cast<int>(i);
-        if (counts[i] > 0)
-          check(ncclSend(at(send, domain, offset), counts[i], type_of(domain), peer, communicator, stream), "ncclSend");
-        if (own > 0)
-          check(ncclRecv(at(receive, domain, i * stride), own, type_of(domain), peer, communicator, stream),
-                "ncclRecv");
-        offset += counts[i];
-      }
-      return ncclGroupEnd();
+      return all_at_once([&] {
+        std::uint64_t offset = 0;
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+          const int peer = static_cast<int>(i);
+          if (counts[i] > 0) {
+            check(ncclSend(at(send, domain, offset), counts[i], type_of(domain), peer, communicator, stream),
+                  "ncclSend");
+          }
+          if (own > 0) {
+            check(ncclRecv(at(receive, domain, i * stride), own, type_of(domain), peer, communicator, stream),
+                  "ncclRecv");
+          }
+          offset += counts[i];
+        }
+      });
     });
   }
 
@@ -307,18 +310,31 @@ class NcclNetwork final : public GpuNetwork {
     });
   }
 
-  /// One call for each process's part that is not empty, all at once.
+  /// The calls of work() as one, which is ended in any case: inside of it nothing could be aborted.
+  template <class Work>
+  ncclResult_t all_at_once(const Work& work) {
+    check(ncclGroupStart(), "ncclGroupStart");
+    try {
+      work();
+    } catch (...) {
+      ncclGroupEnd();
+      throw;
+    }
+    return ncclGroupEnd();
+  }
+
+  /// One call for each process's part that is not empty.
   template <class Each>
   void in_group(const Processes& group, const std::string& name, const std::vector<std::uint64_t>& counts,
                 const Each& each) {
     call(group, name, [&] {
-      check(ncclGroupStart(), "ncclGroupStart");
-      std::uint64_t offset = 0;
-      for (std::size_t i = 0; i < counts.size(); ++i) {
-        if (counts[i] > 0) check(each(i, offset), name);
-        offset += counts[i];
-      }
-      return ncclGroupEnd();
+      return all_at_once([&] {
+        std::uint64_t offset = 0;
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+          if (counts[i] > 0) check(each(i, offset), name);
+          offset += counts[i];
+        }
+      });
     });
   }
 
