@@ -47,6 +47,8 @@ HEADERS = {
     "nccl": "device",
     "numeric": "numeric",
     "operation": "schedule",
+    "parametric": "symbolic",
+    "prove": "symbolic",
     "rational": "base",
     "report": "report",
     "scenario": "scenario",
