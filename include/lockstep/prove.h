@@ -51,6 +51,8 @@ struct Proof {
     Json document;  ///< a scenario
     int rank = 0;
     std::string parameter, got, expected;
+    bool unowned = false;  ///< nobody answers for some of its elements
+    std::string counted;   ///< how often the norm counts some of its elements, where that is what is wrong
   };
   std::optional<Counterexample> counterexample;
   int classes = 0;  ///< of parameters that behave alike, all cases together

@@ -134,6 +134,7 @@ Json Framework::steps(Reading& reading) {
   Diagnostics& diagnostics = reading.diagnostics;
   const std::size_t before = diagnostics.size();
   Template values(file_environment(reading), diagnostics);
+  if (reading.keep_sizes) values.keep_sizes();
   for (const auto& [name, option] : options_) values.define(name, option.value);
   if (const Json* let = file_.document.find("let")) values.define_all(*let);
   if (diagnostics.size() != before) return {};

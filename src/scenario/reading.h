@@ -25,6 +25,7 @@ struct Reading {
   std::set<std::string> uses;     ///< of all parameters
   bool parameters_known = false;  ///< the parameters had no mistake
   std::optional<Preset> preset;   ///< where one was expanded without a mistake
+  bool keep_sizes = false;        ///< numbers that a framework derives from sizes stay expressions
 
   /// Whether the size of `axis` is a number that coordinates can be checked against.
   bool size_known(Axis axis) const;

@@ -9,6 +9,7 @@
 #include "src/scenario/checks.h"
 #include "src/scenario/edits.h"
 #include "src/scenario/expand.h"
+#include "src/scenario/open_sizes.h"
 
 namespace lockstep {
 
@@ -18,7 +19,8 @@ namespace {
 /// depends on it unread, so that every mistake is reported once.
 class ScenarioReader {
  public:
-  explicit ScenarioReader(std::shared_ptr<const Source> source) : source_(std::move(source)) {
+  explicit ScenarioReader(std::shared_ptr<const Source> source, bool keep_sizes = false) : source_(std::move(source)) {
+    reading_.keep_sizes = keep_sizes;
     reading_.folder = std::filesystem::path(source_->name).parent_path();
   }
 
@@ -224,6 +226,10 @@ class ScenarioReader {
 }  // namespace
 
 Scenario read_scenario(std::shared_ptr<const Source> source) { return ScenarioReader(std::move(source)).read(); }
+
+Scenario read_scenario_of_open_sizes(std::shared_ptr<const Source> source) {
+  return ScenarioReader(std::move(source), true).read();
+}
 
 Scenario read_scenario_file(const std::filesystem::path& path) {
   std::string error;

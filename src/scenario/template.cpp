@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "src/scenario/reading.h"
 
@@ -65,6 +66,7 @@ void Template::define(const std::string& name, const Json& value) {
 void Template::define(const std::string& name, std::int64_t value) { names_[name] = Rational(value); }
 
 void Template::undefine(const std::string& name) {
+  derived_.erase(name);
   names_.erase(name);
   nothing_.erase(name);
 }
@@ -82,8 +84,41 @@ void Template::define_all(const Json& let) {
       define(member.key, Json());
     } else if (const std::optional<ExpressionValue> result = evaluate(*value)) {
       names_[member.key] = *result;
+      if (keep_sizes_ && std::holds_alternative<Rational>(*result)) derive(member.key, *value);
     }
   }
+}
+
+void Template::derive(const std::string& name, const Json& value) {
+  const Expression* expression = value.is_string() ? parse(value) : nullptr;
+  if (expression == nullptr) return;
+  const std::set<std::string> names = expression->names();
+  const bool by_size = std::any_of(names.begin(), names.end(), [&](const std::string& one) {
+    return derived_.count(one) > 0 || (names_.count(one) == 0 && (axis_named(one) || one == "world" || one == "micro_batches"));
+  });
+  if (!by_size) return;
+  std::map<std::string, ExpressionValue, std::less<>> known = names_;
+  for (const auto& [derived, text] : derived_) known.erase(derived);
+  derived_[name] = Expression::parse(inlined(value.text())).substitute(known).to_string();
+}
+
+std::string Template::inlined(const std::string& text) const {
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    if (!is_word(text[at])) {
+      result += text[at++];
+      continue;
+    }
+    std::size_t end = at;
+    while (end < text.size() && is_word(text[end])) ++end;
+    const std::string word = text.substr(at, end - at);
+    const auto found = derived_.find(word);
+    const bool member = at > 0 && text[at - 1] == '.';
+    result += found == derived_.end() || member ? word : "(" + found->second + ")";
+    at = end;
+  }
+  return result;
 }
 
 const Expression* Template::parse(const Json& value) {
@@ -184,7 +219,7 @@ Json Template::substitute(const Json& value) {
     bool uses_any = false;
     for (const std::string& name : expression->names()) uses_any |= names_.count(name) > 0;
     if (!uses_any) return value;
-    const Expression plain = expression->substitute(names_);
+    const Expression plain = (derived_.empty() ? *expression : Expression::parse(inlined(value.text()))).substitute(names_);
     try {
       if (const std::optional<ExpressionValue> constant = plain.constant({})) return json_of(*constant, value.place());
     } catch (const ExpressionError&) {

@@ -29,6 +29,10 @@ class Template {
   /// The members of a "let", in order.
   void define_all(const Json& let);
 
+  /// From now on names that "let" derives from sizes of the layout or the batch stand for their expressions in
+  /// substitute(): what it gives then holds for other sizes as well.
+  void keep_sizes() { keep_sizes_ = true; }
+
   std::optional<ExpressionValue> evaluate(const Json& value);
   /// evaluate() that must be a condition / a whole number.
   std::optional<bool> condition(const Json& value);
@@ -49,11 +53,16 @@ class Template {
 
  private:
   const Expression* parse(const Json& value);
+  void derive(const std::string& name, const Json& value);
+  /// The text with derived names replaced by their expressions in brackets.
+  std::string inlined(const std::string& text) const;
 
   Environment environment_;
   Diagnostics& diagnostics_;
   std::map<std::string, ExpressionValue, std::less<>> names_;
   std::set<std::string> nothing_;
+  bool keep_sizes_ = false;
+  std::map<std::string, std::string, std::less<>> derived_;  // by name: an expression of sizes
   // A loop evaluates the same few expressions thousands of times.
   std::unordered_map<std::string, Expression> parsed_;
 };

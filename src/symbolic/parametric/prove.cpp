@@ -8,10 +8,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "lockstep/symbolic.h"
 #include "src/expression/node.h"
+#include "src/scenario/open_sizes.h"
 #include "src/symbolic/parametric/cases.h"
 #include "src/symbolic/parametric/evaluation.h"
 #include "src/symbolic/parametric/proof_steps.h"
@@ -74,6 +76,15 @@ class NamedCoordinates {
   Axis axis_;
   std::set<int> found_;
 };
+
+/// Whether a word stands by itself in a text.
+bool speaks_of(const std::string& text, const std::string& word) {
+  const auto is_letter = [&](std::size_t at) { return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_'); };
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
+  }
+  return false;
+}
 
 /// The steps as text, without what a step of a framework file is called for humans.
 std::string steps_text(const Scenario& scenario) {
@@ -163,6 +174,15 @@ void Prover::State::layout_of(const Scenario& scenario) {
     const bool pinned = listed && axis != Axis::tp && axis != Axis::pp;
     if (!pinned && std::find(proof.axes.begin(), proof.axes.end(), axis) != proof.axes.end()) open.push_back(axis);
   }
+  // Listed steps are written for some axes; the others stay as they are.
+  const Json* schedule = document.find("schedule");
+  if (layout.any.empty() && (schedule == nullptr || schedule->find("framework") == nullptr)) {
+    const std::string text = write_json(*(schedule != nullptr ? schedule : &document)) + write_json(*(document.find("model") != nullptr ? document.find("model") : &document));
+    open.erase(std::remove_if(open.begin(), open.end(), [&](Axis axis) {
+      const bool listed_size = written != nullptr && written->find(name_of(axis)) != nullptr;
+      return !listed_size && !speaks_of(text, std::string(name_of(axis)));
+    }), open.end());
+  }
   proof.axes = open;
   base.micro_batches = count != nullptr && count->is_number() ? static_cast<int>(Rational::parse(count->text()).value_or(Rational(2)).to_int64().value_or(2)) : 2;
   if (count != nullptr && count->is_array()) base.micro_batches.reset();
@@ -184,7 +204,7 @@ std::shared_ptr<const Scenario> Prover::State::read(const Sizes& sizes) const {
     resized.set("batch", batch);
   }
   try {
-    auto scenario = std::make_shared<Scenario>(read_scenario(std::make_shared<const Source>(Source{file, write_json(resized)})));
+    auto scenario = std::make_shared<Scenario>(read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file, write_json(resized)})));
     found->second = scenario;
   } catch (const InputError& error) {
     refusals[sizes] = error.diagnostics().front().message;
@@ -350,6 +370,19 @@ bool Prover::State::show(const Sizes& sizes) {
     example.got = print_formula(schedule, buffer.rank, buffer.buffer, engine.terms(wrong->form, buffer.rank, buffer.buffer), support);
     example.expected = print_formula(schedule, buffer.rank, buffer.buffer, engine.terms(wrong->reference, buffer.rank, buffer.buffer), support);
     break;
+  }
+  const auto name = [&](int rank, int buffer) {
+    const LocalBuffer& local = schedule.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+    return schedule.model.parameters()[static_cast<std::size_t>(local.parameters.front())].name;
+  };
+  if (example.parameter.empty() && !result.unowned.empty()) {
+    example.rank = result.unowned.front().rank;
+    example.parameter = name(example.rank, result.unowned.front().buffer);
+    example.unowned = true;
+  } else if (example.parameter.empty() && !result.norm.empty()) {
+    example.rank = result.norm.front().rank;
+    example.parameter = schedule.model.parameters()[static_cast<std::size_t>(result.norm.front().parameter)].name;
+    example.counted = result.norm.front().counted;
   }
   proof.counterexample = std::move(example);
   return true;

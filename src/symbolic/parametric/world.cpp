@@ -133,6 +133,7 @@ void World::make_levels() {
       if (!level.is_of(axis)) continue;
       level.open = true;
       level.least = least;
+      level.axis = axis;
     }
     if (!level.open) {
       level.least = level.size;

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "lockstep/scenario.h"
+
+namespace lockstep {
+
+/// read_scenario() for a reader to whom the layout's sizes are one example of many: where a framework derives a number
+/// from sizes, steps hold the expression in place of its value. The verdict is the same.
+Scenario read_scenario_of_open_sizes(std::shared_ptr<const Source> source);
+
+}  // namespace lockstep
