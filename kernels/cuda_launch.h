@@ -27,16 +27,17 @@ __global__ void __launch_bounds__(most_threads) run_kernel(const __grid_constant
   run_phases<Kernel, 0>(kernel, {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x}, shared, local);
 }
 
-/// Launches it, and says whether that could be done.
+/// Launches it on a stream, and says whether that could be done.
 template <class Kernel>
-cudaError_t launch_on_gpu(const Kernel& kernel, unsigned blocks, unsigned threads, std::size_t shared_bytes) {
+cudaError_t launch_on_gpu(const Kernel& kernel, unsigned blocks, unsigned threads, std::size_t shared_bytes,
+                          cudaStream_t stream = nullptr) {
   constexpr std::size_t without_asking = 48 * 1024;
   if (shared_bytes > without_asking) {
     const cudaError_t error = cudaFuncSetAttribute(run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                    static_cast<int>(shared_bytes));
     if (error != cudaSuccess) return error;
   }
-  run_kernel<Kernel><<<blocks, threads, shared_bytes>>>(kernel);
+  run_kernel<Kernel><<<blocks, threads, shared_bytes, stream>>>(kernel);
   return cudaGetLastError();
 }
 

@@ -32,8 +32,10 @@ struct CheckOptions {
   MpiJob* mpi = nullptr;
   bool mpi_ranks_for_all = false;  ///< a layout with fewer ranks than the job has processes is an error
   /// The GPU on which the scenario is replayed, besides the engines above; null: the cuda engine does not run. In a job
-  /// process 0 alone has one. Files are then checked one after the other. CudaFailure is thrown on.
+  /// process 0 alone has one. Files are then checked one after the other. What does not fit
+  /// into its memory is left to the other engines; other CudaFailures are thrown on.
   CudaDevice* cuda = nullptr;
+  std::int64_t cuda_elements = 0;  ///< HostOptions::block_elements of the cuda engine
   /// The GPUs of a job on which its processes replay the scenario together; null: the nccl engine does not run. What is
   /// said of `mpi` holds for its job, which is the same where both are there. NcclFailure is thrown on.
   NcclJob* nccl = nullptr;
@@ -83,7 +85,8 @@ struct CheckResult {
   std::optional<HostResult> mpi;
   int mpi_processes = 0;
   std::optional<HostResult> cuda;
-  std::string cuda_device;  ///< its name
+  std::string cuda_device;               ///< its name
+  std::optional<RaceReplays> cuda_race;  ///< where the verdict is `race`
   std::optional<HostResult> nccl;
   int nccl_processes = 0;
   Verdict verdict = Verdict::error;
@@ -96,6 +99,8 @@ struct CheckResult {
   std::string disagreement;
   /// Why the host engine did not run although it was asked for; "" where it did.
   std::string host_left_out;
+  /// The same of the cuda engine, where others ran.
+  std::string cuda_left_out;
   /// Verdict `error`, and the file's `expect` says so: a test of what a framework's rules refuse.
   bool error_expected = false;
   /// What a reader should know of the scenario, whatever the verdict is. Full sentences.

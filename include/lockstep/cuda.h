@@ -19,6 +19,12 @@ class CudaFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// This schedule does not fit into the memory of the GPU, another may; nothing was allocated.
+class CudaTooSmall : public CudaFailure {
+ public:
+  using CudaFailure::CudaFailure;
+};
+
 /// Whether this lockstep was built with CUDA.
 bool cuda_is_built();
 
@@ -42,14 +48,30 @@ class CudaDevice {
   std::unique_ptr<device::Gpu> gpu_;
 };
 
+/// A schedule with a race, replayed on streams: each rank's steps on one, its asynchronous steps on others.
+struct RaceReplays {
+  int replays = 0;
+  int different = 0;  ///< of these: another gradient than that of the schedule with its waits
+  std::string why;    ///< why there are no replays
+};
+
 /// Replays a timeline as run_host does, on the same numbers, with the buffers of all ranks on one GPU: step by step on
 /// buffers in its memory, and, where every element stays in its place and the buffers of a few fit into the memory of a
-/// block of threads, a second time with all steps in one kernel. The two must agree to the bit.
+/// block of threads, a second time with all steps in one kernel. Where steps are asynchronous, once more with the steps
+/// of each rank on a stream of its own and the asynchronous ones on further streams, which nothing but the schedule's
+/// waits holds back. All must agree to the bit.
 ///
-/// Memory of the GPU for buffers: at most about 4 GiB, in blocks of elements; a component whose collectives move
-/// elements to other places is replayed in one block. Where that does not fit, CudaFailure says so before anything is
-/// allocated. The program of a block and the sums of the checks come on top. HostOptions::threads of the processor
-/// decide beforehand which numbers are replayed. Throws CudaFailure where the GPU cannot go on.
+/// Memory of the GPU for buffers: at most about 4 GiB, in blocks of elements (of HostOptions::block_elements, where
+/// that is less); a component whose collectives move elements to other places is replayed in one block, and a note says
+/// so where that is more. Where it does not fit, CudaTooSmall says so before anything is allocated. The program of a
+/// block and the sums of the checks come on top. HostOptions::threads of the processor decide beforehand which numbers
+/// are replayed. Throws CudaFailure where the GPU cannot go on.
 HostResult run_cuda(const Schedule& schedule, const Timeline& timeline, const HostOptions& options, CudaDevice& cuda);
+
+/// Replays a schedule that ends in a race, once as if a wait stood in front of each step that touches what is in
+/// flight, and `replays` times on streams without these waits, in which asynchronous steps begin late by drawn times.
+/// What is in flight is really touched then, and the gradients of completed optimizer steps may come out differently.
+/// That none does proves nothing. Throws as run_cuda does.
+RaceReplays replay_race(const Schedule& schedule, const HostOptions& options, CudaDevice& cuda, int replays = 20);
 
 }  // namespace lockstep

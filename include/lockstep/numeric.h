@@ -24,6 +24,8 @@ struct HostOptions {
   bool force_all = false;
   std::uint64_t seed = 0;
   int threads = 0;  ///< 0: all cores
+  /// On a GPU: at most so many elements of each buffer in its memory at once; 0: as many as fit.
+  std::int64_t block_elements = 0;
   /// Called now and then with the elements done and the elements in all; from one thread at a time.
   std::function<void(std::int64_t done, std::int64_t all)> progress;
 };

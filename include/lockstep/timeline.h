@@ -49,6 +49,13 @@ struct OwnershipChange {
   Intervals owned;
 };
 
+/// A rank passed a `wait` for an asynchronous step that it was a member of.
+struct WaitPassed {
+  std::size_t before = 0;  ///< in front of this event; events.size(): behind all of them
+  int rank = 0;
+  std::size_t event = 0;  ///< what it waited for
+};
+
 /// How the walk over all ranks ended.
 struct Outcome {
   enum class Kind { complete, deadlock, invalid_collective, race };
@@ -89,6 +96,9 @@ struct Timeline {
   /// At most step_ends; less only where calls of different optimizer steps meet.
   std::vector<std::vector<std::size_t>> rank_ends;
   std::vector<OwnershipChange> ownership;  ///< in order of `event`
+  /// In order of `before`. An engine that replays the events in order has no use for them: they are what holds a rank
+  /// back from an asynchronous step where steps run side by side.
+  std::vector<WaitPassed> waits;
   /// By completed optimizer step, rank and buffer: what the optimizer gets.
   std::vector<std::vector<std::vector<Intervals>>> owned;
   /// By completed optimizer step, rank and buffer: buffers of one number answer together for
@@ -99,11 +109,17 @@ struct Timeline {
   std::deque<std::vector<int>> selections;  ///< what Call::buffers points into
 };
 
+/// What walk() does where a step touches what is in flight, or a list ends while something is.
+enum class AtRace {
+  ends,   ///< the run ends, as Outcome::race
+  waits,  ///< the rank waits first, as if the missing `wait` stood there; these waits are not listed in Timeline::waits
+};
+
 /// Walks every rank through the schedule. Deterministic: at equal times ranks go in ascending
 /// order. Mistakes that show only here (division by zero on a rank that evaluates it, a geometry
 /// that does not divide) are thrown as InputError.
 /// Complexity: near linear in ranks × (steps × selected buffers).
-Timeline walk(const Schedule& schedule);
+Timeline walk(const Schedule& schedule, AtRace at_race = AtRace::ends);
 
 /// The value of `by` of a step on a rank. Used by engines for `backward`, where the
 /// rank is the one whose tokens a contribution stems from.

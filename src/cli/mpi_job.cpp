@@ -32,15 +32,16 @@ constexpr std::chrono::seconds patience{10};
 
 /// More would only wait for each other; a machine that has more cores says how many.
 constexpr int most_processes = 4096;
+constexpr std::int64_t most_block = std::int64_t{1} << 40;
 
-/// What an option says as a number; 0 where it was not given.
-int number_of(std::string_view option, const std::string& text) {
+/// An option's text as a number from 1 to `most`; 0 where it was not given.
+std::int64_t number_of(std::string_view option, const std::string& text, std::int64_t most) {
   if (text.empty()) return 0;
-  int value = 0;
+  std::int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || rest != end || value < 1 || value > most_processes)
-    usage_error(fmt::format("{} takes a whole number from 1 to {}; found \"{}\"", option, most_processes, text));
+  if (error != std::errc() || rest != end || value < 1 || value > most)
+    usage_error(fmt::format("{} takes a whole number from 1 to {}; found \"{}\"", option, most, text));
   return value;
 }
 
@@ -183,8 +184,13 @@ void want_regular(const std::vector<std::string>& files, std::string_view engine
 
 int with_engines(CommonOptions& options, const std::vector<std::string>& paths,
                  const std::function<int(const CheckOptions&, const std::vector<std::string>&)>& reported_work) {
-  const CheckOptions check = check_options(options, true);
-  const int ranks = number_of("--ranks", options.ranks), wanted_gpus = number_of("--gpus", options.gpus);
+  CheckOptions check = check_options(options, true);
+  const int ranks = static_cast<int>(number_of("--ranks", options.ranks, most_processes));
+  const int wanted_gpus = static_cast<int>(number_of("--gpus", options.gpus, most_processes));
+  check.cuda_elements = number_of("--elements", options.elements, most_block);
+  if (check.cuda_elements != 0 && !names_engine(options, "cuda"))
+    usage_error(
+        "--elements is for --engine cuda: so many elements of each buffer are in the memory of the GPU at once");
   const bool mpi = names_engine(options, "mpi"), nccl = names_engine(options, "nccl");
   if (ranks != 0 && !mpi) usage_error("--ranks is for --engine mpi, which starts that many processes");
   if (wanted_gpus != 0 && !nccl) usage_error("--gpus is for --engine nccl, which starts a process for each of them");

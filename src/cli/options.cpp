@@ -81,7 +81,14 @@ std::vector<OptionRow> CommonOptions::job_rows() {
        "GPUs that --engine nccl takes, with a process of its own for each; the ranks of a layout are shared out to "
        "them. Default all of this machine. Not needed where mpirun starts lockstep, one process for each GPU.",
        {},
-       &gpus}};
+       &gpus},
+      {"--elements",
+       "N",
+       "At most N elements of each buffer are in the GPU's memory at once, for --engine cuda. Default as many as fit. "
+       "Buffers whose elements collectives move to other places are there as a whole.",
+       {},
+       &elements},
+  };
 }
 
 bool names_engine(const CommonOptions& options, std::string_view engine) {

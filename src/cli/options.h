@@ -19,16 +19,17 @@ struct CommonOptions {
   std::string color = "auto";
   bool quiet = false;
   bool verbose = false;
-  std::string engines;  ///< "": as check_options() chooses
-  std::string ranks;    ///< processes of the mpi engine; "": not said
-  std::string gpus;     ///< processes of the nccl engine; "": not said
+  std::string engines;   ///< "": as check_options() chooses
+  std::string ranks;     ///< processes of the mpi engine; "": not said
+  std::string gpus;      ///< processes of the nccl engine; "": not said
+  std::string elements;  ///< of a block of the cuda engine; "": not said
   bool all = false;
   std::uint64_t seed = 0;
 
   std::vector<OptionRow> output_rows();  ///< -f, -o, --color, -q, -v
   std::vector<OptionRow> report_rows();  ///< --report, --all
   std::vector<OptionRow> engine_rows();  ///< --engine, --seed
-  std::vector<OptionRow> job_rows();     ///< --ranks, --gpus
+  std::vector<OptionRow> job_rows();     ///< --ranks, --gpus, --elements
 };
 
 /// Whether --engine names this engine; among others or alone.

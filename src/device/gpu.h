@@ -16,6 +16,12 @@ class GpuFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What is to be replayed does not fit into its memory, or would leave too little of it; nothing was allocated.
+class GpuTooSmall : public GpuFailure {
+ public:
+  using GpuFailure::GpuFailure;
+};
+
 /// Why a GPU cannot go on where another process of the job failed: what that one said.
 class OtherFailure : public GpuFailure {
  public:
@@ -55,8 +61,13 @@ struct GpuProgramRun {
   std::uint64_t* results = nullptr;
 };
 
-/// One GPU. What is launched runs in order, and later; download() waits for it. Everything may throw GpuFailure. Of one
-/// thread. `Domain` stands for the arithmetic of the elements (docs/hash.md).
+/// Streams of a GPU, numbered from 0.
+inline constexpr unsigned streams = 32;
+
+/// One GPU. What is launched runs later; download() waits for it. On stream 0, and with the calls for memory, all is in
+/// order: each launch runs after everything that was launched before it on any stream, and before everything launched
+/// after it. Other streams run side by side; each for itself is in order, and waits for others at marks alone.
+/// Everything may throw GpuFailure. Of one thread. `Domain` stands for the arithmetic of the elements (docs/hash.md).
 class Gpu {
  public:
   virtual ~Gpu() = default;
@@ -72,6 +83,14 @@ class Gpu {
   virtual void perform(kernels::Domain domain, const kernels::Instruction& instruction, const GpuBuffers& buffers) = 0;
   /// A whole program in one launch, its buffers in the memory of blocks of threads: fused_threads() > 0.
   virtual void perform_fused(kernels::Domain domain, const GpuProgramRun& run) = 0;
+  /// The stream of what is launched from here on; at first 0.
+  virtual void use_stream(unsigned stream) = 0;
+  /// Sets mark `mark`, a number from 0 on, behind all that the stream was given. A mark may be set anew.
+  virtual void record(std::uint32_t mark) = 0;
+  /// The stream goes on when all that stood in front of the mark, which was set before, is done.
+  virtual void wait_for(std::uint32_t mark) = 0;
+  /// The stream stands still for about so long.
+  virtual void delay(std::uint64_t nanoseconds) = 0;
   /// What is launched from here on, for the sentences of failures.
   virtual void describe(const std::string& what) = 0;
 };

@@ -58,29 +58,33 @@ void* GpuMemory::at_least(std::uint64_t bytes) {
 }
 
 GpuMemoryPlan::GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
-                             const std::vector<numeric::Task>& tasks) {
-  plan(facts, schedule, preparation, tasks, nullptr);
+                             const std::vector<numeric::Task>& tasks, std::int64_t most_elements) {
+  plan(facts, schedule, preparation, tasks, nullptr, most_elements);
 }
 
 GpuMemoryPlan::GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
                              const std::vector<numeric::Task>& tasks, const Folding& folding) {
-  plan(facts, schedule, preparation, tasks, &folding);
+  plan(facts, schedule, preparation, tasks, &folding, 0);
 }
 
 void GpuMemoryPlan::plan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
-                         const std::vector<numeric::Task>& tasks, const Folding* folding) {
+                         const std::vector<numeric::Task>& tasks, const Folding* folding, std::int64_t most_elements) {
   const std::uint64_t more = folding != nullptr ? more_for_network(folding->processes()) : 0;
+  std::set<std::size_t> in_one_block;
   const auto budget = static_cast<std::uint64_t>(static_cast<double>(facts.free_memory) * share_for_buffers);
   for (const numeric::Task& task : tasks) {
     const numeric::Component& component = preparation.components().list[task.component];
     const Arithmetic arithmetic =
         task.in_field ? Arithmetic::prime61 : preparation.prepared()[task.component].choice.arithmetic;
     const std::uint64_t element = slots_of(schedule, component, folding) * bytes_of(arithmetic);
-    const auto all = static_cast<std::uint64_t>(component.aligned ? size(task.elements) : component.numel);
+    const auto all = static_cast<std::uint64_t>(!component.aligned  ? component.numel
+                                                : most_elements > 0 ? std::min(size(task.elements), most_elements)
+                                                                    : size(task.elements));
+    if (!component.aligned && most_elements > 0 && component.numel > most_elements) in_one_block.insert(task.component);
     const std::uint64_t least = stride_of(more + (component.aligned ? 1 : all));
     const std::uint64_t most = component.aligned ? std::min(budget, most_buffer_bytes) : budget;
     if (least * element > most) {
-      throw GpuFailure(fmt::format(
+      throw GpuTooSmall(fmt::format(
           "{}: {} of it needs {}, and of its {} of memory {} are free, of which the cuda engine takes {}. {}; "
           "--engine host replays it in the machine's memory",
           facts.name, preparation.name_of(component), bytes_text(least * element), bytes_text(facts.memory),
@@ -93,6 +97,13 @@ void GpuMemoryPlan::plan(const GpuFacts& facts, const Schedule& schedule, const 
     for_buffers = std::max(for_buffers, stride * element);
     block_elements.push_back(static_cast<std::int64_t>(component.aligned ? std::min(all, stride - more) : stride));
   }
+  if (in_one_block.empty()) return;
+  const numeric::Component& first = preparation.components().list[*in_one_block.begin()];
+  const std::string others = in_one_block.size() > 1 ? fmt::format(" (and {} more)", in_one_block.size() - 1) : "";
+  note = fmt::format(
+      "{}{} has all its {} elements in the GPU's memory at once, not {}: its collectives move elements to other "
+      "places.",
+      preparation.name_of(first), others, first.numel, most_elements);
 }
 
 }  // namespace lockstep::device

@@ -28,9 +28,10 @@ class GpuMemory {
 
 /// How much of a GPU's memory a replay takes, known before any of it is allocated.
 struct GpuMemoryPlan {
-  /// All ranks on one GPU. Throws GpuFailure with the numbers where a component does not fit.
+  /// All ranks on one GPU. `most_elements`: of a block, 0 for no limit. Throws GpuTooSmall with the numbers where a
+  /// component does not fit.
   GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
-                const std::vector<numeric::Task>& tasks);
+                const std::vector<numeric::Task>& tasks, std::int64_t most_elements = 0);
   /// Ranks folded on GPUs that a network joins, as it is for the one that holds most; the same for all of them where
   /// `facts` says what the smallest has.
   GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
@@ -39,10 +40,12 @@ struct GpuMemoryPlan {
   std::uint64_t for_buffers = 0;  ///< bytes of the largest block
   /// By task: elements of a block.
   std::vector<std::int64_t> block_elements;
+  /// A sentence where some components have blocks of more than `most_elements` all the same; else "".
+  std::string note;
 
  private:
   void plan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
-            const std::vector<numeric::Task>& tasks, const Folding* folding);
+            const std::vector<numeric::Task>& tasks, const Folding* folding, std::int64_t most_elements);
 };
 
 /// From one slot to the next: whole packs, and no two slots in one line of a cache.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/device/gpu_memory.h"
+#include "src/device/stream_order.h"
 #include "src/numeric/replay.h"
 
 namespace lockstep::device {
@@ -15,12 +16,27 @@ class GpuReplay {
     buffers_.at_least(buffer_bytes);
   }
 
-  /// Replays `elements` of every buffer of the plan, `most` at a time: step by step, and where it can be done a second
-  /// time with all steps in one kernel. Throws InternalError where the two differ.
+  /// Replays `elements` of every buffer of the plan, `most` at a time: step by step; where it can be done a second time
+  /// with all steps in one kernel; and where `order` has asynchronous steps once more on streams. Throws InternalError
+  /// where two of them differ.
   numeric::Findings replay(const numeric::Plan& plan, const numeric::ReplayOptions& options, const Intervals& elements,
-                           std::int64_t most);
+                           std::int64_t most, const StreamOrder& order = {});
+
+  /// The same for a plan of a schedule with races, in order and then `different.size()` times on streams: adds 1 to
+  /// `different` for each of these that finds other numbers than the replay in order.
+  void race(const numeric::Plan& plan, const numeric::ReplayOptions& options, const Intervals& elements,
+            std::int64_t most, const StreamOrder& order, std::vector<int>& different);
 
  private:
+  struct Ways {
+    bool in_one_kernel = false;
+    std::size_t on_streams = 0;
+  };
+  /// The results of each way, step by step in order first.
+  std::vector<std::vector<std::uint64_t>> run(const numeric::Plan& plan, const numeric::ReplayOptions& options,
+                                              const Intervals& elements, std::int64_t most, const StreamOrder& order,
+                                              const Ways& ways);
+
   Gpu& gpu_;
   const Model& model_;
   GpuMemory buffers_, tables_, results_;

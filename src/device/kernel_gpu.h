@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/delay.h"
 #include "kernels/fused.h"
 #include "kernels/steps.h"
 #include "src/device/gpu.h"
@@ -12,7 +13,7 @@ namespace lockstep::device {
 
 /// A Gpu made of the kernels and of something that launches them: CUDA, or the host thread by thread.
 ///
-/// `Launcher` has the memory calls of Gpu, facts(), describe(), and
+/// `Launcher` has the calls of Gpu for memory and streams but delay(), facts(), describe(), and
 ///   template <class Kernel> void launch(const Kernel&, unsigned blocks, unsigned threads, std::uint64_t shared_bytes)
 template <class Launcher>
 class KernelGpu final : public Gpu {
@@ -28,6 +29,11 @@ class KernelGpu final : public Gpu {
   void upload(void* to, const void* from, std::uint64_t bytes) override { launcher_.upload(to, from, bytes); }
   void download(void* to, const void* from, std::uint64_t bytes) override { launcher_.download(to, from, bytes); }
   void describe(const std::string& what) override { launcher_.describe(what); }
+
+  void use_stream(unsigned stream) override { launcher_.use_stream(stream); }
+  void record(std::uint32_t mark) override { launcher_.record(mark); }
+  void wait_for(std::uint32_t mark) override { launcher_.wait_for(mark); }
+  void delay(std::uint64_t nanoseconds) override { launcher_.launch(kernels::DelayKernel{nanoseconds}, 1, 32, 0); }
 
   void perform(kernels::Domain domain, const kernels::Instruction& instruction, const GpuBuffers& buffers) override {
     if (instruction.begin >= instruction.end) return;

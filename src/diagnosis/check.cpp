@@ -116,15 +116,60 @@ void run_mpi_engine(CheckResult& result, const CheckOptions& options) {
   result.mpi_seconds = stopwatch.seconds();
 }
 
+/// A mistake that no single part of the file is to blame for, shown at its layout.
+Diagnostic at_the_layout(const Scenario& scenario, std::string message) {
+  const Json* layout = scenario.document.find("layout");
+  return {layout != nullptr ? layout->place() : scenario.document.place(), std::move(message)};
+}
+
+/// The job that the scenario is checked in; null where this process is alone.
+Job* job_of(const CheckOptions& options) {
+  if (options.mpi != nullptr) return options.mpi;
+  return options.nccl != nullptr ? &options.nccl->job() : nullptr;
+}
+
+std::string race_note(const RaceReplays& race, const std::string& device) {
+  if (race.replays == 0) return fmt::format("The race was not replayed on {}: {}.", device, race.why);
+  const std::string what = "another gradient than the schedule with its waits";
+  if (race.different == 0) {
+    return fmt::format("On {} none of {} replays gave {}: the race was not observed, which proves nothing.", device,
+                       race.replays, what);
+  }
+  return fmt::format("On {} {} of {} replays gave {}: the race was observed.", device, race.different, race.replays,
+                     what);
+}
+
 void run_cuda_engine(CheckResult& result, const CheckOptions& options) {
   const Stopwatch stopwatch;
   HostOptions host;
   host.force_all = options.host_forced;
   host.seed = options.seed;
   host.progress = options.progress;
-  result.cuda = run_cuda(*result.scenario->schedule, *result.timeline, host, *options.cuda);
+  host.block_elements = options.cuda_elements;
+  try {
+    result.cuda = run_cuda(*result.scenario->schedule, *result.timeline, host, *options.cuda);
+  } catch (const CudaTooSmall& failure) {
+    result.cuda_left_out = fmt::format("the cuda engine was left out: {}", failure.what());
+    if (options.symbolic || options.host || options.transformer || job_of(options) != nullptr) return;
+    result.errors = {at_the_layout(*result.scenario, failure.what())};
+    result.machine_failed = true;
+    return;
+  }
   result.cuda_device = options.cuda->name();
+  if (result.timeline->outcome.kind == Outcome::Kind::race) {
+    try {
+      result.cuda_race = replay_race(*result.scenario->schedule, host, *options.cuda);
+    } catch (const CudaTooSmall& failure) {
+      result.cuda_race = RaceReplays{0, 0, failure.what()};
+    }
+    result.notes.push_back(race_note(*result.cuda_race, result.cuda_device));
+  }
   result.cuda_seconds = stopwatch.seconds();
+  // Notes on numbers are those of one engine; what this one alone has to say must not be lost.
+  const std::vector<std::string>& shown = numbers_of(result)->notes;
+  for (const std::string& note : result.cuda->notes) {
+    if (std::find(shown.begin(), shown.end(), note) == shown.end()) result.notes.push_back(note);
+  }
 }
 
 void run_nccl_engine(CheckResult& result, const CheckOptions& options) {
@@ -139,24 +184,12 @@ void run_nccl_engine(CheckResult& result, const CheckOptions& options) {
   result.nccl_seconds = stopwatch.seconds();
 }
 
-/// The job that the scenario is checked in; null where this process is alone.
-Job* job_of(const CheckOptions& options) {
-  if (options.mpi != nullptr) return options.mpi;
-  return options.nccl != nullptr ? &options.nccl->job() : nullptr;
-}
-
 void run_transformer_engine(CheckResult& result, const CheckOptions& options) {
   const Stopwatch stopwatch;
   TransformerOptions transformer;
   transformer.seed = options.seed;
   result.transformer = run_transformer(*result.scenario, *result.timeline, transformer);
   result.transformer_seconds = stopwatch.seconds();
-}
-
-/// A mistake that no single part of the file is to blame for, shown at its layout.
-Diagnostic at_the_layout(const Scenario& scenario, std::string message) {
-  const Json* layout = scenario.document.find("layout");
-  return {layout != nullptr ? layout->place() : scenario.document.place(), std::move(message)};
 }
 
 /// Calls of steps on buffers up to which the host engine takes minutes.
@@ -281,6 +314,7 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   if (options.symbolic) run_symbolic(result);
   if (options.host) run_host_engine(result, options, share->threads());
   if (options.cuda != nullptr) run_cuda_engine(result, options);
+  if (!result.errors.empty()) return;
   if (options.transformer) run_transformer_engine(result, options);
   combine(result);
   result.disagreement = find_disagreement(result, options);
@@ -345,6 +379,7 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     result.mpi.reset();
     result.cuda.reset();
     result.nccl.reset();
+    result.cuda_race.reset();
     result.transformer.reset();
   } catch (const std::bad_alloc&) {
     CheckResult nothing;

@@ -10,17 +10,27 @@ namespace lockstep {
 
 namespace {
 
-void write_numbers(const CheckResult& result, std::string_view engine, const HostResult& numbers, JsonWriter& json) {
+void write_numbers(const CheckResult& result, std::string_view engine, const HostResult& numbers, JsonWriter& json,
+                   const RaceReplays* race = nullptr) {
   const std::string_view verdict = name_of(engine_verdict(result, numbers.match));
   json.key(engine);
-  if (!numbers.sampled) return json.string(verdict);
+  const bool raced = race != nullptr && race->replays > 0;
+  if (!numbers.sampled && !raced) return json.string(verdict);
   json.begin_object(true);
   json.key("verdict");
   json.string(verdict);
-  json.key("elements");
-  json.number(numbers.elements);
-  json.key("of");
-  json.number(numbers.of);
+  if (numbers.sampled) {
+    json.key("elements");
+    json.number(numbers.elements);
+    json.key("of");
+    json.number(numbers.of);
+  }
+  if (raced) {
+    json.key("replays");
+    json.number(race->replays);
+    json.key("different");
+    json.number(race->different);
+  }
   json.end_object();
 }
 
@@ -32,7 +42,9 @@ void write_engines(const CheckResult& result, JsonWriter& json) {
   }
   if (result.host) write_numbers(result, "host", *result.host, json);
   if (result.mpi) write_numbers(result, "mpi", *result.mpi, json);
-  if (result.cuda) write_numbers(result, "cuda", *result.cuda, json);
+  if (result.cuda) {
+    write_numbers(result, "cuda", *result.cuda, json, result.cuda_race ? &*result.cuda_race : nullptr);
+  }
   if (result.nccl) write_numbers(result, "nccl", *result.nccl, json);
   if (result.transformer) {
     json.key("transformer");
@@ -260,7 +272,9 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
   std::vector<std::string> notes = result.notes;
   if (const HostResult* numbers = numbers_of(result); numbers != nullptr)
     notes.insert(notes.end(), numbers->notes.begin(), numbers->notes.end());
-  if (!result.host_left_out.empty()) notes.push_back(result.host_left_out);
+  for (const std::string& why : {result.host_left_out, result.cuda_left_out}) {
+    if (!why.empty()) notes.push_back(why);
+  }
   if (!notes.empty()) {
     json.key("notes");
     json.begin_array();

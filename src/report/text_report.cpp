@@ -156,7 +156,9 @@ void TextReporter::add(const CheckResult& result) {
                      extent_text(result)));
   write_(transformer_text(result, options_));
   for (const std::string& note : result.notes) write_("  note: " + note + "\n");
-  if (!result.host_left_out.empty()) write_("  note: " + result.host_left_out + "\n");
+  for (const std::string& why : {result.host_left_out, result.cuda_left_out}) {
+    if (!why.empty()) write_("  note: " + why + "\n");
+  }
   if (const HostResult* numbers = numbers_of(result); numbers != nullptr) {
     for (const std::string& note : numbers->notes) write_("  note: " + note + "\n");
   }

@@ -32,12 +32,13 @@ std::string common_buffer(const Step& a, const Step& b) {
 
 }  // namespace
 
-Walk::Walk(const Schedule& schedule, Timeline& timeline)
+Walk::Walk(const Schedule& schedule, Timeline& timeline, AtRace at_race)
     : schedule_(&schedule),
       timeline_(&timeline),
       calls_(schedule, timeline.selections),
       ownership_(schedule),
       meetings_(schedule),
+      at_race_(at_race),
       positions_(unroll(schedule)),
       ranks_(static_cast<std::size_t>(schedule.mesh.world())) {
   const auto steps = static_cast<std::size_t>(schedule.batch.steps());
@@ -92,30 +93,54 @@ void Walk::execute(int rank, const Position& position, std::size_t time) {
   if ((operation(step.op).collective || step.op == Op::own) && meetings_.group_of(step, rank) < 0) return;
   const std::vector<int>& touched = touches_data(step.op) ? *buffers : no_buffers;
   if (races(rank, position, touched)) return;
-  if (step.async) ranks_[static_cast<std::size_t>(rank)].in_flight.push_back({&step, &touched, nullptr});
+  if (step.async) ranks_[static_cast<std::size_t>(rank)].in_flight.push_back({&step, &touched});
   if (operation(step.op).collective) {
     collective(rank, position, *buffers, time);
   } else if (step.op == Op::own) {
     own(rank, position, *buffers, time);
   } else {
     local(rank, position, *buffers, time);
+    if (step.async) ranks_[static_cast<std::size_t>(rank)].in_flight.back().event = timeline_->events.size() - 1;
   }
 }
 
 bool Walk::races(int rank, const Position& position, const std::vector<int>& buffers) {
   const Step& step = *position.step;
   bool found = false;
-  for (const InFlight& flight : ranks_[static_cast<std::size_t>(rank)].in_flight) {
+  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  for (InFlight& flight : state.in_flight) {
+    if (flight.waited_for && flight.step != &step) continue;
     int buffer = flight.buffers->empty() ? -1 : flight.buffers->front();
     std::string name = flight.step->buffer;
     if (flight.step != &step) {
       name = common_buffer(step, *flight.step);
       if (name.empty() || !share_a_buffer(buffers, *flight.buffers, buffer)) continue;
     }
-    report_race(rank, position, step.name, name, buffer, *flight.step);
     found = true;
+    if (at_race_ == AtRace::ends) {
+      report_race(rank, position, step.name, name, buffer, *flight.step);
+    } else if (waits_instead(rank, flight)) {
+      return true;
+    }
   }
-  return found;
+  if (at_race_ == AtRace::ends) return found;
+  // Its own name is from now on that of what it starts.
+  std::erase_if(state.in_flight, [&](const InFlight& flight) { return flight.step == &step; });
+  return false;
+}
+
+/// Whether the rank must stand still for it: then it comes back to the same position.
+bool Walk::waits_instead(int rank, InFlight& flight) {
+  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  if (flight.meeting == nullptr) {
+    flight.waited_for = true;
+    return false;
+  }
+  --state.next;
+  state.waits_in = flight.step;
+  state.meeting = flight.meeting;
+  flight.meeting->blocked.push_back(rank);
+  return true;
 }
 
 // All races of one time are reported, and they end the run before a wrong meeting of that time does.
@@ -197,16 +222,27 @@ void Walk::wait(int rank, const Position& position) {
     if (flight.meeting) {
       state.waits_in = flight.step;
       state.meeting = flight.meeting;
+      state.passing = flight;
       flight.meeting->blocked.push_back(rank);
+    } else {
+      passed(rank, flight);
     }
     return;
   }
 }
 
+void Walk::passed(int rank, const InFlight& flight) {
+  if (flight.event) timeline_->waits.push_back({timeline_->events.size(), rank, *flight.event});
+}
+
 void Walk::end_of_list(int rank, const Position& position) {
   RankState& state = ranks_[static_cast<std::size_t>(rank)];
   const auto optimizer_step = static_cast<std::size_t>(position.optimizer_step);
-  if (!state.in_flight.empty()) {
+  if (at_race_ == AtRace::waits) {
+    for (InFlight& flight : state.in_flight) {
+      if (waits_instead(rank, flight)) return;
+    }
+  } else if (!state.in_flight.empty()) {
     for (const InFlight& flight : state.in_flight) {
       report_race(rank, position, "", flight.step->buffer, flight.buffers->empty() ? -1 : flight.buffers->front(),
                   *flight.step);
@@ -244,9 +280,9 @@ void Walk::keep_completed() {
   }
 }
 
-Timeline walk(const Schedule& schedule) {
+Timeline walk(const Schedule& schedule, AtRace at_race) {
   Timeline timeline;
-  Walk(schedule, timeline).run();
+  Walk(schedule, timeline, at_race).run();
   return timeline;
 }
 

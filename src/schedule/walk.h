@@ -16,7 +16,7 @@ namespace lockstep {
 /// position p at time p, or as soon as it is released from a collective that it waits in.
 class Walk {
  public:
-  Walk(const Schedule& schedule, Timeline& timeline);
+  Walk(const Schedule& schedule, Timeline& timeline, AtRace at_race);
   void run();
 
  private:
@@ -24,14 +24,17 @@ class Walk {
   struct InFlight {
     const Step* step = nullptr;
     const std::vector<int>* buffers = nullptr;
-    Meeting* meeting = nullptr;  // null once complete
+    Meeting* meeting = nullptr;                       // null once complete
+    std::optional<std::size_t> event = std::nullopt;  // once complete, where it changes anything
+    bool waited_for = false;                          // by a wait that the schedule does not have
   };
   struct RankState {
     std::size_t next = 0;  // position that it executes next
     const Step* waits_in = nullptr;
     Meeting* meeting = nullptr;  // that it is blocked in
     std::vector<InFlight> in_flight;
-    bool stopped = false;  // a race ended it
+    std::optional<InFlight> passing;  // the wait that it stands in
+    bool stopped = false;             // a race ended it
   };
 
   void run_time(std::size_t time);
@@ -41,6 +44,8 @@ class Walk {
   void own(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time);
   void collective(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time);
   void wait(int rank, const Position& position);
+  void passed(int rank, const InFlight& flight);
+  bool waits_instead(int rank, InFlight& flight);
   void end_of_list(int rank, const Position& position);
   bool races(int rank, const Position& position, const std::vector<int>& buffers);
   void complete(Meeting& meeting, std::size_t time);
@@ -59,6 +64,7 @@ class Walk {
   Calls calls_;
   Ownership ownership_;
   Meetings meetings_;
+  AtRace at_race_;
   std::vector<Position> positions_;
   std::vector<RankState> ranks_;
   std::priority_queue<int, std::vector<int>, std::greater<>> ready_;

@@ -161,19 +161,29 @@ void Walk::complete(Meeting& meeting, std::size_t time) {
   event.root = first.root;
   event.cuts = first.cuts;
   for (auto& member : meeting.members) event.calls.push_back(std::move(member->call));
+  std::optional<std::size_t> number;
   // Views of whole buffers are no views: a gather has them only where some parameter needs one.
   if (operation(event.op).writes != Operation::Writes::nothing || event.op == Op::norm) {
+    number = timeline_->events.size();
     timeline_->events.push_back(std::move(event));
     if (event.op != Op::norm) apply_ownership(timeline_->events.back(), meeting.group);
   }
   for (int rank : ranks) {
     for (InFlight& flight : ranks_[static_cast<std::size_t>(rank)].in_flight) {
-      if (flight.meeting == &meeting) flight.meeting = nullptr;
+      if (flight.meeting != &meeting) continue;
+      flight.meeting = nullptr;
+      flight.event = number;
     }
   }
   for (int rank : meeting.blocked) {
-    ranks_[static_cast<std::size_t>(rank)].waits_in = nullptr;
-    ranks_[static_cast<std::size_t>(rank)].meeting = nullptr;
+    RankState& state = ranks_[static_cast<std::size_t>(rank)];
+    state.waits_in = nullptr;
+    state.meeting = nullptr;
+    if (state.passing) {
+      state.passing->event = number;
+      passed(rank, *state.passing);
+      state.passing.reset();
+    }
     ready_.push(rank);
   }
   meetings_.finish(meeting);

@@ -91,3 +91,13 @@ def test_on_a_gpu_the_hashes_are_those_of_the_host_engine():
     for report in json.loads(done.stdout):
         assert "disagreement" not in report, report
         assert report["verdict"] == "error" or "cuda" in report["engines"]
+
+
+def test_elements_are_a_number_and_those_of_the_cuda_engine():
+    done = lockstep("check", "--elements", "100", a_scenario())
+    assert done.returncode == 2
+    assert "--elements is for --engine cuda" in done.stderr
+    for wrong in ("0", "many", "-3"):
+        done = lockstep("check", "--engine", "cuda", f"--elements={wrong}", a_scenario())
+        assert done.returncode == 2
+        assert f"--elements takes a whole number from 1 to 1099511627776; found \"{wrong}\"" in done.stderr

@@ -175,3 +175,16 @@ TEST_CASE("small files of the corpus have the host engine's hashes") {
   CHECK(compared > 20);
   CHECK(wrong > 5);
 }
+
+TEST_CASE("with a limit on elements there are more blocks, and less memory is taken") {
+  const Schedule built = averaged(4, 3000);
+  const Timeline timeline = walk(built);
+  const HostResult host = run_host(built, timeline);
+  Device all, few;
+  HostOptions options;
+  require_equal(host, all.run(built, timeline, options));
+  options.block_elements = 700;
+  require_equal(host, few.run(built, timeline, options));
+  CHECK(few.launcher->launches > 2 * all.launcher->launches);
+  CHECK(few.launcher->most_used < all.launcher->most_used);
+}

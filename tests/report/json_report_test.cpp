@@ -179,3 +179,15 @@ TEST_CASE("several files make an array, even of none") {
   CHECK(report_of({result, result}, options).items().size() == 2);
   CHECK(report_of({}, options).is_array());
 }
+
+TEST_CASE("the replays of a race stand with the GPU's engine, and what was left out in a note") {
+  CheckResult result = check_text(two_ranks(
+      R"({ "name": "sync", "op": "all_reduce", "over": "dp", "async": true }, { "name": "clear", "op": "zero" })"));
+  result.cuda = result.host;
+  const auto engine = [&] { return compact(at(at(report_of({result}), "engines"), "cuda")); };
+  CHECK(engine() == R"("race")");
+  result.cuda_race = RaceReplays{20, 7, ""};
+  CHECK(engine() == R"({"verdict":"race","replays":20,"different":7})");
+  result.cuda_left_out = "the cuda engine was left out: too small";
+  CHECK(compact(at(report_of({result}), "notes")).find("thecudaenginewasleftout:toosmall") != std::string::npos);
+}

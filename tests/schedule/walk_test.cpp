@@ -240,6 +240,50 @@ TEST_CASE("a step that touches a buffer in flight is a race") {
   CHECK(stuck.stuck[0].waits_in == "sync");
 }
 
+TEST_CASE("a wait is listed with what it waited for, and where a race would end the run one can stand in its place") {
+  Step sync = collective(Op::all_reduce, "sync", Axis::dp);
+  sync.async = true;
+  Step wait = step(Op::wait, "");
+  wait.wait_for = "sync";
+  const Step clear = step(Op::zero, "zero");
+  // Rank 1 comes late, so that rank 0 stands in its wait until the ranks have met.
+  Step late = step(Op::zero, "late");
+  late.buffer = "other";
+  const Schedule right = schedule(dp(2), {parameter("w", {4})}, {late, sync, wait, clear}, 1, 2);
+  const Timeline timeline = walk(right);
+  REQUIRE(timeline.events.size() == 10);
+  REQUIRE(timeline.waits.size() == 4);
+  CHECK(timeline.waits[0].event == 2);
+  CHECK(timeline.waits[0].before == 3);
+  CHECK(timeline.waits[0].rank == 0);
+  CHECK(timeline.waits[3].event == 7);
+  CHECK(timeline.waits[3].rank == 1);
+  CHECK(walk(right, AtRace::waits).events.size() == 10);
+
+  const Schedule wrong = schedule(dp(2), {parameter("w", {4})},
+                                  {when(sync, "rank.dp == 0"), when(clear, "rank.dp == 0"), late,
+                                   when(collective(Op::all_reduce, "late_sync", Axis::dp), "rank.dp == 1"), wait},
+                                  1, 2);
+  CHECK(walk(wrong).outcome.kind == Kind::race);
+  const Timeline mended = walk(wrong, AtRace::waits);
+  CHECK(mended.outcome.kind == Kind::complete);
+  CHECK(mended.step_ends.size() == 2);
+  REQUIRE(mended.events.size() == 8);
+  CHECK(mended.events[1].op == Op::all_reduce);  // behind rank 1's own step, and in front of what touches it on rank 0
+  CHECK(mended.events[2].op == Op::zero);
+  CHECK(mended.events[2].calls.front().rank == 0);
+  REQUIRE(mended.waits.size() == 2);  // rank 0's own ones, which come too late
+  CHECK(mended.waits[0].event == 1);
+
+  const Schedule unfinished = schedule(dp(2), {parameter("w", {4})}, {sync}, 1, 2);
+  CHECK(walk(unfinished).outcome.kind == Kind::race);
+  const Timeline ended = walk(unfinished, AtRace::waits);
+  CHECK(ended.step_ends == std::vector<std::size_t>{1, 2});
+  CHECK(ended.waits.empty());
+  const Schedule never = schedule(dp(2), {parameter("w", {4})}, {when(sync, "rank.dp == 0"), clear});
+  CHECK(walk(never, AtRace::waits).outcome.kind == Kind::deadlock);
+}
+
 TEST_CASE("the first verdict in time ends the run") {
   Step sync = collective(Op::all_reduce, "sync", Axis::dp);
   Step average = collective(Op::all_reduce, "average", Axis::dp);

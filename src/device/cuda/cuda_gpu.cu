@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <string>
+#include <vector>
 
 #include "kernels/cuda_launch.h"
 #include "src/device/kernel_gpu.h"
@@ -57,6 +58,12 @@ class CudaLauncher {
   }
   CudaLauncher(const CudaLauncher&) = delete;
   CudaLauncher& operator=(const CudaLauncher&) = delete;
+  ~CudaLauncher() {  // after a failure there is nothing more to say
+    for (cudaEvent_t mark : marks_) cudaEventDestroy(mark);
+    for (cudaStream_t stream : streams_) {
+      if (stream != nullptr) cudaStreamDestroy(stream);
+    }
+  }
 
   const GpuFacts& facts() const { return facts_; }
   void describe(const std::string& what) { what_ = what; }
@@ -75,9 +82,27 @@ class CudaLauncher {
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy from the GPU");
   }
 
+  void use_stream(unsigned stream) {
+    // Stream 0 is the default stream, for which the others wait and which waits for them unless they are created
+    // otherwise.
+    if (stream != 0 && streams_[stream] == nullptr) check(cudaStreamCreate(&streams_[stream]), "cudaStreamCreate");
+    stream_ = stream;
+  }
+  void record(std::uint32_t mark) {
+    while (marks_.size() <= mark) {
+      cudaEvent_t made = nullptr;
+      check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+      marks_.push_back(made);
+    }
+    check(cudaEventRecord(marks_[mark], streams_[stream_]), "cudaEventRecord");
+  }
+  void wait_for(std::uint32_t mark) {
+    check(cudaStreamWaitEvent(streams_[stream_], marks_[mark], 0), "cudaStreamWaitEvent");
+  }
+
   template <class Kernel>
   void launch(const Kernel& kernel, unsigned blocks, unsigned threads, std::uint64_t shared_bytes) {
-    check(kernels::launch_on_gpu(kernel, blocks, threads, shared_bytes), "the launch of a kernel");
+    check(kernels::launch_on_gpu(kernel, blocks, threads, shared_bytes, streams_[stream_]), "the launch of a kernel");
   }
 
  private:
@@ -88,6 +113,9 @@ class CudaLauncher {
   }
 
   GpuFacts facts_;
+  cudaStream_t streams_[streams] = {};  // created when they are used first
+  unsigned stream_ = 0;
+  std::vector<cudaEvent_t> marks_;
   std::string what_;
 };
 
