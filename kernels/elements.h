@@ -80,6 +80,7 @@ LOCKSTEP_HOST_DEVICE void over_pack(const Span* spans, std::uint64_t count, std:
     }
     const std::uint64_t begin = span.begin > first ? span.begin : first;
     const std::uint64_t end = span.end < first + width ? span.end : first + width;
+    LOCKSTEP_ROLLED
     for (std::uint64_t place = begin; place < end; ++place) work(Width<1>{}, span, place);
   }
 }

@@ -27,6 +27,7 @@ class HashSum {
   LOCKSTEP_HOST_DEVICE void add(const HashKeys& keys, const Together<Stored, width>& stored, std::uint64_t global) {
     const auto place = static_cast<unsigned>(global % hash_block);
     if (place % width != 0) {  // a pack that may end in the next block, and whose keys do not lie together
+      LOCKSTEP_ROLLED
       for (unsigned i = 0; i < width; ++i) add<1>(keys, Together<Stored, 1>{{stored.at[i]}}, global + i);
       return;
     }

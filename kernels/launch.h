@@ -10,6 +10,13 @@
 #define LOCKSTEP_HOST_DEVICE
 #endif
 
+/// In front of a loop that is seldom run: copies of its body would only take time to compile.
+#if defined(__CUDA_ARCH__)
+#define LOCKSTEP_ROLLED _Pragma("unroll 1")
+#else
+#define LOCKSTEP_ROLLED
+#endif
+
 namespace lockstep::kernels {
 
 // A kernel is a struct of its arguments, with
