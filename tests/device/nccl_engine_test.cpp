@@ -34,7 +34,8 @@ struct GpuProcesses {
   void run(const std::function<void(NcclJob&)>& work) {
     ThreadJob(count).run([&](device::Transport& transport) {
       Job job(std::make_unique<BorrowedTransport>(transport));
-      auto gpu = std::make_unique<HostGpu>(host_facts(memory), static_cast<unsigned>(job.process()) + 1);
+      auto gpu = std::make_unique<HostGpu>(host_facts(job.process() == 0 ? memory_of_first : memory),
+                                           static_cast<unsigned>(job.process()) + 1);
       std::unique_ptr<device::GpuNetwork> network;
       try {
         network.reset(lockstep_open_gpu_network({job.messenger(), *board, job.process(), patience}));
@@ -52,7 +53,7 @@ struct GpuProcesses {
 
   int count;
   std::shared_ptr<device::Board> board;
-  std::uint64_t memory = std::uint64_t{1} << 27;
+  std::uint64_t memory = std::uint64_t{1} << 27, memory_of_first = memory;
   std::chrono::milliseconds patience{20'000};
   /// Puts something around the network of a process.
   std::function<std::unique_ptr<device::GpuNetwork>(int process, std::unique_ptr<device::GpuNetwork>)> wrap;
@@ -128,7 +129,7 @@ TEST_CASE("the nccl engine finds what the host engine finds on random schedules,
     }
     const HostResult host = run_host(built, timeline);
     GpuProcesses processes(std::vector{1, 2, 3, 8}[seed % 4]);
-    if (seed % 3 == 0) processes.memory = 1 << 20;  // several blocks
+    if (seed % 3 == 0) processes.memory = processes.memory_of_first = 1 << 20;  // several blocks
     INFO("seed " << seed << ", " << built.mesh.world() << " ranks on " << processes.count << " processes");
     require_equal(host, run_in_threads(processes, built, timeline));
     REQUIRE(FakeNccl::violations() == std::vector<std::string>());
@@ -173,7 +174,7 @@ TEST_CASE("a buffer of many blocks on several GPUs has the hash that the host en
   for (const int count : {1, 2, 3, 8, 11}) {
     FakeNccl::reset();
     GpuProcesses processes(count);
-    processes.memory = 1 << 20;
+    processes.memory = 1 << 20;  // that of the first is larger: blocks must fit everywhere
     INFO(count << " processes");
     require_equal(host, run_in_threads(processes, built, timeline));
     CHECK(FakeNccl::violations() == std::vector<std::string>());
@@ -307,7 +308,7 @@ TEST_CASE("a failure that NCCL reports later is polled while a process waits") {
 TEST_CASE("a failure of one GPU is that of all processes, and names the process") {
   FakeNccl::reset();
   GpuProcesses processes(2);
-  processes.memory = 4096;
+  processes.memory = processes.memory_of_first = 4096;
   const std::string why = failure_of(processes, two_collectives(2));
   INFO(why);
   CHECK(why.find(" of 2: GPU 0 (host): w of it needs ") != std::string::npos);
