@@ -174,7 +174,7 @@ TEST_CASE("a buffer of many blocks on several GPUs has the hash that the host en
   for (const int count : {1, 2, 3, 8, 11}) {
     FakeNccl::reset();
     GpuProcesses processes(count);
-    processes.memory = 1 << 20;  // that of the first is larger: blocks must fit everywhere
+    processes.memory = 1 << 18;  // that of the first is larger: blocks must fit everywhere
     INFO(count << " processes");
     require_equal(host, run_in_threads(processes, built, timeline));
     CHECK(FakeNccl::violations() == std::vector<std::string>());
