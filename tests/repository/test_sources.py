@@ -53,6 +53,7 @@ HEADERS = {
     "report": "report",
     "scenario": "scenario",
     "schedule": "schedule",
+    "sketch": "numeric",
     "symbolic": "symbolic",
     "tensor_file": "tensors",
     "timeline": "schedule",
