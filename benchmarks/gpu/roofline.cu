@@ -109,7 +109,17 @@ class Roofline {
     return rate;
   }
 
-  unsigned blocks() const { return static_cast<unsigned>(properties_.multiProcessorCount) * 8; }
+  /// With as many blocks as run at once, as the engine launches it.
+  template <class Kernel>
+  void launch(const Kernel& kernel, unsigned threads, std::size_t shared_bytes) {
+    static unsigned resident = 0;
+    if (resident == 0) {
+      require(resident_blocks<Kernel>(threads, shared_bytes, resident),
+              "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    }
+    const unsigned blocks = static_cast<unsigned>(properties_.multiProcessorCount) * resident;
+    require(launch_on_gpu(kernel, blocks, threads, shared_bytes), "a launch");
+  }
 
   template <class Stored>
   Instruction whole(std::uint64_t elements) const {
@@ -148,8 +158,7 @@ class Roofline {
               std::uint64_t stride) {
     instruction.kind = kind;
     const StepArguments<Stored> arguments{instruction, tables, static_cast<Stored*>(data_), stride, results_};
-    row(name, bytes,
-        [&] { require(launch_on_gpu(ChangeKernel<Stored, kind>{arguments}, blocks(), most_threads, 0), "a launch"); });
+    row(name, bytes, [&] { launch(ChangeKernel<Stored, kind>{arguments}, most_threads, 0); });
   }
 
   template <class Stored, Kind kind>
@@ -158,8 +167,7 @@ class Roofline {
     instruction.kind = kind;
     using Kernel = CheckKernel<Stored, kind>;
     const StepArguments<Stored> arguments{instruction, tables, static_cast<Stored*>(data_), stride, results_};
-    row(name, bytes,
-        [&] { require(launch_on_gpu(Kernel{arguments}, blocks(), most_threads, Kernel::shared_bytes), "a launch"); });
+    row(name, bytes, [&] { launch(Kernel{arguments}, most_threads, Kernel::shared_bytes); });
   }
 
   /// Backward on 8 ranks, their average, and the comparison with the reference, without the GPU's memory.
@@ -197,10 +205,8 @@ class Roofline {
     const Tables tables{on_gpu(std::vector<Span>{{0, elements}}), on_gpu(addends), on_gpu(members)};
     const FusedKernel<Stored> kernel{on_gpu(program), program.size(), tables,  ranks + 1,
                                      elements,        result_count,   results_};
-    const double seconds = measure([&] {
-      require(launch_on_gpu(kernel, blocks() / 4, most_threads, fused_bytes(ranks + 1, result_count, most_threads)),
-              "a launch");
-    });
+    const double seconds =
+        measure([&] { launch(kernel, most_threads, fused_bytes(ranks + 1, result_count, most_threads)); });
     std::printf("%-28s %10s %10.3f   %.2f billion elements of 8 ranks through %zu steps each second\n",
                 ("fused, " + type).c_str(), "none", seconds * 1e3, static_cast<double>(elements) / seconds / 1e9,
                 program.size());

@@ -15,6 +15,7 @@ namespace lockstep::device {
 ///
 /// `Launcher` has the calls of Gpu for memory and streams but delay(), facts(), describe(), and
 ///   template <class Kernel> void launch(const Kernel&, unsigned blocks, unsigned threads, std::uint64_t shared_bytes)
+/// which may launch fewer blocks: those of every kernel take turns until all places are done.
 template <class Launcher>
 class KernelGpu final : public Gpu {
  public:
@@ -47,7 +48,7 @@ class KernelGpu final : public Gpu {
 
  private:
   static constexpr unsigned threads = 256;
-  static constexpr unsigned blocks_per_multiprocessor = 8;
+  static constexpr unsigned blocks_per_multiprocessor = 8;  // of 256 threads; no GPU runs more at once
 
   template <class Work>
   static void with_stored(kernels::Domain domain, const Work& work) {
@@ -65,7 +66,7 @@ class KernelGpu final : public Gpu {
     }
   }
 
-  /// As many blocks as have work, and no more than run at once.
+  /// As many blocks as have work, and no more than could run at once; the launcher knows how many do.
   unsigned blocks_for(std::uint64_t items) const {
     const std::uint64_t wanted = (items + threads - 1) / threads;
     const std::uint64_t most = std::uint64_t{facts().multiprocessors} * blocks_per_multiprocessor;

@@ -2,7 +2,10 @@
 // The module that speaks CUDA. Nothing else in lockstep includes its headers or is linked with it.
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kernels/cuda_launch.h"
@@ -102,10 +105,25 @@ class CudaLauncher {
 
   template <class Kernel>
   void launch(const Kernel& kernel, unsigned blocks, unsigned threads, std::uint64_t shared_bytes) {
+    const std::uint64_t at_once = std::uint64_t{facts_.multiprocessors} * resident<Kernel>(threads, shared_bytes);
+    blocks = static_cast<unsigned>(std::min<std::uint64_t>(blocks, at_once));
     check(kernels::launch_on_gpu(kernel, blocks, threads, shared_bytes, streams_[stream_]), "the launch of a kernel");
   }
 
  private:
+  /// Blocks of a kernel that a multiprocessor runs at once; CUDA is asked once for each size of them.
+  template <class Kernel>
+  unsigned resident(unsigned threads, std::uint64_t shared_bytes) {
+    const auto* const kernel = reinterpret_cast<const void*>(&kernels::run_kernel<Kernel>);
+    unsigned& blocks = resident_[{kernel, threads, shared_bytes}];
+    if (blocks == 0) {
+      check(kernels::resident_blocks<Kernel>(threads, shared_bytes, blocks),
+            "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+      blocks = std::max(blocks, 1u);  // where none fits the launch says so
+    }
+    return blocks;
+  }
+
   void check(cudaError_t error, const std::string& call) const {
     if (error == cudaSuccess) return;
     throw GpuFailure(call + " failed on " + facts_.name + (what_.empty() ? "" : " during " + what_) + ": " +
@@ -116,6 +134,7 @@ class CudaLauncher {
   cudaStream_t streams_[streams] = {};  // created when they are used first
   unsigned stream_ = 0;
   std::vector<cudaEvent_t> marks_;
+  std::map<std::tuple<const void*, unsigned, std::uint64_t>, unsigned> resident_;
   std::string what_;
 };
 
