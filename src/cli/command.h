@@ -56,6 +56,7 @@ struct Command {
 
 // One per command_NAME.cpp.
 Command check_command();
+Command prove_command();
 Command test_command();
 Command explain_command();
 Command placements_command();

@@ -128,6 +128,7 @@ struct Prover::State {
     return sizes;
   }
   void find_allowed();
+  void enter_expert_mesh();
   void prepare();
   void enter(Case& one, const Sizes& first, const Sizes& second);
   Specimen specimen(const Case& one, const Sizes& sizes, const std::set<std::string>& known) const;
@@ -136,6 +137,7 @@ struct Prover::State {
   bool show(const Sizes& sizes);
 
   Options options;
+  bool expert = false;
   std::string file;
   Json document;
   Sizes base;
@@ -174,15 +176,23 @@ void Prover::State::layout_of(const Scenario& scenario) {
     const bool pinned = listed && axis != Axis::tp && axis != Axis::pp;
     if (!pinned && std::find(proof.axes.begin(), proof.axes.end(), axis) != proof.axes.end()) open.push_back(axis);
   }
-  // Listed steps are written for some axes; the others stay as they are.
+  // Listed steps are written for some axes; the others stay as they are. Listed parameters that do not speak of tp are
+  // those of one tp rank.
+  const auto part = [&](const char* key) {
+    const Json* value = document.find(key);
+    return value == nullptr ? std::string() : write_json(*value);
+  };
   const Json* schedule = document.find("schedule");
-  if (layout.any.empty() && (schedule == nullptr || schedule->find("framework") == nullptr)) {
-    const std::string text = write_json(*(schedule != nullptr ? schedule : &document)) + write_json(*(document.find("model") != nullptr ? document.find("model") : &document));
-    open.erase(std::remove_if(open.begin(), open.end(), [&](Axis axis) {
-      const bool listed_size = written != nullptr && written->find(name_of(axis)) != nullptr;
-      return !listed_size && !speaks_of(text, std::string(name_of(axis)));
-    }), open.end());
-  }
+  const Json* model = document.find("model");
+  const bool listed_steps = schedule == nullptr || schedule->find("framework") == nullptr;
+  const bool listed_parameters = model != nullptr && model->find("parameters") != nullptr;
+  const auto stays = [&](Axis axis) {
+    const std::string name(name_of(is_part_of(axis, Axis::dp) ? Axis::dp : axis));
+    if (!layout.any.empty() || (written != nullptr && written->find(name_of(axis)) != nullptr)) return false;
+    if (listed_parameters && axis == Axis::tp) return !speaks_of(part("model"), name);
+    return listed_steps && !speaks_of(part("schedule") + part("model"), name);
+  };
+  open.erase(std::remove_if(open.begin(), open.end(), stays), open.end());
   proof.axes = open;
   base.micro_batches = count != nullptr && count->is_number() ? static_cast<int>(Rational::parse(count->text()).value_or(Rational(2)).to_int64().value_or(2)) : 2;
   if (count != nullptr && count->is_array()) base.micro_batches.reset();
@@ -197,6 +207,11 @@ std::shared_ptr<const Scenario> Prover::State::read(const Sizes& sizes) const {
     if (size != 1 || layout.find(name_of(axis)) != nullptr) layout.set(name_of(axis), Json::number(std::to_string(size)));
   }
   if (sizes.axes.count(Axis::dp_shard) != 0) layout.remove("dp");
+  if (sizes.axes.count(Axis::edp) != 0) {
+    for (const char* derived : {"edp", "dp_shard", "dp_replicate"}) layout.remove(derived);
+    layout.set("dp", Json::number(std::to_string(sizes.axes.at(Axis::ep) * sizes.axes.at(Axis::edp))));
+    if (layout.find("etp") != nullptr) layout.set("etp", Json::number(std::to_string(sizes.axes.at(Axis::tp))));
+  }
   resized.set("layout", layout);
   if (sizes.micro_batches) {
     Json batch = resized.find("batch") != nullptr ? *resized.find("batch") : Json::object();
@@ -205,7 +220,11 @@ std::shared_ptr<const Scenario> Prover::State::read(const Sizes& sizes) const {
   }
   try {
     auto scenario = std::make_shared<Scenario>(read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file, write_json(resized)})));
-    found->second = scenario;
+    if (sizes.axes.count(Axis::edp) != 0 && scenario->layout.etp != scenario->layout.tp) {
+      refusals[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
+    } else {
+      found->second = scenario;
+    }
   } catch (const InputError& error) {
     refusals[sizes] = error.diagnostics().front().message;
   }
@@ -233,13 +252,36 @@ void Prover::State::find_allowed() {
   proof.axes = open;
 }
 
+/// With experts the ranks are counted in two meshes, whose common digits are tp (which is etp), ep, edp and pp: dp is
+/// ep * edp. Other layouts of the two are left to engines that look at ranks.
+void Prover::State::enter_expert_mesh() {
+  const std::shared_ptr<const Scenario> scenario = read(base);
+  if (!World::uses_expert_mesh(*scenario->schedule)) return;
+  const Layout& layout = scenario->layout;
+  expert = true;
+  proof.axes = {Axis::tp, Axis::ep, Axis::edp, Axis::pp};
+  if (layout.cp != 1 || layout.sp != 1 || layout.dp_replicate != 1 || layout.etp != layout.tp) {
+    proof.axes.clear();
+    proof.micro_batches = false;
+    return;
+  }
+  base.axes = {{Axis::tp, layout.tp}, {Axis::cp, 1}, {Axis::sp, 1}, {Axis::ep, layout.ep}, {Axis::edp, layout.edp()}, {Axis::pp, layout.pp}};
+}
+
 void Prover::State::prepare() {
   // The file's own sizes are large where the scenario is; 1 or 2 tells as much.
-  Sizes small = base;
-  for (const Axis axis : proof.axes) small.axes[axis] = base.axes.at(axis) > 1 ? 2 : 1;
-  if (read(small)) base = small;
+  const auto shrink = [&] {
+    Sizes small = base;
+    for (const Axis axis : proof.axes) small.axes[axis] = base.axes.at(axis) > 1 ? 2 : 1;
+    if (read(small)) base = small;
+  };
+  shrink();
   if (!read(base)) {
     throw InputError({Diagnostic{document.place(), refusals.at(base)}});
+  }
+  if (!expert) {
+    enter_expert_mesh();
+    shrink();
   }
   find_allowed();
   struct Choice {

@@ -49,8 +49,8 @@ std::string joined(const std::vector<std::string>& parts) {
   return fmt::format("{} and {}", fmt::join(head, ", "), parts.back());
 }
 
-/// All points above one of the minimal ones are wrong, as far as the grid shows them.
-std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& known, const std::set<Point>& wrong) {
+/// All points above one of the minimal ones are wrong, as far as the grid shows them; `but` are exceptions, "" for none.
+std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& known, const std::set<Point>& wrong, const std::string& but) {
   const auto above = [](const Point& a, const Point& b) {
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (a[i] < b[i]) return false;
@@ -81,8 +81,11 @@ std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& kn
       if (least[i] == lowest[i] + 1) ones.push_back(fmt::format("{} = {}", grid.name(i), lowest[i]));
     }
     single = single && bounds.size() == 1 && ones.size() == ways.size() + 1;
-    if (bounds.empty()) return "wrong for every size";
+    if (bounds.empty()) return "wrong for every size" + (but.empty() ? "" : " but " + but);
     ways.push_back(joined(bounds));
+  }
+  if (!but.empty()) {
+    return ways.size() == 1 ? fmt::format("wrong for every {} but {}", ways.front(), but) : fmt::format("wrong as soon as {}, but not at {}", fmt::join(ways, ", or "), but);
   }
   if (single) return "right only at " + joined(ones);
   return fmt::format("wrong as soon as {}", fmt::join(ways, ", or "));
@@ -133,7 +136,7 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
     }
   }
   if (wrong.empty()) return "right for every size";
-  const auto text = upward(grid, known, wrong);
+  const auto text = upward(grid, known, wrong, "");
   if (text) return *text;
   // All but single sizes of an axis.
   std::vector<std::string> but;
@@ -151,28 +154,38 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
     }
   }
   if (!but.empty() && with == boxes) {
-    if (const auto all = upward(grid, known, with)) return *all + ", but right at " + joined(but);
+    if (const auto all = upward(grid, known, with, joined(but))) return *all;
   }
+  // Box by box, each as wide as it can be.
+  const auto all_wrong = [&](const Case& box) {
+    return std::all_of(known.begin(), known.end(), [&](const Point& point) { return !box.holds(grid.sizes(point)) || wrong.count(point) != 0; });
+  };
   std::vector<std::string> places;
-  for (const Case& one : cases) {
-    std::vector<std::string> ways;
-    for (const Reason& reason : reasons) {
-      if (reason.of != &one) continue;
-      Case narrower;
-      narrower.exact = one.exact;
-      narrower.least = reason.least;
-      narrower.exact_micro_batches = one.exact_micro_batches;
-      narrower.least_micro_batches = one.least_micro_batches;
-      std::string way = describe(narrower);
-      bool everywhere = true;
-      for (const Point& point : known) {
-        const Sizes sizes = grid.sizes(point);
-        if (narrower.holds(sizes) && wrong.count(point) == 0) everywhere = false;
-      }
-      if (!everywhere) way += " (not all of them)";
-      if (std::find(ways.begin(), ways.end(), way) == ways.end()) ways.push_back(std::move(way));
+  for (const Reason& reason : reasons) {
+    Case box;
+    box.exact = reason.of->exact;
+    box.least = reason.least;
+    box.exact_micro_batches = reason.of->exact_micro_batches;
+    box.least_micro_batches = reason.of->least_micro_batches;
+    const bool whole = all_wrong(box);
+    const auto widen = [&](const auto& change) {
+      Case wider;
+      wider.exact = box.exact;
+      wider.least = box.least;
+      wider.exact_micro_batches = box.exact_micro_batches;
+      wider.least_micro_batches = box.least_micro_batches;
+      change(wider);
+      if (whole && all_wrong(wider)) change(box);
+    };
+    widen([](Case& wider) { wider.exact_micro_batches.reset(), wider.least_micro_batches.reset(); });
+    for (const Axis axis : axes) {
+      widen([axis](Case& wider) { wider.exact.erase(axis), wider.least.erase(axis); });
+      const auto exact = box.exact.find(axis);
+      if (exact == box.exact.end() || exact->second == 1) continue;
+      widen([axis, size = exact->second](Case& wider) { wider.exact.erase(axis), wider.least[axis] = size; });
     }
-    places.insert(places.end(), ways.begin(), ways.end());
+    const std::string place = describe(box) + (whole ? "" : " (not all of them)");
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
   }
   return fmt::format("wrong for {}", fmt::join(places, "; for "));
 }

@@ -35,21 +35,24 @@ bool uses_expert_axis(const Step& step) {
 
 }  // namespace
 
-bool World::uses_expert_mesh() const {
-  for (const Parameter& parameter : schedule_.model.parameters()) {
+bool World::uses_expert_mesh(const Schedule& schedule) {
+  for (const Parameter& parameter : schedule.model.parameters()) {
     const auto expert = [](const auto& item) { return is_expert_axis(item.axis); };
     if (!parameter.dispatch.empty() || std::any_of(parameter.shard.begin(), parameter.shard.end(), expert) ||
         std::any_of(parameter.partial.begin(), parameter.partial.end(), is_expert_axis) ||
         std::any_of(parameter.only.begin(), parameter.only.end(), expert))
       return true;
   }
-  return std::any_of(schedule_.steps.begin(), schedule_.steps.end(), uses_expert_axis);
+  return std::any_of(schedule.steps.begin(), schedule.steps.end(), uses_expert_axis);
 }
 
 World::World(const Schedule& schedule, Open open) : schedule_(schedule), open_(std::move(open)) {
-  expert_ = uses_expert_mesh();
-  if (expert_ && !open_.least.empty())
-    throw OutOfReach("", "the expert mesh has sizes of its own, which this version proves for given sizes alone");
+  expert_ = uses_expert_mesh(schedule);
+  for (const auto& [axis, least] : open_.least) {
+    // These are products of digits; the digits are what can be open.
+    if (expert_ && axis != Axis::tp && axis != Axis::pp && !is_expert_axis(axis))
+      throw OutOfReach("", "the two meshes share the digits of " + std::string(lockstep::name_of(axis)));
+  }
   make_levels();
   const Mesh& mesh = schedule_.mesh;
   ranks_of_stages_.assign(static_cast<std::size_t>(mesh.size(Axis::pp)), -1);
@@ -124,6 +127,11 @@ void World::make_levels() {
   }
   std::reverse(levels_.begin(), levels_.end());
   std::stable_sort(levels_.begin(), levels_.end(), [](const Level& a, const Level& b) { return a.is_of(Axis::pp) && !b.is_of(Axis::pp); });
+  for (const Level& level : levels_) {
+    // tp is etp, and dp is ep and edp: else the digits are others at other sizes.
+    const bool common = level.is_of(Axis::pp) || (level.is_of(Axis::tp) ? level.is_of(Axis::etp) : level.is_of(Axis::dp) && !level.is_of(Axis::etp));
+    if (expert_ && !open_.least.empty() && !common) throw OutOfReach("", "in this order of the axes the two meshes share other digits at other sizes");
+  }
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     Level& level = levels_[i];
     if (level.is_of(Axis::pp)) pp_level_ = static_cast<int>(i);

@@ -43,6 +43,9 @@ struct Group {
 /// sizes and tokens. Shared by all classes of parameters.
 class World {
  public:
+  /// Whether parameters or steps of a schedule speak of axes of the expert mesh.
+  static bool uses_expert_mesh(const Schedule& schedule);
+
   World(const Schedule& schedule, Open open);
 
   const Schedule& schedule() const { return schedule_; }
@@ -82,7 +85,6 @@ class World {
  private:
   int least_listed(const Variable& variable) const;
   void make_levels();
-  bool uses_expert_mesh() const;
 
   const Schedule& schedule_;
   Open open_;

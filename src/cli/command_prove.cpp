@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "lockstep/proof_report.h"
+#include "lockstep/prove.h"
+#include "src/cli/files.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct ProveArguments : CommonOptions {
+  std::vector<std::string> paths;
+  std::string counterexample;
+  bool proof = false;
+};
+
+int run(const ProveArguments& arguments) {
+  if (arguments.format != "text" && arguments.format != "json") {
+    usage_error(fmt::format("`lockstep prove` writes text or json, not {}", arguments.format));
+  }
+  const std::vector<std::string> files = scenario_files(arguments.paths);
+  if (!arguments.counterexample.empty() && files.size() != 1) {
+    usage_error(fmt::format("--counterexample takes the one of a single scenario, but there are {} files; name one", files.size()));
+  }
+  if (files.empty()) {
+    tell("lockstep prove: there is no scenario to prove\n");
+    return exit_nothing;
+  }
+  Output output(arguments.output);
+  ReportOptions report;
+  report.quiet = arguments.quiet;
+  report.verbose = arguments.verbose;
+  report.color = use_color(arguments, output.terminal());
+  int status = exit_right;
+  std::vector<Json> entries;
+  for (const std::string& file : files) {
+    try {
+      Scenario scenario = read_scenario_file(file);
+      scenario.file = file;
+      const Prover prover(scenario, {arguments.proof});
+      const Proof& proof = prover.proof();
+      if (arguments.format == "json") {
+        entries.push_back(proof_json(scenario, proof));
+      } else {
+        if (!arguments.quiet && &file != &files.front()) output.write("\n");
+        output.write(proof_text(scenario, proof, report));
+        if (arguments.proof) output.write(proof_steps_text(proof));
+        output.flush();
+      }
+      if (proof.verdict != Proof::Verdict::right) status = std::max<int>(status, exit_wrong);
+      if (arguments.counterexample.empty()) continue;
+      if (!proof.counterexample) {
+        tell(fmt::format("lockstep prove: {} has no counterexample; {} was not written\n", file, arguments.counterexample));
+        continue;
+      }
+      Output example(arguments.counterexample);
+      example.write(write_json(proof.counterexample->document));
+      example.commit();
+    } catch (const InputError& error) {
+      for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
+      status = std::max<int>(status, exit_usage);
+    }
+  }
+  if (arguments.format == "json") output.write(write_json(files.size() == 1 && !entries.empty() ? entries.front() : Json::array(std::move(entries))));
+  output.commit();
+  return status;
+}
+
+}  // namespace
+
+Command prove_command() {
+  const auto arguments = std::make_shared<ProveArguments>();
+  Command command;
+  command.name = "prove";
+  command.summary = "Prove a schedule right for every size of its layout, or say for which it is wrong.";
+  command.text =
+      "Takes the sizes out of a scenario: tp, cp, sp, dp and pp, each \"any\" where the file says so, else all that a "
+      "framework or the listed steps speak of, and the number of micro-batches where every one goes through the same. "
+      "Then it follows all ranks at once, exactly, in a time that does not depend on the sizes. The answer holds for "
+      "every number of ranks and, where tokens are uneven, for every number of tokens: right for every size; or for "
+      "which sizes it is wrong, with the smallest layout at which it is, replayed on every rank. Sizes that the "
+      "scenario refuses are listed with its reason, and so is what a proof cannot follow; `lockstep check` decides "
+      "that for the sizes in the file. Exit status 0 if it is proved right, 1 if it is wrong for some size or not "
+      "decided.";
+  command.examples = {
+      {"lockstep prove scenario.json", "for which sizes is it right?"},
+      {"lockstep prove scenario.json --counterexample smallest.json", "the smallest layout that is wrong, as a scenario"},
+      {"lockstep prove --proof scenario.json", "what every rank holds after every step, for all sizes at once"},
+      {"lockstep prove -q scenarios/", "one line for each scenario of a folder"},
+  };
+  command.options = join(
+      {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths},
+        {"--counterexample", "FILE", "Write the smallest layout that is wrong to FILE, as a scenario.", {}, &arguments->counterexample},
+        {"--proof", "", "Print what the ranks hold after each step, in each case, for each class of parameters.", {}, &arguments->proof}},
+       arguments->output_rows()});
+  command.run = [arguments] { return run(*arguments); };
+  return command;
+}
+
+}  // namespace lockstep::cli

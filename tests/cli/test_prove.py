@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""prove: statements, the counterexample, the printed proof, exit statuses and messages."""
+
+import json
+
+TIED = """{
+  "lockstep": 1, "name": "tied", "layout": { "pp": 2, "dp": 2 },
+  "model": { "parameters": [
+    { "name": "word", "shape": [150], "stage": 0, "tied": "embedding" }, { "name": "layer", "shape": [70], "stage": 0 },
+    { "name": "norm", "shape": [10], "stage": -1 }, { "name": "output", "shape": [150], "stage": -1, "tied": "embedding" } ] },
+  "batch": { "tokens": "even" },
+  "schedule": { "steps": [
+    { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/micro_batches" } ] },
+    { "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg",
+      "geometry": { "kind": "bucket", "align_parameter": 1, "align_bucket": "n" } },
+    { "name": "tie", "op": "all_reduce", "over": { "pp": ["first", "last"] }, "params": ["tied:embedding"] } ] }
+}
+"""
+
+
+def proved(files):
+    """right.json, for any number of micro-batches."""
+    text = (files / "right.json").read_text().replace('"op": "backward" }', '"op": "backward", "by": "1/micro_batches" }')
+    (files / "right.json").write_text(text)
+
+
+def test_right_for_every_size(run, files):
+    assert run("prove", "-q", "right.json").stdout == "wrong   right.json  right only at micro_batches = 1\n"
+    proved(files)
+    done = run("prove", "right.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "proved  right.json  right\n"
+        "  right for every size\n"
+        "  open: dp, micro_batches; 4 cases, 4 classes of parameters\n"
+    )
+    assert run("prove", "-q", "right.json").stdout == "proved  right.json  right for every size\n"
+
+
+def test_wrong_sizes_and_the_smallest_one(run, files):
+    (files / "tied.json").write_text(TIED)
+    done = run("prove", "tied.json", "--counterexample", "small.json")
+    assert done.returncode == 1
+    assert done.stdout == (
+        "wrong   tied.json  tied\n"
+        "  wrong as soon as dp ≥ 2 and pp ≥ 2, wherever its cuts give an element these owners\n"
+        "  open: dp, pp, micro_batches; 12 cases, 40 classes of parameters\n"
+        "  wrong: word\n"
+        "  smallest: tp 1, cp 1, sp 1, dp 2, pp 2, 1 micro-batch: "
+        "rank 1 gets g3 + (g0+g1)/2 for word, not (g0+g1+g2+g3)/2\n"
+    )
+    # It is a scenario, and it expects what is found.
+    assert run("test", "small.json").returncode == 0
+    assert "g3 + (g0+g1)/2" in run("check", "small.json").stdout
+
+
+def test_the_sizes_in_the_file_do_not_matter(run, files):
+    (files / "tied.json").write_text(TIED)
+    (files / "large.json").write_text(TIED.replace('"pp": 2, "dp": 2', '"pp": 3, "dp": 64'))
+    assert run("prove", "-q", "tied.json").stdout.split("  ")[2] == run("prove", "-q", "large.json").stdout.split("  ")[2]
+
+
+def test_json(run, files):
+    proved(files)
+    (files / "tied.json").write_text(TIED)
+    done = run("prove", "-f", "json", "--proof", "tied.json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["verdict"]) == (1, "wrong")
+    assert report["open"] == ["dp", "pp", "micro_batches"] and report["wrong_parameters"] == ["word"]
+    assert report["counterexample"]["sizes"] == {"tp": 1, "cp": 1, "sp": 1, "dp": 2, "pp": 2, "micro_batches": 1}
+    assert report["counterexample"]["scenario"]["expect"] == {"verdict": "mismatch"}
+    assert [entry["verdict"] for entry in json.loads(run("prove", "-f", "json", "right.json", "tied.json").stdout)] == ["right", "wrong"]
+
+
+def test_the_printed_proof_is_the_worked_example(run, files):
+    """design.md: after the reduce-scatter 1/n of every contribution where the rank owns the element, 1 where it stays."""
+    (files / "tied.json").write_text(TIED)
+    report = json.loads(run("prove", "-f", "json", "--proof", "tied.json").stdout)
+    case = next(one for one in report["proof"] if one["sizes"] == "pp = 2, dp ≥ 2 and micro_batches = 1" or one["sizes"] == "dp ≥ 2, pp = 2 and micro_batches = 1")
+    word = next(one for one in case["classes"] if one["parameters"] == ["word"])
+    scatter = next(step for step in word["steps"] if step["step"] == "scatter")
+    held = {(row["pp"], row["dp"]): row["value"] for row in scatter["holds"]["grad"]["word.main"]}
+    assert word["owners"] == ["slice of scatter", "slice of scatter"]
+    first = [(relation, value) for (stage, relation), value in held.items() if stage.split(" | ")[0] in ("rank = first", "rank = contributor = first")]
+    for relation, value in first:
+        blocks = [set(block.split(" = ")) for block in relation.split(" | ")]
+        owns = any({"rank", "owner 1"} <= block for block in blocks)
+        assert value == ("1/dp" if owns else "1")
+        assert owns or any({"rank", "contributor"} <= block for block in blocks)
+
+
+def test_what_is_not_decided(run, files):
+    proved(files)
+    text = (files / "right.json").read_text().replace('"reduce": "avg"', '"when": "rank.dp == 0"')
+    (files / "some.json").write_text(text)
+    done = run("prove", "some.json")
+    assert done.returncode == 1
+    assert "  not decided for dp ≥ 2 and micro_batches = 1: mean: not all ranks of a group reach it with the same parameters\n" in done.stdout
+    assert run("prove", "some.json", "--counterexample", "none.json").stderr == (
+        "lockstep prove: some.json has no counterexample; none.json was not written\n"
+    )
+    assert not (files / "none.json").exists()
+
+
+def test_messages(run, files):
+    done = run("prove", "invalid.json")
+    assert done.returncode == 2 and "invalid.json:" in done.stderr and "layuot" in done.stderr
+    done = run("prove", "right.json", "-f", "junit")
+    assert (done.returncode, done.stderr) == (2, "error: `lockstep prove` writes text or json, not junit\n")
+    done = run("prove", "right.json", "wrong.json", "--counterexample", "small.json")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: --counterexample takes the one of a single scenario, but there are 2 files; name one\n",
+    )
+    (files / "empty").mkdir()
+    done = run("prove", "empty")
+    assert (done.returncode, done.stderr) == (4, "lockstep prove: there is no scenario to prove\n")

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/parametric.h"
+
+#include <filesystem>
+#include <iostream>
+
+#include "lockstep/prove.h"
+#include "lockstep/symbolic.h"
+#include "tests/catch.h"
+
+using namespace lockstep;
+
+namespace {
+
+Scenario read_text(const std::string& text) { return read_scenario(std::make_shared<const Source>(Source{"test.json", text})); }
+
+std::string scenario(const std::string& layout, const std::string& parameters, const std::string& steps, const std::string& batch = R"({ "tokens": "even" })") {
+  return R"({ "lockstep": 1, "layout": )" + layout + R"(, "model": { "parameters": )" + parameters + R"( }, "batch": )" + batch +
+         R"(, "schedule": { "steps": )" + steps + " } }";
+}
+
+/// One parameter, a backward in each micro-batch, then these steps.
+std::string after_backward(const std::string& steps, const std::string& layout = R"({ "dp": 2 })", const std::string& by = "1/micro_batches") {
+  return scenario(layout, R"([ { "name": "weight", "shape": [24] } ])",
+                  R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": ")" + by + R"(" } ] }, )" + steps + " ]");
+}
+
+/// NVIDIA/Megatron-LM#844 with stages counted from the end, so that they exist for every pp.
+std::string megatron_844(const std::string& separate) {
+  return scenario(R"({ "pp": 2, "dp": 2 })",
+                  R"([ { "name": "word", "shape": [150], "stage": 0, "tied": "embedding" }, { "name": "layer.0", "shape": [70], "stage": 0 },
+                       { "name": "norm", "shape": [10], "stage": -1 }, { "name": "output", "shape": [150], "stage": -1, "tied": "embedding" } ])",
+                  R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/micro_batches" } ] },
+                       { "name": "dp_reduce_scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg",
+                         "geometry": { "kind": "bucket", "align_parameter": 1, "align_bucket": "n")" + separate + R"( } },
+                       { "name": "embedding_all_reduce", "op": "all_reduce", "over": { "pp": ["first", "last"] }, "params": ["tied:embedding"] } ])");
+}
+
+std::string statement(const std::string& text) { return Prover(read_text(text)).proof().statement; }
+
+std::string name(ParametricResult::Verdict verdict) {
+  switch (verdict) {
+    case ParametricResult::Verdict::match:
+      return "match";
+    case ParametricResult::Verdict::mismatch:
+      return "mismatch";
+    case ParametricResult::Verdict::race:
+      return "race";
+    case ParametricResult::Verdict::undecided:
+      break;
+  }
+  return "undecided";
+}
+
+/// By every rank: "match", "mismatch", "race", or how else it ends.
+std::string by_all_ranks(const Schedule& schedule) {
+  try {
+    const Timeline timeline = walk(schedule);
+    SymbolicEngine engine(schedule, timeline);
+    const SymbolicResult result = engine.run();
+    if (!timeline.step_ends.empty() && !result.match) return "mismatch";
+    if (timeline.outcome.kind == Outcome::Kind::complete) return "match";
+    return timeline.outcome.kind == Outcome::Kind::race ? "race" : "stuck";
+  } catch (const InputError&) {
+    return "error";
+  }
+}
+
+std::vector<std::string> corpus() {
+  std::vector<std::string> files;
+  const std::filesystem::path folder = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "scenarios";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string path = entry.path().string();
+    if (entry.path().extension() == ".json" && path.find("/scale/") == std::string::npos) files.push_back(path);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("the worked example: #844 for every dp and pp", "[parametric]") {
+  const Prover wrong(read_text(megatron_844("")));
+  CHECK(wrong.proof().statement == "wrong as soon as dp ≥ 2 and pp ≥ 2, wherever its cuts give an element these owners");
+  CHECK(wrong.proof().verdict == Proof::Verdict::wrong);
+  REQUIRE(wrong.proof().counterexample);
+  CHECK(describe(wrong.proof().counterexample->sizes).find("dp 2, pp 2, 1 micro-batch") != std::string::npos);
+  CHECK(wrong.proof().counterexample->got == "g3 + (g0+g1)/2");
+  CHECK(wrong.proof().counterexample->expected == "(g0+g1+g2+g3)/2");
+  CHECK(wrong.proof().wrong_parameters == std::vector<std::string>{"word"});
+
+  const Prover right(read_text(megatron_844(R"(, "separate": ["tied:embedding"])")));
+  CHECK(right.proof().statement == "right for every size");
+  CHECK(right.proof().verdict == Proof::Verdict::right);
+  CHECK_FALSE(right.proof().counterexample);
+}
+
+TEST_CASE("for which sizes a schedule is wrong", "[parametric]") {
+  const std::string mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+  CHECK(statement(after_backward(mean)) == "right for every size");
+  CHECK(statement(after_backward(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })")) == "right only at dp = 1");
+  CHECK(statement(after_backward(R"({ "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "scale", "op": "scale", "by": "1/4" })")) ==
+        "wrong for every size but dp = 4");
+  CHECK(statement(after_backward(R"x({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" }, { "name": "scale", "op": "scale", "by": "6/(dp*dp) - 5/dp + 2" })x")) ==
+        "wrong for every size but dp = 2 and dp = 3");
+  CHECK(statement(after_backward(mean, R"({ "dp": 2 })", "1")) == "right only at micro_batches = 1");
+  CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })")) == "right for every size");
+  CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" },
+                                   { "name": "gather", "op": "all_gather", "over": "dp" })")) == "right for every size");
+  // The slices of the others are stale.
+  CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" },
+                                   { "name": "all", "op": "own", "over": [] })")) == "right only at dp = 1");
+  // What dp 0 alone has, all get.
+  CHECK(statement(after_backward(R"({ "name": "root", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
+                                   { "name": "copy", "op": "broadcast", "over": "dp", "root": 0 })")) == "right for every size");
+}
+
+TEST_CASE("what cannot be followed is named by its step", "[parametric]") {
+  const Prover prover(read_text(after_backward(R"x({ "name": "odd", "op": "scale", "by": "1/(dp+1)" })x")));
+  REQUIRE_FALSE(prover.proof().limits.empty());
+  CHECK(prover.proof().limits.back().step == "odd");
+  CHECK(prover.proof().limits.back().why == "it divides by the sum 1 + dp");
+  const Prover some(read_text(after_backward(R"({ "name": "some", "op": "all_reduce", "over": "dp", "when": "rank.dp > 0" })")));
+  CHECK(some.proof().verdict == Proof::Verdict::undecided);
+  CHECK(some.proof().limits.back().step == "some");
+  CHECK(some.proof().limits.back().why == "not all ranks of a group reach it with the same parameters");
+}
+
+TEST_CASE("the corpus: one verdict by classes and by every rank", "[parametric][oracle]") {
+  int decided = 0, open = 0, wrong = 0;
+  for (const std::string& file : corpus()) {
+    Scenario scenario;
+    try {
+      scenario = read_scenario_file(file);
+    } catch (const InputError&) {
+      continue;
+    }
+    if (!scenario.schedule || scenario.schedule->mesh.world() > 256) continue;
+    ParametricResult result;
+    try {
+      result = run_parametric(*scenario.schedule);
+    } catch (const InputError&) {
+      CHECK(by_all_ranks(*scenario.schedule) == "error");
+      continue;
+    }
+    if (result.verdict == ParametricResult::Verdict::undecided) {
+      ++open;
+      continue;
+    }
+    ++decided;
+    INFO(file);
+    const std::string expected = by_all_ranks(*scenario.schedule);
+    if (name(result.verdict) != expected) ++wrong;
+    CHECK(name(result.verdict) == expected);
+  }
+  std::cout << "parametric engine on the corpus: " << decided << " decided, " << open << " out of its reach, " << wrong << " disagree\n";
+  CHECK(decided >= 540);
+}
+
+TEST_CASE("proofs of the corpus, evaluated at other sizes", "[parametric][oracle]") {
+  int decided = 0, open = 0, proofs = 0;
+  std::uint32_t seed = 1;
+  const std::vector<std::string> files = corpus();
+  for (std::size_t i = 0; i < files.size(); i += 4) {
+    Scenario scenario;
+    try {
+      scenario = read_scenario_file(files[i]);
+    } catch (const InputError&) {
+      continue;
+    }
+    const Prover prover(scenario);
+    ++proofs;
+    for (int round = 0; round < 6; ++round) {
+      Sizes sizes;
+      for (const Axis axis : prover.proof().axes) {
+        seed = seed * 1664525U + 1013904223U;
+        sizes.axes[axis] = 1 + static_cast<int>(seed >> 20) % 4;
+      }
+      seed = seed * 1664525U + 1013904223U;
+      if (prover.proof().micro_batches) sizes.micro_batches = 1 + static_cast<int>(seed >> 20) % 3;
+      const auto target = prover.scenario_at(sizes);
+      if (!target || target->schedule->mesh.world() > 64) continue;
+      const ParametricResult result = *prover.at(sizes);
+      if (result.verdict == ParametricResult::Verdict::undecided) {
+        ++open;
+        continue;
+      }
+      ++decided;
+      INFO(files[i] << " at " << describe(sizes));
+      CHECK(name(result.verdict) == by_all_ranks(*target->schedule));
+    }
+  }
+  std::cout << proofs << " proofs evaluated at other sizes: " << decided << " decided, " << open << " out of reach\n";
+  CHECK(decided >= 250);
+}
