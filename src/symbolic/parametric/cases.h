@@ -38,7 +38,7 @@ struct Reason {
   const Case* of = nullptr;
   const Specimen* specimen = nullptr;
   const ClassResult* result = nullptr;
-  const Cell* cell = nullptr;         ///< null: a race
+  const Cell* cell = nullptr;
   std::map<Axis, int> least;          ///< of the axes that are open in the case
   bool by_cut = false;                ///< only where the cuts give elements the owners that the cell names
 };

@@ -102,7 +102,7 @@ std::vector<ClassRun::Place> ClassRun::unroll(int step) const {
 }
 
 ClassResult ClassRun::run() {
-  for (int step = 0; step < schedule_.batch.steps() && !result_.race; ++step) optimizer_step(step, unroll(step));
+  for (int step = 0; step < schedule_.batch.steps() && !ended_; ++step) optimizer_step(step, unroll(step));
   return std::move(result_);
 }
 
@@ -114,16 +114,10 @@ void ClassRun::optimizer_step(int step, const std::vector<Place>& places) {
   norms_.clear();
   for (const Place& place : places) {
     execute(place);
-    ++position_;
-    if (result_.race) return;
+    if (ended_) return;
   }
-  for (const Flight& flight : flights_) {
-    if (diagrams.multiply(flight.where, domain_) == 0) continue;
-    result_.race = {position_, step, "", flight.step->name};
-    return;
-  }
-  ++position_;
-  judge(step);
+  for (const Flight& flight : flights_) add_cells(Fault::race, step, -1, diagrams.multiply(flight.where, domain_));
+  if (!ended_) judge(step);
 }
 
 /// Ranks on which the step runs, whatever they hold.
@@ -184,7 +178,7 @@ void ClassRun::execute(const Place& place) {
     if (where == 0) return;
   }
   check_races(place, where);
-  if (result_.race) return;
+  if (ended_) return;
   fly(place, where);
   if (step.op == Op::own) {
     own(place, where);
@@ -213,9 +207,7 @@ void ClassRun::check_races(const Place& place, int where) {
   };
   for (const Flight& flight : flights_) {
     if (flight.step != &step && !shares(*flight.step)) continue;
-    if (result_.diagrams->multiply(flight.where, where) == 0) continue;
-    result_.race = {position_, place.moment.optimizer_step, step.name, flight.step->name};
-    return;
+    add_cells(Fault::race, place.moment.optimizer_step, -1, result_.diagrams->multiply(flight.where, where));
   }
 }
 

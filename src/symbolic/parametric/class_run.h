@@ -37,7 +37,8 @@ enum class Fault {
   value,    ///< an element that its owner has wrong: the value is the difference from one device's
   unowned,  ///< an element that nobody answers for: the value is how many do, and wrong where it is 0
   norm,     ///< an element that a rank's norm does not count once: the value is the count less 1
-  norm_too_early  ///< one that is counted before it is final, or by a rank that does not own it
+  norm_too_early,  ///< one that is counted before it is final, or by a rank that does not own it
+  race             ///< a rank that touches a buffer, or ends its list, while an asynchronous step has it
 };
 
 /// Ranks, contributors and elements that are related in one way, and what is wrong there.
@@ -67,12 +68,6 @@ struct ClassResult {
   std::vector<Cell> cells;  ///< everything that is wrong at some size
   std::vector<int> references;  ///< by atom: a diagram
   bool unrolled = false;    ///< looked at each micro-batch by itself
-  struct Race {
-    std::size_t position = 0;
-    int optimizer_step = 0;
-    std::string step, in_flight;
-  };
-  std::optional<Race> race;
   std::vector<Snapshot> snapshots;
   std::size_t steps = 0;  ///< that it went through
 };

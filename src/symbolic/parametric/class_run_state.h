@@ -113,7 +113,7 @@ class ClassRun {
   std::vector<NormCall> norms_;
   std::set<std::pair<int, std::vector<int>>> joined_;  ///< families: where, and the levels joined
   std::map<Atom, int> atom_numbers_;
-  std::size_t position_ = 0;
+  bool ended_ = false;  ///< by a race: there is one at the only sizes that are looked at
 };
 
 }  // namespace lockstep::parametric

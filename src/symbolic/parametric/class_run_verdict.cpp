@@ -117,6 +117,7 @@ void ClassRun::add_cells(Fault fault, int step, int atom, int diagram) {
     if (fault == Fault::unowned && path.value != 0 && world_.polynomials().as_constant(path.value)) return true;
     if (result_.cells.size() >= most_cells) throw OutOfReach("", "it is wrong in more ways than are followed");
     result_.cells.push_back({fault, step, atom, path.partitions, path.value});
+    ended_ = ended_ || (fault == Fault::race && world_.open().least.empty());
     return true;
   });
 }
@@ -191,7 +192,7 @@ void ClassRun::norm(const Place& place, int runs) {
   if (counted != 0) {
     ++result_.steps;
     check_races(place, counted);
-    if (result_.race) return;
+    if (ended_) return;
   }
   fly(place, runs);
   norms_.push_back({&step, runs, diagrams.multiply(counted, own_), buffer(step.buffer), group});

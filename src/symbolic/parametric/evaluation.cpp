@@ -132,6 +132,16 @@ std::optional<Example> Evaluation::example(const Cell& cell) {
   return std::nullopt;
 }
 
+Evaluation::First Evaluation::first() {
+  First first;
+  for (const Cell& cell : result_.cells) {
+    std::optional<int>& known = cell.fault == Fault::race ? first.race : first.wrong;
+    if ((known && *known <= cell.optimizer_step) || !example(cell)) continue;
+    known = cell.optimizer_step;
+  }
+  return first;
+}
+
 /// Whether coordinates can be given to all names, and something is wrong there.
 bool Evaluation::exists(const Cell& cell, const Elements* elements) {
   std::vector<std::vector<int>> contributors;  // by level: coordinates that the contributor can have
@@ -246,6 +256,20 @@ bool Evaluation::wrong(const Cell& cell, const std::vector<std::vector<int>>& co
     }
   }
   return false;
+}
+
+void Verdicts::add(const Evaluation::First& first, int logical) {
+  race_ = std::min(race_, first.race.value_or(steps_));
+  wrong_ = std::min(wrong_, first.wrong.value_or(steps_));
+  if (first.wrong) logicals_.push_back(logical);
+}
+
+void Verdicts::write(ParametricResult& result) const {
+  using Verdict = ParametricResult::Verdict;
+  // A race ends the run before its optimizer step is compared.
+  result.verdict = wrong_ < race_ ? Verdict::mismatch : race_ < steps_ ? Verdict::race : Verdict::match;
+  result.step = std::min({race_, wrong_, steps_ - 1});
+  if (result.verdict == Verdict::mismatch) result.wrong = logicals_;
 }
 
 }  // namespace lockstep::parametric

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "lockstep/parametric.h"
 #include "src/symbolic/parametric/class_run.h"
 
 namespace lockstep::parametric {
@@ -25,6 +26,11 @@ class Evaluation {
 
   /// Throws OutOfReach where that cannot be seen.
   std::optional<Example> example(const Cell& cell);
+  /// The first optimizer step with a race, and the first that ends with something wrong; nothing where there is none.
+  struct First {
+    std::optional<int> race, wrong;
+  };
+  First first();
 
  private:
   using Coordinates = std::vector<int>;  ///< by level
@@ -53,6 +59,18 @@ class Evaluation {
   const ClassResult& result_;
   const Class& members_;
   std::map<int, std::set<Elements>> elements_;
+};
+
+/// Puts together what the classes of a schedule find: what is reached first in time decides.
+class Verdicts {
+ public:
+  explicit Verdicts(int optimizer_steps) : steps_(optimizer_steps), race_(optimizer_steps), wrong_(optimizer_steps) {}
+  void add(const Evaluation::First& first, int logical);
+  void write(ParametricResult& result) const;
+
+ private:
+  int steps_, race_, wrong_;
+  std::vector<int> logicals_;
 };
 
 }  // namespace lockstep::parametric

@@ -530,8 +530,7 @@ std::optional<ParametricResult> Prover::at(const Sizes& sizes) const {
     const Schedule& schedule = *scenario->schedule;
     const World target(schedule, {});
     const Choices choices(target);
-    const int steps = schedule.batch.steps();
-    int race = steps, mismatch = steps;
+    Verdicts verdicts(schedule.batch.steps());
     for (const Class& members : choices.classes()) {
       const Specimen* of = nullptr;
       const ClassResult* same = nullptr;
@@ -544,22 +543,11 @@ std::optional<ParametricResult> Prover::at(const Sizes& sizes) const {
         result.why = "at these sizes parameters lie where they lie at none of those that the proof looked at";
         return result;
       }
-      if (same->race) race = std::min(race, same->race->optimizer_step);
-      Evaluation evaluation(*of->world, target, *same, members);
-      bool wrong = false;
-      for (const Cell& cell : same->cells) {
-        if (wrong || !evaluation.example(cell)) continue;
-        mismatch = std::min(mismatch, cell.optimizer_step);
-        wrong = true;
-      }
-      if (wrong) result.wrong.push_back(members.logicals.front());
+      verdicts.add(Evaluation(*of->world, target, *same, members).first(), members.logicals.front());
     }
     result.classes = static_cast<int>(choices.classes().size());
     result.why.clear();
-    result.verdict = mismatch < steps && mismatch < race ? ParametricResult::Verdict::mismatch
-                     : race < steps                      ? ParametricResult::Verdict::race
-                                                         : ParametricResult::Verdict::match;
-    result.step = std::min({race, mismatch, steps - 1});
+    verdicts.write(result);
   } catch (const OutOfReach& limit) {
     result.undecided_step = limit.step;
     result.why = limit.what();

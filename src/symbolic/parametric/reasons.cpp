@@ -37,7 +37,6 @@ Rational at(const Polynomials& polynomials, const std::vector<std::pair<Polynomi
 }
 
 bool depends_on_sizes(const Reason& reason) {
-  if (reason.cell == nullptr) return false;
   const Polynomials& polynomials = reason.specimen->world->polynomials();
   for (const auto& [monomial, coefficient] : polynomials.terms(reason.cell->value)) {
     for (const Polynomials::Power& power : monomial) {
@@ -50,7 +49,6 @@ bool depends_on_sizes(const Reason& reason) {
 
 /// Whether the value is wrong at all sizes where the reason applies otherwise.
 bool always(const Reason& reason) {
-  if (reason.cell == nullptr) return true;
   const World& world = *reason.specimen->world;
   const Polynomials& polynomials = world.polynomials();
   if (reason.cell->fault == Fault::unowned) return reason.cell->value == 0;
@@ -110,7 +108,6 @@ bool applies(const Reason& reason, const Sizes& sizes) {
   for (const auto& [axis, least] : reason.least) {
     if (sizes.axes.at(axis) < least) return false;
   }
-  if (reason.cell == nullptr) return true;
   const Polynomials& polynomials = reason.specimen->world->polynomials();
   const auto parts = by_tokens(polynomials, reason.cell->value);
   const bool zero = std::all_of(parts.begin(), parts.end(), [&](const auto& part) { return at(polynomials, part.second, sizes).is_zero(); });
@@ -128,7 +125,6 @@ std::vector<Reason> reasons_of(const Case& one) {
   };
   for (const Specimen& specimen : one.specimens) {
     for (const ClassResult& result : specimen.results) {
-      if (result.race) add({&one, &specimen, &result, nullptr, one.least, false});
       for (const Cell& cell : result.cells) {
         Reason reason{&one, &specimen, &result, &cell, one.least, depends_on_cut(result, cell)};
         for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
@@ -146,7 +142,7 @@ std::vector<Reason> reasons_of(const Case& one) {
 
 std::map<Axis, std::vector<int>> roots_of(const Reason& reason) {
   std::map<Axis, std::vector<int>> roots;
-  if (reason.cell == nullptr || !depends_on_sizes(reason)) return roots;
+  if (!depends_on_sizes(reason)) return roots;
   const Polynomials& polynomials = reason.specimen->world->polynomials();
   std::optional<Axis> axis;
   // Beyond this bound the highest power of the only size outweighs all others (Cauchy), whichever part it stands in.
