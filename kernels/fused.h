@@ -80,20 +80,22 @@ struct FusedKernel {
       case Kind::move:  // never in such a program
         return;
       case Kind::check:
+        return check_pack<Kind::check>(instruction, place, works, first, keys, sums, buffers);
       case Kind::hash:
-        break;
+        return check_pack<Kind::hash>(instruction, place, works, first, keys, sums, buffers);
     }
-    CheckSum<Stored> sum;
+  }
+
+  template <Kind kind>
+  LOCKSTEP_HOST_DEVICE void check_pack(const Instruction& instruction, const GridPlace& place, bool works,
+                                       std::uint64_t first, const HashKeys& keys, std::uint64_t* sums,
+                                       const Buffers<Stored>& buffers) const {
+    CheckSum<Stored, kind> sum;
     std::uint64_t guess = 0;
     if (works) {
       over_pack<width>(tables.spans + instruction.first_span, instruction.spans, first, guess,
                        [&](auto part, const Span& span, std::uint64_t begin_of_part) {
-                         constexpr unsigned length = decltype(part)::width;
-                         if (instruction.kind == Kind::hash) {
-                           sum.template hash<length>(instruction, keys, buffers, span, begin_of_part);
-                         } else {
-                           sum.template compare<length>(instruction, keys, buffers, span, begin_of_part);
-                         }
+                         sum.template add<decltype(part)::width>(instruction, keys, buffers, span, begin_of_part);
                        });
     }
     sum.add_to(place, instruction, sums + instruction.result);

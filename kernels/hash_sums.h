@@ -19,84 +19,105 @@ struct HashKeys {
   }
 };
 
-/// The hash of what one thread sees. What depends on a block of 512 indices alone is done when a block ends.
-template <class Stored>
+/// The hashes of what one thread sees of `count` buffers. What depends on a block of 512 indices alone is done when a
+/// block ends.
+template <class Stored, unsigned count>
 class HashSum {
  public:
+  /// The same elements of each buffer.
   template <unsigned width>
-  LOCKSTEP_HOST_DEVICE void add(const HashKeys& keys, const Together<Stored, width>& stored, std::uint64_t global) {
-    const auto place = static_cast<unsigned>(global % hash_block);
-    if (place % width != 0) {  // a pack that may end in the next block, and whose keys do not lie together
-      LOCKSTEP_ROLLED
-      for (unsigned i = 0; i < width; ++i) add<1>(keys, Together<Stored, 1>{{stored.at[i]}}, global + i);
-      return;
+  LOCKSTEP_HOST_DEVICE void add(const HashKeys& keys, const Together<Stored, width> (&stored)[count],
+                                std::uint64_t global) {
+    if (global % width == 0) return add_aligned<width>(keys, stored, global);
+    // A pack that may end in the next block, and whose keys do not lie together.
+    LOCKSTEP_ROLLED
+    for (unsigned i = 0; i < width; ++i) {
+      Together<Stored, 1> one[count];
+      for (unsigned buffer = 0; buffer < count; ++buffer) one[buffer].at[0] = stored[buffer].at[i];
+      add_aligned<1>(keys, one, global + i);
     }
+  }
+
+  /// The same where `global` is a multiple of `width`.
+  template <unsigned width>
+  LOCKSTEP_HOST_DEVICE void add_aligned(const HashKeys& keys, const Together<Stored, width> (&stored)[count],
+                                        std::uint64_t global) {
     if (global / hash_block != block_) {
       finish();
       block_ = global / hash_block;
     }
+    const auto place = static_cast<unsigned>(global % hash_block);
     for (unsigned lane = 0; lane < 2; ++lane) {
       const auto low = *reinterpret_cast<const Together<std::uint32_t, width>*>(&keys.low[lane][place]);
       const auto high = *reinterpret_cast<const Together<std::uint32_t, width>*>(&keys.high[lane][place]);
-      for (unsigned i = 0; i < width; ++i)
-        sums_[lane] += product(Number<Stored>::pattern(stored.at[i]), low.at[i], high.at[i]);
+      for (unsigned buffer = 0; buffer < count; ++buffer) {
+        for (unsigned i = 0; i < width; ++i)
+          sums_[buffer][lane] += product(Number<Stored>::pattern(stored[buffer].at[i]), low.at[i], high.at[i]);
+      }
     }
   }
 
   LOCKSTEP_HOST_DEVICE void finish() {
     for (unsigned lane = 0; lane < 2; ++lane) {
-      if (sums_[lane] != 0) lanes_[lane] += block_multiplier(Number<Stored>::domain, lane, block_) * sums_[lane];
-      sums_[lane] = 0;
+      const std::uint64_t multiplier = block_multiplier(Number<Stored>::domain, lane, block_);
+      for (unsigned buffer = 0; buffer < count; ++buffer) {
+        lanes_[2 * buffer + lane] += multiplier * sums_[buffer][lane];
+        sums_[buffer][lane] = 0;
+      }
     }
   }
-  /// After finish().
-  LOCKSTEP_HOST_DEVICE std::uint64_t lane(unsigned number) const { return lanes_[number]; }
+  /// After finish(): the two lanes of each buffer.
+  LOCKSTEP_HOST_DEVICE const std::uint64_t (&lanes() const)[2 * count] { return lanes_; }
 
  private:
-  std::uint64_t lanes_[2] = {}, sums_[2] = {};
+  std::uint64_t lanes_[2 * count] = {}, sums_[count][2] = {};
   std::uint64_t block_ = 0;
 };
 
 /// What one thread adds up for a check or a hash.
-template <class Stored>
+template <class Stored, Kind kind>
 struct CheckSum {
-  std::uint64_t different = 0;
-  HashSum<Stored> got, expected;
+  /// Of the target, and for a check of what it should be.
+  static constexpr unsigned buffers_read = kind == Kind::check ? 2 : 1;
 
+  std::uint64_t different = 0;
+  HashSum<Stored, buffers_read> hashes;
+
+  /// `width` elements of `span` from `place` on.
   template <unsigned width>
-  LOCKSTEP_HOST_DEVICE void compare(const Instruction& instruction, const HashKeys& keys,
-                                    const Buffers<Stored>& buffers, const Span& span, std::uint64_t place) {
-    const auto target = buffers.template read<width>(instruction.target, place);
-    const auto from = buffers.template read<width>(instruction.from, place);
-    for (unsigned i = 0; i < width; ++i)
-      different += Number<Stored>::load(target.at[i]) != Number<Stored>::load(from.at[i]) ? 1u : 0u;
-    if (instruction.hashes == 0) return;
-    const std::uint64_t global = span.other + (place - span.begin);
-    got.template add<width>(keys, target, global);
-    expected.template add<width>(keys, from, global);
+  LOCKSTEP_HOST_DEVICE void add(const Instruction& instruction, const HashKeys& keys, const Buffers<Stored>& buffers,
+                                const Span& span, std::uint64_t place) {
+    Together<Stored, width> stored[buffers_read];
+    load<width>(instruction, buffers, place, stored);
+    compare<width>(stored);
+    if (kind == Kind::hash || instruction.hashes != 0)
+      hashes.template add<width>(keys, stored, span.other + (place - span.begin));
   }
 
   template <unsigned width>
-  LOCKSTEP_HOST_DEVICE void hash(const Instruction& instruction, const HashKeys& keys, const Buffers<Stored>& buffers,
-                                 const Span& span, std::uint64_t place) {
-    got.template add<width>(keys, buffers.template read<width>(instruction.target, place),
-                            span.other + (place - span.begin));
+  LOCKSTEP_HOST_DEVICE static void load(const Instruction& instruction, const Buffers<Stored>& buffers,
+                                        std::uint64_t place, Together<Stored, width> (&stored)[buffers_read]) {
+    stored[0] = buffers.template read<width>(instruction.target, place);
+    if constexpr (kind == Kind::check) stored[1] = buffers.template read<width>(instruction.from, place);
+  }
+
+  template <unsigned width>
+  LOCKSTEP_HOST_DEVICE void compare(const Together<Stored, width> (&stored)[buffers_read]) {
+    if constexpr (kind == Kind::check) {
+      for (unsigned i = 0; i < width; ++i)
+        different += Number<Stored>::load(stored[0].at[i]) != Number<Stored>::load(stored[1].at[i]) ? 1u : 0u;
+    }
   }
 
   /// Adds it to the sums of all; called by all threads of a warp.
   LOCKSTEP_HOST_DEVICE void add_to(const GridPlace& place, const Instruction& instruction, std::uint64_t* results) {
-    got.finish();
-    if (instruction.kind == Kind::hash) {
-      for (unsigned lane = 0; lane < 2; ++lane) add_from_warp(place, results + lane, got.lane(lane));
-      return;
+    if constexpr (kind == Kind::check) {
+      add_from_warp(place, results, different);
+      if (instruction.hashes == 0) return;
     }
-    add_from_warp(place, results, different);
-    if (instruction.hashes == 0) return;
-    expected.finish();
-    for (unsigned lane = 0; lane < 2; ++lane) {
-      add_from_warp(place, results + 1 + lane, got.lane(lane));
-      add_from_warp(place, results + 3 + lane, expected.lane(lane));
-    }
+    hashes.finish();
+    for (unsigned i = 0; i < 2 * buffers_read; ++i)
+      add_from_warp(place, results + (kind == Kind::check ? 1 : 0) + i, hashes.lanes()[i]);
   }
 };
 

@@ -17,6 +17,13 @@
 #define LOCKSTEP_ROLLED
 #endif
 
+/// In front of a loop over an array that is to lie in registers.
+#if defined(__CUDA_ARCH__)
+#define LOCKSTEP_UNROLLED _Pragma("unroll")
+#else
+#define LOCKSTEP_UNROLLED
+#endif
+
 namespace lockstep::kernels {
 
 // A kernel is a struct of its arguments, with

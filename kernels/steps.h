@@ -62,7 +62,7 @@ struct CheckKernel {
       shared.keys.fill(place);
       if (place.thread < check_results) shared.sums[place.thread] = 0;
     } else if constexpr (phase == 1) {
-      CheckSum<Stored> sum;
+      CheckSum<Stored, kind> sum;
       add_up(place, shared.keys, sum);
       sum.add_to(place, instruction, shared.sums);
     } else {
@@ -73,28 +73,48 @@ struct CheckKernel {
   }
 
  private:
-  LOCKSTEP_HOST_DEVICE void add_up(const GridPlace& place, const HashKeys& keys, CheckSum<Stored>& sum) const {
-    constexpr unsigned width = pack<Stored>;
+  static constexpr unsigned width = pack<Stored>;
+
+  LOCKSTEP_HOST_DEVICE void add_up(const GridPlace& place, const HashKeys& keys, CheckSum<Stored, kind>& sum) const {
     const Instruction& instruction = arguments.instruction;
     const Span* spans = arguments.tables.spans + instruction.first_span;
     const Buffers<Stored> buffers{arguments.data, arguments.stride};
     std::uint64_t guess = 0;
     for (std::uint64_t stretch = instruction.begin / hash_block + place.index() / warp;
          stretch * hash_block < instruction.end; stretch += place.count() / warp) {
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
-      for (unsigned part = 0; part < hash_block / width / warp; ++part) {
-        const std::uint64_t first = stretch * hash_block + (part * warp + place.thread % warp) * width;
-        over_pack<width>(spans, instruction.spans, first, guess,
-                         [&](auto whole, const Span& span, std::uint64_t begin) {
-                           constexpr unsigned count = decltype(whole)::width;
-                           if constexpr (kind == Kind::hash) {
-                             sum.template hash<count>(instruction, keys, buffers, span, begin);
-                           } else {
-                             sum.template compare<count>(instruction, keys, buffers, span, begin);
-                           }
+      const std::uint64_t begin = stretch * hash_block, first = begin + place.thread % warp * width;
+      const std::uint64_t at = find_span(spans, instruction.spans, begin, guess);
+      if (at < instruction.spans && spans[at].begin <= begin && spans[at].end >= begin + hash_block &&
+          (spans[at].other - spans[at].begin) % width == 0) {
+        add_whole(keys, buffers, first, spans[at].other + (first - spans[at].begin), sum);
+        continue;
+      }
+      LOCKSTEP_ROLLED
+      for (unsigned part = 0; part < hash_block; part += warp * width) {
+        over_pack<width>(spans, instruction.spans, first + part, guess,
+                         [&](auto whole, const Span& span, std::uint64_t begin_of_part) {
+                           sum.template add<decltype(whole)::width>(instruction, keys, buffers, span, begin_of_part);
                          });
+      }
+    }
+  }
+
+  /// What a thread has of a stretch that lies in one span, its packs at the hash's. All lanes of a warp come here
+  /// together. Several packs are read before the first is looked at, so that the memory has enough to do.
+  LOCKSTEP_HOST_DEVICE void add_whole(const HashKeys& keys, const Buffers<Stored>& buffers, std::uint64_t first,
+                                      std::uint64_t global, CheckSum<Stored, kind>& sum) const {
+    constexpr unsigned step = warp * width, parts = hash_block / step, at_once = parts < 4 ? parts : 4;
+    LOCKSTEP_ROLLED
+    for (unsigned part = 0; part < parts; part += at_once) {
+      Together<Stored, width> stored[at_once][CheckSum<Stored, kind>::buffers_read];
+      LOCKSTEP_UNROLLED
+      for (unsigned i = 0; i < at_once; ++i)
+        sum.template load<width>(arguments.instruction, buffers, first + (part + i) * step, stored[i]);
+      LOCKSTEP_UNROLLED
+      for (unsigned i = 0; i < at_once; ++i) {
+        sum.template compare<width>(stored[i]);
+        if (kind == Kind::hash || arguments.instruction.hashes != 0)
+          sum.hashes.template add_aligned<width>(keys, stored[i], global + (part + i) * step);
       }
     }
   }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/numeric/kernels.h"
-
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -8,6 +6,7 @@
 #include "kernels/host_launch.h"
 #include "kernels/steps.h"
 #include "src/numeric/generator.h"
+#include "src/numeric/kernels.h"
 #include "src/numeric/prime61.h"
 #include "tests/catch.h"
 #include "tests/kernels/stored.h"
@@ -292,6 +291,33 @@ TEMPLATE_TEST_CASE("hashes and comparisons are those of the host engine", "", fl
     for (std::size_t i = 9; i < 16; ++i) REQUIRE(bench.results[i] == 0);
     REQUIRE((different == 0) == (same || size == 0 || bench.spans.empty() || got == expected));
   });
+}
+
+TEMPLATE_TEST_CASE("whole stretches are hashed wherever the global indices of their packs begin", "", float, double,
+                   Bfloat16, Float16, Residue) {
+  constexpr std::size_t size = 5 * hash_block + 77;
+  for (const std::size_t begin : {0u, 3u, 16u}) {
+    for (const std::uint64_t offset : {0u, 1u, 2u, 4u, 8u, 496u, 512u}) {
+      INFO("places from " << begin << " on, global indices " << offset << " further");
+      Bench<TestType> bench(size, 2, static_cast<unsigned>(begin + offset));
+      bench.spans = {{begin, size, begin + offset}};
+      const auto hash_of = [&](std::size_t slot) {
+        return numeric::hash(bench.values[slot].data() + begin, size - begin, begin + offset,
+                             arithmetic_of<TestType>());
+      };
+      std::uint64_t different = 0;
+      for (std::size_t i = begin; i < size; ++i) different += bench.values[0][i] != bench.values[1][i];
+      bench.template check<Kind::hash>({.target = 1, .result = 1});
+      CHECK(bench.results[1] == hash_of(1).lanes[0]);
+      CHECK(bench.results[2] == hash_of(1).lanes[1]);
+      bench.template check<Kind::check>({.target = 0, .from = 1, .result = 3});
+      CHECK(bench.results[3] == different);
+      CHECK(bench.results[4] == hash_of(0).lanes[0]);
+      CHECK(bench.results[5] == hash_of(0).lanes[1]);
+      CHECK(bench.results[6] == hash_of(1).lanes[0]);
+      CHECK(bench.results[7] == hash_of(1).lanes[1]);
+    }
+  }
 }
 
 TEMPLATE_TEST_CASE("a value that 16 bits cannot hold is counted", "", Bfloat16, Float16) {
