@@ -38,6 +38,11 @@ struct Buffers {
     return *reinterpret_cast<const Together<Stored, width>*>(at(slot, place));
   }
   template <unsigned width>
+  LOCKSTEP_HOST_DEVICE void write(std::uint32_t slot, std::uint64_t place,
+                                  const Together<Stored, width>& stored) const {
+    *reinterpret_cast<Together<Stored, width>*>(at(slot, place)) = stored;
+  }
+  template <unsigned width>
   LOCKSTEP_HOST_DEVICE void load(std::uint32_t slot, std::uint64_t place, Value (&values)[width]) const {
     const Together<Stored, width> stored = read<width>(slot, place);
     for (unsigned i = 0; i < width; ++i) values[i] = Number<Stored>::load(stored.at[i]);
@@ -46,7 +51,7 @@ struct Buffers {
   LOCKSTEP_HOST_DEVICE void store(std::uint32_t slot, std::uint64_t place, const Value (&values)[width]) {
     Together<Stored, width> stored;
     for (unsigned i = 0; i < width; ++i) stored.at[i] = Number<Stored>::store(values[i], lost);
-    *reinterpret_cast<Together<Stored, width>*>(at(slot, place)) = stored;
+    write<width>(slot, place, stored);
   }
 };
 
@@ -113,31 +118,38 @@ LOCKSTEP_HOST_DEVICE void refer(const Instruction& instruction, const Tables& ta
   buffers.template store<width>(instruction.target, place, values);
 }
 
+/// Calls work(slot) for each slot that a collective writes to.
+template <class Work>
+LOCKSTEP_HOST_DEVICE void for_each_receiver(const Instruction& instruction, const std::uint32_t* slots,
+                                            const Span& span, const Work& work) {
+  if (instruction.receiver != Receiver::everyone)
+    return work(slots[instruction.receiver == Receiver::owner ? span.what : instruction.root]);
+  for (std::uint32_t member = 0; member < instruction.members; ++member) work(slots[member]);
+}
+
 template <class Stored, unsigned width>
 LOCKSTEP_HOST_DEVICE void meet(const Instruction& instruction, const Tables& tables, Buffers<Stored>& buffers,
                                const Span& span, std::uint64_t place) {
   using Value = typename Number<Stored>::Value;
   const std::uint32_t* slots = tables.members + instruction.first_member;
+  if (instruction.received != Received::sum) {
+    const auto stored = buffers.template read<width>(
+        slots[instruction.received == Received::owner ? span.what : instruction.root], place);
+    return for_each_receiver(instruction, slots, span,
+                             [&](std::uint32_t slot) { buffers.template write<width>(slot, place, stored); });
+  }
   Value values[width];
-  if (instruction.received == Received::sum) {
-    buffers.template load<width>(slots[0], place, values);
-    for (std::uint32_t member = 1; member < instruction.members; ++member) {
-      Value others[width];
-      buffers.template load<width>(slots[member], place, others);
-      for (unsigned i = 0; i < width; ++i) values[i] = Number<Stored>::plus(values[i], others[i]);
-    }
-    for (unsigned i = 0; i < width; ++i) values[i] = Number<Stored>::times(values[i], instruction.factor);
-  } else {
-    buffers.template load<width>(slots[instruction.received == Received::owner ? span.what : instruction.root], place,
-                                 values);
+  buffers.template load<width>(slots[0], place, values);
+  for (std::uint32_t member = 1; member < instruction.members; ++member) {
+    Value others[width];
+    buffers.template load<width>(slots[member], place, others);
+    for (unsigned i = 0; i < width; ++i) values[i] = Number<Stored>::plus(values[i], others[i]);
   }
-  if (instruction.receiver == Receiver::everyone) {
-    for (std::uint32_t member = 0; member < instruction.members; ++member)
-      buffers.template store<width>(slots[member], place, values);
-  } else {
-    buffers.template store<width>(slots[instruction.receiver == Receiver::owner ? span.what : instruction.root], place,
-                                  values);
-  }
+  Together<Stored, width> sum;
+  for (unsigned i = 0; i < width; ++i)
+    sum.at[i] = Number<Stored>::store(Number<Stored>::times(values[i], instruction.factor), buffers.lost);
+  for_each_receiver(instruction, slots, span,
+                    [&](std::uint32_t slot) { buffers.template write<width>(slot, place, sum); });
 }
 
 /// The instructions that add up nothing.
@@ -154,13 +166,13 @@ LOCKSTEP_HOST_DEVICE void change(const Instruction& instruction, const Tables& t
   } else if constexpr (kind == Kind::move) {
     for (unsigned i = 0; i < width; ++i)
       *buffers.at(instruction.target, place + i) = *buffers.at(instruction.from, span.other + (place - span.begin) + i);
+  } else if constexpr (kind == Kind::copy) {
+    buffers.template write<width>(instruction.target, place, buffers.template read<width>(instruction.from, place));
   } else {
     Value values[width] = {};
     if constexpr (kind == Kind::scale) {
       buffers.template load<width>(instruction.target, place, values);
       for (unsigned i = 0; i < width; ++i) values[i] = Number<Stored>::times(values[i], instruction.factor);
-    } else if constexpr (kind == Kind::copy) {
-      buffers.template load<width>(instruction.from, place, values);
     } else if constexpr (kind == Kind::accumulate) {
       Value more[width];
       buffers.template load<width>(instruction.target, place, values);
