@@ -7,7 +7,7 @@ namespace lockstep::kernels {
 
 /// The memory of a block in which each thread takes a pack of each slot through a program.
 constexpr std::uint64_t fused_bytes(std::uint64_t slots, std::uint64_t results, unsigned threads) {
-  return sizeof(HashKeys) + (results + results % 2) * sizeof(std::uint64_t) + slots * threads * 16;
+  return sizeof(HashKeys<4>) + (results + results % 2) * sizeof(std::uint64_t) + slots * threads * 16;
 }
 
 /// A whole program in one go: a thread takes a pack of each buffer through all instructions, in the memory of its
@@ -27,8 +27,8 @@ struct FusedKernel {
 
   template <int phase>
   LOCKSTEP_HOST_DEVICE void run(const GridPlace& place, unsigned char* memory, Local&) const {
-    HashKeys& keys = *reinterpret_cast<HashKeys*>(memory);
-    auto* const sums = reinterpret_cast<std::uint64_t*>(memory + sizeof(HashKeys));
+    HashKeys<width>& keys = *reinterpret_cast<HashKeys<width>*>(memory);
+    auto* const sums = reinterpret_cast<std::uint64_t*>(memory + sizeof(HashKeys<4>));
     if constexpr (phase == 0) {
       keys.fill(place);
       for (std::uint64_t i = place.thread; i < result_count; i += place.threads) sums[i] = 0;
@@ -44,7 +44,7 @@ struct FusedKernel {
  private:
   static constexpr unsigned width = pack<Stored>;
 
-  LOCKSTEP_HOST_DEVICE void replay(const GridPlace& place, const HashKeys& keys, std::uint64_t* sums,
+  LOCKSTEP_HOST_DEVICE void replay(const GridPlace& place, const HashKeys<width>& keys, std::uint64_t* sums,
                                    Stored* data) const {
     Buffers<Stored> buffers{data, std::uint64_t{place.threads} * width};
     // All threads of a warp go round equally often, as they add up together.
@@ -60,7 +60,7 @@ struct FusedKernel {
   }
 
   LOCKSTEP_HOST_DEVICE void perform(const Instruction& instruction, const GridPlace& place, bool works,
-                                    std::uint64_t first, const HashKeys& keys, std::uint64_t* sums,
+                                    std::uint64_t first, const HashKeys<width>& keys, std::uint64_t* sums,
                                     Buffers<Stored>& buffers) const {
     switch (instruction.kind) {
       case Kind::generate:
@@ -88,7 +88,7 @@ struct FusedKernel {
 
   template <Kind kind>
   LOCKSTEP_HOST_DEVICE void check_pack(const Instruction& instruction, const GridPlace& place, bool works,
-                                       std::uint64_t first, const HashKeys& keys, std::uint64_t* sums,
+                                       std::uint64_t first, const HashKeys<width>& keys, std::uint64_t* sums,
                                        const Buffers<Stored>& buffers) const {
     CheckSum<Stored, kind> sum;
     std::uint64_t guess = 0;

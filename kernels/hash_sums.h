@@ -5,7 +5,10 @@
 
 namespace lockstep::kernels {
 
-/// The keys of docs/hash.md, in the memory of a block.
+/// The keys of docs/hash.md, in the memory of a block, for packs of `width` elements. Threads of a warp read the keys
+/// of packs that follow each other, 16 bytes at a time; where a pack's keys are longer, all first halves lie together,
+/// and all second halves, so that the reads of a quarter of a warp are in different banks.
+template <unsigned width>
 struct HashKeys {
   std::uint32_t low[2][hash_block], high[2][hash_block];
 
@@ -13,9 +16,30 @@ struct HashKeys {
   LOCKSTEP_HOST_DEVICE void fill(const GridPlace& place) {
     for (unsigned i = place.thread; i < 2 * hash_block; i += place.threads) {
       const std::uint64_t key = splitmix(0, i);
-      low[i / hash_block][i % hash_block] = static_cast<std::uint32_t>(key);
-      high[i / hash_block][i % hash_block] = static_cast<std::uint32_t>(key >> 32);
+      low[i / hash_block][at(i % hash_block)] = static_cast<std::uint32_t>(key);
+      high[i / hash_block][at(i % hash_block)] = static_cast<std::uint32_t>(key >> 32);
     }
+  }
+
+  /// Those of the `count` elements from `place` on: 1, or a pack that begins at a multiple of its width.
+  template <unsigned count>
+  LOCKSTEP_HOST_DEVICE static Together<std::uint32_t, count> read(const std::uint32_t (&keys)[hash_block],
+                                                                  unsigned place) {
+    constexpr unsigned length = count < together ? count : together;
+    Together<std::uint32_t, count> result;
+    for (unsigned i = 0; i < count; i += length) {
+      const auto some = *reinterpret_cast<const Together<std::uint32_t, length>*>(&keys[at(place + i)]);
+      for (unsigned j = 0; j < length; ++j) result.at[i + j] = some.at[j];
+    }
+    return result;
+  }
+
+ private:
+  static constexpr unsigned together = width < 4 ? width : 4;  ///< keys of a pack that are read at once
+
+  LOCKSTEP_HOST_DEVICE static constexpr unsigned at(unsigned place) {
+    constexpr unsigned packs = hash_block / width;
+    return (place % width / together * packs + place / width) * together + place % together;
   }
 };
 
@@ -24,9 +48,11 @@ struct HashKeys {
 template <class Stored, unsigned count>
 class HashSum {
  public:
+  using Keys = HashKeys<pack<Stored>>;
+
   /// The same elements of each buffer.
   template <unsigned width>
-  LOCKSTEP_HOST_DEVICE void add(const HashKeys& keys, const Together<Stored, width> (&stored)[count],
+  LOCKSTEP_HOST_DEVICE void add(const Keys& keys, const Together<Stored, width> (&stored)[count],
                                 std::uint64_t global) {
     if (global % width == 0) return add_aligned<width>(keys, stored, global);
     // A pack that may end in the next block, and whose keys do not lie together.
@@ -40,7 +66,7 @@ class HashSum {
 
   /// The same where `global` is a multiple of `width`.
   template <unsigned width>
-  LOCKSTEP_HOST_DEVICE void add_aligned(const HashKeys& keys, const Together<Stored, width> (&stored)[count],
+  LOCKSTEP_HOST_DEVICE void add_aligned(const Keys& keys, const Together<Stored, width> (&stored)[count],
                                         std::uint64_t global) {
     if (global / hash_block != block_) {
       finish();
@@ -48,8 +74,8 @@ class HashSum {
     }
     const auto place = static_cast<unsigned>(global % hash_block);
     for (unsigned lane = 0; lane < 2; ++lane) {
-      const auto low = *reinterpret_cast<const Together<std::uint32_t, width>*>(&keys.low[lane][place]);
-      const auto high = *reinterpret_cast<const Together<std::uint32_t, width>*>(&keys.high[lane][place]);
+      const auto low = Keys::template read<width>(keys.low[lane], place);
+      const auto high = Keys::template read<width>(keys.high[lane], place);
       for (unsigned buffer = 0; buffer < count; ++buffer) {
         for (unsigned i = 0; i < width; ++i)
           sums_[buffer][lane] += product(Number<Stored>::pattern(stored[buffer].at[i]), low.at[i], high.at[i]);
@@ -85,8 +111,8 @@ struct CheckSum {
 
   /// `width` elements of `span` from `place` on.
   template <unsigned width>
-  LOCKSTEP_HOST_DEVICE void add(const Instruction& instruction, const HashKeys& keys, const Buffers<Stored>& buffers,
-                                const Span& span, std::uint64_t place) {
+  LOCKSTEP_HOST_DEVICE void add(const Instruction& instruction, const HashKeys<pack<Stored>>& keys,
+                                const Buffers<Stored>& buffers, const Span& span, std::uint64_t place) {
     Together<Stored, width> stored[buffers_read];
     load<width>(instruction, buffers, place, stored);
     compare<width>(stored);

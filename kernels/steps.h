@@ -48,7 +48,7 @@ struct CheckKernel {
   static constexpr int phases = 3;
   struct Local {};
   struct Shared {
-    HashKeys keys;
+    HashKeys<pack<Stored>> keys;
     std::uint64_t sums[check_results];
   };
   static constexpr std::size_t shared_bytes = sizeof(Shared);
@@ -75,7 +75,8 @@ struct CheckKernel {
  private:
   static constexpr unsigned width = pack<Stored>;
 
-  LOCKSTEP_HOST_DEVICE void add_up(const GridPlace& place, const HashKeys& keys, CheckSum<Stored, kind>& sum) const {
+  LOCKSTEP_HOST_DEVICE void add_up(const GridPlace& place, const HashKeys<pack<Stored>>& keys,
+                                   CheckSum<Stored, kind>& sum) const {
     const Instruction& instruction = arguments.instruction;
     const Span* spans = arguments.tables.spans + instruction.first_span;
     const Buffers<Stored> buffers{arguments.data, arguments.stride};
@@ -101,8 +102,8 @@ struct CheckKernel {
 
   /// What a thread has of a stretch that lies in one span, its packs at the hash's. All lanes of a warp come here
   /// together. Several packs are read before the first is looked at, so that the memory has enough to do.
-  LOCKSTEP_HOST_DEVICE void add_whole(const HashKeys& keys, const Buffers<Stored>& buffers, std::uint64_t first,
-                                      std::uint64_t global, CheckSum<Stored, kind>& sum) const {
+  LOCKSTEP_HOST_DEVICE void add_whole(const HashKeys<pack<Stored>>& keys, const Buffers<Stored>& buffers,
+                                      std::uint64_t first, std::uint64_t global, CheckSum<Stored, kind>& sum) const {
     constexpr unsigned step = warp * width, parts = hash_block / step, at_once = parts < 4 ? parts : 4;
     LOCKSTEP_ROLLED
     for (unsigned part = 0; part < parts; part += at_once) {
