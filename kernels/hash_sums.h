@@ -138,12 +138,11 @@ struct CheckSum {
   /// Adds it to the sums of all; called by all threads of a warp.
   LOCKSTEP_HOST_DEVICE void add_to(const GridPlace& place, const Instruction& instruction, std::uint64_t* results) {
     if constexpr (kind == Kind::check) {
-      add_from_warp(place, results, different);
+      if (any_of_warp(different != 0)) add_from_warp(place, results, different);
       if (instruction.hashes == 0) return;
     }
     hashes.finish();
-    for (unsigned i = 0; i < 2 * buffers_read; ++i)
-      add_from_warp(place, results + (kind == Kind::check ? 1 : 0) + i, hashes.lanes()[i]);
+    add_from_warp(place, results + (kind == Kind::check ? 1 : 0), hashes.lanes());
   }
 };
 
