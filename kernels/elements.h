@@ -164,8 +164,14 @@ LOCKSTEP_HOST_DEVICE void change(const Instruction& instruction, const Tables& t
   } else if constexpr (kind == Kind::collective) {
     meet<Stored, width>(instruction, tables, buffers, span, place);
   } else if constexpr (kind == Kind::move) {
-    for (unsigned i = 0; i < width; ++i)
-      *buffers.at(instruction.target, place + i) = *buffers.at(instruction.from, span.other + (place - span.begin) + i);
+    const std::uint64_t source = span.other + (place - span.begin);
+    Together<Stored, width> stored;
+    if (source % width == 0) {
+      stored = buffers.template read<width>(instruction.from, source);
+    } else {
+      for (unsigned i = 0; i < width; ++i) stored.at[i] = *buffers.at(instruction.from, source + i);
+    }
+    buffers.template write<width>(instruction.target, place, stored);
   } else if constexpr (kind == Kind::copy) {
     buffers.template write<width>(instruction.target, place, buffers.template read<width>(instruction.from, place));
   } else {

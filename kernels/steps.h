@@ -25,8 +25,7 @@ struct ChangeKernel {
 
   template <int>
   LOCKSTEP_HOST_DEVICE void run(const GridPlace& place, unsigned char*, Local&) const {
-    // Where elements are read from other places, they do not lie together.
-    constexpr unsigned width = kind == Kind::move ? 1 : pack<Stored>;
+    constexpr unsigned width = pack<Stored>;
     const Instruction& instruction = arguments.instruction;
     const Span* spans = arguments.tables.spans + instruction.first_span;
     Buffers<Stored> buffers{arguments.data, arguments.stride};

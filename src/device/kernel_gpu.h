@@ -104,7 +104,7 @@ class KernelGpu final : public Gpu {
   template <class Stored, kernels::Kind kind>
   void change(const kernels::StepArguments<Stored>& arguments) {
     const std::uint64_t places = arguments.instruction.end - arguments.instruction.begin;
-    const std::uint64_t packs = kind == kernels::Kind::move ? places : places / kernels::pack<Stored> + 2;
+    const std::uint64_t packs = places / kernels::pack<Stored> + 2;
     launcher_.launch(kernels::ChangeKernel<Stored, kind>{arguments}, blocks_for(packs), threads, 0);
   }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/numeric/kernels.h"
+
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -6,7 +8,6 @@
 #include "kernels/host_launch.h"
 #include "kernels/steps.h"
 #include "src/numeric/generator.h"
-#include "src/numeric/kernels.h"
 #include "src/numeric/prime61.h"
 #include "tests/catch.h"
 #include "tests/kernels/stored.h"
@@ -172,6 +173,22 @@ TEMPLATE_TEST_CASE("steps on one buffer do what the host engine does", "", float
       moved.require_values();
     }
   });
+}
+
+TEMPLATE_TEST_CASE("packs are moved whole where they lie at packs, and gathered where they do not", "", float, double,
+                   Bfloat16, Float16, Residue) {
+  constexpr std::size_t half = 1040;
+  for (const std::uint64_t off : {0u, 1u, 2u, 4u, 8u}) {
+    INFO("read from " << off << " places further");
+    Bench<TestType> bench(2 * half, 2, static_cast<unsigned>(off));
+    bench.spans = {{0, half, half - off}, {half, 2 * half, off}};
+    for (std::size_t i = 0; i < half; ++i) {
+      bench.values[1][i] = bench.values[0][half - off + i];
+      bench.values[1][half + i] = bench.values[0][off + i];
+    }
+    bench.template change<Kind::move>({.target = 1, .from = 0});
+    bench.require_values();
+  }
 }
 
 TEMPLATE_TEST_CASE("contributions and the reference are those of the host engine, across 2^32 too", "", float, double,
