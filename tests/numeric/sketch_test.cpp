@@ -128,7 +128,7 @@ TEST_CASE("every type is sketched by its values, and what is no number is counte
     bfloat16.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16));
     of_bfloat16.push_back(value);
   }
-  for (const int pattern : {0x0001, 0x03FF, 0x0400, 0x3C00, 0xC000, 0x7BFF, 0x8001}) float16.push_back(pattern);
+  float16 = {0x0001, 0x03FF, 0x0400, 0x3C00, 0xC000, 0x7BFF, 0x8001};
   of_float16 = {0x1p-24, 1023 * 0x1p-24, 0x1p-14, 1, -2, 65504, -0x1p-24};
   Sketch first, second;
   first.add_bfloat16(bfloat16.data(), bfloat16.size(), 3);
