@@ -35,6 +35,7 @@ struct Post {
   std::vector<Operation> list;
   int color = 0, key = 0;
   ncclComm_t* child = nullptr;
+  bool gone = false;  // who brought it has aborted since: its memory may be another's, and nobody gets a result
 };
 
 struct Round {
@@ -233,6 +234,7 @@ void make_children(Round& round) {
 }
 
 void finish(Round& round) {
+  if (std::any_of(round.posts.begin(), round.posts.end(), [](const auto& post) { return post->gone; })) return;
   round.done = true;
   const Post& first = *round.posts.front();
   for (const auto& post : round.posts) {
@@ -335,6 +337,10 @@ void give_back(ncclComm_t communicator) {
   if (world.alive.erase(communicator) == 0) return violate("a communicator is given back twice");
   for (ncclComm_t& member : communicator->clique->members) {
     if (member == communicator) member = nullptr;
+  }
+  for (Round& round : communicator->clique->rounds) {
+    if (round.done || round.posts.size() <= communicator->rank) continue;
+    if (auto& post = round.posts[communicator->rank]) post->gone = true;
   }
   stream_of_thread.erase(std::remove_if(stream_of_thread.begin(), stream_of_thread.end(),
                                         [&](const Pending& each) { return each.communicator == communicator; }),

@@ -221,6 +221,13 @@ Schedule two_collectives(int ranks) {
                   2);
 }
 
+/// On four GPUs those of dp 2 meet in pairs.
+Schedule in_pairs() {
+  Layout layout = dp(2);
+  layout.tp = 2;
+  return schedule(layout, {parameter("w", {1000})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp)});
+}
+
 /// What the board says after a run that must fail in each of the processes that do not vanish.
 std::string failure_of(GpuProcesses& processes, const Schedule& built) {
   const Timeline timeline = walk(built);
@@ -292,6 +299,37 @@ TEST_CASE("any call of NCCL that fails ends the replay of all processes with its
       CHECK(FakeNccl::communicators() == 0);
     }
   }
+}
+
+TEST_CASE("what is being split off when a process stops waiting for it is given back too") {
+  const Schedule built = in_pairs();
+  FakeNccl::reset();
+  GpuProcesses well(4);
+  run_in_threads(well, built, walk(built));
+  REQUIRE(FakeNccl::calls().contains("ncclCommSplit"));
+  // At least 24 polls, two for each wait, come before the collectives.
+  for (int number = 1; number <= 30; ++number) {
+    FakeNccl::reset();
+    FakeNccl::fail("ncclCommGetAsyncError", number, ncclSystemError);
+    GpuProcesses processes(4);
+    processes.patience = std::chrono::milliseconds(5'000);
+    const std::string why = failure_of(processes, built);
+    INFO("poll " << number << ": " << why);
+    CHECK(why.find("ncclCommGetAsyncError failed in process ") == 0);
+    CHECK(FakeNccl::communicators() == 0);
+  }
+}
+
+TEST_CASE("a communicator whose end fails is given back too") {
+  // The destructor says nothing: what is left is all that can be seen.
+  const Schedule built = in_pairs();
+  FakeNccl::reset();
+  FakeNccl::fail("ncclCommFinalize", 1, ncclSystemError);
+  GpuProcesses processes(4);
+  processes.patience = std::chrono::milliseconds(300);
+  run_in_threads(processes, built, walk(built));
+  CHECK(FakeNccl::communicators() == 0);
+  CHECK(FakeNccl::aborted() > 0);
 }
 
 TEST_CASE("a failure that NCCL reports later is polled while a process waits") {

@@ -273,6 +273,8 @@ class NcclNetwork final : public GpuNetwork {
     failed_ = true;
     for (const auto& [group, communicator] : communicators_) ncclCommAbort(communicator);
     if (world_ != nullptr) ncclCommAbort(world_);
+    // Behind that of its parent, which waits for the thread that writes it.
+    if (splitting_ != nullptr) ncclCommAbort(splitting_);
   }
 
   void pause() const { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
@@ -383,12 +385,12 @@ class NcclNetwork final : public GpuNetwork {
     });
     const int color = own == groups.end() ? NCCL_SPLIT_NOCOLOR : static_cast<int>(own - groups.begin());
     ncclConfig_t config = settings_of_a_communicator();
-    ncclComm_t communicator = nullptr;
     watch_.begin(everybody_, place_);
-    check(ncclCommSplit(world_, color, process_, &communicator, &config), "ncclCommSplit");
+    check(ncclCommSplit(world_, color, process_, &splitting_, &config), "ncclCommSplit");
     settle(world_, "ncclCommSplit");  // before that the new one may not be known
     if (own != groups.end()) {
-      communicators_.emplace(*own, communicator);
+      ncclComm_t communicator = communicators_.emplace(*own, splitting_).first->second;
+      splitting_ = nullptr;
       settle(communicator, "ncclCommSplit");
     }
     known_.insert(groups.begin(), groups.end());
@@ -397,9 +399,8 @@ class NcclNetwork final : public GpuNetwork {
 
   void drop_communicators() {
     while (!communicators_.empty()) {
-      ncclComm_t communicator = communicators_.begin()->second;
-      communicators_.erase(communicators_.begin());
-      finish(communicator);
+      finish(communicators_.begin()->second);
+      communicators_.erase(communicators_.begin());  // only now: what fails before is aborted with the others
     }
     known_.clear();
   }
@@ -438,6 +439,7 @@ class NcclNetwork final : public GpuNetwork {
   Processes everybody_;
   ReplayPlace place_;
   ncclComm_t world_ = nullptr;
+  ncclComm_t splitting_ = nullptr;  // where NCCL, later and in a thread of its own, writes what is split off
   std::map<Processes, ncclComm_t> communicators_;  // of this process
   std::set<Processes> known_;                      // of all processes
   bool failed_ = false;
