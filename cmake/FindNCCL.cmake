@@ -18,7 +18,9 @@ if(NCCL_PYTHON AND NOT NCCL_INCLUDE_DIR)
   endforeach()
 endif()
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${nccl_hints} PATHS ${nccl_wheels} PATH_SUFFIXES include)
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${nccl_hints} PATHS ${nccl_wheels} PATH_SUFFIXES lib lib64)
+# Both names in one folder before the next: otherwise the libnccl.so of a later folder comes before the libnccl.so.2 of an
+# earlier one, which the header is from.
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${nccl_hints} PATHS ${nccl_wheels} PATH_SUFFIXES lib lib64)
 mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
 if(NCCL_INCLUDE_DIR)
   file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h nccl_defines REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) ")

@@ -127,3 +127,20 @@ def test_an_nccl_of_the_machine_is_enough(tmp_path):
     done = machine.install()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert machine.installed() == {}
+
+
+def test_cmake_takes_header_and_library_from_one_folder(tmp_path):
+    """A package for Python has no libnccl.so; one that stands behind it in the list has."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, library in ((first, "libnccl.so.2"), (second, "libnccl.so")):
+        (folder / "include").mkdir(parents=True)
+        (folder / "lib").mkdir()
+        (folder / "include" / "nccl.h").write_text("#define NCCL_MAJOR 2\n#define NCCL_MINOR 27\n#define NCCL_PATCH 3\n")
+        (folder / "lib" / library).touch()
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.22)\nproject(finds LANGUAGES CXX)\n"
+        f'list(APPEND CMAKE_MODULE_PATH "{ROOT}/cmake")\nfind_package(NCCL REQUIRED)\n'
+        'message(STATUS "found ${NCCL_INCLUDE_DIR} ${NCCL_LIBRARY} ${NCCL_VERSION}")\n')
+    done = subprocess.run(["cmake", "-G", "Ninja", "-S", tmp_path, "-B", tmp_path / "build", f"-DLOCKSTEP_NCCL_ROOT={first};{second}"],
+                          capture_output=True, text=True, check=False)
+    assert f"found {first}/include {first}/lib/libnccl.so.2 2.27.3" in done.stdout, done.stdout + done.stderr
