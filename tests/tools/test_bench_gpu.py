@@ -45,3 +45,21 @@ def test_usage_and_a_machine_without_a_compiler(tmp_path):
         (tmp_path / name).symlink_to(shutil.which(name))
     done = bench_gpu(PATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (3, "lockstep: no nvcc in PATH; install the CUDA Toolkit\n")
+
+
+def test_collectives_that_do_not_compile_do_not_keep_the_kernels_from_being_measured(tmp_path):
+    for folder in ("benchmarks/gpu", "tools", "nccl/include", "nccl/lib", "path"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("bench-gpu", "build.sh"):
+        shutil.copy2(ROOT / "tools" / name, tmp_path / "tools" / name)
+    (tmp_path / "nccl/include/nccl.h").touch()
+    (tmp_path / "nccl/lib/libnccl.so.2").touch()
+    # A compiler that fails where NCCL is asked for, and whose programs say their names.
+    nvcc = tmp_path / "path" / "nvcc"
+    nvcc.write_text('#!/usr/bin/env bash\nwhile [[ $1 != -o ]]; do shift; done\n[[ $2 != *collectives ]] || exit 1\n'
+                    'printf "#!/usr/bin/env bash\\necho measured\\n" > "$2"; chmod +x "$2"\n')
+    nvcc.chmod(0o755)
+    done = subprocess.run([tmp_path / "tools" / "bench-gpu"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                          env=dict(os.environ, PATH=f"{nvcc.parent}:{os.environ['PATH']}", LOCKSTEP_NCCL_ROOT=str(tmp_path / "nccl")))
+    assert (done.returncode, done.stdout) == (0, "measured\n"), done.stderr
+    assert "the benchmark collectives does not compile with the NCCL in " in done.stderr
