@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -114,6 +115,19 @@ def test_it_is_configured_without_a_library_of_the_machine_and_compiles(unpacked
 
     compiled = subprocess.run(commands["src/base/rational.cpp"], cwd=build, capture_output=True, text=True, check=False)
     assert compiled.returncode == 0, compiled.stderr
+
+
+def test_without_catch2_it_is_configured_without_the_tests(unpacked, tmp_path):
+    root = tmp_path / "bundle"
+    shutil.copytree(unpacked[1], root, symlinks=True)
+    shutil.rmtree(root / "third_party" / "include" / "catch2")
+    options = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in REQUIRED + OPTIONAL]
+    done = subprocess.run(["cmake", "-G", "Ninja", "-S", root, "-B", tmp_path / "build", "-DLOCKSTEP_CUDA=OFF", *options],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "the tests of C++ are left out" in done.stdout
+    targets = (tmp_path / "build" / "build.ninja").read_text(encoding="utf-8")
+    assert "build bin/lockstep:" in targets and "bin/test_" not in targets
 
 
 def test_mistakes_and_what_cannot_be_written_leave_nothing(tmp_path):
