@@ -14,11 +14,11 @@ namespace lockstep {
 struct ParametricResult {
   enum class Verdict { match, mismatch, race, undecided };
   Verdict verdict = Verdict::undecided;
-  int step = 0;              ///< mismatch, race: the optimizer step
+  int step = 0;                ///< mismatch, race: the optimizer step
   std::string undecided_step;  ///< the step that it cannot follow; "" where it is the scenario as a whole
-  std::string why;           ///< undecided: half a sentence, "it divides by a sum"
-  std::vector<int> wrong;    ///< mismatch: logical parameters that stand for those that are wrong
-  int classes = 0;           ///< of parameters that behave alike
+  std::string why;             ///< undecided: half a sentence, "it divides by a sum"
+  std::vector<int> wrong;      ///< mismatch: logical parameters that stand for those that are wrong
+  int classes = 0;             ///< of parameters that behave alike
 };
 
 /// Decides a schedule at its own sizes. Throws InputError as walk() does where a geometry cannot cut.

@@ -26,7 +26,8 @@ int run(const ProveArguments& arguments) {
   }
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (!arguments.counterexample.empty() && files.size() != 1) {
-    usage_error(fmt::format("--counterexample takes the one of a single scenario, but there are {} files; name one", files.size()));
+    usage_error(fmt::format("--counterexample takes the one of a single scenario, but there are {} files; name one",
+                            files.size()));
   }
   if (files.empty()) {
     tell("lockstep prove: there is no scenario to prove\n");
@@ -56,7 +57,8 @@ int run(const ProveArguments& arguments) {
       if (proof.verdict != Proof::Verdict::right) status = std::max<int>(status, exit_wrong);
       if (arguments.counterexample.empty()) continue;
       if (!proof.counterexample) {
-        tell(fmt::format("lockstep prove: {} has no counterexample; {} was not written\n", file, arguments.counterexample));
+        tell(fmt::format("lockstep prove: {} has no counterexample; {} was not written\n", file,
+                         arguments.counterexample));
         continue;
       }
       Output example(arguments.counterexample);
@@ -67,7 +69,8 @@ int run(const ProveArguments& arguments) {
       status = std::max<int>(status, exit_usage);
     }
   }
-  if (arguments.format == "json") output.write(write_json(files.size() == 1 && !entries.empty() ? entries.front() : Json::array(std::move(entries))));
+  if (arguments.format == "json")
+    output.write(write_json(files.size() == 1 && !entries.empty() ? entries.front() : Json::array(std::move(entries))));
   output.commit();
   return status;
 }
@@ -90,14 +93,23 @@ Command prove_command() {
       "decided.";
   command.examples = {
       {"lockstep prove scenario.json", "for which sizes is it right?"},
-      {"lockstep prove scenario.json --counterexample smallest.json", "the smallest layout that is wrong, as a scenario"},
+      {"lockstep prove scenario.json --counterexample smallest.json",
+       "the smallest layout that is wrong, as a scenario"},
       {"lockstep prove --proof scenario.json", "what every rank holds after every step, for all sizes at once"},
       {"lockstep prove -q scenarios/", "one line for each scenario of a folder"},
   };
   command.options = join(
       {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths},
-        {"--counterexample", "FILE", "Write the smallest layout that is wrong to FILE, as a scenario.", {}, &arguments->counterexample},
-        {"--proof", "", "Print what the ranks hold after each step, in each case, for each class of parameters.", {}, &arguments->proof}},
+        {"--counterexample",
+         "FILE",
+         "Write the smallest layout that is wrong to FILE, as a scenario.",
+         {},
+         &arguments->counterexample},
+        {"--proof",
+         "",
+         "Print what the ranks hold after each step, in each case, for each class of parameters.",
+         {},
+         &arguments->proof}},
        arguments->output_rows()});
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 
+#include "lockstep/prove.h"
 #include "src/diagnosis/agreement.h"
 #include "src/diagnosis/mpi_processes.h"
 #include "src/diagnosis/other_tests.h"
@@ -28,20 +29,46 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// An axis of size "any" as a mistake at its place: the engine for it does not exist yet.
-std::vector<Diagnostic> needs_parametric(const Scenario& scenario) {
+/// Axes of size "any" for which there is no proof, as mistakes at their places.
+std::vector<Diagnostic> not_decided(const Scenario& scenario, const Proof& proof) {
   Diagnostics diagnostics;
   const Json* layout = scenario.document.find("layout");
+  const Proof::Limit limit = proof.limits.empty() ? Proof::Limit{"", "", proof.statement} : proof.limits.front();
   for (const Axis axis : scenario.layout.any) {
     const Json* size = layout == nullptr ? nullptr : layout->find(name_of(axis));
     const Place place =
         size == nullptr ? Place{nullptr, 0, 0, fmt::format("/layout/{}", name_of(axis))} : size->place();
-    diagnostics.add(place,
-                    fmt::format("the size \"any\" of the axis {} needs the parametric engine, which this version does "
-                                "not have; give a number",
-                                name_of(axis)));
+    diagnostics.add(place, fmt::format("the size \"any\" of the axis {} is not decided{}: {}{}; give a number",
+                                       name_of(axis), limit.sizes.empty() ? "" : " for " + limit.sizes,
+                                       limit.step.empty() ? "" : "step \"" + limit.step + "\": ", limit.why));
   }
   return diagnostics.sorted();
+}
+
+/// A scenario of given sizes in place of one with axes of size "any": the smallest that is wrong, else a small one,
+/// with a note that says what was proved. Null where that is not decided.
+std::shared_ptr<const Scenario> shown_for_any(const Scenario& scenario, CheckResult& result) {
+  const Prover prover(scenario);
+  const Proof& proof = prover.proof();
+  if (proof.verdict == Proof::Verdict::undecided) {
+    result.errors = not_decided(scenario, proof);
+    return nullptr;
+  }
+  Sizes sizes;
+  for (const Axis axis : proof.axes) sizes.axes[axis] = 2;
+  if (proof.counterexample) sizes = proof.counterexample->sizes;
+  std::shared_ptr<const Scenario> concrete = prover.scenario_at(sizes);
+  if (!concrete) concrete = prover.scenario_at({});
+  auto shown = std::make_shared<Scenario>(*concrete);
+  shown->file = scenario.file;
+  shown->name = scenario.name;
+  shown->expect = scenario.expect;
+  std::vector<std::string> names;
+  for (const Axis axis : scenario.layout.any) names.emplace_back(name_of(axis));
+  result.notes.push_back(
+      fmt::format("With any {} it is {}. Shown is {}.", fmt::join(names, " and "), proof.statement,
+                  proof.counterexample ? "the smallest layout that is wrong" : "a small layout that stands for all"));
+  return shown;
 }
 
 /// Whether a file that could not be read as a scenario expects that.
@@ -366,10 +393,19 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
   result.file = scenario->file;
   result.scenario = std::move(scenario);
   if (result.scenario->schedule == nullptr) {
-    begin_together(result, job_of(options), [&] { result.errors = needs_parametric(*result.scenario); });
-    return result;
+    std::shared_ptr<const Scenario> shown;
+    try {
+      shown = shown_for_any(*result.scenario, result);
+    } catch (const InputError& error) {
+      result.errors = error.diagnostics();
+    }
+    if (!shown) {
+      begin_together(result, job_of(options), [] {});
+      return result;
+    }
+    result.scenario = shown;
   }
-  result.notes = notes_of(*result.scenario->schedule);
+  for (std::string& note : notes_of(*result.scenario->schedule)) result.notes.push_back(std::move(note));
   try {
     replay_and_compare(result, options);
   } catch (const InputError& error) {

@@ -20,10 +20,14 @@ std::string open_text(const Proof& proof) {
 
 std::string what_is_wrong(const Proof::Counterexample& example) {
   if (example.parameter.empty()) return "a race";
-  if (example.unowned) return fmt::format("nobody answers for some elements of {} on rank {}", example.parameter, example.rank);
+  if (example.unowned)
+    return fmt::format("nobody answers for some elements of {} on rank {}", example.parameter, example.rank);
   if (!example.counted.empty()) {
-    const std::string times = example.counted == "mean_of_norms" ? "in a mean of norms" : example.counted == "1" ? "too early" : example.counted + " times";
-    return fmt::format("the norm of rank {} counts {} {}, not once and at the end", example.rank, example.parameter, times);
+    const std::string times = example.counted == "mean_of_norms" ? "in a mean of norms"
+                              : example.counted == "1"           ? "too early"
+                                                                 : example.counted + " times";
+    return fmt::format("the norm of rank {} counts {} {}, not once and at the end", example.rank, example.parameter,
+                       times);
   }
   return fmt::format("rank {} gets {} for {}, not {}", example.rank, example.got, example.parameter, example.expected);
 }
@@ -36,7 +40,8 @@ void add_function(const Json& rows, const std::string& indent, std::string& text
     for (const Json::Member& member : row.members()) {
       if (member.key != "value") relations.push_back(member.key + ": " + member.value.text());
     }
-    text += fmt::format("{}{}{}\n", indent, row.find("value")->text(), relations.empty() ? "" : fmt::format("   where {}", fmt::join(relations, "; ")));
+    text += fmt::format("{}{}{}\n", indent, row.find("value")->text(),
+                        relations.empty() ? "" : fmt::format("   where {}", fmt::join(relations, "; ")));
   }
 }
 
@@ -48,8 +53,10 @@ std::string proof_text(const Scenario& scenario, const Proof& proof, const Repor
   const std::string mark = right ? style.good("proved") : wrong ? style.bad("wrong ") : style.bold("open  ");
   if (options.quiet) return fmt::format("{}  {}  {}\n", mark, scenario.file, proof.statement);
   std::string text = fmt::format("{}  {}  {}\n  {}\n", mark, scenario.file, scenario.name, style.bold(proof.statement));
-  text += fmt::format("  {}; {} case{}, {} class{} of parameters\n", open_text(proof), proof.cases, proof.cases == 1 ? "" : "s", proof.classes, proof.classes == 1 ? "" : "es");
-  for (const Proof::Refused& refused : proof.refused) text += fmt::format("  {} {} is refused: {}\n", name_of(refused.axis), refused.size, refused.why);
+  text += fmt::format("  {}; {} case{}, {} class{} of parameters\n", open_text(proof), proof.cases,
+                      proof.cases == 1 ? "" : "s", proof.classes, proof.classes == 1 ? "" : "es");
+  for (const Proof::Refused& refused : proof.refused)
+    text += fmt::format("  {} {} is refused: {}\n", name_of(refused.axis), refused.size, refused.why);
   if (wrong) {
     std::vector<std::string> names = proof.wrong_parameters;
     constexpr std::size_t most = 6;
@@ -61,7 +68,8 @@ std::string proof_text(const Scenario& scenario, const Proof& proof, const Repor
     text += fmt::format("  wrong: {}\n", fmt::join(names, ", "));
   }
   if (proof.counterexample) {
-    text += fmt::format("  smallest: {}: {}\n", describe(proof.counterexample->sizes), what_is_wrong(*proof.counterexample));
+    text += fmt::format("  smallest: {}: {}\n", describe(proof.counterexample->sizes),
+                        what_is_wrong(*proof.counterexample));
   }
   std::size_t shown = 0;
   for (const Proof::Limit& limit : proof.limits) {
@@ -69,7 +77,8 @@ std::string proof_text(const Scenario& scenario, const Proof& proof, const Repor
       text += fmt::format("  and {} more cases that are not decided; -v lists them\n", proof.limits.size() - 3);
       break;
     }
-    text += fmt::format("  not decided for {}: {}{}\n", limit.sizes.empty() ? "any size" : limit.sizes, limit.step.empty() ? "" : limit.step + ": ", limit.why);
+    text += fmt::format("  not decided for {}: {}{}\n", limit.sizes.empty() ? "any size" : limit.sizes,
+                        limit.step.empty() ? "" : limit.step + ": ", limit.why);
   }
   return text;
 }
@@ -82,12 +91,15 @@ std::string proof_steps_text(const Proof& proof) {
     for (const Json& members : one.find("classes")->items()) {
       std::vector<std::string> names;
       for (const Json& name : members.find("parameters")->items()) names.push_back(name.text());
-      text += fmt::format("  {}{}\n", names.front(), names.size() == 1 ? "" : fmt::format(" and {} like it", names.size() - 1));
+      text += fmt::format("  {}{}\n", names.front(),
+                          names.size() == 1 ? "" : fmt::format(" and {} like it", names.size() - 1));
       const Json* owners = members.find("owners");
-      for (std::size_t i = 0; owners != nullptr && i < owners->items().size(); ++i) text += fmt::format("    owner {}: {}\n", i + 1, owners->items()[i].text());
+      for (std::size_t i = 0; owners != nullptr && i < owners->items().size(); ++i)
+        text += fmt::format("    owner {}: {}\n", i + 1, owners->items()[i].text());
       for (const Json& step : members.find("steps")->items()) {
         const Json* micro_batch = step.find("micro_batch");
-        text += fmt::format("    after {}{}\n", step.find("step")->text(), micro_batch == nullptr ? "" : fmt::format(", micro-batch {}", micro_batch->text()));
+        text += fmt::format("    after {}{}\n", step.find("step")->text(),
+                            micro_batch == nullptr ? "" : fmt::format(", micro-batch {}", micro_batch->text()));
         for (const Json::Member& buffer : step.find("holds")->members()) {
           for (const Json::Member& contribution : buffer.value.members()) {
             text += fmt::format("      {} holds of {}\n", buffer.key, contribution.key);
@@ -113,7 +125,9 @@ Json proof_json(const Scenario& scenario, const Proof& proof) {
   Json result = Json::object();
   result.set("file", text(scenario.file));
   result.set("scenario", text(scenario.name));
-  result.set("verdict", text(proof.verdict == Proof::Verdict::right ? "right" : proof.verdict == Proof::Verdict::wrong ? "wrong" : "undecided"));
+  result.set("verdict", text(proof.verdict == Proof::Verdict::right   ? "right"
+                             : proof.verdict == Proof::Verdict::wrong ? "wrong"
+                                                                      : "undecided"));
   result.set("statement", text(proof.statement));
   std::vector<Json> open;
   for (const Axis axis : proof.axes) open.push_back(text(std::string(name_of(axis))));
@@ -121,10 +135,14 @@ Json proof_json(const Scenario& scenario, const Proof& proof) {
   result.set("open", Json::array(std::move(open)));
   std::vector<Json> refused, limits, wrong;
   for (const Proof::Refused& one : proof.refused) {
-    refused.push_back(Json::object({{"axis", {}, text(std::string(name_of(one.axis)))}, {"size", {}, number(one.size)}, {"why", {}, text(one.why)}}));
+    refused.push_back(Json::object({{"axis", {}, text(std::string(name_of(one.axis)))},
+                                    {"size", {}, number(one.size)},
+                                    {"why", {}, text(one.why)}}));
   }
   for (const Proof::Limit& one : proof.limits) {
-    limits.push_back(Json::object({{"sizes", {}, text(one.sizes)}, {"step", {}, one.step.empty() ? Json() : text(one.step)}, {"why", {}, text(one.why)}}));
+    limits.push_back(Json::object({{"sizes", {}, text(one.sizes)},
+                                   {"step", {}, one.step.empty() ? Json() : text(one.step)},
+                                   {"why", {}, text(one.why)}}));
   }
   for (const std::string& name : proof.wrong_parameters) wrong.push_back(text(name));
   result.set("refused", Json::array(std::move(refused)));
@@ -135,7 +153,8 @@ Json proof_json(const Scenario& scenario, const Proof& proof) {
     example = Json::object();
     Json sizes = Json::object();
     for (const auto& [axis, size] : proof.counterexample->sizes.axes) sizes.set(name_of(axis), number(size));
-    if (proof.counterexample->sizes.micro_batches) sizes.set("micro_batches", number(*proof.counterexample->sizes.micro_batches));
+    if (proof.counterexample->sizes.micro_batches)
+      sizes.set("micro_batches", number(*proof.counterexample->sizes.micro_batches));
     example.set("sizes", sizes);
     example.set("what", text(what_is_wrong(*proof.counterexample)));
     example.set("scenario", proof.counterexample->document);

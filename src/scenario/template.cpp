@@ -94,7 +94,8 @@ void Template::derive(const std::string& name, const Json& value) {
   if (expression == nullptr) return;
   const std::set<std::string> names = expression->names();
   const bool by_size = std::any_of(names.begin(), names.end(), [&](const std::string& one) {
-    return derived_.count(one) > 0 || (names_.count(one) == 0 && (axis_named(one) || one == "world" || one == "micro_batches"));
+    return derived_.count(one) > 0 ||
+           (names_.count(one) == 0 && (axis_named(one) || one == "world" || one == "micro_batches"));
   });
   if (!by_size) return;
   std::map<std::string, ExpressionValue, std::less<>> known = names_;
@@ -219,7 +220,8 @@ Json Template::substitute(const Json& value) {
     bool uses_any = false;
     for (const std::string& name : expression->names()) uses_any |= names_.count(name) > 0;
     if (!uses_any) return value;
-    const Expression plain = (derived_.empty() ? *expression : Expression::parse(inlined(value.text()))).substitute(names_);
+    const Expression plain =
+        (derived_.empty() ? *expression : Expression::parse(inlined(value.text()))).substitute(names_);
     try {
       if (const std::optional<ExpressionValue> constant = plain.constant({})) return json_of(*constant, value.place());
     } catch (const ExpressionError&) {

@@ -44,7 +44,7 @@ def test_wrong_sizes_and_the_smallest_one(run, files):
     assert done.stdout == (
         "wrong   tied.json  tied\n"
         "  wrong as soon as dp ≥ 2 and pp ≥ 2, wherever its cuts give an element these owners\n"
-        "  open: dp, pp, micro_batches; 12 cases, 40 classes of parameters\n"
+        "  open: dp, pp, micro_batches; 12 cases, 32 classes of parameters\n"
         "  wrong: word\n"
         "  smallest: tp 1, cp 1, sp 1, dp 2, pp 2, 1 micro-batch: "
         "rank 1 gets g3 + (g0+g1)/2 for word, not (g0+g1+g2+g3)/2\n"
@@ -106,7 +106,10 @@ def test_messages(run, files):
     done = run("prove", "invalid.json")
     assert done.returncode == 2 and "invalid.json:" in done.stderr and "layuot" in done.stderr
     done = run("prove", "right.json", "-f", "junit")
-    assert (done.returncode, done.stderr) == (2, "error: `lockstep prove` writes text or json, not junit\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        'lockstep prove: --format takes one of text, json; found "junit"\nSee `lockstep prove --help`.\n',
+    )
     done = run("prove", "right.json", "wrong.json", "--counterexample", "small.json")
     assert (done.returncode, done.stderr) == (
         2,

@@ -56,17 +56,33 @@ TEST_CASE("a deadlock after right steps is a deadlock, in its step") {
   CHECK(engine_verdict(result, result.symbolic->match) == Verdict::deadlock);
 }
 
-TEST_CASE("an axis of any size needs an engine that does not exist yet") {
-  const std::string text = R"({ "lockstep": 1, "layout": { "dp": "any" },
-    "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
-    "schedule": { "steps": [ { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ] } })";
-  const CheckResult result = check_text(text);
-  CHECK(result.verdict == Verdict::error);
-  REQUIRE(result.errors.size() == 1);
-  const Place& place = result.errors.front().place;
+TEST_CASE("an axis of any size is proved for all of them, and one layout is shown") {
+  const auto with_step = [](const std::string& step) {
+    return R"({ "lockstep": 1, "layout": { "dp": "any" }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
+      "batch": { "micro_batches": 1, "tokens": "even" },
+      "schedule": { "steps": [ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
+           step + " ] } }";
+  };
+  const CheckResult right =
+      check_text(with_step(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })"));
+  CHECK(right.verdict == Verdict::match);
+  CHECK(right.scenario->layout.dp == 2);
+  CHECK(right.notes == std::vector<std::string>{
+                           "With any dp it is right for every size. Shown is a small layout that stands for all."});
+  const CheckResult wrong = check_text(with_step(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })"));
+  CHECK(wrong.verdict == Verdict::mismatch);
+  CHECK(wrong.notes == std::vector<std::string>{
+                           "With any dp it is right only at dp = 1. Shown is the smallest layout that is wrong."});
+  const std::string some = with_step(R"({ "name": "some", "op": "all_reduce", "over": "dp", "when": "rank.dp > 0" })");
+  const CheckResult open = check_text(some);
+  CHECK(open.verdict == Verdict::error);
+  REQUIRE(open.errors.size() == 1);
+  const Place& place = open.errors.front().place;
   CHECK(place.pointer == "/layout/dp");
-  CHECK(text.substr(place.begin, place.end - place.begin) == "\"any\"");
-  CHECK(result.errors.front().message.find("needs the parametric engine") != std::string::npos);
+  CHECK(some.substr(place.begin, place.end - place.begin) == "\"any\"");
+  CHECK(open.errors.front().message ==
+        "the size \"any\" of the axis dp is not decided for dp ≥ 2: step \"some\": not all ranks of a group reach it "
+        "with the same parameters; give a number");
 }
 
 TEST_CASE("a file that does not exist is the verdict error, not an exception") {

@@ -81,8 +81,10 @@ TEST_CASE("a sum over the rank is right for every size", "[parametric]") {
     int function = 0;
     for (int term = 0; term < 4; ++term) {
       const auto name = [&] { return static_cast<int>(random() % 5); };
-      const int condition = diagrams.multiply(diagrams.equal(0, name(), name()), diagrams.complement(diagrams.equal(0, rank_name, name())));
-      const int factor = polynomials.add(polynomials.constant(Rational(static_cast<std::int64_t>(random() % 7))), polynomials.variable(size(Axis::dp)));
+      const int condition = diagrams.multiply(diagrams.equal(0, name(), name()),
+                                              diagrams.complement(diagrams.equal(0, rank_name, name())));
+      const int factor = polynomials.add(polynomials.constant(Rational(static_cast<std::int64_t>(random() % 7))),
+                                         polynomials.variable(size(Axis::dp)));
       function = diagrams.add(function, diagrams.times(condition, factor));
     }
     const int sum = diagrams.sum(function, 0);
@@ -120,11 +122,15 @@ TEST_CASE("polynomials are equal exactly when their numbers are", "[parametric]"
   const int n = polynomials.variable(size(Axis::dp)), m = polynomials.variable(size(Axis::tp));
   const int sum = polynomials.add(n, m);
   CHECK(polynomials.multiply(sum, sum) ==
-        polynomials.add(polynomials.multiply(n, n), polynomials.add(polynomials.multiply(m, m), polynomials.multiply(polynomials.constant(Rational(2)), polynomials.multiply(n, m)))));
+        polynomials.add(
+            polynomials.multiply(n, n),
+            polynomials.add(polynomials.multiply(m, m),
+                            polynomials.multiply(polynomials.constant(Rational(2)), polynomials.multiply(n, m)))));
   CHECK(polynomials.multiply(n, *polynomials.inverse(n)) == 1);
   CHECK(polynomials.subtract(sum, sum) == 0);
   CHECK_FALSE(polynomials.inverse(sum));
-  CHECK(polynomials.to_string(polynomials.multiply(polynomials.subtract(n, 1), *polynomials.inverse(polynomials.multiply(n, m)))) == "-1/(dp*tp) + 1/tp");
+  CHECK(polynomials.to_string(polynomials.multiply(
+            polynomials.subtract(n, 1), *polynomials.inverse(polynomials.multiply(n, m)))) == "-1/(dp*tp) + 1/tp");
 }
 
 TEST_CASE("signs over all sizes from the least on", "[parametric]") {

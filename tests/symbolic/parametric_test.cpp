@@ -12,27 +12,34 @@ using namespace lockstep;
 
 namespace {
 
-Scenario read_text(const std::string& text) { return read_scenario(std::make_shared<const Source>(Source{"test.json", text})); }
+Scenario read_text(const std::string& text) {
+  return read_scenario(std::make_shared<const Source>(Source{"test.json", text}));
+}
 
-std::string scenario(const std::string& layout, const std::string& parameters, const std::string& steps, const std::string& batch = R"({ "tokens": "even" })") {
-  return R"({ "lockstep": 1, "layout": )" + layout + R"(, "model": { "parameters": )" + parameters + R"( }, "batch": )" + batch +
-         R"(, "schedule": { "steps": )" + steps + " } }";
+std::string scenario(const std::string& layout, const std::string& parameters, const std::string& steps,
+                     const std::string& batch = R"({ "tokens": "even" })") {
+  return R"({ "lockstep": 1, "layout": )" + layout + R"(, "model": { "parameters": )" + parameters +
+         R"( }, "batch": )" + batch + R"(, "schedule": { "steps": )" + steps + " } }";
 }
 
 /// One parameter, a backward in each micro-batch, then these steps.
-std::string after_backward(const std::string& steps, const std::string& layout = R"({ "dp": 2 })", const std::string& by = "1/micro_batches") {
+std::string after_backward(const std::string& steps, const std::string& layout = R"({ "dp": 2 })",
+                           const std::string& by = "1/micro_batches") {
   return scenario(layout, R"([ { "name": "weight", "shape": [24] } ])",
-                  R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": ")" + by + R"(" } ] }, )" + steps + " ]");
+                  R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": ")" +
+                      by + R"(" } ] }, )" + steps + " ]");
 }
 
 /// NVIDIA/Megatron-LM#844 with stages counted from the end, so that they exist for every pp.
 std::string megatron_844(const std::string& separate) {
-  return scenario(R"({ "pp": 2, "dp": 2 })",
-                  R"([ { "name": "word", "shape": [150], "stage": 0, "tied": "embedding" }, { "name": "layer.0", "shape": [70], "stage": 0 },
+  return scenario(
+      R"({ "pp": 2, "dp": 2 })",
+      R"([ { "name": "word", "shape": [150], "stage": 0, "tied": "embedding" }, { "name": "layer.0", "shape": [70], "stage": 0 },
                        { "name": "norm", "shape": [10], "stage": -1 }, { "name": "output", "shape": [150], "stage": -1, "tied": "embedding" } ])",
-                  R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/micro_batches" } ] },
+      R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/micro_batches" } ] },
                        { "name": "dp_reduce_scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg",
-                         "geometry": { "kind": "bucket", "align_parameter": 1, "align_bucket": "n")" + separate + R"( } },
+                         "geometry": { "kind": "bucket", "align_parameter": 1, "align_bucket": "n")" +
+          separate + R"( } },
                        { "name": "embedding_all_reduce", "op": "all_reduce", "over": { "pp": ["first", "last"] }, "params": ["tied:embedding"] } ])");
 }
 
@@ -81,7 +88,8 @@ std::vector<std::string> corpus() {
 
 TEST_CASE("the worked example: #844 for every dp and pp", "[parametric]") {
   const Prover wrong(read_text(megatron_844("")));
-  CHECK(wrong.proof().statement == "wrong as soon as dp ≥ 2 and pp ≥ 2, wherever its cuts give an element these owners");
+  CHECK(wrong.proof().statement ==
+        "wrong as soon as dp ≥ 2 and pp ≥ 2, wherever its cuts give an element these owners");
   CHECK(wrong.proof().verdict == Proof::Verdict::wrong);
   REQUIRE(wrong.proof().counterexample);
   CHECK(describe(wrong.proof().counterexample->sizes).find("dp 2, pp 2, 1 micro-batch") != std::string::npos);
@@ -99,20 +107,27 @@ TEST_CASE("for which sizes a schedule is wrong", "[parametric]") {
   const std::string mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
   CHECK(statement(after_backward(mean)) == "right for every size");
   CHECK(statement(after_backward(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })")) == "right only at dp = 1");
-  CHECK(statement(after_backward(R"({ "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "scale", "op": "scale", "by": "1/4" })")) ==
-        "wrong for every size but dp = 4");
-  CHECK(statement(after_backward(R"x({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" }, { "name": "scale", "op": "scale", "by": "6/(dp*dp) - 5/dp + 2" })x")) ==
-        "wrong for every size but dp = 2 and dp = 3");
+  CHECK(
+      statement(after_backward(
+          R"({ "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "scale", "op": "scale", "by": "1/4" })")) ==
+      "wrong for every size but dp = 4");
+  CHECK(
+      statement(after_backward(
+          R"x({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" }, { "name": "scale", "op": "scale", "by": "6/(dp*dp) - 5/dp + 2" })x")) ==
+      "wrong for every size but dp = 2 and dp = 3");
   CHECK(statement(after_backward(mean, R"({ "dp": 2 })", "1")) == "right only at micro_batches = 1");
-  CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })")) == "right for every size");
+  CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })")) ==
+        "right for every size");
   CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" },
-                                   { "name": "gather", "op": "all_gather", "over": "dp" })")) == "right for every size");
+                                   { "name": "gather", "op": "all_gather", "over": "dp" })")) ==
+        "right for every size");
   // The slices of the others are stale.
   CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" },
                                    { "name": "all", "op": "own", "over": [] })")) == "right only at dp = 1");
   // What dp 0 alone has, all get.
   CHECK(statement(after_backward(R"({ "name": "root", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
-                                   { "name": "copy", "op": "broadcast", "over": "dp", "root": 0 })")) == "right for every size");
+                                   { "name": "copy", "op": "broadcast", "over": "dp", "root": 0 })")) ==
+        "right for every size");
 }
 
 TEST_CASE("what cannot be followed is named by its step", "[parametric]") {
@@ -120,7 +135,8 @@ TEST_CASE("what cannot be followed is named by its step", "[parametric]") {
   REQUIRE_FALSE(prover.proof().limits.empty());
   CHECK(prover.proof().limits.back().step == "odd");
   CHECK(prover.proof().limits.back().why == "it divides by the sum 1 + dp");
-  const Prover some(read_text(after_backward(R"({ "name": "some", "op": "all_reduce", "over": "dp", "when": "rank.dp > 0" })")));
+  const Prover some(
+      read_text(after_backward(R"({ "name": "some", "op": "all_reduce", "over": "dp", "when": "rank.dp > 0" })")));
   CHECK(some.proof().verdict == Proof::Verdict::undecided);
   CHECK(some.proof().limits.back().step == "some");
   CHECK(some.proof().limits.back().why == "not all ranks of a group reach it with the same parameters");
@@ -153,7 +169,8 @@ TEST_CASE("the corpus: one verdict by classes and by every rank", "[parametric][
     if (name(result.verdict) != expected) ++wrong;
     CHECK(name(result.verdict) == expected);
   }
-  std::cout << "parametric engine on the corpus: " << decided << " decided, " << open << " out of its reach, " << wrong << " disagree\n";
+  std::cout << "parametric engine on the corpus: " << decided << " decided, " << open << " out of its reach, " << wrong
+            << " disagree\n";
   CHECK(decided >= 540);
 }
 

@@ -39,8 +39,8 @@ struct Reason {
   const Specimen* specimen = nullptr;
   const ClassResult* result = nullptr;
   const Cell* cell = nullptr;
-  std::map<Axis, int> least;          ///< of the axes that are open in the case
-  bool by_cut = false;                ///< only where the cuts give elements the owners that the cell names
+  std::map<Axis, int> least;  ///< of the axes that are open in the case
+  bool by_cut = false;        ///< only where the cuts give elements the owners that the cell names
 };
 
 /// Whether the reason applies to sizes of its case, cuts aside. Tokens count as independent unknowns.
@@ -54,6 +54,7 @@ std::map<Axis, std::vector<int>> roots_of(const Reason& reason);
 std::string describe(const Case& one);
 
 /// What the reasons come to, in words. `sizes_of` lists sizes of each axis that are worth looking at.
-std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes, bool micro_batches);
+std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
+                         const std::vector<Axis>& axes, bool micro_batches);
 
 }  // namespace lockstep::parametric

@@ -19,14 +19,16 @@ std::vector<Level> named_levels(const World& world, const Names& names) {
     Level& level = levels[i];
     for (std::size_t owner = 0; owner < names.owners.size(); ++owner) {
       const std::vector<int>& on = names.owners[owner].levels;
-      if (std::find(on.begin(), on.end(), static_cast<int>(i)) != on.end()) level.owners.push_back(static_cast<int>(owner));
+      if (std::find(on.begin(), on.end(), static_cast<int>(i)) != on.end())
+        level.owners.push_back(static_cast<int>(owner));
     }
     level.constants = names.constants[i];
     const int most_blocks = level.open ? level.names() : level.size;
-    level.partitions = Partitions(static_cast<int>(level.owners.size()), static_cast<int>(level.constants.size()), most_blocks, most_partitions);
+    level.partitions = Partitions(static_cast<int>(level.owners.size()), static_cast<int>(level.constants.size()),
+                                  most_blocks, most_partitions);
     if (level.partitions.size() == 0) {
-      throw OutOfReach("", "along " + std::string(name_of(level.axis)) + " it tells apart " + std::to_string(level.names()) +
-                               " coordinates, more than are followed");
+      throw OutOfReach("", "along " + std::string(name_of(level.axis)) + " it tells apart " +
+                               std::to_string(level.names()) + " coordinates, more than are followed");
     }
   }
   return levels;
@@ -54,14 +56,21 @@ ClassResult run_class(World& world, const Choices& choices, const Class& members
   }
 }
 
-ClassRun::ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled, bool snapshots)
-    : world_(world), schedule_(world.schedule()), choices_(choices), members_(members), unrolled_(unrolled), snapshots_(snapshots) {
+ClassRun::ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled,
+                   bool snapshots)
+    : world_(world),
+      schedule_(world.schedule()),
+      choices_(choices),
+      members_(members),
+      unrolled_(unrolled),
+      snapshots_(snapshots) {
   result_.members = &members;
   result_.owners = names.owners;
   result_.unrolled = unrolled;
   result_.diagrams = std::make_unique<Diagrams>(world.polynomials(), named_levels(world, names));
   evaluator_ = std::make_unique<Evaluator>(world, *result_.diagrams);
-  const bool everywhere = std::none_of(members.sites.begin(), members.sites.end(), [](const auto& sites) { return sites.empty(); });
+  const bool everywhere =
+      std::none_of(members.sites.begin(), members.sites.end(), [](const auto& sites) { return sites.empty(); });
   if (!everywhere) {
     domain_ = 0;
     for (std::size_t stage = 0; stage < members.sites.size(); ++stage) {
@@ -95,7 +104,8 @@ std::vector<ClassRun::Place> ClassRun::unroll(int step) const {
     }
     const int iterations = unrolled_ ? schedule_.batch.micro_batches(step) : 1;
     for (int micro_batch = 0; micro_batch < iterations; ++micro_batch) {
-      for (const Step& inner : outer.steps) places.push_back({&inner, &outer, {inner.name, step, micro_batch, !unrolled_}});
+      for (const Step& inner : outer.steps)
+        places.push_back({&inner, &outer, {inner.name, step, micro_batch, !unrolled_}});
     }
   }
   return places;
@@ -161,14 +171,16 @@ void ClassRun::execute(const Place& place) {
   if (step.op == Op::wait) {
     const int where = runs(place);
     for (Flight& flight : flights_) {
-      if (flight.step->name == step.wait_for) flight.where = diagrams.multiply(flight.where, diagrams.complement(where));
+      if (flight.step->name == step.wait_for)
+        flight.where = diagrams.multiply(flight.where, diagrams.complement(where));
     }
     return;
   }
   if (step.op == Op::norm) return norm(place, runs(place));
   const int holds = chosen(step);
   if (holds == 0) return;
-  if (place.moment.any_micro_batch && step.op != Op::backward && step.op != Op::all_to_all) throw NeedsUnrolling{step.name};
+  if (place.moment.any_micro_batch && step.op != Op::backward && step.op != Op::all_to_all)
+    throw NeedsUnrolling{step.name};
   int where = diagrams.multiply(runs(place), holds);
   if (where == 0) return;
   ++result_.steps;
@@ -192,7 +204,8 @@ void ClassRun::execute(const Place& place) {
 
 void ClassRun::take_snapshot(const Place& place) {
   if (!snapshots_) return;
-  result_.snapshots.push_back({place.step->name, place.moment.optimizer_step, place.moment.micro_batch, place.moment.any_micro_batch, buffers_, own_});
+  result_.snapshots.push_back({place.step->name, place.moment.optimizer_step, place.moment.micro_batch,
+                               place.moment.any_micro_batch, buffers_, own_});
 }
 
 void ClassRun::check_races(const Place& place, int where) {
@@ -219,12 +232,13 @@ void ClassRun::fly(const Place& place, int where) {
 
 int ClassRun::rank_is_contributor(const std::vector<int>& levels) {
   int mask = 1;
-  for (const int level : levels) mask = result_.diagrams->multiply(mask, result_.diagrams->equal(level, rank_name, contributor_name));
+  for (const int level : levels)
+    mask = result_.diagrams->multiply(mask, result_.diagrams->equal(level, rank_name, contributor_name));
   return mask;
 }
 
-/// A factor with tokens or coordinates in it is one of the rank's. `values` must be 0 wherever the rank is not where the
-/// contributor is on the levels that these depend on; else the factor has no name.
+/// A factor with tokens or coordinates in it is one of the rank's. `values` must be 0 wherever the rank is not where
+/// the contributor is on the levels that these depend on; else the factor has no name.
 void ClassRun::check_factor(int factor, int values, const Place& place) {
   std::vector<int> levels;
   for (const auto& [monomial, coefficient] : world_.polynomials().terms(factor)) {
@@ -236,8 +250,9 @@ void ClassRun::check_factor(int factor, int values, const Place& place) {
   if (levels.empty()) return;
   Diagrams& diagrams = *result_.diagrams;
   if (diagrams.multiply(values, diagrams.complement(rank_is_contributor(levels))) != 0) {
-    throw OutOfReach(place.step->name, "it multiplies by " + world_.polynomials().to_string(factor) +
-                                           ", which differs from rank to rank, what was summed over these ranks before");
+    throw OutOfReach(place.step->name,
+                     "it multiplies by " + world_.polynomials().to_string(factor) +
+                         ", which differs from rank to rank, what was summed over these ranks before");
   }
 }
 
@@ -256,7 +271,8 @@ void ClassRun::local(const Place& place, int where) {
   switch (step.op) {
     case Op::scale: {
       const int by = step.by ? evaluator_->number(*step.by, place.moment) : 1;
-      for (std::size_t i = 0; i < result_.atoms.size(); ++i) check_factor(by, diagrams.multiply(where, value(target, i)), place);
+      for (std::size_t i = 0; i < result_.atoms.size(); ++i)
+        check_factor(by, diagrams.multiply(where, value(target, i)), place);
       each_atom([&](std::size_t, int old) { return diagrams.times(old, by); });
       break;
     }

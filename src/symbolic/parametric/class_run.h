@@ -15,28 +15,28 @@ namespace lockstep::parametric {
 
 /// A kind of unknown in the buffers of a class: a contribution of one site's use in a micro-batch, or a leftover.
 struct Atom {
-  int site_use = 0;        ///< index into Logical::uses
+  int site_use = 0;  ///< index into Logical::uses
   int optimizer_step = 0;
-  int micro_batch = -1;    ///< from 0 in the optimizer step; -1: any, all of them alike
-  std::string leftover;    ///< its `what`; empty for a contribution
-  bool per_rank = false;   ///< leftover
+  int micro_batch = -1;   ///< from 0 in the optimizer step; -1: any, all of them alike
+  std::string leftover;   ///< its `what`; empty for a contribution
+  bool per_rank = false;  ///< leftover
   auto operator<=>(const Atom&) const = default;
 };
 
 /// Who owns an element, as a name: the rank of a group in whose slice it lies.
 struct Owner {
-  std::string key;            ///< owners of equal keys are one
-  const Step* step = nullptr; ///< a step that cuts so
-  int stage = 0;              ///< on this stage
-  std::vector<int> levels;    ///< on which it has a coordinate
-  std::string inside;         ///< key of the owners whose part is cut; "": the whole buffer
+  std::string key;             ///< owners of equal keys are one
+  const Step* step = nullptr;  ///< a step that cuts so
+  int stage = 0;               ///< on this stage
+  std::vector<int> levels;     ///< on which it has a coordinate
+  std::string inside;          ///< key of the owners whose part is cut; "": the whole buffer
 };
 
 /// What can be wrong with a parameter.
 enum class Fault {
-  value,    ///< an element that its owner has wrong: the value is the difference from one device's
-  unowned,  ///< an element that nobody answers for: the value is how many do, and wrong where it is 0
-  norm,     ///< an element that a rank's norm does not count once: the value is the count less 1
+  value,           ///< an element that its owner has wrong: the value is the difference from one device's
+  unowned,         ///< an element that nobody answers for: the value is how many do, and wrong where it is 0
+  norm,            ///< an element that a rank's norm does not count once: the value is the count less 1
   norm_too_early,  ///< one that is counted before it is final, or by a rank that does not own it
   race             ///< a rank that touches a buffer, or ends its list, while an asynchronous step has it
 };
@@ -65,9 +65,9 @@ struct ClassResult {
   std::unique_ptr<Diagrams> diagrams;
   std::vector<Owner> owners;
   std::vector<Atom> atoms;
-  std::vector<Cell> cells;  ///< everything that is wrong at some size
+  std::vector<Cell> cells;      ///< everything that is wrong at some size
   std::vector<int> references;  ///< by atom: a diagram
-  bool unrolled = false;    ///< looked at each micro-batch by itself
+  bool unrolled = false;        ///< looked at each micro-batch by itself
   std::vector<Snapshot> snapshots;
   std::size_t steps = 0;  ///< that it went through
 };

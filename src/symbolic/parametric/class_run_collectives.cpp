@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steps that bring ranks together. Each works on the functions of all ranks at once: a sum over the group takes the rank
-// out of a function, a gather or a broadcast puts another one in its place.
+// Steps that bring ranks together. Each works on the functions of all ranks at once: a sum over the group takes the
+// rank out of a function, a gather or a broadcast puts another one in its place.
 #include <algorithm>
 
 #include "lockstep/operation.h"
@@ -11,9 +11,7 @@ namespace lockstep::parametric {
 
 namespace {
 
-bool same(const Group& a, const Group& b) {
-  return a.levels == b.levels && a.picked.empty() && b.picked.empty();
-}
+bool same(const Group& a, const Group& b) { return a.levels == b.levels && a.picked.empty() && b.picked.empty(); }
 
 }  // namespace
 
@@ -37,7 +35,8 @@ void ClassRun::check_uniform(const Place& place, int where, const Group& group) 
   for (const Group::Picked& picked : group.picked) {
     int any = 0;
     for (const int coordinate : picked.coordinates)
-      any = diagrams.either(any, diagrams.at(somebody, picked.level, evaluator_->constant_name(picked.level, coordinate)));
+      any = diagrams.either(any,
+                            diagrams.at(somebody, picked.level, evaluator_->constant_name(picked.level, coordinate)));
     somebody = any;
   }
   if (diagrams.multiply(somebody, membership(group)) == where) return;
@@ -61,7 +60,8 @@ int ClassRun::size_of(const Group& group) {
   int size = 1;
   for (const int level : group.levels) size = polynomials.multiply(size, result_.diagrams->at_level(level).polynomial);
   for (const Group::Picked& picked : group.picked)
-    size = polynomials.multiply(size, polynomials.constant(Rational(static_cast<std::int64_t>(picked.coordinates.size()))));
+    size = polynomials.multiply(size,
+                                polynomials.constant(Rational(static_cast<std::int64_t>(picked.coordinates.size()))));
   return size;
 }
 
@@ -80,16 +80,19 @@ std::vector<std::pair<int, int>> ClassRun::root(const Step& step, const Group& g
   for (const int level : group.levels) members.emplace_back(level, std::vector<int>{});
   for (const Group::Picked& picked : group.picked) members.emplace_back(picked.level, picked.coordinates);
   std::sort(members.begin(), members.end(), [&](const auto& a, const auto& b) {
-    return world_.levels()[static_cast<std::size_t>(a.first)].stride < world_.levels()[static_cast<std::size_t>(b.first)].stride;
+    return world_.levels()[static_cast<std::size_t>(a.first)].stride <
+           world_.levels()[static_cast<std::size_t>(b.first)].stride;
   });
   if (step.root->position) {
     int position = *step.root->position;
     const bool open = std::any_of(members.begin(), members.end(), [&](const auto& member) {
       return member.second.empty() && world_.levels()[static_cast<std::size_t>(member.first)].open;
     });
-    if (open && position != 0 && members.size() > 1) throw OutOfReach(step.name, "which rank its \"root\" is depends on sizes that are open");
+    if (open && position != 0 && members.size() > 1)
+      throw OutOfReach(step.name, "which rank its \"root\" is depends on sizes that are open");
     for (const auto& [level, coordinates] : members) {
-      const int size = coordinates.empty() ? world_.levels()[static_cast<std::size_t>(level)].size : static_cast<int>(coordinates.size());
+      const int size = coordinates.empty() ? world_.levels()[static_cast<std::size_t>(level)].size
+                                           : static_cast<int>(coordinates.size());
       const int digit = position % size;
       result.emplace_back(level, coordinates.empty() ? digit : coordinates[static_cast<std::size_t>(digit)]);
       position /= size;
@@ -99,8 +102,11 @@ std::vector<std::pair<int, int>> ClassRun::root(const Step& step, const Group& g
   }
   for (const auto& [axis, coordinate] : step.root->coordinates) {
     for (const auto& [level, digit] : world_.digits(axis, coordinate, step.name)) {
-      const auto member = std::find_if(members.begin(), members.end(), [level = level](const auto& one) { return one.first == level; });
-      const bool fits = member != members.end() && (member->second.empty() || std::find(member->second.begin(), member->second.end(), digit) != member->second.end());
+      const auto member =
+          std::find_if(members.begin(), members.end(), [level = level](const auto& one) { return one.first == level; });
+      const bool fits = member != members.end() &&
+                        (member->second.empty() ||
+                         std::find(member->second.begin(), member->second.end(), digit) != member->second.end());
       if (!fits) throw OutOfReach(step.name, "its \"root\" is not a member of every group");
       result.emplace_back(level, digit);
     }
@@ -124,7 +130,8 @@ int ClassRun::view(const Place& place, const Group& group, const std::string& wh
   for (const Group::Picked& picked : group.picked) {
     int any = 0;
     for (const int coordinate : picked.coordinates)
-      any = diagrams.either(any, diagrams.at(somebody, picked.level, evaluator_->constant_name(picked.level, coordinate)));
+      any = diagrams.either(any,
+                            diagrams.at(somebody, picked.level, evaluator_->constant_name(picked.level, coordinate)));
     somebody = any;
   }
   const int members = membership(group);
@@ -147,11 +154,13 @@ std::vector<std::pair<int, int>> ClassRun::owners(const Place& place, const Grou
     if (found == stages_of.end()) found = stages_of.insert(stages_of.end(), {key, {}});
     found->second.push_back(static_cast<int>(stage));
   }
-  if (stages_of.size() > 1 && std::find(group.levels.begin(), group.levels.end(), world_.pp_level()) != group.levels.end())
+  if (stages_of.size() > 1 &&
+      std::find(group.levels.begin(), group.levels.end(), world_.pp_level()) != group.levels.end())
     throw OutOfReach(step.name, "the stages that it brings together cut the parameters differently");
   std::vector<std::pair<int, int>> result;
   for (const auto& [key, stages] : stages_of) {
-    const auto known = std::find_if(result_.owners.begin(), result_.owners.end(), [&, wanted = key](const Owner& owner) { return owner.key == wanted; });
+    const auto known = std::find_if(result_.owners.begin(), result_.owners.end(),
+                                    [&, wanted = key](const Owner& owner) { return owner.key == wanted; });
     if (known == result_.owners.end()) {
       Owner owner{key, &step, stages.front(), group.levels, ""};
       if (step.on_owned) owner.inside = "owned";
@@ -184,10 +193,12 @@ void ClassRun::collective(const Place& place, int where) {
   if (step.op == Op::all_to_all) return;
   const auto in_group = [&](int level) {
     return std::find(group.levels.begin(), group.levels.end(), level) != group.levels.end() ||
-           std::any_of(group.picked.begin(), group.picked.end(), [&](const auto& picked) { return picked.level == level; });
+           std::any_of(group.picked.begin(), group.picked.end(),
+                       [&](const auto& picked) { return picked.level == level; });
   };
   const bool even = world_.even(members_.logicals.front());
-  for (const int parameter : schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
+  for (const int parameter :
+       schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
     const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(parameter)];
     std::vector<int> dispatched;
     for (const Axis axis : site.dispatch) {
@@ -216,7 +227,8 @@ void ClassRun::collective(const Place& place, int where) {
     } else if (step.op == Op::reduce) {
       int is_root = acts;
       for (const auto& [level, coordinate] : root(step, group))
-        is_root = diagrams.multiply(is_root, diagrams.equal(level, rank_name, evaluator_->constant_name(level, coordinate)));
+        is_root =
+            diagrams.multiply(is_root, diagrams.equal(level, rank_name, evaluator_->constant_name(level, coordinate)));
       old = diagrams.choose(is_root, reduced(old, place, group), old);
     } else {
       throw OutOfReach(step.name, "the operation " + std::string(operation(step.op).name) + " is not followed");
@@ -225,7 +237,8 @@ void ClassRun::collective(const Place& place, int where) {
   if (step.op != Op::reduce || group.single()) return;
   int is_root = 1;
   for (const auto& [level, coordinate] : root(step, group))
-    is_root = diagrams.multiply(is_root, diagrams.equal(level, rank_name, evaluator_->constant_name(level, coordinate)));
+    is_root =
+        diagrams.multiply(is_root, diagrams.equal(level, rank_name, evaluator_->constant_name(level, coordinate)));
   own_ = diagrams.choose(where, diagrams.multiply(own_, is_root), own_);
   if (!group.picked.empty()) throw OutOfReach(step.name, "it leaves elements to one of the ranks that it picks");
   joined_.emplace(where, group.levels);

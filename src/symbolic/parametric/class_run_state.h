@@ -22,7 +22,8 @@ struct Names {
 /// NeedsUnrolling where it must begin again.
 class ClassRun {
  public:
-  ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled, bool snapshots);
+  ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled,
+           bool snapshots);
   ClassResult run();
 
  private:

@@ -41,7 +41,8 @@ int ClassRun::contribution_levels_mask(int parameter, bool of_reference) {
     for (const int level : world_.levels_of(shard.axis, "")) sharded.insert(level);
   }
   std::vector<int> levels;
-  for (const int level : of_reference ? std::vector<int>(sharded.begin(), sharded.end()) : contributor_levels(parameter)) {
+  for (const int level :
+       of_reference ? std::vector<int>(sharded.begin(), sharded.end()) : contributor_levels(parameter)) {
     if (dispatched.count(level) == 0) levels.push_back(level);
   }
   return rank_is_contributor(levels);
@@ -53,7 +54,8 @@ int ClassRun::loss_weight(const std::string& use, const Moment& moment) {
   const Loss& loss = batch.loss(use);
   const int factor = polynomials.constant(batch.weight(use));
   const int step = moment.optimizer_step;
-  const int counted = moment.any_micro_batch || moment.micro_batch < 0 ? -1 : batch.first_micro_batch(step) + moment.micro_batch;
+  const int counted =
+      moment.any_micro_batch || moment.micro_batch < 0 ? -1 : batch.first_micro_batch(step) + moment.micro_batch;
   const unsigned pieces = bit(Axis::cp) | bit(Axis::sp);
   const auto over = [&](int divisor) {
     const std::optional<int> inverse = polynomials.inverse(divisor);
@@ -86,7 +88,8 @@ int ClassRun::reference(const Atom& atom) {
   const SiteUse& use = logical.uses[static_cast<std::size_t>(atom.site_use)];
   const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(use.parameter)];
   if (site.frozen) return 0;
-  if (site.micro_batches && std::find(site.micro_batches->begin(), site.micro_batches->end(), atom.micro_batch) == site.micro_batches->end()) {
+  if (site.micro_batches && std::find(site.micro_batches->begin(), site.micro_batches->end(), atom.micro_batch) ==
+                                site.micro_batches->end()) {
     if (atom.micro_batch < 0) throw NeedsUnrolling{""};
     return 0;
   }
@@ -99,12 +102,14 @@ int ClassRun::reference(const Atom& atom) {
       continue;
     }
     const std::vector<int> levels = world_.levels_of(only.axis, "");
-    const auto named = std::count_if(levels.begin(), levels.end(), [&](int level) { return std::find(own.begin(), own.end(), level) != own.end(); });
+    const auto named = std::count_if(levels.begin(), levels.end(),
+                                     [&](int level) { return std::find(own.begin(), own.end(), level) != own.end(); });
     if (named == 0) {  // all of these ranks compute the same
       if (only.coordinates.empty()) return 0;
       continue;
     }
-    if (named != static_cast<std::ptrdiff_t>(levels.size())) throw OutOfReach("", "a parameter has \"only\" on a part of an axis");
+    if (named != static_cast<std::ptrdiff_t>(levels.size()))
+      throw OutOfReach("", "a parameter has \"only\" on a part of an axis");
     mask = diagrams.multiply(mask, evaluator_->among(std::vector<Parameter::Only>{only}, contributor_name, ""));
   }
   const Moment moment{"", atom.optimizer_step, atom.micro_batch, atom.micro_batch < 0};
@@ -130,7 +135,8 @@ void ClassRun::judge(int step) {
       atom({use, step, -1, "", false});
       continue;
     }
-    for (int micro_batch = 0; micro_batch < schedule_.batch.micro_batches(step); ++micro_batch) atom({use, step, micro_batch, "", false});
+    for (int micro_batch = 0; micro_batch < schedule_.batch.micro_batches(step); ++micro_batch)
+      atom({use, step, micro_batch, "", false});
   }
   Values& held = buffer(schedule_.result);
   const int compared = diagrams.multiply(own_, domain_);
@@ -140,7 +146,8 @@ void ClassRun::judge(int step) {
     const bool expected = own.leftover.empty() && own.optimizer_step == step;
     const int reference = expected ? this->reference(own) : 0;
     if (expected) result_.references[i] = reference;
-    add_cells(Fault::value, step, static_cast<int>(i), diagrams.multiply(compared, diagrams.subtract(value(held, i), reference)));
+    add_cells(Fault::value, step, static_cast<int>(i),
+              diagrams.multiply(compared, diagrams.subtract(value(held, i), reference)));
   }
   judge_families(step);
   judge_norm(step);
@@ -151,7 +158,8 @@ void ClassRun::judge_families(int step) {
   Diagrams& diagrams = *result_.diagrams;
   if (diagrams.multiply(own_, domain_) == domain_) return;
   std::set<int> apart = {world_.pp_level()};
-  for (const int parameter : schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
+  for (const int parameter :
+       schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
     for (const Shard& shard : schedule_.model.parameters()[static_cast<std::size_t>(parameter)].shard) {
       for (const int level : world_.levels_of(shard.axis, "")) apart.insert(level);
     }
@@ -162,7 +170,8 @@ void ClassRun::judge_families(int step) {
     for (const auto& [region, axes] : regions) {
       std::set<int> more = axes;
       more.insert(levels.begin(), levels.end());
-      const int inside = diagrams.multiply(region, where), outside = diagrams.multiply(region, diagrams.complement(where));
+      const int inside = diagrams.multiply(region, where),
+                outside = diagrams.multiply(region, diagrams.complement(where));
       if (inside != 0) finer.emplace_back(inside, std::move(more));
       if (outside != 0) finer.emplace_back(outside, axes);
     }
@@ -171,7 +180,8 @@ void ClassRun::judge_families(int step) {
   for (const auto& [region, axes] : regions) {
     int count = own_;
     for (const int level : axes) {
-      if (diagrams.any(region, level) != region) throw OutOfReach("", "which ranks answer together for a parameter differs along an axis");
+      if (diagrams.any(region, level) != region)
+        throw OutOfReach("", "which ranks answer together for a parameter differs along an axis");
       if (apart.count(level) == 0) count = diagrams.sum(count, level);
     }
     add_cells(Fault::unowned, step, -1, diagrams.choose(region, count, 1));
@@ -202,7 +212,8 @@ void ClassRun::judge_norm(int step) {
   if (norms_.empty()) return;
   Diagrams& diagrams = *result_.diagrams;
   std::set<int> sharded;
-  for (const int parameter : schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
+  for (const int parameter :
+       schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
     for (const Shard& shard : schedule_.model.parameters()[static_cast<std::size_t>(parameter)].shard) {
       for (const int level : world_.levels_of(shard.axis, "")) sharded.insert(level);
     }
@@ -212,7 +223,8 @@ void ClassRun::judge_norm(int step) {
   Values& last = buffer(schedule_.result);
   int total = 0;
   for (const NormCall& call : norms_) {
-    total = diagrams.add(total, diagrams.multiply(call.where, summed(diagrams.multiply(call.counted, holds), call.group)));
+    total =
+        diagrams.add(total, diagrams.multiply(call.where, summed(diagrams.multiply(call.counted, holds), call.group)));
     int early = diagrams.multiply(call.counted, diagrams.complement(own_));
     Values held = call.held;
     for (std::size_t i = 0; i < result_.atoms.size(); ++i) {

@@ -55,8 +55,8 @@ std::string shape_key(const Model& model, const LocalBuffer& buffer) {
   return key;
 }
 
-/// Whether a bucket that begins at a multiple of `align_bucket` begins at one of `align_parameter`, so that what is in it
-/// lies there as it would from 0 on, whatever the group's size.
+/// Whether a bucket that begins at a multiple of `align_bucket` begins at one of `align_parameter`, so that what is in
+/// it lies there as it would from 0 on, whatever the group's size.
 bool aligned(const Geometry& geometry, const Environment& environment) {
   const auto value = [&](const Expression& expression, int n) {
     const std::map<std::string, ExpressionValue, std::less<>> names = {{"n", Rational(n)}};
@@ -67,7 +67,8 @@ bool aligned(const Geometry& geometry, const Environment& environment) {
   const Rational one(1);
   for (int n = 1; n <= 12; ++n) {
     const Rational parameter = value(geometry.align_parameter, n);
-    const Rational bucket = geometry.align_bucket ? value(*geometry.align_bucket, n) : Rational::lcm(Rational(n), Rational(128));
+    const Rational bucket =
+        geometry.align_bucket ? value(*geometry.align_bucket, n) : Rational::lcm(Rational(n), Rational(128));
     if (parameter.is_zero() || !(bucket / parameter).is_integer()) return false;
   }
   return true;
@@ -97,16 +98,23 @@ void Choices::read(const Step& step) {
   const bool cuts = step.op == Op::reduce_scatter || step.op == Op::own || step.op == Op::all_gather;
   const bool by_size = std::any_of(step.params.items().begin(), step.params.items().end(), Selectors::compares_numel) ||
                        (cuts && step.geometry.separate &&
-                        std::any_of(step.geometry.separate->items().begin(), step.geometry.separate->items().end(), Selectors::compares_numel));
+                        std::any_of(step.geometry.separate->items().begin(), step.geometry.separate->items().end(),
+                                    Selectors::compares_numel));
   for (int logical = 0; by_size && logical < static_cast<int>(model.logicals().size()); ++logical) {
-    if (!world_.even(logical)) throw OutOfReach(step.name, "it chooses parameters by their local number of elements, which differs from rank to rank");
+    if (!world_.even(logical))
+      throw OutOfReach(step.name,
+                       "it chooses parameters by their local number of elements, which differs from rank to rank");
   }
   if (by_size && !world_.open().least.empty()) {
     for (const auto& [axis, least] : world_.open().least) {
       for (const Parameter& parameter : model.parameters()) {
-        const auto is_cut = [&, open = axis](const Shard& shard) { return shard.axis == open || is_part_of(open, shard.axis) || is_part_of(shard.axis, open); };
+        const auto is_cut = [&, open = axis](const Shard& shard) {
+          return shard.axis == open || is_part_of(open, shard.axis) || is_part_of(shard.axis, open);
+        };
         if (std::any_of(parameter.shard.begin(), parameter.shard.end(), is_cut))
-          throw OutOfReach(step.name, "it chooses parameters by their local number of elements, which depends on sizes that are open");
+          throw OutOfReach(
+              step.name,
+              "it chooses parameters by their local number of elements, which depends on sizes that are open");
       }
     }
   }
@@ -160,12 +168,14 @@ void Choices::read(const Step& step) {
       return name;
     };
     for (std::size_t item = 0; item < chosen.size(); ++item) {
-      contents[container(item)] += shape_key(model, local.buffers[chosen[item]]) + (items[item].separate && !by_bucket ? "!" : "") + ";";
+      contents[container(item)] +=
+          shape_key(model, local.buffers[chosen[item]]) + (items[item].separate && !by_bucket ? "!" : "") + ";";
     }
     std::map<std::string, int> position;
     for (std::size_t item = 0; item < chosen.size(); ++item) {
       const std::string name = container(item);
-      here.cut_keys[chosen[item]] = rule + " of " + over + " " + std::to_string(position[name]++) + " in " + contents[name];
+      here.cut_keys[chosen[item]] =
+          rule + " of " + over + " " + std::to_string(position[name]++) + " in " + contents[name];
     }
   }
 }
@@ -188,15 +198,20 @@ void Choices::check_lists(const Step& step) const {
     const std::vector<int>* first = nullptr;
     std::vector<std::vector<int>> lists(static_cast<std::size_t>(stages));
     for (int stage = 0; stage < stages; ++stage) {
-      if (pick.coordinates && std::find(pick.coordinates->begin(), pick.coordinates->end(), stage) == pick.coordinates->end()) continue;
+      if (pick.coordinates &&
+          std::find(pick.coordinates->begin(), pick.coordinates->end(), stage) == pick.coordinates->end())
+        continue;
       std::vector<int>& list = lists[static_cast<std::size_t>(stage)];
-      const LocalModel& local = world_.schedule().model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)]);
+      const LocalModel& local =
+          world_.schedule().model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)]);
       const OfStage& here = of_step_.at(&step)[static_cast<std::size_t>(stage)];
       for (std::size_t i = 0; i < local.buffers.size(); ++i) {
         if (here.chosen[i] != 0) list.push_back(local.buffers[i].logical);
       }
       if (first == nullptr) first = &list;
-      if (list != *first) throw OutOfReach(step.name, "the stages that it brings together do not bring the same parameters in the same order");
+      if (list != *first)
+        throw OutOfReach(step.name,
+                         "the stages that it brings together do not bring the same parameters in the same order");
     }
   }
 }
@@ -226,7 +241,8 @@ void Choices::make_classes() {
     for (int stage = 0; stage < stages; ++stage) {
       const int index = buffer(stage, logical);
       if (index < 0) continue;
-      const LocalBuffer& local = model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)]).buffers[static_cast<std::size_t>(index)];
+      const LocalBuffer& local = model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)])
+                                     .buffers[static_cast<std::size_t>(index)];
       own.sites[static_cast<std::size_t>(stage)] = local.parameters;
       // A parameter of one stage may stand for one of another stage; those of several are told apart.
       key += held == 1 || stage == 0 || stage == stages - 1 ? stage_name(stage) : std::to_string(stage);
@@ -235,7 +251,8 @@ void Choices::make_classes() {
         const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
         key += std::to_string(site_number.emplace(parameter, static_cast<int>(site_number.size())).first->second) + "{";
         for (const std::string& use : site.uses) key += use + ",";
-        for (const Shard& shard : site.shard) key += "|s" + std::string(name_of(shard.axis)) + (shard.uneven ? "~" : "");
+        for (const Shard& shard : site.shard)
+          key += "|s" + std::string(name_of(shard.axis)) + (shard.uneven ? "~" : "");
         for (const Axis axis : site.partial) key += "|p" + std::string(name_of(axis));
         for (const Axis axis : site.dispatch) key += "|d" + std::string(name_of(axis));
         if (site.micro_batches) {
@@ -254,8 +271,11 @@ void Choices::make_classes() {
           continue;
         }
         key += "1";
-        const std::string& cut = of_step_.at(step)[static_cast<std::size_t>(stage)].cut_keys.empty() ? std::string() : cut_key(*step, stage, logical);
-        if (!cut.empty()) key += "c" + std::to_string(cut_number.emplace(cut, static_cast<int>(cut_number.size())).first->second);
+        const std::string& cut = of_step_.at(step)[static_cast<std::size_t>(stage)].cut_keys.empty()
+                                     ? std::string()
+                                     : cut_key(*step, stage, logical);
+        if (!cut.empty())
+          key += "c" + std::to_string(cut_number.emplace(cut, static_cast<int>(cut_number.size())).first->second);
       }
     }
     if (held == 0) continue;

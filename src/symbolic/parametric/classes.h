@@ -28,8 +28,8 @@ class Choices {
   bool chooses(const Step& step, int stage, int logical) const;
   /// What decides how the step cuts the buffer there: where two of these are equal, so are the cuts, for every size.
   const std::string& cut_key(const Step& step, int stage, int logical) const;
-  /// Throws OutOfReach where the ranks of several stages that a step brings together do not bring the same parameters in
-  /// the same order.
+  /// Throws OutOfReach where the ranks of several stages that a step brings together do not bring the same parameters
+  /// in the same order.
   void check_lists(const Step& step) const;
 
  private:

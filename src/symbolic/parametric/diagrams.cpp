@@ -12,7 +12,8 @@ int Level::owner_name(int owner) const {
 
 int Level::constant_name(int coordinate) const {
   const auto found = std::find(constants.begin(), constants.end(), coordinate);
-  return found == constants.end() ? -1 : 2 + static_cast<int>(owners.size()) + static_cast<int>(found - constants.begin());
+  return found == constants.end() ? -1
+                                  : 2 + static_cast<int>(owners.size()) + static_cast<int>(found - constants.begin());
 }
 
 Diagrams::Diagrams(Polynomials& polynomials, std::vector<Level> levels)
@@ -111,7 +112,8 @@ int Diagrams::at(int a, int at_level, int name) {
   const Partitions& partitions = levels_[static_cast<std::size_t>(at_level)].partitions;
   return rewrite(a, at_level, 16 + static_cast<std::uint64_t>(name), [&](const std::vector<int>& answers) {
     std::vector<int> changed;
-    for (int i = 0; i < partitions.size(); ++i) changed.push_back(answers[static_cast<std::size_t>(partitions.moved(i, name))]);
+    for (int i = 0; i < partitions.size(); ++i)
+      changed.push_back(answers[static_cast<std::size_t>(partitions.moved(i, name))]);
     return node(at_level, std::move(changed));
   });
 }

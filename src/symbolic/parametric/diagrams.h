@@ -18,15 +18,15 @@ namespace lockstep::parametric {
 /// A digit of the rank's number: an axis of the layout, or the part of one in which the two meshes cut alike. It has
 /// more than one coordinate.
 struct Level {
-  Axis axis = Axis::dp;         ///< that it is, or the dense one that it is a digit of
-  std::vector<Axis> axes;       ///< all of both meshes that it is a digit of
+  Axis axis = Axis::dp;    ///< that it is, or the dense one that it is a digit of
+  std::vector<Axis> axes;  ///< all of both meshes that it is a digit of
   int stride = 1;
-  int size = 1;                 ///< in the schedule at hand
-  bool open = false;            ///< the proof is for every size from `least` on
+  int size = 1;       ///< in the schedule at hand
+  bool open = false;  ///< the proof is for every size from `least` on
   int least = 1;
-  int polynomial = 0;           ///< its size
-  std::vector<int> owners;      ///< owners that have a coordinate here, by number
-  std::vector<int> constants;   ///< coordinates that are singled out
+  int polynomial = 0;          ///< its size
+  std::vector<int> owners;     ///< owners that have a coordinate here, by number
+  std::vector<int> constants;  ///< coordinates that are singled out
   Partitions partitions{0, 0, 1, 1};
   /// Names: of an owner and of a constant; -1 where it is none of this axis.
   int owner_name(int owner) const;
@@ -89,8 +89,8 @@ class Diagrams {
 
   Polynomials& polynomials_;
   std::vector<Level> levels_;
-  std::vector<int> levels_of_;               // by node; the number of levels for a constant
-  std::vector<std::vector<int>> children_;   // by node; of a constant its polynomial
+  std::vector<int> levels_of_;              // by node; the number of levels for a constant
+  std::vector<std::vector<int>> children_;  // by node; of a constant its polynomial
   std::unordered_map<std::vector<int>, int, ListHash> numbers_;
   std::unordered_map<std::uint64_t, int> memo_[2];
   std::unordered_map<std::vector<int>, int, ListHash> rewritten_;

@@ -10,7 +10,8 @@ namespace lockstep::parametric {
 
 Evaluation::Evaluation(const World& world, const World& target, const ClassResult& result, const Class& members)
     : world_(world), target_(target), result_(result), members_(members) {
-  if (world.levels().size() != target.levels().size()) throw InternalError("a proof is evaluated at sizes that it is not about");
+  if (world.levels().size() != target.levels().size())
+    throw InternalError("a proof is evaluated at sizes that it is not about");
 }
 
 /// A coordinate that is singled out, at the sizes of the target: the last stays the last.
@@ -41,7 +42,8 @@ void Evaluation::add_elements(int logical, int piece, const Coordinates& rank_of
   Calls calls(schedule, selections);
   std::vector<Cut> cuts;
   for (const Owner& owner : result_.owners) {
-    if (!owner.inside.empty()) throw OutOfReach(owner.step->name, "who owns which part of an owned part is not followed where it matters");
+    if (!owner.inside.empty())
+      throw OutOfReach(owner.step->name, "who owns which part of an owned part is not followed where it matters");
     const Step* step = nullptr;
     for (const Step& outer : schedule.steps) {
       if (outer.name == owner.step->name) step = &outer;
@@ -52,9 +54,11 @@ void Evaluation::add_elements(int logical, int piece, const Coordinates& rank_of
     // A parameter of one stage has its owners there, whichever that is at these sizes.
     std::vector<int> stages;
     for (std::size_t stage = 0; stage < members_.sites.size(); ++stage) {
-      if (schedule.model.buffer_of(target_.ranks_of_stages()[stage], logical) >= 0) stages.push_back(static_cast<int>(stage));
+      if (schedule.model.buffer_of(target_.ranks_of_stages()[stage], logical) >= 0)
+        stages.push_back(static_cast<int>(stage));
     }
-    const int stage = stages.size() == 1 || world_.pp_level() < 0 ? stages.front() : coordinate(world_.pp_level(), owner.stage);
+    const int stage =
+        stages.size() == 1 || world_.pp_level() < 0 ? stages.front() : coordinate(world_.pp_level(), owner.stage);
     int rank = target_.ranks_of_stages()[static_cast<std::size_t>(stage)];
     for (std::size_t level = 0; level < rank_of_piece.size(); ++level)
       rank += std::max(rank_of_piece[level], 0) * target_.levels()[level].stride;
@@ -63,7 +67,8 @@ void Evaluation::add_elements(int logical, int piece, const Coordinates& rank_of
     for (const int level : owner.levels) n *= target_.levels()[static_cast<std::size_t>(level)].size;
     if (step == nullptr || rank < 0) throw OutOfReach(owner.step->name, "it is not there at these sizes");
     const std::vector<int>& selected = calls.selected(*step, rank);
-    const auto position = std::find(selected.begin(), selected.end(), schedule.model.buffer_of(rank, logical)) - selected.begin();
+    const auto position =
+        std::find(selected.begin(), selected.end(), schedule.model.buffer_of(rank, logical)) - selected.begin();
     cuts.push_back(calls.layout(*step, rank, n).cuts[static_cast<std::size_t>(position)]);
   }
   for (std::int64_t begin = 0; begin < numel;) {
@@ -77,7 +82,8 @@ void Evaluation::add_elements(int logical, int piece, const Coordinates& rank_of
       Coordinates& coordinates = owners.emplace_back(target_.levels().size(), -1);
       std::vector<int> levels = result_.owners[i].levels;
       std::sort(levels.begin(), levels.end(), [&](int a, int b) {
-        return target_.levels()[static_cast<std::size_t>(a)].stride < target_.levels()[static_cast<std::size_t>(b)].stride;
+        return target_.levels()[static_cast<std::size_t>(a)].stride <
+               target_.levels()[static_cast<std::size_t>(b)].stride;
       });
       int left = member;
       for (const int level : levels) {
@@ -95,10 +101,12 @@ void Evaluation::add_elements(int logical, int piece, const Coordinates& rank_of
 Evaluation::Coordinates Evaluation::holders(int logical, int piece) const {
   Coordinates result(target_.levels().size(), -1);
   const Model& model = target_.schedule().model;
-  const Parameter& parameter = model.parameters()[static_cast<std::size_t>(model.logicals()[static_cast<std::size_t>(logical)].parameters.front())];
+  const Parameter& parameter = model.parameters()[static_cast<std::size_t>(
+      model.logicals()[static_cast<std::size_t>(logical)].parameters.front())];
   for (auto shard = parameter.shard.rbegin(); shard != parameter.shard.rend(); ++shard) {
     const int size = target_.schedule().mesh.size(shard->axis);
-    for (const auto& [level, digit] : target_.digits(shard->axis, piece % size, "")) result[static_cast<std::size_t>(level)] = digit;
+    for (const auto& [level, digit] : target_.digits(shard->axis, piece % size, ""))
+      result[static_cast<std::size_t>(level)] = digit;
     piece /= size;
   }
   return result;
@@ -247,11 +255,13 @@ bool Evaluation::wrong(const Cell& cell, const std::vector<std::vector<int>>& co
       tokens.entry = use;
       const bool there = !listed || !target_.value(tokens, contributor, micro_batch).is_zero();
       if (there) {
-        const Rational value = polynomials.evaluate(cell.value, [&](const Variable& variable) { return target_.value(variable, contributor, micro_batch); });
+        const Rational value = polynomials.evaluate(
+            cell.value, [&](const Variable& variable) { return target_.value(variable, contributor, micro_batch); });
         if (cell.fault == Fault::unowned ? value.is_zero() : !value.is_zero()) return true;
       }
       std::size_t digit = 0;
-      while (digit < varied.size() && ++choice[digit] == contributors[static_cast<std::size_t>(varied[digit])].size()) choice[digit++] = 0;
+      while (digit < varied.size() && ++choice[digit] == contributors[static_cast<std::size_t>(varied[digit])].size())
+        choice[digit++] = 0;
       if (digit == varied.size()) break;
     }
   }

@@ -17,9 +17,9 @@ struct Example {
   int logical = 0;
 };
 
-/// Whether what a class finds wrong exists at the sizes of a schedule: whether there are ranks, contributors and elements
-/// that are related so, and whether the value is wrong there. `target` is the schedule that the class went through, or
-/// the same scenario at other sizes for which the class was left open.
+/// Whether what a class finds wrong exists at the sizes of a schedule: whether there are ranks, contributors and
+/// elements that are related so, and whether the value is wrong there. `target` is the schedule that the class went
+/// through, or the same scenario at other sizes for which the class was left open.
 class Evaluation {
  public:
   Evaluation(const World& world, const World& target, const ClassResult& result, const Class& members);

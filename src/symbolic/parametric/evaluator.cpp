@@ -96,7 +96,8 @@ Evaluator::Value Evaluator::named(const Node& node, const Moment& moment) {
   if (name == "steps") return {false, polynomials.constant(Rational(world_.schedule().batch.steps()))};
   if (name == "virtual_stages") return {false, polynomials.constant(Rational(mesh.layout().virtual_stages))};
   if (name == "sequence_parallel") return {true, mesh.layout().sequence_parallel ? 1 : 0};
-  if (name == "pipeline_groups_agree" && world_.open().least.empty()) return {true, mesh.pipeline_groups_agree() ? 1 : 0};
+  if (name == "pipeline_groups_agree" && world_.open().least.empty())
+    return {true, mesh.pipeline_groups_agree() ? 1 : 0};
   throw OutOfReach(moment.step, "it speaks of \"" + name + "\"");
 }
 
@@ -104,7 +105,8 @@ int Evaluator::end(const Node& node, const Node& other, const Moment& moment) {
   if (node.text == "first") return 0;
   Polynomials& polynomials = world_.polynomials();
   const int minus_one = polynomials.constant(Rational(-1));
-  if (other.kind == Node::Kind::micro_batch) return polynomials.add(world_.micro_batches(moment.optimizer_step), minus_one);
+  if (other.kind == Node::Kind::micro_batch)
+    return polynomials.add(world_.micro_batches(moment.optimizer_step), minus_one);
   if (other.kind == Node::Kind::step) return polynomials.constant(Rational(world_.schedule().batch.steps() - 1));
   throw OutOfReach(moment.step, "it speaks of \"" + node.text + "\" of something other than rank.AXIS");
 }
@@ -125,7 +127,8 @@ Evaluator::Value Evaluator::binary(const Node& node, const Moment& moment) {
     const auto varies = [&](const Node& side) {
       return side.kind == Node::Kind::rank_axis && world_.schedule().mesh.size(side.axis) > 1;
     };
-    static const std::map<std::string, std::string> mirrored = {{"<", ">"}, {">", "<"}, {"<=", ">="}, {">=", "<="}, {"==", "=="}, {"!=", "!="}};
+    static const std::map<std::string, std::string> mirrored = {{"<", ">"},   {">", "<"},   {"<=", ">="},
+                                                                {">=", "<="}, {"==", "=="}, {"!=", "!="}};
     if (varies(left)) return {true, compare_rank(left, right, op, moment)};
     if (varies(right)) return {true, compare_rank(right, left, mirrored.at(op), moment)};
     const auto side = [&](const Node& one, const Node& other) -> Value {
@@ -133,13 +136,14 @@ Evaluator::Value Evaluator::binary(const Node& node, const Moment& moment) {
       if (other.kind == Node::Kind::rank_axis) return {false, 0};  // an axis of one rank
       return {false, end(one, other, moment)};
     };
-    if (left.kind == Node::Kind::value && right.kind == Node::Kind::value && std::holds_alternative<std::string>(left.value) &&
-        std::holds_alternative<std::string>(right.value))
+    if (left.kind == Node::Kind::value && right.kind == Node::Kind::value &&
+        std::holds_alternative<std::string>(left.value) && std::holds_alternative<std::string>(right.value))
       return {true, (left.value == right.value) == (op == "==") ? 1 : 0};
     const Value a = side(left, right), b = side(right, left);
     if (a.truth != b.truth) throw OutOfReach(moment.step, "it compares a number with a condition");
     if (a.truth) {
-      const int same = diagrams_.add(diagrams_.multiply(a.value, b.value), diagrams_.multiply(diagrams_.complement(a.value), diagrams_.complement(b.value)));
+      const int same = diagrams_.add(diagrams_.multiply(a.value, b.value),
+                                     diagrams_.multiply(diagrams_.complement(a.value), diagrams_.complement(b.value)));
       return {true, op == "==" ? same : diagrams_.complement(same)};
     }
     return {true, compare(op, polynomials.subtract(a.value, b.value), moment, node) ? 1 : 0};
@@ -148,7 +152,8 @@ Evaluator::Value Evaluator::binary(const Node& node, const Moment& moment) {
   if (op == "+") return {false, polynomials.add(a, b)};
   if (op == "-") return {false, polynomials.subtract(a, b)};
   if (op == "*") return {false, polynomials.multiply(a, b)};
-  if (b != 0 && signs(b, moment).zero) throw OutOfReach(moment.step, "\"" + expression::print(right) + "\" may be 0, and it divides by it");
+  if (b != 0 && signs(b, moment).zero)
+    throw OutOfReach(moment.step, "\"" + expression::print(right) + "\" may be 0, and it divides by it");
   if (b == 0) throw OutOfReach(moment.step, "\"" + expression::print(right) + "\" is 0, and it divides by it");
   const std::optional<int> inverse = polynomials.inverse(b);
   if (!inverse) throw OutOfReach(moment.step, "it divides by the sum " + polynomials.to_string(b));
@@ -180,7 +185,9 @@ int Evaluator::compare_rank(const Node& rank, const Node& other, std::string op,
     if (coordinate <= 0) return 0;
     if (coordinate == size - 1) return diagrams_.complement(is(size - 1));
     if (coordinate >= size) return 1;
-    if (coordinate > 4) throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with " + std::to_string(coordinate));
+    if (coordinate > 4)
+      throw OutOfReach(moment.step,
+                       "\"" + expression::print(rank) + "\" is compared with " + std::to_string(coordinate));
     int any = 0;
     for (int i = 0; i < coordinate; ++i) any = diagrams_.either(any, is(i));
     return any;
@@ -190,24 +197,33 @@ int Evaluator::compare_rank(const Node& rank, const Node& other, std::string op,
     coordinate = other.text == "first" ? 0 : size - 1;
   } else {
     const std::optional<Rational> value = world_.polynomials().as_constant(number(other, moment));
-    if (!value) throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with a size that is open");
+    if (!value)
+      throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with a size that is open");
     if (!value->is_integer()) {
       if (op == "==" || op == "!=") return op == "==" ? 0 : 1;
       op = op == "<" || op == "<=" ? "<=" : ">";  // with the whole number below
     }
     const std::optional<std::int64_t> whole = value->floor().to_int64();
-    if (!whole || *whole > 1 << 20 || *whole < -(1 << 20)) throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with " + value->to_string());
+    if (!whole || *whole > 1 << 20 || *whole < -(1 << 20))
+      throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with " + value->to_string());
     coordinate = static_cast<int>(*whole);
-    const bool open = std::any_of(world_.levels().begin(), world_.levels().end(), [&](const Level& level) { return level.open && level.is_of(axis); });
-    if (open && coordinate >= size) throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with " + value->to_string());
+    const bool open = std::any_of(world_.levels().begin(), world_.levels().end(),
+                                  [&](const Level& level) { return level.open && level.is_of(axis); });
+    if (open && coordinate >= size)
+      throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with " + value->to_string());
   }
   const bool exists = coordinate >= 0 && coordinate < size;
   if (op == "==") return exists ? is(coordinate) : 0;
   if (op == "!=") return exists ? diagrams_.complement(is(coordinate)) : 1;
   if (op == "<") return below(coordinate);
   if (op == ">=") return diagrams_.complement(below(coordinate));
-  if (op == "<=") return coordinate == size - 1 ? 1 : exists ? diagrams_.either(below(coordinate), is(coordinate)) : below(coordinate);
-  return coordinate == size - 1 ? 0 : exists ? diagrams_.complement(diagrams_.either(below(coordinate), is(coordinate))) : diagrams_.complement(below(coordinate));
+  if (op == "<=")
+    return coordinate == size - 1 ? 1
+           : exists               ? diagrams_.either(below(coordinate), is(coordinate))
+                                  : below(coordinate);
+  return coordinate == size - 1 ? 0
+         : exists               ? diagrams_.complement(diagrams_.either(below(coordinate), is(coordinate)))
+                                : diagrams_.complement(below(coordinate));
 }
 
 int Evaluator::call(const Node& node, const Moment& moment) {

@@ -18,7 +18,8 @@ ParametricResult run_parametric(const Schedule& schedule) {
     std::vector<ClassResult> classes;
     for (const Class& members : choices.classes()) classes.push_back(run_class(world, choices, members, false));
     Verdicts verdicts(schedule.batch.steps());
-    for (const ClassResult& one : classes) verdicts.add(Evaluation(world, world, one, *one.members).first(), one.members->logicals.front());
+    for (const ClassResult& one : classes)
+      verdicts.add(Evaluation(world, world, one, *one.members).first(), one.members->logicals.front());
     verdicts.write(result);
   } catch (const OutOfReach& limit) {
     result.verdict = ParametricResult::Verdict::undecided;

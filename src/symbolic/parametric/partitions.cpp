@@ -30,7 +30,8 @@ void Partitions::extend(Partition& partial, int names, int first_constant, int m
   }
   const int open = partial.empty() ? 0 : count_blocks(partial);
   for (int block = 0; block <= open && block < most_blocks; ++block) {
-    const bool clash = name >= first_constant && std::find(partial.begin() + first_constant, partial.end(), block) != partial.end();
+    const bool clash =
+        name >= first_constant && std::find(partial.begin() + first_constant, partial.end(), block) != partial.end();
     if (clash) continue;
     partial.push_back(static_cast<std::uint8_t>(block));
     extend(partial, names, first_constant, most_blocks, limit);
@@ -59,7 +60,8 @@ Partitions::Partitions(int owners, int constants, int most_blocks, std::size_t l
     Places& places = places_.emplace_back();
     for (int name = 1; name < names; ++name) {
       const int joined = moved[static_cast<std::size_t>(name)];
-      if (std::find(places.joined.begin(), places.joined.end(), joined) == places.joined.end()) places.joined.push_back(joined);
+      if (std::find(places.joined.begin(), places.joined.end(), joined) == places.joined.end())
+        places.joined.push_back(joined);
     }
     Partition other = partition;
     other[0] = static_cast<std::uint8_t>(names);

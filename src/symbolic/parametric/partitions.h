@@ -28,7 +28,9 @@ class Partitions {
     return one[static_cast<std::size_t>(a)] == one[static_cast<std::size_t>(b)];
   }
   /// The partition in which the rank is where `name` is, all else as in `number`.
-  int moved(int number, int name) const { return moved_[static_cast<std::size_t>(number)][static_cast<std::size_t>(name)]; }
+  int moved(int number, int name) const {
+    return moved_[static_cast<std::size_t>(number)][static_cast<std::size_t>(name)];
+  }
   /// Without the rank: one partition for each block that it can join, and the one in which it is alone.
   struct Places {
     std::vector<int> joined;

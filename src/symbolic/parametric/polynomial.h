@@ -47,8 +47,8 @@ struct Signs {
 /// is what factors of gradients divide by; whatever else is divided by is said to be out of reach.
 class Polynomials {
  public:
-  using Power = std::pair<int, int>;     ///< variable number, exponent other than 0
-  using Monomial = std::vector<Power>;   ///< by variable number
+  using Power = std::pair<int, int>;           ///< variable number, exponent other than 0
+  using Monomial = std::vector<Power>;         ///< by variable number
   using Terms = std::map<Monomial, Rational>;  ///< no coefficient is 0
 
   Polynomials();

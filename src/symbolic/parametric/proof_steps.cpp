@@ -66,7 +66,8 @@ Json of_class(const Specimen& specimen, const ClassResult& result) {
   const Schedule& schedule = *specimen.scenario->schedule;
   Json one = Json::object();
   std::vector<Json> parameters;
-  for (const int logical : result.members->logicals) parameters.push_back(text(schedule.model.logicals()[static_cast<std::size_t>(logical)].name));
+  for (const int logical : result.members->logicals)
+    parameters.push_back(text(schedule.model.logicals()[static_cast<std::size_t>(logical)].name));
   one.set("parameters", Json::array(std::move(parameters)));
   std::vector<Json> axes;
   for (const Level& level : result.diagrams->levels()) {
@@ -90,7 +91,8 @@ Json of_class(const Specimen& specimen, const ClassResult& result) {
     Json buffers = Json::object();
     for (const auto& [name, values] : snapshot.buffers) {
       Json buffer = Json::object();
-      for (std::size_t i = 0; i < values.size(); ++i) buffer.set(atom_name(specimen, result, result.atoms[i]), function(result, values[i]));
+      for (std::size_t i = 0; i < values.size(); ++i)
+        buffer.set(atom_name(specimen, result, result.atoms[i]), function(result, values[i]));
       buffers.set(name, buffer);
     }
     step.set("holds", buffers);
@@ -99,7 +101,8 @@ Json of_class(const Specimen& specimen, const ClassResult& result) {
   }
   one.set("steps", Json::array(std::move(steps)));
   Json expected = Json::object();
-  for (std::size_t i = 0; i < result.references.size(); ++i) expected.set(atom_name(specimen, result, result.atoms[i]), function(result, result.references[i]));
+  for (std::size_t i = 0; i < result.references.size(); ++i)
+    expected.set(atom_name(specimen, result, result.atoms[i]), function(result, result.references[i]));
   one.set("expected", expected);
   one.set("right", Json::boolean(result.cells.empty()));
   return one;

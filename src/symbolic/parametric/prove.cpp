@@ -42,7 +42,8 @@ class NamedCoordinates {
 
  private:
   void add(Axis axis, const std::vector<int>& coordinates) {
-    if (axis == axis_ || is_part_of(axis_, axis) || is_part_of(axis, axis_)) found_.insert(coordinates.begin(), coordinates.end());
+    if (axis == axis_ || is_part_of(axis_, axis) || is_part_of(axis, axis_))
+      found_.insert(coordinates.begin(), coordinates.end());
   }
   void add(const Step& step) {
     for (const Only& only : step.only) add(only.axis, only.coordinates);
@@ -67,7 +68,8 @@ class NamedCoordinates {
       if (child.kind == Kind::rank_axis && node.kind == Kind::binary) {
         const Expression::Node& other = *node.children[1 - i];
         const auto* number = other.kind == Kind::value ? std::get_if<Rational>(&other.value) : nullptr;
-        if (const auto whole = number != nullptr ? number->floor().to_int64() : std::nullopt) add(child.axis, {static_cast<int>(*whole)});
+        if (const auto whole = number != nullptr ? number->floor().to_int64() : std::nullopt)
+          add(child.axis, {static_cast<int>(*whole)});
       }
       add(child);
     }
@@ -79,7 +81,9 @@ class NamedCoordinates {
 
 /// Whether a word stands by itself in a text.
 bool speaks_of(const std::string& text, const std::string& word) {
-  const auto is_letter = [&](std::size_t at) { return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_'); };
+  const auto is_letter = [&](std::size_t at) {
+    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
+  };
   for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
     if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
   }
@@ -97,12 +101,14 @@ std::string steps_text(const Scenario& scenario) {
 std::string describe(const Sizes& sizes) {
   std::vector<std::string> parts;
   for (const auto& [axis, size] : sizes.axes) parts.push_back(fmt::format("{} {}", name_of(axis), size));
-  if (sizes.micro_batches) parts.push_back(fmt::format("{} micro-batch{}", *sizes.micro_batches, *sizes.micro_batches == 1 ? "" : "es"));
+  if (sizes.micro_batches)
+    parts.push_back(fmt::format("{} micro-batch{}", *sizes.micro_batches, *sizes.micro_batches == 1 ? "" : "es"));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 struct Prover::State {
-  State(const Scenario& scenario, Options the_options) : options(the_options), file(scenario.file), document(scenario.document) {
+  State(const Scenario& scenario, Options the_options)
+      : options(the_options), file(scenario.file), document(scenario.document) {
     document.remove("expect");
     layout_of(scenario);
     // Where micro-batches must be told apart, their number is the one that is given.
@@ -138,6 +144,8 @@ struct Prover::State {
 
   Options options;
   bool expert = false;
+  bool any_given = false;       ///< the file says which axes are open
+  bool any_of_experts = false;  ///< and axes of the expert mesh are among them
   std::string file;
   Json document;
   Sizes base;
@@ -151,7 +159,9 @@ struct Prover::State {
 void Prover::State::layout_of(const Scenario& scenario) {
   const Layout& layout = scenario.layout;
   const Json* written = document.find("layout");
-  const bool parts = layout.dp_replicate > 1 || (written != nullptr && (written->find("dp_shard") != nullptr || written->find("dp_replicate") != nullptr));
+  const bool parts =
+      layout.dp_replicate > 1 ||
+      (written != nullptr && (written->find("dp_shard") != nullptr || written->find("dp_replicate") != nullptr));
   std::vector<Axis> axes = {Axis::tp, Axis::cp, Axis::sp};
   if (parts) {
     axes.insert(axes.end(), {Axis::dp_shard, Axis::dp_replicate});
@@ -159,17 +169,27 @@ void Prover::State::layout_of(const Scenario& scenario) {
     axes.push_back(Axis::dp);
   }
   axes.push_back(Axis::pp);
-  const std::map<Axis, int> sizes = {{Axis::tp, layout.tp}, {Axis::cp, layout.cp}, {Axis::sp, layout.sp}, {Axis::dp, layout.dp}, {Axis::pp, layout.pp}, {Axis::dp_shard, layout.dp_shard}, {Axis::dp_replicate, layout.dp_replicate}};
+  const std::map<Axis, int> sizes = {{Axis::tp, layout.tp},
+                                     {Axis::cp, layout.cp},
+                                     {Axis::sp, layout.sp},
+                                     {Axis::dp, layout.dp},
+                                     {Axis::pp, layout.pp},
+                                     {Axis::dp_shard, layout.dp_shard},
+                                     {Axis::dp_replicate, layout.dp_replicate}};
   for (const Axis axis : axes) base.axes[axis] = sizes.at(axis);
   // A list of tokens, or of micro-batches, is of given sizes.
   const Json* batch = document.find("batch");
   const auto is_list = [](const Json& value) {
-    return value.is_array() || std::any_of(value.members().begin(), value.members().end(), [](const Json::Member& use) { return use.value.is_array(); });
+    return value.is_array() || std::any_of(value.members().begin(), value.members().end(),
+                                           [](const Json::Member& use) { return use.value.is_array(); });
   };
   const Json* tokens = batch == nullptr ? nullptr : batch->find("tokens");
   const Json* count = batch == nullptr ? nullptr : batch->find("micro_batches");
   proof.micro_batches = (tokens == nullptr || !is_list(*tokens)) && (count == nullptr || !count->is_array());
   proof.axes = layout.any.empty() ? axes : layout.any;
+  any_given = !layout.any.empty();
+  proof.micro_batches = proof.micro_batches && !any_given;
+  for (const Axis axis : layout.any) any_of_experts = any_of_experts || is_expert_axis(axis);
   const bool listed = tokens != nullptr && is_list(*tokens);
   std::vector<Axis> open;
   for (const Axis axis : axes) {
@@ -194,7 +214,10 @@ void Prover::State::layout_of(const Scenario& scenario) {
   };
   open.erase(std::remove_if(open.begin(), open.end(), stays), open.end());
   proof.axes = open;
-  base.micro_batches = count != nullptr && count->is_number() ? static_cast<int>(Rational::parse(count->text()).value_or(Rational(2)).to_int64().value_or(2)) : 2;
+  base.micro_batches =
+      count != nullptr && count->is_number()
+          ? static_cast<int>(Rational::parse(count->text()).value_or(Rational(2)).to_int64().value_or(2))
+          : 2;
   if (count != nullptr && count->is_array()) base.micro_batches.reset();
 }
 
@@ -204,7 +227,8 @@ std::shared_ptr<const Scenario> Prover::State::read(const Sizes& sizes) const {
   Json resized = document;
   Json layout = resized.find("layout") != nullptr ? *resized.find("layout") : Json::object();
   for (const auto& [axis, size] : sizes.axes) {
-    if (size != 1 || layout.find(name_of(axis)) != nullptr) layout.set(name_of(axis), Json::number(std::to_string(size)));
+    if (size != 1 || layout.find(name_of(axis)) != nullptr)
+      layout.set(name_of(axis), Json::number(std::to_string(size)));
   }
   if (sizes.axes.count(Axis::dp_shard) != 0) layout.remove("dp");
   if (sizes.axes.count(Axis::edp) != 0) {
@@ -219,7 +243,8 @@ std::shared_ptr<const Scenario> Prover::State::read(const Sizes& sizes) const {
     resized.set("batch", batch);
   }
   try {
-    auto scenario = std::make_shared<Scenario>(read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file, write_json(resized)})));
+    auto scenario = std::make_shared<Scenario>(
+        read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file, write_json(resized)})));
     if (sizes.axes.count(Axis::edp) != 0 && scenario->layout.etp != scenario->layout.tp) {
       refusals[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
     } else {
@@ -243,7 +268,8 @@ void Prover::State::find_allowed() {
       if (sizes.size() >= 6 && size != base.axes.at(axis)) continue;
       if (read(with(axis, size))) {
         sizes.push_back(size);
-      } else if (std::none_of(proof.refused.begin(), proof.refused.end(), [&](const Proof::Refused& one) { return one.axis == axis; })) {
+      } else if (std::none_of(proof.refused.begin(), proof.refused.end(),
+                              [&](const Proof::Refused& one) { return one.axis == axis; })) {
         proof.refused.push_back({axis, size, refusals.at(with(axis, size))});
       }
     }
@@ -265,7 +291,8 @@ void Prover::State::enter_expert_mesh() {
     proof.micro_batches = false;
     return;
   }
-  base.axes = {{Axis::tp, layout.tp}, {Axis::cp, 1}, {Axis::sp, 1}, {Axis::ep, layout.ep}, {Axis::edp, layout.edp()}, {Axis::pp, layout.pp}};
+  base.axes = {{Axis::tp, layout.tp},     {Axis::cp, 1},        {Axis::sp, 1}, {Axis::ep, layout.ep},
+               {Axis::edp, layout.edp()}, {Axis::pp, layout.pp}};
 }
 
 void Prover::State::prepare() {
@@ -278,6 +305,12 @@ void Prover::State::prepare() {
   shrink();
   if (!read(base)) {
     throw InputError({Diagnostic{document.place(), refusals.at(base)}});
+  }
+  if (any_given && (any_of_experts || World::uses_expert_mesh(*read(base)->schedule))) {
+    cases.emplace_back();
+    cases.back().limit = Proof::Limit{
+        "", "", "with experts the sizes of both meshes hang together; `lockstep prove` takes all of them at once"};
+    return;
   }
   if (!expert) {
     enter_expert_mesh();
@@ -294,8 +327,10 @@ void Prover::State::prepare() {
     std::set<int> named;
     const std::size_t last = sizes.size() - 1;
     const std::set<int> large = NamedCoordinates(*read(with(axis, sizes[last]))->schedule, axis).found();
-    const std::set<int> smaller = NamedCoordinates(*read(with(axis, sizes[last > 0 ? last - 1 : 0]))->schedule, axis).found();
-    std::set_intersection(large.begin(), large.end(), smaller.begin(), smaller.end(), std::inserter(named, named.end()));
+    const std::set<int> smaller =
+        NamedCoordinates(*read(with(axis, sizes[last > 0 ? last - 1 : 0]))->schedule, axis).found();
+    std::set_intersection(large.begin(), large.end(), smaller.begin(), smaller.end(),
+                          std::inserter(named, named.end()));
     named.erase(0);
     int least = axis == Axis::pp ? 3 : 2;
     if (!named.empty()) least = std::max(least, *named.rbegin() + 2);
@@ -357,7 +392,8 @@ void Prover::State::enter(Case& one, const Sizes& first, const Sizes& second) {
     for (const Sizes* sizes : {shown, &second}) {
       if ((sizes == shown && !one.specimens.empty()) || !read(*sizes)) continue;
       if (!one.specimens.empty() && steps_text(*read(*sizes)) != steps_text(*one.specimens.front().scenario)) {
-        throw OutOfReach("", fmt::format("the schedule has other steps at {} than at {}", lockstep::describe(*sizes), lockstep::describe(*shown)));
+        throw OutOfReach("", fmt::format("the schedule has other steps at {} than at {}", lockstep::describe(*sizes),
+                                         lockstep::describe(*shown)));
       }
       one.specimens.push_back(specimen(one, *sizes, known));
       for (const ClassResult& result : one.specimens.back().results) known.insert(result.members->key);
@@ -378,7 +414,8 @@ Specimen Prover::State::specimen(const Case& one, const Sizes& sizes, const std:
   result.world = std::make_unique<World>(*result.scenario->schedule, open);
   result.choices = std::make_unique<Choices>(*result.world);
   for (const Class& members : result.choices->classes()) {
-    if (known.count(members.key) == 0) result.results.push_back(run_class(*result.world, *result.choices, members, options.steps));
+    if (known.count(members.key) == 0)
+      result.results.push_back(run_class(*result.world, *result.choices, members, options.steps));
   }
   return result;
 }
@@ -403,14 +440,17 @@ bool Prover::State::show(const Sizes& sizes) {
   example.document = scenario->document;
   example.document.set("expect", Json::object({{"verdict", {}, Json::string(race ? "race" : "mismatch")}}));
   for (const BufferResult& buffer : result.buffers) {
-    const auto wrong = std::find_if(buffer.pieces.begin(), buffer.pieces.end(), [](const PieceResult& piece) { return !piece.right; });
+    const auto wrong =
+        std::find_if(buffer.pieces.begin(), buffer.pieces.end(), [](const PieceResult& piece) { return !piece.right; });
     if (wrong == buffer.pieces.end()) continue;
     const LocalBuffer& local = schedule.model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)];
     const std::vector<Term> support = reference_terms(schedule, local.logical, local.piece, result.step);
     example.rank = buffer.rank;
     example.parameter = schedule.model.parameters()[static_cast<std::size_t>(local.parameters.front())].name;
-    example.got = print_formula(schedule, buffer.rank, buffer.buffer, engine.terms(wrong->form, buffer.rank, buffer.buffer), support);
-    example.expected = print_formula(schedule, buffer.rank, buffer.buffer, engine.terms(wrong->reference, buffer.rank, buffer.buffer), support);
+    example.got = print_formula(schedule, buffer.rank, buffer.buffer,
+                                engine.terms(wrong->form, buffer.rank, buffer.buffer), support);
+    example.expected = print_formula(schedule, buffer.rank, buffer.buffer,
+                                     engine.terms(wrong->reference, buffer.rank, buffer.buffer), support);
     break;
   }
   const auto name = [&](int rank, int buffer) {
@@ -458,10 +498,12 @@ void Prover::State::find_counterexample(const std::vector<Reason>& reasons) {
     for (const auto& [axis, size] : sizes.axes) product *= size;
     return std::pair(product, sizes.micro_batches.value_or(0));
   };
-  std::stable_sort(candidates.begin(), candidates.end(), [&](const Sizes& a, const Sizes& b) { return world(a) < world(b); });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [&](const Sizes& a, const Sizes& b) { return world(a) < world(b); });
   int looked_at = 0;
   for (const Sizes& sizes : candidates) {
-    const bool possible = std::any_of(reasons.begin(), reasons.end(), [&](const Reason& reason) { return applies(reason, sizes); });
+    const bool possible =
+        std::any_of(reasons.begin(), reasons.end(), [&](const Reason& reason) { return applies(reason, sizes); });
     if (!possible || !read(sizes)) continue;
     if (show(sizes) || ++looked_at == 40) return;
   }
@@ -474,7 +516,8 @@ void Prover::State::conclude() {
     if (one.limit) proof.limits.push_back(*one.limit);
     for (const Reason& reason : reasons_of(one)) {
       reasons.push_back(reason);
-      const Logical& logical = reason.specimen->scenario->schedule->model.logicals()[static_cast<std::size_t>(reason.result->members->logicals.front())];
+      const Logical& logical = reason.specimen->scenario->schedule->model
+                                   .logicals()[static_cast<std::size_t>(reason.result->members->logicals.front())];
       names.insert(logical.name);
     }
   }
@@ -484,14 +527,17 @@ void Prover::State::conclude() {
   if (!reasons.empty() && proof.counterexample) {
     proof.verdict = Proof::Verdict::wrong;
     proof.statement = statement_of(cases, reasons, proof.axes, proof.micro_batches);
-    const bool cuts_alone = std::all_of(reasons.begin(), reasons.end(), [](const Reason& reason) { return reason.by_cut; });
+    const bool cuts_alone =
+        std::all_of(reasons.begin(), reasons.end(), [](const Reason& reason) { return reason.by_cut; });
     if (cuts_alone) proof.statement += ", wherever its cuts give an element these owners";
   } else if (!reasons.empty()) {
     proof.verdict = Proof::Verdict::undecided;
-    proof.statement = "right at every small size that was tried; it would be wrong where its cuts give an element other owners";
+    proof.statement =
+        "right at every small size that was tried; it would be wrong where its cuts give an element other owners";
   } else if (!proof.limits.empty()) {
     proof.verdict = Proof::Verdict::undecided;
-    proof.statement = proof.limits.size() == cases.size() ? "no proof for every size" : "right where it could be followed";
+    proof.statement =
+        proof.limits.size() == cases.size() ? "no proof for every size" : "right where it could be followed";
   } else {
     proof.verdict = Proof::Verdict::right;
     proof.statement = "right for every size";
@@ -519,7 +565,8 @@ std::optional<ParametricResult> Prover::at(const Sizes& sizes) const {
   if (sizes.micro_batches) all.micro_batches = sizes.micro_batches;
   ParametricResult result;
   result.why = "the proof does not speak of these sizes";
-  const auto found = std::find_if(state_->cases.begin(), state_->cases.end(), [&](const Case& one) { return one.holds(all); });
+  const auto found =
+      std::find_if(state_->cases.begin(), state_->cases.end(), [&](const Case& one) { return one.holds(all); });
   if (found == state_->cases.end()) return result;
   if (found->limit) {
     result.undecided_step = found->limit->step;

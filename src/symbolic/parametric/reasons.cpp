@@ -8,7 +8,8 @@ namespace lockstep::parametric {
 namespace {
 
 /// The coefficient of each product of powers of tokens and coordinates, which count as independent.
-std::map<Polynomials::Monomial, std::vector<std::pair<Polynomials::Monomial, Rational>>> by_tokens(const Polynomials& polynomials, int value) {
+std::map<Polynomials::Monomial, std::vector<std::pair<Polynomials::Monomial, Rational>>> by_tokens(
+    const Polynomials& polynomials, int value) {
   std::map<Polynomials::Monomial, std::vector<std::pair<Polynomials::Monomial, Rational>>> parts;
   for (const auto& [monomial, coefficient] : polynomials.terms(value)) {
     Polynomials::Monomial sizes, others;
@@ -22,13 +23,15 @@ std::map<Polynomials::Monomial, std::vector<std::pair<Polynomials::Monomial, Rat
   return parts;
 }
 
-Rational at(const Polynomials& polynomials, const std::vector<std::pair<Polynomials::Monomial, Rational>>& part, const Sizes& sizes) {
+Rational at(const Polynomials& polynomials, const std::vector<std::pair<Polynomials::Monomial, Rational>>& part,
+            const Sizes& sizes) {
   Rational sum;
   for (const auto& [monomial, coefficient] : part) {
     Rational term = coefficient;
     for (const auto& [number, exponent] : monomial) {
       const Variable& variable = polynomials.variable_at(number);
-      const Rational value(variable.kind == Variable::Kind::size ? sizes.axes.at(variable.axis) : sizes.micro_batches.value_or(1));
+      const Rational value(variable.kind == Variable::Kind::size ? sizes.axes.at(variable.axis)
+                                                                 : sizes.micro_batches.value_or(1));
       for (int i = 0; i < std::abs(exponent); ++i) term = exponent > 0 ? term * value : term / value;
     }
     sum += term;
@@ -87,7 +90,8 @@ bool depends_on_cut(const ClassResult& result, const Cell& cell) {
 /// Whether `a` says no more than `b`.
 bool covered(const Reason& a, const Reason& b) {
   if (b.by_cut && !a.by_cut) return false;
-  return std::all_of(b.least.begin(), b.least.end(), [&](const auto& bound) { return a.least.at(bound.first) >= bound.second; });
+  return std::all_of(b.least.begin(), b.least.end(),
+                     [&](const auto& bound) { return a.least.at(bound.first) >= bound.second; });
 }
 
 }  // namespace
@@ -110,16 +114,20 @@ bool applies(const Reason& reason, const Sizes& sizes) {
   }
   const Polynomials& polynomials = reason.specimen->world->polynomials();
   const auto parts = by_tokens(polynomials, reason.cell->value);
-  const bool zero = std::all_of(parts.begin(), parts.end(), [&](const auto& part) { return at(polynomials, part.second, sizes).is_zero(); });
+  const bool zero = std::all_of(parts.begin(), parts.end(),
+                                [&](const auto& part) { return at(polynomials, part.second, sizes).is_zero(); });
   return reason.cell->fault == Fault::unowned ? zero : !zero;
 }
 
 std::vector<Reason> reasons_of(const Case& one) {
   std::vector<Reason> kept;
   const auto add = [&](Reason reason) {
-    if (std::any_of(kept.begin(), kept.end(), [&](const Reason& other) { return covered(reason, other) && always(other); })) return;
+    if (std::any_of(kept.begin(), kept.end(),
+                    [&](const Reason& other) { return covered(reason, other) && always(other); }))
+      return;
     if (always(reason)) {
-      kept.erase(std::remove_if(kept.begin(), kept.end(), [&](const Reason& other) { return covered(other, reason); }), kept.end());
+      kept.erase(std::remove_if(kept.begin(), kept.end(), [&](const Reason& other) { return covered(other, reason); }),
+                 kept.end());
     }
     kept.push_back(std::move(reason));
   };

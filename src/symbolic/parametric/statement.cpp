@@ -49,8 +49,10 @@ std::string joined(const std::vector<std::string>& parts) {
   return fmt::format("{} and {}", fmt::join(head, ", "), parts.back());
 }
 
-/// All points above one of the minimal ones are wrong, as far as the grid shows them; `but` are exceptions, "" for none.
-std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& known, const std::set<Point>& wrong, const std::string& but) {
+/// All points above one of the minimal ones are wrong, as far as the grid shows them; `but` are exceptions, "" for
+/// none.
+std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& known, const std::set<Point>& wrong,
+                                  const std::string& but) {
   const auto above = [](const Point& a, const Point& b) {
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (a[i] < b[i]) return false;
@@ -59,11 +61,13 @@ std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& kn
   };
   std::vector<Point> minimal;
   for (const Point& point : wrong) {
-    const bool least = std::none_of(wrong.begin(), wrong.end(), [&](const Point& other) { return other != point && above(point, other); });
+    const bool least = std::none_of(wrong.begin(), wrong.end(),
+                                    [&](const Point& other) { return other != point && above(point, other); });
     if (least) minimal.push_back(point);
   }
   for (const Point& point : known) {
-    const bool covered = std::any_of(minimal.begin(), minimal.end(), [&](const Point& least) { return above(point, least); });
+    const bool covered =
+        std::any_of(minimal.begin(), minimal.end(), [&](const Point& least) { return above(point, least); });
     if (covered != (wrong.count(point) != 0)) return std::nullopt;
   }
   // What every known point has is not said.
@@ -85,7 +89,8 @@ std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& kn
     ways.push_back(joined(bounds));
   }
   if (!but.empty()) {
-    return ways.size() == 1 ? fmt::format("wrong for every {} but {}", ways.front(), but) : fmt::format("wrong as soon as {}, but not at {}", fmt::join(ways, ", or "), but);
+    return ways.size() == 1 ? fmt::format("wrong for every {} but {}", ways.front(), but)
+                            : fmt::format("wrong as soon as {}, but not at {}", fmt::join(ways, ", or "), but);
   }
   if (single) return "right only at " + joined(ones);
   return fmt::format("wrong as soon as {}", fmt::join(ways, ", or "));
@@ -102,7 +107,8 @@ std::string describe(const Case& one) {
   return joined(parts);
 }
 
-std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes, bool micro_batches) {
+std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
+                         const std::vector<Axis>& axes, bool micro_batches) {
   Grid grid{axes, micro_batches, {}};
   for (std::size_t i = 0; i < grid.dimensions(); ++i) {
     std::set<int> values = {1, 2, 3};
@@ -124,7 +130,8 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
   std::set<Point> wrong, boxes;
   for (const Point& point : grid.points()) {
     const Sizes sizes = grid.sizes(point);
-    const bool decided = std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return !one.limit && one.holds(sizes); });
+    const bool decided =
+        std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return !one.limit && one.holds(sizes); });
     if (!decided) continue;
     known.push_back(point);
     for (const Reason& reason : reasons) {
@@ -147,7 +154,8 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
       for (const Point& point : boxes) {
         if (point[i] == value) there.push_back(point);
       }
-      const bool right = !there.empty() && std::none_of(there.begin(), there.end(), [&](const Point& point) { return wrong.count(point) != 0; });
+      const bool right = !there.empty() && std::none_of(there.begin(), there.end(),
+                                                        [&](const Point& point) { return wrong.count(point) != 0; });
       if (!right) continue;
       but.push_back(fmt::format("{} = {}", grid.name(i), value));
       with.insert(there.begin(), there.end());
@@ -158,7 +166,8 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
   }
   // Box by box, each as wide as it can be.
   const auto all_wrong = [&](const Case& box) {
-    return std::all_of(known.begin(), known.end(), [&](const Point& point) { return !box.holds(grid.sizes(point)) || wrong.count(point) != 0; });
+    return std::all_of(known.begin(), known.end(),
+                       [&](const Point& point) { return !box.holds(grid.sizes(point)) || wrong.count(point) != 0; });
   };
   std::vector<std::string> places;
   for (const Reason& reason : reasons) {

@@ -20,7 +20,8 @@ bool names_expert_axis(const Expression::Node& node) {
     const auto axis = axis_named(node.text);
     if (axis && is_expert_axis(*axis)) return true;
   }
-  return std::any_of(node.children.begin(), node.children.end(), [](const auto& child) { return names_expert_axis(*child); });
+  return std::any_of(node.children.begin(), node.children.end(),
+                     [](const auto& child) { return names_expert_axis(*child); });
 }
 
 bool uses_expert_axis(const Step& step) {
@@ -118,7 +119,8 @@ void World::make_levels() {
   for (std::size_t i = 0; i + 1 < marks.size(); ++i) {
     Level level;
     level.stride = marks[i];
-    if (marks[i + 1] % marks[i] != 0) throw OutOfReach("", "the two meshes cut the ranks in ways that have no common digits");
+    if (marks[i + 1] % marks[i] != 0)
+      throw OutOfReach("", "the two meshes cut the ranks in ways that have no common digits");
     level.size = marks[i + 1] / marks[i];
     for (const Stretch& stretch : stretches) {
       if (stretch.begin <= marks[i] && marks[i + 1] <= stretch.end) level.axes.push_back(stretch.axis);
@@ -126,17 +128,22 @@ void World::make_levels() {
     levels_.push_back(std::move(level));
   }
   std::reverse(levels_.begin(), levels_.end());
-  std::stable_sort(levels_.begin(), levels_.end(), [](const Level& a, const Level& b) { return a.is_of(Axis::pp) && !b.is_of(Axis::pp); });
+  std::stable_sort(levels_.begin(), levels_.end(),
+                   [](const Level& a, const Level& b) { return a.is_of(Axis::pp) && !b.is_of(Axis::pp); });
   for (const Level& level : levels_) {
     // tp is etp, and dp is ep and edp: else the digits are others at other sizes.
-    const bool common = level.is_of(Axis::pp) || (level.is_of(Axis::tp) ? level.is_of(Axis::etp) : level.is_of(Axis::dp) && !level.is_of(Axis::etp));
-    if (expert_ && !open_.least.empty() && !common) throw OutOfReach("", "in this order of the axes the two meshes share other digits at other sizes");
+    const bool common =
+        level.is_of(Axis::pp) ||
+        (level.is_of(Axis::tp) ? level.is_of(Axis::etp) : level.is_of(Axis::dp) && !level.is_of(Axis::etp));
+    if (expert_ && !open_.least.empty() && !common)
+      throw OutOfReach("", "in this order of the axes the two meshes share other digits at other sizes");
   }
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     Level& level = levels_[i];
     if (level.is_of(Axis::pp)) pp_level_ = static_cast<int>(i);
     level.axis = level.axes.front();
-    if (level.axis == Axis::dp && layout.dp_replicate > 1) level.axis = level.is_of(Axis::dp_shard) ? Axis::dp_shard : Axis::dp_replicate;
+    if (level.axis == Axis::dp && layout.dp_replicate > 1)
+      level.axis = level.is_of(Axis::dp_shard) ? Axis::dp_shard : Axis::dp_replicate;
     for (const auto& [axis, least] : open_.least) {
       if (!level.is_of(axis)) continue;
       level.open = true;
@@ -171,7 +178,8 @@ std::vector<std::pair<int, int>> World::digits(Axis axis, int coordinate, const 
     result.emplace_back(*level, coordinate % size);
     coordinate /= size;
   }
-  if (coordinate != 0) throw OutOfReach(step, "it names a coordinate of " + std::string(lockstep::name_of(axis)) + " that does not exist");
+  if (coordinate != 0)
+    throw OutOfReach(step, "it names a coordinate of " + std::string(lockstep::name_of(axis)) + " that does not exist");
   return result;
 }
 
@@ -193,7 +201,8 @@ Group World::group(const Step& step) const {
     std::vector<int> coordinates = *pick.coordinates;
     std::sort(coordinates.begin(), coordinates.end());
     coordinates.erase(std::unique(coordinates.begin(), coordinates.end()), coordinates.end());
-    if (levels.size() > 1) throw OutOfReach(step.name, "it picks coordinates of an axis that the two meshes, or replicas, cut");
+    if (levels.size() > 1)
+      throw OutOfReach(step.name, "it picks coordinates of an axis that the two meshes, or replicas, cut");
     group.members.emplace_back(levels.front(), coordinates);
     if (coordinates.size() > 1) group.picked.push_back({levels.front(), coordinates});
   }
@@ -207,7 +216,8 @@ int World::size(Axis axis, const std::string& step) {
     throw OutOfReach(step, "it speaks of the expert mesh");
   }
   int product = 1;
-  for (const int level : levels_of(axis, step)) product = polynomials_.multiply(product, levels_[static_cast<std::size_t>(level)].polynomial);
+  for (const int level : levels_of(axis, step))
+    product = polynomials_.multiply(product, levels_[static_cast<std::size_t>(level)].polynomial);
   return product;
 }
 
@@ -232,7 +242,8 @@ int World::tokens(const std::string& use, unsigned axes, int micro_batch, int op
   const Batch& batch = schedule_.batch;
   const std::string listed = this->entry(use);
   const auto entry = batch.tokens_of_use.find(listed);
-  const Batch::Tokens::Kind kind = entry == batch.tokens_of_use.end() ? Batch::Tokens::Kind::uneven : entry->second.kind;
+  const Batch::Tokens::Kind kind =
+      entry == batch.tokens_of_use.end() ? Batch::Tokens::Kind::uneven : entry->second.kind;
   Variable tokens;
   tokens.kind = Variable::Kind::tokens;
   tokens.entry = listed;
@@ -254,8 +265,10 @@ int World::tokens(const std::string& use, unsigned axes, int micro_batch, int op
   }
   if (kind == Batch::Tokens::Kind::even) return pieces;
   // A list is of one layout, so that the sum of all of it is a number.
-  if (kind == Batch::Tokens::Kind::list && depends_on(tokens).empty() && (single || (axes & all_micro_batches) != 0 || micro_batch >= 0))
-    return polynomials_.constant(value(tokens, std::vector<int>(levels_.size(), 0), batch.first_micro_batch(optimizer_step)));
+  if (kind == Batch::Tokens::Kind::list && depends_on(tokens).empty() &&
+      (single || (axes & all_micro_batches) != 0 || micro_batch >= 0))
+    return polynomials_.constant(
+        value(tokens, std::vector<int>(levels_.size(), 0), batch.first_micro_batch(optimizer_step)));
   return polynomials_.variable(tokens);
 }
 
@@ -290,7 +303,8 @@ int World::least(const Variable& variable) const {
       return open_.least_micro_batches.value_or(1);
     case Variable::Kind::tokens: {
       const auto entry = schedule_.batch.tokens_of_use.find(variable.entry);
-      const bool listed = entry != schedule_.batch.tokens_of_use.end() && entry->second.kind == Batch::Tokens::Kind::list;
+      const bool listed =
+          entry != schedule_.batch.tokens_of_use.end() && entry->second.kind == Batch::Tokens::Kind::list;
       return listed ? least_listed(variable) : 1;
     }
     case Variable::Kind::coordinate:
