@@ -16,7 +16,9 @@ std::vector<std::vector<std::uint64_t>> GpuReplay::run(const numeric::Plan& plan
   const std::uint64_t result_bytes = layout.results() * sizeof(std::uint64_t);
   auto* const results = static_cast<std::uint64_t*>(results_.at_least(count * result_bytes));
   gpu_.clear(results, count * result_bytes);
-  const auto describe = [&](const kernels::Instruction& instruction) { gpu_.describe(step_of(plan, instruction.event)); };
+  const auto describe = [&](const kernels::Instruction& instruction) {
+    gpu_.describe(step_of(plan, instruction.event));
+  };
   for (const Block& block : cut_into_blocks(elements, most, 1)) {
     const GpuProgram program = make_gpu_program(model_, plan, options, layout, block);
     if (program.instructions.empty()) continue;
