@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.path.abspath(os.environ.get("LOCKSTEP_BINARY", "lockstep"))
 RANDOM = 12
-SIZES = [1, 511, 512, 513, 1000003, 2147483649]
+SIZES = [1, 511, 512, 513, 1000003, 2147483649, 4294967809]
 
 
 @pytest.fixture
