@@ -24,7 +24,7 @@ MEMORY = 3.35e12
 REACHED = 0.80       # of a link, as bus bandwidth
 REACHED_MEMORY = 0.85  # of the memory's, the goal of tools/bench-gpu
 HOST = 8             # GPUs that NVLink joins
-BLOCK = 4 << 30      # the most memory that the engine takes for buffers
+BLOCK = 4 << 30      # in which blocks are counted; with more than 64 buffers that meet on a GPU the engine takes more
 
 MICRO_BATCHES = 16
 SCENARIOS = {"tp 8 × pp 16 × dp 128": {"tp": 8, "pp": 16, "dp": 128},

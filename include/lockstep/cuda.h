@@ -61,11 +61,12 @@ struct RaceReplays {
 /// of each rank on a stream of its own and the asynchronous ones on further streams, which nothing but the schedule's
 /// waits holds back. All must agree to the bit.
 ///
-/// Memory of the GPU for buffers: at most about 4 GiB, in blocks of elements (of HostOptions::block_elements, where
-/// that is less); a component whose collectives move elements to other places is replayed in one block, and a note says
-/// so where that is more. Where it does not fit, CudaTooSmall says so before anything is allocated. The program of a
-/// block and the sums of the checks come on top. HostOptions::threads of the processor decide beforehand which numbers
-/// are replayed. Throws CudaFailure where the GPU cannot go on.
+/// Memory of the GPU for buffers: at most three quarters of what is free, and at most about 4 GiB or 64 MiB for each
+/// buffer, whichever is more, in blocks of elements (of HostOptions::block_elements, where that is less); a component
+/// whose collectives move elements to other places is replayed in one block, and a note says so where that is more.
+/// Where it does not fit, CudaTooSmall says so before anything is allocated. The program of a block and the sums of the
+/// checks come on top. HostOptions::threads of the processor decide beforehand which numbers are replayed. Throws
+/// CudaFailure where the GPU cannot go on.
 HostResult run_cuda(const Schedule& schedule, const Timeline& timeline, const HostOptions& options, CudaDevice& cuda);
 
 /// Replays a schedule that ends in a race, once as if a wait stood in front of each step that touches what is in

@@ -13,8 +13,11 @@ namespace lockstep::device {
 
 namespace {
 
-// Large enough to keep a GPU busy with each step, small enough to leave room for whoever else uses it.
-constexpr std::uint64_t most_buffer_bytes = std::uint64_t{4} << 30;
+/// Large enough to keep a GPU busy with each step, small enough to leave room for whoever else uses it: 4 GiB, and
+/// where there are many slots 64 MiB for each. With less of a slot the launch of a step takes longer than the step.
+constexpr std::uint64_t most_buffer_bytes(std::uint64_t slots) {
+  return std::max(std::uint64_t{4} << 30, slots * (std::uint64_t{64} << 20));
+}
 
 /// Of the free memory; the rest is for tables, sums, and for what CUDA itself takes.
 constexpr double share_for_buffers = 0.75;
@@ -76,13 +79,13 @@ void GpuMemoryPlan::plan(const GpuFacts& facts, const Schedule& schedule, const 
     const numeric::Component& component = preparation.components().list[task.component];
     const Arithmetic arithmetic =
         task.in_field ? Arithmetic::prime61 : preparation.prepared()[task.component].choice.arithmetic;
-    const std::uint64_t element = slots_of(schedule, component, folding) * bytes_of(arithmetic);
+    const std::uint64_t slots = slots_of(schedule, component, folding), element = slots * bytes_of(arithmetic);
     const auto all = static_cast<std::uint64_t>(!component.aligned  ? component.numel
                                                 : most_elements > 0 ? std::min(size(task.elements), most_elements)
                                                                     : size(task.elements));
     if (!component.aligned && most_elements > 0 && component.numel > most_elements) in_one_block.insert(task.component);
     const std::uint64_t least = stride_of(more + (component.aligned ? 1 : all));
-    const std::uint64_t most = component.aligned ? std::min(budget, most_buffer_bytes) : budget;
+    const std::uint64_t most = component.aligned ? std::min(budget, most_buffer_bytes(slots)) : budget;
     if (least * element > most) {
       throw GpuTooSmall(fmt::format(
           "{}: {} of it needs {}, and of its {} of memory {} are free, of which the cuda engine takes {}. {}; "
