@@ -57,8 +57,9 @@ struct RaceReplays {
 
 /// Replays a timeline as run_host does, on the same numbers, with the buffers of all ranks on one GPU: step by step on
 /// buffers in its memory, and, where every element stays in its place and the buffers of a few fit into the memory of a
-/// block of threads, a second time with all steps in one kernel. Where steps are asynchronous, once more with the steps
-/// of each rank on a stream of its own and the asynchronous ones on further streams, which nothing but the schedule's
+/// block of threads, a second time with all steps in one kernel; where fewer than 128 threads have room there, that is
+/// done for the first and the last block of elements alone. Where steps are asynchronous, once more with the steps of
+/// each rank on a stream of its own and the asynchronous ones on further streams, which nothing but the schedule's
 /// waits holds back. All must agree to the bit.
 ///
 /// Memory of the GPU for buffers: at most three quarters of what is free, and at most about 4 GiB or 64 MiB for each

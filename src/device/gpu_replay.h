@@ -17,8 +17,9 @@ class GpuReplay {
   }
 
   /// Replays `elements` of every buffer of the plan, `most` at a time: step by step; where it can be done a second time
-  /// with all steps in one kernel; and where `order` has asynchronous steps once more on streams. Throws InternalError
-  /// where two of them differ.
+  /// with all steps in one kernel (with fewer than 128 threads in a block, which takes much longer than step by step,
+  /// the first and the last block of elements alone); and where `order` has asynchronous steps once more on streams.
+  /// Throws InternalError where two of them differ.
   numeric::Findings replay(const numeric::Plan& plan, const numeric::ReplayOptions& options, const Intervals& elements,
                            std::int64_t most, const StreamOrder& order = {});
 
@@ -28,14 +29,19 @@ class GpuReplay {
             std::int64_t most, const StreamOrder& order, std::vector<int>& different);
 
  private:
+  enum class Fused { never, at_both_ends, always };
   struct Ways {
-    bool in_one_kernel = false;
+    Fused fused = Fused::never;
     std::size_t on_streams = 0;
   };
-  /// The results of each way, step by step in order first.
-  std::vector<std::vector<std::uint64_t>> run(const numeric::Plan& plan, const numeric::ReplayOptions& options,
-                                              const Intervals& elements, std::int64_t most, const StreamOrder& order,
-                                              const Ways& ways);
+  struct Found {
+    std::vector<std::uint64_t> in_order;
+    std::vector<std::uint64_t> in_order_where_fused, fused;  ///< of the blocks with all steps in one kernel
+    std::vector<std::vector<std::uint64_t>> on_streams;
+  };
+  /// The results of each way.
+  Found run(const numeric::Plan& plan, const numeric::ReplayOptions& options, const Intervals& elements,
+            std::int64_t most, const StreamOrder& order, const Ways& ways);
 
   Gpu& gpu_;
   const Model& model_;
