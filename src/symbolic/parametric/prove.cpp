@@ -136,7 +136,7 @@ struct Prover::State {
   void find_allowed();
   void enter_expert_mesh();
   void prepare();
-  void enter(Case& one, const Sizes& first, const Sizes& second);
+  void enter(Case& one, const std::vector<Sizes>& layouts);
   Specimen specimen(const Case& one, const Sizes& sizes, const std::set<std::string>& known) const;
   void conclude();
   void find_counterexample(const std::vector<Reason>& reasons);
@@ -319,7 +319,7 @@ void Prover::State::prepare() {
   find_allowed();
   struct Choice {
     std::optional<int> exact;
-    int least = 1, first = 1, second = 1;
+    int least = 1, first = 1, second = 1, last = 1;
   };
   std::vector<std::vector<Choice>> choices;
   for (const Axis axis : proof.axes) {
@@ -338,21 +338,23 @@ void Prover::State::prepare() {
     std::vector<Choice>& list = choices.emplace_back();
     for (const int size : sizes) {
       if (size < least) {
-        list.push_back({size, 1, size, size});
+        list.push_back({size, 1, size, size, size});
       } else {
         open.push_back(size);
       }
     }
-    if (open.size() == 1) list.push_back({open.front(), 1, open.front(), open.front()});
-    if (open.size() > 1) list.push_back({std::nullopt, least, open[0], open[1]});
+    if (open.size() == 1) list.push_back({open.front(), 1, open.front(), open.front(), open.front()});
+    if (open.size() > 1) list.push_back({std::nullopt, least, open[0], open[1], open.back()});
   }
-  std::vector<Choice> micro_batches = {{std::nullopt, 1, 1, 1}};
-  if (proof.micro_batches) micro_batches = {{1, 1, 1, 1}, {std::nullopt, 2, 2, 3}};
+  std::vector<Choice> micro_batches = {{std::nullopt, 1, 1, 1, 1}};
+  if (proof.micro_batches) micro_batches = {{1, 1, 1, 1, 1}, {std::nullopt, 2, 2, 3, 3}};
   std::vector<std::size_t> at(choices.size(), 0);
   for (;;) {
     for (const Choice& count : micro_batches) {
       Case one;
       Sizes first = base, second = base;
+      // With more stages more kinds of layers come to lie in the middle.
+      std::optional<int> most_stages;
       for (std::size_t i = 0; i < choices.size(); ++i) {
         const Choice& choice = choices[i][at[i]];
         const Axis axis = proof.axes[i];
@@ -363,6 +365,7 @@ void Prover::State::prepare() {
         }
         first.axes[axis] = choice.first;
         second.axes[axis] = choice.second;
+        if (axis == Axis::pp && !choice.exact) most_stages = choice.last;
       }
       if (proof.micro_batches) {
         one.exact_micro_batches = count.exact;
@@ -370,7 +373,12 @@ void Prover::State::prepare() {
         first.micro_batches = count.first;
         second.micro_batches = count.second;
       }
-      enter(one, first, second);
+      std::vector<Sizes> layouts = {first, second};
+      if (most_stages) {
+        layouts.push_back(first);
+        layouts.back().axes[Axis::pp] = *most_stages;
+      }
+      enter(one, layouts);
       if (!one.specimens.empty() || one.limit) cases.push_back(std::move(one));
     }
     std::size_t digit = 0;
@@ -383,19 +391,21 @@ void Prover::State::prepare() {
   proof.cases = static_cast<int>(cases.size());
 }
 
-/// Takes the classes of two layouts of a case through the schedule, those of the second that the first one lacks.
-void Prover::State::enter(Case& one, const Sizes& first, const Sizes& second) {
-  const Sizes* shown = read(first) ? &first : read(second) ? &second : nullptr;
-  if (shown == nullptr) return;
+/// Takes the classes of some layouts of a case through the schedule, of the later ones those that the earlier ones
+/// lack.
+void Prover::State::enter(Case& one, const std::vector<Sizes>& layouts) {
   try {
     std::set<std::string> known;
-    for (const Sizes* sizes : {shown, &second}) {
-      if ((sizes == shown && !one.specimens.empty()) || !read(*sizes)) continue;
-      if (!one.specimens.empty() && steps_text(*read(*sizes)) != steps_text(*one.specimens.front().scenario)) {
-        throw OutOfReach("", fmt::format("the schedule has other steps at {} than at {}", lockstep::describe(*sizes),
-                                         lockstep::describe(*shown)));
+    for (const Sizes& sizes : layouts) {
+      const std::shared_ptr<const Scenario> scenario = read(sizes);
+      const bool seen = std::any_of(one.specimens.begin(), one.specimens.end(),
+                                    [&](const Specimen& specimen) { return specimen.sizes == sizes; });
+      if (!scenario || seen) continue;
+      if (!one.specimens.empty() && steps_text(*scenario) != steps_text(*one.specimens.front().scenario)) {
+        throw OutOfReach("", fmt::format("the schedule has other steps at {} than at {}", lockstep::describe(sizes),
+                                         lockstep::describe(one.specimens.front().sizes)));
       }
-      one.specimens.push_back(specimen(one, *sizes, known));
+      one.specimens.push_back(specimen(one, sizes, known));
       for (const ClassResult& result : one.specimens.back().results) known.insert(result.members->key);
     }
   } catch (const OutOfReach& limit) {
