@@ -48,6 +48,7 @@ HEADERS = {
     "numeric": "numeric",
     "operation": "schedule",
     "parametric": "symbolic",
+    "proof_report": "report",
     "prove": "symbolic",
     "rational": "base",
     "report": "report",
