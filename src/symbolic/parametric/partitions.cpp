@@ -10,9 +10,9 @@ namespace {
 /// Blocks numbered by their first name.
 Partition normal(const Partition& partition) {
   Partition result(partition.size());
-  std::map<std::uint8_t, std::uint8_t> numbers;
+  std::map<std::uint16_t, std::uint16_t> numbers;
   for (std::size_t i = 0; i < partition.size(); ++i) {
-    result[i] = numbers.emplace(partition[i], static_cast<std::uint8_t>(numbers.size())).first->second;
+    result[i] = numbers.emplace(partition[i], static_cast<std::uint16_t>(numbers.size())).first->second;
   }
   return result;
 }
@@ -33,7 +33,7 @@ void Partitions::extend(Partition& partial, int names, int first_constant, int m
     const bool clash =
         name >= first_constant && std::find(partial.begin() + first_constant, partial.end(), block) != partial.end();
     if (clash) continue;
-    partial.push_back(static_cast<std::uint8_t>(block));
+    partial.push_back(static_cast<std::uint16_t>(block));
     extend(partial, names, first_constant, most_blocks, limit);
     partial.pop_back();
   }
@@ -64,7 +64,7 @@ Partitions::Partitions(int owners, int constants, int most_blocks, std::size_t l
         places.joined.push_back(joined);
     }
     Partition other = partition;
-    other[0] = static_cast<std::uint8_t>(names);
+    other[0] = static_cast<std::uint16_t>(names);
     const auto alone = numbers.find(normal(other));
     places.alone = alone == numbers.end() ? -1 : alone->second;
   }

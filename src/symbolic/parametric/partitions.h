@@ -9,7 +9,8 @@ namespace lockstep::parametric {
 
 /// Which of the named coordinates of one axis are equal: for each name the number of its block; blocks are numbered by
 /// their first name. Names: 0 the rank, 1 the contributor, then owners, then constants, which all differ.
-using Partition = std::vector<std::uint8_t>;
+// Of two bytes, as g++ 12 warns of the comparison of vectors of single ones.
+using Partition = std::vector<std::uint16_t>;
 inline constexpr int rank_name = 0;
 inline constexpr int contributor_name = 1;
 

@@ -9,8 +9,6 @@ namespace lockstep::parametric {
 
 namespace {
 
-constexpr Axis dense_axes[] = {Axis::tp, Axis::cp, Axis::sp, Axis::dp_shard, Axis::dp_replicate, Axis::pp};
-constexpr Axis expert_axes[] = {Axis::etp, Axis::ep, Axis::edp_shard, Axis::edp_replicate};
 constexpr Axis token_axes[] = {Axis::dp_replicate, Axis::dp_shard, Axis::cp, Axis::sp};
 
 bool names_expert_axis(const Expression::Node& node) {
