@@ -29,8 +29,9 @@ std::optional<GpuJobPlace> gpu_job_place() {
   return fits && static_cast<int>(place.sockets.size()) == wanted ? std::optional(place) : std::nullopt;
 }
 
-std::chrono::milliseconds nccl_patience() {
-  constexpr double standard = 60, most = 1e6;
+std::chrono::milliseconds nccl_patience(bool see) {
+  constexpr double most = 1e6;
+  const double standard = see ? 60 : 600;
   const char* variable = std::getenv("LOCKSTEP_NCCL_TIMEOUT");
   if (variable == nullptr || *variable == '\0') return std::chrono::milliseconds(static_cast<int>(1000 * standard));
   char* end = nullptr;

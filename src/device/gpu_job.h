@@ -25,9 +25,10 @@ inline constexpr const char* gpu_job_variable = "LOCKSTEP_GPU_JOB";
 /// Nothing where this process was not started so.
 std::optional<GpuJobPlace> gpu_job_place();
 
-/// For how long nobody may move before a process that waits gives up: LOCKSTEP_NCCL_TIMEOUT in seconds, or a minute.
-/// Throws InputError where that is no number above 0.
-std::chrono::milliseconds nccl_patience();
+/// For how long nobody may move before a process that waits gives up: LOCKSTEP_NCCL_TIMEOUT in seconds, or a minute;
+/// ten where processes do not `see` each other, and each takes its own wait for all. Throws InputError where that is no
+/// number above 0.
+std::chrono::milliseconds nccl_patience(bool see = true);
 
 /// The job of the processes that were started together, and the board that they share. Throws GpuFailure.
 struct GpuJob {

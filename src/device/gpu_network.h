@@ -20,10 +20,11 @@ struct ReplayPlace {
   }
 };
 
-/// Collectives between processes on values in the memory of their GPUs. Every call but go_to() is one of the processes
-/// in `group`, one of which is the caller: all of them make it, with the same arguments but for the values, and all
-/// calls in one order that is the same everywhere. It begins when what was launched on the GPU before is done, and is
-/// over when it returns. Counts are in elements, of which each process has at least one in some call of a group.
+/// Collectives between processes on values in the memory of their GPUs. Every call but go_to() and finish_own() is one
+/// of the processes in `group`, one of which is the caller: all of them make it, with the same arguments but for the
+/// values, and all calls in one order that is the same everywhere. It begins when what was launched on the GPU before
+/// is done, and is over when it returns. Counts are in elements, of which each process has at least one in some call of
+/// a group.
 ///
 /// Throws GpuFailure, with a sentence that names the call, the process, its GPU and the place, where the network fails
 /// or another process does not come; then the job must be aborted.
@@ -35,6 +36,9 @@ class GpuNetwork {
   virtual void prepare(const std::vector<Processes>& groups) = 0;
   /// Where this process is from here on.
   virtual void go_to(const ReplayPlace& place) = 0;
+  /// Waits until what this process launched on its GPU is done. Whoever waits for this process sees that it works, for
+  /// as long as that takes.
+  virtual void finish_own() = 0;
 
   // Reductions multiply each contribution by `factor`, a power of two, and add them up in the type of the values;
   // residues they do not know. `send` and `receive` may be the same place, or for reduce_scatter and all_gather the

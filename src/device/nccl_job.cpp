@@ -62,8 +62,8 @@ int count_gpus() {
 }
 
 std::unique_ptr<NcclJob> NcclJob::join(Job& job, std::shared_ptr<device::Board> board) {
+  const std::chrono::milliseconds patience = device::nccl_patience(board != nullptr);
   if (board == nullptr) board = std::make_shared<device::Board>(job.processes());
-  const std::chrono::milliseconds patience = device::nccl_patience();
   const auto fail = [&](const std::string& sentence) -> NcclFailure {
     board->fail(job.process(), device::Board::Cause::own, sentence);
     return NcclFailure(sentence);

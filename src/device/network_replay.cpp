@@ -9,6 +9,12 @@
 
 namespace lockstep::device {
 
+namespace {
+
+constexpr std::size_t launches_at_most = 256;  ///< before the GPU is waited for
+
+}  // namespace
+
 /// One block of a plan.
 struct NetworkReplay::Work {
   const numeric::Plan& plan;
@@ -37,6 +43,9 @@ numeric::Findings NetworkReplay::replay(std::uint64_t task, const numeric::Plan&
   Work work{plan, task, 0, domain_of(options.arithmetic), {}};
   for (const Block& block : cut_into_blocks(elements, most, plan.aligned ? processes_ : 1)) {
     ++work.block;
+    // Uploads wait for what was launched before, and nobody would see that this process works.
+    network_.go_to({task, work.block, 0, fmt::format("block {} of set {} of buffers", work.block, task + 1)});
+    network_.finish_own();
     const GpuProgram program = make_gpu_program(model_, plan, options, layout, block);
     const PackedProgram packed(program);
     auto* const at = static_cast<unsigned char*>(tables_.at_least(packed.bytes().size()));
@@ -47,6 +56,7 @@ numeric::Findings NetworkReplay::replay(std::uint64_t task, const numeric::Plan&
     gpu_.clear(work.buffers.data, layout.nodes() * stride * size);
     perform(work, program);
   }
+  network_.finish_own();
   std::vector<std::uint64_t> found(layout.results());
   gpu_.download(found.data(), results, result_bytes);
   return layout.findings(plan, options, found);
@@ -61,6 +71,8 @@ void NetworkReplay::perform(const Work& work, const GpuProgram& program) {
     make_calls_before(i);
     gpu_.describe(step_of(work.plan, program.instructions[i].event));
     gpu_.perform(work.domain, program.instructions[i], work.buffers);
+    // A full queue of launches would hold this process up unseen.
+    if (i % launches_at_most == launches_at_most - 1) network_.finish_own();
   }
   make_calls_before(program.instructions.size());
 }

@@ -2,6 +2,7 @@
 #include "tests/device/fake_nccl.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "kernels/numbers.h"
 
@@ -60,6 +62,9 @@ struct World {
   std::map<std::pair<std::string, int>, ncclResult_t> failures;
   int aborted = 0, gpus = 64, ids = 0, done = 0;
   bool one_gpu = false;
+  int working = -1;  // device
+  std::chrono::milliseconds work_time{};
+  cudaError_t work_end = cudaSuccess;
   int failing_rank = -1, failing_after = 0;
   ncclResult_t later = ncclSuccess;
   std::mt19937 random{1};
@@ -74,6 +79,9 @@ struct Pending {
 };
 thread_local std::vector<Pending> stream_of_thread;
 thread_local int depth = 0;
+thread_local int device_of_thread = -1;
+thread_local cudaError_t last_error = cudaSuccess;
+thread_local std::chrono::steady_clock::time_point work_until{};
 thread_local std::vector<std::pair<ncclComm_t, Operation>> grouped;
 
 }  // namespace
@@ -312,6 +320,7 @@ ncclResult_t collective(const char* name, Operation call, ncclRedOp_t operation,
     return ncclInvalidArgument;
   }
   if (stream != nullptr) violate("another stream than the kernels'");
+  if (last_error != cudaSuccess) violate("an error of CUDA was left behind");
   if (call.count == 0) violate(std::string(name) + " of nothing");
   const bool reduces = call.kind <= Operation::reduce_scatter;
   if (reduces && call.type == ncclUint64) violate("residues are added up as numbers");
@@ -364,6 +373,7 @@ void FakeNccl::reset(int gpus) {
   world.gpus = gpus;
   world.one_gpu = false;
   world.failing_rank = -1;
+  world.working = -1;
 }
 std::vector<std::string> FakeNccl::violations() {
   const std::lock_guard lock(world.mutex);
@@ -391,6 +401,12 @@ void FakeNccl::fail_later(int rank, int collectives, ncclResult_t result) {
   world.failing_after = collectives;
   world.later = result;
 }
+void FakeNccl::work(int rank, std::chrono::milliseconds time, cudaError_t end) {
+  const std::lock_guard lock(world.mutex);
+  world.working = rank;
+  world.work_time = time;
+  world.work_end = end;
+}
 void FakeNccl::share_gpus() {
   const std::lock_guard lock(world.mutex);
   world.one_gpu = true;
@@ -401,6 +417,7 @@ void FakeNccl::share_gpus() {
 extern "C" {
 
 cudaError_t cudaSetDevice(int device) {
+  device_of_thread = device;
   return device >= 0 && device < world.gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -411,10 +428,17 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
   std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", world.one_gpu ? 0 : device);
   return cudaSuccess;
 }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaStreamQuery(cudaStream_t) {
   const std::lock_guard lock(world.mutex);
+  if (device_of_thread == world.working) {
+    const auto now = std::chrono::steady_clock::now();
+    if (work_until == decltype(work_until)()) work_until = now + world.work_time;
+    if (now < work_until) return last_error = cudaErrorNotReady;
+    if (world.work_end != cudaSuccess) return world.work_end;
+  }
   for (const Pending& each : stream_of_thread) {
-    if (!each.clique->rounds[each.round].done) return cudaErrorNotReady;
+    if (!each.clique->rounds[each.round].done) return last_error = cudaErrorNotReady;
   }
   stream_of_thread.clear();
   return cudaSuccess;

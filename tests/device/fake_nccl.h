@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct FakeNccl {
   static void fail(const std::string& name, int number, ncclResult_t result);
   /// Once that many collectives are done, the communicators of `rank` report a failure.
   static void fail_later(int rank, int collectives, ncclResult_t result);
+  /// The kernels in front of the next calls of cudaStreamQuery are busy for so long, then they fail or not.
+  static void work(int rank, std::chrono::milliseconds time, cudaError_t end);
   /// All GPUs are one and the same.
   static void share_gpus();
 };

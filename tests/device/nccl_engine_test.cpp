@@ -72,6 +72,7 @@ class Vanishing : public device::GpuNetwork {
     if (left_-- == 0) throw Gone();
     of_->go_to(place);
   }
+  void finish_own() override { of_->finish_own(); }
   using Group = const device::Processes&;
   using Counts = const std::vector<std::uint64_t>&;
   void all_reduce(Group g, kernels::Domain d, const void* s, void* r, std::uint64_t n, double f) override {
@@ -257,7 +258,7 @@ TEST_CASE("a process that does not come is missed, and said to be, with where it
   processes.patience = std::chrono::milliseconds(200);
   processes.wrap = [](int process, std::unique_ptr<device::GpuNetwork> network) {
     if (process != 2) return network;
-    return std::unique_ptr<device::GpuNetwork>(std::make_unique<Vanishing>(std::move(network), 1));
+    return std::unique_ptr<device::GpuNetwork>(std::make_unique<Vanishing>(std::move(network), 2));
   };
   const std::string why = failure_of(processes, two_collectives(3));
   INFO(why);
@@ -318,6 +319,28 @@ TEST_CASE("what is being split off when a process stops waiting for it is given 
     CHECK(why.find("ncclCommGetAsyncError failed in process ") == 0);
     CHECK(FakeNccl::communicators() == 0);
   }
+}
+
+TEST_CASE("a process whose GPU is busy for longer than the others have patience is not missed") {
+  FakeNccl::reset();
+  FakeNccl::work(1, std::chrono::milliseconds(6'000), cudaSuccess);
+  GpuProcesses processes(2);
+  processes.patience = std::chrono::milliseconds(3'000);
+  const Schedule built = two_collectives(2);
+  require_equal(run_host(built, walk(built)), run_in_threads(processes, built, walk(built)));
+  CHECK(FakeNccl::violations() == std::vector<std::string>());
+  CHECK(FakeNccl::aborted() == 0);
+}
+
+TEST_CASE("a kernel that fails in front of a call of NCCL is not said to be that call") {
+  FakeNccl::reset();
+  FakeNccl::work(1, std::chrono::milliseconds(0), cudaErrorInvalidDevice);
+  GpuProcesses processes(2);
+  const std::string why = failure_of(processes, two_collectives(2));
+  INFO(why);
+  CHECK(why.find("a kernel of lockstep failed in process 1 (GPU 1) of 2 during ") == 0);
+  CHECK(why.find("CUDA_LAUNCH_BLOCKING=1") != std::string::npos);
+  CHECK(FakeNccl::communicators() == 0);
 }
 
 TEST_CASE("a communicator whose end fails is given back too") {

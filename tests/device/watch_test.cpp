@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/device/watch.h"
 
+#include <cstdlib>
 #include <thread>
 
 #include "src/device/gpu.h"
+#include "src/device/gpu_job.h"
 #include "tests/catch.h"
 
 using namespace lockstep::device;
@@ -76,4 +78,15 @@ TEST_CASE("the failure that a process met itself is told before those that other
   Watch watch(board, 1, names, std::chrono::hours(1));
   watch.begin({0, 1}, {});
   CHECK_THROWS_AS(watch.look(), OtherFailure);
+}
+
+TEST_CASE("processes that do not see each other have more patience, unless it is said how much") {
+  using std::chrono::milliseconds;
+  unsetenv("LOCKSTEP_NCCL_TIMEOUT");
+  CHECK(nccl_patience() == milliseconds(60'000));
+  CHECK(nccl_patience(false) == milliseconds(600'000));
+  setenv("LOCKSTEP_NCCL_TIMEOUT", "1.5", 1);
+  CHECK(nccl_patience() == milliseconds(1'500));
+  CHECK(nccl_patience(false) == milliseconds(1'500));
+  unsetenv("LOCKSTEP_NCCL_TIMEOUT");
 }

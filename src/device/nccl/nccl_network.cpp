@@ -124,6 +124,9 @@ class NcclNetwork final : public GpuNetwork {
     place_ = place;
     board_.write(process_, Board::State::works, place_);
   }
+  void finish_own() override {
+    guarded([&] { finish_kernels(); });
+  }
 
   void all_reduce(const Processes& group, Domain domain, const void* send, void* receive, std::uint64_t count,
                   double factor) override {
@@ -291,15 +294,45 @@ class NcclNetwork final : public GpuNetwork {
     }
   }
 
+  /// cudaStreamQuery that leaves nothing behind for those who ask for the last error.
+  static cudaError_t query_stream() {
+    const cudaError_t state = cudaStreamQuery(stream);
+    if (state == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
+    return state;
+  }
+
+  /// Kernels of lockstep come to an end, so that a process whose GPU is busy with them is not missed, however long that
+  /// takes; and what fails before a call of NCCL begins is no failure of that call.
+  void finish_kernels() {
+    constexpr std::chrono::seconds between_signs{1};
+    auto sign = std::chrono::steady_clock::now();
+    while (true) {
+      const cudaError_t state = query_stream();
+      if (state == cudaSuccess) return;
+      if (state != cudaErrorNotReady) {
+        fail("a kernel of lockstep", quoted(cudaGetErrorString(state)) + " (" + cudaGetErrorName(state) + ")",
+             "launches are not waited for: with CUDA_LAUNCH_BLOCKING=1 in the environment the failure names its own "
+             "step; --engine host needs no GPU");
+      }
+      if (const auto why = board_.failure()) throw OtherFailure(*why);
+      if (const auto now = std::chrono::steady_clock::now(); now - sign >= between_signs) {
+        board_.write(process_, Board::State::works, place_);
+        sign = now;
+      }
+      pause();
+    }
+  }
+
   template <class Begin>
   void call(const Processes& group, const std::string& name, const Begin& begin) {
     ncclComm_t communicator = communicator_of(group);
     guarded([&] {
+      finish_kernels();
       watch_.begin(group, place_);
       check(begin(), name);
       settle(communicator, name);
       while (true) {
-        const cudaError_t state = cudaStreamQuery(stream);
+        const cudaError_t state = query_stream();
         if (state == cudaSuccess) break;
         if (state != cudaErrorNotReady) check_cuda(state, name);
         ncclResult_t failure = ncclSuccess;
