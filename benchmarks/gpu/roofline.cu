@@ -13,6 +13,7 @@
 #include "kernels/cuda_launch.h"
 #include "kernels/fused.h"
 #include "kernels/steps.h"
+#include "src/device/gpu.h"
 
 namespace {
 
@@ -66,7 +67,7 @@ class Roofline {
   }
 
   void run() {
-    std::printf("%-28s %10s %10s %10s %12s\n", "", "GiB moved", "ms", "GB/s", "of the copy");
+    std::printf("%-30s %10s %10s %10s %12s\n", "", "GiB moved", "ms", "GB/s", "of the copy");
     auto* const bytes = static_cast<char*>(data_);
     copy_ = row(
         "device-to-device copy", 2 * gibibyte,
@@ -86,8 +87,8 @@ class Roofline {
     steps<Bfloat16>("bfloat16");
     steps<Float16>("float16");
     steps<Residue>("prime61");
-    fused<float>("float32");
-    fused<Residue>("prime61");
+    replay<float>("float32");
+    replay<Residue>("prime61");
     std::printf("%d of %d kernels reach the goal of %.0f%% of the copy\n", ours_ - missed_, ours_, 100 * goal);
   }
 
@@ -100,7 +101,7 @@ class Roofline {
     const double rate = static_cast<double>(bytes) / seconds;
     const double fraction = rate / (copy_ > 0 ? copy_ : rate);
     const bool missed = is_ours && fraction < goal;
-    std::printf("%-28s %10.2f %10.3f %10.1f %11.1f%%%s\n", name.c_str(),
+    std::printf("%-30s %10.2f %10.3f %10.1f %11.1f%%%s\n", name.c_str(),
                 static_cast<double>(bytes) / static_cast<double>(gibibyte), seconds * 1e3, rate / 1e9, 100 * fraction,
                 missed ? "  below the goal" : "");
     std::fflush(stdout);
@@ -151,6 +152,8 @@ class Roofline {
     change<Stored, Kind::collective>("all-reduce of 8, " + type, 2 * gibibyte, together, parts, part);
     check<Stored, Kind::hash>("hash, " + type, gibibyte, whole<Stored>(elements), tables, elements);
     check<Stored, Kind::check>("compare and hash, " + type, 2 * gibibyte, two, tables, elements);
+    const Tables odd{on_gpu(std::vector<Span>{{0, elements, 1}}), tables.terms, tables.members};
+    check<Stored, Kind::hash>("hash from index 1, " + type, gibibyte, whole<Stored>(elements), odd, elements);
   }
 
   template <class Stored, Kind kind>
@@ -170,10 +173,11 @@ class Roofline {
     row(name, bytes, [&] { launch(Kernel{arguments}, most_threads, Kernel::shared_bytes); });
   }
 
-  /// Backward on 8 ranks, their average, and the comparison with the reference, without the GPU's memory.
+  /// Backward on 8 ranks, their sum, and the comparison with the reference: step by step in the GPU's memory, and all
+  /// steps in one kernel without it.
   template <class Stored>
-  void fused(const std::string& type) {
-    const std::uint64_t elements = std::uint64_t{1} << 26;
+  void replay(const std::string& type) {
+    const std::uint64_t elements = gibibyte / 4 / sizeof(Stored);
     std::vector<Instruction> program;
     std::vector<std::uint32_t> members;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -203,13 +207,40 @@ class Roofline {
     std::vector<Addend> addends(ranks);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) addends[rank].key = 1234567 + rank;
     const Tables tables{on_gpu(std::vector<Span>{{0, elements}}), on_gpu(addends), on_gpu(members)};
+    // Cleared, generated (read and written) and added up (likewise) on each rank; the reference is written; comparisons
+    // read a rank and the reference.
+    const std::uint64_t one = elements * sizeof(Stored), moved = (ranks * (1 + 2 + 2 + 2) + 1) * one;
+    row("8 ranks step by step, " + type, moved, [&] {
+      require(cudaMemsetAsync(data_, 0, ranks * one), "cudaMemsetAsync");
+      for (const Instruction& instruction : program)
+        perform<Stored>({instruction, tables, static_cast<Stored*>(data_), elements, results_});
+    });
     const FusedKernel<Stored> kernel{on_gpu(program), program.size(), tables,  ranks + 1,
                                      elements,        result_count,   results_};
-    const double seconds =
-        measure([&] { launch(kernel, most_threads, fused_bytes(ranks + 1, result_count, most_threads)); });
-    std::printf("%-28s %10s %10.3f   %.2f billion elements of 8 ranks through %zu steps each second\n",
+    lockstep::device::GpuFacts facts;
+    facts.block_memory = properties_.sharedMemPerBlockOptin;
+    const unsigned threads = lockstep::device::fused_threads(facts, ranks + 1, result_count);
+    const double seconds = measure([&] { launch(kernel, threads, fused_bytes(ranks + 1, result_count, threads)); });
+    std::printf("%-30s %10s %10.3f   %.2f billion elements of 8 ranks through %zu steps each second\n",
                 ("fused, " + type).c_str(), "none", seconds * 1e3, static_cast<double>(elements) / seconds / 1e9,
                 program.size());
+  }
+
+  /// One step of replay().
+  template <class Stored>
+  void perform(const StepArguments<Stored>& arguments) {
+    switch (arguments.instruction.kind) {
+      case Kind::generate:
+        return launch(ChangeKernel<Stored, Kind::generate>{arguments}, most_threads, 0);
+      case Kind::collective:
+        return launch(ChangeKernel<Stored, Kind::collective>{arguments}, most_threads, 0);
+      case Kind::reference:
+        return launch(ChangeKernel<Stored, Kind::reference>{arguments}, most_threads, 0);
+      default: {
+        using Kernel = CheckKernel<Stored, Kind::check>;
+        return launch(Kernel{arguments}, most_threads, Kernel::shared_bytes);
+      }
+    }
   }
 
   cudaDeviceProp properties_;

@@ -12,7 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.path.abspath(os.environ.get("LOCKSTEP_BINARY", "lockstep"))
 RANDOM = 12
-SIZES = [1, 511, 512, 513, 1000003, 2147483649, 4294967809]
+BUFFERS = [*(f"{count} elements of float32" for count in (1, 511, 512, 513, 1000003, 2147483649, 4294967809)),
+           *(f"{count} elements of {dtype}" for dtype in ("float64", "bfloat16", "float16") for count in (1, 513, 1000003))]
 
 
 @pytest.fixture
@@ -59,12 +60,12 @@ def results(done):
 def test_where_all_hashes_are_equal_the_table_says_what_was_replayed(test_gpu):
     done = test_gpu()
     assert done.returncode == 0, done.stdout + done.stderr
-    names = ["corpus", "random schedules from seed 1", *(f"{size} elements" for size in SIZES)]
+    names = ["corpus", "random schedules from seed 1", *BUFFERS]
     expected = [f"{name}, {engine}" for name in names for engine in ("cuda", "nccl")]
     assert list(done.table) == [*expected, "compute-sanitizer, memcheck", "compute-sanitizer, racecheck"]
     assert set(results(done).values()) == {"equal"}
     assert done.table["corpus, cuda"][:3] == ["6", "4", "0"]  # a deadlock has no numbers
-    assert done.table["2147483649 elements, nccl"][:3] == ["1", "1", "0"]
+    assert done.table["2147483649 elements of float32, nccl"][:3] == ["1", "1", "0"]
     files, replayed, skipped = map(int, done.table["random schedules from seed 1, cuda"][:3])
     assert files == RANDOM and RANDOM / 3 < replayed < RANDOM and skipped == 0
     assert "      2 A100" in done.stdout
@@ -75,7 +76,7 @@ def test_where_all_hashes_are_equal_the_table_says_what_was_replayed(test_gpu):
 def test_a_hash_that_differs_is_said_with_its_file(test_gpu):
     done = test_gpu(fake="differs")
     assert done.returncode == 1
-    assert results(done)["corpus, cuda"] == results(done)["513 elements, nccl"] == "DIFFERS"
+    assert results(done)["corpus, cuda"] == results(done)["513 elements of bfloat16, nccl"] == "DIFFERS"
     assert '"disagreement": "w on rank 0 has another hash for cuda than for host"' in done.stderr
     assert '"file": "' in done.stderr
 
@@ -84,7 +85,7 @@ def test_schedules_that_are_skipped_are_counted_and_a_row_without_any_fails(test
     done = test_gpu(fake="skipped")
     assert done.returncode == 1
     assert done.table["corpus, cuda"][1:3] + done.table["corpus, cuda"][4:] == ["3", "1", "equal"]
-    assert results(done)["512 elements, cuda"] == "NOT REPLAYED"
+    assert results(done)["512 elements of float32, cuda"] == "NOT REPLAYED"
     done = test_gpu(fake="all-skipped")
     assert done.returncode == 1
     assert set(results(done).values()) == {"NOT REPLAYED"}
@@ -101,7 +102,7 @@ def test_a_program_that_ends_midway_has_failed(test_gpu):
 def test_a_right_schedule_that_is_wrong_everywhere_is_wrong(test_gpu):
     done = test_gpu(fake="wrong")
     assert done.returncode == 1
-    assert results(done)["1 elements, cuda"] == "WRONG"
+    assert results(done)["1 elements of float32, cuda"] == "WRONG"
     assert results(done)["corpus, cuda"] == "equal"
 
 
