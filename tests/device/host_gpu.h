@@ -136,6 +136,7 @@ class HostLauncher {
   std::uint64_t used_ = 0;
 };
 
+/// Its kernels are compiled in tests/device/host, as they take half a minute.
 using HostGpu = device::KernelGpu<HostLauncher>;
 
 inline device::GpuFacts host_facts(std::uint64_t free_memory = std::uint64_t{1} << 28,
@@ -144,3 +145,5 @@ inline device::GpuFacts host_facts(std::uint64_t free_memory = std::uint64_t{1} 
 }
 
 }  // namespace lockstep::test
+
+extern template class lockstep::device::KernelGpu<lockstep::test::HostLauncher>;

@@ -58,8 +58,8 @@ struct Process {
     const PackedProgram packed(program);
     std::vector<std::uint64_t> results(8);
     for (; done < end; ++done) {
-      gpu.perform(kernels::Domain::float64, program.instructions[done],
-                  {values.data(), stride, packed.tables(packed.bytes().data()), results.data()});
+      gpu->perform(kernels::Domain::float64, program.instructions[done],
+                   {values.data(), stride, packed.tables(packed.bytes().data()), results.data()});
     }
   }
 
@@ -67,7 +67,7 @@ struct Process {
   GpuProgram program;
   std::vector<double> values;
   std::size_t done = 0, next = 0;
-  HostGpu gpu{host_facts(), 3u};
+  std::unique_ptr<Gpu> gpu = std::make_unique<HostGpu>(host_facts(), 3u);
 };
 
 /// The next call of all processes.
