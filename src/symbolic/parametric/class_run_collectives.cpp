@@ -27,19 +27,23 @@ int ClassRun::membership(const Group& group) {
   return all;
 }
 
-/// Every member of each group must come, and bring a buffer of this class.
-void ClassRun::check_uniform(const Place& place, int where, const Group& group) {
+int ClassRun::for_any(int condition, const Group& group) {
   Diagrams& diagrams = *result_.diagrams;
-  int somebody = where;
-  for (const int level : group.levels) somebody = diagrams.any(somebody, level);
+  for (const int level : group.levels) condition = diagrams.any(condition, level);
   for (const Group::Picked& picked : group.picked) {
     int any = 0;
     for (const int coordinate : picked.coordinates)
       any = diagrams.either(any,
-                            diagrams.at(somebody, picked.level, evaluator_->constant_name(picked.level, coordinate)));
-    somebody = any;
+                            diagrams.at(condition, picked.level, evaluator_->constant_name(picked.level, coordinate)));
+    condition = any;
   }
-  if (diagrams.multiply(somebody, membership(group)) == where) return;
+  return condition;
+}
+
+/// Every member of each group must come, and bring a buffer of this class.
+void ClassRun::check_uniform(const Place& place, int where, const Group& group) {
+  Diagrams& diagrams = *result_.diagrams;
+  if (diagrams.multiply(for_any(where, group), membership(group)) == where) return;
   throw OutOfReach(place.step->name, "not all ranks of a group reach it with the same parameters");
 }
 
@@ -125,17 +129,9 @@ int ClassRun::at_root(int a, const Place& place, const Group& group) {
 int ClassRun::view(const Place& place, const Group& group, const std::string& why) {
   if (!place.step->on_owned) return 1;
   Diagrams& diagrams = *result_.diagrams;
-  int somebody = own_;
-  for (const int level : group.levels) somebody = diagrams.any(somebody, level);
-  for (const Group::Picked& picked : group.picked) {
-    int any = 0;
-    for (const int coordinate : picked.coordinates)
-      any = diagrams.either(any,
-                            diagrams.at(somebody, picked.level, evaluator_->constant_name(picked.level, coordinate)));
-    somebody = any;
-  }
   const int members = membership(group);
-  if (diagrams.multiply(somebody, members) != diagrams.multiply(own_, members)) throw OutOfReach(place.step->name, why);
+  if (diagrams.multiply(for_any(own_, group), members) != diagrams.multiply(own_, members))
+    throw OutOfReach(place.step->name, why);
   return own_;
 }
 

@@ -70,6 +70,8 @@ class ClassRun {
   void own(const Place& place, int where);
   void norm(const Place& place, int runs);
   int membership(const Group& group);
+  /// Whether the condition holds for a member of the rank's group.
+  int for_any(int condition, const Group& group);
   void check_uniform(const Place& place, int where, const Group& group);
   int summed(int a, const Group& group);
   int size_of(const Group& group);

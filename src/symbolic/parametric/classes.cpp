@@ -3,46 +3,20 @@
 
 #include <algorithm>
 
-#include "src/expression/node.h"
+#include "src/symbolic/parametric/named_coordinates.h"
 
 namespace lockstep::parametric {
 
 namespace {
 
-/// Whole numbers that rank.pp is compared with.
-void compared_stages(const Expression::Node& node, std::vector<int>& stages) {
-  using Kind = Expression::Node::Kind;
-  for (std::size_t i = 0; i < node.children.size(); ++i) {
-    const Expression::Node& child = *node.children[i];
-    if (child.kind == Kind::rank_axis && child.axis == Axis::pp && node.kind == Kind::binary) {
-      const Expression::Node& other = *node.children[1 - i];
-      const auto* number = other.kind == Kind::value ? std::get_if<Rational>(&other.value) : nullptr;
-      if (const auto whole = number != nullptr ? number->floor().to_int64() : std::nullopt) {
-        for (int i2 = -1; i2 <= 1; ++i2) stages.push_back(static_cast<int>(*whole) + i2);
-      }
-    }
-    compared_stages(child, stages);
-  }
-}
-
+/// Stages that the step tells apart. Where the rank's stage is compared with one, its neighbours as well.
 void stages_named_by(const Step& step, std::vector<int>& stages) {
-  const auto add = [&](Axis axis, const std::vector<int>& coordinates) {
-    if (axis == Axis::pp) stages.insert(stages.end(), coordinates.begin(), coordinates.end());
-  };
-  for (const Only& only : step.only) add(only.axis, only.coordinates);
-  if (step.over) {
-    for (const Over::Pick& pick : step.over->picks) {
-      if (pick.coordinates) add(pick.axis, *pick.coordinates);
+  visit_named(step, [&](const NamedCoordinates& named) {
+    if (named.axis && *named.axis != Axis::pp) return;
+    for (const int stage : named.coordinates) {
+      for (int i = named.compared ? -1 : 0; i <= (named.compared ? 1 : 0); ++i) stages.push_back(stage + i);
     }
-  }
-  if (step.root) {
-    for (const auto& [axis, coordinate] : step.root->coordinates) add(axis, {coordinate});
-    if (step.root->position) stages.push_back(*step.root->position);
-  }
-  for (const auto* expression : {&step.by, &step.when, &step.count}) {
-    if (*expression) compared_stages((*expression)->tree(), stages);
-  }
-  for (const Step& inner : step.steps) stages_named_by(inner, stages);
+  });
 }
 
 /// The local shape of a buffer as a function of the sizes of the axes.

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "src/symbolic/parametric/cases.h"
+#include "src/symbolic/parametric/layouts.h"
+
+namespace lockstep::parametric {
+
+/// The layout with the fewest ranks, and of these the fewest micro-batches, at which one of the reasons applies and the
+/// symbolic engine, which replays every rank, finds the scenario wrong. Nothing where none of the first 40 layouts at
+/// which a reason applies is wrong: what is wrong may depend on how elements are cut.
+std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, const std::vector<Reason>& reasons);
+
+}  // namespace lockstep::parametric

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sizes at which all names of an axis can differ go through the same; each smaller one is a case of its own. A case is
+// read at layouts of different sizes, and the classes that they have go through the schedule.
+#include "src/symbolic/parametric/find_cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "src/symbolic/parametric/named_coordinates.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// Sizes of an axis, or numbers of micro-batches, that belong to one case, and some of them.
+struct Range {
+  std::optional<int> exact;  ///< none: all from `least` on
+  int least = 1, first = 1, second = 1, last = 1;
+};
+
+/// Coordinates of an axis that a schedule singles out.
+std::set<int> coordinates_named(const Schedule& schedule, Axis axis) {
+  std::set<int> found;
+  const auto add = [&](std::optional<Axis> of, const std::vector<int>& coordinates) {
+    if (!of || *of == axis || is_part_of(axis, *of) || is_part_of(*of, axis))
+      found.insert(coordinates.begin(), coordinates.end());
+  };
+  for (const Step& step : schedule.steps)
+    visit_named(step, [&](const NamedCoordinates& named) { add(named.axis, named.coordinates); });
+  for (const Parameter& parameter : schedule.model.parameters()) {
+    for (const Parameter::Only& only : parameter.only) add(only.axis, only.coordinates);
+    // Stages of parameters are told apart by name only where they are tied over several.
+    if (axis == Axis::pp && !parameter.tied.empty() && parameter.stage) found.insert(*parameter.stage);
+  }
+  return found;
+}
+
+std::vector<Range> ranges_of(const Layouts& layouts, Axis axis) {
+  const std::vector<int>& sizes = layouts.allowed(axis);
+  const auto named_at = [&](int size) {
+    return coordinates_named(*layouts.read(layouts.with(axis, size))->schedule, axis);
+  };
+  // Those that are the same at two sizes; others move with the size, as the last stage does.
+  const std::size_t last = sizes.size() - 1;
+  const std::set<int> large = named_at(sizes[last]), smaller = named_at(sizes[last > 0 ? last - 1 : 0]);
+  std::set<int> named;
+  std::set_intersection(large.begin(), large.end(), smaller.begin(), smaller.end(), std::inserter(named, named.end()));
+  named.erase(0);
+  int least = axis == Axis::pp ? 3 : 2;
+  if (!named.empty()) least = std::max(least, *named.rbegin() + 2);
+  std::vector<Range> ranges;
+  std::vector<int> open;
+  for (const int size : sizes) {
+    if (size < least) {
+      ranges.push_back({size, 1, size, size, size});
+    } else {
+      open.push_back(size);
+    }
+  }
+  if (open.size() == 1) ranges.push_back({open.front(), 1, open.front(), open.front(), open.front()});
+  if (open.size() > 1) ranges.push_back({std::nullopt, least, open[0], open[1], open.back()});
+  return ranges;
+}
+
+/// The steps as text, without what a step of a framework file is called for humans.
+std::string steps_text(const Scenario& scenario) {
+  const Json* schedule = scenario.resolved.find("schedule");
+  return schedule == nullptr ? "" : write_json(*schedule);
+}
+
+Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, const std::set<std::string>& known,
+                  bool snapshots) {
+  Specimen result;
+  result.sizes = sizes;
+  result.scenario = layouts.read(sizes);
+  Open open;
+  open.least = one.least;
+  open.least_micro_batches = one.least_micro_batches;
+  result.world = std::make_unique<World>(*result.scenario->schedule, open);
+  result.choices = std::make_unique<Choices>(*result.world);
+  for (const Class& members : result.choices->classes()) {
+    if (known.count(members.key) == 0)
+      result.results.push_back(run_class(*result.world, *result.choices, members, snapshots));
+  }
+  return result;
+}
+
+/// Takes the classes of some layouts of a case through the schedule, of the later ones those that the earlier ones
+/// lack.
+void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of_case, bool snapshots) {
+  try {
+    std::set<std::string> known;
+    for (const Sizes& sizes : sizes_of_case) {
+      const std::shared_ptr<const Scenario> scenario = layouts.read(sizes);
+      const bool seen = std::any_of(one.specimens.begin(), one.specimens.end(),
+                                    [&](const Specimen& specimen) { return specimen.sizes == sizes; });
+      if (!scenario || seen) continue;
+      if (!one.specimens.empty() && steps_text(*scenario) != steps_text(*one.specimens.front().scenario)) {
+        throw OutOfReach("", fmt::format("the schedule has other steps at {} than at {}", lockstep::describe(sizes),
+                                         lockstep::describe(one.specimens.front().sizes)));
+      }
+      one.specimens.push_back(specimen(layouts, one, sizes, known, snapshots));
+      for (const ClassResult& result : one.specimens.back().results) known.insert(result.members->key);
+    }
+  } catch (const OutOfReach& limit) {
+    one.specimens.clear();
+    one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};
+  }
+}
+
+}  // namespace
+
+std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
+  std::vector<std::vector<Range>> ranges;
+  for (const Axis axis : layouts.axes()) ranges.push_back(ranges_of(layouts, axis));
+  std::vector<Range> micro_batches = {{std::nullopt, 1, 1, 1, 1}};
+  if (layouts.micro_batches()) micro_batches = {{1, 1, 1, 1, 1}, {std::nullopt, 2, 2, 3, 3}};
+  std::vector<Case> cases;
+  std::vector<std::size_t> at(ranges.size(), 0);
+  for (;;) {
+    for (const Range& count : micro_batches) {
+      Case one;
+      Sizes first = layouts.base(), second = layouts.base();
+      // With more stages more kinds of layers come to lie in the middle.
+      std::optional<int> most_stages;
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        const Range& range = ranges[i][at[i]];
+        const Axis axis = layouts.axes()[i];
+        if (range.exact) {
+          one.exact[axis] = *range.exact;
+        } else {
+          one.least[axis] = range.least;
+        }
+        first.axes[axis] = range.first;
+        second.axes[axis] = range.second;
+        if (axis == Axis::pp && !range.exact) most_stages = range.last;
+      }
+      if (layouts.micro_batches()) {
+        one.exact_micro_batches = count.exact;
+        if (!count.exact) one.least_micro_batches = count.least;
+        first.micro_batches = count.first;
+        second.micro_batches = count.second;
+      }
+      std::vector<Sizes> sizes = {first, second};
+      if (most_stages) {
+        sizes.push_back(first);
+        sizes.back().axes[Axis::pp] = *most_stages;
+      }
+      enter(layouts, one, sizes, snapshots);
+      if (!one.specimens.empty() || one.limit) cases.push_back(std::move(one));
+    }
+    std::size_t digit = 0;
+    while (digit < at.size() && ++at[digit] == ranges[digit].size()) at[digit++] = 0;
+    if (digit == at.size()) break;
+  }
+  return cases;
+}
+
+}  // namespace lockstep::parametric

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A scenario at other sizes than its own: its document is written anew for each and read again, so that a framework
+// expands, and a model cuts its parameters, as it would there.
+#include "src/symbolic/parametric/layouts.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <set>
+
+#include "src/scenario/open_sizes.h"
+#include "src/symbolic/parametric/world.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// Sizes that are tried to see which an axis allows.
+constexpr int tried[] = {1, 2, 3, 4, 5, 6, 8, 12, 16};
+
+/// Whether a word stands by itself in a text.
+bool speaks_of(const std::string& text, const std::string& word) {
+  const auto is_letter = [&](std::size_t at) {
+    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
+  };
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Layouts::Layouts(const Scenario& scenario) : file_(scenario.file), document_(scenario.document) {
+  document_.remove("expect");
+  find_open(scenario);
+}
+
+Sizes Layouts::with(const Sizes& sizes) const {
+  Sizes all = base_;
+  for (const auto& [axis, size] : sizes.axes) all.axes[axis] = size;
+  if (sizes.micro_batches) all.micro_batches = sizes.micro_batches;
+  return all;
+}
+
+Sizes Layouts::with(Axis axis, int size) const { return with(Sizes{{{axis, size}}, std::nullopt}); }
+
+void Layouts::find_open(const Scenario& scenario) {
+  const Layout& layout = scenario.layout;
+  const Json* written = document_.find("layout");
+  const bool parts =
+      layout.dp_replicate > 1 ||
+      (written != nullptr && (written->find("dp_shard") != nullptr || written->find("dp_replicate") != nullptr));
+  std::vector<Axis> axes = {Axis::tp, Axis::cp, Axis::sp};
+  if (parts) {
+    axes.insert(axes.end(), {Axis::dp_shard, Axis::dp_replicate});
+  } else {
+    axes.push_back(Axis::dp);
+  }
+  axes.push_back(Axis::pp);
+  const std::map<Axis, int> sizes = {{Axis::tp, layout.tp},
+                                     {Axis::cp, layout.cp},
+                                     {Axis::sp, layout.sp},
+                                     {Axis::dp, layout.dp},
+                                     {Axis::pp, layout.pp},
+                                     {Axis::dp_shard, layout.dp_shard},
+                                     {Axis::dp_replicate, layout.dp_replicate}};
+  for (const Axis axis : axes) base_.axes[axis] = sizes.at(axis);
+  // A list of tokens, or of micro-batches, is of given sizes.
+  const Json* batch = document_.find("batch");
+  const auto is_list = [](const Json& value) {
+    return value.is_array() || std::any_of(value.members().begin(), value.members().end(),
+                                           [](const Json::Member& use) { return use.value.is_array(); });
+  };
+  const Json* tokens = batch == nullptr ? nullptr : batch->find("tokens");
+  const Json* count = batch == nullptr ? nullptr : batch->find("micro_batches");
+  micro_batches_ = (tokens == nullptr || !is_list(*tokens)) && (count == nullptr || !count->is_array());
+  axes_ = layout.any.empty() ? axes : layout.any;
+  any_given_ = !layout.any.empty();
+  micro_batches_ = micro_batches_ && !any_given_;
+  for (const Axis axis : layout.any) any_of_experts_ = any_of_experts_ || is_expert_axis(axis);
+  const bool listed = tokens != nullptr && is_list(*tokens);
+  std::vector<Axis> open;
+  for (const Axis axis : axes) {
+    const bool pinned = listed && axis != Axis::tp && axis != Axis::pp;
+    if (!pinned && std::find(axes_.begin(), axes_.end(), axis) != axes_.end()) open.push_back(axis);
+  }
+  // Listed steps are written for some axes; the others stay as they are. Listed parameters that do not speak of tp are
+  // those of one tp rank.
+  const auto part = [&](const char* key) {
+    const Json* value = document_.find(key);
+    return value == nullptr ? std::string() : write_json(*value);
+  };
+  const Json* schedule = document_.find("schedule");
+  const Json* model = document_.find("model");
+  const bool listed_steps = schedule == nullptr || schedule->find("framework") == nullptr;
+  const bool listed_parameters = model != nullptr && model->find("parameters") != nullptr;
+  const auto stays = [&](Axis axis) {
+    const std::string name(name_of(is_part_of(axis, Axis::dp) ? Axis::dp : axis));
+    if (!layout.any.empty() || (written != nullptr && written->find(name_of(axis)) != nullptr)) return false;
+    if (listed_parameters && axis == Axis::tp) return !speaks_of(part("model"), name);
+    return listed_steps && !speaks_of(part("schedule") + part("model"), name);
+  };
+  open.erase(std::remove_if(open.begin(), open.end(), stays), open.end());
+  axes_ = open;
+  base_.micro_batches =
+      count != nullptr && count->is_number()
+          ? static_cast<int>(Rational::parse(count->text()).value_or(Rational(2)).to_int64().value_or(2))
+          : 2;
+  if (count != nullptr && count->is_array()) base_.micro_batches.reset();
+}
+
+std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
+  const auto [found, is_new] = scenarios_.emplace(sizes, nullptr);
+  if (!is_new) return found->second;
+  Json resized = document_;
+  Json layout = resized.find("layout") != nullptr ? *resized.find("layout") : Json::object();
+  for (const auto& [axis, size] : sizes.axes) {
+    if (size != 1 || layout.find(name_of(axis)) != nullptr)
+      layout.set(name_of(axis), Json::number(std::to_string(size)));
+  }
+  if (sizes.axes.count(Axis::dp_shard) != 0) layout.remove("dp");
+  if (sizes.axes.count(Axis::edp) != 0) {
+    for (const char* derived : {"edp", "dp_shard", "dp_replicate"}) layout.remove(derived);
+    layout.set("dp", Json::number(std::to_string(sizes.axes.at(Axis::ep) * sizes.axes.at(Axis::edp))));
+    if (layout.find("etp") != nullptr) layout.set("etp", Json::number(std::to_string(sizes.axes.at(Axis::tp))));
+  }
+  resized.set("layout", layout);
+  if (sizes.micro_batches) {
+    Json batch = resized.find("batch") != nullptr ? *resized.find("batch") : Json::object();
+    batch.set("micro_batches", Json::number(std::to_string(*sizes.micro_batches)));
+    resized.set("batch", batch);
+  }
+  try {
+    auto scenario = std::make_shared<Scenario>(
+        read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file_, write_json(resized)})));
+    if (sizes.axes.count(Axis::edp) != 0 && scenario->layout.etp != scenario->layout.tp) {
+      refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
+    } else {
+      found->second = scenario;
+    }
+  } catch (const InputError& error) {
+    refusals_[sizes] = error.diagnostics().front().message;
+  }
+  return found->second;
+}
+
+/// The file's own sizes are large where the scenario is; 1 or 2 tells as much.
+void Layouts::shrink() {
+  Sizes small = base_;
+  for (const Axis axis : axes_) small.axes[axis] = base_.axes.at(axis) > 1 ? 2 : 1;
+  if (read(small)) base_ = small;
+}
+
+std::optional<std::string> Layouts::enter() {
+  shrink();
+  if (!read(base_)) throw InputError({Diagnostic{document_.place(), refusals_.at(base_)}});
+  if (any_given_ && (any_of_experts_ || World::uses_expert_mesh(*read(base_)->schedule)))
+    return "with experts the sizes of both meshes hang together; `lockstep prove` takes all of them at once";
+  if (!expert_) {
+    enter_expert_mesh();
+    shrink();
+  }
+  find_allowed();
+  return std::nullopt;
+}
+
+/// Which sizes each axis can have while the others are as in the file, or 1.
+void Layouts::find_allowed() {
+  allowed_.clear();
+  refused_.clear();
+  std::vector<Axis> open;
+  for (const Axis axis : axes_) {
+    std::vector<int>& sizes = allowed_[axis];
+    std::set<int> candidates(std::begin(tried), std::end(tried));
+    for (const int size : candidates) {
+      if (sizes.size() >= 6 && size != base_.axes.at(axis)) continue;
+      if (read(with(axis, size))) {
+        sizes.push_back(size);
+      } else if (std::none_of(refused_.begin(), refused_.end(),
+                              [&](const Proof::Refused& one) { return one.axis == axis; })) {
+        refused_.push_back({axis, size, refusals_.at(with(axis, size))});
+      }
+    }
+    if (sizes.size() > 1) open.push_back(axis);
+  }
+  axes_ = open;
+}
+
+/// With experts the ranks are counted in two meshes, whose common digits are tp (which is etp), ep, edp and pp: dp is
+/// ep * edp. Other layouts of the two are left to engines that look at ranks.
+void Layouts::enter_expert_mesh() {
+  const std::shared_ptr<const Scenario> scenario = read(base_);
+  if (!World::uses_expert_mesh(*scenario->schedule)) return;
+  const Layout& layout = scenario->layout;
+  expert_ = true;
+  axes_ = {Axis::tp, Axis::ep, Axis::edp, Axis::pp};
+  if (layout.cp != 1 || layout.sp != 1 || layout.dp_replicate != 1 || layout.etp != layout.tp) {
+    axes_.clear();
+    micro_batches_ = false;
+    return;
+  }
+  base_.axes = {{Axis::tp, layout.tp},     {Axis::cp, 1},        {Axis::sp, 1}, {Axis::ep, layout.ep},
+                {Axis::edp, layout.edp()}, {Axis::pp, layout.pp}};
+}
+
+}  // namespace lockstep::parametric

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/prove.h"
+
+namespace lockstep::parametric {
+
+/// A scenario at other sizes than its own: which of them a proof leaves open, which the scenario allows, and the
+/// scenario read at each.
+class Layouts {
+ public:
+  explicit Layouts(const Scenario& scenario);
+
+  /// Finds out which sizes are allowed. Half a sentence where the scenario is out of reach as a whole. Throws
+  /// InputError where the scenario cannot be read at all.
+  std::optional<std::string> enter();
+
+  const std::vector<Axis>& axes() const { return axes_; }  ///< that are open
+  bool micro_batches() const { return micro_batches_; }    ///< whether their number is open as well
+  /// From now on their number is the one that is given.
+  void give_micro_batches() { micro_batches_ = false; }
+  const std::vector<Proof::Refused>& refused() const { return refused_; }
+  /// Sizes of an open axis that were tried while the others are those of base(), and not refused; ascending.
+  const std::vector<int>& allowed(Axis axis) const { return allowed_.at(axis); }
+
+  /// A layout that stands for all: the file's, with 1 or 2 for open axes.
+  const Sizes& base() const { return base_; }
+  /// base() with some sizes in the place of its own.
+  Sizes with(const Sizes& sizes) const;
+  Sizes with(Axis axis, int size) const;
+  /// The scenario; nothing where it refuses these sizes. `sizes` names every axis that base() does.
+  std::shared_ptr<const Scenario> read(const Sizes& sizes) const;
+
+ private:
+  void find_open(const Scenario& scenario);
+  void shrink();
+  void enter_expert_mesh();
+  void find_allowed();
+
+  std::string file_;
+  Json document_;
+  Sizes base_;
+  std::vector<Axis> axes_;
+  bool micro_batches_ = false;
+  bool any_given_ = false;       ///< the file says which axes are open
+  bool any_of_experts_ = false;  ///< and axes of the expert mesh are among them
+  bool expert_ = false;
+  std::map<Axis, std::vector<int>> allowed_;
+  std::vector<Proof::Refused> refused_;
+  mutable std::map<Sizes, std::shared_ptr<const Scenario>> scenarios_;
+  mutable std::map<Sizes, std::string> refusals_;
+};
+
+}  // namespace lockstep::parametric
