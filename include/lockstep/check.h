@@ -39,7 +39,10 @@ struct CheckOptions {
   /// The GPUs of a job on which its processes replay the scenario together; null: the nccl engine does not run. What is
   /// said of `mpi` holds for its job, which is the same where both are there. NcclFailure is thrown on.
   NcclJob* nccl = nullptr;
-  bool transformer = false;  ///< runs in any case where the scenario edits the model
+  bool turns = true;  ///< find turning points; costs a replay
+  bool blame = true;  ///< search for the step at fault: hundreds of edits of a small layout are replayed
+  bool blame_where_expected = false;  ///< `blame` for files alone whose `expect` names it
+  bool transformer = false;           ///< runs in any case where the scenario edits the model
   std::uint64_t seed = 0;
   std::function<void(std::int64_t done, std::int64_t all)> progress;
   /// Where several checks run at once, the same for all of them: small ones share it, each with one
@@ -47,10 +50,21 @@ struct CheckOptions {
   std::shared_mutex* side_by_side = nullptr;
 };
 
-/// A step at fault and why.
+/// A step at fault and why. Where a step is missing, the name that the framework or the repair gives it.
 struct Blame {
   std::string step;
   std::string why;
+};
+
+/// Edits of a schedule after which everything matches.
+struct Repair {
+  std::vector<Json> edits;            ///< in the scenario's words, to stand behind those of the file
+  std::vector<std::string> steps;     ///< by edit: the step that it changes, removes or adds
+  int sizes = 0;                      ///< layouts around the file's at which it was tried
+  int right_sizes = 0;                ///< and at which it is right
+  bool other_owners = false;          ///< other ranks own other elements than before
+  double added_bytes = 0;             ///< that the rank that sends most sends more than before, with ring algorithms
+  std::vector<std::string> verified;  ///< engines that found it right at the file's own layout
 };
 
 /// The step after which a parameter first went wrong for good on a rank, with the formulas before
@@ -91,8 +105,10 @@ struct CheckResult {
   int nccl_processes = 0;
   Verdict verdict = Verdict::error;
   int step = 0;
-  std::vector<Blame> blame;  ///< steps that spoil a gradient for good, in schedule order
-  std::vector<Turn> turns;   ///< one per distinct way in which a buffer is wrong; at most 64
+  std::vector<Blame> blame;            ///< the steps at fault, in the order of the edits that repair them
+  std::vector<Repair> repairs;         ///< the one that `blame` rests on, or none
+  std::vector<std::string> unnoticed;  ///< who would not have noticed; full sentences
+  std::vector<Turn> turns;             ///< one per distinct way in which a buffer is wrong; at most 64
   double symbolic_seconds = 0, host_seconds = 0, mpi_seconds = 0, cuda_seconds = 0, nccl_seconds = 0;
 
   /// Engines disagree: a bug of lockstep (exit status 3). Says how to replay it.

@@ -59,6 +59,7 @@ Command check_command();
 Command prove_command();
 Command test_command();
 Command explain_command();
+Command repair_command();
 Command placements_command();
 Command diff_command();
 Command show_command();

@@ -15,20 +15,22 @@ namespace {
 
 struct CheckArguments : CommonOptions {
   std::vector<std::string> paths;
+  bool no_blame = false;
 };
 
 int run(CheckArguments& arguments) {
-  return with_engines(arguments, arguments.paths,
-                      [&](const CheckOptions& check, const std::vector<std::string>& files) {
-                        ReportSet reports(arguments, files.size() > 1);
-                        int status = exit_right;
-                        check_files(files, check, [&](const CheckResult& result) {
-                          reports.add(result);
-                          status = std::max(status, status_of(result));
-                        });
-                        reports.finish();
-                        return status;
-                      });
+  return with_engines(arguments, arguments.paths, [&](CheckOptions check, const std::vector<std::string>& files) {
+    const bool one_line = arguments.quiet && arguments.format == "text";
+    check.blame = !arguments.no_blame && !(one_line && arguments.reports.empty());
+    ReportSet reports(arguments, files.size() > 1);
+    int status = exit_right;
+    check_files(files, check, [&](const CheckResult& result) {
+      reports.add(result);
+      status = std::max(status, status_of(result));
+    });
+    reports.finish();
+    return status;
+  });
 }
 
 }  // namespace
@@ -59,7 +61,13 @@ Command check_command() {
        arguments->output_rows(),
        arguments->report_rows(),
        arguments->engine_rows(),
-       arguments->job_rows()});
+       arguments->job_rows(),
+       {{"--no-blame",
+         "",
+         "Do not search for the step at fault, which replays hundreds of edits for each file that is wrong; the steps "
+         "that a gradient was spoiled in are named all the same.",
+         {},
+         &arguments->no_blame}}});
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

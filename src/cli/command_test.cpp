@@ -106,8 +106,9 @@ class TextSummary {
   Style style_;
 };
 
-int test(const TestArguments& arguments, const CheckOptions& check, const std::vector<std::string>& files) {
+int test(const TestArguments& arguments, CheckOptions check, const std::vector<std::string>& files) {
   const bool text = arguments.format == "text";
+  check.blame_where_expected = text && arguments.reports.empty();
   std::optional<TextSummary> summary;
   if (text) summary.emplace(arguments);
   ReportSet reports(arguments, files.size() > 1, !text);

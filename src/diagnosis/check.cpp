@@ -11,6 +11,7 @@
 
 #include "lockstep/prove.h"
 #include "src/diagnosis/agreement.h"
+#include "src/diagnosis/blame.h"
 #include "src/diagnosis/mpi_processes.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/turning_point.h"
@@ -351,8 +352,11 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
         "`lockstep placements` compares the two.");
   }
   // Turning points are read off the symbolic engine's finding for the step that is reported.
-  if (result.symbolic && result.symbolic->step == result.step) result.turns = find_turns(result);
+  if (options.turns && result.symbolic && result.symbolic->step == result.step) result.turns = find_turns(result);
   result.blame = blame_of(result.turns);
+  const bool search = options.blame && result.verdict != Verdict::match && result.disagreement.empty();
+  const std::optional<Expect>& expect = result.scenario->expect;
+  if (search && (!options.blame_where_expected || (expect && expect->blame))) search_blame(result);
 }
 
 }  // namespace

@@ -81,6 +81,7 @@ std::optional<Mistake> kind_by_edits(const CheckResult& result) {
   if (edits.size() > most_edits) return std::nullopt;
   CheckOptions options;
   options.host = false;
+  options.blame = options.turns = false;
   for (std::size_t index = 0; index < edits.size(); ++index) {
     const std::shared_ptr<const Scenario> right = without_edit(*result.scenario, edits, index);
     if (right == nullptr || check_scenario(right, options).verdict != Verdict::match) continue;

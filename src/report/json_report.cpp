@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/report/blame_text.h"
 #include "src/report/json_parameters.h"
 #include "src/report/transformer_report.h"
 
@@ -155,7 +156,14 @@ void write_diagnosis(const CheckResult& result, JsonWriter& json) {
   json.end_array();
   json.key("repairs");
   json.begin_array();
+  for (const Repair& repair : result.repairs) write_json_repair(repair, json);
   json.end_array();
+  if (!result.unnoticed.empty()) {
+    json.key("unnoticed");
+    json.begin_array();
+    for (const std::string& sentence : result.unnoticed) json.string(sentence);
+    json.end_array();
+  }
   json.end_object();
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "lockstep/operation.h"
+#include "src/report/blame_text.h"
 #include "src/report/findings.h"
 #include "src/report/text_parameters.h"
 #include "src/report/transformer_report.h"
@@ -171,6 +172,7 @@ void TextReporter::add(const CheckResult& result) {
   write_text_parameters(result, options_, style_, write_);
   const std::string norm = norm_text(result, options_);
   if (!norm.empty()) write_("\n" + norm);
+  write_(blame_text(result, style_));
 }
 
 }  // namespace lockstep

@@ -7,6 +7,8 @@
 #include <functional>
 #include <unordered_set>
 
+#include "lockstep/operation.h"
+
 namespace lockstep {
 
 namespace {
@@ -31,6 +33,37 @@ void check_selector_items(const Json& value, SelectorMatches& matches, Reading& 
     reading.diagnostics.add(item.place(), fmt::format("selector \"{}\" matches no parameter on any rank{}", item.text(),
                                                       matches.suggestion(item.text())));
   }
+}
+
+/// "dp", "dp_cp", "dp_shard_tp", "ends": the group of a step that a repair adds.
+bool is_group_word(std::string_view word) {
+  if (word == "ends") return true;
+  while (!word.empty()) {
+    const std::vector<std::string>& axes = axis_names();
+    std::size_t longest = 0;
+    for (const std::string& axis : axes) {
+      const bool whole = word == axis || word.starts_with(axis + "_");
+      if (whole) longest = std::max(longest, axis.size());
+    }
+    if (longest == 0) return false;
+    word.remove_prefix(std::min(longest + 1, word.size()));
+  }
+  return true;
+}
+
+/// A step that is missing everywhere gets the name that its repair gives it: "scale", "tp_all_reduce", "norm_2".
+bool is_named_by_repair(std::string name) {
+  const std::size_t number = name.find_last_not_of("0123456789");
+  if (number != std::string::npos && number + 1 < name.size() && name[number] == '_') name.resize(number);
+  if (name == "scale" || name == "norm" || name == "zero") return true;
+  for (const char* prefix : {"copy_", "accumulate_", "backward_"}) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return std::any_of(operations().begin(), operations().end(), [&](const Operation& operation) {
+    const std::string ending = fmt::format("_{}", operation.name);
+    return operation.collective && name.ends_with(ending) &&
+           is_group_word(std::string_view(name).substr(0, name.size() - ending.size()));
+  });
 }
 
 }  // namespace
@@ -77,11 +110,17 @@ void check_step_selectors(const Json& steps, SelectorMatches& matches, Reading& 
   });
 }
 
-void check_expect(const Json& expect, const std::vector<std::string>& steps, const Model* model, Reading& reading) {
-  for (const char* key : {"stuck", "blame"}) {
-    const Json* list = expect.find(key);
-    if (list == nullptr) continue;
+void check_expect(const Json& expect, const std::vector<std::string>& steps, const std::vector<std::string>& missing,
+                  const Model* model, Reading& reading) {
+  if (const Json* list = expect.find("stuck")) {
     for (const Json& item : list->items()) check_known_step(item, steps, reading);
+  }
+  if (const Json* list = expect.find("blame")) {
+    std::vector<std::string> known = steps;
+    known.insert(known.end(), missing.begin(), missing.end());
+    for (const Json& item : list->items()) {
+      if (!item.is_string() || !is_named_by_repair(item.text())) check_known_step(item, known, reading);
+    }
   }
   if (model == nullptr) return;
   SelectorMatches matches(*model);

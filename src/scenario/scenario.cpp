@@ -10,6 +10,7 @@
 #include "src/scenario/edits.h"
 #include "src/scenario/expand.h"
 #include "src/scenario/open_sizes.h"
+#include "src/scenario/step_tree.h"
 
 namespace lockstep {
 
@@ -41,7 +42,7 @@ class ScenarioReader {
     const Json steps = read_schedule_part();
     if (const Json* expect = fields.find("expect")) {
       scenario.expect = read_expect(*expect, reading_);
-      if (!steps.is_null()) check_expect(*expect, names_, model_.get(), reading_);
+      if (!steps.is_null()) check_expect(*expect, names_, missing_, model_.get(), reading_);
     }
     if (!reading_.diagnostics.empty()) fail();
     if (reading_.layout.any.empty()) {
@@ -157,6 +158,8 @@ class ScenarioReader {
     }
     if (steps.is_null()) return {};
     static const std::map<std::string, std::string> none;
+    missing_ = StepTree(steps).names();
+    for (const auto& [name, why] : framework_ ? framework_->absent() : none) missing_.push_back(name);
     steps = apply_step_edits(steps, edits_, framework_ ? framework_->absent() : none, reading_);
     names_ = check_step_names(steps, reading_);
     steps_ = read_steps(steps, reading_);
@@ -183,7 +186,12 @@ class ScenarioReader {
     Json schedule = Json::object({{"steps", {}, steps}});
     if (result_ != "grad") schedule.set("result", Json::string(result_));
     result.set("schedule", schedule);
-    if (const Json* expect = document.find("expect")) result.set("expect", *expect);
+    if (const Json* expect = document.find("expect")) {
+      Json kept = *expect;
+      // What is at fault is named after what the edits changed, and they are gone.
+      if (!edits_.items().empty()) kept.remove("blame");
+      result.set("expect", kept);
+    }
     return result;
   }
 
@@ -218,7 +226,7 @@ class ScenarioReader {
   Json edits_ = Json::array();
   Json written_steps_, written_result_;
   std::unique_ptr<Model> model_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_, missing_;
   std::vector<Step> steps_;
   std::string result_ = "grad";
 };

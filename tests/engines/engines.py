@@ -75,7 +75,7 @@ class Engines:
     def reports(self, files, engines):
         """One report per file; a batch that dies is done again file by file, so that the file is known."""
         names = ",".join(engines + (["mpi"] if self.processes else []))
-        command = [self.program, "check", "-f", "json", "--engine", names]
+        command = [self.program, "check", "--no-blame", "-f", "json", "--engine", names]
         if self.processes:
             # Under mpirun, and not with --ranks: there a layout with fewer ranks than processes is an error.
             root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
@@ -100,7 +100,7 @@ class Engines:
         """As `check` does by itself: a sample on the host where all of it would take minutes, and one process."""
         if not files:
             return []
-        done = subprocess.run([self.program, "check", "-f", "json", *map(str, files)], capture_output=True, text=True, check=False)
+        done = subprocess.run([self.program, "check", "--no-blame", "-f", "json", *map(str, files)], capture_output=True, text=True, check=False)
         found = json.loads(done.stdout)
         return found if isinstance(found, list) else [found]
 

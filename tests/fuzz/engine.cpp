@@ -189,6 +189,7 @@ CheckResult check_text(const std::string& text) {
   const auto source = std::make_shared<const Source>(Source{"fuzz.json", text});
   CheckOptions options;
   options.host_forced = true;
+  options.blame = false;
   return check_scenario(std::make_shared<const Scenario>(read_scenario(source)), options);
 }
 

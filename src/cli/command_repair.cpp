@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+
+#include "src/cli/files.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/diagnosis/repairs.h"
+#include "src/report/blame_text.h"
+#include "src/report/repair_report.h"
+#include "src/scenario/insert_edits.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct RepairArguments : CommonOptions {
+  std::string file, to, take = "1", most = "3";
+  bool write = false;
+};
+
+std::size_t positive(const std::string& text, const char* option) {
+  const std::optional<Rational> number = Rational::parse(text);
+  const std::optional<std::int64_t> whole = number ? number->to_int64() : std::nullopt;
+  if (!whole || *whole < 1 || *whole > 1000)
+    usage_error(fmt::format("{} takes a whole number from 1 to 1000, found \"{}\"", option, text));
+  return static_cast<std::size_t>(*whole);
+}
+
+/// The best ones that stand at the file's own sizes, at most `most`.
+RepairFindings search(const CheckResult& result, std::size_t most) {
+  const auto begin = std::chrono::steady_clock::now();
+  RepairFindings findings;
+  const RepairSearch found = find_repairs(result);
+  findings.tried = found.tried;
+  findings.found = static_cast<int>(found.repairs.size());
+  for (const FoundRepair& repair : distinct_repairs(found.repairs)) {
+    if (findings.repairs.size() == most) break;
+    Repair plain = repair.plain();
+    if (verify_repair(result, plain)) findings.repairs.push_back(std::move(plain));
+  }
+  findings.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return findings;
+}
+
+void write_repaired(const CheckResult& result, const RepairFindings& findings, const RepairArguments& arguments) {
+  const std::size_t take = positive(arguments.take, "--take");
+  if (take > findings.repairs.size())
+    usage_error(fmt::format(
+        "--take {}: there {} of {}", take,
+        findings.repairs.size() == 1 ? "is 1 repair" : fmt::format("are {} repairs", findings.repairs.size()),
+        result.file));
+  std::vector<std::string> edits;
+  for (const Json& edit : findings.repairs[take - 1].edits) edits.push_back(one_line(edit));
+  const std::string text = text_with_edits(*result.scenario, edits);
+  const std::string path = arguments.write ? result.file : arguments.to;
+  if (arguments.write) {
+    Output kept(result.file + ".orig");
+    kept.write(result.scenario->document.place().source->text);
+    kept.commit();
+  }
+  Output repaired(path);
+  repaired.write(text);
+  repaired.commit();
+  tell(fmt::format("wrote {} with repair {}{}\n", path, take,
+                   arguments.write ? fmt::format("; {}.orig is as it was", result.file) : ""));
+}
+
+int run(const RepairArguments& arguments) {
+  const std::size_t most = std::max(positive(arguments.most, "--most"), positive(arguments.take, "--take"));
+  scenario_files({arguments.file});  // says it well where there is none
+  if (std::filesystem::is_directory(arguments.file))
+    usage_error(fmt::format("{} is a folder; give one file", arguments.file));
+  if (arguments.write && !arguments.to.empty())
+    usage_error("--write changes FILE and --to writes another file; give one of them");
+  if (arguments.write && std::filesystem::exists(arguments.file + ".orig"))
+    usage_error(fmt::format("{}.orig is there already, and --write would replace it; move it away, or use --to",
+                            arguments.file));
+  CheckOptions check;
+  check.host = false;
+  check.blame = check.turns = false;
+  const CheckResult result = check_file(arguments.file, check);
+  if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
+  if (result.verdict == Verdict::error) throw InputError(result.errors);
+  RepairFindings findings;
+  if (result.verdict != Verdict::match) findings = search(result, most);
+  Output output(arguments.output);
+  if (arguments.format == "json") {
+    repair_json(result, findings, output.writer());
+  } else {
+    repair_text(result, findings, use_color(arguments, output.terminal()), output.writer());
+  }
+  output.commit();
+  if (result.verdict == Verdict::match) return exit_right;
+  if (findings.repairs.empty()) return exit_wrong;
+  if (arguments.write || !arguments.to.empty()) write_repaired(result, findings, arguments);
+  return exit_right;
+}
+
+}  // namespace
+
+Command repair_command() {
+  const auto arguments = std::make_shared<RepairArguments>();
+  Command command;
+  command.name = "repair";
+  command.summary = "Find the edits that make a wrong schedule right.";
+  command.text =
+      "Applies every edit of the schedule that the format can say, and two where no single one helps, to a small "
+      "layout "
+      "in which the same goes wrong, and prints those after which everything matches: fewest edits first, then least "
+      "communication added, then nearest to what the framework has. Of edits that differ in the place alone one is "
+      "shown. Each was tried at 1 to 4 on every axis in play, and is replayed at the file's own sizes by the symbolic "
+      "and the host engine. Mistakes in the model itself have no repair here. Exit status 0 if a repair was found or "
+      "none is needed, 1 if none was found.";
+  command.examples = {
+      {"lockstep repair scenario.json", "the three best repairs"},
+      {"lockstep repair scenario.json --write", "put the best one into the file; scenario.json.orig keeps the old one"},
+      {"lockstep repair scenario.json --take 2 --to repaired.json", "write the second one elsewhere"},
+  };
+  command.options = join(
+      {{{"FILE", "", "Scenario file.", {}, &arguments->file},
+        {"--most", "N", "Repairs to show; default 3.", {}, &arguments->most},
+        {"--write", "", "Add the repair to FILE's edits, and keep what was there as FILE.orig.", {}, &arguments->write},
+        {"--to", "NEW", "Write the repaired scenario to NEW.", {}, &arguments->to},
+        {"--take", "N", "Which repair --write and --to take; default 1.", {}, &arguments->take}},
+       arguments->output_rows()});
+  command.uses_loops = true;
+  command.run = [arguments] { return run(*arguments); };
+  return command;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/check.h"
+
+namespace lockstep {
+
+/// Searches for the smallest edits after which everything matches, the one that the turning points name before others,
+/// and fills in `blame`, `repairs` and `unnoticed` of a result that is wrong. Where no edit repairs it, `blame` stays
+/// what blame_of() said.
+void search_blame(CheckResult& result);
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/json.h"
+#include "lockstep/schedule.h"
+#include "src/diagnosis/product.h"
+
+namespace lockstep {
+
+/// The words that edits of one scenario can be made of: its axes, their products, its selectors and its buffers.
+struct CandidateValues {
+  std::vector<std::string> dense_axes;   ///< of a size above 1
+  std::vector<std::string> expert_axes;  ///< likewise, where the expert mesh differs from the dense one
+  std::vector<Json> groups;              ///< values of "over", each another set of groups
+  std::vector<Product> sizes;            ///< dp, cp, dp * cp, micro_batches, …: numbers that a divisor may forget
+  std::vector<Product> axis_sizes;       ///< single ones, whatever keep_sizes() leaves
+  std::vector<Product> loss_weights;     ///< what the loss multiplies contributions with, by use
+  std::vector<Product> token_counts;     ///< tokens, sum(tokens, cp), …: inside `each`
+  std::vector<Product> token_totals;     ///< sum(tokens, dp, micro_batch), …: outside
+  std::vector<Json> selections;          ///< values of "params", lists of selectors
+  std::vector<std::string> selectors;    ///< single ones without "!"
+  std::vector<std::string> buffers, uses;
+};
+
+/// Those of a schedule. `wrong` are names of parameters that are wrong, described by tags or globs where these say the
+/// same; none for a schedule that is right.
+CandidateValues candidate_values(const Schedule& schedule, const std::set<std::string>& wrong);
+
+/// Leaves of the sizes those of which multiplying or dividing by them gives one of `factors`.
+void keep_sizes(CandidateValues& values, const Environment& environment, const std::set<Rational>& factors);
+
+/// Selectors that choose exactly `names` of the model: nothing for all, a tag, globs, or names; empty where it would
+/// take more than a few.
+std::vector<std::string> selectors_for(const Model& model, const std::set<std::string>& names);
+
+}  // namespace lockstep

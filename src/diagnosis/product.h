@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// An expression as a fraction of factors, for edits that read as a person would write them: "1 / (dp * cp)" times
+/// "cp" is "1 / dp", and not "1 / (dp * cp) * cp".
+class Product {
+ public:
+  Product() = default;  ///< 1
+  /// An expression that is no product of factors (a sum, a condition) is one factor, in brackets.
+  static Product parse(std::string_view text);
+
+  Product times(const Product& other) const;
+  Product over(const Product& other) const;
+  std::string to_string() const;
+
+ private:
+  void multiply(std::string_view factor, bool divide);
+  void parse_into(std::string_view text, bool divide);
+
+  std::vector<std::string> numerator_, denominator_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/shrink.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "src/diagnosis/fold_names.h"
+#include "src/diagnosis/step_list.h"
+#include "src/scenario/editable_steps.h"
+#include "src/scenario/fields.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Axes that the file gives a size above 1, as its layout (or its framework's) has them.
+std::vector<std::pair<std::string, int>> axes_in_play(const Scenario& scenario) {
+  std::vector<std::pair<std::string, int>> axes;
+  const Json* layout = scenario.document.find("layout");
+  const auto written = [&](const char* key) { return layout != nullptr && layout->find(key) != nullptr; };
+  const Layout& sizes = scenario.layout;
+  const std::pair<const char*, int> all[] = {{"tp", sizes.tp},
+                                             {"cp", sizes.cp},
+                                             {"sp", sizes.sp},
+                                             {"dp", sizes.dp},
+                                             {"dp_shard", sizes.dp_shard},
+                                             {"dp_replicate", sizes.dp_replicate},
+                                             {"pp", sizes.pp},
+                                             {"ep", sizes.ep},
+                                             {"etp", sizes.etp}};
+  for (const auto& [key, size] : all) {
+    if (written(key) && size > 1) axes.emplace_back(key, size);
+  }
+  return axes;
+}
+
+int micro_batches_of(const Scenario& scenario) {
+  const Batch& batch = scenario.schedule->batch;
+  return *std::max_element(batch.micro_batch_counts.begin(), batch.micro_batch_counts.end());
+}
+
+std::optional<CheckResult> check_at(const Scenario& scenario, const Sizes& sizes) {
+  try {
+    CheckOptions options;
+    options.host = false;
+    options.blame = options.turns = false;
+    const auto small =
+        std::make_shared<const Scenario>(read_document(at_sizes(scenario.document, sizes), scenario.file));
+    return check_scenario(small, options);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+/// Selector items of steps, nested ones too.
+void collect_selectors(const Json& steps, std::set<std::string>& items) {
+  const auto add = [&](const Json* selectors) {
+    if (selectors == nullptr) return;
+    if (selectors->is_string()) items.insert(selectors->text());
+    for (const Json& item : selectors->items()) items.insert(item.text());
+  };
+  for (const Json& step : steps.items()) {
+    add(step.find("params"));
+    if (const Json* geometry = step.find("geometry")) add(geometry->find("separate"));
+    if (const Json* body = step.find("steps")) collect_selectors(*body, items);
+  }
+}
+
+}  // namespace
+
+std::string Sizes::to_string() const {
+  std::string text;
+  for (const auto& [axis, size] : axes) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", axis, size);
+  if (micro_batches > 0) text += fmt::format("{}micro-batches {}", text.empty() ? "" : ", ", micro_batches);
+  return text;
+}
+
+Json at_sizes(const Json& document, const Sizes& sizes) {
+  Json changed = document;
+  changed.remove("expect");
+  const Json* written = document.find("layout");
+  Json layout = written != nullptr ? *written : Json::object();
+  for (const auto& [axis, size] : sizes.axes) layout.set(axis, Json::number(std::to_string(size)));
+  if (!sizes.axes.empty()) changed.set("layout", layout);
+  if (sizes.micro_batches > 0) {
+    const Json* old = document.find("batch");
+    Json batch = old != nullptr ? *old : Json::object();
+    const Json* counts = batch.find("micro_batches");
+    const Json count = Json::number(std::to_string(sizes.micro_batches));
+    if (counts != nullptr && counts->is_array()) {
+      batch.set("micro_batches", Json::array(std::vector<Json>(counts->items().size(), count)));
+    } else {
+      batch.set("micro_batches", count);
+    }
+    changed.set("batch", batch);
+  }
+  return changed;
+}
+
+Json with_classes_only(const Scenario& scenario) {
+  const Json& parameters = *scenario.resolved.find("model")->find("parameters");
+  const std::vector<Parameter>& read = scenario.schedule->model.parameters();
+  std::set<std::string> selectors;
+  collect_selectors(*scenario.resolved.find("schedule")->find("steps"), selectors);
+  std::set<std::string> classes, tied;
+  std::vector<Json> kept;
+  for (std::size_t index = 0; index < parameters.items().size(); ++index) {
+    Json plain = parameters.items()[index];
+    const Parameter& parameter = read[index];
+    plain.remove("name");
+    plain.remove("shape");
+    std::string key = folded_name(parameter.name) + write_json(plain);
+    for (const std::string& item : selectors) key += Selectors::fits(item, parameter, parameter.numel()) ? '1' : '0';
+    const bool together = !parameter.tied.empty() && tied.contains(parameter.tied);
+    if (!classes.insert(key).second && !together) continue;
+    if (!parameter.tied.empty()) tied.insert(parameter.tied);
+    kept.push_back(parameters.items()[index]);
+  }
+  Json model = *scenario.resolved.find("model");
+  model.set("parameters", Json::array(std::move(kept)));
+  Json resolved = scenario.resolved;
+  resolved.set("model", model);
+  resolved.remove("expect");
+  return resolved;
+}
+
+Json with_few_only(const Json& resolved, const std::set<std::string>& wrong) {
+  constexpr std::size_t few = 4;
+  std::set<std::string> placements, tied;
+  std::vector<Json> kept;
+  const std::vector<Json>& parameters = resolved.find("model")->find("parameters")->items();
+  for (const Json& parameter : parameters) {
+    if (!wrong.contains(text_of(parameter, "name"))) continue;
+    Json placement = parameter;
+    for (const char* key : {"name", "shape", "tags"}) placement.remove(key);
+    if (placements.size() == few || !placements.insert(write_json(placement)).second) continue;
+    if (parameter.find("tied") != nullptr) tied.insert(text_of(parameter, "tied"));
+    kept.push_back(parameter);
+  }
+  for (const Json& parameter : parameters) {
+    const bool known = std::any_of(kept.begin(), kept.end(), [&](const Json& one) { return one.same_as(parameter); });
+    if (parameter.find("tied") != nullptr && tied.contains(text_of(parameter, "tied")) && !known)
+      kept.push_back(parameter);
+  }
+  // Steps and losses name uses, which somebody must have.
+  std::set<std::string> uses;
+  const auto add_uses = [&](const Json& parameter) {
+    bool any_new = false;
+    const Json* list = parameter.find("uses");
+    if (list == nullptr) return uses.insert("main").second;
+    for (const Json& use : list->items()) any_new = uses.insert(use.text()).second || any_new;
+    return any_new;
+  };
+  for (const Json& parameter : kept) add_uses(parameter);
+  for (const Json& parameter : parameters) {
+    if (parameter.find("tied") == nullptr && add_uses(parameter)) kept.push_back(parameter);
+  }
+  Json model = *resolved.find("model");
+  model.set("parameters", Json::array(std::move(kept)));
+  Json document = resolved;
+  document.set("model", model);
+  return document;
+}
+
+std::set<std::string> folded_wrong_names(const CheckResult& result) {
+  std::set<std::string> names = {std::string(name_of(result.verdict))};
+  for (const int parameter : wrong_set(result).parameters)
+    names.insert(folded_name(result.scenario->schedule->model.parameters()[static_cast<std::size_t>(parameter)].name));
+  return names;
+}
+
+Sizes smallest_sizes(const CheckResult& result) {
+  const Scenario& scenario = *result.scenario;
+  const std::set<std::string> wanted = folded_wrong_names(result);
+  const auto shows = [&](const Sizes& sizes) {
+    const std::optional<CheckResult> small = check_at(scenario, sizes);
+    return small && folded_wrong_names(*small) == wanted;
+  };
+  Sizes all;
+  constexpr int few = 2;
+  for (const auto& [axis, size] : axes_in_play(scenario)) {
+    if (size > few) all.axes.emplace_back(axis, few);
+  }
+  if (micro_batches_of(scenario) > few) all.micro_batches = few;
+  if ((all.axes.empty() && all.micro_batches == 0) || shows(all)) return all;
+  Sizes best;
+  if (all.micro_batches > 0) {
+    best.micro_batches = few;
+    if (!shows(best)) best.micro_batches = 0;
+  }
+  for (const auto& [axis, size] : axes_in_play(scenario)) {
+    for (int fewer = few; fewer <= few + 1 && fewer < size; ++fewer) {
+      Sizes next = best;
+      next.axes.emplace_back(axis, fewer);
+      if (!shows(next)) continue;
+      best = next;
+      break;
+    }
+  }
+  return best;
+}
+
+std::vector<Sizes> sizes_around(const Scenario& scenario, const Sizes& smallest) {
+  constexpr int most = 4;
+  std::map<std::string, int> now;
+  for (const auto& [axis, size] : axes_in_play(scenario)) now[axis] = size;
+  for (const auto& [axis, size] : smallest.axes) now[axis] = size;
+  std::vector<Sizes> list;
+  for (const auto& [axis, size] : now) {
+    for (int other = 1; other <= most; ++other) {
+      if (other == size) continue;
+      Sizes sizes = smallest;
+      std::erase_if(sizes.axes, [&name = axis](const auto& entry) { return entry.first == name; });
+      sizes.axes.emplace_back(axis, other);
+      list.push_back(sizes);
+    }
+  }
+  const int micro_batches = smallest.micro_batches > 0 ? smallest.micro_batches : micro_batches_of(scenario);
+  for (int other = 1; other < most; ++other) {
+    if (other == micro_batches) continue;
+    Sizes sizes = smallest;
+    sizes.micro_batches = other;
+    list.push_back(sizes);
+  }
+  return list;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/check.h"
+
+namespace lockstep {
+
+/// A scenario file at other sizes.
+struct Sizes {
+  std::vector<std::pair<std::string, int>> axes;  ///< keys of "layout" with their sizes; others stay as written
+  int micro_batches = 0;                          ///< 0: as written
+
+  bool empty() const { return axes.empty() && micro_batches == 0; }
+  /// "dp 3, micro-batches 1"
+  std::string to_string() const;
+};
+
+/// The document at these sizes, without what it expects.
+Json at_sizes(const Json& document, const Sizes& sizes);
+
+/// A resolved document with one parameter of each class: parameters whose names differ in numbers only and that are
+/// placed, tied, tagged and selected alike. Tied ones stay together.
+Json with_classes_only(const Scenario& scenario);
+
+/// The resolved document with a few of the parameters whose names are `wrong`, placed in different ways, and those tied
+/// to them.
+Json with_few_only(const Json& resolved, const std::set<std::string>& wrong);
+
+/// The smallest sizes, axes 2 or 3 and two micro-batches, at which the same parameters (by folded name) go wrong as in
+/// `result`, which is not right. Sizes that the file does not allow are passed over.
+Sizes smallest_sizes(const CheckResult& result);
+
+/// Sizes around `smallest`: each axis that the file gives a size above 1, and the micro-batches, at 1 to 4.
+std::vector<Sizes> sizes_around(const Scenario& scenario, const Sizes& smallest);
+
+/// Names of what is wrong, numbers in them folded; the verdict alone where there are no values.
+std::set<std::string> folded_wrong_names(const CheckResult& result);
+
+}  // namespace lockstep

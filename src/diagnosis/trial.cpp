@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/trial.h"
+
+#include <algorithm>
+
+#include "lockstep/communication.h"
+#include "lockstep/symbolic.h"
+
+namespace lockstep {
+
+namespace {
+
+Judgement judgement_of(const SymbolicResult& result, const Model& model) {
+  Judgement judgement;
+  judgement.state = result.match ? Judgement::State::right : Judgement::State::wrong;
+  if (result.match) return judgement;
+  judgement.wrong_buffers.assign(model.parameters().size(), 0);
+  const auto add = [&](int parameter, int distance) {
+    ++judgement.wrong_buffers[static_cast<std::size_t>(parameter)];
+    ++judgement.count;
+    judgement.distance += distance;
+  };
+  const auto parameter_of = [&](int rank, int buffer) {
+    return model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
+  };
+  for (const BufferResult& buffer : result.buffers) {
+    const auto worst = std::find_if(buffer.pieces.begin(), buffer.pieces.end(),
+                                    [](const PieceResult& piece) { return !piece.right && !piece.ratio; });
+    const bool wrong =
+        std::any_of(buffer.pieces.begin(), buffer.pieces.end(), [](const PieceResult& piece) { return !piece.right; });
+    if (wrong) add(parameter_of(buffer.rank, buffer.buffer), worst == buffer.pieces.end() ? 1 : 2);
+  }
+  for (const UnownedResult& unowned : result.unowned) add(parameter_of(unowned.rank, unowned.buffer), 2);
+  for (const NormResult& norm : result.norm) add(norm.parameter, 1);
+  return judgement;
+}
+
+std::size_t owners_of(const Timeline& timeline) {
+  std::size_t hash = 0;
+  const auto mix = [&](std::int64_t value) {
+    hash ^= std::hash<std::int64_t>()(value) + 0x9e3779b97f4a7c15U + (hash << 6U) + (hash >> 2U);
+  };
+  for (const auto& ranks : timeline.owned) {
+    for (const std::vector<Intervals>& buffers : ranks) {
+      for (const Intervals& owned : buffers) {
+        mix(-1);
+        for (const Interval& interval : owned) {
+          mix(interval.begin);
+          mix(interval.end);
+        }
+      }
+    }
+  }
+  return hash;
+}
+
+}  // namespace
+
+Judgement SymbolicJudge::judge(const std::vector<Json>& edits) {
+  const Json steps = steps_.edited(edits);
+  return steps.is_null() ? Judgement{} : judge_steps(steps);
+}
+
+Judgement SymbolicJudge::judge_steps(const Json& steps) {
+  std::optional<std::vector<Step>> read = steps_.read(steps);
+  if (!read) return {};
+  Schedule& schedule = steps_.schedule();
+  schedule.steps = std::move(*read);
+  try {
+    const Timeline timeline = walk(schedule);
+    if (timeline.outcome.kind != Outcome::Kind::complete) return {Judgement::State::failed};
+    Judgement judgement = judgement_of(SymbolicEngine(schedule, timeline).run(), schedule.model);
+    judgement.sent_bytes = static_cast<double>(communication(schedule, timeline).most_bytes_of_a_rank);
+    judgement.owners = owners_of(timeline);
+    return judgement;
+  } catch (const InputError&) {
+    return {};  // what the walk meets on a rank: a division by zero, a bucket that n does not divide
+  }
+}
+
+}  // namespace lockstep

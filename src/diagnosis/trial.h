@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/scenario/editable_steps.h"
+
+namespace lockstep {
+
+/// What an engine says of a schedule after an edit.
+struct Judgement {
+  enum class State {
+    not_applicable,  ///< the edit cannot be applied, or a step cannot be evaluated with it
+    failed,          ///< deadlock, invalid collective or race
+    wrong,
+    right
+  };
+  State state = State::not_applicable;
+  /// State `wrong`: buffers that are wrong in value, or whose elements are unowned or counted wrong, by parameter
+  /// (index into Model::parameters()).
+  std::vector<int> wrong_buffers;
+  int count = 0;           ///< of them all
+  int distance = 0;        ///< of them all: 1 for one multiple of what is right, 2 for anything else
+  double sent_bytes = 0;   ///< unless it failed: in the first optimizer step, by the rank that sends most
+  std::size_t owners = 0;  ///< likewise: a hash of who owns what in the end
+
+  bool right() const { return state == State::right; }
+};
+
+/// An engine that can say of one scenario, again and again, whether it is right after an edit of its steps: the only
+/// thing that a search over edits knows of engines.
+class Judge {
+ public:
+  virtual ~Judge() = default;
+  virtual Judgement judge(const std::vector<Json>& edits) = 0;
+};
+
+/// The symbolic engine as a judge: exact, for the sizes of the scenario.
+class SymbolicJudge : public Judge {
+ public:
+  /// `resolved` as Scenario::resolved. Throws InputError where it cannot be read.
+  explicit SymbolicJudge(const Json& resolved) : steps_(resolved) {}
+  Judgement judge(const std::vector<Json>& edits) override;
+  /// The same for plain steps.
+  Judgement judge_steps(const Json& steps);
+  const EditableSteps& steps() const { return steps_; }
+  EditableSteps& steps() { return steps_; }
+
+ private:
+  EditableSteps steps_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/blame_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace lockstep {
+
+std::string one_line(const Json& value) {
+  std::string text;
+  JsonWriter writer([&text](std::string_view part) { text += part; });
+  writer.value(value, true);
+  writer.finish();
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+std::string added_bytes_text(double bytes) {
+  const double size = std::abs(bytes);
+  if (size < 0.5) return "no more communication";
+  std::string amount;
+  if (size < 1e3) {
+    amount = fmt::format("{:.0f} bytes", size);
+  } else if (size < 1e6) {
+    amount = fmt::format("{:.1f} kB", size / 1e3);
+  } else if (size < 1e9) {
+    amount = fmt::format("{:.1f} MB", size / 1e6);
+  } else {
+    amount = fmt::format("{:.1f} GB", size / 1e9);
+  }
+  return fmt::format("{} {} sent per rank", amount, bytes > 0 ? "more" : "less");
+}
+
+std::string blame_text(const CheckResult& result, const Style& style) {
+  if (result.repairs.empty()) return "";
+  std::string text = "\n";
+  for (const Blame& blame : result.blame)
+    text += fmt::format("  {} {}, which {}\n", style.bold("at fault:"), blame.step, blame.why);
+  for (const Json& edit : result.repairs.front().edits) text += fmt::format("    right with {}\n", one_line(edit));
+  text += fmt::format("    `lockstep repair {}` has this and other repairs\n", result.file);
+  for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);
+  return text;
+}
+
+void write_json_repair(const Repair& repair, JsonWriter& json) {
+  json.begin_object();
+  json.key("edits");
+  json.begin_array();
+  for (const Json& edit : repair.edits) json.value(edit, true);
+  json.end_array();
+  json.key("steps");
+  json.begin_array(true);
+  for (const std::string& step : repair.steps) json.string(step);
+  json.end_array();
+  json.key("verified");
+  json.begin_array(true);
+  for (const std::string& engine : repair.verified) json.string(engine);
+  json.end_array();
+  json.key("sizes");
+  json.begin_object(true);
+  json.key("tried");
+  json.number(repair.sizes);
+  json.key("right");
+  json.number(repair.right_sizes);
+  json.end_object();
+  json.key("other_owners");
+  json.boolean(repair.other_owners);
+  json.key("added_bytes_per_rank");
+  json.number(std::llround(repair.added_bytes));
+  json.end_object();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "lockstep/check.h"
+#include "src/report/json_writer.h"
+#include "src/report/style.h"
+
+namespace lockstep {
+
+/// The step at fault, its repair and who would not have noticed, behind a blank line; "" where nothing is blamed.
+std::string blame_text(const CheckResult& result, const Style& style);
+
+/// A value on one line, as an edit stands in a file.
+std::string one_line(const Json& value);
+
+/// "at most 1.5 MB more per rank", "no more communication", "1.5 MB less …".
+std::string added_bytes_text(double bytes);
+
+/// One repair: edits, verified, sizes, added_bytes_per_rank.
+void write_json_repair(const Repair& repair, JsonWriter& json);
+
+}  // namespace lockstep

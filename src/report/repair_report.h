@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "lockstep/check.h"
+#include "lockstep/report.h"
+
+namespace lockstep {
+
+/// What `lockstep repair` found for one file.
+struct RepairFindings {
+  std::vector<Repair> repairs;  ///< the best first; those alike are one
+  int found = 0;                ///< all of them
+  int tried = 0;                ///< schedules that were replayed
+  double seconds = 0;
+};
+
+void repair_text(const CheckResult& result, const RepairFindings& findings, bool color, const Write& write);
+void repair_json(const CheckResult& result, const RepairFindings& findings, const Write& write);
+
+}  // namespace lockstep

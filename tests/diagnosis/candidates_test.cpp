@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/candidates.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/scenario/editable_steps.h"
+#include "tests/catch.h"
+#include "tests/diagnosis/small.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+Scenario read_text(const std::string& text) {
+  return read_scenario(std::make_shared<const Source>(Source{"test.json", text}));
+}
+
+struct Listed {
+  explicit Listed(const std::string& text)
+      : scenario(read_text(text)),
+        candidates(single_edits(*scenario.resolved.find("schedule")->find("steps"),
+                                candidate_values(*scenario.schedule, {}))) {}
+
+  bool has(const std::string& edit) const {
+    Diagnostics diagnostics;
+    const Json wanted = parse_json(std::make_shared<const Source>(Source{"edit", edit}), diagnostics);
+    return std::any_of(candidates.begin(), candidates.end(),
+                       [&](const Candidate& candidate) { return candidate.edit.same_as(wanted); });
+  }
+
+  Scenario scenario;
+  std::vector<Candidate> candidates;
+};
+
+std::string cp_schedule() {
+  return scenario(R"({ "dp": 2, "cp": 2, "tp": 2 })",
+                  R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } },
+                       { "name": "norm", "shape": [4], "partial": ["tp"], "tags": ["norm"] } ])",
+                  R"J([ { "name": "zero", "op": "zero" },
+                       { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+                       { "name": "norm_all_reduce", "op": "all_reduce", "over": "tp", "params": ["tag:norm"] },
+                       { "name": "dp_scale", "op": "scale", "by": "1 / (dp * cp)" },
+                       { "name": "dp_all_reduce", "op": "all_reduce", "over": ["dp", "cp"] } ])J");
+}
+
+}  // namespace
+
+TEST_CASE("the edits of a schedule are of every kind that its steps allow") {
+  const Listed listed(cp_schedule());
+  CHECK(listed.has(R"({ "drop": "norm_all_reduce" })"));
+  CHECK(listed.has(R"({ "duplicate": "dp_all_reduce" })"));
+  CHECK(listed.has(R"({ "move": "dp_all_reduce", "after": "zero" })"));
+  CHECK(listed.has(R"({ "move": "dp_scale", "after": "backward" })"));
+  CHECK(listed.has(R"({ "set": "dp_all_reduce", "over": "dp" })"));
+  CHECK(listed.has(R"({ "set": "dp_scale", "by": "1 / dp" })"));
+  CHECK(listed.has(R"J({ "set": "dp_scale", "by": "1 / (dp * cp * tp)" })J"));
+  CHECK(listed.has(R"({ "set": "norm_all_reduce", "reduce": "avg" })"));
+  CHECK(listed.has(R"({ "set": "norm_all_reduce", "params": null })"));
+  CHECK(listed.has(R"({ "set": "dp_all_reduce", "params": ["!tag:norm"] })"));
+  CHECK(listed.has(R"({ "set": "dp_all_reduce", "only": { "dp": [0] } })"));
+  CHECK(listed.has(R"({ "drop": "backward[last]" })"));
+  CHECK(listed.has(R"({ "set": "dp_all_reduce", "op": "reduce_scatter" })"));
+  CHECK(listed.has(
+      R"({ "insert": { "name": "tp_all_reduce", "op": "all_reduce", "params": ["tag:norm"], "over": "tp" }, "after": "dp_scale" })"));
+  // What is there already is no edit, and axes of one rank have no groups.
+  CHECK_FALSE(listed.has(R"({ "set": "dp_all_reduce", "over": ["dp", "cp"] })"));
+  CHECK_FALSE(listed.has(R"J({ "set": "dp_scale", "by": "1 / (dp * cp)" })J"));
+  CHECK_FALSE(listed.has(R"({ "move": "dp_scale", "after": "norm_all_reduce" })"));
+  CHECK_FALSE(listed.has(R"({ "set": "dp_all_reduce", "over": "pp" })"));
+}
+
+TEST_CASE("every edit can be written into the file and read again, and says the same there") {
+  for (const std::string& text : {cp_schedule(), megatron_844()}) {
+    const Listed listed(text);
+    const EditableSteps steps(listed.scenario.resolved);
+    std::set<Candidate::Kind> kinds;
+    std::size_t read = 0;
+    for (const Candidate& candidate : listed.candidates) {
+      const Json edited = steps.edited({candidate.edit});
+      // Not all of them mean something: a step has not every key.
+      if (edited.is_null() || !steps.read(edited)) continue;
+      kinds.insert(candidate.kind);
+      try {
+        const Scenario whole = read_document(with_edits(listed.scenario.document, {candidate.edit}), "test.json");
+        CHECK(whole.resolved.find("schedule")->find("steps")->same_as(edited));
+        ++read;
+      } catch (const InputError& error) {
+        // Selectors that choose nothing any more are a mistake in a file and none in a trial.
+        CHECK(error.diagnostics().front().message.find("select") != std::string::npos);
+      }
+    }
+    CHECK(read > listed.candidates.size() / 2);
+    CHECK(kinds.size() >= 9);
+  }
+}
+
+TEST_CASE("what a schedule has and another lacks can be brought back") {
+  const Scenario right = read_text(cp_schedule());
+  const Json& steps = *right.resolved.find("schedule")->find("steps");
+  const EditableSteps editable(right.resolved);
+  Diagnostics diagnostics;
+  for (const char* edit :
+       {R"({ "drop": "norm_all_reduce" })", R"({ "set": "dp_scale", "by": "1 / dp" })",
+        R"({ "set": "norm_all_reduce", "reduce": "avg", "params": null })", R"({ "drop": "zero" })"}) {
+    const Json wrong = editable.edited({parse_json(std::make_shared<const Source>(Source{"edit", edit}), diagnostics)});
+    const std::vector<Candidate> candidates = restoring_edits(wrong, steps);
+    REQUIRE(candidates.size() == 1);
+    Json document = right.resolved;
+    Json schedule = *document.find("schedule");
+    schedule.set("steps", wrong);
+    document.set("schedule", schedule);
+    const Json back = EditableSteps(document).edited({candidates.front().edit});
+    CHECK(content_hash(back) != content_hash(wrong));
+    REQUIRE(back.items().size() == steps.items().size());
+    for (std::size_t at = 0; at < steps.items().size(); ++at)
+      CHECK(back.items()[at].find("name")->same_as(*steps.items()[at].find("name")));
+  }
+}
