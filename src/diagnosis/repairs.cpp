@@ -37,7 +37,7 @@ auto rank_of(const FoundRepair& repair) {
 
 class Search {
  public:
-  Search(const CheckResult& result, const RepairOptions& options, Sizes sizes)
+  Search(const CheckResult& result, const RepairOptions& options, FileSizes sizes)
       : result_(result), options_(options), smallest_(std::move(sizes)) {}
 
   RepairSearch run() {
@@ -65,7 +65,7 @@ class Search {
   }
 
  private:
-  std::shared_ptr<const Scenario> read_at(const Sizes& sizes) const {
+  std::shared_ptr<const Scenario> read_at(const FileSizes& sizes) const {
     try {
       return std::make_shared<const Scenario>(
           read_document(at_sizes(result_.scenario->document, sizes), result_.scenario->file));
@@ -119,7 +119,7 @@ class Search {
     most_tried_ = static_cast<int>(std::clamp(buffer_replays / std::max(buffers, 1.0), least, most));
   }
 
-  /// Sizes and token counts that can explain by how much contributions are wrong.
+  /// FileSizes and token counts that can explain by how much contributions are wrong.
   void find_values() {
     values_ = candidate_values(*result_.scenario->schedule, wrong_names(result_));
     std::set<Rational> factors;
@@ -387,7 +387,7 @@ class Search {
 
   void try_around() {
     if (found_.repairs.empty()) return;
-    for (const Sizes& sizes : sizes_around(*result_.scenario, smallest_)) {
+    for (const FileSizes& sizes : sizes_around(*result_.scenario, smallest_)) {
       const std::shared_ptr<const Scenario> there = read_at(sizes);
       if (there == nullptr) continue;
       SymbolicJudge judge(with_classes_only(*there));
@@ -403,7 +403,7 @@ class Search {
 
   const CheckResult& result_;
   const RepairOptions& options_;
-  Sizes smallest_;
+  FileSizes smallest_;
   CheckResult small_;                      // at those sizes, all parameters
   std::unique_ptr<SymbolicJudge> ground_;  // one parameter of each class
   std::unique_ptr<SymbolicJudge> few_;     // some that are wrong; null where nothing goes wrong with them alone
@@ -507,7 +507,7 @@ RepairSearch find_repairs(const CheckResult& result, const RepairOptions& option
   if (result.scenario == nullptr || result.scenario->schedule == nullptr || result.verdict == Verdict::match ||
       result.verdict == Verdict::error || wrong_in_model_alone(result))
     return {};
-  const Sizes smallest = smallest_sizes(result);
+  const FileSizes smallest = smallest_sizes(result);
   RepairSearch search = Search(result, options, smallest).run();
   constexpr int small_world = 64;
   if (!search.repairs.empty() || smallest.empty() || result.scenario->schedule->mesh.world() > small_world)

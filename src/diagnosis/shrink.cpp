@@ -42,7 +42,7 @@ int micro_batches_of(const Scenario& scenario) {
   return *std::max_element(batch.micro_batch_counts.begin(), batch.micro_batch_counts.end());
 }
 
-std::optional<CheckResult> check_at(const Scenario& scenario, const Sizes& sizes) {
+std::optional<CheckResult> check_at(const Scenario& scenario, const FileSizes& sizes) {
   try {
     CheckOptions options;
     options.host = false;
@@ -71,14 +71,14 @@ void collect_selectors(const Json& steps, std::set<std::string>& items) {
 
 }  // namespace
 
-std::string Sizes::to_string() const {
+std::string FileSizes::to_string() const {
   std::string text;
   for (const auto& [axis, size] : axes) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", axis, size);
   if (micro_batches > 0) text += fmt::format("{}micro-batches {}", text.empty() ? "" : ", ", micro_batches);
   return text;
 }
 
-Json at_sizes(const Json& document, const Sizes& sizes) {
+Json at_sizes(const Json& document, const FileSizes& sizes) {
   Json changed = document;
   changed.remove("expect");
   const Json* written = document.find("layout");
@@ -172,28 +172,28 @@ std::set<std::string> folded_wrong_names(const CheckResult& result) {
   return names;
 }
 
-Sizes smallest_sizes(const CheckResult& result) {
+FileSizes smallest_sizes(const CheckResult& result) {
   const Scenario& scenario = *result.scenario;
   const std::set<std::string> wanted = folded_wrong_names(result);
-  const auto shows = [&](const Sizes& sizes) {
+  const auto shows = [&](const FileSizes& sizes) {
     const std::optional<CheckResult> small = check_at(scenario, sizes);
     return small && folded_wrong_names(*small) == wanted;
   };
-  Sizes all;
+  FileSizes all;
   constexpr int few = 2;
   for (const auto& [axis, size] : axes_in_play(scenario)) {
     if (size > few) all.axes.emplace_back(axis, few);
   }
   if (micro_batches_of(scenario) > few) all.micro_batches = few;
   if ((all.axes.empty() && all.micro_batches == 0) || shows(all)) return all;
-  Sizes best;
+  FileSizes best;
   if (all.micro_batches > 0) {
     best.micro_batches = few;
     if (!shows(best)) best.micro_batches = 0;
   }
   for (const auto& [axis, size] : axes_in_play(scenario)) {
     for (int fewer = few; fewer <= few + 1 && fewer < size; ++fewer) {
-      Sizes next = best;
+      FileSizes next = best;
       next.axes.emplace_back(axis, fewer);
       if (!shows(next)) continue;
       best = next;
@@ -203,16 +203,16 @@ Sizes smallest_sizes(const CheckResult& result) {
   return best;
 }
 
-std::vector<Sizes> sizes_around(const Scenario& scenario, const Sizes& smallest) {
+std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& smallest) {
   constexpr int most = 4;
   std::map<std::string, int> now;
   for (const auto& [axis, size] : axes_in_play(scenario)) now[axis] = size;
   for (const auto& [axis, size] : smallest.axes) now[axis] = size;
-  std::vector<Sizes> list;
+  std::vector<FileSizes> list;
   for (const auto& [axis, size] : now) {
     for (int other = 1; other <= most; ++other) {
       if (other == size) continue;
-      Sizes sizes = smallest;
+      FileSizes sizes = smallest;
       std::erase_if(sizes.axes, [&name = axis](const auto& entry) { return entry.first == name; });
       sizes.axes.emplace_back(axis, other);
       list.push_back(sizes);
@@ -221,7 +221,7 @@ std::vector<Sizes> sizes_around(const Scenario& scenario, const Sizes& smallest)
   const int micro_batches = smallest.micro_batches > 0 ? smallest.micro_batches : micro_batches_of(scenario);
   for (int other = 1; other < most; ++other) {
     if (other == micro_batches) continue;
-    Sizes sizes = smallest;
+    FileSizes sizes = smallest;
     sizes.micro_batches = other;
     list.push_back(sizes);
   }

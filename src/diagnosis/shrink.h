@@ -10,7 +10,7 @@
 namespace lockstep {
 
 /// A scenario file at other sizes.
-struct Sizes {
+struct FileSizes {
   std::vector<std::pair<std::string, int>> axes;  ///< keys of "layout" with their sizes; others stay as written
   int micro_batches = 0;                          ///< 0: as written
 
@@ -20,7 +20,7 @@ struct Sizes {
 };
 
 /// The document at these sizes, without what it expects.
-Json at_sizes(const Json& document, const Sizes& sizes);
+Json at_sizes(const Json& document, const FileSizes& sizes);
 
 /// A resolved document with one parameter of each class: parameters whose names differ in numbers only and that are
 /// placed, tied, tagged and selected alike. Tied ones stay together.
@@ -31,11 +31,11 @@ Json with_classes_only(const Scenario& scenario);
 Json with_few_only(const Json& resolved, const std::set<std::string>& wrong);
 
 /// The smallest sizes, axes 2 or 3 and two micro-batches, at which the same parameters (by folded name) go wrong as in
-/// `result`, which is not right. Sizes that the file does not allow are passed over.
-Sizes smallest_sizes(const CheckResult& result);
+/// `result`, which is not right. FileSizes that the file does not allow are passed over.
+FileSizes smallest_sizes(const CheckResult& result);
 
-/// Sizes around `smallest`: each axis that the file gives a size above 1, and the micro-batches, at 1 to 4.
-std::vector<Sizes> sizes_around(const Scenario& scenario, const Sizes& smallest);
+/// FileSizes around `smallest`: each axis that the file gives a size above 1, and the micro-batches, at 1 to 4.
+std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& smallest);
 
 /// Names of what is wrong, numbers in them folded; the verdict alone where there are no values.
 std::set<std::string> folded_wrong_names(const CheckResult& result);

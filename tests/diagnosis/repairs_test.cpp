@@ -79,7 +79,7 @@ TEST_CASE("the same goes wrong at the smallest sizes, with one parameter of each
   const CheckResult result =
       check_text(eight_layers(R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" })"));
   REQUIRE(result.verdict == Verdict::mismatch);
-  const Sizes sizes = smallest_sizes(result);
+  const FileSizes sizes = smallest_sizes(result);
   CHECK(sizes.to_string() == "tp 2, dp 2, micro-batches 2");
   const Json resolved = with_classes_only(*result.scenario);
   CHECK(resolved.find("model")->find("parameters")->items().size() == 2);
