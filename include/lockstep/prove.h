@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +69,11 @@ class Prover {
  public:
   struct Options {
     bool steps = false;  ///< Proof::steps
+    /// Reads the scenario's document after its sizes were changed; throws InputError where it is refused. Null: as a
+    /// file of its own. What it returns must stay as it is as long as the prover lives.
+    std::function<Scenario(const Json& document)> read = nullptr;
+    std::set<Axis> fixed;              ///< axes that stay as the scenario has them
+    bool fixed_micro_batches = false;  ///< so does the number of micro-batches
   };
   explicit Prover(const Scenario& scenario);
   Prover(const Scenario& scenario, Options options);

@@ -60,6 +60,7 @@ Command prove_command();
 Command test_command();
 Command explain_command();
 Command repair_command();
+Command mutate_command();
 Command placements_command();
 Command diff_command();
 Command show_command();

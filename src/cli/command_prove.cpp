@@ -44,7 +44,9 @@ int run(const ProveArguments& arguments) {
     try {
       Scenario scenario = read_scenario_file(file);
       scenario.file = file;
-      const Prover prover(scenario, {arguments.proof});
+      Prover::Options options;
+      options.steps = arguments.proof;
+      const Prover prover(scenario, options);
       const Proof& proof = prover.proof();
       if (arguments.format == "json") {
         entries.push_back(proof_json(scenario, proof));

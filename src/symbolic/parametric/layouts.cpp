@@ -32,7 +32,8 @@ bool speaks_of(const std::string& text, const std::string& word) {
 
 }  // namespace
 
-Layouts::Layouts(const Scenario& scenario) : file_(scenario.file), document_(scenario.document) {
+Layouts::Layouts(const Scenario& scenario, const Prover::Options& options)
+    : options_(options), file_(scenario.file), document_(scenario.document) {
   document_.remove("expect");
   find_open(scenario);
 }
@@ -103,6 +104,8 @@ void Layouts::find_open(const Scenario& scenario) {
     return listed_steps && !speaks_of(part("schedule") + part("model"), name);
   };
   open.erase(std::remove_if(open.begin(), open.end(), stays), open.end());
+  std::erase_if(open, [&](Axis axis) { return options_.fixed.contains(axis); });
+  micro_batches_ = micro_batches_ && !options_.fixed_micro_batches;
   axes_ = open;
   base_.micro_batches =
       count != nullptr && count->is_number()
@@ -134,7 +137,9 @@ std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
   }
   try {
     auto scenario = std::make_shared<Scenario>(
-        read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file_, write_json(resized)})));
+        options_.read
+            ? options_.read(resized)
+            : read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file_, write_json(resized)})));
     if (sizes.axes.count(Axis::edp) != 0 && scenario->layout.etp != scenario->layout.tp) {
       refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
     } else {
@@ -203,6 +208,7 @@ void Layouts::enter_expert_mesh() {
   }
   base_.axes = {{Axis::tp, layout.tp},     {Axis::cp, 1},        {Axis::sp, 1}, {Axis::ep, layout.ep},
                 {Axis::edp, layout.edp()}, {Axis::pp, layout.pp}};
+  std::erase_if(axes_, [&](Axis axis) { return options_.fixed.contains(axis); });
 }
 
 }  // namespace lockstep::parametric

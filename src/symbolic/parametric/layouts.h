@@ -15,7 +15,7 @@ namespace lockstep::parametric {
 /// scenario read at each.
 class Layouts {
  public:
-  explicit Layouts(const Scenario& scenario);
+  explicit Layouts(const Scenario& scenario, const Prover::Options& options = {});
 
   /// Finds out which sizes are allowed. Half a sentence where the scenario is out of reach as a whole. Throws
   /// InputError where the scenario cannot be read at all.
@@ -43,6 +43,7 @@ class Layouts {
   void enter_expert_mesh();
   void find_allowed();
 
+  Prover::Options options_;
   std::string file_;
   Json document_;
   Sizes base_;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "src/symbolic/parametric/counterexample.h"
 #include "src/symbolic/parametric/evaluation.h"
@@ -28,7 +29,7 @@ std::string describe(const Sizes& sizes) {
 }
 
 struct Prover::State {
-  State(const Scenario& scenario, Options the_options) : options(the_options), layouts(scenario) {
+  State(const Scenario& scenario, Options the_options) : options(std::move(the_options)), layouts(scenario, options) {
     find();
     proof.axes = layouts.axes();
     proof.micro_batches = layouts.micro_batches();
@@ -100,7 +101,8 @@ void Prover::State::conclude() {
 }
 
 Prover::Prover(const Scenario& scenario) : Prover(scenario, Options{}) {}
-Prover::Prover(const Scenario& scenario, Options options) : state_(std::make_unique<State>(scenario, options)) {}
+Prover::Prover(const Scenario& scenario, Options options)
+    : state_(std::make_unique<State>(scenario, std::move(options))) {}
 Prover::~Prover() = default;
 
 const Proof& Prover::proof() const { return state_->proof; }

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/mutation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "lockstep/prove.h"
+#include "src/diagnosis/mutation_ground.h"
+#include "src/diagnosis/mutation_sizes.h"
+#include "src/diagnosis/step_list.h"
+
+namespace lockstep {
+
+namespace {
+
+class Run {
+ public:
+  Run(const std::shared_ptr<const Scenario>& scenario, const MutationOptions& options)
+      : scenario_(*scenario),
+        options_(options),
+        small_(small_scenario(scenario)),
+        ground_(right_ground(*small_.scenario)) {
+    mutation_.scenario = scenario;
+    mutation_.sizes = small_.sizes;
+  }
+
+  Mutation all() {
+    const auto begin = std::chrono::steady_clock::now();
+    find_base();
+    std::vector<Candidate> edits = single_edits(ground_.steps().written(), values());
+    std::erase_if(edits, [](const Candidate& edit) { return edit.kind == Candidate::Kind::insert; });
+    std::unordered_set<std::uint64_t> seen = {content_hash(ground_.steps().written())};
+    std::int64_t done = 0;
+    for (Candidate& edit : edits) {
+      if (options_.progress) options_.progress(done++, static_cast<std::int64_t>(edits.size()));
+      judge(edit, seen);
+    }
+    if (options_.progress) options_.progress(done, done);
+    mutation_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return std::move(mutation_);
+  }
+
+ private:
+  /// One parameter of each class, unless something is wrong for lack of the others.
+  static MutationGround right_ground(const Scenario& scenario) {
+    MutationGround classes(with_classes_only(scenario));
+    return classes.judge().verdict == Verdict::match ? std::move(classes) : MutationGround(scenario.resolved);
+  }
+
+  Prover prover(const Scenario& scenario) {
+    Prover::Options options;
+    options.read = [this](const Json& document) { return sizes_.read(document); };
+    options.fixed = fixed_;
+    options.fixed_micro_batches = fixed_micro_batches_;
+    return Prover(scenario, options);
+  }
+
+  /// What is known of the schedule without an edit. Where it is not right for every size, as few axes as possible stay
+  /// as the file has them, so that it is right for every size of the others.
+  void find_base() {
+    sizes_.clear_edit();
+    if (find_base_with({})) return;
+    const Proof::Verdict verdict = base_;
+    const std::string statement = mutation_.base;
+    std::vector<std::optional<Axis>> sizes(base_axes_.begin(), base_axes_.end());
+    if (base_micro_batches_) sizes.push_back(std::nullopt);
+    for (const std::optional<Axis>& one : sizes) {
+      if (find_base_with({one})) return;
+    }
+    for (std::size_t a = 0; a < sizes.size(); ++a) {
+      for (std::size_t b = a + 1; b < sizes.size(); ++b) {
+        if (find_base_with({sizes[a], sizes[b]})) return;
+      }
+    }
+    find_base_with({});
+    base_ = verdict;
+    mutation_.base = statement;
+  }
+
+  /// With these axes, and with nothing for the number of micro-batches, as in the file. False where it is not proved
+  /// right for every size of what is left.
+  bool find_base_with(const std::vector<std::optional<Axis>>& fixed) {
+    fixed_.clear();
+    fixed_micro_batches_ = false;
+    std::vector<std::string> as_in_file, every;
+    for (const std::optional<Axis>& one : fixed) {
+      if (one) fixed_.insert(*one);
+      fixed_micro_batches_ = fixed_micro_batches_ || !one;
+      as_in_file.emplace_back(one ? name_of(*one) : "number of micro-batches");
+    }
+    const Prover base = prover(scenario_);
+    const Proof& proof = base.proof();
+    base_ = proof.verdict;
+    base_axes_ = proof.axes;
+    base_micro_batches_ = proof.micro_batches;
+    for (const Axis axis : proof.axes) every.emplace_back(name_of(axis));
+    if (proof.micro_batches) every.emplace_back("number of micro-batches");
+    if (every.empty()) base_ = Proof::Verdict::undecided;
+    base_limit_ = every.empty() ? "no size of it can be left open" : limit_of(proof);
+    mutation_.base = base_ != Proof::Verdict::right
+                         ? base_limit_
+                         : fmt::format("right for every {}{}", fmt::join(every, ", "),
+                                       as_in_file.empty() ? ""
+                                                          : fmt::format(", with the {} of the file",
+                                                                        fmt::join(as_in_file, " and the ")));
+    return base_ == Proof::Verdict::right;
+  }
+
+  /// What a proof could not follow, or what it says where it could.
+  static std::string limit_of(const Proof& proof) {
+    if (proof.limits.empty()) return proof.statement;
+    const Proof::Limit& limit = proof.limits.front();
+    return limit.step.empty() ? limit.why : fmt::format("{}: {}", limit.step, limit.why);
+  }
+
+  CandidateValues values() const {
+    CandidateValues values = candidate_values(*small_.scenario->schedule, {});
+    values.sizes = values.axis_sizes;
+    // All parameters: a step says that by naming none.
+    std::erase_if(values.selections, [](const Json& items) { return items.items().front().text() == "*"; });
+    return values;
+  }
+
+  void judge(Candidate& edit, std::unordered_set<std::uint64_t>& seen) {
+    const Json steps = ground_.steps().edited({edit.edit});
+    if (steps.is_null() || chooses_nothing(edit.edit)) {
+      ++mutation_.invalid;
+      return;
+    }
+    if (!seen.insert(content_hash(steps)).second) {
+      ++mutation_.same;
+      return;
+    }
+    Mutant mutant;
+    mutant.kind = edit.kind;
+    mutant.step = std::move(edit.step);
+    mutant.edit = std::move(edit.edit);
+    mutant.document = with_edits(small_.scenario->document, {mutant.edit});
+    try {
+      const MutantTrial trial = ground_.judge(steps);
+      if (!trial.applicable) {
+        ++mutation_.invalid;
+        return;
+      }
+      if (trial.verdict == Verdict::match) {
+        prove(mutant);
+      } else {
+        mutant.symbolic = true;
+        mutant.parametric = trial.parametric_wrong;
+        note(trial, mutant);
+      }
+    } catch (const InternalError& error) {
+      throw InternalError(
+          fmt::format("{} with the edit {}: {}", scenario_.file, write_json(mutant.edit), error.what()));
+    }
+    mutation_.mutants.push_back(std::move(mutant));
+  }
+
+  /// Selectors that choose no parameter are refused in a file.
+  bool chooses_nothing(const Json& edit) const {
+    const Json* params = edit.find("params");
+    if (params == nullptr || params->is_null()) return false;
+    const std::vector<Parameter>& parameters = small_.scenario->schedule->model.parameters();
+    return std::none_of(parameters.begin(), parameters.end(),
+                        [&](const Parameter& parameter) { return !parameter.frozen && chooses(params, parameter); });
+  }
+
+  static void note(const MutantTrial& trial, Mutant& mutant) {
+    mutant.fate = Mutant::Fate::killed;
+    mutant.verdict = trial.verdict;
+    mutant.replicas_differ = trial.replicas_differ;
+    mutant.beyond_tolerance = trial.beyond_tolerance;
+  }
+
+  /// What other tests see of it at the smallest sizes at which it is wrong.
+  static void compare(Mutant& mutant) {
+    const MutantTrial trial = MutationGround(read_document(mutant.document, "").resolved).judge();
+    mutant.verdict = trial.verdict;
+    mutant.replicas_differ = trial.replicas_differ;
+    mutant.beyond_tolerance = trial.beyond_tolerance;
+  }
+
+  /// It is right at the small layout. Is it at every other?
+  void prove(Mutant& mutant) {
+    sizes_.set_edit(mutant.edit);
+    {
+      const Prover edited = prover(scenario_);
+      const Proof& proof = edited.proof();
+      if (proof.verdict == Proof::Verdict::wrong && is_kill(*proof.counterexample, mutant)) return;
+      const bool right = base_ == Proof::Verdict::right && proof.verdict == Proof::Verdict::right;
+      if (right && proof.axes == base_axes_ && proof.micro_batches == base_micro_batches_) {
+        mutant.fate = Mutant::Fate::equivalent;
+        return;
+      }
+      mutant.why = base_ != Proof::Verdict::right                        ? "the schedule itself: " + base_limit_
+                   : right && proof.micro_batches != base_micro_batches_ ? "it tells micro-batches apart"
+                   : right                                               ? "the edit belongs to the sizes in the file"
+                                                                         : limit_of(proof);
+    }
+    mutant.fate = Mutant::Fate::unproved;
+    if (base_micro_batches_) try_micro_batches(mutant);
+    if (mutant.fate == Mutant::Fate::unproved) try_around(mutant);
+  }
+
+  /// Whether a counterexample of an edited schedule is one: the schedule without the edit is right there.
+  bool is_kill(const Proof::Counterexample& example, Mutant& mutant) const {
+    if (base_ != Proof::Verdict::right) {
+      Json document = example.document;
+      document.set("schedule", *scenario_.document.find("schedule"));
+      if (MutationGround(read_document(document, "").resolved).judge().verdict != Verdict::match) return false;
+    }
+    mutant.fate = Mutant::Fate::killed;
+    mutant.parametric = true;
+    mutant.sizes = describe(example.sizes);
+    mutant.document = example.document;
+    compare(mutant);
+    return true;
+  }
+
+  /// For every size of the axes, at a few numbers of micro-batches.
+  void try_micro_batches(Mutant& mutant) {
+    for (const char* count : {"1", "2", "3"}) {
+      Scenario other = scenario_;
+      Json batch = other.document.find("batch") != nullptr ? *other.document.find("batch") : Json::object();
+      batch.set("micro_batches", Json::number(count));
+      other.document.set("batch", batch);
+      const Prover edited = prover(other);
+      if (edited.proof().verdict != Proof::Verdict::wrong) continue;
+      if (!is_kill(*edited.proof().counterexample, mutant)) continue;
+      if (mutant.sizes.find("micro-batch") == std::string::npos)
+        mutant.sizes += fmt::format(", {} micro-batch{}", count, count == std::string("1") ? "" : "es");
+      return;
+    }
+  }
+
+  /// The sizes around the small layout, one after the other.
+  void try_around(Mutant& mutant) {
+    if (!around_) around_ = grounds_around(scenario_, small_);
+    for (NeighbourGround& neighbour : *around_) {
+      const Json steps = neighbour.ground->steps().edited({mutant.edit});
+      if (steps.is_null()) continue;
+      const MutantTrial trial = neighbour.ground->judge(steps);
+      if (!trial.applicable || trial.verdict == Verdict::match) continue;
+      mutant.symbolic = true;
+      mutant.parametric = trial.parametric_wrong;
+      mutant.sizes = neighbour.sizes;
+      mutant.document = with_edits(neighbour.document, {mutant.edit});
+      note(trial, mutant);
+      return;
+    }
+  }
+
+  const Scenario& scenario_;
+  const MutationOptions& options_;
+  SmallScenario small_;
+  MutationGround ground_;
+  MutationSizes sizes_;
+  std::set<Axis> fixed_;
+  bool fixed_micro_batches_ = false;
+  Proof::Verdict base_ = Proof::Verdict::undecided;  ///< with these fixed
+  std::vector<Axis> base_axes_;
+  bool base_micro_batches_ = false;
+  std::string base_limit_;
+  std::optional<std::vector<NeighbourGround>> around_;
+  Mutation mutation_;
+};
+
+}  // namespace
+
+void MutantCounts::add(const Mutant& mutant) {
+  ++mutants;
+  equivalent += mutant.fate == Mutant::Fate::equivalent ? 1 : 0;
+  unproved += mutant.fate == Mutant::Fate::unproved ? 1 : 0;
+  if (mutant.fate != Mutant::Fate::killed) return;
+  ++killed;
+  symbolic += mutant.symbolic ? 1 : 0;
+  parametric += mutant.parametric ? 1 : 0;
+  elsewhere += mutant.sizes.empty() ? 0 : 1;
+  values += mutant.verdict == Verdict::mismatch ? 1 : 0;
+  replicas += mutant.replicas_differ ? 1 : 0;
+  tolerance += mutant.beyond_tolerance ? 1 : 0;
+}
+
+void MutantCounts::add(const MutantCounts& other) {
+  mutants += other.mutants;
+  killed += other.killed;
+  symbolic += other.symbolic;
+  parametric += other.parametric;
+  elsewhere += other.elsewhere;
+  equivalent += other.equivalent;
+  unproved += other.unproved;
+  values += other.values;
+  replicas += other.replicas;
+  tolerance += other.tolerance;
+}
+
+MutantCounts counts_of(const std::vector<Mutant>& mutants) {
+  MutantCounts counts;
+  for (const Mutant& mutant : mutants) counts.add(mutant);
+  return counts;
+}
+
+Mutation mutate(const std::shared_ptr<const Scenario>& scenario, const MutationOptions& options) {
+  return Run(scenario, options).all();
+}
+
+}  // namespace lockstep

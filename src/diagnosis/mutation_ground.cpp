@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/mutation_ground.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "lockstep/parametric.h"
+#include "src/diagnosis/other_tests.h"
+#include "src/diagnosis/shrink.h"
+
+namespace lockstep {
+
+namespace {
+
+Verdict verdict_of(Outcome::Kind kind) {
+  switch (kind) {
+    case Outcome::Kind::deadlock:
+      return Verdict::deadlock;
+    case Outcome::Kind::invalid_collective:
+      return Verdict::invalid_collective;
+    case Outcome::Kind::race:
+      return Verdict::race;
+    case Outcome::Kind::complete:
+      break;
+  }
+  return Verdict::match;
+}
+
+/// What the parametric engine says beside the verdict that is known.
+void ask_parametric(const Schedule& schedule, MutantTrial& trial) {
+  using Found = ParametricResult::Verdict;
+  const ParametricResult result = run_parametric(schedule);
+  if (result.verdict == Found::undecided) {
+    trial.parametric_limit =
+        result.undecided_step.empty() ? result.why : fmt::format("{}: {}", result.undecided_step, result.why);
+    return;
+  }
+  trial.parametric_wrong = result.verdict != Found::match;
+  const bool agree = result.verdict == Found::match      ? trial.verdict == Verdict::match
+                     : result.verdict == Found::mismatch ? trial.verdict == Verdict::mismatch
+                                                         : trial.verdict == Verdict::race;
+  if (!agree)
+    throw InternalError(fmt::format("the parametric engine says {}, the symbolic engine {}",
+                                    result.verdict == Found::match      ? "match"
+                                    : result.verdict == Found::mismatch ? "mismatch"
+                                                                        : "race",
+                                    name_of(trial.verdict)));
+}
+
+std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const std::map<std::string, int>& axes,
+                                        int micro_batches) {
+  try {
+    return std::make_shared<const Scenario>(
+        read_document(at_sizes(scenario.document, {{axes.begin(), axes.end()}, micro_batches}), scenario.file));
+  } catch (const InputError&) {
+    return nullptr;
+  }
+}
+
+bool is_right(const std::shared_ptr<const Scenario>& scenario) {
+  if (scenario == nullptr) return false;
+  CheckOptions options;
+  options.host = options.blame = options.turns = false;
+  return check_scenario(scenario, options).verdict == Verdict::match;
+}
+
+int micro_batches_of(const Scenario& scenario) {
+  const std::vector<int>& counts = scenario.schedule->batch.micro_batch_counts;
+  return *std::max_element(counts.begin(), counts.end());
+}
+
+std::string describe(const std::map<std::string, int>& axes, int micro_batches) {
+  std::string text;
+  for (const auto& [axis, size] : axes) text += fmt::format("{} {}, ", axis, size);
+  return text + fmt::format("{} micro-batch{}", micro_batches, micro_batches == 1 ? "" : "es");
+}
+
+}  // namespace
+
+MutantTrial MutationGround::judge(const Json& steps) {
+  MutantTrial trial;
+  std::optional<std::vector<Step>> read = steps_->read(steps);
+  if (!read) return trial;
+  Schedule& schedule = steps_->schedule();
+  schedule.steps = std::move(*read);
+  CheckResult result;
+  try {
+    result.timeline = std::make_shared<const Timeline>(walk(schedule));
+    trial.verdict = verdict_of(result.timeline->outcome.kind);
+    if (!result.timeline->step_ends.empty()) {
+      result.engine = std::make_shared<SymbolicEngine>(schedule, *result.timeline);
+      result.symbolic = result.engine->run();
+      // A step that was completed comes before whatever ended the run.
+      if (!result.symbolic->match) trial.verdict = Verdict::mismatch;
+    }
+  } catch (const InputError&) {
+    return trial;  // what the walk meets on a rank: a division by zero, a bucket that n does not divide
+  }
+  trial.applicable = true;
+  try {
+    ask_parametric(schedule, trial);
+  } catch (const InputError&) {
+    trial.parametric_limit = "it meets a mistake in the schedule";
+  }
+  if (trial.verdict != Verdict::mismatch) return trial;
+  Scenario scenario;
+  scenario.schedule = std::shared_ptr<const Schedule>(steps_, &schedule);
+  result.scenario = std::make_shared<const Scenario>(std::move(scenario));
+  result.verdict = trial.verdict;
+  result.step = result.symbolic->step;
+  trial.replicas_differ = compare_replicas(result) == Replicas::differ;
+  trial.beyond_tolerance = !within_tolerance(result, Rational(8, 100));
+  return trial;
+}
+
+std::map<std::string, int> axes_in_play(const Scenario& scenario) {
+  const Layout& sizes = scenario.layout;
+  const Json* layout = scenario.document.find("layout");
+  const bool parts =
+      layout != nullptr && (layout->find("dp_shard") != nullptr || layout->find("dp_replicate") != nullptr);
+  std::map<std::string, int> axes = {{"tp", sizes.tp}, {"cp", sizes.cp}, {"sp", sizes.sp},
+                                     {"pp", sizes.pp}, {"ep", sizes.ep}, {"etp", sizes.etp}};
+  if (parts) {
+    axes.insert({{"dp_shard", sizes.dp_shard}, {"dp_replicate", sizes.dp_replicate}});
+  } else {
+    axes.emplace("dp", sizes.dp);
+  }
+  std::erase_if(axes, [](const auto& axis) { return axis.second == 1; });
+  return axes;
+}
+
+SmallScenario small_scenario(const std::shared_ptr<const Scenario>& scenario) {
+  constexpr int few = 2;
+  SmallScenario small;
+  const std::map<std::string, int> own = axes_in_play(*scenario);
+  const int own_count = micro_batches_of(*scenario);
+  const auto take = [&](const std::map<std::string, int>& axes, int micro_batches) {
+    const std::shared_ptr<const Scenario> read = read_at(*scenario, axes, micro_batches);
+    if (!is_right(read)) return false;
+    small.scenario = read;
+    small.axes = axes;
+    small.micro_batches = micro_batches;
+    return true;
+  };
+  std::map<std::string, int> all = own;
+  for (auto& [axis, size] : all) size = few;
+  const int count = own_count > few ? few : 0;
+  if (all == own && count == 0) {
+    small.scenario = scenario;
+    small.axes = own;
+  } else if (!take(all, count)) {
+    small.scenario = scenario;
+    small.axes = own;
+    if (count > 0) take(own, count);
+    for (const auto& [axis, size] : own) {
+      for (int fewer = few; fewer < size && fewer <= few + 1; ++fewer) {
+        std::map<std::string, int> next = small.axes;
+        next[axis] = fewer;
+        if (take(next, small.micro_batches)) break;
+      }
+    }
+  }
+  small.sizes = describe(small.axes, small.micro_batches > 0 ? small.micro_batches : own_count);
+  return small;
+}
+
+std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const SmallScenario& small) {
+  constexpr int most = 3;
+  std::vector<NeighbourGround> grounds;
+  const int count = micro_batches_of(*small.scenario);
+  const auto add = [&](const std::map<std::string, int>& axes, int micro_batches) {
+    const std::shared_ptr<const Scenario> read = read_at(scenario, axes, micro_batches);
+    if (!is_right(read)) return;
+    auto ground = std::make_unique<MutationGround>(with_classes_only(*read));
+    if (ground->judge().verdict == Verdict::match)
+      grounds.push_back({std::move(ground), read->document, describe(axes, micro_batches_of(*read))});
+  };
+  const bool parts = small.axes.contains("dp_shard") || small.axes.contains("dp_replicate");
+  std::vector<std::string> names = {"tp", "cp", "sp", "pp"};
+  if (parts) names.insert(names.end(), {"dp_shard", "dp_replicate"});
+  if (!parts) names.emplace_back("dp");
+  for (const char* expert : {"ep", "etp"}) {
+    if (small.axes.contains(expert)) names.emplace_back(expert);
+  }
+  for (const std::string& name : names) {
+    const auto own = small.axes.find(name);
+    for (int size = 1; size <= most; ++size) {
+      if (size == (own == small.axes.end() ? 1 : own->second)) continue;
+      std::map<std::string, int> axes = small.axes;
+      axes[name] = size;
+      add(axes, small.micro_batches);
+    }
+  }
+  for (int other = 1; other <= most; ++other) {
+    if (other != count) add(small.axes, other);
+  }
+  return grounds;
+}
+
+}  // namespace lockstep

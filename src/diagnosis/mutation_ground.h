@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/check.h"
+#include "src/scenario/editable_steps.h"
+
+namespace lockstep {
+
+/// What the engines say of an edited schedule at one layout.
+struct MutantTrial {
+  bool applicable = false;  ///< the edit can be applied, and every step of the result can be evaluated
+  Verdict verdict = Verdict::error;
+  /// The parametric engine says that it is wrong too; "" in `parametric_limit` where it could follow every step.
+  bool parametric_wrong = false;
+  std::string parametric_limit;
+  /// Verdict `mismatch`, where these were asked for: whether they would have noticed.
+  bool replicas_differ = false;
+  bool beyond_tolerance = false;  ///< of 8 %
+};
+
+/// A layout at which edits of a schedule are tried.
+class MutationGround {
+ public:
+  /// Of a resolved document (Scenario::resolved). Throws InputError where it cannot be read.
+  explicit MutationGround(const Json& resolved) : steps_(std::make_shared<EditableSteps>(resolved)) {}
+  /// What becomes of it with these plain steps. Throws InternalError where the engines disagree.
+  MutantTrial judge(const Json& steps);
+  /// The same with the steps as they are.
+  MutantTrial judge() { return judge(steps_->written()); }
+  const EditableSteps& steps() const { return *steps_; }
+
+ private:
+  std::shared_ptr<EditableSteps> steps_;
+};
+
+/// The resolved document of a scenario with one parameter of each class (shrink.h).
+Json with_classes_only(const Scenario& scenario);
+
+/// Axes of a scenario's layout with a size above 1, by their key in "layout".
+std::map<std::string, int> axes_in_play(const Scenario& scenario);
+
+/// The scenario with its axes at 2 and two micro-batches where that is possible; as large as in the file where it is
+/// not, or where it is not right there.
+struct SmallScenario {
+  std::shared_ptr<const Scenario> scenario;
+  std::map<std::string, int> axes;
+  int micro_batches = 0;  ///< 0: as in the file
+  std::string sizes;      ///< "tp 2, dp 2, 2 micro-batches"
+};
+SmallScenario small_scenario(const std::shared_ptr<const Scenario>& scenario);
+
+/// The ground at other sizes.
+struct NeighbourGround {
+  std::unique_ptr<MutationGround> ground;  ///< one parameter of each class
+  Json document;                           ///< the scenario
+  std::string sizes;
+};
+/// Around the small layout, where the scenario is right: one axis at a time, and the micro-batches, at 1 to 3.
+std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const SmallScenario& small);
+
+}  // namespace lockstep

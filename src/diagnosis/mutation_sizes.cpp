@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/mutation_sizes.h"
+
+#include "src/scenario/open_sizes.h"
+
+namespace lockstep {
+
+void MutationSizes::set_edit(const Json& edit) {
+  edit_ = {edit};
+  ++number_;
+}
+
+void MutationSizes::clear_edit() {
+  edit_.clear();
+  ++number_;
+}
+
+MutationSizes::Entry& MutationSizes::entry(const Json& document) {
+  const Json *layout = document.find("layout"), *batch = document.find("batch");
+  const auto [found, is_new] = entries_.try_emplace(
+      content_hash(Json::array({layout != nullptr ? *layout : Json(), batch != nullptr ? *batch : Json()})));
+  Entry& entry = found->second;
+  if (!is_new) return entry;
+  try {
+    entry.scenario = read_scenario_of_open_sizes(std::make_shared<const Source>(Source{"", write_json(document)}));
+    entry.steps = std::make_shared<EditableSteps>(entry.scenario.resolved);
+    entry.scenario.schedule = nullptr;
+  } catch (const InputError& error) {
+    entry.refused = error.diagnostics();
+  }
+  return entry;
+}
+
+Scenario MutationSizes::read(const Json& document) {
+  Entry& here = entry(document);
+  if (!here.refused.empty()) throw InputError(here.refused);
+  // Whoever has read these sizes already holds pointers to their steps.
+  if (here.edit != number_) {
+    here.edited = edit_.empty() ? here.steps->written() : here.steps->edited(edit_);
+    std::optional<std::vector<Step>> steps;
+    if (!here.edited.is_null()) steps = here.steps->read(here.edited);
+    if (!steps) {
+      here.edit = -1;
+      throw InputError({Diagnostic{document.place(), "the edit cannot be applied at these sizes"}});
+    }
+    here.steps->schedule().steps = std::move(*steps);
+    here.edit = number_;
+  }
+  Scenario scenario = here.scenario;
+  scenario.document = edit_.empty() ? document : with_edits(document, edit_);
+  Json schedule = *scenario.resolved.find("schedule");
+  schedule.set("steps", here.edited);
+  scenario.resolved.set("schedule", schedule);
+  scenario.schedule = std::shared_ptr<const Schedule>(here.steps, &here.steps->schedule());
+  return scenario;
+}
+
+}  // namespace lockstep

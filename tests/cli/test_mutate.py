@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mutate: what it prints, what it writes, and what it refuses."""
+
+import json
+
+
+def test_every_mutant_of_a_right_file_is_explained(run, files):
+    done = run("mutate", "right.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "explained  right.json  57 mutants: 46 killed, 11 equivalent, 0 not proved"
+    assert lines[1] == "  at dp 2, 1 micro-batch; the schedule itself: right for every dp, with the number of micro-batches of the file"
+    assert lines[3].split() == "mutants killed symbolic parametric other sizes equivalent not proved values replicas 8 %".split()
+    assert [line.split()[0] for line in lines[4:]][:3] == ["dropped", "doubled", "moved"]
+
+
+def test_each_mutant_runs_again_from_its_file(run, files):
+    done = run("mutate", "right.json", "--write-mutants", "mutants")
+    assert done.stderr == "wrote 57 mutants to mutants; `lockstep test mutants` runs them again\n"
+    assert len(list((files / "mutants").iterdir())) == 57
+    tested = run("test", "-q", "mutants")
+    assert (tested.returncode, tested.stdout) == (0, "57 passed, 0 failed\n")
+    verdicts = {json.loads(path.read_text())["expect"]["verdict"] for path in (files / "mutants").iterdir()}
+    assert verdicts == {"match", "mismatch", "deadlock", "race"}
+    again = run("mutate", "right.json", "--write-mutants", "mutants")
+    assert (again.returncode, again.stderr) == (
+        2,
+        "error: --write-mutants takes a folder that is empty or not there yet; mutants is neither\n",
+    )
+
+
+def test_json(run, files):
+    report = json.loads(run("mutate", "-f", "json", "right.json").stdout)
+    assert list(report) == ["lockstep", "files", "counts", "time"]
+    (one,) = report["files"]
+    assert list(one) == ["file", "layout", "schedule", "counts", "same", "not_applicable", "mutants"]
+    assert report["counts"] == one["counts"]
+    assert one["counts"]["mutants"] == len(one["mutants"]) == 57
+    by_edit = {json.dumps(mutant["edit"]): mutant for mutant in one["mutants"]}
+    assert by_edit['{"drop": "mean"}'] == {
+        "kind": "dropped",
+        "step": "mean",
+        "edit": {"drop": "mean"},
+        "fate": "killed",
+        "verdict": "mismatch",
+        "engines": ["symbolic", "parametric"],
+        "sizes": None,
+        "replicas_differ": True,
+        "beyond_tolerance": True,
+    }
+    assert by_edit['{"duplicate": "mean"}']["fate"] == "equivalent"
+
+
+def test_verbose_lists_every_edit(run, files):
+    text = run("mutate", "-v", "right.json").stdout
+    assert '  { "drop": "mean" }\n    mismatch (symbolic, parametric)\n' in text
+    assert '  { "duplicate": "mean" }\n    equivalent\n' in text
+
+
+def test_a_file_that_is_wrong_is_a_sentence_and_one_of_a_folder_is_passed_over(run, files):
+    done = run("mutate", "wrong.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: wrong.json is wrong before any edit: mismatch; only a right schedule has mutants (`lockstep check "
+        "wrong.json` shows what is wrong, `lockstep repair wrong.json` how to make it right)\n"
+    )
+    (files / "invalid.json").unlink()
+    done = run("mutate", ".")
+    assert done.returncode == 0 and done.stdout.startswith("explained  right.json  57 mutants")
+    assert done.stderr == "lockstep mutate: passed over 2 of 3 files, which are wrong before any edit\n"
+    (files / "right.json").unlink()
+    assert run("mutate", ".").returncode == 4
+
+
+def test_mistakes(run, files):
+    done = run("mutate", "-j", "none", "right.json")
+    assert (done.returncode, done.stderr) == (2, 'error: --jobs takes a whole number from 1 to 1024, found "none"\n')
+    done = run("mutate", "-f", "sarif", "right.json")
+    assert done.returncode == 2 and "sarif" in done.stderr
+    done = run("mutate", "invalid.json")
+    assert done.returncode == 2 and 'did you mean "layout"?' in done.stderr
+    assert run("mutate").returncode == 2
+    assert run("mutate", "absent.json").returncode == 2
+
+
+def test_several_files_have_one_table(run, files):
+    (files / "again.json").write_text((files / "right.json").read_text())
+    done = run("mutate", "right.json", "again.json")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("explained  right.json") and lines[1].startswith("explained  again.json")
+    assert "114 mutants: 92 killed, 22 proved equivalent for every size, 0 not proved." in lines
+    assert run("mutate", "-j", "1", "right.json", "again.json").stdout == done.stdout
