@@ -9,6 +9,7 @@
 
 #include "lockstep/check.h"
 #include "lockstep/comparison.h"
+#include "lockstep/prove.h"
 
 namespace lockstep {
 
@@ -59,6 +60,17 @@ void placements_json(const Scenario& scenario, const PlacementReport& report, co
 /// What `lockstep diff` prints. `verbose` leaves nothing out.
 void comparison_text(const ScheduleComparison& comparison, bool verbose, bool color, const Write& write);
 void comparison_json(const ScheduleComparison& comparison, const Write& write);
+
+/// What `lockstep prove` prints (docs/proof.md). The proof itself follows where it was asked for (Proof::steps).
+class ProofReporter {
+ public:
+  virtual ~ProofReporter() = default;
+  virtual void add(const Scenario& scenario, const Proof& proof) = 0;
+  /// After the last one.
+  virtual void finish() = 0;
+};
+/// `kind`: "text" or "json".
+std::unique_ptr<ProofReporter> make_proof_reporter(std::string_view kind, const ReportOptions& options, Write write);
 
 /// What `lockstep show` prints of a scenario: layout, process groups, parameters, steps.
 void show_text(const Scenario& scenario, bool verbose, const Write& write);

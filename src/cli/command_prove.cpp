@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <memory>
 
-#include "lockstep/proof_report.h"
 #include "lockstep/prove.h"
+#include "lockstep/report.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/cli/results.h"
 
 namespace lockstep::cli {
 
@@ -21,25 +22,20 @@ struct ProveArguments : CommonOptions {
 };
 
 int run(const ProveArguments& arguments) {
-  if (arguments.format != "text" && arguments.format != "json") {
-    usage_error(fmt::format("`lockstep prove` writes text or json, not {}", arguments.format));
-  }
   const std::vector<std::string> files = scenario_files(arguments.paths);
+  if (files.empty()) return nothing_found(arguments.paths);
   if (!arguments.counterexample.empty() && files.size() != 1) {
     usage_error(fmt::format("--counterexample takes the one of a single scenario, but there are {} files; name one",
                             files.size()));
-  }
-  if (files.empty()) {
-    tell("lockstep prove: there is no scenario to prove\n");
-    return exit_nothing;
   }
   Output output(arguments.output);
   ReportOptions report;
   report.quiet = arguments.quiet;
   report.verbose = arguments.verbose;
+  report.several = files.size() > 1;
   report.color = use_color(arguments, output.terminal());
+  const std::unique_ptr<ProofReporter> reporter = make_proof_reporter(arguments.format, report, output.writer());
   int status = exit_right;
-  std::vector<Json> entries;
   for (const std::string& file : files) {
     try {
       Scenario scenario = read_scenario_file(file);
@@ -48,14 +44,8 @@ int run(const ProveArguments& arguments) {
       options.steps = arguments.proof;
       const Prover prover(scenario, options);
       const Proof& proof = prover.proof();
-      if (arguments.format == "json") {
-        entries.push_back(proof_json(scenario, proof));
-      } else {
-        if (!arguments.quiet && &file != &files.front()) output.write("\n");
-        output.write(proof_text(scenario, proof, report));
-        if (arguments.proof) output.write(proof_steps_text(proof));
-        output.flush();
-      }
+      reporter->add(scenario, proof);
+      output.flush();
       if (proof.verdict != Proof::Verdict::right) status = std::max<int>(status, exit_wrong);
       if (arguments.counterexample.empty()) continue;
       if (!proof.counterexample) {
@@ -71,8 +61,7 @@ int run(const ProveArguments& arguments) {
       status = std::max<int>(status, exit_usage);
     }
   }
-  if (arguments.format == "json")
-    output.write(write_json(files.size() == 1 && !entries.empty() ? entries.front() : Json::array(std::move(entries))));
+  reporter->finish();
   output.commit();
   return status;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/proof_report.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lockstep/report.h"
+#include "src/report/json_writer.h"
 #include "src/report/style.h"
 
 namespace lockstep {
@@ -45,9 +45,8 @@ void add_function(const Json& rows, const std::string& indent, std::string& text
   }
 }
 
-}  // namespace
-
-std::string proof_text(const Scenario& scenario, const Proof& proof, const ReportOptions& options) {
+/// What was found; `options`: quiet gives one line, verbose every limit and parameter.
+std::string findings_text(const Scenario& scenario, const Proof& proof, const ReportOptions& options) {
   const Style style(options.color);
   const bool right = proof.verdict == Proof::Verdict::right, wrong = proof.verdict == Proof::Verdict::wrong;
   const std::string mark = right ? style.good("proved") : wrong ? style.bad("wrong ") : style.bold("open  ");
@@ -83,7 +82,8 @@ std::string proof_text(const Scenario& scenario, const Proof& proof, const Repor
   return text;
 }
 
-std::string proof_steps_text(const Proof& proof) {
+/// For each case and class what is held after each step.
+std::string steps_text(const Proof& proof) {
   std::string text;
   for (const Json& one : proof.steps.items()) {
     const std::string sizes = one.find("sizes")->text();
@@ -119,10 +119,11 @@ std::string proof_steps_text(const Proof& proof) {
   return text;
 }
 
-Json proof_json(const Scenario& scenario, const Proof& proof) {
+Json findings_json(const Scenario& scenario, const Proof& proof) {
   const auto text = [](const std::string& words) { return Json::string(words); };
   const auto number = [](int value) { return Json::number(std::to_string(value)); };
   Json result = Json::object();
+  result.set("lockstep", number(1));
   result.set("file", text(scenario.file));
   result.set("scenario", text(scenario.name));
   result.set("verdict", text(proof.verdict == Proof::Verdict::right   ? "right"
@@ -164,6 +165,50 @@ Json proof_json(const Scenario& scenario, const Proof& proof) {
   result.set("classes", number(proof.classes));
   if (!proof.steps.is_null()) result.set("proof", proof.steps);
   return result;
+}
+
+/// One scenario after the other, with an empty line between them.
+class ProofText : public ProofReporter {
+ public:
+  ProofText(const ReportOptions& options, Write write) : options_(options), write_(std::move(write)) {}
+  void add(const Scenario& scenario, const Proof& proof) override {
+    if (!options_.quiet && !first_) write_("\n");
+    first_ = false;
+    write_(findings_text(scenario, proof, options_));
+    if (!proof.steps.is_null()) write_(steps_text(proof));
+  }
+  void finish() override {}
+
+ private:
+  ReportOptions options_;
+  Write write_;
+  bool first_ = true;
+};
+
+class ProofJson : public ProofReporter {
+ public:
+  ProofJson(const ReportOptions& options, Write write) : several_(options.several), json_(std::move(write)) {
+    if (several_) json_.begin_array();
+  }
+  void add(const Scenario& scenario, const Proof& proof) override {
+    json_.value(findings_json(scenario, proof));
+    empty_ = false;
+  }
+  void finish() override {
+    if (several_) json_.end_array();
+    if (several_ || !empty_) json_.finish();
+  }
+
+ private:
+  bool several_, empty_ = true;
+  JsonWriter json_;
+};
+
+}  // namespace
+
+std::unique_ptr<ProofReporter> make_proof_reporter(std::string_view kind, const ReportOptions& options, Write write) {
+  if (kind == "json") return std::make_unique<ProofJson>(options, std::move(write));
+  return std::make_unique<ProofText>(options, std::move(write));
 }
 
 }  // namespace lockstep

@@ -65,7 +65,7 @@ def test_json(run, files):
     (files / "tied.json").write_text(TIED)
     done = run("prove", "-f", "json", "--proof", "tied.json")
     report = json.loads(done.stdout)
-    assert (done.returncode, report["verdict"]) == (1, "wrong")
+    assert (done.returncode, report["lockstep"], report["verdict"]) == (1, 1, "wrong")
     assert report["open"] == ["dp", "pp", "micro_batches"] and report["wrong_parameters"] == ["word"]
     assert report["counterexample"]["sizes"] == {"tp": 1, "cp": 1, "sp": 1, "dp": 2, "pp": 2, "micro_batches": 1}
     assert report["counterexample"]["scenario"]["expect"] == {"verdict": "mismatch"}
@@ -117,4 +117,4 @@ def test_messages(run, files):
     )
     (files / "empty").mkdir()
     done = run("prove", "empty")
-    assert (done.returncode, done.stderr) == (4, "lockstep prove: there is no scenario to prove\n")
+    assert (done.returncode, done.stderr) == (4, "lockstep: nothing was checked: there is no *.json or *.jsonc file in empty\n")

@@ -48,7 +48,6 @@ HEADERS = {
     "numeric": "numeric",
     "operation": "schedule",
     "parametric": "symbolic",
-    "proof_report": "report",
     "prove": "symbolic",
     "rational": "base",
     "report": "report",
