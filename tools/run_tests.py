@@ -22,7 +22,7 @@ TIME_LIMIT_S = 900
 # These test the sources, the data and the tools, not the program, or replay the corpus or models at full size, need to
 # limit the program's memory, or run in several processes of MPI, which sanitizers do not bear: once, in the release build,
 # is enough. Folders and files below tests/.
-RELEASE_ONLY = {"engines", "frameworks", "launcher", "mutation", "package", "repository", "scenarios", "sweep",
+RELEASE_ONLY = {"engines", "frameworks", "launcher", "mutation", "package", "proof", "repository", "scenarios", "sweep",
                 "tools", "cli/test_docs.py", "cli/test_draw_idea.py", "cli/test_hostile.py", "cli/test_list.py",
                 "cli/test_mpi.py", "device/test_mpi_transport.py"}
 

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
+
 #include "lockstep/report.h"
 #include "src/report/json_writer.h"
 #include "src/report/style.h"
@@ -82,37 +84,86 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   return text;
 }
 
-/// For each case and class what is held after each step.
+/// What a step is: "all_reduce avg over dp".
+std::string step_text(const Json& step) {
+  std::string result = step.find("op")->text();
+  for (const char* key : {"from", "for", "reduce", "by"}) {
+    const Json* value = step.find(key);
+    const std::string word = std::string(key) == "reduce" ? " " : fmt::format(" {} ", key);
+    if (value != nullptr) result += word + value->text();
+  }
+  std::vector<std::string> over;
+  if (const Json* axes = step.find("over")) {
+    for (const Json& axis : axes->items()) over.push_back(axis.text());
+  }
+  if (const Json* picks = step.find("picks")) {
+    for (const Json::Member& pick : picks->members()) {
+      std::vector<std::string> coordinates;
+      for (const Json& one : pick.value.items()) coordinates.push_back(one.text());
+      over.push_back(fmt::format("{} ({})", pick.key, fmt::join(coordinates, ", ")));
+    }
+  }
+  if (!over.empty()) result += fmt::format(" over {}", fmt::join(over, ", "));
+  if (const Json* micro_batch = step.find("micro_batch"))
+    result += fmt::format(", {} micro-batch{}", micro_batch->text() == "any" ? "in any" : "in",
+                          micro_batch->text() == "any" ? "" : " " + micro_batch->text());
+  return result;
+}
+
+void add_named(const Json* rows, const std::string& name, std::string& text) {
+  if (rows == nullptr) return;
+  text += fmt::format("      {}\n", name);
+  add_function(*rows, "        ", text);
+}
+
+/// How the optimizer step ended for a class.
+void add_end(const Json& end, std::string& text) {
+  const Json* step = end.find("optimizer_step");
+  text += fmt::format("    at the end{}\n", step == nullptr ? "" : " of optimizer step " + step->text());
+  for (const Json::Member& one : end.find("expected")->members())
+    add_named(&one.value, fmt::format("one device has of {}", one.key), text);
+  for (const Json::Member& one : end.find("differs")->members())
+    add_named(&one.value, fmt::format("an owner has too much of {}", one.key), text);
+  for (const Json& family : end.find("answers")->items())
+    add_named(family.find("owners"), "ranks that answer for an element", text);
+  add_named(end.find("norm"), "the norm counts an element", text);
+  if (const Json* early = end.find("norm_too_early")) {
+    for (const Json& one : early->items()) {
+      if (!one.items().empty()) add_named(&one, "what a norm counts that is not final", text);
+    }
+  }
+  add_named(end.find("in_flight"), "not waited for", text);
+}
+
+/// For each case and class what is held before and after each step, and how the optimizer steps end.
 std::string steps_text(const Proof& proof) {
   std::string text;
   for (const Json& one : proof.steps.items()) {
     const std::string sizes = one.find("sizes")->text();
     text += fmt::format("\n{}\n", sizes.empty() ? "the only sizes" : sizes);
     for (const Json& members : one.find("classes")->items()) {
-      std::vector<std::string> names;
-      for (const Json& name : members.find("parameters")->items()) names.push_back(name.text());
-      text += fmt::format("  {}{}\n", names.front(),
+      const std::vector<Json>& names = members.find("parameters")->items();
+      text += fmt::format("  {}{}\n", names.front().text(),
                           names.size() == 1 ? "" : fmt::format(" and {} like it", names.size() - 1));
-      const Json* owners = members.find("owners");
-      for (std::size_t i = 0; owners != nullptr && i < owners->items().size(); ++i)
-        text += fmt::format("    owner {}: {}\n", i + 1, owners->items()[i].text());
+      const std::vector<Json>& owners = members.find("owners")->items();
+      for (std::size_t i = 0; i < owners.size(); ++i)
+        text += fmt::format("    owner {}: {}\n", i + 1, owners[i].text());
+      std::map<std::pair<std::string, std::string>, Json> held;
       for (const Json& step : members.find("steps")->items()) {
-        const Json* micro_batch = step.find("micro_batch");
-        text += fmt::format("    after {}{}\n", step.find("step")->text(),
-                            micro_batch == nullptr ? "" : fmt::format(", micro-batch {}", micro_batch->text()));
-        for (const Json::Member& buffer : step.find("holds")->members()) {
+        text += fmt::format("    {}: {}\n", step.find("step")->text(), step_text(step));
+        for (const Json::Member& buffer : step.find("after")->members()) {
           for (const Json::Member& contribution : buffer.value.members()) {
-            text += fmt::format("      {} holds of {}\n", buffer.key, contribution.key);
-            add_function(contribution.value, "        ", text);
+            const auto [before, is_new] = held.try_emplace({buffer.key, contribution.key}, Json::array());
+            add_named(&before->second, fmt::format("{} held of {}", buffer.key, contribution.key), text);
+            add_named(&contribution.value, "and after it", text);
+            before->second = contribution.value;
           }
         }
-        text += "      owns\n";
-        add_function(*step.find("owns"), "        ", text);
+        add_named(step.find("owns"), "owns now", text);
+        add_named(step.find("norm"), "counts an element", text);
+        add_named(step.find("races"), "touches what is in flight", text);
       }
-      for (const Json::Member& contribution : members.find("expected")->members()) {
-        text += fmt::format("    one device has of {}\n", contribution.key);
-        add_function(contribution.value, "        ", text);
-      }
+      for (const Json& end : members.find("ends")->items()) add_end(end, text);
       text += members.find("right")->as_boolean() ? "    right\n" : "    wrong\n";
     }
   }

@@ -79,7 +79,7 @@ def test_the_printed_proof_is_the_worked_example(run, files):
     case = next(one for one in report["proof"] if one["sizes"] == "pp = 2, dp ≥ 2 and micro_batches = 1" or one["sizes"] == "dp ≥ 2, pp = 2 and micro_batches = 1")
     word = next(one for one in case["classes"] if one["parameters"] == ["word"])
     scatter = next(step for step in word["steps"] if step["step"] == "scatter")
-    held = {(row["pp"], row["dp"]): row["value"] for row in scatter["holds"]["grad"]["word.main"]}
+    held = {(row["pp"], row["dp"]): row["value"] for row in scatter["after"]["grad"]["word.main"]}
     assert word["owners"] == ["slice of scatter", "slice of scatter"]
     first = [(relation, value) for (stage, relation), value in held.items() if stage.split(" | ")[0] in ("rank = first", "rank = contributor = first")]
     for relation, value in first:
@@ -87,6 +87,30 @@ def test_the_printed_proof_is_the_worked_example(run, files):
         owns = any({"rank", "owner 1"} <= block for block in blocks)
         assert value == ("1/dp" if owns else "1")
         assert owns or any({"rank", "contributor"} <= block for block in blocks)
+
+
+def test_the_printed_proof_as_text(run, files):
+    """Before and after each step, and how it ends."""
+    proved(files)
+    text = run("prove", "--proof", "right.json").stdout
+    assert text.endswith("""
+dp ≥ 2 and micro_batches ≥ 2
+  weight
+    backward: backward, in any micro-batch
+      grad held of weight.main
+        0
+      and after it
+        1/micro_batches   where dp: rank = contributor
+    mean: all_reduce avg over dp
+      grad held of weight.main
+        1/micro_batches   where dp: rank = contributor
+      and after it
+        1/(dp*micro_batches)
+    at the end
+      one device has of weight.main
+        1/(dp*micro_batches)
+    right
+""")
 
 
 def test_what_is_not_decided(run, files):

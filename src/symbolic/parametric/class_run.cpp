@@ -36,13 +36,13 @@ std::vector<Level> named_levels(const World& world, const Names& names) {
 
 }  // namespace
 
-ClassResult run_class(World& world, const Choices& choices, const Class& members, bool snapshots) {
+ClassResult run_class(World& world, const Choices& choices, const Class& members, bool record) {
   Names names;
   names.constants.resize(world.levels().size());
   bool unrolled = false;
   for (;;) {
     try {
-      return ClassRun(world, choices, members, names, unrolled, snapshots).run();
+      return ClassRun(world, choices, members, names, unrolled, record).run();
     } catch (const NeedsConstant& need) {
       std::vector<int>& list = names.constants[static_cast<std::size_t>(need.level)];
       list.push_back(need.coordinate);
@@ -57,13 +57,13 @@ ClassResult run_class(World& world, const Choices& choices, const Class& members
 }
 
 ClassRun::ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled,
-                   bool snapshots)
+                   bool record)
     : world_(world),
       schedule_(world.schedule()),
       choices_(choices),
       members_(members),
       unrolled_(unrolled),
-      snapshots_(snapshots) {
+      recording_(record) {
   result_.members = &members;
   result_.owners = names.owners;
   result_.unrolled = unrolled;
@@ -77,6 +77,8 @@ ClassRun::ClassRun(World& world, const Choices& choices, const Class& members, c
       if (!members.sites[stage].empty()) domain_ = result_.diagrams->either(domain_, is_stage(static_cast<int>(stage)));
     }
   }
+  result_.domain = domain_;
+  result_.cut_levels = cut_levels();
 }
 
 int ClassRun::is_stage(int stage) { return evaluator_->at(Axis::pp, stage, rank_name, ""); }
@@ -113,6 +115,7 @@ std::vector<ClassRun::Place> ClassRun::unroll(int step) const {
 
 ClassResult ClassRun::run() {
   for (int step = 0; step < schedule_.batch.steps() && !ended_; ++step) optimizer_step(step, unroll(step));
+  result_.ended = ended_;
   return std::move(result_);
 }
 
@@ -122,12 +125,19 @@ void ClassRun::optimizer_step(int step, const std::vector<Place>& places) {
   scattered_.clear();
   joined_.clear();
   norms_.clear();
+  judged_ = {};
+  judged_.optimizer_step = step;
   for (const Place& place : places) {
     execute(place);
     if (ended_) return;
   }
-  for (const Flight& flight : flights_) add_cells(Fault::race, step, -1, diagrams.multiply(flight.where, domain_));
+  for (const Flight& flight : flights_) {
+    const int late = diagrams.multiply(flight.where, domain_);
+    judged_.in_flight = diagrams.either(judged_.in_flight, late);
+    add_cells(Fault::race, step, -1, late);
+  }
   if (!ended_) judge(step);
+  if (recording_) result_.judged.push_back(judged_);
 }
 
 /// Ranks on which the step runs, whatever they hold.
@@ -174,6 +184,8 @@ void ClassRun::execute(const Place& place) {
       if (flight.step->name == step.wait_for)
         flight.where = diagrams.multiply(flight.where, diagrams.complement(where));
     }
+    record(place, where);
+    keep_record();
     return;
   }
   if (step.op == Op::norm) return norm(place, runs(place));
@@ -189,8 +201,9 @@ void ClassRun::execute(const Place& place) {
     where = diagrams.multiply(where, membership(world_.group(step)));
     if (where == 0) return;
   }
+  record(place, where);
   check_races(place, where);
-  if (ended_) return;
+  if (ended_) return keep_record();
   fly(place, where);
   if (step.op == Op::own) {
     own(place, where);
@@ -199,13 +212,21 @@ void ClassRun::execute(const Place& place) {
   } else {
     local(place, where);
   }
-  take_snapshot(place);
+  keep_record();
 }
 
-void ClassRun::take_snapshot(const Place& place) {
-  if (!snapshots_) return;
-  result_.snapshots.push_back({place.step->name, place.moment.optimizer_step, place.moment.micro_batch,
-                               place.moment.any_micro_batch, buffers_, own_});
+void ClassRun::record(const Place& place, int on) {
+  record_ = {};
+  record_.step = place.step;
+  record_.moment = place.moment;
+  record_.on = on;
+}
+
+void ClassRun::keep_record() {
+  if (!recording_) return;
+  record_.buffers = buffers_;
+  record_.owned = own_;
+  result_.recorded.push_back(record_);
 }
 
 void ClassRun::check_races(const Place& place, int where) {
@@ -220,7 +241,9 @@ void ClassRun::check_races(const Place& place, int where) {
   };
   for (const Flight& flight : flights_) {
     if (flight.step != &step && !shares(*flight.step)) continue;
-    add_cells(Fault::race, place.moment.optimizer_step, -1, result_.diagrams->multiply(flight.where, where));
+    const int both = result_.diagrams->multiply(flight.where, where);
+    record_.races = result_.diagrams->either(record_.races, both);
+    add_cells(Fault::race, place.moment.optimizer_step, -1, both);
   }
 }
 
@@ -271,6 +294,7 @@ void ClassRun::local(const Place& place, int where) {
   switch (step.op) {
     case Op::scale: {
       const int by = step.by ? evaluator_->number(*step.by, place.moment) : 1;
+      record_.by = by;
       for (std::size_t i = 0; i < result_.atoms.size(); ++i)
         check_factor(by, diagrams.multiply(where, value(target, i)), place);
       each_atom([&](std::size_t, int old) { return diagrams.times(old, by); });
@@ -293,7 +317,9 @@ void ClassRun::local(const Place& place, int where) {
       for (std::size_t i = 0; step.per_rank && i < diagrams.levels().size(); ++i) levels.push_back(static_cast<int>(i));
       const int mask = diagrams.multiply(where, rank_is_contributor(levels));
       check_factor(by, mask, place);
-      int& old = value(target, static_cast<std::size_t>(atom({0, 0, -1, step.what, step.per_rank})));
+      const int number = atom({0, 0, -1, step.what, step.per_rank});
+      record_.adds.push_back({number, mask, by});
+      int& old = value(target, static_cast<std::size_t>(number));
       old = diagrams.add(old, diagrams.times(mask, by));
       break;
     }
@@ -330,7 +356,9 @@ void ClassRun::backward(const Place& place, int where) {
         if (site.dispatch.empty()) check_factor(by, mask, place);
         const int micro_batch = place.moment.any_micro_batch ? -1 : place.moment.micro_batch;
         const Atom own{schedule_.model.site_use(parameter, use), place.moment.optimizer_step, micro_batch, "", false};
-        int& old = value(target, static_cast<std::size_t>(atom(own)));
+        const int number = atom(own);
+        record_.adds.push_back({number, mask, by});
+        int& old = value(target, static_cast<std::size_t>(number));
         old = diagrams.add(old, diagrams.times(mask, by));
       }
     }

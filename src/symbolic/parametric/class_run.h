@@ -50,14 +50,48 @@ struct Cell {
   int value = 0;                ///< a polynomial
 };
 
-/// What a buffer holds after a step, for the printed proof.
-struct Snapshot {
-  std::string step;
-  int optimizer_step = 0;
-  int micro_batch = -1;
-  bool any_micro_batch = false;
+/// A step as the class went through it, for the printed proof: what it did, and what the buffers hold after it. Numbers
+/// are diagrams where nothing else is said.
+struct Recorded {
+  const Step* step = nullptr;
+  Moment moment;
+  int on = 0;  ///< ranks that do it; of a norm, that call it
+  Group group;
+  int by = 1;                             ///< scale: a polynomial
+  std::vector<std::pair<int, int>> root;  ///< level and coordinate
+  struct Cut {
+    int owner = -1;  ///< -1: of one rank alone
+    int on = 0;
+    int elements = 1;  ///< that are cut
+  };
+  std::vector<Cut> cuts;
+  struct Share {
+    int atom = 0;
+    int on = 0;
+    int by = 1;  ///< a polynomial
+  };
+  std::vector<Share> adds;
+  int counts = 0;                                   ///< norm: ranks whose own elements count
+  int norm = 0;                                     ///< how often the sum that a rank gets counts an element
+  int races = 0;                                    ///< ranks that touch what an asynchronous step still has
   std::map<std::string, std::vector<int>> buffers;  ///< by name: a diagram for each atom
   int owned = 1;
+};
+
+/// How an optimizer step ended, for the printed proof. Numbers are diagrams.
+struct Judged {
+  int optimizer_step = 0;
+  std::vector<int> references, differs;  ///< by atom; differs: where the owner holds it
+  struct Family {                        ///< ranks that answer for elements together
+    int on = 0;
+    std::vector<int> levels;  ///< along these
+    int owners = 0;           ///< how many
+  };
+  std::vector<Family> families;
+  bool has_norm = false;
+  int norm = 0;                     ///< how often a rank's norm counts an element
+  std::vector<int> norm_too_early;  ///< by norm step that was called
+  int in_flight = 0;
 };
 
 struct ClassResult {
@@ -66,14 +100,17 @@ struct ClassResult {
   std::vector<Owner> owners;
   std::vector<Atom> atoms;
   std::vector<Cell> cells;      ///< everything that is wrong at some size
-  std::vector<int> references;  ///< by atom: a diagram
   bool unrolled = false;        ///< looked at each micro-batch by itself
-  std::vector<Snapshot> snapshots;
+  int domain = 1;               ///< ranks that hold the parameter
+  std::vector<int> cut_levels;  ///< along these the contributor's name also stands for the piece of the parameter
+  std::vector<Recorded> recorded;
+  bool ended = false;  ///< by a race, where there is one at the only sizes that are looked at
+  std::vector<Judged> judged;
   std::size_t steps = 0;  ///< that it went through
 };
 
 /// Takes the parameters of a class through the schedule, for all ranks at once. Throws OutOfReach, and NeedsUnrolling
-/// where not every micro-batch goes through the same and their number is open.
-ClassResult run_class(World& world, const Choices& choices, const Class& members, bool snapshots);
+/// where not every micro-batch goes through the same and their number is open. `record`: for the printed proof.
+ClassResult run_class(World& world, const Choices& choices, const Class& members, bool record);
 
 }  // namespace lockstep::parametric

@@ -185,8 +185,10 @@ void ClassRun::collective(const Place& place, int where) {
   const Step& step = *place.step;
   Diagrams& diagrams = *result_.diagrams;
   const Group group = world_.group(step);
+  record_.group = group;
   check_uniform(place, where, group);
   if (step.op == Op::all_to_all) return;
+  record_.root = root(step, group);
   const auto in_group = [&](int level) {
     return std::find(group.levels.begin(), group.levels.end(), level) != group.levels.end() ||
            std::any_of(group.picked.begin(), group.picked.end(),
@@ -257,6 +259,7 @@ void ClassRun::reduce_scatter(const Place& place, int where, const Group& group)
     std::optional<int> cut;
     if (place.step->on_owned && !group.single()) cut = own_;
     scattered_.push_back({owner, here, cut, group});
+    record_.cuts.push_back({owner, here, seen});
     if (group.single()) continue;
     own_ = diagrams.choose(here, diagrams.multiply(diagrams.multiply(own_, seen), part), own_);
   }
@@ -273,6 +276,7 @@ void ClassRun::all_gather(const Place& place, int where, const Group& group) {
   Values& target = buffer(place.step->buffer);
   const auto gather = [&](int owner, int here, int seen) {
     const int written = diagrams.multiply(here, seen);
+    record_.cuts.push_back({owner, here, seen});
     for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
       int& old = value(target, i);
       int held = old;
@@ -297,10 +301,12 @@ void ClassRun::all_gather(const Place& place, int where, const Group& group) {
 void ClassRun::own(const Place& place, int where) {
   Diagrams& diagrams = *result_.diagrams;
   const Group group = world_.group(*place.step);
+  record_.group = group;
   check_uniform(place, where, group);
   const int seen = view(place, group, "its ranks do not own the same elements");
   for (const auto& [owner, stage] : owners(place, group)) {
     const int here = diagrams.multiply(where, stage);
+    record_.cuts.push_back({owner, here, seen});
     own_ = diagrams.choose(here, diagrams.multiply(seen, slice(owner, group)), own_);
   }
   if (!group.single()) joined_.emplace(where, group.levels);

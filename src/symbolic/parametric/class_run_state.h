@@ -22,8 +22,7 @@ struct Names {
 /// NeedsUnrolling where it must begin again.
 class ClassRun {
  public:
-  ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled,
-           bool snapshots);
+  ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled, bool record);
   ClassResult run();
 
  private:
@@ -61,7 +60,8 @@ class ClassRun {
   void backward(const Place& place, int where);
   void check_races(const Place& place, int where);
   void fly(const Place& place, int where);
-  void take_snapshot(const Place& place);
+  void record(const Place& place, int on);
+  void keep_record();
 
   // class_run_collectives.cpp
   void collective(const Place& place, int where);
@@ -90,6 +90,7 @@ class ClassRun {
   int reference(const Atom& atom);
   int contribution_levels_mask(int parameter, bool of_reference);
   std::vector<int> contributor_levels(int parameter) const;
+  std::vector<int> cut_levels() const;
   int loss_weight(const std::string& use, const Moment& moment);
   void add_cells(Fault fault, int step, int atom, int diagram);
 
@@ -105,8 +106,10 @@ class ClassRun {
   const Choices& choices_;
   const Class& members_;
   bool unrolled_;
-  bool snapshots_;
+  bool recording_;
   ClassResult result_;
+  Recorded record_;  ///< of the step at hand
+  Judged judged_;    ///< of the optimizer step at hand
   std::unique_ptr<Evaluator> evaluator_;
   int domain_ = 1;
   std::map<std::string, Values> buffers_;

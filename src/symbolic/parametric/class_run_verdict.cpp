@@ -30,6 +30,18 @@ std::vector<int> ClassRun::contributor_levels(int parameter) const {
   return {levels.begin(), levels.end()};
 }
 
+/// The levels that cut the parameter into pieces.
+std::vector<int> ClassRun::cut_levels() const {
+  std::set<int> levels;
+  for (const int parameter :
+       schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
+    for (const Shard& shard : schedule_.model.parameters()[static_cast<std::size_t>(parameter)].shard) {
+      for (const int level : world_.levels_of(shard.axis, "")) levels.insert(level);
+    }
+  }
+  return {levels.begin(), levels.end()};
+}
+
 /// 1 where the rank computes the contribution; of the reference: where it is one to the piece that the rank holds.
 int ClassRun::contribution_levels_mask(int parameter, bool of_reference) {
   const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(parameter)];
@@ -118,8 +130,9 @@ int ClassRun::reference(const Atom& atom) {
 
 void ClassRun::add_cells(Fault fault, int step, int atom, int diagram) {
   constexpr std::size_t most_cells = 200000;
+  const auto least = [&](const Variable& variable) { return world_.least(variable); };
   result_.diagrams->visit(diagram, fault == Fault::unowned, [&](const Diagrams::Path& path) {
-    if (fault == Fault::unowned && path.value != 0 && world_.polynomials().as_constant(path.value)) return true;
+    if (fault == Fault::unowned && !world_.polynomials().signs(path.value, least).zero) return true;
     if (result_.cells.size() >= most_cells) throw OutOfReach("", "it is wrong in more ways than are followed");
     result_.cells.push_back({fault, step, atom, path.partitions, path.value});
     ended_ = ended_ || (fault == Fault::race && world_.open().least.empty());
@@ -140,14 +153,14 @@ void ClassRun::judge(int step) {
   }
   Values& held = buffer(schedule_.result);
   const int compared = diagrams.multiply(own_, domain_);
-  result_.references.resize(result_.atoms.size(), 0);
   for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
     const Atom own = result_.atoms[i];
     const bool expected = own.leftover.empty() && own.optimizer_step == step;
     const int reference = expected ? this->reference(own) : 0;
-    if (expected) result_.references[i] = reference;
-    add_cells(Fault::value, step, static_cast<int>(i),
-              diagrams.multiply(compared, diagrams.subtract(value(held, i), reference)));
+    const int differs = diagrams.multiply(compared, diagrams.subtract(value(held, i), reference));
+    judged_.references.push_back(reference);
+    judged_.differs.push_back(differs);
+    add_cells(Fault::value, step, static_cast<int>(i), differs);
   }
   judge_families(step);
   judge_norm(step);
@@ -157,13 +170,8 @@ void ClassRun::judge(int step) {
 void ClassRun::judge_families(int step) {
   Diagrams& diagrams = *result_.diagrams;
   if (diagrams.multiply(own_, domain_) == domain_) return;
-  std::set<int> apart = {world_.pp_level()};
-  for (const int parameter :
-       schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
-    for (const Shard& shard : schedule_.model.parameters()[static_cast<std::size_t>(parameter)].shard) {
-      for (const int level : world_.levels_of(shard.axis, "")) apart.insert(level);
-    }
-  }
+  std::set<int> apart(result_.cut_levels.begin(), result_.cut_levels.end());
+  apart.insert(world_.pp_level());
   std::vector<std::pair<int, std::set<int>>> regions = {{domain_, {}}};
   for (const auto& [where, levels] : joined_) {
     std::vector<std::pair<int, std::set<int>>> finer;
@@ -179,11 +187,15 @@ void ClassRun::judge_families(int step) {
   }
   for (const auto& [region, axes] : regions) {
     int count = own_;
+    std::vector<int> together;
     for (const int level : axes) {
       if (diagrams.any(region, level) != region)
         throw OutOfReach("", "which ranks answer together for a parameter differs along an axis");
-      if (apart.count(level) == 0) count = diagrams.sum(count, level);
+      if (apart.count(level) != 0) continue;
+      together.push_back(level);
+      count = diagrams.sum(count, level);
     }
+    judged_.families.push_back({region, together, count});
     add_cells(Fault::unowned, step, -1, diagrams.choose(region, count, 1));
   }
 }
@@ -199,27 +211,25 @@ void ClassRun::norm(const Place& place, int runs) {
   check_uniform(place, runs, group);
   int counted = diagrams.multiply(runs, diagrams.multiply(chosen(step), domain_));
   if (step.count) counted = diagrams.multiply(counted, evaluator_->condition(*step.count, place.moment));
+  record(place, runs);
+  record_.group = group;
+  record_.counts = counted;
   if (counted != 0) {
     ++result_.steps;
     check_races(place, counted);
-    if (ended_) return;
+    if (ended_) return keep_record();
   }
   fly(place, runs);
   norms_.push_back({&step, runs, diagrams.multiply(counted, own_), buffer(step.buffer), group});
+  record_.norm = summed(diagrams.multiply(norms_.back().counted, rank_is_contributor(result_.cut_levels)), group);
+  keep_record();
 }
 
 void ClassRun::judge_norm(int step) {
   if (norms_.empty()) return;
   Diagrams& diagrams = *result_.diagrams;
-  std::set<int> sharded;
-  for (const int parameter :
-       schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
-    for (const Shard& shard : schedule_.model.parameters()[static_cast<std::size_t>(parameter)].shard) {
-      for (const int level : world_.levels_of(shard.axis, "")) sharded.insert(level);
-    }
-  }
-  // Here the contributor's name stands for the piece that an element lies in, on the levels that cut the parameter.
-  const int holds = rank_is_contributor({sharded.begin(), sharded.end()});
+  // Here the contributor's name stands for the piece that an element lies in.
+  const int holds = rank_is_contributor(result_.cut_levels);
   Values& last = buffer(schedule_.result);
   int total = 0;
   for (const NormCall& call : norms_) {
@@ -232,8 +242,11 @@ void ClassRun::judge_norm(int step) {
       early = diagrams.either(early, diagrams.multiply(call.counted, diagrams.nonzero(changed)));
     }
     if (call.step->mean_of_norms && !call.group.single()) early = diagrams.either(early, call.counted);
+    judged_.norm_too_early.push_back(early);
     add_cells(Fault::norm_too_early, step, -1, early);
   }
+  judged_.has_norm = true;
+  judged_.norm = total;
   add_cells(Fault::norm, step, -1, diagrams.subtract(total, 1));
 }
 

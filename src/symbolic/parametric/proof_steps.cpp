@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "lockstep/operation.h"
+
 namespace lockstep::parametric {
 
 namespace {
@@ -12,101 +14,242 @@ std::string coordinate_name(const Level& level, int coordinate) {
   return coordinate == level.size - 1 ? "last" : std::to_string(coordinate);
 }
 
-/// "rank = owner 1 | contributor": the names of one axis, equal ones together.
-std::string relation(const Level& level, int partition) {
-  const Partition& blocks = level.partitions.at(partition);
-  std::vector<std::string> texts;
-  const auto add = [&](int name, const std::string& word) {
-    const std::size_t block = blocks[static_cast<std::size_t>(name)];
-    if (texts.size() <= block) texts.resize(block + 1);
-    texts[block] += (texts[block].empty() ? "" : " = ") + word;
-  };
-  add(rank_name, "rank");
-  add(contributor_name, "contributor");
-  for (const int owner : level.owners) add(level.owner_name(owner), "owner " + std::to_string(owner + 1));
-  for (const int constant : level.constants) add(level.constant_name(constant), coordinate_name(level, constant));
-  std::string text;
-  for (const std::string& block : texts) text += (text.empty() ? "" : " | ") + block;
-  return text;
-}
-
 Json text(const std::string& words) { return Json::string(words); }
 Json number(int value) { return Json::number(std::to_string(value)); }
 
-/// What a function is where it is not 0: the relations along each axis on which it depends, and the value.
-Json function(const ClassResult& result, int diagram) {
-  std::vector<Json> rows;
-  const Diagrams& diagrams = *result.diagrams;
-  diagrams.visit(diagram, false, [&](const Diagrams::Path& path) {
-    Json row = Json::object();
-    for (std::size_t i = 0; i < path.partitions.size(); ++i) {
-      if (path.partitions[i] < 0) continue;
-      const Level& level = diagrams.at_level(static_cast<int>(i));
-      row.set(lockstep::name_of(level.axis), text(relation(level, path.partitions[i])));
-    }
-    row.set("value", text(result.diagrams->polynomials().to_string(path.value)));
-    rows.push_back(row);
-    return true;
-  });
-  return Json::array(std::move(rows));
-}
+/// Writes what one class of parameters went through.
+class ClassProof {
+ public:
+  ClassProof(const Specimen& specimen, const ClassResult& result)
+      : schedule_(*specimen.scenario->schedule), result_(result), diagrams_(*result.diagrams) {}
 
-std::string atom_name(const Specimen& specimen, const ClassResult& result, const Atom& atom) {
-  if (!atom.leftover.empty()) return atom.leftover + (atom.per_rank ? " of each rank" : "");
-  const Schedule& schedule = *specimen.scenario->schedule;
-  const Logical& logical = schedule.model.logicals()[static_cast<std::size_t>(result.members->logicals.front())];
-  const SiteUse& use = logical.uses[static_cast<std::size_t>(atom.site_use)];
-  std::string name = schedule.model.parameters()[static_cast<std::size_t>(use.parameter)].name + "." + use.use;
-  if (schedule.batch.steps() > 1) name += ", step " + std::to_string(atom.optimizer_step);
-  if (atom.micro_batch >= 0) name += ", micro-batch " + std::to_string(atom.micro_batch);
-  return name;
-}
-
-Json of_class(const Specimen& specimen, const ClassResult& result) {
-  const Schedule& schedule = *specimen.scenario->schedule;
-  Json one = Json::object();
-  std::vector<Json> parameters;
-  for (const int logical : result.members->logicals)
-    parameters.push_back(text(schedule.model.logicals()[static_cast<std::size_t>(logical)].name));
-  one.set("parameters", Json::array(std::move(parameters)));
-  std::vector<Json> axes;
-  for (const Level& level : result.diagrams->levels()) {
-    Json axis = Json::object();
-    axis.set("axis", text(std::string(lockstep::name_of(level.axis))));
-    axis.set("size", level.open ? text(std::string(lockstep::name_of(level.axis))) : number(level.size));
-    if (level.open) axis.set("least", number(level.least));
-    axes.push_back(axis);
-  }
-  one.set("axes", Json::array(std::move(axes)));
-  std::vector<Json> owners;
-  for (const Owner& owner : result.owners) owners.push_back(text("slice of " + owner.step->name));
-  if (!owners.empty()) one.set("owners", Json::array(std::move(owners)));
-  std::vector<Json> steps;
-  for (const Snapshot& snapshot : result.snapshots) {
-    Json step = Json::object();
-    step.set("step", text(snapshot.step));
-    if (schedule.batch.steps() > 1) step.set("optimizer_step", number(snapshot.optimizer_step));
-    if (snapshot.any_micro_batch) step.set("micro_batch", text("any"));
-    if (!snapshot.any_micro_batch && snapshot.micro_batch >= 0) step.set("micro_batch", number(snapshot.micro_batch));
-    Json buffers = Json::object();
-    for (const auto& [name, values] : snapshot.buffers) {
-      Json buffer = Json::object();
-      for (std::size_t i = 0; i < values.size(); ++i)
-        buffer.set(atom_name(specimen, result, result.atoms[i]), function(result, values[i]));
-      buffers.set(name, buffer);
+  Json write() {
+    Json one = Json::object();
+    std::vector<Json> parameters;
+    for (const int logical : result_.members->logicals)
+      parameters.push_back(text(schedule_.model.logicals()[static_cast<std::size_t>(logical)].name));
+    one.set("parameters", Json::array(std::move(parameters)));
+    one.set("axes", axes());
+    std::vector<Json> owners;
+    for (const Owner& owner : result_.owners) owners.push_back(text("slice of " + owner.step->name));
+    one.set("owners", Json::array(std::move(owners)));
+    one.set("held_by", function(result_.domain));
+    one.set("cut_along", levels(result_.cut_levels));
+    one.set("optimized", text(schedule_.result));
+    std::vector<Json> steps, ends;
+    std::size_t judged = 0;
+    for (const Recorded& recorded : result_.recorded) {
+      const int step = recorded.moment.optimizer_step;
+      if (step != optimizer_step_ && judged < result_.judged.size()) ends.push_back(end(result_.judged[judged++]));
+      if (step != optimizer_step_) owned_ = 1;
+      optimizer_step_ = step;
+      steps.push_back(this->step(recorded));
     }
-    step.set("holds", buffers);
-    step.set("owns", function(result, snapshot.owned));
-    steps.push_back(step);
+    while (judged < result_.judged.size()) ends.push_back(end(result_.judged[judged++]));
+    one.set("steps", Json::array(std::move(steps)));
+    one.set("ends", Json::array(std::move(ends)));
+    if (result_.ended) one.set("ended_by_race", Json::boolean(true));
+    one.set("right", Json::boolean(result_.cells.empty()));
+    return one;
   }
-  one.set("steps", Json::array(std::move(steps)));
-  Json expected = Json::object();
-  for (std::size_t i = 0; i < result.references.size(); ++i)
-    expected.set(atom_name(specimen, result, result.atoms[i]), function(result, result.references[i]));
-  one.set("expected", expected);
-  one.set("right", Json::boolean(result.cells.empty()));
-  return one;
-}
+
+ private:
+  /// Levels of one axis, where the two meshes cut it, are told apart by all axes that they are digits of.
+  std::string name(int level) const {
+    const Level& own = diagrams_.at_level(level);
+    const auto alike = std::count_if(diagrams_.levels().begin(), diagrams_.levels().end(),
+                                     [&](const Level& other) { return other.axis == own.axis; });
+    std::string result(lockstep::name_of(own.axis));
+    for (const Axis axis : own.axes) {
+      if (alike > 1 && axis != own.axis) result += "/" + std::string(lockstep::name_of(axis));
+    }
+    return result;
+  }
+
+  static std::vector<std::string> names(const Level& level) {
+    std::vector<std::string> result = {"rank", "contributor"};
+    for (const int owner : level.owners) result.push_back("owner " + std::to_string(owner + 1));
+    for (const int constant : level.constants) result.push_back(coordinate_name(level, constant));
+    return result;
+  }
+
+  Json axes() const {
+    std::vector<Json> list;
+    for (std::size_t i = 0; i < diagrams_.levels().size(); ++i) {
+      const Level& level = diagrams_.levels()[i];
+      Json axis = Json::object();
+      axis.set("axis", text(name(static_cast<int>(i))));
+      axis.set("size", level.open ? text(std::string(lockstep::name_of(level.axis))) : number(level.size));
+      if (level.open) axis.set("least", number(level.least));
+      std::vector<Json> all;
+      for (const std::string& word : names(level)) all.push_back(text(word));
+      axis.set("names", Json::array(std::move(all)));
+      list.push_back(axis);
+    }
+    return Json::array(std::move(list));
+  }
+
+  Json levels(const std::vector<int>& list) const {
+    std::vector<Json> result;
+    for (const int level : list) result.push_back(text(name(level)));
+    return Json::array(std::move(result));
+  }
+
+  std::string coordinate(int level, int value) const { return coordinate_name(diagrams_.at_level(level), value); }
+
+  /// "rank = owner 1 | contributor": the names of one axis, equal ones together.
+  static std::string relation(const Level& level, int partition) {
+    const Partition& blocks = level.partitions.at(partition);
+    const std::vector<std::string> words = names(level);
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (texts.size() <= blocks[i]) texts.resize(blocks[i] + std::size_t{1});
+      texts[blocks[i]] += (texts[blocks[i]].empty() ? "" : " = ") + words[i];
+    }
+    std::string all;
+    for (const std::string& block : texts) all += (all.empty() ? "" : " | ") + block;
+    return all;
+  }
+
+  /// What a function is where it is not 0: the relations along each axis on which it depends, and the value.
+  Json function(int diagram) const {
+    std::vector<Json> rows;
+    diagrams_.visit(diagram, false, [&](const Diagrams::Path& path) {
+      Json row = Json::object();
+      for (std::size_t i = 0; i < path.partitions.size(); ++i) {
+        if (path.partitions[i] < 0) continue;
+        const int level = static_cast<int>(i);
+        row.set(name(level), text(relation(diagrams_.at_level(level), path.partitions[i])));
+      }
+      row.set("value", text(polynomial(path.value)));
+      rows.push_back(row);
+      return true;
+    });
+    return Json::array(std::move(rows));
+  }
+
+  std::string polynomial(int value) const { return result_.diagrams->polynomials().to_string(value); }
+
+  std::string contribution(std::size_t number) const {
+    const Atom& atom = result_.atoms[number];
+    if (!atom.leftover.empty()) return atom.leftover + (atom.per_rank ? " of each rank" : "");
+    const Logical& logical = schedule_.model.logicals()[static_cast<std::size_t>(result_.members->logicals.front())];
+    const SiteUse& use = logical.uses[static_cast<std::size_t>(atom.site_use)];
+    std::string name = schedule_.model.parameters()[static_cast<std::size_t>(use.parameter)].name + "." + use.use;
+    if (schedule_.batch.steps() > 1) name += ", step " + std::to_string(atom.optimizer_step);
+    if (atom.micro_batch >= 0) name += ", micro-batch " + std::to_string(atom.micro_batch);
+    return name;
+  }
+
+  /// By contribution. Without `before` all that are not 0, else those that differ from it.
+  Json functions(const std::vector<int>& values, const std::vector<int>* before = nullptr) const {
+    Json result = Json::object();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const int old = before != nullptr && i < before->size() ? (*before)[i] : 0;
+      if (values[i] != old) result.set(contribution(i), function(values[i]));
+    }
+    return result;
+  }
+
+  void what_it_does(const Recorded& recorded, Json& entry) const {
+    const Step& step = *recorded.step;
+    if (step.op == Op::wait) {
+      entry.set("for", text(step.wait_for));
+    } else if (step.op != Op::own && step.op != Op::all_to_all) {
+      entry.set("buffer", text(step.buffer));
+    }
+    if (!step.from.empty()) entry.set("from", text(step.from));
+    entry.set("on", function(recorded.on));
+    if (step.on_owned) entry.set("owned", Json::boolean(true));
+    if (step.over) {
+      entry.set("over", levels(recorded.group.levels));
+      Json picks = Json::object();
+      for (const Group::Picked& picked : recorded.group.picked) {
+        std::vector<Json> coordinates;
+        for (const int one : picked.coordinates) coordinates.push_back(text(coordinate(picked.level, one)));
+        picks.set(name(picked.level), Json::array(std::move(coordinates)));
+      }
+      if (!picks.members().empty()) entry.set("picks", picks);
+    }
+    if (step.op == Op::all_reduce || step.op == Op::reduce_scatter || step.op == Op::reduce)
+      entry.set("reduce", text(step.reduction == Reduction::sum ? "sum" : "avg"));
+    if (!recorded.root.empty()) {
+      Json root = Json::object();
+      for (const auto& [level, value] : recorded.root) root.set(name(level), text(coordinate(level, value)));
+      entry.set("root", root);
+    }
+    if (step.op == Op::scale) entry.set("by", text(polynomial(recorded.by)));
+    std::vector<Json> cuts, adds;
+    for (const Recorded::Cut& cut : recorded.cuts) {
+      cuts.push_back(Json::object({{"owner", {}, cut.owner < 0 ? Json() : number(cut.owner + 1)},
+                                   {"on", {}, function(cut.on)},
+                                   {"elements", {}, function(cut.elements)}}));
+    }
+    if (!cuts.empty()) entry.set("cuts", Json::array(std::move(cuts)));
+    for (const Recorded::Share& share : recorded.adds) {
+      adds.push_back(Json::object({{"contribution", {}, text(contribution(static_cast<std::size_t>(share.atom)))},
+                                   {"on", {}, function(share.on)},
+                                   {"by", {}, text(polynomial(share.by))}}));
+    }
+    if (!adds.empty()) entry.set("adds", Json::array(std::move(adds)));
+    if (step.op == Op::norm) {
+      entry.set("counts", function(recorded.counts));
+      if (step.mean_of_norms) entry.set("mean_of_norms", Json::boolean(true));
+    }
+    if (step.async) entry.set("async", Json::boolean(true));
+  }
+
+  Json step(const Recorded& recorded) {
+    Json entry = Json::object();
+    entry.set("step", text(recorded.step->name));
+    entry.set("op", text(std::string(operation(recorded.step->op).name)));
+    const Moment& moment = recorded.moment;
+    if (schedule_.batch.steps() > 1) entry.set("optimizer_step", number(moment.optimizer_step));
+    if (moment.any_micro_batch) entry.set("micro_batch", text("any"));
+    if (!moment.any_micro_batch && moment.micro_batch >= 0) entry.set("micro_batch", number(moment.micro_batch));
+    what_it_does(recorded, entry);
+    Json after = Json::object();
+    for (const auto& [buffer, values] : recorded.buffers) {
+      Json changed = functions(values, &held_[buffer]);
+      if (!changed.members().empty()) after.set(buffer, changed);
+    }
+    entry.set("after", after);
+    if (recorded.owned != owned_) entry.set("owns", function(recorded.owned));
+    if (recorded.step->op == Op::norm) entry.set("norm", function(recorded.norm));
+    if (recorded.races != 0) entry.set("races", function(recorded.races));
+    held_ = recorded.buffers;
+    owned_ = recorded.owned;
+    return entry;
+  }
+
+  Json end(const Judged& judged) const {
+    Json entry = Json::object();
+    if (schedule_.batch.steps() > 1) entry.set("optimizer_step", number(judged.optimizer_step));
+    entry.set("expected", functions(judged.references));
+    entry.set("differs", functions(judged.differs));
+    std::vector<Json> families, early;
+    for (const Judged::Family& family : judged.families) {
+      families.push_back(Json::object({{"on", {}, function(family.on)},
+                                       {"over", {}, levels(family.levels)},
+                                       {"owners", {}, function(family.owners)}}));
+    }
+    entry.set("answers", Json::array(std::move(families)));
+    if (judged.has_norm) {
+      for (const int one : judged.norm_too_early) early.push_back(function(one));
+      entry.set("norm", function(judged.norm));
+      entry.set("norm_too_early", Json::array(std::move(early)));
+    }
+    if (judged.in_flight != 0) entry.set("in_flight", function(judged.in_flight));
+    return entry;
+  }
+
+  const Schedule& schedule_;
+  const ClassResult& result_;
+  const Diagrams& diagrams_;
+  std::map<std::string, std::vector<int>> held_;
+  int owned_ = 1;
+  int optimizer_step_ = 0;
+};
 
 }  // namespace
 
@@ -118,7 +261,7 @@ Json proof_steps(const std::vector<Case>& cases) {
     if (one.limit) entry.set("undecided", text(one.limit->why));
     std::vector<Json> classes;
     for (const Specimen& specimen : one.specimens) {
-      for (const ClassResult& result : specimen.results) classes.push_back(of_class(specimen, result));
+      for (const ClassResult& result : specimen.results) classes.push_back(ClassProof(specimen, result).write());
     }
     entry.set("classes", Json::array(std::move(classes)));
     list.push_back(entry);
