@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <optional>
 #include <set>
@@ -71,12 +72,15 @@ class Run {
     const std::string statement = mutation_.base;
     std::vector<std::optional<Axis>> sizes(base_axes_.begin(), base_axes_.end());
     if (base_micro_batches_) sizes.push_back(std::nullopt);
-    for (const std::optional<Axis>& one : sizes) {
-      if (find_base_with({one})) return;
-    }
-    for (std::size_t a = 0; a < sizes.size(); ++a) {
-      for (std::size_t b = a + 1; b < sizes.size(); ++b) {
-        if (find_base_with({sizes[a], sizes[b]})) return;
+    constexpr int most_fixed = 3;
+    for (int count = 1; count <= most_fixed; ++count) {
+      for (unsigned mask = 1; mask < 1U << sizes.size(); ++mask) {
+        if (std::popcount(mask) != count) continue;
+        std::vector<std::optional<Axis>> fixed;
+        for (std::size_t at = 0; at < sizes.size(); ++at) {
+          if ((mask >> at & 1U) != 0) fixed.push_back(sizes[at]);
+        }
+        if (find_base_with(fixed)) return;
       }
     }
     find_base_with({});
@@ -195,18 +199,34 @@ class Run {
       const Proof& proof = edited.proof();
       if (proof.verdict == Proof::Verdict::wrong && is_kill(*proof.counterexample, mutant)) return;
       const bool right = base_ == Proof::Verdict::right && proof.verdict == Proof::Verdict::right;
-      if (right && proof.axes == base_axes_ && proof.micro_batches == base_micro_batches_) {
+      const std::optional<Axis> left_out = axis_left_out(proof);
+      if (right && !left_out && proof.micro_batches == base_micro_batches_) {
         mutant.fate = Mutant::Fate::equivalent;
         return;
       }
-      mutant.why = base_ != Proof::Verdict::right                        ? "the schedule itself: " + base_limit_
-                   : right && proof.micro_batches != base_micro_batches_ ? "it tells micro-batches apart"
-                   : right                                               ? "the edit belongs to the sizes in the file"
-                                                                         : limit_of(proof);
+      mutant.why = base_ != Proof::Verdict::right ? "the schedule itself: " + base_limit_
+                   : !right                       ? limit_of(proof)
+                   : left_out ? fmt::format("its proof is for the {} of the file alone", name_of(*left_out))
+                              : "it tells micro-batches apart, so that their number cannot be left open";
     }
     mutant.fate = Mutant::Fate::unproved;
     if (base_micro_batches_) try_micro_batches(mutant);
     if (mutant.fate == Mutant::Fate::unproved) try_around(mutant);
+  }
+
+  /// An axis of which the schedule without an edit is proved right for every size, and the edited one is not. One that
+  /// refuses the edit at all sizes but one has no others at which the mutant exists.
+  std::optional<Axis> axis_left_out(const Proof& proof) const {
+    const auto open = [&](Axis axis) {
+      return std::find(proof.axes.begin(), proof.axes.end(), axis) != proof.axes.end();
+    };
+    for (const Axis axis : base_axes_) {
+      const bool refused = std::any_of(proof.refused.begin(), proof.refused.end(),
+                                       [&](const Proof::Refused& one) { return one.axis == axis; });
+      // An edit may bring in the expert mesh, in which dp is ep times edp.
+      if (!open(axis) && !refused && !(axis == Axis::dp && open(Axis::edp))) return axis;
+    }
+    return std::nullopt;
   }
 
   /// Whether a counterexample of an edited schedule is one: the schedule without the edit is right there.

@@ -169,7 +169,8 @@ SmallScenario small_scenario(const std::shared_ptr<const Scenario>& scenario) {
 }
 
 std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const SmallScenario& small) {
-  constexpr int most = 3;
+  // With experts dp is a multiple of ep.
+  const int most = small.axes.contains("ep") ? 4 : 3;
   std::vector<NeighbourGround> grounds;
   const int count = micro_batches_of(*small.scenario);
   const auto add = [&](const std::map<std::string, int>& axes, int micro_batches) {
@@ -195,7 +196,7 @@ std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const Smal
       add(axes, small.micro_batches);
     }
   }
-  for (int other = 1; other <= most; ++other) {
+  for (int other = 1; other <= 3; ++other) {
     if (other != count) add(small.axes, other);
   }
   return grounds;

@@ -61,7 +61,8 @@ struct NeighbourGround {
   Json document;                           ///< the scenario
   std::string sizes;
 };
-/// Around the small layout, where the scenario is right: one axis at a time, and the micro-batches, at 1 to 3.
+/// Around the small layout, where the scenario is right: one axis at a time, and the micro-batches, at 1 to 3 (with
+/// experts axes at 4 too).
 std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const SmallScenario& small);
 
 }  // namespace lockstep

@@ -174,7 +174,10 @@ std::optional<std::string> Layouts::enter() {
 /// Which sizes each axis can have while the others are as in the file, or 1.
 void Layouts::find_allowed() {
   allowed_.clear();
-  refused_.clear();
+  // An axis that was found to have one size is not open any more, and what it refuses stays known.
+  std::erase_if(refused_, [&](const Proof::Refused& one) {
+    return std::find(axes_.begin(), axes_.end(), one.axis) != axes_.end();
+  });
   std::vector<Axis> open;
   for (const Axis axis : axes_) {
     std::vector<int>& sizes = allowed_[axis];
