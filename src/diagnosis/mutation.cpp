@@ -55,6 +55,15 @@ class Run {
     return classes.judge().verdict == Verdict::match ? std::move(classes) : MutationGround(scenario.resolved);
   }
 
+  /// Where all parameters lie in one stretch that is cut, what is wrong with one of each class may by accident be right
+  /// with all of them.
+  bool is_right_in_full(const Json& steps) {
+    const std::size_t all = small_.scenario->schedule->model.parameters().size();
+    if (ground_.steps().schedule_of().model.parameters().size() == all) return false;
+    if (!full_) full_ = std::make_unique<MutationGround>(small_.scenario->resolved);
+    return full_->is_right(steps);
+  }
+
   Prover prover(const Scenario& scenario) {
     Prover::Options options;
     options.read = [this](const Json& document) { return sizes_.read(document); };
@@ -153,7 +162,7 @@ class Run {
         ++mutation_.invalid;
         return;
       }
-      if (trial.verdict == Verdict::match) {
+      if (trial.verdict == Verdict::match || (trial.verdict == Verdict::mismatch && is_right_in_full(steps))) {
         prove(mutant);
       } else {
         mutant.symbolic = true;
@@ -281,6 +290,7 @@ class Run {
   const MutationOptions& options_;
   SmallScenario small_;
   MutationGround ground_;
+  std::unique_ptr<MutationGround> full_;  ///< with every parameter
   MutationSizes sizes_;
   std::set<Axis> fixed_;
   bool fixed_micro_batches_ = false;

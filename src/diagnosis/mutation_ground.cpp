@@ -81,6 +81,19 @@ std::string describe(const std::map<std::string, int>& axes, int micro_batches) 
 
 }  // namespace
 
+bool MutationGround::is_right(const Json& steps) {
+  std::optional<std::vector<Step>> read = steps_->read(steps);
+  if (!read) return false;
+  Schedule& schedule = steps_->schedule();
+  schedule.steps = std::move(*read);
+  try {
+    const Timeline timeline = walk(schedule);
+    return timeline.outcome.kind == Outcome::Kind::complete && SymbolicEngine(schedule, timeline).run().match;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 MutantTrial MutationGround::judge(const Json& steps) {
   MutantTrial trial;
   std::optional<std::vector<Step>> read = steps_->read(steps);

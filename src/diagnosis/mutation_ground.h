@@ -33,6 +33,8 @@ class MutationGround {
   MutantTrial judge(const Json& steps);
   /// The same with the steps as they are.
   MutantTrial judge() { return judge(steps_->written()); }
+  /// Whether the symbolic engine says `match`.
+  bool is_right(const Json& steps);
   const EditableSteps& steps() const { return *steps_; }
 
  private:

@@ -6,12 +6,13 @@
 namespace lockstep {
 
 void MutationSizes::set_edit(const Json& edit) {
+  clear_edit();
   edit_ = {edit};
-  ++number_;
 }
 
 void MutationSizes::clear_edit() {
   edit_.clear();
+  edited_.clear();
   ++number_;
 }
 
@@ -25,6 +26,7 @@ MutationSizes::Entry& MutationSizes::entry(const Json& document) {
     entry.scenario = read_scenario_of_open_sizes(std::make_shared<const Source>(Source{"", write_json(document)}));
     entry.steps = std::make_shared<EditableSteps>(entry.scenario.resolved);
     entry.scenario.schedule = nullptr;
+    entry.written = content_hash(entry.steps->written());
   } catch (const InputError& error) {
     entry.refused = error.diagnostics();
   }
@@ -36,7 +38,9 @@ Scenario MutationSizes::read(const Json& document) {
   if (!here.refused.empty()) throw InputError(here.refused);
   // Whoever has read these sizes already holds pointers to their steps.
   if (here.edit != number_) {
-    here.edited = edit_.empty() ? here.steps->written() : here.steps->edited(edit_);
+    const auto [same, is_new] = edited_.try_emplace(here.written);
+    if (is_new) same->second = edit_.empty() ? here.steps->written() : here.steps->edited(edit_);
+    here.edited = same->second;
     std::optional<std::vector<Step>> steps;
     if (!here.edited.is_null()) steps = here.steps->read(here.edited);
     if (!steps) {

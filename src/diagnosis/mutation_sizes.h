@@ -30,12 +30,14 @@ class MutationSizes {
     std::vector<Diagnostic> refused;  ///< empty where the scenario can be read
     Scenario scenario;                ///< without the edit and without a schedule
     std::shared_ptr<EditableSteps> steps;
-    int edit = -1;  ///< that its schedule has now
+    std::uint64_t written = 0;  ///< a hash of its steps without an edit
+    int edit = -1;              ///< that its schedule has now
     Json edited;
   };
   Entry& entry(const Json& document);
 
   std::map<std::uint64_t, Entry> entries_;  // by layout and batch
+  std::map<std::uint64_t, Json> edited_;    // most sizes have the same steps, and the edit changes them alike
   std::vector<Json> edit_;
   int number_ = 0;
 };
