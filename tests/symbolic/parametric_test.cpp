@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/parametric.h"
 
-#include <filesystem>
-#include <iostream>
-
 #include "lockstep/prove.h"
-#include "lockstep/symbolic.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -44,45 +40,6 @@ std::string megatron_844(const std::string& separate) {
 }
 
 std::string statement(const std::string& text) { return Prover(read_text(text)).proof().statement; }
-
-std::string name(ParametricResult::Verdict verdict) {
-  switch (verdict) {
-    case ParametricResult::Verdict::match:
-      return "match";
-    case ParametricResult::Verdict::mismatch:
-      return "mismatch";
-    case ParametricResult::Verdict::race:
-      return "race";
-    case ParametricResult::Verdict::undecided:
-      break;
-  }
-  return "undecided";
-}
-
-/// By every rank: "match", "mismatch", "race", or how else it ends.
-std::string by_all_ranks(const Schedule& schedule) {
-  try {
-    const Timeline timeline = walk(schedule);
-    SymbolicEngine engine(schedule, timeline);
-    const SymbolicResult result = engine.run();
-    if (!timeline.step_ends.empty() && !result.match) return "mismatch";
-    if (timeline.outcome.kind == Outcome::Kind::complete) return "match";
-    return timeline.outcome.kind == Outcome::Kind::race ? "race" : "stuck";
-  } catch (const InputError&) {
-    return "error";
-  }
-}
-
-std::vector<std::string> corpus() {
-  std::vector<std::string> files;
-  const std::filesystem::path folder = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "scenarios";
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    const std::string path = entry.path().string();
-    if (entry.path().extension() == ".json" && path.find("/scale/") == std::string::npos) files.push_back(path);
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
 
 }  // namespace
 
@@ -140,73 +97,4 @@ TEST_CASE("what cannot be followed is named by its step", "[parametric]") {
   CHECK(some.proof().verdict == Proof::Verdict::undecided);
   CHECK(some.proof().limits.back().step == "some");
   CHECK(some.proof().limits.back().why == "not all ranks of a group reach it with the same parameters");
-}
-
-TEST_CASE("the corpus: one verdict by classes and by every rank", "[parametric][oracle]") {
-  int decided = 0, open = 0, wrong = 0;
-  for (const std::string& file : corpus()) {
-    Scenario scenario;
-    try {
-      scenario = read_scenario_file(file);
-    } catch (const InputError&) {
-      continue;
-    }
-    if (!scenario.schedule || scenario.schedule->mesh.world() > 256) continue;
-    ParametricResult result;
-    try {
-      result = run_parametric(*scenario.schedule);
-    } catch (const InputError&) {
-      CHECK(by_all_ranks(*scenario.schedule) == "error");
-      continue;
-    }
-    if (result.verdict == ParametricResult::Verdict::undecided) {
-      ++open;
-      continue;
-    }
-    ++decided;
-    INFO(file);
-    const std::string expected = by_all_ranks(*scenario.schedule);
-    if (name(result.verdict) != expected) ++wrong;
-    CHECK(name(result.verdict) == expected);
-  }
-  std::cout << "parametric engine on the corpus: " << decided << " decided, " << open << " out of its reach, " << wrong
-            << " disagree\n";
-  CHECK(decided >= 540);
-}
-
-TEST_CASE("proofs of the corpus, evaluated at other sizes", "[parametric][oracle]") {
-  int decided = 0, open = 0, proofs = 0;
-  std::uint32_t seed = 1;
-  const std::vector<std::string> files = corpus();
-  for (std::size_t i = 0; i < files.size(); i += 4) {
-    Scenario scenario;
-    try {
-      scenario = read_scenario_file(files[i]);
-    } catch (const InputError&) {
-      continue;
-    }
-    const Prover prover(scenario);
-    ++proofs;
-    for (int round = 0; round < 6; ++round) {
-      Sizes sizes;
-      for (const Axis axis : prover.proof().axes) {
-        seed = seed * 1664525U + 1013904223U;
-        sizes.axes[axis] = 1 + static_cast<int>(seed >> 20) % 4;
-      }
-      seed = seed * 1664525U + 1013904223U;
-      if (prover.proof().micro_batches) sizes.micro_batches = 1 + static_cast<int>(seed >> 20) % 3;
-      const auto target = prover.scenario_at(sizes);
-      if (!target || target->schedule->mesh.world() > 64) continue;
-      const ParametricResult result = *prover.at(sizes);
-      if (result.verdict == ParametricResult::Verdict::undecided) {
-        ++open;
-        continue;
-      }
-      ++decided;
-      INFO(files[i] << " at " << describe(sizes));
-      CHECK(name(result.verdict) == by_all_ranks(*target->schedule));
-    }
-  }
-  std::cout << proofs << " proofs evaluated at other sizes: " << decided << " decided, " << open << " out of reach\n";
-  CHECK(decided >= 250);
 }
