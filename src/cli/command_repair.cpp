@@ -10,6 +10,7 @@
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/diagnosis/repairs.h"
+#include "src/diagnosis/verify_repair.h"
 #include "src/report/blame_text.h"
 #include "src/report/repair_report.h"
 #include "src/scenario/insert_edits.h"
@@ -38,11 +39,7 @@ RepairFindings search(const CheckResult& result, std::size_t most) {
   const RepairSearch found = find_repairs(result);
   findings.tried = found.tried;
   findings.found = static_cast<int>(found.repairs.size());
-  for (const FoundRepair& repair : distinct_repairs(found.repairs)) {
-    if (findings.repairs.size() == most) break;
-    Repair plain = repair.plain();
-    if (verify_repair(result, plain)) findings.repairs.push_back(std::move(plain));
-  }
+  findings.repairs = best_repairs(result, found, most);
   findings.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return findings;
 }
@@ -113,9 +110,12 @@ Command repair_command() {
       "layout "
       "in which the same goes wrong, and prints those after which everything matches: fewest edits first, then least "
       "communication added, then nearest to what the framework has. Of edits that differ in the place alone one is "
-      "shown. Each was tried at 1 to 4 on every axis in play, and is replayed at the file's own sizes by the symbolic "
-      "and the host engine. Mistakes in the model itself have no repair here. Exit status 0 if a repair was found or "
-      "none is needed, 1 if none was found.";
+      "shown. Each is replayed at the file's own sizes by the symbolic and the host engine, and proved for every size "
+      "by the parametric engine; what is wrong at some other size stands behind what is not, and the report says where "
+      "it is wrong. Where the parametric engine does not decide, each axis in play and the micro-batches were tried at "
+      "1 to 4. Mistakes in the model itself have no repair here. Exit status 0 if a repair was found or none is "
+      "needed, "
+      "1 if none was found.";
   command.examples = {
       {"lockstep repair scenario.json", "the three best repairs"},
       {"lockstep repair scenario.json --write", "put the best one into the file; scenario.json.orig keeps the old one"},

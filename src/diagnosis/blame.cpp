@@ -6,20 +6,43 @@
 #include <tuple>
 
 #include "src/diagnosis/mechanism.h"
+#include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/repairs.h"
+#include "src/diagnosis/step_list.h"
+#include "src/diagnosis/unnoticed.h"
 
 namespace lockstep {
 
 namespace {
 
+/// How many of the steps that are changed act on right parameters too: a step that does well by these explains less
+/// than one that acts on wrong ones alone.
+int steps_on_right(const CheckResult& result, const FoundRepair& repair) {
+  const std::vector<ListedStep> steps = listed_steps(*result.scenario->resolved.find("schedule")->find("steps"));
+  const Model& model = result.scenario->schedule->model;
+  std::set<int> wrong;
+  for (const int parameter : wrong_set(result).parameters) wrong.insert(model.logical_of(parameter));
+  const auto is_on_right = [&](const Candidate& edit) {
+    const ListedStep* step = find_listed(steps, edit.step);
+    if (step == nullptr || edit.edit.find("set") == nullptr) return false;
+    for (std::size_t at = 0; at < model.parameters().size(); ++at) {
+      const bool right = !model.parameters()[at].frozen && !wrong.contains(model.logical_of(static_cast<int>(at)));
+      if (right && acts_on(step->step, model.parameters()[at])) return true;
+    }
+    return false;
+  };
+  return static_cast<int>(std::count_if(repair.edits.begin(), repair.edits.end(), is_on_right));
+}
+
 /// The repair that explains most: the nearest, and of equally small ones that of a step that a turning point names.
-const FoundRepair* explaining(const std::vector<FoundRepair>& repairs, const std::set<std::string>& turning_steps) {
+const FoundRepair* explaining(const CheckResult& result, const std::vector<FoundRepair>& repairs,
+                              const std::set<std::string>& turning_steps) {
   const auto key = [&](const FoundRepair& repair) {
     const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
                                    [&](const Candidate& edit) { return turning_steps.contains(edit.step); });
-    const bool strange = repair.other_owners && repair.edits.front().kind != Candidate::Kind::restore;
-    return std::tuple(strange, repair.edits.size(), repair.sizes - repair.right_sizes, repair.touches_right, !named,
-                      distance_of(repair.edits), std::max(repair.added_bytes, 0.0));
+    return std::tuple(is_strange(repair), repair.edits.size(),
+                      is_restored(repair) ? 0 : repair.sizes - repair.right_sizes, repair.touches_right, !named,
+                      distance_of(repair.edits), steps_on_right(result, repair), std::max(repair.added_bytes, 0.0));
   };
   const auto best = std::min_element(repairs.begin(), repairs.end(),
                                      [&](const FoundRepair& a, const FoundRepair& b) { return key(a) < key(b); });
@@ -29,7 +52,7 @@ const FoundRepair* explaining(const std::vector<FoundRepair>& repairs, const std
 /// A step that mixes what it should not explains more than one that could be added to mend it, or than two edits. A
 /// repair that hands elements to other owners mends something, and explains nothing.
 bool explains_better(const FoundRepair& repair, const std::set<std::string>& turning_steps) {
-  if (repair.other_owners && repair.edits.front().kind != Candidate::Kind::restore) return false;
+  if (is_strange(repair)) return false;
   if (turning_steps.empty()) return true;
   const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
                                  [&](const Candidate& edit) { return turning_steps.contains(edit.step); });
@@ -49,7 +72,7 @@ void search_blame(CheckResult& result) {
   options.nearest_only = true;
   options.wanted = turning_steps;
   const RepairSearch search = find_repairs(result, options);
-  const FoundRepair* repair = explaining(search.repairs, turning_steps);
+  const FoundRepair* repair = explaining(result, search.repairs, turning_steps);
   if (repair == nullptr) return;
   Repair plain = repair->plain();
   plain.verified = {"symbolic"};
@@ -57,9 +80,10 @@ void search_blame(CheckResult& result) {
   if (!explains_better(*repair, turning_steps)) return;
   result.blame.clear();
   for (const Candidate& edit : repair->edits) {
+    Blame found = mechanism_of(result, edit);
     const bool known = std::any_of(result.blame.begin(), result.blame.end(),
-                                   [&](const Blame& blame) { return blame.step == edit.step; });
-    if (!known) result.blame.push_back({edit.step, mechanism_of(result, edit)});
+                                   [&](const Blame& blame) { return blame.step == found.step; });
+    if (!known) result.blame.push_back(std::move(found));
   }
 }
 

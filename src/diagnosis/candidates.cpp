@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 
-#include "lockstep/operation.h"
+#include "src/diagnosis/factor_edits.h"
 #include "src/diagnosis/inserts.h"
-#include "src/diagnosis/step_list.h"
+#include "src/diagnosis/parameter_edits.h"
 
 namespace lockstep {
 
@@ -16,68 +16,35 @@ namespace {
 
 using Kind = Candidate::Kind;
 
-std::vector<std::string> items_of(const Json* selectors) {
-  std::vector<std::string> items;
-  if (selectors == nullptr) return items;
-  if (selectors->is_string()) items.push_back(selectors->text());
-  for (const Json& item : selectors->items()) items.push_back(item.text());
-  return items;
-}
-
-Json list_of(const std::vector<std::string>& words) {
-  std::vector<Json> items;
-  for (const std::string& word : words) items.push_back(Json::string(word));
-  return Json::array(std::move(items));
-}
-
-/// The edits of one step after the other.
-class StepEdits {
+/// The edits of one step: where it stands, when and on which ranks it runs, and what it is.
+class StepEdits : private StepEditor {
  public:
-  StepEdits(const Json& steps, const CandidateValues& values) : list_(listed_steps(steps)), values_(values) {}
+  StepEdits(const std::vector<ListedStep>& list, const ListedStep& step, const CandidateValues& values,
+            std::vector<Candidate>& candidates)
+      : StepEditor(step, values, candidates),
+        list_(list),
+        factors_(step, values, candidates),
+        parameters_(step, values, candidates) {}
 
-  std::vector<Candidate> all() {
-    for (const ListedStep& step : list_) {
-      if (step.name.empty()) continue;
-      step_ = &step;
-      row_ = &operation(step.op);
-      drop();
-      if (step.op != Op::each) {
-        add(Kind::duplicate, {{"duplicate", {}, name()}});
-        move();
-        group();
-        factor();
-        reduction();
-        geometry();
-        parameters();
-        uses();
-        kind_of_step();
-        buffer();
-      }
-      timing();
-      ranks();
+  void all() {
+    drop();
+    if (step_->op != Op::each) {
+      add(Kind::duplicate, {{"duplicate", {}, name()}});
+      move();
+      group();
+      factors_.factor();
+      factors_.reduction();
+      parameters_.geometry();
+      parameters_.parameters();
+      parameters_.uses();
+      kind_of_step();
+      buffer();
     }
-    for (Candidate& insert : insertions(list_, values_)) candidates_.push_back(std::move(insert));
-    return std::move(candidates_);
+    timing();
+    ranks();
   }
 
  private:
-  Json name() const { return Json::string(step_->name); }
-  const Json* key(const char* word) const { return step_->step.find(word); }
-  bool takes(std::string_view word) const {
-    const std::string keys = fmt::format(" {} ", row_->keys);
-    return keys.find(fmt::format(" {} ", word)) != std::string::npos;
-  }
-
-  void add(Kind kind, std::vector<Json::Member> members) {
-    candidates_.push_back({kind, step_->name, Json::object(std::move(members))});
-  }
-
-  void set(Kind kind, const char* word, const Json& value) {
-    const Json* old = key(word);
-    if (old == nullptr ? value.is_null() : old->same_as(value)) return;
-    add(kind, {{"set", {}, name()}, {word, {}, value}});
-  }
-
   void drop() {
     add(Kind::drop, {{"drop", {}, name()}});
     if (step_->each.empty()) return;
@@ -106,134 +73,6 @@ class StepEdits {
     for (const Json& group : values_.groups) set(Kind::group, "over", group);
     if (!takes("root")) return;
     for (const char* root : {"0", "1"}) set(Kind::group, "root", Json::number(root));
-  }
-
-  void factor() {
-    if (takes("by")) {
-      const Json* by = key("by");
-      const Product old = by == nullptr ? Product() : Product::parse(by->text());
-      for (const Product& size : values_.sizes) {
-        set_factor(old.times(size));
-        set_factor(old.over(size));
-      }
-      set_factor(Product());
-      normalize(old);
-    }
-    if (!row_->collective || row_->value != Operation::Value::reduction) return;
-    // A reduction has no factor of its own: a scale behind it.
-    for (const Product& size : values_.sizes) {
-      for (const Product& by : {size, Product().over(size)}) {
-        Json scale =
-            Json::object({{"name", {}, Json::string(step_->name + "_scale")}, {"op", {}, Json::string("scale")}});
-        for (const char* word : {"params", "buffer", "when", "only"}) {
-          if (const Json* value = key(word)) scale.set(word, *value);
-        }
-        scale.set("by", Json::string(by.to_string()));
-        add(Kind::factor, {{"insert", {}, scale}, {"after", {}, name()}});
-      }
-    }
-  }
-
-  /// Divisors by token counts, with and without what else divides.
-  void normalize(const Product& old) {
-    const bool inside = !step_->each.empty();
-    for (const Product& tokens : inside ? values_.token_counts : values_.token_totals) {
-      set_factor(Product().over(tokens));
-      set_factor(old.times(tokens));
-      set_factor(old.over(tokens));
-    }
-    if (!inside) return;
-    for (const Product& tokens : values_.token_totals) {
-      set_factor(Product().over(tokens));
-      set_factor(old.over(tokens));
-      for (const Product& own : values_.token_counts) set_factor(old.times(own).over(tokens));
-    }
-    for (const Product& tokens : values_.token_counts) {
-      for (const Product& size : values_.sizes) set_factor(Product().over(tokens).over(size));
-      for (const Product& own : values_.token_counts) set_factor(old.times(own).over(tokens));
-    }
-  }
-
-  void set_factor(const Product& by) {
-    const std::string text = by.to_string();
-    const Json* old = key("by");
-    if (old != nullptr && Product::parse(old->text()).to_string() == text) return;
-    if (old == nullptr && text == "1") return;
-    set(Kind::factor, "by", text == "1" && step_->op == Op::backward ? Json() : Json::string(text));
-  }
-
-  void reduction() {
-    if (takes("reduce"))
-      set(Kind::reduction, "reduce", Json::string(text_of(step_->step, "reduce") == "avg" ? "sum" : "avg"));
-    if (step_->op == Op::norm)
-      set(Kind::reduction, "combine", text_of(step_->step, "combine").empty() ? Json::string("mean_of_norms") : Json());
-  }
-
-  void geometry() {
-    if (!takes("geometry")) return;
-    const Json* old = key("geometry");
-    const std::string kind = old == nullptr ? "" : text_of(*old, "kind");
-    const auto change = [&](std::vector<Json::Member> members) {
-      add(Kind::geometry, {{"set", {}, name()}, {"geometry", {}, Json::object(std::move(members))}});
-    };
-    for (const char* other : {"parameter", "rows", "flat", "bucket"}) {
-      if (kind != other && !(kind.empty() && std::string_view(other) == "parameter"))
-        change({{"kind", {}, Json::string(other)}});
-    }
-    if (kind != "bucket") return;
-    std::vector<std::string> separate = items_of(old->find("separate"));
-    if (!separate.empty()) change({{"separate", {}, Json::array()}});
-    for (const Json& selection : values_.selections) {
-      std::vector<std::string> more = separate;
-      for (const std::string& item : items_of(&selection)) {
-        if (std::find(more.begin(), more.end(), item) == more.end()) more.push_back(item);
-      }
-      if (more.size() > separate.size()) change({{"separate", {}, list_of(more)}});
-    }
-    if (old->find("size") != nullptr) change({{"size", {}, Json()}});
-  }
-
-  void parameters() {
-    if (step_->op == Op::wait || step_->op == Op::backward) return;
-    const std::vector<std::string> old = items_of(key("params"));
-    if (!old.empty()) set(Kind::parameters, "params", Json());
-    for (std::size_t at = 0; at < old.size() && old.size() > 1; ++at) {
-      std::vector<std::string> fewer = old;
-      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(at));
-      set(Kind::parameters, "params", list_of(fewer));
-    }
-    for (const Json& selection : values_.selections) set(Kind::parameters, "params", selection);
-    const auto with = [&](const std::string& item) {
-      if (std::find(old.begin(), old.end(), item) != old.end()) return;
-      std::vector<std::string> more = old;
-      more.push_back(item);
-      set(Kind::parameters, "params", list_of(more));
-    };
-    const bool all_but =
-        std::all_of(old.begin(), old.end(), [](const std::string& item) { return item.starts_with('!'); });
-    for (const std::string& item : values_.selectors) {
-      with("!" + item);
-      if (!all_but) with(item);
-    }
-    if (all_but) return;
-    for (const Json& selection : values_.selections) {
-      std::vector<std::string> more = old;
-      for (const std::string& item : items_of(&selection)) {
-        if (std::find(more.begin(), more.end(), item) == more.end()) more.push_back(item);
-      }
-      if (more.size() > old.size() + 1) set(Kind::parameters, "params", list_of(more));
-    }
-  }
-
-  void uses() {
-    if (!takes("uses") || values_.uses.size() < 2) return;
-    set(Kind::parameters, "uses", Json());
-    for (const std::string& use : values_.uses) set(Kind::parameters, "uses", list_of({use}));
-    for (const std::string& use : values_.uses) {
-      std::vector<std::string> others = values_.uses;
-      std::erase(others, use);
-      if (others.size() > 1) set(Kind::parameters, "uses", list_of(others));
-    }
   }
 
   void timing() {
@@ -324,42 +163,10 @@ class StepEdits {
     }
   }
 
-  std::vector<ListedStep> list_;
-  const CandidateValues& values_;
-  std::vector<Candidate> candidates_;
-  const ListedStep* step_ = nullptr;
-  const Operation* row_ = nullptr;
+  const std::vector<ListedStep>& list_;
+  FactorEdits factors_;
+  ParameterEdits parameters_;
 };
-
-/// Where a step of `right` would go in `steps`: behind its nearest neighbour before it that is there, or in front of
-/// the nearest after it.
-std::optional<Json::Member> place_in(const std::vector<ListedStep>& steps, const std::vector<ListedStep>& right,
-                                     std::size_t index) {
-  const ListedStep& step = right[index];
-  for (std::size_t at = index; at-- > 0;) {
-    if (right[at].each == step.each && find_listed(steps, right[at].name) != nullptr)
-      return Json::Member{"after", {}, Json::string(right[at].name)};
-  }
-  for (std::size_t at = index + 1; at < right.size(); ++at) {
-    if (right[at].each == step.each && find_listed(steps, right[at].name) != nullptr)
-      return Json::Member{"before", {}, Json::string(right[at].name)};
-  }
-  return std::nullopt;
-}
-
-/// Edits merge a geometry key by key.
-Json::Member changed_keys(const Json& old, const Json::Member& right) {
-  if (text_of(old, "kind") != text_of(right.value, "kind")) return right;
-  Json geometry = Json::object();
-  for (const Json::Member& member : right.value.members()) {
-    const Json* same = old.find(member.key);
-    if (same == nullptr || !same->same_as(member.value)) geometry.set(member.key, member.value);
-  }
-  for (const Json::Member& member : old.members()) {
-    if (right.value.find(member.key) == nullptr) geometry.set(member.key, Json());
-  }
-  return {right.key, {}, geometry};
-}
 
 }  // namespace
 
@@ -371,32 +178,12 @@ std::string_view name_of(Candidate::Kind kind) {
 }
 
 std::vector<Candidate> single_edits(const Json& steps, const CandidateValues& values) {
-  return StepEdits(steps, values).all();
-}
-
-std::vector<Candidate> restoring_edits(const Json& steps, const Json& right) {
-  const std::vector<ListedStep> now = listed_steps(steps), then = listed_steps(right);
+  const std::vector<ListedStep> list = listed_steps(steps);
   std::vector<Candidate> candidates;
-  for (std::size_t index = 0; index < then.size(); ++index) {
-    const ListedStep& step = then[index];
-    if (step.name.empty()) continue;
-    const ListedStep* same = find_listed(now, step.name);
-    if (same == nullptr) {
-      if (const auto place = place_in(now, then, index))
-        candidates.push_back({Kind::restore, step.name, Json::object({{"insert", {}, step.step}, *place})});
-      continue;
-    }
-    std::vector<Json::Member> members = {{"set", {}, Json::string(step.name)}};
-    for (const Json::Member& member : step.step.members()) {
-      const Json* old = same->step.find(member.key);
-      if (member.key == "steps" || (old != nullptr && old->same_as(member.value))) continue;
-      members.push_back(old != nullptr && member.key == "geometry" ? changed_keys(*old, member) : member);
-    }
-    for (const Json::Member& member : same->step.members()) {
-      if (step.step.find(member.key) == nullptr) members.push_back({member.key, {}, Json()});
-    }
-    if (members.size() > 1) candidates.push_back({Kind::restore, step.name, Json::object(std::move(members))});
+  for (const ListedStep& step : list) {
+    if (!step.name.empty()) StepEdits(list, step, values, candidates).all();
   }
+  for (Candidate& insert : insertions(list, values)) candidates.push_back(std::move(insert));
   return candidates;
 }
 

@@ -13,8 +13,10 @@ namespace lockstep {
 /// Edits after which everything matches.
 struct FoundRepair {
   std::vector<Candidate> edits;  ///< in the order in which they apply
+  bool tried_around = false;     ///< whether what follows is known
   int sizes = 0;                 ///< layouts around the file's at which it was tried
   int right_sizes = 0;           ///< and at which it is right
+  std::string wrong_at;          ///< the first of them at which it is not: "dp 3, micro-batches 2"
   bool other_owners = false;     ///< other ranks own other elements than before
   bool touches_right = false;    ///< a step that it changes or adds acts on parameters that are right
   double added_bytes = 0;        ///< that the rank that sends most sends more than before, at the small sizes
@@ -26,30 +28,19 @@ struct FoundRepair {
 
 struct RepairOptions {
   bool pairs = true;  ///< two edits where no single one does it
-  /// Ends at the nearest repair that leaves alone what is right, instead of going through all edits.
+  /// Ends at the nearest repair that leaves alone what is right and that is right at the sizes around, instead of going
+  /// through all edits.
   bool nearest_only = false;
   std::set<std::string> wanted;  ///< nearest_only: steps of which one is hoped for
 };
 
 /// Repairs of a result that does not match, found by applying every edit to a small layout in which the same goes
-/// wrong: the best first, which is fewest edits, right at all sizes around, the same owners, right parameters
-/// untouched, least communication added, nearest to what the framework has. Empty where no edit, and no two, do it, and
-/// for a result that matches or that is no valid file. What is wrong with the model alone has no repair here.
+/// wrong: the best first, in the order of repair_order.h. Empty where no edit, and no two, do it, and for a result that
+/// matches or that is no valid file. What is wrong with the model alone has no repair here.
 struct RepairSearch {
   std::vector<FoundRepair> repairs;
   int tried = 0;  ///< schedules that were replayed
 };
 RepairSearch find_repairs(const CheckResult& result, const RepairOptions& options = {});
-
-/// One of each kind: of repairs that do the same to the same step, and of steps inserted at several places, the best.
-std::vector<FoundRepair> distinct_repairs(const std::vector<FoundRepair>& repairs);
-
-/// What the edits are from what a framework has: 0 for its own steps; a step less or elsewhere is nearer than a changed
-/// one, and that nearer than a new one.
-int distance_of(const std::vector<Candidate>& edits);
-
-/// Applies a repair to the file as it is and replays it there, with the symbolic engine and, where it is not too much,
-/// the host. Fills in `verified` and `added_bytes`; false where it does not match.
-bool verify_repair(const CheckResult& result, Repair& repair);
 
 }  // namespace lockstep

@@ -43,16 +43,12 @@ int micro_batches_of(const Scenario& scenario) {
 }
 
 std::optional<CheckResult> check_at(const Scenario& scenario, const FileSizes& sizes) {
-  try {
-    CheckOptions options;
-    options.host = false;
-    options.blame = options.turns = false;
-    const auto small =
-        std::make_shared<const Scenario>(read_document(at_sizes(scenario.document, sizes), scenario.file));
-    return check_scenario(small, options);
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
+  const std::shared_ptr<const Scenario> small = read_at(scenario, sizes);
+  if (small == nullptr) return std::nullopt;
+  CheckOptions options;
+  options.host = false;
+  options.blame = options.turns = false;
+  return check_scenario(small, options);
 }
 
 /// Selector items of steps, nested ones too.
@@ -98,6 +94,14 @@ Json at_sizes(const Json& document, const FileSizes& sizes) {
     changed.set("batch", batch);
   }
   return changed;
+}
+
+std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const FileSizes& sizes) {
+  try {
+    return std::make_shared<const Scenario>(read_document(at_sizes(scenario.document, sizes), scenario.file));
+  } catch (const InputError&) {
+    return nullptr;
+  }
 }
 
 Json with_classes_only(const Scenario& scenario) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct FileSizes {
 /// The document at these sizes, without what it expects.
 Json at_sizes(const Json& document, const FileSizes& sizes);
 
+/// The file at these sizes; null where it does not allow them.
+std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const FileSizes& sizes);
+
 /// A resolved document with one parameter of each class: parameters whose names differ in numbers only and that are
 /// placed, tied, tagged and selected alike. Tied ones stay together.
 Json with_classes_only(const Scenario& scenario);
@@ -31,10 +35,10 @@ Json with_classes_only(const Scenario& scenario);
 Json with_few_only(const Json& resolved, const std::set<std::string>& wrong);
 
 /// The smallest sizes, axes 2 or 3 and two micro-batches, at which the same parameters (by folded name) go wrong as in
-/// `result`, which is not right. FileSizes that the file does not allow are passed over.
+/// `result`, which is not right. Sizes that the file does not allow are passed over.
 FileSizes smallest_sizes(const CheckResult& result);
 
-/// FileSizes around `smallest`: each axis that the file gives a size above 1, and the micro-batches, at 1 to 4.
+/// Sizes around `smallest`: each axis that the file gives a size above 1, and the micro-batches, at 1 to 4.
 std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& smallest);
 
 /// Names of what is wrong, numbers in them folded; the verdict alone where there are no values.

@@ -44,6 +44,15 @@ bool chooses(const Json* params, const Parameter& parameter) {
   return Selectors(items).chooses(parameter, parameter.numel());
 }
 
+bool acts_on(const Json& step, const Parameter& parameter) {
+  const Json* uses = step.find("uses");
+  const bool used =
+      uses == nullptr || std::any_of(uses->items().begin(), uses->items().end(), [&](const Json& use) {
+        return std::find(parameter.uses.begin(), parameter.uses.end(), use.text()) != parameter.uses.end();
+      });
+  return used && chooses(step.find("params"), parameter);
+}
+
 std::string text_of(const Json& object, const char* key) {
   const Json* value = object.find(key);
   return value != nullptr && value->is_string() ? value->text() : "";

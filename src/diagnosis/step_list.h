@@ -24,6 +24,8 @@ std::vector<ListedStep> listed_steps(const Json& steps);
 const ListedStep* find_listed(const std::vector<ListedStep>& list, const std::string& name);
 /// Whether the selectors of a plain step, or those of a list in its place, choose a parameter.
 bool chooses(const Json* params, const Parameter& parameter);
+/// Whether a plain step acts on a parameter: by its selectors and, of a backward, its uses.
+bool acts_on(const Json& step, const Parameter& parameter);
 /// The text of a member, or "" where it is not there or not a text.
 std::string text_of(const Json& object, const char* key);
 

@@ -63,7 +63,13 @@ void write_json_repair(const Repair& repair, JsonWriter& json) {
   json.number(repair.sizes);
   json.key("right");
   json.number(repair.right_sizes);
+  json.key("wrong_at");
+  json.string(repair.wrong_at);
   json.end_object();
+  json.key("reach");
+  json.string(name_of(repair.reach));
+  json.key("proof");
+  json.string(repair.proof);
   json.key("other_owners");
   json.boolean(repair.other_owners);
   json.key("added_bytes_per_rank");

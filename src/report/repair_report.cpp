@@ -11,10 +11,30 @@ namespace lockstep {
 
 namespace {
 
-std::string sizes_text(const Repair& repair) {
-  if (repair.sizes == 0) return "tried at the file's sizes alone";
-  if (repair.right_sizes == repair.sizes) return fmt::format("right at {} other sizes as well", repair.sizes);
-  return fmt::format("right at {} of {} other sizes", repair.right_sizes, repair.sizes);
+std::string layouts(int count) { return fmt::format("{} other layout{}", count, count == 1 ? "" : "s"); }
+
+/// For which sizes it is right, and who says so.
+std::string reach_text(const Repair& repair) {
+  const std::string tried = repair.sizes == 0 ? "no other layout was tried"
+                            : repair.right_sizes == repair.sizes
+                                ? fmt::format("right at {} that were tried", layouts(repair.sizes))
+                                : fmt::format("right at {} of {} that were tried, wrong at {}", repair.right_sizes,
+                                              layouts(repair.sizes), repair.wrong_at);
+  switch (repair.reach) {
+    case Repair::Reach::every_size:
+    case Repair::Reach::axes_in_play:
+      return fmt::format("{} (parametric)", repair.proof);
+    case Repair::Reach::layouts_tried:
+      return repair.proof.empty() ? tried + " (symbolic)" : fmt::format("{} (symbolic); {}", tried, repair.proof);
+    case Repair::Reach::some_sizes:
+      return repair.proof.empty() ? tried + " (symbolic)" : fmt::format("{} (parametric); {}", repair.proof, tried);
+  }
+  return "";
+}
+
+std::string replay_text(const Repair& repair) {
+  return fmt::format("replayed at the file's own sizes by {}{}", fmt::join(repair.verified, " and "),
+                     repair.host_left_out.empty() ? "" : " (" + repair.host_left_out + ")");
 }
 
 }  // namespace
@@ -29,11 +49,11 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
   }
   int number = 0;
   for (const Repair& repair : findings.repairs) {
-    write(fmt::format("\n  {}. {}; {}; {}{}\n", ++number, fmt::join(repair.steps, ", "),
-                      added_bytes_text(repair.added_bytes), sizes_text(repair),
+    write(fmt::format("\n  {}. {}; {}{}\n", ++number, fmt::join(repair.steps, ", "),
+                      added_bytes_text(repair.added_bytes),
                       repair.other_owners ? "; other ranks own the gradient" : ""));
     for (const Json& edit : repair.edits) write("     " + one_line(edit) + "\n");
-    write(fmt::format("     verified at the file's sizes by {}\n", fmt::join(repair.verified, " and ")));
+    write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(repair)));
   }
   write(fmt::format("\n  {} of {} schedules that were tried match\n", findings.found, findings.tried));
 }

@@ -10,26 +10,43 @@ def test_repairs_are_ranked_and_verified(run, files):
     assert done.stdout.startswith(
         "mismatch  wrong.json  wrong\n"
         "\n"
-        "  1. mean; no more communication; right at 3 of 5 other sizes\n"
+        "  1. mean; no more communication\n"
         '     { "set": "mean", "reduce": "avg" }\n'
-        "     verified at the file's sizes by symbolic and host\n"
     )
-    assert len([line for line in done.stdout.splitlines() if "verified" in line]) == 3
-    assert run("repair", "--most", "1", "wrong.json").stdout.count("verified") == 1
+    assert done.stdout.count("     replayed at the file's own sizes by symbolic and host\n") == 3
+    assert run("repair", "--most", "1", "wrong.json").stdout.count("replayed") == 1
+
+
+def test_what_is_proved_for_every_size_comes_first_and_the_rest_says_where_it_is_wrong(run, files):
+    # The loss is a mean over the tokens of one micro-batch, so that no reduction is right with more of them.
+    document = json.loads((files / "wrong.json").read_text())
+    few = run("repair", "wrong.json").stdout
+    assert "     right only at micro_batches = 1; the smallest wrong layout has " in few
+    document["schedule"]["steps"][0]["steps"][0]["by"] = "1 / sum(tokens, dp, micro_batch)"
+    document["schedule"]["steps"][1]["reduce"] = "avg"
+    document.pop("expect", None)
+    (files / "averaged.json").write_text(json.dumps(document))
+    report = json.loads(run("repair", "-f", "json", "--most", "9", "averaged.json").stdout)
+    reaches = [repair["reach"] for repair in report["repairs"] if not repair["other_owners"]]
+    assert reaches[0] == "every size" and reaches == sorted(reaches, key=["every size", "every size of the axes in play", "the layouts tried", "some sizes"].index)
+    assert report["repairs"][0]["edits"] == [{"set": "mean", "reduce": "sum"}]
+    assert report["repairs"][0]["proof"] == "right for every size of dp and micro_batches"
+    wrong = [repair for repair in report["repairs"] if repair["reach"] == "some sizes"]
+    assert wrong and all("wrong" in repair["proof"] or repair["sizes"]["wrong_at"] for repair in wrong)
 
 
 def test_json(run, files):
     report = json.loads(run("repair", "-f", "json", "wrong.json").stdout)
     assert list(report) == ["lockstep", "file", "verdict", "repairs", "found", "tried", "time"]
     assert report["verdict"] == "mismatch" and report["found"] >= len(report["repairs"]) == 3
-    assert report["repairs"][0] == {
-        "edits": [{"set": "mean", "reduce": "avg"}],
-        "steps": ["mean"],
-        "verified": ["symbolic", "host"],
-        "sizes": {"tried": 5, "right": 3},
-        "other_owners": False,
-        "added_bytes_per_rank": 0,
-    }
+    best = report["repairs"][0]
+    assert list(best) == ["edits", "steps", "verified", "sizes", "reach", "proof", "other_owners", "added_bytes_per_rank"]
+    assert best["edits"] == [{"set": "mean", "reduce": "avg"}]
+    assert best["steps"] == ["mean"]
+    assert best["verified"] == ["symbolic", "host"]
+    assert best["sizes"] == {"tried": 5, "right": 3, "wrong_at": "micro-batches 2"}
+    assert best["reach"] == "some sizes"
+    assert (best["other_owners"], best["added_bytes_per_rank"]) == (False, 0)
 
 
 def test_each_repair_is_right_when_it_is_written(run, files):

@@ -43,8 +43,8 @@ TEST_CASE("a missing step is blamed under the name of its repair, a factor with 
       R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" }, { "name": "half", "op": "scale", "by": "1 / dp" })"));
   CHECK(only(twice).step == "half");
   CHECK(only(twice).why ==
-        "is a step too many: it multiplies the gradients by 1 / dp = 1/2; rank 0 gets (g0+g1)/4 of weight where "
-        "(g0+g1)/2 is right (half of the right gradient)");
+        "is a step too many: it multiplies the gradients by 1 / dp = 1/2, and mean averages over dp (2 ranks) as well; "
+        "rank 0 gets (g0+g1)/4 of weight where (g0+g1)/2 is right (half of the right gradient)");
   const CheckResult sum = check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp" })"));
   CHECK(only(sum).why.starts_with("sums over dp (2 ranks) what should be averaged; "));
 }

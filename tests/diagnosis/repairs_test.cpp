@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/shrink.h"
+#include "src/diagnosis/verify_repair.h"
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
 

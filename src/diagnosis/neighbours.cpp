@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/neighbours.h"
+
+namespace lockstep {
+
+void Neighbours::read() {
+  read_ = true;
+  for (const FileSizes& sizes : sizes_) {
+    const std::shared_ptr<const Scenario> there = read_at(scenario_, sizes);
+    if (there == nullptr) continue;
+    neighbours_.push_back({sizes.to_string(), std::make_unique<SymbolicJudge>(with_classes_only(*there))});
+  }
+}
+
+void Neighbours::try_on(FoundRepair& repair) {
+  if (repair.tried_around) return;
+  if (!read_) read();
+  repair.tried_around = true;
+  for (Neighbour& neighbour : neighbours_) {
+    const Judgement judgement = neighbour.judge->judge(repair.json());
+    // A step that this size does not need is not there to be edited.
+    if (judgement.state == Judgement::State::not_applicable) continue;
+    ++repair.sizes;
+    if (judgement.right()) {
+      ++repair.right_sizes;
+    } else if (repair.wrong_at.empty()) {
+      repair.wrong_at = neighbour.name;
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/repair_order.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace lockstep {
+
+namespace {
+
+auto rank_of(const FoundRepair& repair) {
+  std::size_t length = 0;
+  for (const Candidate& edit : repair.edits) length += write_json(edit.edit).size();
+  return std::tuple(is_strange(repair), repair.edits.size(), repair.sizes - repair.right_sizes,
+                    std::max(repair.added_bytes, 0.0), distance_of(repair.edits), repair.touches_right, length);
+}
+
+/// What a repair does, without the place, the name, the parameters and the factor of what it inserts.
+std::string kind_of(const FoundRepair& repair) {
+  std::string kind;
+  for (const Candidate& edit : repair.edits) {
+    Json words = edit.edit;
+    if (const Json* inserted = words.find("insert")) {
+      Json step = *inserted;
+      for (const char* key : {"name", "params", "by"}) step.remove(key);
+      words.set("insert", step);
+    }
+    for (const char* key : {"before", "after"}) words.remove(key);
+    if (words.find("set") != nullptr) {
+      kind += edit.step;
+      for (const Json::Member& member : words.members()) kind += member.key;
+    } else {
+      kind += write_json(words);
+    }
+  }
+  return kind;
+}
+
+}  // namespace
+
+int distance_of(const std::vector<Candidate>& edits) {
+  int sum = 0;
+  for (const Candidate& edit : edits) {
+    switch (edit.kind) {
+      case Candidate::Kind::restore:
+        break;
+      case Candidate::Kind::drop:
+      case Candidate::Kind::move:
+        sum += 1;
+        break;
+      case Candidate::Kind::insert:
+      case Candidate::Kind::duplicate:
+        sum += 3;
+        break;
+      default:
+        sum += 2;
+    }
+  }
+  return sum;
+}
+
+bool is_strange(const FoundRepair& repair) {
+  return repair.other_owners && repair.edits.front().kind != Candidate::Kind::restore;
+}
+
+bool is_restored(const FoundRepair& repair) {
+  return std::all_of(repair.edits.begin(), repair.edits.end(),
+                     [](const Candidate& edit) { return edit.kind == Candidate::Kind::restore; });
+}
+
+bool ranks_before(const FoundRepair& a, const FoundRepair& b) { return rank_of(a) < rank_of(b); }
+
+std::vector<FoundRepair> distinct_repairs(const std::vector<FoundRepair>& repairs) {
+  std::set<std::string> kinds;
+  std::vector<FoundRepair> list;
+  for (const FoundRepair& repair : repairs) {
+    if (kinds.insert(kind_of(repair)).second) list.push_back(repair);
+  }
+  return list;
+}
+
+}  // namespace lockstep

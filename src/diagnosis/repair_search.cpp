@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/repair_search.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "src/diagnosis/repair_order.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t most_first_edits = 16, most_complements = 80, no_repair = static_cast<std::size_t>(-1);
+
+}  // namespace
+
+RepairSearch SearchForRepairs::run() {
+  if (!ground_.found()) return {};
+  seen_.emplace(content_hash(ground_.steps().written()), no_repair);
+  single();
+  keep_right_here();
+  if (stopped_ && !found_one()) {  // what it stopped at is right at the small sizes alone
+    nearest_only_ = false;
+    single();
+    keep_right_here();
+  }
+  if (options_.pairs && !found_one()) {
+    complementary();
+    sequential();
+    keep_right_here();
+  }
+  for (FoundRepair& repair : found_.repairs) neighbours_.try_on(repair);
+  std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
+  return std::move(found_);
+}
+
+/// Applies edits and keeps them where they repair everything. Nothing where the schedule that comes out was seen
+/// before: of several edits that say the same the best is kept.
+std::optional<Judgement> SearchForRepairs::judge(const std::vector<Candidate>& edits) {
+  std::vector<Json> list;
+  for (const Candidate& edit : edits) list.push_back(edit.edit);
+  const Json steps = ground_.steps().edited(list);
+  if (steps.is_null()) return std::nullopt;
+  const auto [seen, is_new] = seen_.emplace(content_hash(steps), no_repair);
+  if (!is_new) {
+    if (seen->second == no_repair) return std::nullopt;
+    FoundRepair& same = found_.repairs[seen->second];
+    FoundRepair other = repair_of(edits, same.added_bytes, same.other_owners);
+    if (std::tuple(!is_wanted(other), ranks_before(same, other)) <
+        std::tuple(!is_wanted(same), !ranks_before(same, other)))
+      same = std::move(other);
+    return std::nullopt;
+  }
+  ++found_.tried;
+  const Judgement judgement = ground_.judge(steps);
+  if (judgement.right() && ground_.says_the_same_in_the_file(list, steps)) {
+    seen->second = found_.repairs.size();
+    const Judgement& base = ground_.base();
+    const bool failed = base.state == Judgement::State::failed;
+    found_.repairs.push_back(repair_of(edits, judgement.sent_bytes - (failed ? 0 : base.sent_bytes),
+                                       !failed && judgement.owners != base.owners));
+  }
+  return judgement;
+}
+
+FoundRepair SearchForRepairs::repair_of(const std::vector<Candidate>& edits, double added_bytes,
+                                        bool other_owners) const {
+  FoundRepair repair;
+  repair.edits = edits;
+  repair.touches_right = ground_.touches_right(edits);
+  repair.added_bytes = added_bytes;
+  repair.other_owners = other_owners;
+  return repair;
+}
+
+bool SearchForRepairs::is_wanted(const FoundRepair& repair) const {
+  return options_.wanted.empty() ||
+         std::any_of(repair.edits.begin(), repair.edits.end(),
+                     [this](const Candidate& edit) { return options_.wanted.contains(edit.step); });
+}
+
+/// A repair that changes who owns what counts only where there is no other.
+bool SearchForRepairs::found_one() const {
+  return std::any_of(found_.repairs.begin(), found_.repairs.end(),
+                     [](const FoundRepair& repair) { return !is_strange(repair); });
+}
+
+bool SearchForRepairs::found_good() {
+  return std::any_of(found_.repairs.begin(), found_.repairs.end(), [this](FoundRepair& repair) {
+    if (!is_wanted(repair) || repair.other_owners || repair.touches_right) return false;
+    if (is_restored(repair)) return true;
+    neighbours_.try_on(repair);
+    return repair.everywhere();
+  });
+}
+
+/// Drops what is right at the small sizes and not at the file's own: numbers in the file may belong to its sizes. A
+/// large layout is left to verify_repair().
+void SearchForRepairs::keep_right_here() {
+  constexpr double most_buffers = 4000;
+  if (ground_.sizes().empty() || found_.repairs.empty()) return;
+  const Scenario& scenario = *result_.scenario;
+  SymbolicJudge here(with_classes_only(scenario));
+  if (static_cast<double>(scenario.schedule->mesh.world()) *
+          static_cast<double>(here.steps().schedule_of().model.parameters().size()) >
+      most_buffers)
+    return;
+  std::erase_if(found_.repairs, [&](const FoundRepair& repair) { return !here.judge(repair.json()).right(); });
+  seen_.clear();  // its numbers mean the repairs that there were
+}
+
+/// The nearest edits first.
+std::vector<Candidate> SearchForRepairs::single_candidates() const {
+  const Json& steps = ground_.steps().written();
+  const Json right = ground_.unedited_steps();
+  std::vector<Candidate> candidates;
+  if (!right.is_null()) candidates = restoring_edits(steps, right);
+  for (Candidate& candidate : single_edits(steps, ground_.values())) candidates.push_back(std::move(candidate));
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return distance_of({a}) < distance_of({b}); });
+  return candidates;
+}
+
+void SearchForRepairs::single() {
+  const std::vector<ListedStep> list = listed_steps(ground_.steps().written());
+  int nearest = 0;
+  for (Candidate& candidate : single_candidates()) {
+    const int distance = distance_of({candidate});
+    stopped_ = nearest_only_ && distance > nearest && found_good();
+    if (stopped_) return;
+    nearest = distance;
+    if (found_.tried > ground_.most_trials() || !ground_.is_relevant(candidate, list)) continue;
+    const std::optional<Judgement> judgement = judge({candidate});
+    if (!judgement || judgement->state != Judgement::State::wrong) continue;
+    const bool less = candidate.kind == Candidate::Kind::restore || candidate.kind == Candidate::Kind::drop;
+    if (ground_.is_better(*judgement)) {
+      firsts_.push_back({std::move(candidate), *judgement});
+    } else if (less && plain_firsts_.size() < most_first_edits) {
+      plain_firsts_.push_back({std::move(candidate), *judgement});
+    }
+  }
+  std::stable_sort(firsts_.begin(), firsts_.end(),
+                   [](const FirstEdit& a, const FirstEdit& b) { return a.judgement.distance < b.judgement.distance; });
+}
+
+/// Two edits of which each repairs what the other does not, and two that take back what was edited.
+void SearchForRepairs::complementary() {
+  const std::size_t most = std::min(firsts_.size(), most_complements);
+  for (std::size_t a = 0; a < most; ++a) {
+    for (std::size_t b = a + 1; b < most; ++b) {
+      const auto& left = firsts_[a].judgement.wrong_buffers;
+      const auto& right = firsts_[b].judgement.wrong_buffers;
+      bool all = left.size() == right.size() && !left.empty();
+      for (std::size_t at = 0; all && at < left.size(); ++at) all = left[at] == 0 || right[at] == 0;
+      if (all) judge({firsts_[a].candidate, firsts_[b].candidate});
+    }
+  }
+  for (std::size_t a = 0; a < plain_firsts_.size(); ++a) {
+    for (std::size_t b = a + 1; b < plain_firsts_.size(); ++b)
+      judge({plain_firsts_[a].candidate, plain_firsts_[b].candidate});
+  }
+}
+
+/// A second edit of what the best first edits leave.
+void SearchForRepairs::sequential() {
+  // What is too much or has changed may have to go before anything looks better.
+  if (firsts_.size() > most_first_edits) firsts_.resize(most_first_edits);
+  firsts_.insert(firsts_.end(), plain_firsts_.begin(), plain_firsts_.end());
+  for (const bool inserts : {false, true}) {  // there are many more of them
+    for (std::size_t first = 0; first < firsts_.size() && !found_one(); ++first)
+      seconds(firsts_[first].candidate, inserts);
+  }
+}
+
+void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
+  const Json steps = ground_.steps().edited({first.edit});
+  const std::vector<ListedStep> list = listed_steps(steps);
+  for (const Candidate& second : single_edits(steps, ground_.values())) {
+    if (found_.tried > ground_.most_trials()) return;
+    const bool is_insert = second.edit.find("insert") != nullptr;
+    if (is_insert == inserts && ground_.is_relevant(second, list)) judge({first, second});
+  }
+}
+
+}  // namespace lockstep

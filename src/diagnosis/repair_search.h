@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "src/diagnosis/neighbours.h"
+#include "src/diagnosis/repairs.h"
+#include "src/diagnosis/search_ground.h"
+
+namespace lockstep {
+
+/// One search over the edits of a small layout: single ones, then pairs. Refers to all that it is given.
+class SearchForRepairs {
+ public:
+  SearchForRepairs(const CheckResult& result, const RepairOptions& options, const FileSizes& sizes)
+      : result_(result),
+        options_(options),
+        ground_(result, sizes),
+        neighbours_(*result.scenario, sizes),
+        nearest_only_(options.nearest_only) {}
+  RepairSearch run();
+
+ private:
+  /// A first edit of two, that makes something better.
+  struct FirstEdit {
+    Candidate candidate;
+    Judgement judgement;
+  };
+
+  std::optional<Judgement> judge(const std::vector<Candidate>& edits);
+  FoundRepair repair_of(const std::vector<Candidate>& edits, double added_bytes, bool other_owners) const;
+  bool is_wanted(const FoundRepair& repair) const;
+  bool found_one() const;
+  bool found_good();
+  void keep_right_here();
+  std::vector<Candidate> single_candidates() const;
+  void single();
+  void complementary();
+  void sequential();
+  void seconds(const Candidate& first, bool inserts);
+
+  const CheckResult& result_;
+  const RepairOptions& options_;
+  SearchGround ground_;
+  Neighbours neighbours_;
+  bool nearest_only_, stopped_ = false;
+  std::vector<FirstEdit> firsts_, plain_firsts_;
+  std::unordered_map<std::uint64_t, std::size_t> seen_;  // plain steps, with their repair
+  RepairSearch found_;
+};
+
+}  // namespace lockstep

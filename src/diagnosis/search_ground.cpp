@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/search_ground.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/diagnosis/difference.h"
+
+namespace lockstep {
+
+namespace {
+
+std::set<std::string> wrong_names(const CheckResult& result) {
+  std::set<std::string> names;
+  for (const int parameter : wrong_set(result).parameters)
+    names.insert(result.scenario->schedule->model.parameters()[static_cast<std::size_t>(parameter)].name);
+  return names;
+}
+
+/// Whether an edit of `steps` changes anything for a parameter.
+bool changes(const Candidate& candidate, const std::vector<ListedStep>& steps, const Parameter& parameter) {
+  if (const Json* inserted = candidate.edit.find("insert")) return chooses(inserted->find("params"), parameter);
+  const ListedStep* step = find_listed(steps, candidate.step);
+  if (step == nullptr) return false;
+  const bool before = acts_on(step->step, parameter);
+  const Json* params = candidate.edit.find("params");
+  const bool after = params == nullptr ? before : params->is_null() || chooses(params, parameter);
+  const bool params_alone =
+      candidate.edit.find("set") != nullptr && params != nullptr && candidate.edit.members().size() == 2;
+  return params_alone ? before != after : before || after;
+}
+
+/// A parameter, or one that is tied to it.
+bool is_wrong_anywhere(const Model& model, std::size_t index, const std::vector<int>& wrong_buffers) {
+  const int logical = model.logical_of(static_cast<int>(index));
+  const std::vector<int>& sites = model.logicals()[static_cast<std::size_t>(logical)].parameters;
+  return std::any_of(sites.begin(), sites.end(),
+                     [&](int site) { return wrong_buffers[static_cast<std::size_t>(site)] > 0; });
+}
+
+}  // namespace
+
+SearchGround::SearchGround(const CheckResult& result, FileSizes sizes) : result_(result), sizes_(std::move(sizes)) {
+  found_ = find();
+  if (!found_) return;
+  limit();
+  find_values();
+}
+
+bool SearchGround::find() {
+  const std::shared_ptr<const Scenario> small = read_at(*result_.scenario, sizes_);
+  if (small == nullptr) return false;
+  CheckOptions check;
+  check.host = false;
+  check.blame = check.turns = false;
+  small_ = check_scenario(small, check);
+  if (small_.verdict == Verdict::match || small_.verdict == Verdict::error) return false;
+  const Json classes = with_classes_only(*small);
+  for (const Json& document : {classes, small->resolved}) {
+    all_ = std::make_unique<SymbolicJudge>(document);
+    base_ = all_->judge_steps(all_->steps().written());
+    if (!base_.right()) break;
+  }
+  if (base_.right() || base_.state == Judgement::State::not_applicable) return false;
+  few_base_ = base_;
+  if (base_.state != Judgement::State::wrong) return true;
+  auto judge = std::make_unique<SymbolicJudge>(with_few_only(classes, wrong_names(small_)));
+  const Judgement there = judge->judge_steps(judge->steps().written());
+  if (there.state == Judgement::State::wrong) {
+    few_ = std::move(judge);
+    few_base_ = there;
+  }
+  return true;
+}
+
+void SearchGround::limit() {
+  constexpr double buffer_replays = 2e6, least = 100, most = 12000;
+  const Schedule& schedule = (few_ != nullptr ? few_ : all_)->steps().schedule_of();
+  double buffers = 0;
+  for (int rank = 0; rank < schedule.mesh.world(); ++rank)
+    buffers += static_cast<double>(schedule.model.local(rank).buffers.size());
+  most_trials_ = static_cast<int>(std::clamp(buffer_replays / std::max(buffers, 1.0), least, most));
+}
+
+void SearchGround::find_values() {
+  values_ = candidate_values(*result_.scenario->schedule, wrong_names(result_));
+  std::set<Rational> factors;
+  bool uneven = false;
+  if (small_.symbolic && small_.verdict == Verdict::mismatch) {
+    for (const Difference& difference : differences(small_)) {
+      if (!difference.least) continue;
+      uneven = uneven || *difference.least != *difference.most;
+      for (const Rational& ratio : {*difference.least, *difference.most}) {
+        if (!ratio.is_zero()) factors.insert(Rational(1) / ratio);
+      }
+    }
+  }
+  if (uneven) return;
+  keep_sizes(values_, all_->steps().environment(), factors);
+  if (!factors.empty() && values_.sizes.empty()) return;
+  values_.token_counts.clear();
+  values_.token_totals.clear();
+}
+
+Json SearchGround::unedited_steps() const {
+  const Json* schedule = result_.scenario->document.find("schedule");
+  if (schedule->find("edits") == nullptr) return {};
+  Json document = at_sizes(result_.scenario->document, sizes_);
+  Json plain = *schedule;
+  plain.remove("edits");
+  document.set("schedule", plain);
+  try {
+    return *read_document(document, result_.scenario->file).resolved.find("schedule")->find("steps");
+  } catch (const InputError&) {
+    return {};
+  }
+}
+
+Judgement SearchGround::judge(const Json& steps) {
+  if (few_ != nullptr) {
+    Judgement judgement = few_->judge_steps(steps);
+    if (!judgement.right()) return judgement;
+  }
+  return all_->judge_steps(steps);
+}
+
+bool SearchGround::is_better(const Judgement& now) const {
+  if (few_base_.state == Judgement::State::failed) return true;
+  if (now.distance >= few_base_.distance || now.wrong_buffers.size() != few_base_.wrong_buffers.size()) return false;
+  for (std::size_t at = 0; at < now.wrong_buffers.size(); ++at) {
+    if (now.wrong_buffers[at] > 0 && few_base_.wrong_buffers[at] == 0) return false;
+  }
+  return true;
+}
+
+bool SearchGround::is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const {
+  if (base_.wrong_buffers.empty()) return true;
+  const Json* inserted = candidate.edit.find("insert");
+  const ListedStep* old = find_listed(steps, candidate.step);
+  if (old != nullptr && old->op == Op::each) return true;
+  const Json* before = inserted != nullptr ? inserted->find("params")
+                       : old == nullptr    ? nullptr
+                                           : old->step.find("params");
+  const Json* after = candidate.edit.find("params");
+  const std::vector<Parameter>& parameters = all_->steps().schedule_of().model.parameters();
+  for (std::size_t at = 0; at < parameters.size(); ++at) {
+    if (base_.wrong_buffers[at] == 0) continue;
+    if (chooses(before, parameters[at]) || (after != nullptr && (after->is_null() || chooses(after, parameters[at]))))
+      return true;
+  }
+  return false;
+}
+
+bool SearchGround::touches_right(const std::vector<Candidate>& edits) const {
+  if (base_.wrong_buffers.empty()) return false;
+  const Model& model = all_->steps().schedule_of().model;
+  const std::vector<ListedStep> list = listed_steps(all_->steps().written());
+  for (std::size_t at = 0; at < model.parameters().size(); ++at) {
+    const Parameter& parameter = model.parameters()[at];
+    if (parameter.frozen || is_wrong_anywhere(model, at, base_.wrong_buffers)) continue;
+    if (std::any_of(edits.begin(), edits.end(), [&](const Candidate& edit) { return changes(edit, list, parameter); }))
+      return true;
+  }
+  return false;
+}
+
+bool SearchGround::says_the_same_in_the_file(const std::vector<Json>& edits, const Json& steps) const {
+  const Json* written = result_.scenario->document.find("schedule")->find("edits");
+  if (written == nullptr || write_json(*written).find("]\"") == std::string::npos) return true;  // no "STEP[0]"
+  try {
+    const Json document = with_edits(at_sizes(result_.scenario->document, sizes_), edits);
+    const Json there = *read_document(document, result_.scenario->file).resolved.find("schedule")->find("steps");
+    return content_hash(there) == content_hash(steps);
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/check.h"
+#include "src/diagnosis/candidates.h"
+#include "src/diagnosis/shrink.h"
+#include "src/diagnosis/step_list.h"
+#include "src/diagnosis/trial.h"
+
+namespace lockstep {
+
+/// The small scenario in which the same goes wrong as in a result, where edits are tried. Refers to the result.
+class SearchGround {
+ public:
+  /// `sizes` as smallest_sizes() finds them, or none for the file's own.
+  SearchGround(const CheckResult& result, FileSizes sizes);
+  /// Whether anything goes wrong there; without it nothing else has a meaning.
+  bool found() const { return found_; }
+
+  const EditableSteps& steps() const { return all_->steps(); }
+  const FileSizes& sizes() const { return sizes_; }
+  /// What comes of the schedule as it is.
+  const Judgement& base() const { return base_; }
+  /// Words that edits can be made of, those alone that can explain by how much contributions are wrong.
+  const CandidateValues& values() const { return values_; }
+  /// A layout that could not be made small allows fewer trials.
+  int most_trials() const { return most_trials_; }
+  /// The plain steps of the framework or of the file's list, without the file's edits; null where there are none.
+  Json unedited_steps() const;
+
+  /// Of plain steps: first with a few of the parameters that are wrong, then with all.
+  Judgement judge(const Json& steps);
+  /// Less of what is wrong is wrong, and nothing that was right.
+  bool is_better(const Judgement& now) const;
+  /// Whether an edit of `steps` acts on anything that is wrong, before or after; a step on other parameters alone
+  /// repairs nothing.
+  bool is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const;
+  /// Whether something changes for parameters that are right.
+  bool touches_right(const std::vector<Candidate>& edits) const;
+  /// Whether the edits give these plain steps in the file too. A step that an edit of the file put into one iteration
+  /// keeps that, whatever `set` says of its `when`.
+  bool says_the_same_in_the_file(const std::vector<Json>& edits, const Json& steps) const;
+
+ private:
+  bool find();
+  void limit();
+  void find_values();
+
+  const CheckResult& result_;
+  FileSizes sizes_;
+  CheckResult small_;                   // at those sizes, all parameters
+  std::unique_ptr<SymbolicJudge> all_;  // one parameter of each class
+  std::unique_ptr<SymbolicJudge> few_;  // some that are wrong; null where nothing goes wrong with them alone
+  Judgement base_, few_base_;
+  CandidateValues values_;
+  int most_trials_ = 0;
+  bool found_ = false;
+};
+
+}  // namespace lockstep

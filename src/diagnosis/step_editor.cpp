@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/step_editor.h"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+bool StepEditor::takes(std::string_view word) const {
+  const std::string keys = fmt::format(" {} ", row_->keys);
+  return keys.find(fmt::format(" {} ", word)) != std::string::npos;
+}
+
+void StepEditor::add(Candidate::Kind kind, std::vector<Json::Member> members) {
+  candidates_.push_back({kind, step_->name, Json::object(std::move(members))});
+}
+
+void StepEditor::set(Candidate::Kind kind, const char* word, const Json& value) {
+  const Json* old = key(word);
+  if (old == nullptr ? value.is_null() : old->same_as(value)) return;
+  add(kind, {{"set", {}, name()}, {word, {}, value}});
+}
+
+}  // namespace lockstep

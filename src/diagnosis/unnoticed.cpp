@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/unnoticed.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+
+#include "src/diagnosis/other_tests.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Marks logical parameters of which something is wrong.
+std::vector<char> wrong_logicals(const CheckResult& result) {
+  const Model& model = result.scenario->schedule->model;
+  std::vector<char> wrong(model.logicals().size());
+  for (const int parameter : wrong_set(result).parameters)
+    wrong[static_cast<std::size_t>(model.logical_of(parameter))] = 1;
+  return wrong;
+}
+
+/// got/expected of the norm of all gradients, were all elements of one size and the marked ones `ratio` times too
+/// large.
+double norm_ratio(const Model& model, const std::vector<char>& wrong, const Rational& exact) {
+  const auto number = [](const auto& whole) { return static_cast<double>(whole.to_int64().value_or(1)); };
+  const double ratio = number(exact.numerator()) / number(exact.denominator());
+  double got = 0, expected = 0;
+  for (std::size_t logical = 0; logical < wrong.size(); ++logical) {
+    if (model.logicals()[logical].frozen) continue;
+    const auto elements = static_cast<double>(model.logicals()[logical].numel);
+    expected += elements;
+    got += elements * (wrong[logical] != 0 ? ratio * ratio : 1);
+  }
+  return std::sqrt(got / expected);
+}
+
+std::string replicas_sentence(const CheckResult& result) {
+  switch (compare_replicas(result)) {
+    case Replicas::agree:
+      return "All replicas agree: a comparison of ranks with each other shows nothing.";
+    case Replicas::alone:
+      return "Every wrong element has one owner: there are no replicas to compare.";
+    case Replicas::differ:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> who_would_not_notice(const CheckResult& result) {
+  std::vector<std::string> sentences;
+  if (!result.symbolic || result.verdict != Verdict::mismatch) return sentences;
+  const Model& model = result.scenario->schedule->model;
+  const std::vector<char> wrong = wrong_logicals(result);
+  bool all = true;
+  for (std::size_t logical = 0; logical < wrong.size(); ++logical)
+    all = all && (wrong[logical] != 0 || model.logicals()[logical].frozen);
+  if (!wrong_in_norm_alone(result)) sentences.push_back(replicas_sentence(result));
+  if (sentences.size() == 1 && sentences.front().empty()) sentences.clear();
+  const std::optional<Rational> ratio = overall_ratio(result);
+  if (ratio && !ratio->is_one() && !ratio->is_zero()) {
+    const std::string factor = ratio->to_string();
+    sentences.push_back(
+        all ? fmt::format("Every gradient is {} times the right one, and so is the gradient norm.", factor)
+            : fmt::format("What is wrong is {} times the right gradient; the gradient norm is {:.3g} times the right "
+                          "one if all elements have the same size.",
+                          factor, norm_ratio(model, wrong, *ratio)));
+    sentences.push_back(
+        "Adam does not notice a factor that stays: its update does not depend on the size of the gradient.");
+    if (all) sentences.push_back("Where the norm is clipped, the factor is gone after the clip.");
+  }
+  if (within_tolerance(result, Rational(8, 100)))
+    sentences.push_back("A comparison with one device that accepts 8 % passes.");
+  if (result.symbolic->norm_squared_factor)
+    sentences.push_back(fmt::format("The square of the gradient norm is {} times the right one.",
+                                    *result.symbolic->norm_squared_factor));
+  return sentences;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/verify_repair.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <tuple>
+
+#include "lockstep/communication.h"
+#include "lockstep/prove.h"
+#include "src/diagnosis/repair_order.h"
+#include "src/diagnosis/shrink.h"
+#include "src/scenario/editable_steps.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t most_words = 160;  // a longer statement says less than one layout at which it is wrong
+
+/// "cp, dp and micro_batches"
+std::string open_names(const Proof& proof) {
+  std::vector<std::string> names;
+  for (const Axis axis : proof.axes) names.emplace_back(name_of(axis));
+  if (proof.micro_batches) names.emplace_back("micro_batches");
+  if (names.size() < 2) return fmt::format("{}", fmt::join(names, ""));
+  const std::string last = names.back();
+  names.pop_back();
+  return fmt::format("{} and {}", fmt::join(names, ", "), last);
+}
+
+/// A scenario whose steps speak of axes that the parametric engine keeps, such as ep, may have none.
+bool has_open_sizes(const Proof& proof) { return !proof.axes.empty() || proof.micro_batches; }
+
+/// "wrong as soon as dp ≥ 3; the smallest wrong layout has dp 3, 1 micro-batch"
+std::string where_wrong(const Proof& proof) {
+  const std::string statement = proof.statement.size() > most_words ? "wrong at other sizes" : proof.statement;
+  if (!proof.counterexample) return statement;
+  Sizes sizes = proof.counterexample->sizes;
+  std::erase_if(sizes.axes, [&](const auto& entry) {
+    return std::find(proof.axes.begin(), proof.axes.end(), entry.first) == proof.axes.end();
+  });
+  return fmt::format("{}; the smallest wrong layout has {}", statement, describe(sizes));
+}
+
+std::string why_undecided(const Proof& proof) {
+  if (proof.limits.empty()) return proof.statement;
+  const Proof::Limit& limit = proof.limits.front();
+  return fmt::format("not decided by the parametric engine{}: {}{}", limit.sizes.empty() ? "" : " for " + limit.sizes,
+                     limit.step.empty() ? "" : limit.step + ": ", limit.why);
+}
+
+/// The scenario with "any" for each axis that the file has above 1; nothing where there is none, or where a file of
+/// this kind cannot have it.
+std::optional<Scenario> with_any(const Scenario& scenario) {
+  Json document = scenario.document;
+  const Json* written = document.find("layout");
+  if (written == nullptr) return std::nullopt;
+  Json layout = *written;
+  bool any = false;
+  for (const Json::Member& member : written->members()) {
+    if (!member.value.is_number() || member.value.text() == "1") continue;
+    layout.set(member.key, Json::string("any"));
+    any = true;
+  }
+  if (!any) return std::nullopt;
+  document.set("layout", layout);
+  try {
+    return read_document(document, scenario.file);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+void prove(const Scenario& scenario, Repair& repair) {
+  const bool tried_right = repair.sizes == repair.right_sizes;
+  try {
+    const Prover all(scenario);
+    const Proof& proof = all.proof();
+    if (proof.verdict == Proof::Verdict::right && has_open_sizes(proof)) {
+      repair.reach = Repair::Reach::every_size;
+      repair.proof = fmt::format("right for every size of {}", open_names(proof));
+      return;
+    }
+    if (const std::optional<Scenario> open = with_any(scenario)) {
+      const Prover in_play(*open);
+      const Proof& narrow = in_play.proof();
+      if (narrow.verdict == Proof::Verdict::right && has_open_sizes(narrow) && tried_right) {
+        repair.reach = Repair::Reach::axes_in_play;
+        repair.proof = fmt::format("right for every size of {}", open_names(narrow));
+        return;
+      }
+      if (narrow.verdict == Proof::Verdict::wrong) {
+        repair.reach = Repair::Reach::some_sizes;
+        repair.proof = where_wrong(narrow);
+        return;
+      }
+    }
+    repair.reach = tried_right ? Repair::Reach::layouts_tried : Repair::Reach::some_sizes;
+    if (has_open_sizes(proof))
+      repair.proof = proof.verdict == Proof::Verdict::wrong ? where_wrong(proof) : why_undecided(proof);
+  } catch (const InputError&) {
+    repair.reach = tried_right ? Repair::Reach::layouts_tried : Repair::Reach::some_sizes;
+  }
+}
+
+/// One parameter of each class: the others go through the same steps, and a search has no time for all of them.
+bool replay_on_host(const Scenario& scenario, Repair& repair) {
+  const auto classes = std::make_shared<const Scenario>(read_document(with_classes_only(scenario), scenario.file));
+  CheckOptions options;
+  options.symbolic = options.blame = options.turns = false;
+  const CheckResult there = check_scenario(classes, options);
+  if (there.verdict != Verdict::match && there.host) return false;
+  if (there.host) repair.verified.emplace_back("host");
+  repair.host_left_out = there.host_left_out;
+  return true;
+}
+
+}  // namespace
+
+std::string_view name_of(Repair::Reach reach) {
+  switch (reach) {
+    case Repair::Reach::every_size:
+      return "every size";
+    case Repair::Reach::axes_in_play:
+      return "every size of the axes in play";
+    case Repair::Reach::layouts_tried:
+      return "the layouts tried";
+    case Repair::Reach::some_sizes:
+      return "some sizes";
+  }
+  return "";
+}
+
+bool verify_repair(const CheckResult& result, Repair& repair) {
+  repair.verified.clear();
+  Json document = with_edits(result.scenario->document, repair.edits);
+  document.remove("expect");
+  try {
+    const auto repaired = std::make_shared<const Scenario>(read_document(document, result.scenario->file));
+    CheckOptions options;
+    options.host = options.blame = options.turns = false;
+    const CheckResult there = check_scenario(repaired, options);
+    if (there.verdict != Verdict::match) return false;
+    repair.verified.emplace_back("symbolic");
+    if (!replay_on_host(*repaired, repair)) return false;
+    const auto most_bytes = [](const CheckResult& of) {
+      return communication(*of.scenario->schedule, *of.timeline).most_bytes_of_a_rank;
+    };
+    repair.added_bytes = static_cast<double>(most_bytes(there) - most_bytes(result));
+    prove(*repaired, repair);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& search, std::size_t most) {
+  constexpr std::size_t most_at_once = 4;
+  struct Verified {
+    Repair repair;
+    bool strange, stands;
+  };
+  const std::vector<FoundRepair> candidates = distinct_repairs(search.repairs);
+  std::vector<Verified> list;
+  std::size_t good = 0, next = 0;
+  while (good < most && list.size() < 2 * most && next < candidates.size()) {
+    // As many as are needed in any case: what comes out does not depend on the machine.
+    std::vector<std::future<Verified>> running;
+    for (std::size_t left = std::min(most - good, most_at_once); left > 0 && next < candidates.size(); --left) {
+      running.push_back(std::async(std::launch::async, [&result, &found = candidates[next++]] {
+        Verified one{found.plain(), is_strange(found), false};
+        one.stands = verify_repair(result, one.repair);
+        return one;
+      }));
+    }
+    for (std::future<Verified>& future : running) {
+      Verified one = future.get();
+      if (!one.stands) continue;
+      if (!one.strange && one.repair.reach != Repair::Reach::some_sizes) ++good;
+      list.push_back(std::move(one));
+    }
+  }
+  std::stable_sort(list.begin(), list.end(), [](const Verified& a, const Verified& b) {
+    return std::tuple(a.strange, a.repair.reach) < std::tuple(b.strange, b.repair.reach);
+  });
+  if (list.size() > most) list.erase(list.begin() + static_cast<std::ptrdiff_t>(most), list.end());
+  std::vector<Repair> best;
+  for (Verified& one : list) best.push_back(std::move(one.repair));
+  return best;
+}
+
+}  // namespace lockstep
