@@ -60,7 +60,7 @@ void sampled_experts(benchmark::State& state) {
   check_text(state,
              scenario(R"({"pp": 16, "dp": 64, "ep": 64})", R"({"preset": "deepseek-v3"})", "{}",
                       R"({"framework": "megatron"})"),
-             Verdict::match, {});
+             Verdict::match, {.parametric_where_large = false});
 }
 const bool added_sampled_experts =
     add_benchmark("sampled_experts", sampled_experts, {{"deepseek-v3 on 1,024 ranks, with a host sample", 5000, "ms"}});

@@ -13,6 +13,7 @@
 #include "lockstep/mpi.h"
 #include "lockstep/nccl.h"
 #include "lockstep/numeric.h"
+#include "lockstep/parametric.h"
 #include "lockstep/scenario.h"
 #include "lockstep/symbolic.h"
 #include "lockstep/transformer.h"
@@ -43,6 +44,11 @@ struct CheckOptions {
   bool blame = true;  ///< search for the step at fault: hundreds of edits of a small layout are replayed
   bool blame_where_expected = false;  ///< `blame` for files alone whose `expect` names it
   bool transformer = false;           ///< runs in any case where the scenario edits the model
+  /// The parametric engine runs as well, whatever the size of the layout.
+  bool parametric = false;
+  /// It takes the place of the symbolic and the host engine where a layout is large (docs/proof.md), unless an engine
+  /// with ranks of its own runs, or the host is forced.
+  bool parametric_where_large = true;
   std::uint64_t seed = 0;
   std::function<void(std::int64_t done, std::int64_t all)> progress;
   /// Where several checks run at once, the same for all of them: small ones share it, each with one
@@ -107,6 +113,10 @@ struct CheckResult {
   std::shared_ptr<const Timeline> timeline;
   std::shared_ptr<SymbolicEngine> engine;  ///< owner of the forms in `symbolic`; null if it did not run
   std::optional<SymbolicResult> symbolic;
+  std::shared_ptr<ParametricEngine> parametric_engine;  ///< owner of the forms in `sample`; null if it did not run
+  std::optional<ParametricResult> parametric;           ///< decided, in one way or another
+  /// Where the symbolic engine did not run and the verdict is `mismatch`: what is wrong, on ranks that stand for all.
+  std::optional<ParametricSample> sample;
   std::optional<HostResult> host;
   std::optional<HostResult> mpi;
   int mpi_processes = 0;
@@ -121,7 +131,8 @@ struct CheckResult {
   std::vector<Repair> repairs;         ///< the one that `blame` rests on, or none
   std::vector<std::string> unnoticed;  ///< who would not have noticed; full sentences
   std::vector<Turn> turns;             ///< one per distinct way in which a buffer is wrong; at most 64
-  double symbolic_seconds = 0, host_seconds = 0, mpi_seconds = 0, cuda_seconds = 0, nccl_seconds = 0;
+  double parametric_seconds = 0, symbolic_seconds = 0, host_seconds = 0, mpi_seconds = 0, cuda_seconds = 0,
+         nccl_seconds = 0;
 
   /// Engines disagree: a bug of lockstep (exit status 3). Says how to replay it.
   std::string disagreement;
@@ -153,6 +164,14 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
 /// The numbers that reports show: the host engine's, else the mpi engine's, the cuda engine's or the nccl engine's;
 /// null where none ran. Where several ran and differ, that is a disagreement.
 const HostResult* numbers_of(const CheckResult& result);
+
+/// What is wrong by formulas: the symbolic engine's finding on all ranks, else the parametric engine's on some; null
+/// where there is neither.
+const SymbolicResult* exact_of(const CheckResult& result);
+/// Reads the forms of exact_of(); null where that is null.
+FormReader* forms_of(const CheckResult& result);
+/// The verdict of the parametric engine, which is decided.
+Verdict verdict_of(const ParametricResult& result);
 
 /// The verdict of one engine that ran and says `match` of the values of `result`.
 Verdict engine_verdict(const CheckResult& result, bool match);

@@ -43,4 +43,15 @@ struct BufferResult {
   std::vector<PieceResult> pieces;  ///< cover `owned`, neighbours with equal forms merged
 };
 
+/// Knows what the form numbers in an engine's findings stand for.
+class FormReader {
+ public:
+  virtual ~FormReader() = default;
+  /// A form as terms, seen from buffer `buffer` of `rank`; ordered by rank, micro-batch, use; gradients before
+  /// leftovers, own elements before foreign ones. Coefficients are relative to what `backward` added.
+  virtual std::vector<Term> terms(int form, int rank, int buffer) const = 0;
+  /// Form of the reference for elements of this piece in an optimizer step.
+  virtual int reference(int logical, int piece, int optimizer_step) = 0;
+};
+
 }  // namespace lockstep

@@ -48,10 +48,10 @@ struct SymbolicResult {
 };
 
 /// Replays a timeline over exact linear forms. Keep it as long as its form numbers are in use.
-class SymbolicEngine {
+class SymbolicEngine : public FormReader {
  public:
   SymbolicEngine(const Schedule& schedule, const Timeline& timeline);
-  ~SymbolicEngine();
+  ~SymbolicEngine() override;
 
   /// Replays everything that the timeline completed. Where it completed no optimizer step (a
   /// deadlock in the first), `buffers` is empty and `match` false.
@@ -67,12 +67,8 @@ class SymbolicEngine {
   /// `name` is the buffer ("grad", …).
   std::vector<Content> content(int rank, int buffer, const std::string& name) const;
 
-  /// A form as terms, seen from buffer `buffer` of `rank`; ordered by rank, micro-batch, use;
-  /// gradients before leftovers, own elements before foreign ones. Coefficients are relative to
-  /// what `backward` added.
-  std::vector<Term> terms(int form, int rank, int buffer) const;
-  /// Form of the reference for elements of this piece in an optimizer step.
-  int reference(int logical, int piece, int optimizer_step);
+  std::vector<Term> terms(int form, int rank, int buffer) const override;
+  int reference(int logical, int piece, int optimizer_step) override;
   /// What `backward` multiplied this contribution with (the last one, where several did); 1 where
   /// none ran.
   Rational by(const Term& term) const;

@@ -20,7 +20,7 @@ struct ExplainArguments : CommonOptions {
 int run(const ExplainArguments& arguments) {
   scenario_files({arguments.file});  // says it well where there is none
   CheckOptions check;
-  check.host = false;
+  check.host = check.parametric_where_large = false;
   const CheckResult result = check_file(arguments.file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);

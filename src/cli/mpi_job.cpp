@@ -87,7 +87,7 @@ using Work = std::function<int(const CheckOptions&, const std::vector<std::strin
 /// Process 0 reports, and the others only replay.
 int divide(Job& job, CheckOptions check, const std::vector<std::string>& files, const Work& work) {
   if (job.process() == 0) return work(check, files);
-  check.symbolic = check.host = false;
+  check.symbolic = check.host = check.parametric = false;
   check_files(files, check, [](const CheckResult&) {});
   return exit_right;
 }

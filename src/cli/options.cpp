@@ -57,8 +57,10 @@ std::vector<OptionRow> CommonOptions::engine_rows() {
   return {
       {"--engine",
        "NAMES",
-       "Engines, separated by commas: symbolic (exact formulas), host (real numbers), transformer (a real "
-       "model of the preset's kind runs forward and backward, sharded; for small sizes). Default symbolic,host. Naming "
+       "Engines, separated by commas: symbolic (exact formulas on every rank), parametric (exact formulas, all ranks "
+       "together, at a cost that does not grow with the layout), host (real numbers), transformer (a real "
+       "model of the preset's kind runs forward and backward, sharded; for small sizes). Default symbolic,host, and "
+       "parametric alone where a layout is large. Naming "
        "host replays every element, whatever it costs; host or transformer alone compare values only, not norms or "
        "ownership. `check` and `test` also know mpi (real numbers in several processes), cuda (on a GPU) and nccl (on "
        "several GPUs).",
@@ -97,19 +99,21 @@ bool names_engine(const CommonOptions& options, std::string_view engine) {
 }
 
 CheckOptions check_options(const CommonOptions& options, bool with_devices) {
-  std::vector<std::string> known = {"symbolic", "host", "transformer"};
+  std::vector<std::string> known = {"symbolic", "parametric", "host", "transformer"};
   if (with_devices) known.insert(known.end(), {"mpi", "cuda", "nccl"});
   CheckOptions check;
   check.seed = options.seed;
   check.progress = progress_line(options);
   if (options.engines.empty()) return check;
-  check.symbolic = check.host = false;
+  check.symbolic = check.host = check.parametric_where_large = false;
   for (std::size_t begin = 0; begin <= options.engines.size();) {
     const std::size_t comma = std::min(options.engines.find(',', begin), options.engines.size());
     const std::string name = options.engines.substr(begin, comma - begin);
     begin = comma + 1;
     if (name == "symbolic") {
       check.symbolic = true;
+    } else if (name == "parametric") {
+      check.parametric = true;
     } else if (name == "host") {
       check.host = check.host_forced = true;
     } else if ((name == "mpi" || name == "cuda" || name == "nccl") && with_devices) {

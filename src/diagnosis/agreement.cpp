@@ -142,6 +142,14 @@ std::string find_disagreement(const CheckResult& result, const CheckOptions& opt
         difference = compare_numbers(model, name, *numbers, other_name, *other_numbers);
     }
   }
+  if (difference.empty() && result.symbolic && result.parametric) {
+    const Verdict exact = engine_verdict(result, result.symbolic->match), by_classes = verdict_of(*result.parametric);
+    if (exact != by_classes)
+      difference = fmt::format("symbolic finds {}, parametric {}", name_of(exact), name_of(by_classes));
+    else if (exact == Verdict::mismatch && result.symbolic->step != result.parametric->step)
+      difference = fmt::format("symbolic finds the first wrong optimizer step to be {}, parametric {}",
+                               result.symbolic->step, result.parametric->step);
+  }
   bool transformer = false;
   if (difference.empty()) {
     difference = compare_with_transformer(result);
@@ -152,8 +160,9 @@ std::string find_disagreement(const CheckResult& result, const CheckOptions& opt
   if (difference.empty()) return "";
   std::string engines = options.host_forced ? " --engine symbolic,host" : "";
   if (transformer) engines = " --engine symbolic,transformer";
-  if (result.mpi || result.cuda || result.nccl) {
+  if (result.mpi || result.cuda || result.nccl || result.parametric) {
     std::vector<std::string_view> names;
+    if (result.parametric) names.push_back("parametric");
     if (result.symbolic) names.push_back("symbolic");
     if (result.host) names.push_back("host");
     if (transformer) names.push_back("transformer");

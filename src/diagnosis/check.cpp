@@ -300,6 +300,10 @@ void combine(CheckResult& result) {
   const bool symbolic_wrong = result.symbolic && !result.symbolic->match;
   if (symbolic_wrong) result.step = result.symbolic->step;
   bool any = symbolic_wrong;
+  if (!any && result.parametric && result.parametric->verdict == ParametricResult::Verdict::mismatch) {
+    result.step = result.parametric->step;
+    any = true;
+  }
   for (const std::optional<HostResult>* numbers : {&result.host, &result.mpi, &result.cuda, &result.nccl}) {
     if (!*numbers || (*numbers)->match) continue;
     result.step = any ? std::min(result.step, (*numbers)->step) : (*numbers)->step;
@@ -327,14 +331,83 @@ void begin(CheckResult& result, CheckOptions& options, const Workload& workload)
   result.timeline = std::make_shared<const Timeline>(walk(*result.scenario->schedule));
 }
 
+/// Whether the parametric engine takes the place of the others here.
+bool decided_by_classes(const CheckResult& result, const CheckOptions& options) {
+  if (!options.parametric_where_large || !options.symbolic || options.host_forced || options.transformer ||
+      options.cuda != nullptr || job_of(options) != nullptr)
+    return false;
+  return is_large(*result.scenario->schedule);
+}
+
+std::string undecided_text(const ParametricResult& result) {
+  return fmt::format("the parametric engine, to which the number of ranks does not matter, does not follow it: {}{}",
+                     result.undecided_step.empty() ? "" : fmt::format("step \"{}\": ", result.undecided_step),
+                     result.why);
+}
+
+/// Keeps what it finds, if it decides; else says why it does not.
+std::string run_parametric_engine(CheckResult& result) {
+  const Stopwatch stopwatch;
+  result.parametric_engine = std::make_shared<ParametricEngine>(*result.scenario->schedule);
+  const ParametricResult& found = result.parametric_engine->result();
+  if (found.verdict == ParametricResult::Verdict::undecided) {
+    std::string why = undecided_text(found);
+    result.parametric_engine.reset();
+    return why;
+  }
+  result.parametric = found;
+  result.parametric_seconds = stopwatch.seconds();
+  return "";
+}
+
+bool wants_blame(const CheckResult& result, const CheckOptions& options) {
+  if (!options.blame || result.verdict == Verdict::match || !result.disagreement.empty()) return false;
+  const std::optional<Expect>& expect = result.scenario->expect;
+  return !options.blame_where_expected || (expect && expect->blame);
+}
+
+/// The parametric engine's finding is all that there is.
+void show_parametric(CheckResult& result, const CheckOptions& options) {
+  const Stopwatch stopwatch;
+  result.verdict = verdict_of(*result.parametric);
+  result.step = result.parametric->step;
+  if (result.verdict == Verdict::mismatch) {
+    result.sample = result.parametric_engine->sample();
+    result.notes.push_back(
+        "Of the ranks that are wrong in like manner one is shown, and of parameters that are wrong alike one.");
+  }
+  result.parametric_seconds += stopwatch.seconds();
+  if (wants_blame(result, options)) search_blame(result);
+}
+
 void replay_and_compare(CheckResult& result, CheckOptions options) {
   options.transformer = options.transformer || speaks_of_model_edits(*result.scenario);
+  std::string undecided;
+  if (decided_by_classes(result, options)) {
+    undecided = run_parametric_engine(result);
+    if (result.parametric) {
+      if (options.host)
+        result.host_left_out =
+            "the layout is large, so that the verdict is the parametric engine's, and nothing was replayed rank by "
+            "rank "
+            "(--engine symbolic,host does, where that fits)";
+      return show_parametric(result, options);
+    }
+  } else if (options.parametric) {
+    undecided = run_parametric_engine(result);
+    const bool alone = !options.symbolic && !options.host && !options.transformer && options.cuda == nullptr &&
+                       job_of(options) == nullptr;
+    if (alone && !undecided.empty()) result.errors = {at_the_layout(*result.scenario, undecided)};
+    if (alone) return result.parametric ? show_parametric(result, options) : void();
+    if (!undecided.empty()) result.notes.push_back("The parametric engine has no verdict: " + undecided + ".");
+  }
   std::optional<MachineShare> share;
   begin_together(result, job_of(options), [&] {
     const Workload workload = estimate_workload(*result.scenario->schedule);
     share.emplace(workload, options);
     begin(result, options, workload);
   });
+  if (!result.errors.empty() && !undecided.empty()) result.errors.back().message += "; " + undecided;
   if (!result.errors.empty()) return;
   if (options.mpi != nullptr) run_mpi_engine(result, options);
   if (options.nccl != nullptr) run_nccl_engine(result, options);
@@ -354,9 +427,7 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   // Turning points are read off the symbolic engine's finding for the step that is reported.
   if (options.turns && result.symbolic && result.symbolic->step == result.step) result.turns = find_turns(result);
   result.blame = blame_of(result.turns);
-  const bool search = options.blame && result.verdict != Verdict::match && result.disagreement.empty();
-  const std::optional<Expect>& expect = result.scenario->expect;
-  if (search && (!options.blame_where_expected || (expect && expect->blame))) search_blame(result);
+  if (wants_blame(result, options)) search_blame(result);
 }
 
 }  // namespace
@@ -383,6 +454,29 @@ Verdict engine_verdict(const CheckResult& result, bool match) {
   if (result.timeline == nullptr) return Verdict::error;
   if (!match && !result.timeline->step_ends.empty()) return Verdict::mismatch;
   return verdict_of(result.timeline->outcome.kind);
+}
+
+Verdict verdict_of(const ParametricResult& result) {
+  switch (result.verdict) {
+    case ParametricResult::Verdict::mismatch:
+      return Verdict::mismatch;
+    case ParametricResult::Verdict::race:
+      return Verdict::race;
+    case ParametricResult::Verdict::match:
+    case ParametricResult::Verdict::undecided:
+      break;
+  }
+  return result.verdict == ParametricResult::Verdict::match ? Verdict::match : Verdict::error;
+}
+
+const SymbolicResult* exact_of(const CheckResult& result) {
+  if (result.symbolic) return &*result.symbolic;
+  return result.sample ? &result.sample->found : nullptr;
+}
+
+FormReader* forms_of(const CheckResult& result) {
+  if (result.symbolic) return result.engine.get();
+  return result.sample ? result.parametric_engine.get() : nullptr;
 }
 
 const HostResult* numbers_of(const CheckResult& result) {
@@ -415,6 +509,8 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
   } catch (const InputError& error) {
     result.errors = error.diagnostics();
     result.symbolic.reset();
+    result.parametric.reset();
+    result.sample.reset();
     result.host.reset();
     result.mpi.reset();
     result.cuda.reset();

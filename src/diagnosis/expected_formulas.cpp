@@ -36,7 +36,7 @@ int buffer_named(const Model& model, int rank, const std::string& parameter) {
 class FormulaCheck {
  public:
   FormulaCheck(const CheckResult& result, std::vector<std::string>& unmet)
-      : result_(result), schedule_(*result.scenario->schedule), formulas_(schedule_, *result.engine), unmet_(unmet) {}
+      : result_(result), schedule_(*result.scenario->schedule), formulas_(schedule_, forms(result)), unmet_(unmet) {}
 
   void check(const Expect::Formula& expected) {
     int rank = -1;
@@ -47,12 +47,26 @@ class FormulaCheck {
     }
     const int buffer = buffer_named(schedule_.model, rank, expected.parameter);
     if (buffer < 0) return fail(expected, "the rank holds no such parameter");
+    if (!result_.symbolic) {
+      try {
+        return compare(expected, result_.parametric_engine->buffer(rank, buffer, step()));
+      } catch (const InputError& error) {
+        return fail(expected, error.diagnostics().front().message);
+      }
+    }
     const BufferResult* found = result_of(rank, buffer);
     if (found == nullptr) return fail(expected, "no optimizer step was completed");
     compare(expected, *found);
   }
 
  private:
+  int step() const { return result_.symbolic ? result_.symbolic->step : result_.step; }
+
+  static const FormReader& forms(const CheckResult& result) {
+    if (result.symbolic) return *result.engine;
+    return *result.parametric_engine;
+  }
+
   const BufferResult* result_of(int rank, int buffer) const {
     const std::vector<BufferResult>& buffers = result_.symbolic->buffers;
     const auto place = std::lower_bound(buffers.begin(), buffers.end(), std::make_pair(rank, buffer),
@@ -69,7 +83,7 @@ class FormulaCheck {
     std::vector<Term> wanted;
     try {
       wanted = parse_formula(schedule_, found.rank, found.buffer, expected.formula,
-                             formulas_.support(found.rank, found.buffer, result_.symbolic->step));
+                             formulas_.support(found.rank, found.buffer, step()));
     } catch (const ExpressionError& error) {
       return fail(expected, fmt::format("which is no formula here: {}", error.what()));
     }
@@ -78,9 +92,9 @@ class FormulaCheck {
       const bool asked = expected.elements ? !intersect(piece.elements, *expected.elements).empty() : !piece.right;
       if (!asked) continue;
       compared = true;
-      if (same_terms(wanted, result_.engine->terms(piece.form, found.rank, found.buffer))) continue;
+      if (same_terms(wanted, forms(result_).terms(piece.form, found.rank, found.buffer))) continue;
       return fail(expected, fmt::format("{} in elements [{}, {})",
-                                        formulas_.formula(piece.form, found.rank, found.buffer, result_.symbolic->step),
+                                        formulas_.formula(piece.form, found.rank, found.buffer, step()),
                                         piece.elements.begin, piece.elements.end));
     }
     if (!compared) fail(expected, "no wrong element there");

@@ -14,7 +14,7 @@ namespace lockstep {
 /// arguments must outlive it.
 class Formulas {
  public:
-  Formulas(const Schedule& schedule, const SymbolicEngine& engine) : schedule_(&schedule), engine_(&engine) {}
+  Formulas(const Schedule& schedule, const FormReader& engine) : schedule_(&schedule), engine_(&engine) {}
 
   /// `form` as it is read from buffer `buffer` of `rank` in an optimizer step.
   const std::string& formula(int form, int rank, int buffer, int optimizer_step);
@@ -23,7 +23,7 @@ class Formulas {
 
  private:
   const Schedule* schedule_;
-  const SymbolicEngine* engine_;
+  const FormReader* engine_;
   // What a formula depends on: the form, the local model, the buffer in it, the optimizer step.
   std::map<std::tuple<int, int, int, int>, std::string> formulas_;
   std::map<std::tuple<int, int, int>, std::vector<Term>> supports_;

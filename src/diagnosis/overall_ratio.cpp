@@ -5,9 +5,11 @@ namespace lockstep {
 
 std::optional<Rational> overall_ratio(const CheckResult& result) {
   if (result.verdict != Verdict::match && result.verdict != Verdict::mismatch) return std::nullopt;
-  if (!result.symbolic || !result.symbolic->unowned.empty()) return std::nullopt;
+  const SymbolicResult* exact = exact_of(result);
+  if (exact == nullptr || !exact->unowned.empty()) return std::nullopt;
+  if (result.sample && !result.sample->not_shown.empty()) return std::nullopt;
   std::optional<Rational> ratio;
-  for (const BufferResult& buffer : result.symbolic->buffers) {
+  for (const BufferResult& buffer : exact->buffers) {
     for (const PieceResult& piece : buffer.pieces) {
       if (piece.right) continue;
       if (!piece.ratio || (ratio && *ratio != *piece.ratio)) return std::nullopt;

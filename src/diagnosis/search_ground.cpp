@@ -51,7 +51,7 @@ bool SearchGround::find() {
   const std::shared_ptr<const Scenario> small = read_at(*result_.scenario, sizes_);
   if (small == nullptr) return false;
   CheckOptions check;
-  check.host = false;
+  check.host = check.parametric_where_large = false;
   check.blame = check.turns = false;
   small_ = check_scenario(small, check);
   if (small_.verdict == Verdict::match || small_.verdict == Verdict::error) return false;

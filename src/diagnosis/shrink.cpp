@@ -46,7 +46,7 @@ std::optional<CheckResult> check_at(const Scenario& scenario, const FileSizes& s
   const std::shared_ptr<const Scenario> small = read_at(scenario, sizes);
   if (small == nullptr) return std::nullopt;
   CheckOptions options;
-  options.host = false;
+  options.host = options.parametric_where_large = false;
   options.blame = options.turns = false;
   return check_scenario(small, options);
 }

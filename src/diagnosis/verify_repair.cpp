@@ -145,12 +145,14 @@ bool verify_repair(const CheckResult& result, Repair& repair) {
     options.host = options.blame = options.turns = false;
     const CheckResult there = check_scenario(repaired, options);
     if (there.verdict != Verdict::match) return false;
-    repair.verified.emplace_back("symbolic");
+    repair.verified.emplace_back(there.symbolic ? "symbolic" : "parametric");
     if (!replay_on_host(*repaired, repair)) return false;
     const auto most_bytes = [](const CheckResult& of) {
       return communication(*of.scenario->schedule, *of.timeline).most_bytes_of_a_rank;
     };
-    repair.added_bytes = static_cast<double>(most_bytes(there) - most_bytes(result));
+    // A large layout is not walked; what the search reckoned stays.
+    if (there.timeline && result.timeline)
+      repair.added_bytes = static_cast<double>(most_bytes(there) - most_bytes(result));
     prove(*repaired, repair);
     return true;
   } catch (const InputError&) {

@@ -221,6 +221,14 @@ std::string Workload::describe() const {
       ranks, in_words(buffers), bounded(calls, most_calls), bounded(terms, most_terms));
 }
 
+bool is_large(const Schedule& schedule) {
+  constexpr int most_ranks = 2048;
+  constexpr double most_replayed = 4e5, most_formed = 1e7;
+  if (schedule.mesh.world() > most_ranks) return true;
+  const Workload workload = estimate_workload(schedule);
+  return workload.calls > most_replayed || workload.terms > most_formed;
+}
+
 Workload estimate_workload(const Schedule& schedule) { return Estimate(schedule).run(); }
 
 std::string too_large(const Workload& workload) {

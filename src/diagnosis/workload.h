@@ -26,6 +26,11 @@ struct Workload {
 /// what any check may have.
 Workload estimate_workload(const Schedule& schedule);
 
+/// Whether a layout is so large that a check leaves its ranks alone, and takes parameters that behave alike together:
+/// more than 2,048 ranks, steps that would be run more than 400,000 times, one
+/// rank and buffer at a time, or formulas of more than 10 million terms.
+bool is_large(const Schedule& schedule);
+
 /// Why a check of this size is not begun; "" where it may be.
 std::string too_large(const Workload& workload);
 /// Why this machine cannot do it; "" where it can. `bytes` are those that are needed.

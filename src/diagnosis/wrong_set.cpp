@@ -26,14 +26,18 @@ WrongSet wrong_set(const CheckResult& result) {
     wrong.ranks.push_back(rank);
     wrong.parameters.push_back(model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front());
   };
-  if (result.symbolic) {
-    for (const BufferResult& buffer : result.symbolic->buffers) {
+  if (const SymbolicResult* exact = exact_of(result); exact != nullptr) {
+    for (const BufferResult& buffer : exact->buffers) {
       if (is_wrong(buffer)) add(buffer.rank, buffer.buffer);
     }
-    for (const UnownedResult& unowned : result.symbolic->unowned) add(unowned.rank, unowned.buffer);
-    for (const NormResult& norm : result.symbolic->norm) {
+    for (const UnownedResult& unowned : exact->unowned) add(unowned.rank, unowned.buffer);
+    for (const NormResult& norm : exact->norm) {
       wrong.ranks.push_back(norm.rank);
       wrong.parameters.push_back(norm.parameter);
+    }
+    if (result.sample) {
+      for (const auto& [parameter, other] : result.sample->like) wrong.parameters.push_back(parameter);
+      for (const auto& [parameter, why] : result.sample->not_shown) wrong.parameters.push_back(parameter);
     }
   } else if (const HostResult* numbers = numbers_of(result); numbers != nullptr) {
     for (const HostBuffer& buffer : numbers->buffers) {

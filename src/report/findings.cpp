@@ -57,6 +57,7 @@ class Collector {
  public:
   Collector(const CheckResult& result, bool all)
       : result_(result),
+        exact_(exact_of(result)),
         numbers_(numbers_of(result)),
         model_(result.scenario->schedule->model),
         all_(all),
@@ -68,18 +69,27 @@ class Collector {
   }
 
   std::vector<ParameterFinding> collect() {
-    if (result_.symbolic) {
-      for (const UnownedResult& unowned : result_.symbolic->unowned) {
+    if (exact_ != nullptr) {
+      for (const UnownedResult& unowned : exact_->unowned) {
         Intervals& elements = unowned_[{unowned.rank, unowned.buffer}];
         elements = unite(elements, unowned.elements);
       }
-      for (const NormResult& norm : result_.symbolic->norm)
-        findings_[static_cast<std::size_t>(norm.parameter)].wrong = true;
+      for (const NormResult& norm : exact_->norm) findings_[static_cast<std::size_t>(norm.parameter)].wrong = true;
     }
-    const std::size_t count = result_.symbolic ? result_.symbolic->buffers.size()
-                              : numbers_       ? numbers_->buffers.size()
-                                               : 0;
+    const std::size_t count = exact_ != nullptr     ? exact_->buffers.size()
+                              : numbers_ != nullptr ? numbers_->buffers.size()
+                                                    : 0;
     for (std::size_t position = 0; position < count; ++position) add(position);
+    if (result_.sample) {
+      for (const auto& [parameter, other] : result_.sample->like) {
+        findings_[static_cast<std::size_t>(parameter)].wrong = true;
+        findings_[static_cast<std::size_t>(parameter)].like = other;
+      }
+      for (const auto& [parameter, why] : result_.sample->not_shown) {
+        findings_[static_cast<std::size_t>(parameter)].wrong = true;
+        findings_[static_cast<std::size_t>(parameter)].not_shown = why;
+      }
+    }
     std::vector<ParameterFinding> listed;
     for (ParameterFinding& finding : findings_) {
       if (all_ || finding.wrong) listed.push_back(std::move(finding));
@@ -98,8 +108,8 @@ class Collector {
     RankGroup group;
     group.host = host_at(position);
     int rank = 0;
-    if (result_.symbolic) {
-      group.symbolic = &result_.symbolic->buffers[position];
+    if (exact_ != nullptr) {
+      group.symbolic = &exact_->buffers[position];
       rank = group.symbolic->rank;
       group.buffer = group.symbolic->buffer;
       group.wrong = std::any_of(group.symbolic->pieces.begin(), group.symbolic->pieces.end(),
@@ -128,6 +138,7 @@ class Collector {
   }
 
   const CheckResult& result_;
+  const SymbolicResult* exact_;
   const HostResult* numbers_;
   const Model& model_;
   bool all_;
@@ -139,7 +150,7 @@ class Collector {
 }  // namespace
 
 std::vector<ParameterFinding> collect_findings(const CheckResult& result, bool all) {
-  if (result.timeline == nullptr || (result.verdict != Verdict::mismatch && !all)) return {};
+  if ((result.timeline == nullptr && !result.sample) || (result.verdict != Verdict::mismatch && !all)) return {};
   return Collector(result, all).collect();
 }
 

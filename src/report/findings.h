@@ -24,6 +24,8 @@ struct ParameterFinding {
   bool wrong = false;             ///< in value, in norm, or unowned
   std::vector<RankGroup> groups;  ///< by first rank
   Intervals unowned;              ///< on any rank
+  int like = -1;                  ///< wrong just like this parameter, whose ranks are listed; -1: its own are
+  std::string not_shown;          ///< half a sentence: why no rank is listed; "" where one is
 };
 
 /// The findings of a scenario that was replayed, in model order: the wrong ones, or with `all` every

@@ -16,7 +16,7 @@ class ParametersWriter {
  public:
   ParametersWriter(const CheckResult& result, bool all, JsonWriter& json)
       : result_(result), schedule_(*result.scenario->schedule), model_(schedule_.model), all_(all), json_(json) {
-    if (result.symbolic) formulas_.emplace(schedule_, *result.engine);
+    if (exact_of(result) != nullptr) formulas_.emplace(schedule_, *forms_of(result));
   }
 
   void write(const ParameterFinding& finding) {
@@ -41,6 +41,10 @@ class ParametersWriter {
     json_.intervals(finding.unowned);
     json_.key("reference");
     reference(finding, logical);
+    if (finding.like >= 0) {
+      json_.key("like");
+      json_.string(model_.parameters()[static_cast<std::size_t>(finding.like)].name);
+    }
     json_.key("ranks");
     json_.begin_array();
     for (const RankGroup& group : finding.groups) rank(group);
@@ -65,7 +69,7 @@ class ParametersWriter {
   }
 
   std::string reference_formula(const ParameterFinding& finding, int logical) {
-    if (!formulas_) return "";
+    if (!formulas_ || finding.like >= 0 || !finding.not_shown.empty()) return "";
     int rank = -1, buffer = -1;
     if (!finding.groups.empty()) {
       rank = finding.groups.front().ranks.front();
@@ -77,7 +81,7 @@ class ParametersWriter {
     }
     if (buffer < 0) return "";
     const int piece = model_.local(rank).buffers[static_cast<std::size_t>(buffer)].piece;
-    return formulas_->formula(result_.engine->reference(logical, piece, result_.step), rank, buffer, result_.step);
+    return formulas_->formula(forms_of(result_)->reference(logical, piece, result_.step), rank, buffer, result_.step);
   }
 
   void rank(const RankGroup& group) {
@@ -156,7 +160,7 @@ class ParametersWriter {
     json_.string_or_null(piece.ratio ? piece.ratio->to_string() : "");
     json_.key("coefficients");
     json_.begin_array();
-    std::vector<Term> terms = result_.engine->terms(piece.form, rank, group.buffer);
+    std::vector<Term> terms = forms_of(result_)->terms(piece.form, rank, group.buffer);
     // By rank, micro-batch and use, whosever element a term belongs to; leftovers have none of these and come last.
     std::stable_sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
       return std::tuple(!a.leftover.empty(), a.rank, a.micro_batch, a.site_use) <
@@ -212,7 +216,7 @@ class ParametersWriter {
 
 void write_json_parameters(const CheckResult& result, bool all, JsonWriter& json) {
   json.begin_array();
-  if (result.timeline != nullptr) {
+  if (result.timeline != nullptr || result.sample) {
     ParametersWriter writer(result, all, json);
     for (const ParameterFinding& finding : collect_findings(result, all)) writer.write(finding);
   }

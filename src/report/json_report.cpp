@@ -41,6 +41,10 @@ void write_engines(const CheckResult& result, JsonWriter& json) {
     json.key("symbolic");
     json.string(name_of(engine_verdict(result, result.symbolic->match)));
   }
+  if (result.parametric) {
+    json.key("parametric");
+    json.string(name_of(verdict_of(*result.parametric)));
+  }
   if (result.host) write_numbers(result, "host", *result.host, json);
   if (result.mpi) write_numbers(result, "mpi", *result.mpi, json);
   if (result.cuda) {
@@ -57,9 +61,10 @@ void write_engines(const CheckResult& result, JsonWriter& json) {
 
 void write_norm(const CheckResult& result, JsonWriter& json) {
   json.begin_array();
-  if (result.symbolic && result.verdict == Verdict::mismatch) {
+  const SymbolicResult* exact = exact_of(result);
+  if (exact != nullptr && result.verdict == Verdict::mismatch) {
     const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
-    for (const NormResult& norm : result.symbolic->norm) {
+    for (const NormResult& norm : exact->norm) {
       json.begin_object(true);
       json.key("parameter");
       json.string(parameters[static_cast<std::size_t>(norm.parameter)].name);
@@ -79,7 +84,7 @@ void write_stuck(const CheckResult& result, JsonWriter& json) {
   json.begin_array();
   const bool structural = result.verdict == Verdict::deadlock || result.verdict == Verdict::invalid_collective ||
                           result.verdict == Verdict::race;
-  if (structural) {
+  if (structural && result.timeline != nullptr) {
     const Outcome& outcome = result.timeline->outcome;
     for (const Outcome::Stuck& stuck : outcome.stuck) {
       json.begin_object(true);
@@ -252,6 +257,10 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
   write_diagnosis(result, json);
   json.key("time");
   json.begin_object(true);
+  if (result.parametric) {
+    json.key("parametric_s");
+    json.seconds(result.parametric_seconds);
+  }
   if (result.symbolic) {
     json.key("symbolic_s");
     json.seconds(result.symbolic_seconds);

@@ -72,7 +72,7 @@ std::map<std::size_t, std::string> draw_section_grids(const CheckResult& result,
       break;
     }
   }
-  if (requests.empty() || result.scenario->schedule->mesh.world() == 1) return drawn;
+  if (requests.empty() || result.timeline == nullptr || result.scenario->schedule->mesh.world() == 1) return drawn;
   ParameterGrids grids(result, requests, options.verbose ? 64 : most_cells,
                        options.verbose ? unlimited_width : widest_cell);
   std::set<std::string> texts;

@@ -23,11 +23,17 @@ class Folder {
     // First layer by layer, wherever the layers are; then patterns that came out alike.
     std::vector<Section> by_pattern;
     std::map<std::pair<std::string, std::string>, std::size_t> pattern_index;
+    std::map<int, const ParameterFinding*> by_parameter;
+    for (const ParameterFinding& finding : findings) by_parameter.emplace(finding.parameter, &finding);
     for (const ParameterFinding& finding : findings) {
-      const auto key = std::make_pair(folded_name(name(finding)), manner(finding));
+      const auto other = by_parameter.find(finding.like);
+      const ParameterFinding& shown = other == by_parameter.end() ? finding : *other->second;
+      const auto key = std::make_pair(folded_name(name(finding)), manner(shown));
       const auto [place, fresh] = pattern_index.emplace(key, by_pattern.size());
-      if (fresh) by_pattern.push_back({&finding, {}, 0, turn_of(finding)});
-      ++by_pattern[place->second].parameters;
+      if (fresh) by_pattern.push_back({&shown, {}, 0, turn_of(shown)});
+      Section& pattern = by_pattern[place->second];
+      if (pattern.names.empty()) pattern.names.push_back(name(finding));
+      ++pattern.parameters;
     }
     std::vector<Section> sections;
     std::map<std::string, std::size_t> index;
@@ -36,9 +42,9 @@ class Folder {
       if (fresh) sections.push_back({pattern.finding, {}, 0, pattern.turn});
       Section& section = sections[place->second];
       section.parameters += pattern.parameters;
-      section.names.push_back(pattern.parameters == 1
-                                  ? name(*pattern.finding)
-                                  : fmt::format("{} ({})", folded_name(name(*pattern.finding)), pattern.parameters));
+      const std::string& own = pattern.names.front();
+      section.names.push_back(pattern.parameters == 1 ? own
+                                                      : fmt::format("{} ({})", folded_name(own), pattern.parameters));
     }
     return sections;
   }
@@ -114,8 +120,8 @@ const PieceResult* first_wrong_piece(const RankGroup& group) {
 
 std::string difference_text(const CheckResult& result, const RankGroup& group, const PieceResult& piece) {
   const int rank = group.ranks.front();
-  return describe_difference(*result.scenario->schedule, result.engine->terms(piece.form, rank, group.buffer),
-                             result.engine->terms(piece.reference, rank, group.buffer));
+  return describe_difference(*result.scenario->schedule, forms_of(result)->terms(piece.form, rank, group.buffer),
+                             forms_of(result)->terms(piece.reference, rank, group.buffer));
 }
 
 }  // namespace lockstep

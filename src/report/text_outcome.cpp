@@ -103,13 +103,14 @@ std::string outcome_text(const CheckResult& result, const ReportOptions& options
 }
 
 std::string norm_text(const CheckResult& result, const ReportOptions& options) {
-  if (!result.symbolic || result.verdict != Verdict::mismatch || result.symbolic->norm.empty()) return "";
+  const SymbolicResult* exact = exact_of(result);
+  if (exact == nullptr || result.verdict != Verdict::mismatch || exact->norm.empty()) return "";
   const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
   // By pattern, counts and the ranks concerned.
   // What is the same but for the parameter and the rank.
   using Count = std::tuple<std::string, std::string, std::string>;
   std::map<std::pair<int, Count>, std::vector<int>> ranks_of;
-  for (const NormResult& norm : result.symbolic->norm) {
+  for (const NormResult& norm : exact->norm) {
     const std::string part =
         norm.elements == norm.of ? "" : fmt::format("{} of {} elements of ", norm.elements, norm.of);
     ranks_of[{norm.parameter, {norm.counted, norm.expected, part}}].push_back(norm.rank);
@@ -152,7 +153,7 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
                           rank_list(line.ranks));
     }
   }
-  if (const auto times = result.symbolic->norm_squared_factor) {
+  if (const auto times = exact->norm_squared_factor) {
     text += fmt::format("    every element is counted {} times: the norm is {} times the right one\n", *times,
                         square_root(*times));
   }

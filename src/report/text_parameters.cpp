@@ -35,14 +35,15 @@ class ParametersText {
         options_(options),
         style_(style),
         write_(write) {
-    if (result.symbolic) formulas_.emplace(schedule_, *result.engine);
+    if (exact_of(result) != nullptr) formulas_.emplace(schedule_, *forms_of(result));
   }
 
   void write() {
     std::vector<ParameterFinding> findings = collect_findings(result_, options_.all);
     // Wrong in the norm alone: the norm's own lines say so.
     std::erase_if(findings, [](const ParameterFinding& finding) {
-      return finding.wrong && finding.groups.empty() && finding.unowned.empty();
+      return finding.wrong && finding.groups.empty() && finding.unowned.empty() && finding.like < 0 &&
+             finding.not_shown.empty();
     });
     const std::vector<Section> sections = fold_findings(result_, findings, formulas_ ? &*formulas_ : nullptr);
     const std::map<std::size_t, std::string> grids = draw_section_grids(result_, sections, options_, style_);
@@ -64,13 +65,15 @@ class ParametersText {
     if (finding.groups.size() > most) {
       write_(fmt::format("    and {} more groups of ranks (-v shows all)\n", finding.groups.size() - most));
     }
+    if (!finding.not_shown.empty()) write_(fmt::format("    no rank is shown: {}\n", finding.not_shown));
     if (!finding.unowned.empty()) unowned(finding);
     if (section.turn != nullptr) write_("    " + turning_sentence(section.turn->point) + "\n");
     const auto logical = static_cast<std::size_t>(model_.logical_of(finding.parameter));
     const bool value_wrong = std::any_of(finding.groups.begin(), finding.groups.end(),
                                          [](const RankGroup& group) { return first_wrong_piece(group) != nullptr; });
-    if (value_wrong && logical < result_.symbolic->replicas_agree.size() && result_.symbolic->replicas_agree[logical]) {
-      write_(result_.symbolic->replicated[logical]
+    if (value_wrong && logical < exact_of(result_)->replicas_agree.size() &&
+        exact_of(result_)->replicas_agree[logical]) {
+      write_(exact_of(result_)->replicated[logical]
                  ? "    all owners of an element hold the same value: no comparison of replicas could see it\n"
                  : "    each element has one owner: there is no replica to compare with\n");
     }
@@ -80,7 +83,11 @@ class ParametersText {
     const Parameter& parameter = model_.parameters()[static_cast<std::size_t>(section.finding->parameter)];
     const std::string mark = section.finding->wrong ? style_.bad("✗") : style_.good("✓");
     const std::string tied = parameter.tied.empty() ? "" : fmt::format(" (tied: {})", parameter.tied);
-    if (section.parameters == 1) return write_(fmt::format("{} {}{}\n", mark, style_.bold(parameter.name), tied));
+    if (section.parameters == 1) {
+      const std::string& name = section.names.front();
+      const std::string shown = name == parameter.name ? "" : ", shown: " + parameter.name;
+      return write_(fmt::format("{} {}{}{}\n", mark, style_.bold(name), tied, shown));
+    }
     if (section.names.size() == 1) {
       write_(fmt::format("{} {} parameters){}, shown: {}\n", mark, style_.bold(without_bracket(section.names.front())),
                          tied, parameter.name));

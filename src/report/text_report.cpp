@@ -39,6 +39,11 @@ std::string engines_text(const CheckResult& result, bool verbose) {
     if (verbose) text += fmt::format(" ({:.3f} s)", result.symbolic_seconds);
     engines.push_back(std::move(text));
   }
+  if (result.parametric) {
+    std::string text = fmt::format("parametric {}", name_of(verdict_of(*result.parametric)));
+    if (verbose) text += fmt::format(" ({:.3f} s)", result.parametric_seconds);
+    engines.push_back(std::move(text));
+  }
   const auto add_numbers = [&](std::string_view name, const HostResult& numbers, double seconds) {
     std::string text = fmt::format("{} {}", name, name_of(engine_verdict(result, numbers.match)));
     if (numbers.sampled) text += fmt::format(" (sampled {} of {} elements)", numbers.elements, numbers.of);
@@ -74,12 +79,15 @@ std::string engines_text(const CheckResult& result, bool verbose) {
 /// How much was looked at: a match must not be an empty one.
 std::string extent_text(const CheckResult& result) {
   const Schedule& schedule = *result.scenario->schedule;
+  const std::string parameters = counted(static_cast<std::int64_t>(schedule.model.parameters().size()), "parameter"),
+                    steps = counted(schedule.batch.steps(), "optimizer step");
+  if (result.timeline == nullptr)
+    return fmt::format("{} in {}, {}", parameters, counted(result.parametric->classes, "class"), steps);
   const std::vector<Event>& events = result.timeline->events;
   const auto collectives = std::count_if(events.begin(), events.end(), [](const Event& event) {
     return operation(event.op).collective && event.calls.size() > 1;
   });
-  return fmt::format("{}, {}, {}", counted(static_cast<std::int64_t>(schedule.model.parameters().size()), "parameter"),
-                     counted(collectives, "collective"), counted(schedule.batch.steps(), "optimizer step"));
+  return fmt::format("{}, {}, {}", parameters, counted(collectives, "collective"), steps);
 }
 
 /// What the right gradient depends on: "loss piece_mean over uneven tokens".

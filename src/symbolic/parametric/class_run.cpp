@@ -360,6 +360,8 @@ void ClassRun::backward(const Place& place, int where) {
         record_.adds.push_back({number, mask, by});
         int& old = value(target, static_cast<std::size_t>(number));
         old = diagrams.add(old, diagrams.times(mask, by));
+        int& factor = value(result_.factors, static_cast<std::size_t>(atom(own)));
+        factor = diagrams.choose(mask, diagrams.constant(by), factor);
       }
     }
   }

@@ -94,6 +94,12 @@ struct Judged {
   int in_flight = 0;
 };
 
+/// What the optimizers get at the end of an optimizer step: diagrams.
+struct Handed {
+  std::vector<int> held;  ///< by atom
+  int owned = 0;          ///< a condition on the rank and the owners
+};
+
 struct ClassResult {
   const Class* members = nullptr;
   std::unique_ptr<Diagrams> diagrams;
@@ -106,6 +112,10 @@ struct ClassResult {
   std::vector<Recorded> recorded;
   bool ended = false;  ///< by a race, where there is one at the only sizes that are looked at
   std::vector<Judged> judged;
+  std::vector<Handed> handed;  ///< by optimizer step
+  /// By atom: what `backward` multiplied the contribution with, the last where several did. A diagram of the rank that
+  /// adds it; 0 for leftovers.
+  std::vector<int> factors;
   std::size_t steps = 0;  ///< that it went through
 };
 

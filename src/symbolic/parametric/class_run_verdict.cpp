@@ -162,6 +162,8 @@ void ClassRun::judge(int step) {
     judged_.differs.push_back(differs);
     add_cells(Fault::value, step, static_cast<int>(i), differs);
   }
+  result_.handed.push_back({held, own_});
+  result_.handed.back().held.resize(result_.atoms.size(), 0);
   judge_families(step);
   judge_norm(step);
 }

@@ -75,6 +75,13 @@ class Diagrams {
   };
   /// Calls `visit` for every way down, until it returns false; ways to 0 only if `zeros`.
   bool visit(int a, bool zeros, const std::function<bool(const Path&)>& visit) const;
+  /// The value, a polynomial, where the partition of each level is the one that `partition_of` gives.
+  template <class PartitionOf>
+  int value(int a, const PartitionOf& partition_of) const {
+    while (level(a) < static_cast<int>(levels_.size()))
+      a = children(a)[static_cast<std::size_t>(partition_of(level(a)))];
+    return children(a).front();
+  }
   std::size_t nodes() const { return static_cast<std::size_t>(next_); }
 
  private:

@@ -4,21 +4,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "src/schedule/calls.h"
-
 namespace lockstep::parametric {
 
 Evaluation::Evaluation(const World& world, const World& target, const ClassResult& result, const Class& members)
-    : world_(world), target_(target), result_(result), members_(members) {
+    : world_(world), target_(target), result_(result), members_(members), stretches_(world, target, result) {
   if (world.levels().size() != target.levels().size())
     throw InternalError("a proof is evaluated at sizes that it is not about");
-}
-
-/// A coordinate that is singled out, at the sizes of the target: the last stays the last.
-int Evaluation::coordinate(int level, int constant) const {
-  const Level& own = world_.levels()[static_cast<std::size_t>(level)];
-  const int size = target_.levels()[static_cast<std::size_t>(level)].size;
-  return own.open && constant > 0 && constant == own.size - 1 ? size - 1 : constant;
 }
 
 bool Evaluation::depends_on_elements(const Cell& cell) const {
@@ -33,111 +24,31 @@ bool Evaluation::depends_on_elements(const Cell& cell) const {
   return false;
 }
 
-/// Owners of one piece of a parameter, stretch by stretch.
-void Evaluation::add_elements(int logical, int piece, const Coordinates& rank_of_piece, std::set<Elements>& found) {
-  const Schedule& schedule = target_.schedule();
-  std::int64_t numel = schedule.model.pieces(logical)[static_cast<std::size_t>(piece)].numel;
-  if (numel == 0) return;
-  std::deque<std::vector<int>> selections;
-  Calls calls(schedule, selections);
-  std::vector<Cut> cuts;
-  for (const Owner& owner : result_.owners) {
-    if (!owner.inside.empty())
-      throw OutOfReach(owner.step->name, "who owns which part of an owned part is not followed where it matters");
-    const Step* step = nullptr;
-    for (const Step& outer : schedule.steps) {
-      if (outer.name == owner.step->name) step = &outer;
-      for (const Step& inner : outer.steps) {
-        if (inner.name == owner.step->name) step = &inner;
-      }
-    }
-    // A parameter of one stage has its owners there, whichever that is at these sizes.
-    std::vector<int> stages;
-    for (std::size_t stage = 0; stage < members_.sites.size(); ++stage) {
-      if (schedule.model.buffer_of(target_.ranks_of_stages()[stage], logical) >= 0)
-        stages.push_back(static_cast<int>(stage));
-    }
-    const int stage =
-        stages.size() == 1 || world_.pp_level() < 0 ? stages.front() : coordinate(world_.pp_level(), owner.stage);
-    int rank = target_.ranks_of_stages()[static_cast<std::size_t>(stage)];
-    for (std::size_t level = 0; level < rank_of_piece.size(); ++level)
-      rank += std::max(rank_of_piece[level], 0) * target_.levels()[level].stride;
-    if (schedule.model.buffer_of(rank, logical) < 0) rank = -1;
-    int n = 1;
-    for (const int level : owner.levels) n *= target_.levels()[static_cast<std::size_t>(level)].size;
-    if (step == nullptr || rank < 0) throw OutOfReach(owner.step->name, "it is not there at these sizes");
-    const std::vector<int>& selected = calls.selected(*step, rank);
-    const auto position =
-        std::find(selected.begin(), selected.end(), schedule.model.buffer_of(rank, logical)) - selected.begin();
-    cuts.push_back(calls.layout(*step, rank, n).cuts[static_cast<std::size_t>(position)]);
-  }
-  for (std::int64_t begin = 0; begin < numel;) {
-    std::int64_t end = numel;
-    Owners owners;
-    for (std::size_t i = 0; i < cuts.size(); ++i) {
-      const Cut& cut = cuts[i];
-      const auto member = static_cast<int>((begin + cut.offset) / cut.length);
-      end = std::min(end, (member + 1) * cut.length - cut.offset);
-      // Members of a group come in ascending order of rank: the level with the smallest stride varies fastest.
-      Coordinates& coordinates = owners.emplace_back(target_.levels().size(), -1);
-      std::vector<int> levels = result_.owners[i].levels;
-      std::sort(levels.begin(), levels.end(), [&](int a, int b) {
-        return target_.levels()[static_cast<std::size_t>(a)].stride <
-               target_.levels()[static_cast<std::size_t>(b)].stride;
-      });
-      int left = member;
-      for (const int level : levels) {
-        const int size = target_.levels()[static_cast<std::size_t>(level)].size;
-        coordinates[static_cast<std::size_t>(level)] = left % size;
-        left /= size;
-      }
-    }
-    found.insert({std::move(owners), rank_of_piece});
-    begin = end;
-  }
-}
-
-/// Where the ranks are that hold a piece.
-Evaluation::Coordinates Evaluation::holders(int logical, int piece) const {
-  Coordinates result(target_.levels().size(), -1);
-  const Model& model = target_.schedule().model;
-  const Parameter& parameter = model.parameters()[static_cast<std::size_t>(
-      model.logicals()[static_cast<std::size_t>(logical)].parameters.front())];
-  for (auto shard = parameter.shard.rbegin(); shard != parameter.shard.rend(); ++shard) {
-    const int size = target_.schedule().mesh.size(shard->axis);
-    for (const auto& [level, digit] : target_.digits(shard->axis, piece % size, ""))
-      result[static_cast<std::size_t>(level)] = digit;
-    piece /= size;
-  }
-  return result;
-}
-
 const std::set<Evaluation::Elements>& Evaluation::elements(int logical) {
   const auto [found, is_new] = elements_.try_emplace(logical);
   if (!is_new) return found->second;
-  if (target_.even(logical)) {
-    add_elements(logical, 0, Coordinates(target_.levels().size(), -1), found->second);
-  } else {
-    const int pieces = static_cast<int>(target_.schedule().model.pieces(logical).size());
-    for (int piece = 0; piece < pieces; ++piece) add_elements(logical, piece, holders(logical, piece), found->second);
+  const bool even = target_.even(logical);
+  const int pieces = even ? 1 : static_cast<int>(target_.schedule().model.pieces(logical).size());
+  for (int piece = 0; piece < pieces; ++piece) {
+    const Coordinates rank = even ? Coordinates(target_.levels().size(), -1) : target_.holders(logical, piece);
+    for (const Stretch& stretch : stretches_.of(logical, piece)) found->second.insert({stretch.owners, rank});
   }
   return found->second;
 }
 
 std::optional<Example> Evaluation::example(const Cell& cell) {
-  const bool by_element = depends_on_elements(cell);
   for (const int logical : members_.logicals) {
-    const std::vector<Piece>& pieces = target_.schedule().model.pieces(logical);
-    if (std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.numel == 0; })) continue;
-    if (!by_element && target_.even(logical)) {
-      if (exists(cell, nullptr)) return Example{&cell, logical};
-      continue;
-    }
-    for (const Elements& some : elements(logical)) {
-      if (exists(cell, &some)) return Example{&cell, logical};
-    }
+    if (applies(cell, logical)) return Example{&cell, logical};
   }
   return std::nullopt;
+}
+
+bool Evaluation::applies(const Cell& cell, int logical) {
+  const std::vector<Piece>& pieces = target_.schedule().model.pieces(logical);
+  if (std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.numel == 0; })) return false;
+  if (!depends_on_elements(cell) && target_.even(logical)) return exists(cell, nullptr);
+  const std::set<Elements>& some = elements(logical);
+  return std::any_of(some.begin(), some.end(), [&](const Elements& one) { return exists(cell, &one); });
 }
 
 Evaluation::First Evaluation::first() {
@@ -153,13 +64,16 @@ Evaluation::First Evaluation::first() {
 /// Whether coordinates can be given to all names, and something is wrong there.
 bool Evaluation::exists(const Cell& cell, const Elements* elements) {
   std::vector<std::vector<int>> contributors;  // by level: coordinates that the contributor can have
+  const std::set<int> matters = contributor_matters(cell);
   for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
     const Level& level = result_.diagrams->at_level(static_cast<int>(i));
     const int size = target_.levels()[i].size;
     std::vector<int>& candidates = contributors.emplace_back();
+    // One stands for all where it does not matter which it is.
+    const std::size_t most = matters.count(static_cast<int>(i)) != 0 ? static_cast<std::size_t>(size) : 1;
     const int rank = elements == nullptr ? -1 : elements->rank[i];
     if (cell.partitions[i] < 0) {
-      for (int k = 0; k < size; ++k) candidates.push_back(k);
+      for (int k = 0; k < size && candidates.size() < most; ++k) candidates.push_back(k);
       continue;
     }
     const Partition& partition = level.partitions.at(cell.partitions[i]);
@@ -173,7 +87,7 @@ bool Evaluation::exists(const Cell& cell, const Elements* elements) {
       return taken.insert(coordinate).second;
     };
     for (const int constant : level.constants) {
-      if (!place(level.constant_name(constant), coordinate(static_cast<int>(i), constant))) return false;
+      if (!place(level.constant_name(constant), stretches_.coordinate(static_cast<int>(i), constant))) return false;
     }
     if (rank >= 0 && !place(rank_name, rank)) return false;
     for (std::size_t owner = 0; elements != nullptr && owner < elements->owners.size(); ++owner) {
@@ -185,7 +99,7 @@ bool Evaluation::exists(const Cell& cell, const Elements* elements) {
     if (fixed != coordinate_of_block.end()) {
       candidates = {fixed->second};
     } else {
-      for (int k = 0; k < size; ++k) {
+      for (int k = 0; k < size && candidates.size() < most; ++k) {
         if (taken.count(k) == 0) candidates.push_back(k);
       }
     }

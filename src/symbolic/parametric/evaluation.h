@@ -8,6 +8,7 @@
 
 #include "lockstep/parametric.h"
 #include "src/symbolic/parametric/class_run.h"
+#include "src/symbolic/parametric/stretches.h"
 
 namespace lockstep::parametric {
 
@@ -31,33 +32,32 @@ class Evaluation {
     std::optional<int> race, wrong;
   };
   First first();
+  /// Whether a cell is there in elements of this parameter of the class. Throws OutOfReach.
+  bool applies(const Cell& cell, int logical);
 
- private:
-  using Coordinates = std::vector<int>;  ///< by level
-  /// Coordinates of each owner of some elements of the parameter.
-  using Owners = std::vector<Coordinates>;
   /// Some elements: their owners, and where the ranks that hold them are, -1 for anywhere.
   struct Elements {
-    Owners owners;
+    std::vector<Coordinates> owners;
     Coordinates rank;
     auto operator<=>(const Elements&) const = default;
   };
+  /// Whether a cell is there in these elements; null: in any, where they do not matter.
+  bool exists(const Cell& cell, const Elements* elements);
+
+ private:
   const std::set<Elements>& elements(int logical);
-  void add_elements(int logical, int piece, const Coordinates& rank, std::set<Elements>& found);
-  Coordinates holders(int logical, int piece) const;
   bool depends_on_elements(const Cell& cell) const;
   /// The levels on which it matters who the contributor is.
   std::set<int> contributor_matters(const Cell& cell) const;
-  bool exists(const Cell& cell, const Elements* elements);
   bool wrong(const Cell& cell, const std::vector<std::vector<int>>& contributors);
   std::string entry_of(const Atom& atom) const;
   bool is_listed(const std::string& entry) const;
-  int coordinate(int level, int constant) const;
 
   const World& world_;
   const World& target_;
   const ClassResult& result_;
   const Class& members_;
+  Stretches stretches_;
   std::map<int, std::set<Elements>> elements_;
 };
 

@@ -1,32 +1,280 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/parametric.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <unordered_map>
+
+#include "src/symbolic/forms.h"
 #include "src/symbolic/parametric/evaluation.h"
+#include "src/symbolic/parametric/samples.h"
+#include "src/symbolic/parametric/values.h"
 
 namespace lockstep {
 
 using namespace parametric;
 
-ParametricResult run_parametric(const Schedule& schedule) {
-  ParametricResult result;
-  try {
-    World world(schedule, {});
-    const Choices choices(world);
-    result.classes = static_cast<int>(choices.classes().size());
-    std::vector<ClassResult> classes;
-    for (const Class& members : choices.classes()) classes.push_back(run_class(world, choices, members, false));
-    Verdicts verdicts(schedule.batch.steps());
-    for (const ClassResult& one : classes)
-      verdicts.add(Evaluation(world, world, one, *one.members).first(), one.members->logicals.front());
-    verdicts.write(result);
-  } catch (const OutOfReach& limit) {
-    result.verdict = ParametricResult::Verdict::undecided;
-    result.undecided_step = limit.step;
-    result.why = limit.what();
-  }
-  return result;
+namespace {
+
+/// Ranks that are shown of one parameter.
+constexpr std::size_t most_samples = 16;
+
+bool same(const Term& a, const Term& b) {
+  return a.rank == b.rank && a.micro_batch == b.micro_batch && a.site_use == b.site_use && a.leftover == b.leftover &&
+         a.foreign == b.foreign && a.logical == b.logical && a.piece == b.piece && a.offset == b.offset &&
+         a.coefficient == b.coefficient;
 }
+
+/// got/expected, where it is one number.
+std::optional<Rational> ratio_of(const std::vector<Term>& got, const std::vector<Term>& expected) {
+  if (got.size() != expected.size() || got.empty()) {
+    return got.empty() && !expected.empty() ? std::optional<Rational>(0) : std::nullopt;
+  }
+  const Rational ratio = got.front().coefficient / expected.front().coefficient;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    Term scaled = expected[i];
+    scaled.coefficient *= ratio;
+    if (!same(got[i], scaled)) return std::nullopt;
+  }
+  return ratio;
+}
+
+}  // namespace
+
+struct ParametricEngine::State {
+  explicit State(const Schedule& its_schedule) : schedule(its_schedule) {}
+
+  struct One {  ///< a class, and what it takes to ask about it
+    ClassResult result;
+    std::unique_ptr<Evaluation> evaluation;
+    std::unique_ptr<Stretches> stretches;
+    std::unique_ptr<ClassValues> values;
+  };
+
+  void run();
+  One& class_of(int logical);
+  int form(std::vector<Term> terms);
+  std::vector<int> wrong_of(One& one);
+  void sample(One& one, ParametricSample& sample);
+  void add(One& one, const Sample& sample, int logical, ParametricSample& all);
+  BufferResult buffer(int rank, int buffer, int optimizer_step);
+
+  const Schedule& schedule;
+  ParametricResult result;
+  std::unique_ptr<World> world;
+  std::unique_ptr<Choices> choices;
+  std::vector<One> classes;
+  std::map<int, std::size_t> class_of_logical;
+  std::vector<std::vector<Term>> forms;
+  std::unordered_map<std::size_t, std::vector<int>> forms_by_hash;
+};
+
+void ParametricEngine::State::run() {
+  world = std::make_unique<World>(schedule, Open{});
+  choices = std::make_unique<Choices>(*world);
+  result.classes = static_cast<int>(choices->classes().size());
+  for (const Class& members : choices->classes()) {
+    for (const int logical : members.logicals) class_of_logical.emplace(logical, classes.size());
+    One& one = classes.emplace_back();
+    one.result = run_class(*world, *choices, members, false);
+    result.operations += one.result.steps;
+    result.nodes += one.result.diagrams->nodes();
+  }
+  Verdicts verdicts(schedule.batch.steps());
+  for (One& one : classes) {
+    const Class& members = *one.result.members;
+    one.evaluation = std::make_unique<Evaluation>(*world, *world, one.result, members);
+    one.stretches = std::make_unique<Stretches>(*world, *world, one.result);
+    one.values = std::make_unique<ClassValues>(*world, one.result, *one.stretches);
+    verdicts.add(one.evaluation->first(), members.logicals.front());
+  }
+  verdicts.write(result);
+}
+
+ParametricEngine::State::One& ParametricEngine::State::class_of(int logical) {
+  const auto found = class_of_logical.find(logical);
+  if (found == class_of_logical.end()) throw OutOfReach("", "the parameter is frozen");
+  return classes[found->second];
+}
+
+int ParametricEngine::State::form(std::vector<Term> terms) {
+  std::size_t hash = terms.size();
+  for (const Term& term : terms) {
+    hash = hash * 0x9E3779B97F4A7C15U + static_cast<std::size_t>(term.rank * 31 + term.micro_batch);
+    hash = hash * 0x9E3779B97F4A7C15U + term.coefficient.hash();
+  }
+  std::vector<int>& candidates = forms_by_hash[hash];
+  for (const int candidate : candidates) {
+    const std::vector<Term>& other = forms[static_cast<std::size_t>(candidate)];
+    if (std::equal(terms.begin(), terms.end(), other.begin(), other.end(), same)) return candidate;
+  }
+  candidates.push_back(static_cast<int>(forms.size()));
+  forms.push_back(std::move(terms));
+  return candidates.back();
+}
+
+BufferResult ParametricEngine::State::buffer(int rank, int buffer, int optimizer_step) {
+  const LocalBuffer& local = schedule.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+  One& one = class_of(local.logical);
+  if (static_cast<std::size_t>(optimizer_step) >= one.result.handed.size())
+    throw OutOfReach("", "the optimizer step is not reached");
+  BufferResult found;
+  found.rank = rank;
+  found.buffer = buffer;
+  const int piece = world->even(local.logical) ? 0 : local.piece;
+  const auto by_owner = [](const Stretch& a, const Stretch& b) { return a.owners < b.owners; };
+  std::map<Stretch, PieceResult, decltype(by_owner)> known(by_owner);
+  for (const Stretch& stretch : one.stretches->of(local.logical, piece)) {
+    if (!one.values->owned(optimizer_step, rank, stretch.owners)) continue;
+    found.owned = unite(found.owned, {stretch.elements});
+    const auto [place, is_new] = known.emplace(stretch, PieceResult());
+    PieceResult& own = place->second;
+    if (is_new) {
+      const std::vector<Term> got = one.values->held(optimizer_step, rank, buffer, stretch.owners);
+      const std::vector<Term> expected =
+          one.values->expected(optimizer_step, local.logical, local.piece, stretch.owners);
+      own.form = form(got);
+      own.reference = form(expected);
+      own.right = own.form == own.reference;
+      own.ratio = own.right ? std::optional(Rational(1)) : ratio_of(got, expected);
+    }
+    own.elements = stretch.elements;
+    if (!found.pieces.empty() && found.pieces.back().elements.end == own.elements.begin &&
+        found.pieces.back().form == own.form && found.pieces.back().reference == own.reference) {
+      found.pieces.back().elements.end = own.elements.end;
+    } else {
+      found.pieces.push_back(own);
+    }
+  }
+  return found;
+}
+
+/// The parameters of a class in which something of it is wrong.
+std::vector<int> ParametricEngine::State::wrong_of(One& one) {
+  std::vector<int> wrong;
+  for (const int logical : one.result.members->logicals) {
+    for (const Cell& cell : one.result.cells) {
+      if (cell.fault == Fault::race || cell.optimizer_step != result.step) continue;
+      if (!one.evaluation->applies(cell, logical)) continue;
+      wrong.push_back(logical);
+      break;
+    }
+  }
+  return wrong;
+}
+
+void ParametricEngine::State::add(One& one, const Sample& sample, int logical, ParametricSample& all) {
+  const Model& model = schedule.model;
+  const auto parameter = [&] {
+    return sample.buffer >= 0
+               ? model.local(sample.rank).buffers[static_cast<std::size_t>(sample.buffer)].parameters.front()
+               : model.logicals()[static_cast<std::size_t>(logical)].parameters.front();
+  };
+  switch (sample.cell->fault) {
+    case Fault::value:
+      all.found.buffers.push_back(buffer(sample.rank, sample.buffer, result.step));
+      break;
+    case Fault::unowned:
+      all.found.unowned.push_back({sample.rank, sample.buffer, {sample.elements}});
+      all.found.buffers.push_back(buffer(sample.rank, sample.buffer, result.step));
+      break;
+    case Fault::norm:
+    case Fault::norm_too_early: {
+      NormResult norm;
+      norm.parameter = parameter();
+      norm.rank = sample.rank;
+      norm.expected = norm.counted = "1";
+      norm.of = model.pieces(logical).front().numel;
+      norm.elements = one.result.owners.empty() ? norm.of : sample.elements.size();
+      const Polynomials& polynomials = world->polynomials();
+      if (sample.cell->fault == Fault::norm) {
+        const Rational more = polynomials.evaluate(sample.cell->value, [&](const Variable& variable) {
+          return world->value(variable, world->coordinates(sample.rank), 0);
+        });
+        norm.counted = (more + Rational(1)).to_string();
+      }
+      all.found.norm.push_back(norm);
+      break;
+    }
+    case Fault::race:
+      break;
+  }
+}
+
+void ParametricEngine::State::sample(One& one, ParametricSample& all) {
+  const Model& model = schedule.model;
+  std::optional<int> shown;
+  for (const int logical : wrong_of(one)) {
+    const std::vector<int>& parameters = model.logicals()[static_cast<std::size_t>(logical)].parameters;
+    // One of several names has other names on other ranks.
+    if (shown && parameters.size() == 1 && world->even(logical)) {
+      all.like.emplace(parameters.front(), model.logicals()[static_cast<std::size_t>(*shown)].parameters.front());
+      continue;
+    }
+    try {
+      const std::vector<Sample> samples =
+          samples_of(*world, one.result, *one.evaluation, *one.stretches, logical, result.step, most_samples);
+      for (const Sample& sample : samples) add(one, sample, logical, all);
+      if (!samples.empty() && parameters.size() == 1 && !shown) shown = logical;
+      if (samples.empty()) all.not_shown.emplace(parameters.front(), "no rank of that kind was found");
+    } catch (const OutOfReach& limit) {
+      all.not_shown.emplace(parameters.front(), limit.what());
+    }
+  }
+}
+
+ParametricEngine::ParametricEngine(const Schedule& schedule) : state_(std::make_unique<State>(schedule)) {
+  try {
+    state_->run();
+  } catch (const OutOfReach& limit) {
+    state_->result.verdict = ParametricResult::Verdict::undecided;
+    state_->result.undecided_step = limit.step;
+    state_->result.why = limit.what();
+  }
+}
+
+ParametricEngine::~ParametricEngine() = default;
+
+const ParametricResult& ParametricEngine::result() const { return state_->result; }
+
+ParametricSample ParametricEngine::sample() {
+  ParametricSample sample;
+  sample.found.step = state_->result.step;
+  sample.found.match = state_->result.verdict == ParametricResult::Verdict::match;
+  if (state_->result.verdict != ParametricResult::Verdict::mismatch) return sample;
+  for (State::One& one : state_->classes) state_->sample(one, sample);
+  const auto order = [](const auto& a, const auto& b) {
+    return std::pair(a.rank, a.buffer) < std::pair(b.rank, b.buffer);
+  };
+  std::vector<BufferResult>& buffers = sample.found.buffers;
+  std::stable_sort(buffers.begin(), buffers.end(), order);
+  const auto same_buffer = [](const auto& a, const auto& b) { return a.rank == b.rank && a.buffer == b.buffer; };
+  buffers.erase(std::unique(buffers.begin(), buffers.end(), same_buffer), buffers.end());
+  return sample;
+}
+
+BufferResult ParametricEngine::buffer(int rank, int buffer, int optimizer_step) {
+  try {
+    if (state_->result.verdict == ParametricResult::Verdict::undecided)
+      throw OutOfReach(state_->result.undecided_step, state_->result.why);
+    return state_->buffer(rank, buffer, optimizer_step);
+  } catch (const OutOfReach& limit) {
+    throw InputError({Diagnostic{{}, limit.what()}});
+  }
+}
+
+std::vector<Term> ParametricEngine::terms(int form, int, int) const {
+  return state_->forms[static_cast<std::size_t>(form)];
+}
+
+int ParametricEngine::reference(int logical, int piece, int optimizer_step) {
+  State::One& one = state_->class_of(logical);
+  const std::vector<Stretch>& stretches = one.stretches->of(logical, state_->world->even(logical) ? 0 : piece);
+  if (stretches.empty()) return state_->form({});
+  return state_->form(one.values->expected(optimizer_step, logical, piece, stretches.front().owners));
+}
+
+ParametricResult run_parametric(const Schedule& schedule) { return ParametricEngine(schedule).result(); }
 
 }  // namespace lockstep

@@ -21,6 +21,12 @@ int count_blocks(const Partition& partition) { return 1 + *std::max_element(part
 
 }  // namespace
 
+int Partitions::number_of(const Partition& partition) const {
+  const Partition wanted = normal(partition);
+  const auto found = std::lower_bound(all_.begin(), all_.end(), wanted);  // extend() makes them in order
+  return found == all_.end() || *found != wanted ? -1 : static_cast<int>(found - all_.begin());
+}
+
 void Partitions::extend(Partition& partial, int names, int first_constant, int most_blocks, std::size_t limit) {
   if (all_.size() > limit) return;
   const int name = static_cast<int>(partial.size());

@@ -23,6 +23,8 @@ class Partitions {
 
   int size() const { return static_cast<int>(all_.size()); }
   const Partition& at(int number) const { return all_[static_cast<std::size_t>(number)]; }
+  /// The number of a partition with its blocks numbered in any way; -1 where there is none.
+  int number_of(const Partition& partition) const;
   int blocks(int number) const { return blocks_[static_cast<std::size_t>(number)]; }
   bool equal(int number, int a, int b) const {
     const Partition& one = at(number);

@@ -371,6 +371,26 @@ Rational World::value(const Variable& variable, const std::vector<int>& contribu
   return batch.sum(variable.entry, micro_batches, dp, range(Axis::cp), range(Axis::sp));
 }
 
+std::vector<int> World::holders(int logical, int piece) const {
+  std::vector<int> result(levels_.size(), -1);
+  const Model& model = schedule_.model;
+  const Parameter& parameter = model.parameters()[static_cast<std::size_t>(
+      model.logicals()[static_cast<std::size_t>(logical)].parameters.front())];
+  for (auto shard = parameter.shard.rbegin(); shard != parameter.shard.rend(); ++shard) {
+    const int size = schedule_.mesh.size(shard->axis);
+    for (const auto& [level, digit] : digits(shard->axis, piece % size, ""))
+      result[static_cast<std::size_t>(level)] = digit;
+    piece /= size;
+  }
+  return result;
+}
+
+std::vector<int> World::coordinates(int rank) const {
+  std::vector<int> result;
+  for (const Level& level : levels_) result.push_back(rank / level.stride % level.size);
+  return result;
+}
+
 bool World::even(int logical) const {
   if (!open_.least.empty()) {
     for (const int parameter : schedule_.model.logicals()[static_cast<std::size_t>(logical)].parameters) {

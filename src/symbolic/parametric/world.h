@@ -79,6 +79,10 @@ class World {
 
   /// A rank of each pipeline stage, which stands for all: they hold alike buffers.
   const std::vector<int>& ranks_of_stages() const { return ranks_of_stages_; }
+  /// The coordinates, by level, of the ranks that hold a piece of the parameter; -1 for any.
+  std::vector<int> holders(int logical, int piece) const;
+  /// Those of a rank.
+  std::vector<int> coordinates(int rank) const;
   /// Whether all pieces of the parameter have equal shapes.
   bool even(int logical) const;
 

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/parametric/samples.h"
+
+#include <algorithm>
+#include <set>
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// Coordinates that a level tells apart in a stretch: those with a name, and one without.
+std::vector<int> candidates(const ClassResult& result, const Stretches& stretches, const Stretch& stretch, int level,
+                            int size) {
+  const Level& own = result.diagrams->at_level(level);
+  std::set<int> named;
+  for (const int owner : own.owners)
+    named.insert(stretch.owners[static_cast<std::size_t>(owner)][static_cast<std::size_t>(level)]);
+  for (const int constant : own.constants) named.insert(stretches.coordinate(level, constant));
+  named.erase(-1);
+  for (int coordinate = 0; coordinate < size; ++coordinate) {
+    if (!named.insert(coordinate).second) continue;
+    break;
+  }
+  return {named.begin(), named.end()};
+}
+
+/// Which owners and constants of a stretch are one, on each level.
+std::vector<Partition> pattern(const ClassResult& result, const Stretches& stretches, const Stretch& stretch) {
+  std::vector<Partition> pattern;
+  for (std::size_t i = 0; i < result.diagrams->levels().size(); ++i) {
+    const Level& level = result.diagrams->at_level(static_cast<int>(i));
+    std::map<int, std::uint16_t> blocks;
+    Partition& names = pattern.emplace_back();
+    const auto add = [&](int coordinate) {
+      names.push_back(blocks.emplace(coordinate, static_cast<std::uint16_t>(blocks.size())).first->second);
+    };
+    for (const int constant : level.constants) add(stretches.coordinate(static_cast<int>(i), constant));
+    for (const int owner : level.owners) add(stretch.owners[static_cast<std::size_t>(owner)][i]);
+  }
+  return pattern;
+}
+
+}  // namespace
+
+std::vector<Sample> samples_of(const World& world, const ClassResult& result, Evaluation& evaluation,
+                               Stretches& stretches, int logical, int optimizer_step, std::size_t most) {
+  std::vector<Sample> samples;
+  std::set<std::pair<int, Fault>> seen;
+  const Model& model = world.schedule().model;
+  const int pieces = world.even(logical) ? 1 : static_cast<int>(model.pieces(logical).size());
+  std::set<std::vector<Partition>> patterns;
+  for (int piece = 0; piece < pieces; ++piece) {
+    const Coordinates holders = pieces == 1 ? Coordinates(world.levels().size(), -1) : world.holders(logical, piece);
+    if (pieces > 1) patterns.clear();  // other ranks hold it
+    for (const Stretch& stretch : stretches.of(logical, piece)) {
+      if (!patterns.insert(pattern(result, stretches, stretch)).second) continue;
+      std::vector<std::vector<int>> choices;
+      for (std::size_t i = 0; i < world.levels().size(); ++i) {
+        const int level = static_cast<int>(i), size = world.levels()[i].size;
+        if (holders[i] >= 0) {
+          choices.push_back({holders[i]});
+        } else if (level == world.pp_level()) {
+          // A parameter of one stage stands for those of others as well: it is its own stages that count.
+          std::vector<int>& stages = choices.emplace_back();
+          for (int stage = 0; stage < size; ++stage) {
+            if (model.buffer_of(world.ranks_of_stages()[static_cast<std::size_t>(stage)], logical) >= 0)
+              stages.push_back(stage);
+          }
+        } else {
+          choices.push_back(candidates(result, stretches, stretch, level, size));
+        }
+      }
+      std::vector<std::size_t> choice(choices.size(), 0);
+      for (std::size_t digit = 0; digit < choices.size() || choices.empty();) {
+        Evaluation::Elements elements{stretch.owners, {}};
+        int rank = 0;
+        for (std::size_t i = 0; i < choices.size(); ++i) {
+          elements.rank.push_back(choices[i][choice[i]]);
+          rank += elements.rank.back() * world.levels()[i].stride;
+        }
+        for (const Cell& cell : result.cells) {
+          if (cell.optimizer_step != optimizer_step || cell.fault == Fault::race) continue;
+          if (seen.count({rank, cell.fault}) != 0 || !evaluation.exists(cell, &elements)) continue;
+          seen.emplace(rank, cell.fault);
+          samples.push_back({rank, model.buffer_of(rank, logical), &cell, stretch.elements});
+          if (samples.size() == most) return samples;
+        }
+        if (choices.empty()) break;
+        for (digit = 0; digit < choices.size(); ++digit) {
+          if (++choice[digit] < choices[digit].size()) break;
+          choice[digit] = 0;
+        }
+      }
+    }
+  }
+  return samples;
+}
+
+}  // namespace lockstep::parametric

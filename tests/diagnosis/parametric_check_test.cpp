@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// check, decided by the parametric engine: the same as the symbolic engine finds, rank by rank.
+#include <filesystem>
+#include <iostream>
+#include <set>
+
+#include "tests/catch.h"
+#include "tests/diagnosis/small.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+CheckOptions only(bool symbolic) {
+  CheckOptions options;
+  options.symbolic = symbolic;
+  options.host = false;
+  options.parametric = !symbolic;
+  return options;
+}
+
+bool same(const std::vector<Term>& a, const std::vector<Term>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Term& x, const Term& y) {
+    return x.rank == y.rank && x.micro_batch == y.micro_batch && x.site_use == y.site_use && x.leftover == y.leftover &&
+           x.foreign == y.foreign && x.logical == y.logical &&
+           (!x.foreign || (x.piece == y.piece && x.offset == y.offset)) && x.coefficient == y.coefficient;
+  });
+}
+
+std::set<int> wrong_logicals(const CheckResult& result) {
+  std::set<int> logicals;
+  for (const int parameter : wrong_set(result).parameters)
+    logicals.insert(result.scenario->schedule->model.logical_of(parameter));
+  return logicals;
+}
+
+/// What the two engines say of one buffer; "" where it is the same.
+std::string difference(const CheckResult& exact, ParametricEngine& engine, const BufferResult& expected) {
+  const BufferResult found = engine.buffer(expected.rank, expected.buffer, exact.symbolic->step);
+  if (found.owned != expected.owned) return "owned elements";
+  // Neighbours with equal formulas are one piece in both, but where a cut lies between them.
+  for (const PieceResult& piece : expected.pieces) {
+    for (const PieceResult& own : found.pieces) {
+      if (intersect(piece.elements, own.elements).empty()) continue;
+      if (piece.right != own.right) return "verdict";
+      if (piece.ratio != own.ratio) return "ratio";
+      const auto terms = [&](const FormReader& reader, int form) {
+        return reader.terms(form, expected.rank, expected.buffer);
+      };
+      if (!same(terms(*exact.engine, piece.form), terms(engine, own.form))) return "formula";
+      if (!same(terms(*exact.engine, piece.reference), terms(engine, own.reference))) return "reference";
+    }
+  }
+  return "";
+}
+
+/// #844 on thousands of ranks.
+std::string large_844(const std::string& expect) {
+  std::string text = megatron_844(expect);
+  const std::string layout = R"({ "pp": 2, "dp": 2 })";
+  return text.replace(text.find(layout), layout.size(), R"({ "pp": 2, "dp": 2048 })");
+}
+
+/// One parameter of 48 elements, on a layout of these sizes, with these steps after a backward.
+std::string simple(const std::string& layout, const std::string& steps) {
+  return scenario(
+      layout, R"([ { "name": "weight", "shape": [48] } ])",
+      R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" + steps + " ]");
+}
+
+}  // namespace
+
+TEST_CASE("the corpus: what each rank holds, by classes and by every rank", "[parametric][oracle]") {
+  int scenarios = 0, buffers = 0, out_of_reach = 0;
+  const std::filesystem::path folder = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "scenarios";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string path = entry.path().string();
+    if (entry.path().extension() != ".json" || path.find("/scale/") != std::string::npos) continue;
+    const CheckResult found = check_file(path, only(false));
+    if (found.verdict != Verdict::mismatch) continue;
+    INFO(path);
+    const CheckResult exact = check_file(path, only(true));
+    CHECK(exact.verdict == found.verdict);
+    if (exact.verdict != found.verdict) continue;
+    CHECK(exact.step == found.step);
+    CHECK(wrong_logicals(exact) == wrong_logicals(found));
+    ++scenarios;
+    for (std::size_t i = 0; i < exact.symbolic->buffers.size(); ++i) {
+      const BufferResult& buffer = exact.symbolic->buffers[i];
+      const bool wrong = std::any_of(buffer.pieces.begin(), buffer.pieces.end(),
+                                     [](const PieceResult& piece) { return !piece.right; });
+      if (!wrong && i % 13 != 0) continue;
+      const LocalBuffer& local =
+          exact.scenario->schedule->model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)];
+      if (exact.scenario->schedule->model.logicals()[static_cast<std::size_t>(local.logical)].frozen) continue;
+      try {
+        INFO("rank " << buffer.rank << ", buffer " << buffer.buffer);
+        CHECK(difference(exact, *found.parametric_engine, buffer) == "");
+        ++buffers;
+      } catch (const InputError&) {
+        ++out_of_reach;
+      }
+    }
+  }
+  std::cout << "parametric engine, single ranks: " << buffers << " buffers of " << scenarios
+            << " wrong scenarios as the symbolic engine has them, " << out_of_reach << " out of its reach\n";
+  CHECK(scenarios >= 250);
+  CHECK(out_of_reach * 20 < buffers);
+}
+
+TEST_CASE("a large layout is decided by classes", "[parametric]") {
+  const CheckResult result = check_text(large_844(
+      R"({ "verdict": "mismatch", "parameters": ["tied:embedding"],
+           "formula": { "word": { "1": "g2049 + sum(g, dp)/2048" } } })"));
+  CHECK(result.verdict == Verdict::mismatch);
+  REQUIRE(result.parametric);
+  CHECK_FALSE(result.symbolic);
+  CHECK(result.timeline == nullptr);
+  CHECK(result.host_left_out.find("nothing was replayed") != std::string::npos);
+  REQUIRE(result.sample);
+  CHECK_FALSE(result.sample->found.buffers.empty());
+}
+
+TEST_CASE("a small layout is replayed unless the parametric engine is asked for", "[parametric]") {
+  CHECK_FALSE(check_text(megatron_844()).parametric);
+  CheckOptions both;
+  both.parametric = true;
+  const CheckResult result = check_text(megatron_844(), both);
+  REQUIRE(result.parametric);
+  CHECK(result.symbolic);
+  CHECK(result.disagreement == "");
+}
+
+TEST_CASE("expectations that take every rank are not met by a large layout", "[parametric]") {
+  const CheckResult result = check_text(large_844(
+      R"({ "verdict": "mismatch", "parameters": ["tied:embedding"], "ranks": [1, 2], "replicas_agree": false,
+           "formula": { "word": { "1": "g2" } } })"));
+  const std::vector<std::string> unmet = unmet_expectations(result);
+  REQUIRE(unmet.size() == 3);
+  CHECK(unmet[0].find("ranks: not known") == 0);
+  CHECK(unmet[1].find("formula of word on rank 1: expected g2, found ") == 0);
+  CHECK(unmet[2].find("replicas_agree: not known") == 0);
+}
+
+TEST_CASE("what is too large to be replayed and cannot be followed is refused by its step", "[parametric]") {
+  std::string text =
+      simple(R"({ "dp": 65536 })", R"x({ "name": "odd", "op": "all_reduce", "over": "dp", "when": "rank.dp > 0" })x");
+  const std::string one = R"("micro_batches": 1,)";
+  const CheckResult result = check_text(text.replace(text.find(one), one.size(), R"("micro_batches": 10000,)"));
+  CHECK(result.verdict == Verdict::error);
+  REQUIRE(result.errors.size() == 1);
+  CHECK(result.errors.front().message.find("step \"odd\": not all ranks of a group reach it") != std::string::npos);
+}
+
+TEST_CASE("norms and elements without an owner on a large layout", "[parametric]") {
+  const CheckResult twice =
+      check_text(simple(R"({ "dp": 4096 })", R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+                                     { "name": "norm", "op": "norm", "over": "dp" })"));
+  CHECK(twice.verdict == Verdict::mismatch);
+  REQUIRE(twice.sample);
+  REQUIRE_FALSE(twice.sample->found.norm.empty());
+  CHECK(twice.sample->found.norm.front().counted == "4096");
+}
