@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TIME_LIMIT_S = 900
+# More where more random cases are asked for (tests/cases.h).
+TIME_LIMIT_S = 900 * max(1, int(os.environ.get("LOCKSTEP_TEST_ROUNDS", "1")) // 4)
 # These test the sources, the data and the tools, not the program, or replay the corpus or models at full size, need to
 # limit the program's memory, or run in several processes of MPI, which sanitizers do not bear: once, in the release build,
 # is enough. Folders and files below tests/.

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <filesystem>
-#include <fstream>
-#include <set>
-#include <sstream>
-
 #include "lockstep/cuda.h"
-#include "lockstep/scenario.h"
 #include "tests/catch.h"
-#include "tests/device/equal_results.h"
+#include "tests/device/compared_engines.h"
 #include "tests/device/host_gpu.h"
-#include "tests/numeric/random_schedule.h"
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -41,37 +34,17 @@ Schedule averaged(int ranks, std::int64_t elements) {
 }  // namespace
 
 TEST_CASE("the cuda engine finds what the host engine finds on random schedules, in both ways of replaying") {
-  int compared = 0, matches = 0, in_field = 0, bfloat16 = 0, fused = 0, stepwise = 0;
-  for (unsigned seed = 0; seed < 400; ++seed) {
-    const Schedule built = RandomSchedule(seed).make();
-    Timeline timeline;
-    try {
-      timeline = walk(built);
-    } catch (const InputError&) {
-      continue;
-    }
-    const HostResult host = run_host(built, timeline);
+  unsigned fused = 0, stepwise = 0;
+  compare_on_random_schedules(400, [&](unsigned seed, const Schedule& built, const Timeline& timeline) {
     // Too little memory in a block for most, and enough.
     Device device(host_facts(std::uint64_t{1} << 26, seed % 3 == 0 ? 16'000 : 200'000), seed);
-    INFO("seed " << seed << ", " << built.mesh.world() << " ranks");
-    require_equal(host, device.run(built, timeline));
-    ++compared;
-    matches += host.match;
+    HostResult result = device.run(built, timeline);
     fused += device.launcher->fused_launches > 0;
     stepwise += device.launcher->fused_launches == 0;
-    for (const HostBuffer& buffer : host.buffers) {
-      in_field += buffer.arithmetic == Arithmetic::prime61;
-      bfloat16 += buffer.arithmetic == Arithmetic::bfloat16;
-    }
-  }
-  // Both verdicts, every arithmetic and both ways must have occurred, or this shows nothing.
-  CHECK(compared > 200);
-  CHECK(matches > 60);
-  CHECK(compared - matches > 70);
-  CHECK(in_field > 25);
-  CHECK(bfloat16 > 0);
-  CHECK(fused > 100);
-  CHECK(stepwise > 20);
+    return result;
+  });
+  CHECK(fused > cases(100));
+  CHECK(stepwise > cases(20));
 }
 
 TEST_CASE("however many blocks its memory makes of a buffer, the hashes are those of the host engine") {
@@ -142,38 +115,9 @@ TEST_CASE("a replay in one kernel that differs in one bit from the one step by s
 }
 
 TEST_CASE("small files of the corpus have the host engine's hashes") {
-  std::set<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/scenarios")) {
-    if (entry.path().extension() != ".json") continue;
-    std::stringstream text;
-    text << std::ifstream(entry.path()).rdbuf();
-    const bool small = text.str().find("\"preset\"") == std::string::npos;
-    if (small && text.str().find("\"parameters\"") != std::string::npos) files.insert(entry.path());
-  }
-  int number = 0, compared = 0, wrong = 0;
-  for (const std::filesystem::path& file : files) {
-    if (number++ % 7 != 0) continue;
-    const Scenario scenario = read_scenario_file(file.string());
-    if (scenario.schedule == nullptr) continue;
-    INFO(file.string());
-    Timeline timeline;
-    try {
-      timeline = walk(*scenario.schedule);
-    } catch (const InputError&) {
-      continue;
-    }
-    std::int64_t elements = 0;
-    for (int rank = 0; rank < scenario.schedule->mesh.world(); ++rank) {
-      for (const LocalBuffer& buffer : scenario.schedule->model.local(rank).buffers) elements += buffer.numel;
-    }
-    if (elements > 20'000) continue;
-    const HostResult host = run_host(*scenario.schedule, timeline);
-    require_equal(host, Device(host_facts(), static_cast<unsigned>(number)).run(*scenario.schedule, timeline));
-    ++compared;
-    wrong += !host.match;
-  }
-  CHECK(compared > 20);
-  CHECK(wrong > 5);
+  compare_on_small_files(0, [](unsigned number, const Schedule& built, const Timeline& timeline) {
+    return Device(host_facts(), number).run(built, timeline);
+  });
 }
 
 TEST_CASE("with a limit on elements there are more blocks, and less memory is taken") {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <atomic>
-
 #include "lockstep/mpi.h"
 #include "tests/catch.h"
-#include "tests/device/equal_results.h"
+#include "tests/device/compared_engines.h"
 #include "tests/device/thread_transport.h"
-#include "tests/numeric/random_schedule.h"
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -29,32 +26,9 @@ HostResult run_in_threads(int processes, const Schedule& schedule, const Timelin
 }  // namespace
 
 TEST_CASE("the mpi engine finds what the host engine finds on random schedules, however ranks are folded") {
-  int compared = 0, matches = 0, in_field = 0, bfloat16 = 0;
-  for (unsigned seed = 0; seed < 800; ++seed) {
-    const Schedule built = RandomSchedule(seed).make();
-    Timeline timeline;
-    try {
-      timeline = walk(built);
-    } catch (const InputError&) {
-      continue;
-    }
-    const HostResult host = run_host(built, timeline);
-    const int processes = std::vector{1, 2, 3, 8}[seed % 4];
-    INFO("seed " << seed << ", " << built.mesh.world() << " ranks on " << processes << " processes");
-    require_equal(host, run_in_threads(processes, built, timeline));
-    ++compared;
-    matches += host.match;
-    for (const HostBuffer& buffer : host.buffers) {
-      in_field += buffer.arithmetic == Arithmetic::prime61;
-      bfloat16 += buffer.arithmetic == Arithmetic::bfloat16;
-    }
-  }
-  // Both verdicts and every arithmetic must have occurred, or this shows nothing.
-  CHECK(compared > 400);
-  CHECK(matches > 130);
-  CHECK(compared - matches > 150);
-  CHECK(in_field > 50);
-  CHECK(bfloat16 > 0);
+  compare_on_random_schedules(800, [](unsigned seed, const Schedule& built, const Timeline& timeline) {
+    return run_in_threads(std::vector{1, 2, 3, 8}[seed % 4], built, timeline);
+  });
 }
 
 TEST_CASE("a buffer of many blocks has the hash that the host engine gives it") {

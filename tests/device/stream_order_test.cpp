@@ -4,7 +4,7 @@
 #include "lockstep/cuda.h"
 #include "tests/catch.h"
 #include "tests/device/asynchronous_schedule.h"
-#include "tests/device/equal_results.h"
+#include "tests/device/compared_engines.h"
 #include "tests/device/host_gpu.h"
 
 using namespace lockstep;
@@ -60,52 +60,42 @@ int different(std::vector<Step> steps, const std::vector<Parameter>& parameters,
 }  // namespace
 
 TEST_CASE("asynchronous schedules without a race give the bits of a replay in order, however streams are run") {
-  int compared = 0, streamed = 0, wrong = 0, several_steps = 0;
-  for (unsigned seed = 0; seed < 600; ++seed) {
+  unsigned streamed = 0, several_steps = 0;
+  Compared compared;
+  for (unsigned seed = 0; seed < cases(300); ++seed) {
     const Schedule built = AsynchronousSchedule(seed).make();
-    Timeline timeline;
-    try {
-      timeline = walk(built);
-    } catch (const InputError&) {
-      continue;
-    }
-    if (timeline.outcome.kind != Outcome::Kind::complete) continue;
-    const HostResult host = run_host(built, timeline);
+    const std::optional<Timeline> timeline = walk_if_possible(built);
+    if (!timeline || timeline->outcome.kind != Outcome::Kind::complete) continue;
+    const HostResult host = run_host(built, *timeline);
     for (const unsigned order : {0u, 1u}) {
       INFO("seed " << seed << ", order " << order);
       Streams gpu(10 * seed + order);
-      require_equal(host, run_cuda(built, timeline, {}, *gpu.cuda));
+      require_equal(host, run_cuda(built, *timeline, {}, *gpu.cuda));
       streamed += gpu.launcher->stream_launches > 0;
     }
-    ++compared;
-    wrong += !host.match;
-    several_steps += timeline.step_ends.size() > 1;
+    compared.add(host);
+    several_steps += timeline->step_ends.size() > 1;
   }
-  CHECK(compared > 150);
-  CHECK(streamed > 150);
-  CHECK(wrong > 50);
-  CHECK(several_steps > 30);
+  CHECK(compared.schedules > static_cast<int>(cases(75)));
+  CHECK(compared.wrong > static_cast<int>(cases(25)));
+  CHECK(streamed > cases(75));
+  CHECK(several_steps > cases(15));
 }
 
 TEST_CASE("races of random schedules are observed") {
-  int races = 0, observed = 0, replayed = 0;
-  for (unsigned seed = 0; seed < 600; ++seed) {
+  unsigned races = 0, observed = 0, replayed = 0;
+  for (unsigned seed = 0; seed < cases(300); ++seed) {
     const Schedule built = AsynchronousSchedule(seed).make();
-    Timeline timeline;
-    try {
-      timeline = walk(built);
-      if (timeline.outcome.kind != Outcome::Kind::race) continue;
-    } catch (const InputError&) {
-      continue;
-    }
+    const std::optional<Timeline> timeline = walk_if_possible(built);
+    if (!timeline || timeline->outcome.kind != Outcome::Kind::race) continue;
     ++races;
     const RaceReplays found = replay_race(built, {}, *Streams(seed).cuda);
     CHECK(found.why.empty() == (found.replays > 0));
     replayed += found.replays > 0;
     observed += found.different > 0;
   }
-  CHECK(races > 150);
-  CHECK(replayed > 150);
+  CHECK(races > cases(75));
+  CHECK(replayed > cases(75));
   // A race leaves no trace where both steps only read, where nothing reads afterwards, or where their order is all one.
   CHECK(observed * 10 > replayed * 4);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "tests/cases.h"
 #include "tests/catch.h"
 #include "tests/importers/cases.h"
 
@@ -45,7 +46,7 @@ TEST_CASE("a configuration that ends anywhere is imported or refused") {
   for (const Case& one : cases_with_files()) {
     INFO(one.file.filename().string());
     const std::string text = one.request.files.front()->text;
-    const std::size_t step = std::max<std::size_t>(1, text.size() / 60);
+    const std::size_t step = std::max<std::size_t>(1, text.size() / test::cases(60));
     for (std::size_t length = 0; length < text.size(); length += step) imports(one.request, text.substr(0, length));
   }
   SUCCEED();
@@ -62,7 +63,8 @@ TEST_CASE("a configuration with wrong bytes is imported or refused") {
   for (const Case& one : cases_with_files()) {
     INFO(one.file.filename().string());
     const std::string text = one.request.files.front()->text;
-    for (int round = 0; round < 60; ++round) {
+    const auto rounds = static_cast<int>(test::cases(60));
+    for (int round = 0; round < rounds; ++round) {
       std::string changed = text;
       for (int i = 0; i < 3; ++i) changed[random(changed.size())] = bytes[random(bytes.size())];
       imports(one.request, changed);

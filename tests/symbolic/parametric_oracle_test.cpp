@@ -11,6 +11,7 @@
 #include "lockstep/parametric.h"
 #include "lockstep/prove.h"
 #include "lockstep/symbolic.h"
+#include "tests/cases.h"
 #include "tests/catch.h"
 #include "tests/numeric/random_schedule.h"
 #include "tests/symbolic/random_scenario.h"
@@ -55,7 +56,9 @@ std::vector<std::string> corpus() {
     if (entry.path().extension() == ".json" && path.find("/scale/") == std::string::npos) files.push_back(path);
   }
   std::sort(files.begin(), files.end());
-  return files;
+  std::vector<std::string> part;
+  for (std::size_t i = 0; i < files.size(); i += test::one_in) part.push_back(files[i]);
+  return part;
 }
 
 int from_environment(const char* name, int otherwise) {
@@ -173,7 +176,7 @@ TEST_CASE("the corpus: one verdict by classes and by every rank", "[parametric][
   }
   std::cout << "parametric engine on the corpus: " << decided << " decided, " << open << " out of its reach, " << wrong
             << " disagree\n";
-  CHECK(decided >= 540);
+  CHECK(decided >= static_cast<int>(540 / test::one_in));
 }
 
 TEST_CASE("proofs of the corpus, evaluated at other sizes", "[parametric][oracle]") {
@@ -188,13 +191,13 @@ TEST_CASE("proofs of the corpus, evaluated at other sizes", "[parametric][oracle
     }
   }
   std::cout << "the corpus: " << counts.text();
-  CHECK(counts.decided >= 400);
+  CHECK(counts.decided >= static_cast<int>(400 / test::one_in));
 }
 
 TEST_CASE("random schedules at their own sizes", "[parametric][oracle]") {
   int decided = 0, open = 0, matching = 0;
-  const int rounds = from_environment("LOCKSTEP_TEST_ROUNDS", 1);
-  for (int seed = 0; seed < 10000 * rounds; ++seed) {
+  const auto seeds = static_cast<int>(test::cases(10000));
+  for (int seed = 0; seed < seeds; ++seed) {
     const Schedule schedule = test::RandomSchedule(static_cast<unsigned>(seed)).make();
     const ParametricResult result = run_parametric(schedule);
     if (result.verdict == ParametricResult::Verdict::undecided) {
@@ -209,14 +212,14 @@ TEST_CASE("random schedules at their own sizes", "[parametric][oracle]") {
   }
   std::cout << "random schedules: " << decided << " decided alike, " << matching << " of them right; " << open
             << " out of reach\n";
-  CHECK(decided >= 6000 * rounds);
-  CHECK(matching >= 1500 * rounds);
+  CHECK(decided >= seeds * 6 / 10);
+  CHECK(matching >= seeds * 15 / 100);
 }
 
 TEST_CASE("random schedules for every size", "[parametric][oracle]") {
   Counts counts;
-  const int rounds = from_environment("LOCKSTEP_TEST_ROUNDS", 1);
-  for (int seed = 0; seed < 100 * rounds; ++seed) {
+  const auto seeds = static_cast<int>(test::cases(100));
+  for (int seed = 0; seed < seeds; ++seed) {
     const std::string text = test::RandomScenario(static_cast<unsigned>(seed)).make();
     Scenario scenario;
     try {
@@ -227,8 +230,8 @@ TEST_CASE("random schedules for every size", "[parametric][oracle]") {
     compare(scenario, 12, static_cast<unsigned>(seed), counts);
   }
   std::cout << "random schedules for every size: " << counts.text();
-  CHECK(counts.decided >= 400 * rounds);
-  CHECK(counts.found["match"] >= 100 * rounds);
+  CHECK(counts.decided >= 4 * seeds);
+  CHECK(counts.found["match"] >= seeds);
 }
 
 // Of tools/proofs --oracle: a list of files, whose number is no matter of the tests.

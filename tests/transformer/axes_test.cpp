@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/cases.h"
 #include "tests/catch.h"
 #include "tests/transformer/small_scenario.h"
 
@@ -115,8 +116,9 @@ std::string schedule_of(const Row& row) {
 
 TEST_CASE("every feature on every axis computes what one device computes") {
   constexpr std::uint64_t seed = 6;
-  const std::vector<Row> rows = pairwise_layouts(seed);
-  CHECK(rows.size() >= 16);  // four kinds of mixtures times four of context parallelism
+  std::vector<Row> rows = pairwise_layouts(seed);
+  CHECK(rows.size() >= 16);                            // four kinds of mixtures times four of context parallelism
+  if (test::one_in > 1) rows.resize(rows.size() / 2);  // the first ones show the most pairs
   for (const Row& row : rows) {
     INFO("seed " << seed << ": " << layout_of(row) << "; " << model_of(row));
     const Run run(layout_of(row), model_of(row), schedule_of(row));

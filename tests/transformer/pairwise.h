@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <bit>
 #include <functional>
 #include <string>
 #include <vector>
@@ -42,30 +44,35 @@ inline const std::vector<Feature>& features() {
 /// alone, neither. Greedy: each row takes the candidate that shows the most new pairs.
 inline std::vector<std::vector<bool>> find_pairwise_rows() {
   const std::size_t count = features().size();
+  const unsigned all = (1u << count) - 1;
   std::vector<std::vector<bool>> rows;
-  std::vector<char> seen(count * count * 4, 0);
-  const auto at = [&](const std::vector<bool>& row, std::size_t a, std::size_t b) -> char& {
-    return seen[(a * count + b) * 4 + (row[a] ? 2u : 0u) + (row[b] ? 1u : 0u)];
-  };
+  // By a feature that is there or not: the later ones that were not yet seen there beside it, and not there.
+  std::vector<std::array<std::array<unsigned, 2>, 2>> unseen(count);
+  for (std::size_t a = 0; a < count; ++a) {
+    const unsigned later = all & ~((2u << a) - 1);
+    unseen[a] = {{{later, later}, {later, later}}};
+  }
   for (;;) {
-    std::vector<bool> best;
+    unsigned best = 0;
     int most = 0;
-    for (unsigned candidate = 0; candidate < (1u << count); ++candidate) {
-      std::vector<bool> row;
-      for (std::size_t i = 0; i < count; ++i) row.push_back((candidate >> i & 1u) != 0);
+    for (unsigned candidate = 0; candidate <= all; ++candidate) {
       int fresh = 0;
       for (std::size_t a = 0; a < count; ++a) {
-        for (std::size_t b = a + 1; b < count; ++b) fresh += at(row, a, b) == 0 ? 1 : 0;
+        const auto& [absent, present] = unseen[a][candidate >> a & 1u];
+        fresh += std::popcount((absent & ~candidate) | (present & candidate));
       }
       if (fresh <= most) continue;
       most = fresh;
-      best = row;
+      best = candidate;
     }
     if (most == 0) return rows;
+    std::vector<bool>& row = rows.emplace_back();
     for (std::size_t a = 0; a < count; ++a) {
-      for (std::size_t b = a + 1; b < count; ++b) at(best, a, b) = 1;
+      auto& [absent, present] = unseen[a][best >> a & 1u];
+      absent &= best;
+      present &= ~best;
+      row.push_back((best >> a & 1u) != 0);
     }
-    rows.push_back(best);
   }
 }
 

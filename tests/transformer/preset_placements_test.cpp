@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "tests/cases.h"
 #include "tests/catch.h"
 #include "tests/transformer/small_scenario.h"
 
@@ -94,7 +95,7 @@ TEST_CASE("what every built-in preset claims is what its model does, on every ax
 
   std::set<std::string> seen;
   std::map<std::string, int> reasons;
-  int ran = 0, placements = 0, alike = 0;
+  int ran = 0, placements = 0, alike = 0, left_out = 0, number = 0;
   for (const auto& [name, model] : models) {
     for (const std::string& layout : layouts) {
       INFO(name << " with " << layout);
@@ -108,6 +109,10 @@ TEST_CASE("what every built-in preset claims is what its model does, on every ax
       // Presets that differ in nothing but large sizes are one model here.
       if (!seen.insert(layout + sizes_of(*scenario)).second) {
         ++alike;
+        continue;
+      }
+      if (number++ % static_cast<int>(test::one_in) != 0) {
+        ++left_out;
         continue;
       }
       try {
@@ -130,9 +135,9 @@ TEST_CASE("what every built-in preset claims is what its model does, on every ax
   WARN(ran << " layouts of presets ran with " << placements << " placements, " << alike << " more are alike, "
            << refused << " were refused:\n"
            << list);
-  CHECK(ran + alike + refused == static_cast<int>(models.size() * layouts.size()));
-  CHECK(ran >= 68);
-  CHECK(placements >= 2000);
+  CHECK(ran + alike + refused + left_out == static_cast<int>(models.size() * layouts.size()));
+  CHECK(ran >= 68 / static_cast<int>(test::one_in));
+  CHECK(placements >= 2000 / static_cast<int>(test::one_in));
   // The only reasons that are known: two rules of the presets, and what the engine does not have.
   for (const auto& [reason, count] : reasons) {
     const bool known = reason == "ep = 2 needs a model with experts." ||

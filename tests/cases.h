@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define LOCKSTEP_HAS_SANITIZERS true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LOCKSTEP_HAS_SANITIZERS true
+#endif
+#endif
+#ifndef LOCKSTEP_HAS_SANITIZERS
+#define LOCKSTEP_HAS_SANITIZERS false
+#endif
+
+namespace lockstep::test {
+
+/// Under sanitizers a case takes ten to fifty times as long, and shows something else: not a wrong result, which the
+/// release build finds on all cases, but a wrong access, which needs each kind of case and few of each. So one case in
+/// so many is tried there.
+inline constexpr unsigned one_in = LOCKSTEP_HAS_SANITIZERS ? 5 : 1;
+
+/// How many of `all` random cases are tried; LOCKSTEP_TEST_ROUNDS in the environment (tools/nightly) times as many.
+inline unsigned cases(unsigned all) {
+  const char* rounds = std::getenv("LOCKSTEP_TEST_ROUNDS");
+  return all / one_in * (rounds == nullptr ? 1u : static_cast<unsigned>(std::max(1, std::stoi(rounds))));
+}
+
+}  // namespace lockstep::test
