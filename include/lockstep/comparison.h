@@ -67,8 +67,9 @@ struct ScheduleComparison {
 std::vector<StepDifference> step_differences(const ScheduleComparison& comparison);
 
 /// Replays both symbolically and compares, exactly. Where a rank owns an element in one of them alone, the values of
-/// that element's owners are compared, whoever they are. Complexity: two symbolic replays; linear in the pieces that
-/// ranks own.
+/// that element's owners are compared, whoever they are. Throws InputError where one is too large to be checked, and
+/// std::runtime_error where this machine's memory is too small for both. Complexity: two symbolic replays; near linear
+/// in the pieces that ranks own, and linear in the differences.
 ScheduleComparison compare(std::shared_ptr<const Scenario> before, std::shared_ptr<const Scenario> after);
 
 }  // namespace lockstep

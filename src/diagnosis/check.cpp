@@ -11,6 +11,7 @@
 
 #include "lockstep/prove.h"
 #include "src/diagnosis/agreement.h"
+#include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/blame.h"
 #include "src/diagnosis/mpi_processes.h"
 #include "src/diagnosis/other_tests.h"
@@ -142,12 +143,6 @@ void run_mpi_engine(CheckResult& result, const CheckOptions& options) {
   if (options.mpi->process() != 0) return;
   result.mpi = std::move(found);
   result.mpi_seconds = stopwatch.seconds();
-}
-
-/// A mistake that no single part of the file is to blame for, shown at its layout.
-Diagnostic at_the_layout(const Scenario& scenario, std::string message) {
-  const Json* layout = scenario.document.find("layout");
-  return {layout != nullptr ? layout->place() : scenario.document.place(), std::move(message)};
 }
 
 /// The job that the scenario is checked in; null where this process is alone.

@@ -9,7 +9,10 @@
 #include <set>
 #include <tuple>
 
+#include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/handed_over.h"
+#include "src/diagnosis/owned_values.h"
+#include "src/diagnosis/workload.h"
 
 namespace lockstep {
 
@@ -174,18 +177,9 @@ class Comparer {
     int buffer_before = 0, buffer_after = 0, rank_after = 0;
     int form_before = 0, form_after = 0;
   };
-  /// Who owns elements on one side alone: values by stretch, of all ranks.
-  struct Stretch {
-    Interval elements;
-    int value = 0, rank = 0, buffer = 0, form = 0;
-  };
-  struct Moved {
-    std::vector<Stretch> before, after;
-  };
 
   void compare_step(std::size_t step) {
     const HandedOver &old_step = before_.replayed.steps[step], &new_step = after_.replayed.steps[step];
-    std::map<std::pair<int, int>, Moved> moved;
     std::set<std::pair<int, int>> with_other_owners;
     std::map<int, OwnershipDifference> ownership;
     result_.elements = 0;
@@ -208,16 +202,9 @@ class Comparer {
             difference.after = new_owned;
           }
         }
-        Moved& values = moved[{local.logical, local.piece}];
-        for (const auto& piece : old_pieces)
-          values.before.push_back(
-              {piece.elements, value(before_, rank, old_buffer, piece.form), rank, old_buffer, piece.form});
-        for (const auto& piece : new_pieces)
-          values.after.push_back(
-              {piece.elements, value(after_, rank, new_buffer, piece.form), rank, new_buffer, piece.form});
       }
     }
-    for (const auto& piece : with_other_owners) compare_moved(moved[piece]);
+    compare_owners(with_other_owners, old_step, new_step);
     result_.ownership.clear();
     for (auto& [logical, difference] : ownership) result_.ownership.push_back(std::move(difference));
   }
@@ -241,38 +228,42 @@ class Comparer {
       for (auto at = other; at != new_pieces.end() && at->elements.begin < piece.elements.end; ++at) {
         const Interval common = intersect(piece.elements, at->elements);
         result_.elements += common.size();
-        add({common, value(before_, rank, old_buffer, piece.form), rank, old_buffer, piece.form},
-            {common, value(after_, rank, new_buffer, at->form), rank, new_buffer, at->form});
+        add(stretch(before_, rank, old_buffer, common, piece.form),
+            stretch(after_, rank, new_buffer, common, at->form));
       }
     }
   }
 
-  // Somebody owns an element in one of the two alone: all owners' values of it together must be the same.
-  void compare_moved(const Moved& values) {
-    std::set<std::int64_t> cuts;
-    for (const auto* side : {&values.before, &values.after}) {
-      for (const Stretch& stretch : *side) cuts.insert({stretch.elements.begin, stretch.elements.end});
-    }
-    const auto held = [&](const std::vector<Stretch>& side) {
-      std::map<std::int64_t, std::map<int, const Stretch*>> result;  // by begin of a stretch between cuts: by value
-      for (const Stretch& stretch : side) {
-        for (auto cut = cuts.lower_bound(stretch.elements.begin); *cut < stretch.elements.end; ++cut)
-          result[*cut].emplace(stretch.value, &stretch);
-      }
-      return result;
+  /// Somebody owns an element of these pieces in one of the two alone: all owners' values of it together must be the
+  /// same.
+  void compare_owners(const std::set<std::pair<int, int>>& pieces, const HandedOver& old_step,
+                      const HandedOver& new_step) {
+    if (pieces.empty()) return;
+    struct Owners {
+      std::vector<OwnedStretch> before, after;
     };
-    const auto old_values = held(values.before), new_values = held(values.after);
-    for (const auto& [begin, old_here] : old_values) {
-      const auto found = new_values.find(begin);
-      if (found == new_values.end()) continue;  // nobody answers for it any more: that is a difference of ownership
-      for (const auto& [number, stretch] : old_here) {
-        if (found->second.count(number) > 0) continue;
-        const Stretch& other = *found->second.begin()->second;
-        Stretch here = *stretch;
-        here.elements = {begin, *std::next(cuts.find(begin))};
-        add(here, other);
+    std::map<std::pair<int, int>, Owners> owners;
+    for (int rank = 0; rank < before_.schedule.mesh.world(); ++rank) {
+      const std::vector<int>& buffers = correspondence_.buffers(rank);
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        const int old_buffer = static_cast<int>(i), new_buffer = buffers[i];
+        const LocalBuffer& local = before_.buffer(rank, old_buffer);
+        if (pieces.count({local.logical, local.piece}) == 0) continue;
+        Owners& here = owners[{local.logical, local.piece}];
+        for (const auto& piece : old_step.pieces[static_cast<std::size_t>(rank)][i])
+          here.before.push_back(stretch(before_, rank, old_buffer, piece.elements, piece.form));
+        for (const auto& piece : new_step.pieces[static_cast<std::size_t>(rank)][static_cast<std::size_t>(new_buffer)])
+          here.after.push_back(stretch(after_, rank, new_buffer, piece.elements, piece.form));
       }
     }
+    for (auto& [piece, both] : owners) {
+      for (const OtherValue& other : other_values(std::move(both.before), std::move(both.after)))
+        add(other.before, other.after);
+    }
+  }
+
+  OwnedStretch stretch(Side& side, int rank, int buffer, const Interval& elements, int form) {
+    return {elements, value(side, rank, buffer, form), rank, buffer, form};
   }
 
   /// Equal numbers are equal values, on both sides.
@@ -297,7 +288,7 @@ class Comparer {
     return numbers_.emplace(std::move(value), static_cast<int>(numbers_.size())).first->second;
   }
 
-  void add(const Stretch& old_one, const Stretch& new_one) {
+  void add(const OwnedStretch& old_one, const OwnedStretch& new_one) {
     if (old_one.value == new_one.value) return;
     const LocalBuffer& local = before_.buffer(old_one.rank, old_one.buffer);
     const auto [found, is_new] = differences_.try_emplace({local.logical, old_one.value, new_one.value});
@@ -362,6 +353,17 @@ class Comparer {
   std::map<Pair, Found> differences_;
 };
 
+/// Neither may be larger than what is checked, and both must fit in this machine's memory together.
+void require_to_fit(const Scenario& before, const Scenario& after) {
+  double bytes = 0;
+  for (const Scenario* scenario : {&before, &after}) {
+    const Workload workload = estimate_workload(*scenario->schedule);
+    if (const std::string why = too_large(workload); !why.empty()) throw InputError({at_the_layout(*scenario, why)});
+    bytes += workload.bytes;
+    if (const std::string why = too_large_here(workload, bytes); !why.empty()) throw std::runtime_error(why);
+  }
+}
+
 ComparedSchedule replay(std::shared_ptr<const Scenario> scenario) {
   ComparedSchedule result;
   result.scenario = std::move(scenario);
@@ -379,6 +381,7 @@ ScheduleComparison compare(std::shared_ptr<const Scenario> before, std::shared_p
   result.before.scenario = std::move(before);
   result.after.scenario = std::move(after);
   if (!result.apart.empty()) return result;
+  require_to_fit(*result.before.scenario, *result.after.scenario);
   result.before = replay(result.before.scenario);
   result.after = replay(result.after.scenario);
   result.complete = result.before.outcome == Outcome::Kind::complete && result.after.outcome == Outcome::Kind::complete;

@@ -88,6 +88,22 @@ TEST_CASE("a wrong value is found where the owner changed as well") {
   CHECK(found.gradients.front().after == "g0 + g1");
 }
 
+TEST_CASE("what is too large to be checked is too large to be compared") {
+  const std::string twice = R"({ "name": "one", "op": "each", "steps": [ { "name": "b", "op": "backward" },
+    { "name": "sum", "op": "all_reduce", "over": "dp" } ] })";
+  const std::string large = R"({ "lockstep": 1, "name": "large", "layout": { "dp": 65536 }, "model": { "parameters":
+    [ { "name": "w", "shape": [8] } ] }, "batch": { "micro_batches": 64 }, "schedule": { "steps": [)" +
+                            twice + "] } }";
+  const auto scenario_of = read(large);
+  try {
+    compare(scenario_of, scenario_of);
+    FAIL("it was compared");
+  } catch (const InputError& error) {
+    REQUIRE(error.diagnostics().size() == 1);
+    CHECK(error.diagnostics().front().message.find("this scenario is too large to be checked: 65536 ranks") == 0);
+  }
+}
+
 TEST_CASE("schedules over other ranks, batches or parameters are apart") {
   const std::string steps = backwards + "," + average;
   const auto reason = [&](const std::string& after) {
