@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "src/cli/mpi_job.h"
+#include "src/cli/engine_jobs.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "src/cli/mpi_job.h"
+#include "src/cli/engine_jobs.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"

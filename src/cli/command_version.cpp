@@ -22,7 +22,7 @@ struct Engine {
   bool built;
 };
 
-const Engine engines[] = {{"symbolic", true},       {"host", true},          {"parametric", false},
+const Engine engines[] = {{"symbolic", true},       {"host", true},          {"parametric", true},
                           {"transformer", true},    {"mpi", mpi_is_built()}, {"cuda", cuda_is_built()},
                           {"nccl", nccl_is_built()}};
 
@@ -62,9 +62,9 @@ std::string text() {
     imports +=
         syntax.built ? ", " + syntax.name : fmt::format(", no {} ({} was not found)", syntax.name, syntax.library);
   }
-  return fmt::format("lockstep {}\ncompiler: {} ({})\nengines: {}\nnot built in: {}\nimports: {}\ntargets: {}\n",
-                     LOCKSTEP_VERSION, compiler(), build_kind(), fmt::join(built, ", "), fmt::join(missing, ", "),
-                     imports, targets());
+  const std::string without = missing.empty() ? "" : fmt::format("not built in: {}\n", fmt::join(missing, ", "));
+  return fmt::format("lockstep {}\ncompiler: {} ({})\nengines: {}\n{}imports: {}\ntargets: {}\n", LOCKSTEP_VERSION,
+                     compiler(), build_kind(), fmt::join(built, ", "), without, imports, targets());
 }
 
 void json(const Write& write) {

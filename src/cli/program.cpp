@@ -8,7 +8,7 @@
 
 #include "lockstep/diagnostic.h"
 #include "src/cli/command.h"
-#include "src/cli/mpi_job.h"
+#include "src/cli/engine_jobs.h"
 #include "src/cli/output.h"
 #include "src/numeric/loops.h"
 

@@ -56,6 +56,7 @@ def test_version_lists_the_engines(run):
     assert "engines: symbolic, host" in run("version").stdout
     version = json.loads(run("version", "-f", "json").stdout)
     assert version["engines"]["host"] is True
+    assert version["engines"]["parametric"] is True  # `lockstep prove`
     text = run("version").stdout
     for head, is_built in (("engines", True), ("not built in", False)):
         named = re.search(rf"^{head}: (.*)$", text, re.MULTILINE)

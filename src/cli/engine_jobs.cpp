@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/mpi_job.h"
+#include "src/cli/engine_jobs.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
