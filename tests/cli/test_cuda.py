@@ -65,7 +65,7 @@ def test_an_import_which_checks_no_file_does_not_know_the_engine():
              "--position-embedding-type", "rope", "--micro-batch-size", "1", "--global-batch-size", "8")
     done = lockstep("import", "megatron", "--world-size", "4", "--check", "--engine", "cuda", "--", *sizes)
     assert done.returncode == 2
-    assert "--engine takes symbolic, host, transformer, separated by commas; found \"cuda\"" in done.stderr
+    assert "--engine takes symbolic, parametric, host, transformer, separated by commas; found \"cuda\"" in done.stderr
 
 
 def test_the_module_is_found_beside_the_program_alone(tmp_path):
