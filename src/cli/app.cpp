@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <memory>
 
 #include "lockstep/diagnostic.h"
@@ -57,14 +58,15 @@ int complain(const Command& command, const std::string& message) {
   return exit_usage;
 }
 
-/// An option that the command does not have, in words; "" where all are known.
-std::string unknown_option(const Command& command, const std::vector<std::string>& arguments) {
+/// An option that the command does not have, or one without its value or with one that it does not take, in words; ""
+/// where all are as they should be.
+std::string wrong_option(const Command& command, const std::vector<std::string>& arguments) {
   std::vector<std::string> known = {"-h", "--help"};
-  std::vector<std::string> with_value;
+  std::map<std::string, std::string> with_value;  // what it is called
   for (const OptionRow& row : command.options) {
     if (row.is_argument()) continue;
     for (std::string& flag : split_flags(row.flags)) {
-      if (!row.is_flag()) with_value.push_back(flag);
+      if (!row.is_flag()) with_value.emplace(flag, row.value);
       known.push_back(std::move(flag));
     }
   }
@@ -74,14 +76,19 @@ std::string unknown_option(const Command& command, const std::vector<std::string
   for (std::size_t index = 0; index < arguments.size(); ++index) {
     const std::string& argument = arguments[index];
     if (argument == "--") break;
-    if (in(with_value, argument)) {
+    if (const auto option = with_value.find(argument); option != with_value.end()) {
       ++index;  // its value may look like anything
+      if (index == arguments.size()) return fmt::format("{} needs a value, {}", argument, option->second);
       continue;
     }
     if (argument.size() < 2 || argument[0] != '-') continue;
     const std::string name =
         argument.starts_with("--") ? argument.substr(0, argument.find('=')) : argument.substr(0, 2);
-    if (in(known, name)) continue;
+    if (in(known, name)) {
+      if (name != argument && argument.starts_with("--") && with_value.count(name) == 0)
+        return fmt::format("{} takes no value; found \"{}\"", name, argument.substr(name.size() + 1));
+      continue;
+    }
     std::vector<std::string> long_names;
     std::copy_if(known.begin(), known.end(), std::back_inserter(long_names),
                  [](const std::string& flag) { return flag.starts_with("--"); });
@@ -114,8 +121,8 @@ int parse_arguments(const Command& command, const std::vector<std::string>& argu
       return print_text(command_help(command));
     }
   }
-  const std::string unknown = unknown_option(command, arguments);
-  if (!unknown.empty()) return complain(command, unknown);
+  const std::string wrong_one = wrong_option(command, arguments);
+  if (!wrong_one.empty()) return complain(command, wrong_one);
   CLI::App app;
   app.set_help_flag();
   for (const OptionRow& row : command.options) add_row(app, row);

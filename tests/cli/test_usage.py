@@ -47,7 +47,12 @@ def test_a_wrong_value_is_usage(run, files):
     assert done.returncode == 2
     assert '--format takes one of text, json; found "jsno"; did you mean "json"?' in done.stderr
     assert run("check", "--seed", "many", "right.json").returncode == 2
-    assert run("check", "--format").returncode == 2
+    done = run("check", "--format")
+    assert done.returncode == 2
+    assert done.stderr.startswith("lockstep check: --format needs a value, KIND\n")
+    done = run("check", "--quiet=3", "right.json")
+    assert done.returncode == 2
+    assert done.stderr.startswith('lockstep check: --quiet takes no value; found "3"\n')
     assert run("check").returncode == 2
     assert run("explain", "right.json", "wrong.json").returncode == 2
 
