@@ -10,6 +10,7 @@
 #include <set>
 
 #include "lockstep/operation.h"
+#include "src/base/bytes_text.h"
 
 namespace lockstep {
 
@@ -196,8 +197,6 @@ class Estimate {
   Workload result_;
 };
 
-std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
-
 /// "2.3 million".
 std::string in_words(double count) {
   if (count >= 1e9) return fmt::format("{:.3g} billion", count / 1e9);
@@ -249,8 +248,8 @@ std::string too_large_here(const Workload& workload, double bytes) {
   if (bytes <= always_free) return "";
   const double available = available_bytes();
   if (bytes <= available) return "";
-  return fmt::format("this scenario needs about {} of memory, and {} are free here: {}. {}", gibibytes(bytes),
-                     gibibytes(available), workload.describe(), advice);
+  return fmt::format("this scenario needs about {} of memory, and {} are free here: {}. {}", bytes_text(bytes),
+                     bytes_text(available), workload.describe(), advice);
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 
 #include "lockstep/operation.h"
 #include "lockstep/report.h"
+#include "src/base/bytes_text.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/elide.h"
 #include "src/report/json_writer.h"
@@ -21,15 +22,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t most_differences = 12, most_owners = 6, most_intervals = 4;
-
-std::string bytes_text(std::int64_t bytes) {
-  const auto number = static_cast<double>(bytes);
-  if (number >= 0x1p40) return fmt::format("{:.1f} TiB", number / 0x1p40);
-  if (number >= 0x1p30) return fmt::format("{:.1f} GiB", number / 0x1p30);
-  if (number >= 0x1p20) return fmt::format("{:.1f} MiB", number / 0x1p20);
-  if (number >= 0x1p10) return fmt::format("{:.1f} KiB", number / 0x1p10);
-  return fmt::format("{} B", bytes);
-}
 
 std::string_view outcome_text(Outcome::Kind kind) {
   switch (kind) {

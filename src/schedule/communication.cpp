@@ -4,22 +4,11 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "src/model/dtype_bytes.h"
+
 namespace lockstep {
 
 namespace {
-
-std::int64_t bytes_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::bfloat16:
-    case Dtype::float16:
-      return 2;
-    case Dtype::float32:
-      return 4;
-    case Dtype::float64:
-      break;
-  }
-  return 8;
-}
 
 /// Bytes of what one member brings: whole buffers, or the part of each on which the call acts.
 std::int64_t bytes_of(const Schedule& schedule, const Call& call) {
@@ -32,7 +21,7 @@ std::int64_t bytes_of(const Schedule& schedule, const Call& call) {
       elements = 0;
       for (const Interval& part : call.owned[i]) elements += part.size();
     }
-    bytes += elements * bytes_of(buffer.dtype);
+    bytes += elements * static_cast<std::int64_t>(bytes_of(buffer.dtype));
   }
   return bytes;
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "lockstep/diagnostic.h"
+#include "src/model/dtype_bytes.h"
 
 namespace lockstep::tensors {
 
@@ -35,19 +36,6 @@ bool values_differ(Value a, Value b) {
 }
 
 }  // namespace
-
-std::size_t bytes_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::float64:
-      return 8;
-    case Dtype::float32:
-      return 4;
-    case Dtype::bfloat16:
-    case Dtype::float16:
-      return 2;
-  }
-  throw InternalError("a dtype of unknown size");
-}
 
 void add_parts(std::vector<Part>& parts, std::size_t tensor, std::uint64_t count, Dtype dtype) {
   const std::uint64_t most = part_bytes / bytes_of(dtype);

@@ -38,8 +38,6 @@ class Elements {
   std::vector<std::uint64_t> memory_;  // words, so that every dtype is aligned
 };
 
-std::size_t bytes_of(Dtype dtype);
-
 /// `count` elements in parts of about a megabyte.
 void add_parts(std::vector<Part>& parts, std::size_t tensor, std::uint64_t count, Dtype dtype);
 

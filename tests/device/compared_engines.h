@@ -33,6 +33,24 @@ struct Compared {
 /// The engine; the number is the random schedule's seed, or the file's number.
 using EngineRun = std::function<HostResult(unsigned number, const Schedule&, const Timeline&)>;
 
+/// A parameter that tp cuts along `dim` and a replicated one of which each rank of tp has a share, averaged over dp:
+/// large enough for many blocks.
+inline Schedule cut_and_whole(const std::vector<std::int64_t>& cut_shape, int dim, std::int64_t elements,
+                              Dtype dtype_of_whole = Dtype::float32) {
+  Parameter cut = parameter("cut", cut_shape);
+  Parameter whole = parameter("whole", {elements});
+  whole.dtype = dtype_of_whole;
+  Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
+  mean.reduction = Reduction::average;
+  Layout layout = dp(4);
+  layout.tp = 2;
+  cut.shard = {{Axis::tp, dim, false}};
+  whole.partial = {Axis::tp};
+  Step partial = collective(Op::all_reduce, "partial", Axis::tp);
+  partial.params = Selectors({"whole"});
+  return schedule(layout, {cut, whole}, {backwards(), partial, mean}, 2);
+}
+
 /// Nothing where the schedule is refused.
 inline std::optional<Timeline> walk_if_possible(const Schedule& schedule) {
   try {

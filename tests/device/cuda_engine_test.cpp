@@ -48,18 +48,7 @@ TEST_CASE("the cuda engine finds what the host engine finds on random schedules,
 }
 
 TEST_CASE("however many blocks its memory makes of a buffer, the hashes are those of the host engine") {
-  Parameter cut = parameter("cut", {70, 98});
-  Parameter whole = parameter("whole", {30'001});
-  whole.dtype = Dtype::bfloat16;
-  Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
-  mean.reduction = Reduction::average;
-  Layout layout = dp(4);
-  layout.tp = 2;
-  cut.shard = {{Axis::tp, 1, false}};
-  whole.partial = {Axis::tp};
-  Step partial = collective(Op::all_reduce, "partial", Axis::tp);
-  partial.params = Selectors({"whole"});
-  const Schedule built = schedule(layout, {cut, whole}, {backwards(), partial, mean}, 2);
+  const Schedule built = cut_and_whole({70, 98}, 1, 30'001, Dtype::bfloat16);
   const Timeline timeline = walk(built);
   const HostResult host = run_host(built, timeline);
   REQUIRE(host.elements == host.of);

@@ -32,17 +32,7 @@ TEST_CASE("the mpi engine finds what the host engine finds on random schedules, 
 }
 
 TEST_CASE("a buffer of many blocks has the hash that the host engine gives it") {
-  Parameter cut = parameter("cut", {700, 999});
-  Parameter whole = parameter("whole", {300'001});
-  Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
-  mean.reduction = Reduction::average;
-  Layout layout = dp(4);
-  layout.tp = 2;
-  cut.shard = {{Axis::tp, 0, false}};
-  whole.partial = {Axis::tp};
-  Step partial = collective(Op::all_reduce, "partial", Axis::tp);
-  partial.params = Selectors({"whole"});
-  const Schedule built = schedule(layout, {cut, whole}, {backwards(), partial, mean}, 2);
+  const Schedule built = cut_and_whole({700, 999}, 0, 300'001);
   const Timeline timeline = walk(built);
   const HostResult host = run_host(built, timeline);
   REQUIRE(host.elements == host.of);

@@ -62,12 +62,12 @@ TEST_CASE("what was set to zero costs no terms any more") {
   CHECK(terms({backwards(), sum, step(Op::zero, "zero"), sum}) == terms({backwards(), sum}));
 }
 
-TEST_CASE("memory that is there is enough, and memory that is not there is told in GiB") {
+TEST_CASE("memory that is there is enough, and memory that is not there is told") {
   const Workload workload = mean_on(4);
   CHECK(too_large(workload).empty());
   CHECK(too_large_here(workload, workload.bytes).empty());
   const std::string said = too_large_here(workload, 1024.0 * 1024 * (1LL << 30));
-  CHECK(contains(said, "needs about 1048576.0 GiB of memory, and "));
+  CHECK(contains(said, "needs about 1024.0 TiB of memory, and "));
   CHECK(contains(said, "4 ranks hold 8 gradient buffers together"));
 }
 
