@@ -36,7 +36,7 @@ struct CheckOptions {
   /// process 0 alone has one. Files are then checked one after the other. What does not fit
   /// into its memory is left to the other engines; other CudaFailures are thrown on.
   CudaDevice* cuda = nullptr;
-  std::int64_t cuda_elements = 0;  ///< HostOptions::block_elements of the cuda engine
+  std::int64_t cuda_elements = 0;  ///< HostOptions::block_elements of the cuda and nccl engines
   /// The GPUs of a job on which its processes replay the scenario together; null: the nccl engine does not run. What is
   /// said of `mpi` holds for its job, which is the same where both are there. NcclFailure is thrown on.
   NcclJob* nccl = nullptr;

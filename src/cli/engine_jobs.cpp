@@ -188,9 +188,9 @@ int with_engines(CommonOptions& options, const std::vector<std::string>& paths,
   const int ranks = static_cast<int>(number_of("--ranks", options.ranks, most_processes));
   const int wanted_gpus = static_cast<int>(number_of("--gpus", options.gpus, most_processes));
   check.cuda_elements = number_of("--elements", options.elements, most_block);
-  if (check.cuda_elements != 0 && !names_engine(options, "cuda"))
+  if (check.cuda_elements != 0 && !names_engine(options, "cuda") && !names_engine(options, "nccl"))
     usage_error(
-        "--elements is for --engine cuda: so many elements of each buffer are in the memory of the GPU at once");
+        "--elements is for --engine cuda and nccl: so many elements of each buffer are in the memory of a GPU at once");
   const bool mpi = names_engine(options, "mpi"), nccl = names_engine(options, "nccl");
   if (ranks != 0 && !mpi) usage_error("--ranks is for --engine mpi, which starts that many processes");
   if (wanted_gpus != 0 && !nccl) usage_error("--gpus is for --engine nccl, which starts a process for each of them");

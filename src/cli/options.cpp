@@ -86,7 +86,9 @@ std::vector<OptionRow> CommonOptions::job_rows() {
        &gpus},
       {"--elements",
        "N",
-       "At most N elements of each buffer are in the GPU's memory at once, for --engine cuda. Default as many as fit. "
+       "At most N elements of each buffer are in a GPU's memory at once, for --engine cuda and nccl. Default as many "
+       "as "
+       "fit. "
        "Buffers whose elements collectives move to other places are there as a whole.",
        {},
        &elements},

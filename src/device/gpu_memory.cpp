@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "src/base/bytes_text.h"
 #include "src/device/gpu_program.h"
 
 namespace lockstep::device {
@@ -40,13 +41,6 @@ std::uint64_t slots_of(const Schedule& schedule, const numeric::Component& compo
 
 }  // namespace
 
-std::string bytes_text(std::uint64_t bytes) {
-  const auto number = static_cast<double>(bytes);
-  if (bytes >= std::uint64_t{1} << 30) return fmt::format("{:.1f} GiB", number / 0x1p30);
-  if (bytes >= std::uint64_t{1} << 20) return fmt::format("{:.1f} MiB", number / 0x1p20);
-  return fmt::format("{:.1f} KiB", number / 0x1p10);
-}
-
 GpuMemory::~GpuMemory() {
   if (memory_ != nullptr) gpu_.release(memory_);
 }
@@ -61,18 +55,10 @@ void* GpuMemory::at_least(std::uint64_t bytes) {
 }
 
 GpuMemoryPlan::GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
-                             const std::vector<numeric::Task>& tasks, std::int64_t most_elements) {
-  plan(facts, schedule, preparation, tasks, nullptr, most_elements);
-}
-
-GpuMemoryPlan::GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
-                             const std::vector<numeric::Task>& tasks, const Folding& folding) {
-  plan(facts, schedule, preparation, tasks, &folding, 0);
-}
-
-void GpuMemoryPlan::plan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
-                         const std::vector<numeric::Task>& tasks, const Folding* folding, std::int64_t most_elements) {
-  const std::uint64_t more = folding != nullptr ? more_for_network(folding->processes()) : 0;
+                             const std::vector<numeric::Task>& tasks, std::int64_t most_elements,
+                             const Folding* folding) {
+  const int processes = folding != nullptr ? folding->processes() : 1;
+  const std::uint64_t for_network = folding != nullptr ? more_for_network(processes) : 0;
   std::set<std::size_t> in_one_block;
   const auto budget = static_cast<std::uint64_t>(static_cast<double>(facts.free_memory) * share_for_buffers);
   for (const numeric::Task& task : tasks) {
@@ -84,14 +70,16 @@ void GpuMemoryPlan::plan(const GpuFacts& facts, const Schedule& schedule, const 
                                                 : most_elements > 0 ? std::min(size(task.elements), most_elements)
                                                                     : size(task.elements));
     if (!component.aligned && most_elements > 0 && component.numel > most_elements) in_one_block.insert(task.component);
+    // A block that is cut for several processes may have an element more for each but one (cut_into_blocks).
+    const std::uint64_t more = for_network + (component.aligned ? static_cast<std::uint64_t>(processes) - 1 : 0);
     const std::uint64_t least = stride_of(more + (component.aligned ? 1 : all));
     const std::uint64_t most = component.aligned ? std::min(budget, most_buffer_bytes(slots)) : budget;
     if (least * element > most) {
       throw GpuTooSmall(fmt::format(
-          "{}: {} of it needs {}, and of its {} of memory {} are free, of which the cuda engine takes {}. {}; "
+          "{}: {} of it needs {}, and of its {} of memory {} are free, of which the {} engine takes {}. {}; "
           "--engine host replays it in the machine's memory",
           facts.name, preparation.name_of(component), bytes_text(least * element), bytes_text(facts.memory),
-          bytes_text(facts.free_memory), bytes_text(budget),
+          bytes_text(facts.free_memory), folding != nullptr ? "nccl" : "cuda", bytes_text(budget),
           component.aligned ? "Not even the smallest block of elements fits"
                             : "Its collectives move elements to other places, so that it is replayed in one block"));
     }

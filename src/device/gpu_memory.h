@@ -28,24 +28,17 @@ class GpuMemory {
 
 /// How much of a GPU's memory a replay takes, known before any of it is allocated.
 struct GpuMemoryPlan {
-  /// All ranks on one GPU. `most_elements`: of a block, 0 for no limit. Throws GpuTooSmall with the numbers where a
-  /// component does not fit.
+  /// `most_elements`: of a block, 0 for no limit. Without `folding` all ranks are on one GPU; with it, on GPUs that a
+  /// network joins, and the plan is that of the one that holds most: the same for all of them where `facts` says what
+  /// the smallest has. Throws GpuTooSmall with the numbers where a component does not fit.
   GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
-                const std::vector<numeric::Task>& tasks, std::int64_t most_elements = 0);
-  /// Ranks folded on GPUs that a network joins, as it is for the one that holds most; the same for all of them where
-  /// `facts` says what the smallest has.
-  GpuMemoryPlan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
-                const std::vector<numeric::Task>& tasks, const Folding& folding);
+                const std::vector<numeric::Task>& tasks, std::int64_t most_elements, const Folding* folding = nullptr);
 
   std::uint64_t for_buffers = 0;  ///< bytes of the largest block
   /// By task: elements of a block.
   std::vector<std::int64_t> block_elements;
   /// A sentence where some components have blocks of more than `most_elements` all the same; else "".
   std::string note;
-
- private:
-  void plan(const GpuFacts& facts, const Schedule& schedule, const numeric::Preparation& preparation,
-            const std::vector<numeric::Task>& tasks, const Folding* folding, std::int64_t most_elements);
 };
 
 /// From one slot to the next: whole packs, and no two slots in one line of a cache.
@@ -54,8 +47,5 @@ constexpr std::uint64_t stride_of(std::uint64_t elements) { return (elements + 5
 /// Elements of a slot besides a block's, where residues are exchanged: parts of equal length, one by each process, each
 /// of whole packs.
 constexpr std::uint64_t more_for_network(int processes) { return 2 * static_cast<std::uint64_t>(processes); }
-
-/// "12.3 GiB"
-std::string bytes_text(std::uint64_t bytes);
 
 }  // namespace lockstep::device

@@ -48,14 +48,17 @@ HostResult replay(const Schedule& schedule, const Timeline& timeline, const Host
   SharedRun run(schedule, timeline, options, messenger);
   run.prepare();
   const GpuMemoryPlan memory(least(job.gpu().facts(), messenger), schedule, run.preparation(), run.tasks(),
-                             run.folding());
+                             options.block_elements, &run.folding());
   job.network().prepare(groups_of(timeline, run.folding()));
   NetworkReplay replay(job.gpu(), job.network(), schedule.model, memory.for_buffers, messenger.processes());
-  return run.run([&](const numeric::Task& task, const numeric::Plan& plan, const numeric::ReplayOptions& how) {
-    const auto number = static_cast<std::size_t>(&task - run.tasks().data());
-    LocalPlan local(plan, run.folding(), messenger.process());
-    return replay.replay(number, plan, how, std::move(local), task.elements, memory.block_elements[number]);
-  });
+  HostResult result =
+      run.run([&](const numeric::Task& task, const numeric::Plan& plan, const numeric::ReplayOptions& how) {
+        const auto number = static_cast<std::size_t>(&task - run.tasks().data());
+        LocalPlan local(plan, run.folding(), messenger.process());
+        return replay.replay(number, plan, how, std::move(local), task.elements, memory.block_elements[number]);
+      });
+  if (!memory.note.empty() && messenger.process() == 0) result.notes.push_back(memory.note);
+  return result;
 }
 
 /// Every process may look it up from here on.

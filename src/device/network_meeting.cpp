@@ -74,12 +74,7 @@ void NetworkMeeting::reduce_for_all() {
   const std::uint32_t first = slots_->front();
   if (!alone()) add_up(first, *everything_);
   const Stretch stretch = stretch_of(first, {*everything_});
-  move_in(stretch, true);
-  if (in_field_) {
-    add_residues(stretch);
-  } else if (stretch.count() > 0) {
-    call(NetworkCall::Kind::all_reduce, stretch).factor = network_factor();
-  }
+  reduce(NetworkCall::Kind::all_reduce, stretch);
   move_out(stretch, true);
   average(first, *everything_);
   if (!alone()) hand_out(first, *everything_);
@@ -91,14 +86,7 @@ void NetworkMeeting::reduce_for_root() {
   const std::uint32_t sum = in_place ? slots_->front() : layout_.sum_slot();
   if (!in_place) add_up(sum, *everything_);
   const Stretch stretch = stretch_of(sum, {*everything_});
-  move_in(stretch, true);
-  if (in_field_) {
-    add_residues(stretch);
-  } else if (stretch.count() > 0) {
-    NetworkCall& made = call(NetworkCall::Kind::reduce, stretch);
-    made.factor = network_factor();
-    made.root = folded_->at[root()];
-  }
+  if (NetworkCall* made = reduce(NetworkCall::Kind::reduce, stretch); made != nullptr) made->root = folded_->at[root()];
   if (!root_is_here()) return;
   move_out(stretch, true);
   average(sum, *everything_);
@@ -114,14 +102,8 @@ void NetworkMeeting::reduce_slices() {
   const std::uint32_t sum = in_place ? slots_->front() : layout_.sum_slot();
   if (!in_place) add_up(sum, all_slices());
   const Stretch stretch = stretch_of(sum, parts_by_process());
-  move_in(stretch, true);
-  if (in_field_) {
-    add_residues(stretch);
-  } else if (stretch.count() > 0) {
-    NetworkCall& made = call(NetworkCall::Kind::reduce_scatter, stretch);
-    made.factor = network_factor();
-    made.to = stretch.part(own());
-  }
+  if (NetworkCall* made = reduce(NetworkCall::Kind::reduce_scatter, stretch); made != nullptr)
+    made->to = stretch.part(own());
   move_out(stretch, false);
   average(sum, own_slices());
   if (!in_place) deal(sum);
@@ -294,6 +276,18 @@ NetworkCall& NetworkMeeting::call(NetworkCall::Kind kind, const Stretch& stretch
   made.from = made.to = stretch.place;
   made.counts = stretch.counts();
   return made;
+}
+
+NetworkCall* NetworkMeeting::reduce(NetworkCall::Kind kind, const Stretch& stretch) {
+  move_in(stretch, true);
+  if (in_field_) {
+    add_residues(stretch);
+    return nullptr;
+  }
+  if (stretch.count() == 0) return nullptr;
+  NetworkCall& made = call(kind, stretch);
+  made.factor = network_factor();
+  return &made;
 }
 
 void NetworkMeeting::add_residues(const Stretch& stretch) {

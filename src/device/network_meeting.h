@@ -59,6 +59,8 @@ class NetworkMeeting {
   void move_in(const Stretch& stretch, bool all);
   void move_out(const Stretch& stretch, bool all);
   NetworkCall& call(NetworkCall::Kind kind, const Stretch& stretch);
+  /// Over the processes. The call, where one is made and may be added to; else null.
+  NetworkCall* reduce(NetworkCall::Kind kind, const Stretch& stretch);
   void add_residues(const Stretch& stretch);
 
   ProgramWriter& writer_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "src/device/packed_program.h"
 
@@ -64,12 +65,15 @@ numeric::Findings NetworkReplay::replay(std::uint64_t task, const numeric::Plan&
 
 void NetworkReplay::perform(const Work& work, const GpuProgram& program) {
   auto call = program.calls.begin();
+  std::map<std::size_t, std::string> names;  // an event has as many instructions as stretches and buffers
   const auto make_calls_before = [&](std::size_t instruction) {
     for (; call != program.calls.end() && call->before == instruction; ++call) make(work, *call);
   };
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     make_calls_before(i);
-    gpu_.describe(step_of(work.plan, program.instructions[i].event));
+    std::string& name = names[program.instructions[i].event];
+    if (name.empty()) name = step_of(work.plan, program.instructions[i].event);
+    gpu_.describe(name);
     gpu_.perform(work.domain, program.instructions[i], work.buffers);
     // A full queue of launches would hold this process up unseen.
     if (i % launches_at_most == launches_at_most - 1) network_.finish_own();

@@ -162,6 +162,14 @@ std::string race_note(const RaceReplays& race, const std::string& device) {
                      what);
 }
 
+/// Notes on numbers are those of one engine; what this one alone has to say must not be lost.
+void add_notes(CheckResult& result, const HostResult& engine) {
+  const std::vector<std::string>& shown = numbers_of(result)->notes;
+  for (const std::string& note : engine.notes) {
+    if (std::find(shown.begin(), shown.end(), note) == shown.end()) result.notes.push_back(note);
+  }
+}
+
 void run_cuda_engine(CheckResult& result, const CheckOptions& options) {
   const Stopwatch stopwatch;
   HostOptions host;
@@ -188,11 +196,7 @@ void run_cuda_engine(CheckResult& result, const CheckOptions& options) {
     result.notes.push_back(race_note(*result.cuda_race, result.cuda_device));
   }
   result.cuda_seconds = stopwatch.seconds();
-  // Notes on numbers are those of one engine; what this one alone has to say must not be lost.
-  const std::vector<std::string>& shown = numbers_of(result)->notes;
-  for (const std::string& note : result.cuda->notes) {
-    if (std::find(shown.begin(), shown.end(), note) == shown.end()) result.notes.push_back(note);
-  }
+  add_notes(result, *result.cuda);
 }
 
 void run_nccl_engine(CheckResult& result, const CheckOptions& options) {
@@ -200,11 +204,13 @@ void run_nccl_engine(CheckResult& result, const CheckOptions& options) {
   HostOptions host;
   host.force_all = options.host_forced;
   host.seed = options.seed;
+  host.block_elements = options.cuda_elements;
   HostResult found = run_nccl(*result.scenario->schedule, *result.timeline, host, *options.nccl);
   result.nccl_processes = options.nccl->job().processes();
   if (options.nccl->job().process() != 0) return;
   result.nccl = std::move(found);
   result.nccl_seconds = stopwatch.seconds();
+  add_notes(result, *result.nccl);
 }
 
 void run_transformer_engine(CheckResult& result, const CheckOptions& options) {

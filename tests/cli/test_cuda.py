@@ -93,10 +93,10 @@ def test_on_a_gpu_the_hashes_are_those_of_the_host_engine():
         assert report["verdict"] == "error" or "cuda" in report["engines"]
 
 
-def test_elements_are_a_number_and_those_of_the_cuda_engine():
+def test_elements_are_a_number_and_those_of_engines_with_a_gpu():
     done = lockstep("check", "--elements", "100", a_scenario())
     assert done.returncode == 2
-    assert "--elements is for --engine cuda" in done.stderr
+    assert "--elements is for --engine cuda and nccl: " in done.stderr
     for wrong in ("0", "many", "-3"):
         done = lockstep("check", "--engine", "cuda", f"--elements={wrong}", a_scenario())
         assert done.returncode == 2

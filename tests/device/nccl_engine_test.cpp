@@ -132,17 +132,7 @@ TEST_CASE("the nccl engine finds what the host engine finds on random schedules,
 }
 
 TEST_CASE("a buffer of many blocks on several GPUs has the hash that the host engine gives it") {
-  Parameter cut = parameter("cut", {70, 98});
-  Parameter whole = parameter("whole", {30'001});
-  Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
-  mean.reduction = Reduction::average;
-  Layout layout = dp(4);
-  layout.tp = 2;
-  cut.shard = {{Axis::tp, 1, false}};
-  whole.partial = {Axis::tp};
-  Step partial = collective(Op::all_reduce, "partial", Axis::tp);
-  partial.params = Selectors({"whole"});
-  const Schedule built = schedule(layout, {cut, whole}, {backwards(), partial, mean}, 2);
+  const Schedule built = cut_and_whole({70, 98}, 1, 30'001);
   const Timeline timeline = walk(built);
   const HostResult host = run_host(built, timeline);
   REQUIRE(host.elements == host.of);
@@ -154,6 +144,30 @@ TEST_CASE("a buffer of many blocks on several GPUs has the hash that the host en
     require_equal(host, run_in_threads(processes, built, timeline));
     CHECK(FakeNccl::violations() == std::vector<std::string>());
   }
+}
+
+TEST_CASE("with a limit on elements there are more blocks on several GPUs as well, and a note where that cannot be") {
+  const auto calls_with = [](const Schedule& built, std::int64_t block_elements, std::string& note) {
+    FakeNccl::reset();
+    const Timeline timeline = walk(built);
+    GpuProcesses processes(2);
+    HostOptions options;
+    options.block_elements = block_elements;
+    HostResult found = run_in_threads(processes, built, timeline, options);
+    if (block_elements > 0 && !found.notes.empty()) {
+      note = found.notes.back();
+      found.notes.pop_back();
+    }
+    require_equal(run_host(built, timeline), found);
+    return FakeNccl::calls()["ncclAllReduce"];
+  };
+  std::string note;
+  const Schedule summed =
+      schedule(dp(4), {parameter("w", {3000})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp)}, 2);
+  const int at_once = calls_with(summed, 0, note);
+  REQUIRE(at_once > 0);
+  CHECK(calls_with(summed, 700, note) == 5 * at_once);
+  CHECK(note.empty());
 }
 
 TEST_CASE("averages by a power of two are NCCL's, others are computed behind the sum") {
@@ -347,6 +361,7 @@ TEST_CASE("a failure of one GPU is that of all processes, and names the process"
   const std::string why = failure_of(processes, two_collectives(2));
   INFO(why);
   CHECK(why.find(" of 2: GPU 0 (host): w of it needs ") != std::string::npos);
+  CHECK(why.find(", of which the nccl engine takes ") != std::string::npos);
   CHECK(FakeNccl::communicators() == 0);
 }
 
