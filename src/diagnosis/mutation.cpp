@@ -211,16 +211,19 @@ class Run {
       const std::optional<Axis> left_out = axis_left_out(proof);
       if (right && !left_out && proof.micro_batches == base_micro_batches_) {
         mutant.fate = Mutant::Fate::equivalent;
-        return;
       }
       mutant.why = base_ != Proof::Verdict::right ? "the schedule itself: " + base_limit_
                    : !right                       ? limit_of(proof)
                    : left_out ? fmt::format("its proof is for the {} of the file alone", name_of(*left_out))
                               : "it tells micro-batches apart, so that their number cannot be left open";
     }
+    if (mutant.fate == Mutant::Fate::equivalent) {
+      mutant.why.clear();
+      return try_around(mutant, true);
+    }
     mutant.fate = Mutant::Fate::unproved;
     if (base_micro_batches_) try_micro_batches(mutant);
-    if (mutant.fate == Mutant::Fate::unproved) try_around(mutant);
+    if (mutant.fate == Mutant::Fate::unproved) try_around(mutant, false);
   }
 
   /// An axis of which the schedule without an edit is proved right for every size, and the edited one is not. One that
@@ -269,21 +272,35 @@ class Run {
     }
   }
 
-  /// The sizes around the small layout, one after the other.
-  void try_around(Mutant& mutant) {
+  /// The sizes around the small layout, one after the other. `proved`: where the proof speaks of them, nothing can be
+  /// wrong.
+  void try_around(Mutant& mutant, bool proved) {
     if (!around_) around_ = grounds_around(scenario_, small_);
     for (NeighbourGround& neighbour : *around_) {
       const Json steps = neighbour.ground->steps().edited({mutant.edit});
       if (steps.is_null()) continue;
+      if (neighbour.ground->is_right(steps)) continue;
       const MutantTrial trial = neighbour.ground->judge(steps);
-      if (!trial.applicable || trial.verdict == Verdict::match) continue;
+      if (!trial.applicable) continue;
+      if (trial.verdict == Verdict::mismatch && MutationGround(neighbour.scenario->resolved).is_right(steps)) continue;
+      if (proved && is_proved_at(neighbour))
+        throw InternalError(fmt::format("the parametric engine proves it right for every size, and at {} it is {}",
+                                        neighbour.sizes, name_of(trial.verdict)));
       mutant.symbolic = true;
       mutant.parametric = trial.parametric_wrong;
       mutant.sizes = neighbour.sizes;
-      mutant.document = with_edits(neighbour.document, {mutant.edit});
+      mutant.document = with_edits(neighbour.scenario->document, {mutant.edit});
       note(trial, mutant);
       return;
     }
+  }
+
+  /// Whether the proof of the schedule without an edit leaves open what is other there than at the small layout.
+  bool is_proved_at(const NeighbourGround& neighbour) const {
+    if (neighbour.axis.empty()) return base_micro_batches_;
+    if (small_.axes.contains("etp")) return false;  // proofs keep it equal to tp
+    const std::optional<Axis> axis = axis_named(neighbour.axis);
+    return std::find(base_axes_.begin(), base_axes_.end(), axis) != base_axes_.end();
   }
 
   const Scenario& scenario_;

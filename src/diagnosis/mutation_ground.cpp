@@ -186,12 +186,12 @@ std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const Smal
   const int most = small.axes.contains("ep") ? 4 : 3;
   std::vector<NeighbourGround> grounds;
   const int count = micro_batches_of(*small.scenario);
-  const auto add = [&](const std::map<std::string, int>& axes, int micro_batches) {
+  const auto add = [&](const std::string& axis, const std::map<std::string, int>& axes, int micro_batches) {
     const std::shared_ptr<const Scenario> read = read_at(scenario, axes, micro_batches);
     if (!is_right(read)) return;
     auto ground = std::make_unique<MutationGround>(with_classes_only(*read));
     if (ground->judge().verdict == Verdict::match)
-      grounds.push_back({std::move(ground), read->document, describe(axes, micro_batches_of(*read))});
+      grounds.push_back({std::move(ground), read, describe(axes, micro_batches_of(*read)), axis});
   };
   const bool parts = small.axes.contains("dp_shard") || small.axes.contains("dp_replicate");
   std::vector<std::string> names = {"tp", "cp", "sp", "pp"};
@@ -206,11 +206,11 @@ std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const Smal
       if (size == (own == small.axes.end() ? 1 : own->second)) continue;
       std::map<std::string, int> axes = small.axes;
       axes[name] = size;
-      add(axes, small.micro_batches);
+      add(name, axes, small.micro_batches);
     }
   }
   for (int other = 1; other <= 3; ++other) {
-    if (other != count) add(small.axes, other);
+    if (other != count) add("", small.axes, other);
   }
   return grounds;
 }

@@ -60,8 +60,9 @@ SmallScenario small_scenario(const std::shared_ptr<const Scenario>& scenario);
 /// The ground at other sizes.
 struct NeighbourGround {
   std::unique_ptr<MutationGround> ground;  ///< one parameter of each class
-  Json document;                           ///< the scenario
+  std::shared_ptr<const Scenario> scenario;
   std::string sizes;
+  std::string axis;  ///< that has another size than at the small layout; "" for the number of micro-batches
 };
 /// Around the small layout, where the scenario is right: one axis at a time, and the micro-batches, at 1 to 3 (with
 /// experts axes at 4 too).

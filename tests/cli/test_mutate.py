@@ -2,6 +2,13 @@
 """mutate: what it prints, what it writes, and what it refuses."""
 
 import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(os.environ.get("LOCKSTEP_SOURCE_DIR") or Path(__file__).resolve().parents[2])
 
 
 def test_every_mutant_of_a_right_file_is_explained(run, files):
@@ -90,3 +97,27 @@ def test_several_files_have_one_table(run, files):
     assert lines[0].startswith("explained  right.json") and lines[1].startswith("explained  again.json")
     assert "78 mutants: 58 killed, 20 proved equivalent for every size, 0 not proved." in lines
     assert run("mutate", "-j", "1", "right.json", "again.json").stdout == done.stdout
+
+
+# One for each of a few frameworks, and one with survivors; tools/mutants --check compares all.
+DOCUMENTED = [
+    "scenarios/megatron/906-fixed.json",
+    "scenarios/deepspeed/5259-expert-gradients-depend-on-ep-fixed.json",
+    "tests/mutants/nanotron-tied.jsonc",
+    "tests/mutants/picotron.jsonc",
+]
+
+
+@pytest.mark.parametrize("file", DOCUMENTED)
+def test_the_document_says_what_the_program_says(binary, file):
+    done = subprocess.run([binary, "mutate", "-f", "markdown", file], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    lines = done.stdout.splitlines()
+    (row,) = [line for line in lines if line.startswith(f"| `{file}` |")]
+    survivors = [line for line in lines if line.startswith(("- `", "  - `"))]
+    assert done.returncode == (1 if survivors else 0)
+    document = (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8")
+    assert "\n" + row + "\n" in document
+    if survivors:
+        assert "\n" + "\n".join(survivors) + "\n" in document
+    else:
+        assert f"- `{file}`" not in document
