@@ -12,6 +12,23 @@ namespace {
 
 constexpr std::size_t most_first_edits = 16, most_complements = 80, no_repair = static_cast<std::size_t>(-1);
 
+/// Inside of `each`, the weight of a contribution in the whole step's loss, times the size that an average takes away
+/// again: "dp / sum(tokens, dp, micro_batch)".
+std::vector<Candidate> normalizing_edits(const Json& steps, const CandidateValues& values) {
+  std::vector<Candidate> candidates;
+  for (const ListedStep& step : listed_steps(steps)) {
+    if (step.each.empty() || step.name.empty() || (step.op != Op::scale && step.op != Op::backward)) continue;
+    for (const Product& tokens : values.token_totals) {
+      for (const Product& size : values.axis_sizes) {
+        const Json by = Json::string(size.over(tokens).to_string());
+        candidates.push_back(
+            {Candidate::Kind::factor, step.name, Json::object({{"set", {}, Json::string(step.name)}, {"by", {}, by}})});
+      }
+    }
+  }
+  return candidates;
+}
+
 }  // namespace
 
 RepairSearch SearchForRepairs::run() {
@@ -116,6 +133,7 @@ std::vector<Candidate> SearchForRepairs::single_candidates() const {
   std::vector<Candidate> candidates;
   if (!right.is_null()) candidates = restoring_edits(steps, right);
   for (Candidate& candidate : single_edits(steps, ground_.values())) candidates.push_back(std::move(candidate));
+  for (Candidate& candidate : normalizing_edits(steps, ground_.values())) candidates.push_back(std::move(candidate));
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return distance_of({a}) < distance_of({b}); });
   return candidates;
@@ -132,10 +150,11 @@ void SearchForRepairs::single() {
     if (found_.tried > ground_.most_trials() || !ground_.is_relevant(candidate, list)) continue;
     const std::optional<Judgement> judgement = judge({candidate});
     if (!judgement || judgement->state != Judgement::State::wrong) continue;
-    const bool less = candidate.kind == Candidate::Kind::restore || candidate.kind == Candidate::Kind::drop;
+    const bool takes_back = candidate.kind == Candidate::Kind::restore || candidate.kind == Candidate::Kind::drop;
+    if (takes_back && taking_back_.size() < most_first_edits) taking_back_.push_back(candidate);
     if (ground_.is_better(*judgement)) {
       firsts_.push_back({std::move(candidate), *judgement});
-    } else if (less && plain_firsts_.size() < most_first_edits) {
+    } else if (takes_back && plain_firsts_.size() < most_first_edits) {
       plain_firsts_.push_back({std::move(candidate), *judgement});
     }
   }
@@ -155,9 +174,8 @@ void SearchForRepairs::complementary() {
       if (all) judge({firsts_[a].candidate, firsts_[b].candidate});
     }
   }
-  for (std::size_t a = 0; a < plain_firsts_.size(); ++a) {
-    for (std::size_t b = a + 1; b < plain_firsts_.size(); ++b)
-      judge({plain_firsts_[a].candidate, plain_firsts_[b].candidate});
+  for (std::size_t a = 0; a < taking_back_.size(); ++a) {
+    for (std::size_t b = a + 1; b < taking_back_.size(); ++b) judge({taking_back_[a], taking_back_[b]});
   }
 }
 
