@@ -77,7 +77,7 @@ std::string summary(const std::vector<ScenarioRow>& rows) {
       "compare. Of their {} sources it misses {} in every file.\n"
       "A comparison with one device that accepts a relative error of 8 % misses {} of the mismatches, and {} of the "
       "sources in every file.\n"
-      "The other {} stop or race: there are no values to compare.\n",
+      "The other {} stop, race, or are too large for every rank to be looked at: there are no values to compare.\n",
       mistakes, sources.size(), projects.size(), controls, fmt::join(words, ", "), mismatches, agree + alone, agree,
       alone, mismatching.size(), mismatching.size() - seen_by_replicas.size(), passes,
       mismatching.size() - seen_by_tolerance.size(), mistakes - mismatches);
