@@ -5,73 +5,24 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
-#include <mutex>
 #include <new>
 
-#include "lockstep/prove.h"
 #include "src/diagnosis/agreement.h"
+#include "src/diagnosis/any_sizes.h"
 #include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/blame.h"
+#include "src/diagnosis/machine_share.h"
 #include "src/diagnosis/mpi_processes.h"
 #include "src/diagnosis/other_tests.h"
+#include "src/diagnosis/outcome_verdict.h"
+#include "src/diagnosis/run_engines.h"
+#include "src/diagnosis/stopwatch.h"
 #include "src/diagnosis/turning_point.h"
-#include "src/diagnosis/workload.h"
 #include "src/scenario/named_file.h"
 
 namespace lockstep {
 
 namespace {
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-/// Axes of size "any" for which there is no proof, as mistakes at their places.
-std::vector<Diagnostic> not_decided(const Scenario& scenario, const Proof& proof) {
-  Diagnostics diagnostics;
-  const Json* layout = scenario.document.find("layout");
-  const Proof::Limit limit = proof.limits.empty() ? Proof::Limit{"", "", proof.statement} : proof.limits.front();
-  for (const Axis axis : scenario.layout.any) {
-    const Json* size = layout == nullptr ? nullptr : layout->find(name_of(axis));
-    const Place place =
-        size == nullptr ? Place{nullptr, 0, 0, fmt::format("/layout/{}", name_of(axis))} : size->place();
-    diagnostics.add(place, fmt::format("the size \"any\" of the axis {} is not decided{}: {}{}; give a number",
-                                       name_of(axis), limit.sizes.empty() ? "" : " for " + limit.sizes,
-                                       limit.step.empty() ? "" : "step \"" + limit.step + "\": ", limit.why));
-  }
-  return diagnostics.sorted();
-}
-
-/// A scenario of given sizes in place of one with axes of size "any": the smallest that is wrong, else a small one,
-/// with a note that says what was proved. Null where that is not decided.
-std::shared_ptr<const Scenario> shown_for_any(const Scenario& scenario, CheckResult& result) {
-  const Prover prover(scenario);
-  const Proof& proof = prover.proof();
-  if (proof.verdict == Proof::Verdict::undecided) {
-    result.errors = not_decided(scenario, proof);
-    return nullptr;
-  }
-  Sizes sizes;
-  for (const Axis axis : proof.axes) sizes.axes[axis] = 2;
-  if (proof.counterexample) sizes = proof.counterexample->sizes;
-  std::shared_ptr<const Scenario> concrete = prover.scenario_at(sizes);
-  if (!concrete) concrete = prover.scenario_at({});
-  auto shown = std::make_shared<Scenario>(*concrete);
-  shown->file = scenario.file;
-  shown->name = scenario.name;
-  shown->expect = scenario.expect;
-  std::vector<std::string> names;
-  for (const Axis axis : scenario.layout.any) names.emplace_back(name_of(axis));
-  result.notes.push_back(
-      fmt::format("With any {} it is {}. Shown is {}.", fmt::join(names, " and "), proof.statement,
-                  proof.counterexample ? "the smallest layout that is wrong" : "a small layout that stands for all"));
-  return shown;
-}
 
 /// Whether a file that could not be read as a scenario expects that.
 bool expects_error(const std::string& file) {
@@ -100,179 +51,6 @@ std::vector<std::string> notes_of(const Schedule& schedule) {
   return {fmt::format("No parameter is on pipeline stage{} {}; \"stage\" is 0 where a parameter does not say it.",
                       empty.size() == 1 ? "" : "s", fmt::join(empty, ", "))};
 }
-
-Verdict verdict_of(Outcome::Kind kind) {
-  switch (kind) {
-    case Outcome::Kind::deadlock:
-      return Verdict::deadlock;
-    case Outcome::Kind::invalid_collective:
-      return Verdict::invalid_collective;
-    case Outcome::Kind::race:
-      return Verdict::race;
-    case Outcome::Kind::complete:
-      break;
-  }
-  return Verdict::match;
-}
-
-void run_symbolic(CheckResult& result) {
-  const Stopwatch stopwatch;
-  result.engine = std::make_shared<SymbolicEngine>(*result.scenario->schedule, *result.timeline);
-  result.symbolic = result.engine->run();
-  result.symbolic_seconds = stopwatch.seconds();
-}
-
-void run_host_engine(CheckResult& result, const CheckOptions& options, int threads) {
-  const Stopwatch stopwatch;
-  HostOptions host;
-  host.force_all = options.host_forced;
-  host.seed = options.seed;
-  host.progress = options.progress;
-  host.threads = threads;
-  result.host = run_host(*result.scenario->schedule, *result.timeline, host);
-  result.host_seconds = stopwatch.seconds();
-}
-
-void run_mpi_engine(CheckResult& result, const CheckOptions& options) {
-  const Stopwatch stopwatch;
-  HostOptions host;
-  host.force_all = options.host_forced;
-  host.seed = options.seed;
-  HostResult found = run_mpi(*result.scenario->schedule, *result.timeline, host, *options.mpi);
-  result.mpi_processes = options.mpi->processes();
-  if (options.mpi->process() != 0) return;
-  result.mpi = std::move(found);
-  result.mpi_seconds = stopwatch.seconds();
-}
-
-/// The job that the scenario is checked in; null where this process is alone.
-Job* job_of(const CheckOptions& options) {
-  if (options.mpi != nullptr) return options.mpi;
-  return options.nccl != nullptr ? &options.nccl->job() : nullptr;
-}
-
-std::string race_note(const RaceReplays& race, const std::string& device) {
-  if (race.replays == 0) return fmt::format("The race was not replayed on {}: {}.", device, race.why);
-  const std::string what = "another gradient than the schedule with its waits";
-  if (race.different == 0) {
-    return fmt::format("On {} none of {} replays gave {}: the race was not observed, which proves nothing.", device,
-                       race.replays, what);
-  }
-  return fmt::format("On {} {} of {} replays gave {}: the race was observed.", device, race.different, race.replays,
-                     what);
-}
-
-/// Notes on numbers are those of one engine; what this one alone has to say must not be lost.
-void add_notes(CheckResult& result, const HostResult& engine) {
-  const std::vector<std::string>& shown = numbers_of(result)->notes;
-  for (const std::string& note : engine.notes) {
-    if (std::find(shown.begin(), shown.end(), note) == shown.end()) result.notes.push_back(note);
-  }
-}
-
-void run_cuda_engine(CheckResult& result, const CheckOptions& options) {
-  const Stopwatch stopwatch;
-  HostOptions host;
-  host.force_all = options.host_forced;
-  host.seed = options.seed;
-  host.progress = options.progress;
-  host.block_elements = options.cuda_elements;
-  try {
-    result.cuda = run_cuda(*result.scenario->schedule, *result.timeline, host, *options.cuda);
-  } catch (const CudaTooSmall& failure) {
-    result.cuda_left_out = fmt::format("the cuda engine was left out: {}", failure.what());
-    if (options.symbolic || options.host || options.transformer || job_of(options) != nullptr) return;
-    result.errors = {at_the_layout(*result.scenario, failure.what())};
-    result.machine_failed = true;
-    return;
-  }
-  result.cuda_device = options.cuda->name();
-  if (result.timeline->outcome.kind == Outcome::Kind::race) {
-    try {
-      result.cuda_race = replay_race(*result.scenario->schedule, host, *options.cuda);
-    } catch (const CudaTooSmall& failure) {
-      result.cuda_race = RaceReplays{0, 0, failure.what()};
-    }
-    result.notes.push_back(race_note(*result.cuda_race, result.cuda_device));
-  }
-  result.cuda_seconds = stopwatch.seconds();
-  add_notes(result, *result.cuda);
-}
-
-void run_nccl_engine(CheckResult& result, const CheckOptions& options) {
-  const Stopwatch stopwatch;
-  HostOptions host;
-  host.force_all = options.host_forced;
-  host.seed = options.seed;
-  host.block_elements = options.cuda_elements;
-  HostResult found = run_nccl(*result.scenario->schedule, *result.timeline, host, *options.nccl);
-  result.nccl_processes = options.nccl->job().processes();
-  if (options.nccl->job().process() != 0) return;
-  result.nccl = std::move(found);
-  result.nccl_seconds = stopwatch.seconds();
-  add_notes(result, *result.nccl);
-}
-
-void run_transformer_engine(CheckResult& result, const CheckOptions& options) {
-  const Stopwatch stopwatch;
-  TransformerOptions transformer;
-  transformer.seed = options.seed;
-  result.transformer = run_transformer(*result.scenario, *result.timeline, transformer);
-  result.transformer_seconds = stopwatch.seconds();
-}
-
-/// Calls of steps on buffers up to which the host engine takes minutes.
-constexpr double most_host_calls = 1e8;
-
-/// Whether the check can be done; else `result` says why not. Takes the host engine away where it alone is too much.
-bool fits(CheckResult& result, const Workload& workload, CheckOptions& options) {
-  std::string why = too_large(workload);
-  if (why.empty() && options.host && options.symbolic && !options.host_forced) {
-    const std::string both = too_large_here(workload, workload.bytes + workload.host_bytes);
-    if (!both.empty()) {
-      result.host_left_out = "the host engine was left out: with it, " + both;
-    } else if (workload.calls > most_host_calls) {
-      result.host_left_out = fmt::format(
-          "the host engine was left out: {}, which would take it more than ten minutes; "
-          "--engine symbolic,host runs it all the same",
-          workload.describe());
-    }
-    options.host = result.host_left_out.empty();
-  }
-  if (why.empty()) {
-    double bytes = workload.bytes + (options.host ? workload.host_bytes : 0);
-    if (Job* job = job_of(options); job != nullptr)
-      bytes = std::max(bytes, (workload.bytes + workload.host_bytes) * job->processes_here());
-    why = too_large_here(workload, bytes);
-    result.machine_failed = !why.empty();
-  }
-  if (!why.empty()) result.errors = {at_the_layout(*result.scenario, why)};
-  return why.empty();
-}
-
-/// A part of a machine that several checks use at once: one thread of it, or all where the check is large.
-class MachineShare {
- public:
-  MachineShare(const Workload& workload, CheckOptions& options) {
-    if (options.side_by_side == nullptr) return;
-    // Larger ones could fill the memory together, and have work for all cores by themselves.
-    constexpr double small_bytes = 1.28e8, small_elements = 1e7;
-    if (workload.bytes + workload.host_bytes > small_bytes || workload.elements > small_elements) {
-      alone_ = std::unique_lock(*options.side_by_side);
-      return;
-    }
-    beside_ = std::shared_lock(*options.side_by_side);
-    options.progress = {};
-    threads_ = 1;
-  }
-  /// For HostOptions.
-  int threads() const { return threads_; }
-
- private:
-  std::unique_lock<std::shared_mutex> alone_;
-  std::shared_lock<std::shared_mutex> beside_;
-  int threads_ = 0;
-};
 
 /// A fault in the model itself is seen by the transformer engine alone; its right twin has an empty list of edits.
 bool speaks_of_model_edits(const Scenario& scenario) {
@@ -338,27 +116,6 @@ bool decided_by_classes(const CheckResult& result, const CheckOptions& options) 
       options.cuda != nullptr || job_of(options) != nullptr)
     return false;
   return is_large(*result.scenario->schedule);
-}
-
-std::string undecided_text(const ParametricResult& result) {
-  return fmt::format("the parametric engine, to which the number of ranks does not matter, does not follow it: {}{}",
-                     result.undecided_step.empty() ? "" : fmt::format("step \"{}\": ", result.undecided_step),
-                     result.why);
-}
-
-/// Keeps what it finds, if it decides; else says why it does not.
-std::string run_parametric_engine(CheckResult& result) {
-  const Stopwatch stopwatch;
-  result.parametric_engine = std::make_shared<ParametricEngine>(*result.scenario->schedule);
-  const ParametricResult& found = result.parametric_engine->result();
-  if (found.verdict == ParametricResult::Verdict::undecided) {
-    std::string why = undecided_text(found);
-    result.parametric_engine.reset();
-    return why;
-  }
-  result.parametric = found;
-  result.parametric_seconds = stopwatch.seconds();
-  return "";
 }
 
 bool wants_blame(const CheckResult& result, const CheckOptions& options) {
@@ -432,60 +189,6 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
 }
 
 }  // namespace
-
-std::string_view name_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::match:
-      return "match";
-    case Verdict::mismatch:
-      return "mismatch";
-    case Verdict::deadlock:
-      return "deadlock";
-    case Verdict::invalid_collective:
-      return "invalid_collective";
-    case Verdict::race:
-      return "race";
-    case Verdict::error:
-      break;
-  }
-  return "error";
-}
-
-Verdict engine_verdict(const CheckResult& result, bool match) {
-  if (result.timeline == nullptr) return Verdict::error;
-  if (!match && !result.timeline->step_ends.empty()) return Verdict::mismatch;
-  return verdict_of(result.timeline->outcome.kind);
-}
-
-Verdict verdict_of(const ParametricResult& result) {
-  switch (result.verdict) {
-    case ParametricResult::Verdict::mismatch:
-      return Verdict::mismatch;
-    case ParametricResult::Verdict::race:
-      return Verdict::race;
-    case ParametricResult::Verdict::match:
-    case ParametricResult::Verdict::undecided:
-      break;
-  }
-  return result.verdict == ParametricResult::Verdict::match ? Verdict::match : Verdict::error;
-}
-
-const SymbolicResult* exact_of(const CheckResult& result) {
-  if (result.symbolic) return &*result.symbolic;
-  return result.sample ? &result.sample->found : nullptr;
-}
-
-FormReader* forms_of(const CheckResult& result) {
-  if (result.symbolic) return result.engine.get();
-  return result.sample ? result.parametric_engine.get() : nullptr;
-}
-
-const HostResult* numbers_of(const CheckResult& result) {
-  if (result.host) return &*result.host;
-  if (result.mpi) return &*result.mpi;
-  if (result.cuda) return &*result.cuda;
-  return result.nccl ? &*result.nccl : nullptr;
-}
 
 CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options) {
   CheckResult result;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/machine_share.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/diagnosis/at_the_layout.h"
+#include "src/diagnosis/run_engines.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Calls of steps on buffers up to which the host engine takes minutes.
+constexpr double most_host_calls = 1e8;
+
+}  // namespace
+
+bool fits(CheckResult& result, const Workload& workload, CheckOptions& options) {
+  std::string why = too_large(workload);
+  if (why.empty() && options.host && options.symbolic && !options.host_forced) {
+    const std::string both = too_large_here(workload, workload.bytes + workload.host_bytes);
+    if (!both.empty()) {
+      result.host_left_out = "the host engine was left out: with it, " + both;
+    } else if (workload.calls > most_host_calls) {
+      result.host_left_out = fmt::format(
+          "the host engine was left out: {}, which would take it more than ten minutes; "
+          "--engine symbolic,host runs it all the same",
+          workload.describe());
+    }
+    options.host = result.host_left_out.empty();
+  }
+  if (why.empty()) {
+    double bytes = workload.bytes + (options.host ? workload.host_bytes : 0);
+    if (Job* job = job_of(options); job != nullptr)
+      bytes = std::max(bytes, (workload.bytes + workload.host_bytes) * job->processes_here());
+    why = too_large_here(workload, bytes);
+    result.machine_failed = !why.empty();
+  }
+  if (!why.empty()) result.errors = {at_the_layout(*result.scenario, why)};
+  return why.empty();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/check.h"
+
+namespace lockstep {
+
+/// What the walk over the ranks says by itself; `match` where it came to its end.
+Verdict verdict_of(Outcome::Kind kind);
+
+}  // namespace lockstep
