@@ -145,11 +145,14 @@ void Choices::read(const Step& step) {
       contents[container(item)] +=
           shape_key(model, local.buffers[chosen[item]]) + (items[item].separate && !by_bucket ? "!" : "") + ";";
     }
+    std::map<std::string, std::string> numbers;  // a bucket's contents are long, and each buffer names its bucket
+    for (const auto& [name, content] : contents)
+      numbers[name] = std::to_string(contents_.emplace(content, static_cast<int>(contents_.size())).first->second);
     std::map<std::string, int> position;
     for (std::size_t item = 0; item < chosen.size(); ++item) {
       const std::string name = container(item);
       here.cut_keys[chosen[item]] =
-          rule + " of " + over + " " + std::to_string(position[name]++) + " in " + contents[name];
+          rule + " of " + over + " " + std::to_string(position[name]++) + " in " + numbers.at(name);
     }
   }
 }

@@ -45,6 +45,7 @@ class Choices {
   const World& world_;
   std::map<const Step*, std::vector<OfStage>> of_step_;
   std::vector<const Step*> steps_;
+  std::map<std::string, int> contents_;  // of buckets, numbered
   std::vector<int> named_stages_;
   std::vector<Class> classes_;
 };
