@@ -117,6 +117,15 @@ void Layouts::find_open(const Scenario& scenario) {
 std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
   const auto [found, is_new] = scenarios_.emplace(sizes, nullptr);
   if (!is_new) return found->second;
+  if (std::shared_ptr<Scenario> scenario = read_whole(sizes)) {
+    // With experts a model of thousands of parameters, and there are dozens of layouts.
+    scenario->resolved.remove("model");
+    found->second = std::move(scenario);
+  }
+  return found->second;
+}
+
+std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
   Json resized = document_;
   Json layout = resized.find("layout") != nullptr ? *resized.find("layout") : Json::object();
   for (const auto& [axis, size] : sizes.axes) {
@@ -140,15 +149,12 @@ std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
         options_.read
             ? options_.read(resized)
             : read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file_, write_json(resized)})));
-    if (sizes.axes.count(Axis::edp) != 0 && scenario->layout.etp != scenario->layout.tp) {
-      refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
-    } else {
-      found->second = scenario;
-    }
+    if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
+    refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
   } catch (const InputError& error) {
     refusals_[sizes] = error.diagnostics().front().message;
   }
-  return found->second;
+  return nullptr;
 }
 
 /// The file's own sizes are large where the scenario is; 1 or 2 tells as much.

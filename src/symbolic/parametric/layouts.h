@@ -34,8 +34,11 @@ class Layouts {
   /// base() with some sizes in the place of its own.
   Sizes with(const Sizes& sizes) const;
   Sizes with(Axis axis, int size) const;
-  /// The scenario; nothing where it refuses these sizes. `sizes` names every axis that base() does.
+  /// The scenario, kept, with a `resolved` that has no model; nothing where it refuses these sizes. `sizes` names every
+  /// axis that base() does.
   std::shared_ptr<const Scenario> read(const Sizes& sizes) const;
+  /// The same whole, read anew and not kept.
+  std::shared_ptr<Scenario> read_whole(const Sizes& sizes) const;
 
  private:
   void find_open(const Scenario& scenario);

@@ -108,7 +108,7 @@ Prover::~Prover() = default;
 const Proof& Prover::proof() const { return state_->proof; }
 
 std::shared_ptr<const Scenario> Prover::scenario_at(const Sizes& sizes) const {
-  return state_->layouts.read(state_->layouts.with(sizes));
+  return state_->layouts.read_whole(state_->layouts.with(sizes));
 }
 
 std::optional<ParametricResult> Prover::at(const Sizes& sizes) const {
