@@ -58,22 +58,24 @@ class Mutations {
     work();
     for (std::thread& thread : threads) thread.join();
     if (shows_progress_) tell("\r\x1b[K");
-    std::vector<Diagnostic> errors;
     for (const std::exception_ptr& failure : failures_) {
       if (!failure) continue;
       try {
         std::rethrow_exception(failure);
       } catch (const InputError& error) {
-        errors.insert(errors.end(), error.diagnostics().begin(), error.diagnostics().end());
+        ++refused_;
+        for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
       }
     }
-    if (!errors.empty()) throw InputError(std::move(errors));
     std::vector<Mutation> mutations;
     for (std::optional<Mutation>& one : found_) {
       if (one) mutations.push_back(std::move(*one));
     }
     return mutations;
   }
+
+  /// Files that are not valid, or named and wrong; all() said so.
+  std::size_t refused() const { return refused_; }
 
  private:
   void work() {
@@ -125,6 +127,7 @@ class Mutations {
   std::vector<std::optional<Mutation>> found_;
   std::vector<std::exception_ptr> failures_;
   bool shows_progress_;
+  std::size_t refused_ = 0;
   std::atomic<std::size_t> next_ = 0, done_ = 0;
   std::mutex mutex_;  // for `shown_`
   std::string shown_;
@@ -175,11 +178,13 @@ int run(const MutateArguments& arguments) {
                                           : whole_number(arguments.jobs, "--jobs", 1024);
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (files.empty()) return nothing_found(arguments.paths);
-  const std::vector<Mutation> all = Mutations(arguments, files).all(jobs);
-  if (all.size() < files.size() && !arguments.quiet)
-    tell(fmt::format("lockstep mutate: passed over {} of {} files, which are wrong before any edit\n",
-                     files.size() - all.size(), files.size()));
-  if (all.empty()) return exit_nothing;
+  Mutations mutations(arguments, files);
+  const std::vector<Mutation> all = mutations.all(jobs);
+  const std::size_t passed_over = files.size() - all.size() - mutations.refused();
+  if (passed_over > 0 && !arguments.quiet)
+    tell(fmt::format("lockstep mutate: passed over {} of {} files, which are wrong before any edit\n", passed_over,
+                     files.size()));
+  if (all.empty()) return mutations.refused() > 0 ? exit_usage : exit_nothing;
   Output output(arguments.output);
   if (arguments.format == "json") {
     mutation_json(all, output.writer());
@@ -192,6 +197,7 @@ int run(const MutateArguments& arguments) {
   if (!arguments.mutants.empty()) write_mutants(all, arguments.mutants);
   const bool explained =
       std::all_of(all.begin(), all.end(), [](const Mutation& one) { return counts_of(one.mutants).unproved == 0; });
+  if (mutations.refused() > 0) return exit_usage;
   return explained ? exit_right : exit_wrong;
 }
 

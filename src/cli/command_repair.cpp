@@ -67,6 +67,21 @@ void write_repaired(const CheckResult& result, const RepairFindings& findings, c
                    arguments.write ? fmt::format("; {}.orig is as it was", result.file) : ""));
 }
 
+/// What is searched is the file with numbers in the place of "any", and that is not what its writer wants to keep.
+void refuse_open_sizes(const std::string& file) {
+  std::vector<Axis> any;
+  try {
+    any = read_scenario_file(file).layout.any;
+  } catch (const InputError&) {
+    return;  // said by the check
+  }
+  if (any.empty()) return;
+  usage_error(
+      fmt::format("{} has \"{}\": \"any\", and repairs are written to files of given sizes; give a number, or "
+                  "copy the edits that `lockstep repair {}` prints",
+                  file, name_of(any.front()), file));
+}
+
 int run(const RepairArguments& arguments) {
   const std::size_t most = std::max(positive(arguments.most, "--most"), positive(arguments.take, "--take"));
   scenario_files({arguments.file});  // says it well where there is none
@@ -80,6 +95,7 @@ int run(const RepairArguments& arguments) {
   CheckOptions check;
   check.host = false;
   check.blame = check.turns = false;
+  if (arguments.write || !arguments.to.empty()) refuse_open_sizes(arguments.file);
   const CheckResult result = check_file(arguments.file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);

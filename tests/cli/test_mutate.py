@@ -121,3 +121,10 @@ def test_the_document_says_what_the_program_says(binary, file):
         assert "\n" + "\n".join(survivors) + "\n" in document
     else:
         assert f"- `{file}`" not in document
+
+
+def test_a_file_that_is_not_valid_does_not_take_the_others_with_it(run, files):
+    done = run("mutate", "-q", "right.json", "invalid.json")
+    assert done.returncode == 2
+    assert done.stdout == "explained  right.json  39 mutants: 29 killed, 10 equivalent, 0 not proved\n"
+    assert done.stderr.startswith("invalid.json:") and "unknown key \"layuot\"" in done.stderr

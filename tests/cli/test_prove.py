@@ -142,3 +142,64 @@ def test_messages(run, files):
     (files / "empty").mkdir()
     done = run("prove", "empty")
     assert (done.returncode, done.stderr) == (4, "lockstep: nothing was checked: there is no *.json or *.jsonc file in empty\n")
+
+
+def one_parameter(layout, steps, **parameter):
+    """A file whose steps come after a backward that is right once dp is summed over."""
+    backward = {"op": "backward", "name": "backward", "by": "1/sum(tokens, dp, micro_batch)"}
+    return json.dumps(
+        {
+            "lockstep": 1,
+            "name": "one",
+            "layout": layout,
+            "model": {"parameters": [{"name": "a", "shape": [8], **parameter}]},
+            "schedule": {"steps": [{"op": "each", "name": "each", "steps": [backward]}, *steps]},
+        }
+    )
+
+
+DP_SUM = {"op": "all_reduce", "name": "sum", "over": "dp"}
+
+
+def statement(run, files, text):
+    (files / "one.json").write_text(text)
+    done = run("prove", "one.json")
+    return done.stdout.splitlines()[0].split()[0], done.stdout.splitlines()[1].strip()
+
+
+def test_a_coordinate_that_only_large_layouts_have_is_looked_at(run, files):
+    twice = {"op": "scale", "name": "twice", "by": 2, "when": "rank.dp == 7"}
+    for size in (2, 8, "any"):
+        text = one_parameter({"dp": size}, [DP_SUM, twice])
+        assert statement(run, files, text) == ("wrong", "wrong as soon as dp ≥ 8")
+    # Each smaller size would be a case of its own.
+    text = one_parameter({"dp": 2}, [DP_SUM, {**twice, "when": "rank.dp == 70"}])
+    assert statement(run, files, text) == ("open", "right where it could be followed")
+    assert "not decided for dp ≥ 40" in run("prove", "one.json").stdout
+
+
+def test_a_stage_counted_from_the_end_is_a_named_one_at_some_size(run, files):
+    twice = {"op": "scale", "name": "twice", "by": 2, "only": {"pp": [4]}}
+    for pp in (7, 8):
+        assert statement(run, files, one_parameter({"pp": pp}, [DP_SUM, twice], stage=-3)) == ("wrong", "wrong for pp = 7")
+
+
+def test_sizes_around_the_files_own_are_tried_where_small_ones_are_refused(run, files):
+    last = {"op": "scale", "name": "last", "by": "16 / dp", "only": {"dp": [15]}}
+    assert statement(run, files, one_parameter({"dp": 16}, [DP_SUM, last])) == ("wrong", "right only at dp = 16")
+
+
+def test_a_cut_that_does_not_come_out_even_at_some_size_is_no_mistake_of_the_file(run, files):
+    geometry = {"kind": "bucket", "align_bucket": "128"}
+    scatter = {"op": "reduce_scatter", "name": "scatter", "over": "dp", "geometry": geometry}
+    assert statement(run, files, one_parameter({"dp": 4}, [scatter]))[0] == "open"
+    assert "a bucket of 128 elements cannot be cut into 3 equal slices" in run("prove", "one.json").stdout
+
+
+def test_what_has_one_size_is_not_said_to_be_right_for_every_size(run, files):
+    text = json.loads(one_parameter({"dp": 2}, [DP_SUM]))
+    text["batch"] = {"micro_batches": 1, "tokens": [[[[1]], [[2]]]]}
+    text["schedule"]["steps"][0]["steps"][0]["by"] = "1/3"
+    said = statement(run, files, json.dumps(text))
+    assert said == ("proved", "right at the one size that it has")
+    assert "nothing is open" in run("prove", "one.json").stdout

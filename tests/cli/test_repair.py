@@ -104,3 +104,17 @@ def test_mistakes(run, files):
     assert "unknown key" in says("invalid.json")
     done = run("repair", "--take", "900", "--to", "x.json", "wrong.json")
     assert done.returncode == 2 and done.stderr.startswith("error: --take 900: there are ") and not (files / "x.json").exists()
+
+
+def test_a_file_of_open_sizes_is_not_written_with_others(run, files):
+    text = (files / "wrong.json").read_text().replace('"dp": 2', '"dp": "any"')
+    (files / "open.json").write_text(text)
+    for option in (["--write"], ["--to", "new.json"]):
+        done = run("repair", "open.json", *option)
+        assert (done.returncode, done.stderr) == (
+            2,
+            'error: open.json has "dp": "any", and repairs are written to files of given sizes; give a number, or copy the '
+            "edits that `lockstep repair open.json` prints\n",
+        )
+    assert (files / "open.json").read_text() == text
+    assert not (files / "open.json.orig").exists() and not (files / "new.json").exists()

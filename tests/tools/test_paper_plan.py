@@ -78,5 +78,8 @@ def test_what_the_document_says_of_check_holds(tmp_path):
                                     "schedule": {"framework": "megatron", "options": {"use_distributed_optimizer": True,
                                                                                       "overlap_grad_reduce": True}}}))
         done = subprocess.run([PROGRAM, "check", file], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout.split()[0]) == (0, "match")
+        assert "parametric match" in done.stdout
+        done = subprocess.run([PROGRAM, "check", "--engine", "symbolic", file], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert "this scenario is too large to be checked" in done.stdout and "more than 2 billion terms" in done.stdout

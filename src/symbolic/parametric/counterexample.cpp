@@ -2,6 +2,8 @@
 #include "src/symbolic/parametric/counterexample.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "lockstep/symbolic.h"
 
@@ -64,9 +66,15 @@ std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, cons
   // Sizes in the order of their ranks; only those at which something may be wrong are looked at.
   std::vector<Sizes> candidates = {layouts.base()};
   for (const Axis axis : layouts.axes()) {
+    std::set<int> tried = {1, 2, 3, 4, 5, 6};
+    for (const Reason& reason : reasons) {
+      for (const std::map<Axis, int>* of : {&reason.of->exact, &reason.of->least, &reason.least}) {
+        if (of->contains(axis)) tried.insert(of->at(axis));
+      }
+    }
     std::vector<Sizes> more;
     for (const Sizes& sizes : candidates) {
-      for (int size = 1; size <= 6; ++size) {
+      for (const int size : tried) {
         more.push_back(sizes);
         more.back().axes[axis] = size;
       }

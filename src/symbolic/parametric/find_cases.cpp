@@ -20,7 +20,11 @@ namespace {
 struct Range {
   std::optional<int> exact;  ///< none: all from `least` on
   int least = 1, first = 1, second = 1, last = 1;
+  std::string unseen;  ///< why none of these sizes is looked at; "" where some are
 };
+
+/// Sizes up to which each one is a case of its own where a schedule singles coordinates out.
+constexpr int most_exact = 40;
 
 /// Coordinates of an axis that a schedule singles out.
 std::set<int> coordinates_named(const Schedule& schedule, Axis axis) {
@@ -39,30 +43,71 @@ std::set<int> coordinates_named(const Schedule& schedule, Axis axis) {
   return found;
 }
 
+/// By how many stages parameters lie before the end, where they do so at both sizes.
+std::set<int> stages_before_end(const Scenario& one, int size, const Scenario& other, int other_size) {
+  std::map<std::string, int> offsets;
+  for (const Parameter& parameter : one.schedule->model.parameters()) {
+    if (parameter.stage) offsets[parameter.name] = size - *parameter.stage;
+  }
+  std::set<int> found;
+  for (const Parameter& parameter : other.schedule->model.parameters()) {
+    const auto there = offsets.find(parameter.name);
+    if (parameter.stage && there != offsets.end() && there->second == other_size - *parameter.stage)
+      found.insert(there->second);
+  }
+  return found;
+}
+
+/// The first sizes from `least` on that the scenario allows, two where there are as many.
+std::vector<int> allowed_from(const Layouts& layouts, Axis axis, int least) {
+  std::vector<int> found;
+  const auto look_at = [&](int size) {
+    if (found.size() < 2 && layouts.read(layouts.with(axis, size))) found.push_back(size);
+  };
+  for (int size = least; size < least + 8; ++size) look_at(size);
+  for (int size = 1; size <= 256; size *= 2) {
+    if (size >= least + 8) look_at(size);
+  }
+  return found;
+}
+
 std::vector<Range> ranges_of(const Layouts& layouts, Axis axis) {
   const std::vector<int>& sizes = layouts.allowed(axis);
-  const auto named_at = [&](int size) {
-    return coordinates_named(*layouts.read(layouts.with(axis, size))->schedule, axis);
-  };
+  const auto read_at = [&](int size) { return layouts.read(layouts.with(axis, size)); };
   // Those that are the same at two sizes; others move with the size, as the last stage does.
-  const std::size_t last = sizes.size() - 1;
-  const std::set<int> large = named_at(sizes[last]), smaller = named_at(sizes[last > 0 ? last - 1 : 0]);
+  const std::size_t last = sizes.size() - 1, before = last > 0 ? last - 1 : 0;
+  const std::set<int> large = coordinates_named(*read_at(sizes[last])->schedule, axis),
+                      smaller = coordinates_named(*read_at(sizes[before])->schedule, axis);
   std::set<int> named;
   std::set_intersection(large.begin(), large.end(), smaller.begin(), smaller.end(), std::inserter(named, named.end()));
   named.erase(0);
   int least = axis == Axis::pp ? 3 : 2;
-  if (!named.empty()) least = std::max(least, *named.rbegin() + 2);
-  std::vector<Range> ranges;
-  std::vector<int> open;
-  for (const int size : sizes) {
-    if (size < least) {
-      ranges.push_back({size, 1, size, size, size});
-    } else {
-      open.push_back(size);
+  if (!named.empty()) {
+    least = std::max(least, *named.rbegin() + 2);
+    if (axis == Axis::pp && last != before) {
+      // A stage counted from the end is a named one at some size.
+      const std::set<int> offsets =
+          stages_before_end(*read_at(sizes[last]), sizes[last], *read_at(sizes[before]), sizes[before]);
+      if (!offsets.empty()) least = std::max(least, *named.rbegin() + *offsets.rbegin() + 1);
     }
   }
-  if (open.size() == 1) ranges.push_back({open.front(), 1, open.front(), open.front(), open.front()});
-  if (open.size() > 1) ranges.push_back({std::nullopt, least, open[0], open[1], open.back()});
+  std::vector<Range> ranges;
+  for (int size = 1; size < std::min(least, most_exact); ++size) {
+    if (read_at(size)) ranges.push_back({size, 1, size, size, size, ""});
+  }
+  if (least > most_exact) {
+    ranges.push_back(
+        {std::nullopt, most_exact, 1, 1, 1,
+         fmt::format("it singles out the coordinate {} of {}, and each smaller size would be a case of its "
+                     "own",
+                     *named.rbegin(), name_of(axis))});
+    return ranges;
+  }
+  std::vector<int> open;
+  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(open), [&](int size) { return size >= least; });
+  if (open.size() < 2) open = allowed_from(layouts, axis, least);
+  if (open.size() == 1) ranges.push_back({open.front(), 1, open.front(), open.front(), open.front(), ""});
+  if (open.size() > 1) ranges.push_back({std::nullopt, least, open[0], open[1], open.back(), ""});
   return ranges;
 }
 
@@ -109,6 +154,10 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
   } catch (const OutOfReach& limit) {
     one.specimens.clear();
     one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};
+  } catch (const InputError& error) {
+    // A cut that does not come out even, for instance. The place is one in a text that nobody wrote.
+    one.specimens.clear();
+    one.limit = Proof::Limit{parametric::describe(one), "", error.diagnostics().front().message};
   }
 }
 
@@ -117,8 +166,8 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
 std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
   std::vector<std::vector<Range>> ranges;
   for (const Axis axis : layouts.axes()) ranges.push_back(ranges_of(layouts, axis));
-  std::vector<Range> micro_batches = {{std::nullopt, 1, 1, 1, 1}};
-  if (layouts.micro_batches()) micro_batches = {{1, 1, 1, 1, 1}, {std::nullopt, 2, 2, 3, 3}};
+  std::vector<Range> micro_batches = {{std::nullopt, 1, 1, 1, 1, ""}};
+  if (layouts.micro_batches()) micro_batches = {{1, 1, 1, 1, 1, ""}, {std::nullopt, 2, 2, 3, 3, ""}};
   std::vector<Case> cases;
   std::vector<std::size_t> at(ranges.size(), 0);
   for (;;) {
@@ -127,6 +176,7 @@ std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
       Sizes first = layouts.base(), second = layouts.base();
       // With more stages more kinds of layers come to lie in the middle.
       std::optional<int> most_stages;
+      std::string unseen;
       for (std::size_t i = 0; i < ranges.size(); ++i) {
         const Range& range = ranges[i][at[i]];
         const Axis axis = layouts.axes()[i];
@@ -135,6 +185,7 @@ std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
         } else {
           one.least[axis] = range.least;
         }
+        if (!range.unseen.empty()) unseen = range.unseen;
         first.axes[axis] = range.first;
         second.axes[axis] = range.second;
         if (axis == Axis::pp && !range.exact) most_stages = range.last;
@@ -150,7 +201,13 @@ std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
         sizes.push_back(first);
         sizes.back().axes[Axis::pp] = *most_stages;
       }
-      enter(layouts, one, sizes, snapshots);
+      // What holds at the sizes of the file is what its user looks at first.
+      if (one.holds(layouts.own())) sizes.push_back(layouts.own());
+      if (unseen.empty()) {
+        enter(layouts, one, sizes, snapshots);
+      } else {
+        one.limit = Proof::Limit{parametric::describe(one), "", unseen};
+      }
       if (!one.specimens.empty() || one.limit) cases.push_back(std::move(one));
     }
     std::size_t digit = 0;

@@ -33,7 +33,7 @@ bool speaks_of(const std::string& text, const std::string& word) {
 }  // namespace
 
 Layouts::Layouts(const Scenario& scenario, const Prover::Options& options)
-    : options_(options), file_(scenario.file), document_(scenario.document) {
+    : options_(options), file_(scenario.file), document_(scenario.document), file_layout_(scenario.layout) {
   document_.remove("expect");
   find_open(scenario);
 }
@@ -112,6 +112,7 @@ void Layouts::find_open(const Scenario& scenario) {
           ? static_cast<int>(Rational::parse(count->text()).value_or(Rational(2)).to_int64().value_or(2))
           : 2;
   if (count != nullptr && count->is_array()) base_.micro_batches.reset();
+  own_ = base_;
 }
 
 std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
@@ -197,6 +198,12 @@ void Layouts::find_allowed() {
         refused_.push_back({axis, size, refusals_.at(with(axis, size))});
       }
     }
+    // A schedule that names a coordinate has no small sizes.
+    const int own = own_.axes.at(axis);
+    for (const int size : {own, own + 1, 2 * own}) {
+      if (sizes.size() < 2 && candidates.insert(size).second && read(with(axis, size))) sizes.push_back(size);
+    }
+    std::sort(sizes.begin(), sizes.end());
     if (sizes.size() > 1) open.push_back(axis);
   }
   axes_ = open;
@@ -217,6 +224,11 @@ void Layouts::enter_expert_mesh() {
   }
   base_.axes = {{Axis::tp, layout.tp},     {Axis::cp, 1},        {Axis::sp, 1}, {Axis::ep, layout.ep},
                 {Axis::edp, layout.edp()}, {Axis::pp, layout.pp}};
+  own_ = base_;
+  own_.axes.at(Axis::tp) = file_layout_.tp;
+  own_.axes.at(Axis::ep) = file_layout_.ep;
+  own_.axes.at(Axis::edp) = file_layout_.edp();
+  own_.axes.at(Axis::pp) = file_layout_.pp;
   std::erase_if(axes_, [&](Axis axis) { return options_.fixed.contains(axis); });
 }
 

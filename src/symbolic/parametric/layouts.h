@@ -31,6 +31,8 @@ class Layouts {
 
   /// A layout that stands for all: the file's, with 1 or 2 for open axes.
   const Sizes& base() const { return base_; }
+  /// The sizes of the file itself, 1 for an axis of size "any".
+  const Sizes& own() const { return own_; }
   /// base() with some sizes in the place of its own.
   Sizes with(const Sizes& sizes) const;
   Sizes with(Axis axis, int size) const;
@@ -55,6 +57,8 @@ class Layouts {
   bool any_given_ = false;       ///< the file says which axes are open
   bool any_of_experts_ = false;  ///< and axes of the expert mesh are among them
   bool expert_ = false;
+  Layout file_layout_;
+  Sizes own_;
   std::map<Axis, std::vector<int>> allowed_;
   std::vector<Proof::Refused> refused_;
   mutable std::map<Sizes, std::shared_ptr<const Scenario>> scenarios_;

@@ -86,6 +86,7 @@ void Prover::State::conclude() {
     const bool cuts_alone =
         std::all_of(reasons.begin(), reasons.end(), [](const Reason& reason) { return reason.by_cut; });
     if (cuts_alone) proof.statement += ", wherever its cuts give an element these owners";
+    if (!proof.limits.empty()) proof.statement += ", of the sizes that could be followed";
   } else if (!reasons.empty()) {
     proof.verdict = Proof::Verdict::undecided;
     proof.statement =
@@ -96,7 +97,8 @@ void Prover::State::conclude() {
         proof.limits.size() == cases.size() ? "no proof for every size" : "right where it could be followed";
   } else {
     proof.verdict = Proof::Verdict::right;
-    proof.statement = "right for every size";
+    const bool open = !proof.axes.empty() || proof.micro_batches;
+    proof.statement = open ? "right for every size" : "right at the one size that it has";
   }
 }
 

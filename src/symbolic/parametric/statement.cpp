@@ -117,13 +117,15 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
       const auto bound = reason.least.find(axes[i]);
       if (bound != reason.least.end()) values.insert({bound->second, bound->second + 1});
       const auto exact = reason.of->exact.find(axes[i]);
-      if (exact != reason.of->exact.end()) values.insert(exact->second);
+      // With its neighbours, which may be right.
+      if (exact != reason.of->exact.end())
+        values.insert({std::max(exact->second - 1, 1), exact->second, exact->second + 1});
       for (const auto& [axis, roots] : roots_of(reason)) {
         for (const int root : axis == axes[i] ? roots : std::vector<int>{}) values.insert({root, root + 1});
       }
     }
     std::vector<int> list(values.begin(), values.end());
-    if (list.size() > 9) list.resize(9);
+    if (list.size() > 12) list.resize(12);
     grid.values.push_back(std::move(list));
   }
   std::vector<Point> known;
