@@ -46,8 +46,12 @@ std::string numbers_of_first(const CheckResult& result) {
   }
   if (result.symbolic->norm.empty()) return "";
   const NormResult& norm = result.symbolic->norm.front();
-  return fmt::format("rank {} counts {} in the norm {} times instead of {}", norm.rank,
-                     schedule.model.parameters()[static_cast<std::size_t>(norm.parameter)].name, norm.counted,
+  const std::string& counted_name = schedule.model.parameters()[static_cast<std::size_t>(norm.parameter)].name;
+  if (norm.counted == "mean_of_norms")
+    return fmt::format("rank {} takes {} into a mean of norms, which is no norm of the whole", norm.rank, counted_name);
+  if (norm.counted == norm.expected)
+    return fmt::format("rank {} counts {} in the norm before it is what the optimizer gets", norm.rank, counted_name);
+  return fmt::format("rank {} counts {} in the norm {} times instead of {}", norm.rank, counted_name, norm.counted,
                      norm.expected);
 }
 

@@ -33,7 +33,10 @@ std::string reach_text(const Repair& repair) {
 }
 
 std::string replay_text(const Repair& repair) {
-  return fmt::format("replayed at the file's own sizes by {}{}", fmt::join(repair.verified, " and "),
+  // The parametric engine decides, and replays nothing.
+  const bool decided = repair.verified == std::vector<std::string>{"parametric"};
+  return fmt::format("{} at the file's own sizes by {}{}", decided ? "decided" : "replayed",
+                     fmt::join(repair.verified, " and "),
                      repair.host_left_out.empty() ? "" : " (" + repair.host_left_out + ")");
 }
 

@@ -17,6 +17,11 @@ using namespace parametric;
 
 namespace {
 
+bool takes_mean_of_norms(const std::vector<Step>& steps) {
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const Step& step) { return step.mean_of_norms || takes_mean_of_norms(step.steps); });
+}
+
 /// Ranks that are shown of one parameter.
 constexpr std::size_t most_samples = 16;
 
@@ -193,6 +198,8 @@ void ParametricEngine::State::add(One& one, const Sample& sample, int logical, P
           return world->value(variable, world->coordinates(sample.rank), 0);
         });
         norm.counted = (more + Rational(1)).to_string();
+      } else if (takes_mean_of_norms(world->schedule().steps)) {
+        norm.counted = "mean_of_norms";
       }
       all.found.norm.push_back(norm);
       break;
