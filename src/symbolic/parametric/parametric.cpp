@@ -13,7 +13,24 @@
 
 namespace lockstep {
 
-using namespace parametric;
+using parametric::Cell;
+using parametric::Choices;
+using parametric::Class;
+using parametric::ClassResult;
+using parametric::ClassValues;
+using parametric::Evaluation;
+using parametric::Fault;
+using parametric::Open;
+using parametric::OutOfReach;
+using parametric::Polynomials;
+using parametric::run_class;
+using parametric::Sample;
+using parametric::samples_of;
+using parametric::Stretch;
+using parametric::Stretches;
+using parametric::Variable;
+using parametric::Verdicts;
+using parametric::World;
 
 namespace {
 

@@ -18,7 +18,23 @@
 
 namespace lockstep {
 
-using namespace parametric;
+using parametric::Case;
+using parametric::Choices;
+using parametric::Class;
+using parametric::ClassResult;
+using parametric::Evaluation;
+using parametric::find_cases;
+using parametric::Layouts;
+using parametric::NeedsUnrolling;
+using parametric::OutOfReach;
+using parametric::proof_steps;
+using parametric::Reason;
+using parametric::reasons_of;
+using parametric::smallest_wrong;
+using parametric::Specimen;
+using parametric::statement_of;
+using parametric::Verdicts;
+using parametric::World;
 
 std::string describe(const Sizes& sizes) {
   std::vector<std::string> parts;
