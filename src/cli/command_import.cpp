@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -69,18 +68,6 @@ void refuse_report_options(const ImportArguments& arguments) {
   }
 }
 
-/// The number of an option; 0 where it is not given.
-std::int64_t size_of(const std::string& text, const std::string& option) {
-  if (text.empty()) return 0;
-  std::int64_t size = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
-  if (error != std::errc() || end != text.data() + text.size() || size < 1 || size > largest_import_size) {
-    usage_error(
-        fmt::format("{} takes a whole number between 1 and {}; found \"{}\"", option, largest_import_size, text));
-  }
-  return size;
-}
-
 ImportRequest request_of(const ImportArguments& arguments) {
   const std::vector<ImportFormat>& formats = import_formats();
   std::vector<std::string> names;
@@ -92,13 +79,13 @@ ImportRequest request_of(const ImportArguments& arguments) {
   ImportRequest request;
   request.format = arguments.kind;
   request.arguments = arguments.rest;
-  request.world = size_of(arguments.world, "--world-size");
-  request.tp = size_of(arguments.tp, "--tp");
-  request.pp = size_of(arguments.pp, "--pp");
-  request.cp = size_of(arguments.cp, "--cp");
-  request.sp = size_of(arguments.sp, "--sp");
-  request.ep = size_of(arguments.ep, "--ep");
-  request.micro_batches = size_of(arguments.micro_batches, "--micro-batches");
+  request.world = number_of("--world-size", arguments.world, largest_import_size);
+  request.tp = number_of("--tp", arguments.tp, largest_import_size);
+  request.pp = number_of("--pp", arguments.pp, largest_import_size);
+  request.cp = number_of("--cp", arguments.cp, largest_import_size);
+  request.sp = number_of("--sp", arguments.sp, largest_import_size);
+  request.ep = number_of("--ep", arguments.ep, largest_import_size);
+  request.micro_batches = number_of("--micro-batches", arguments.micro_batches, largest_import_size);
   request.model = arguments.model;
   request.sizes = arguments.sizes;
   request.options = arguments.options;

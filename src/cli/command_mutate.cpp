@@ -29,14 +29,6 @@ struct MutateArguments : CommonOptions {
   std::string jobs, mutants;
 };
 
-int whole_number(const std::string& text, const char* option, int most) {
-  const std::optional<Rational> number = Rational::parse(text);
-  const std::optional<std::int64_t> whole = number ? number->to_int64() : std::nullopt;
-  if (!whole || *whole < 1 || *whole > most)
-    usage_error(fmt::format("{} takes a whole number from 1 to {}, found \"{}\"", option, most, text));
-  return static_cast<int>(*whole);
-}
-
 /// The files one after the other, several at once; what comes out is in their order.
 class Mutations {
  public:
@@ -175,7 +167,7 @@ void write_text(const std::vector<Mutation>& all, const MutateArguments& argumen
 
 int run(const MutateArguments& arguments) {
   const int jobs = arguments.jobs.empty() ? static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))
-                                          : whole_number(arguments.jobs, "--jobs", 1024);
+                                          : static_cast<int>(number_of("--jobs", arguments.jobs, 1024));
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (files.empty()) return nothing_found(arguments.paths);
   Mutations mutations(arguments, files);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -24,13 +25,7 @@ struct RepairArguments : CommonOptions {
   bool write = false;
 };
 
-std::size_t positive(const std::string& text, const char* option) {
-  const std::optional<Rational> number = Rational::parse(text);
-  const std::optional<std::int64_t> whole = number ? number->to_int64() : std::nullopt;
-  if (!whole || *whole < 1 || *whole > 1000)
-    usage_error(fmt::format("{} takes a whole number from 1 to 1000, found \"{}\"", option, text));
-  return static_cast<std::size_t>(*whole);
-}
+constexpr std::int64_t most_repairs = 1000;
 
 /// The best ones that stand at the file's own sizes, at most `most`.
 RepairFindings search(const CheckResult& result, std::size_t most) {
@@ -45,7 +40,7 @@ RepairFindings search(const CheckResult& result, std::size_t most) {
 }
 
 void write_repaired(const CheckResult& result, const RepairFindings& findings, const RepairArguments& arguments) {
-  const std::size_t take = positive(arguments.take, "--take");
+  const auto take = static_cast<std::size_t>(number_of("--take", arguments.take, most_repairs));
   if (take > findings.repairs.size())
     usage_error(fmt::format(
         "--take {}: there {} of {}", take,
@@ -83,7 +78,8 @@ void refuse_open_sizes(const std::string& file) {
 }
 
 int run(const RepairArguments& arguments) {
-  const std::size_t most = std::max(positive(arguments.most, "--most"), positive(arguments.take, "--take"));
+  const auto most = static_cast<std::size_t>(
+      std::max(number_of("--most", arguments.most, most_repairs), number_of("--take", arguments.take, most_repairs)));
   scenario_files({arguments.file});  // says it well where there is none
   if (std::filesystem::is_directory(arguments.file))
     usage_error(fmt::format("{} is a folder; give one file", arguments.file));
@@ -123,15 +119,14 @@ Command repair_command() {
   command.summary = "Find the edits that make a wrong schedule right.";
   command.text =
       "Applies every edit of the schedule that the format can say, and two where no single one helps, to a small "
-      "layout "
-      "in which the same goes wrong, and prints those after which everything matches: fewest edits first, then least "
-      "communication added, then nearest to what the framework has. Of edits that differ in the place alone one is "
-      "shown. Each is replayed at the file's own sizes by the symbolic and the host engine, and proved for every size "
+      "layout in which the same goes wrong, and prints those after which everything matches: fewest edits first, then "
+      "least communication added, then nearest to what the framework has. Of edits that differ in the place alone one "
+      "is shown. Each is replayed at the file's own sizes by the symbolic engine and, with one parameter of each "
+      "class, by the host; a large layout is decided by the parametric engine instead. Each is proved for every size "
       "by the parametric engine; what is wrong at some other size stands behind what is not, and the report says where "
       "it is wrong. Where the parametric engine does not decide, each axis in play and the micro-batches were tried at "
       "1 to 4. Mistakes in the model itself have no repair here. Exit status 0 if a repair was found or none is "
-      "needed, "
-      "1 if none was found.";
+      "needed, 1 if none was found.";
   command.examples = {
       {"lockstep repair scenario.json", "the three best repairs"},
       {"lockstep repair scenario.json --write", "put the best one into the file; scenario.json.orig keeps the old one"},

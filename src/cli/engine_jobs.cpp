@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -33,17 +32,6 @@ constexpr std::chrono::seconds patience{10};
 /// More would only wait for each other; a machine that has more cores says how many.
 constexpr int most_processes = 4096;
 constexpr std::int64_t most_block = std::int64_t{1} << 40;
-
-/// An option's text as a number from 1 to `most`; 0 where it was not given.
-std::int64_t number_of(std::string_view option, const std::string& text, std::int64_t most) {
-  if (text.empty()) return 0;
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || rest != end || value < 1 || value > most)
-    usage_error(fmt::format("{} takes a whole number from 1 to {}; found \"{}\"", option, most, text));
-  return value;
-}
 
 /// In processes that mpirun starts.
 int start(const CommonOptions& options, int processes, std::size_t files) {

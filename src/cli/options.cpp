@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -140,6 +141,16 @@ bool use_color(const CommonOptions& options, int descriptor) {
   const char* terminal = std::getenv("TERM");
   if (terminal != nullptr && std::strcmp(terminal, "dumb") == 0) return false;
   return descriptor >= 0 && isatty(descriptor) == 1;
+}
+
+std::int64_t number_of(std::string_view option, const std::string& text, std::int64_t most) {
+  if (text.empty()) return 0;
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || value < 1 || value > most)
+    usage_error(fmt::format("{} takes a whole number from 1 to {}; found \"{}\"", option, most, text));
+  return value;
 }
 
 void usage_error(std::string message) { throw InputError({Diagnostic{{}, std::move(message)}}); }

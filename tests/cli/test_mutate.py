@@ -81,7 +81,7 @@ def test_a_file_that_is_wrong_is_a_sentence_and_one_of_a_folder_is_passed_over(r
 
 def test_mistakes(run, files):
     done = run("mutate", "-j", "none", "right.json")
-    assert (done.returncode, done.stderr) == (2, 'error: --jobs takes a whole number from 1 to 1024, found "none"\n')
+    assert (done.returncode, done.stderr) == (2, 'error: --jobs takes a whole number from 1 to 1024; found "none"\n')
     done = run("mutate", "-f", "sarif", "right.json")
     assert done.returncode == 2 and "sarif" in done.stderr
     done = run("mutate", "invalid.json")

@@ -93,8 +93,8 @@ def test_mistakes(run, files):
         assert done.returncode == 2 and done.stdout == ""
         return done.stderr
 
-    assert says("--take", "0", "wrong.json") == 'error: --take takes a whole number from 1 to 1000, found "0"\n'
-    assert says("--most", "many", "wrong.json") == 'error: --most takes a whole number from 1 to 1000, found "many"\n'
+    assert says("--take", "0", "wrong.json") == 'error: --take takes a whole number from 1 to 1000; found "0"\n'
+    assert says("--most", "many", "wrong.json") == 'error: --most takes a whole number from 1 to 1000; found "many"\n'
     assert says("--write", "--to", "x.json", "wrong.json") == "error: --write changes FILE and --to writes another file; give one of them\n"
     assert says(".") == "error: . is a folder; give one file\n"
     (files / "wrong.json.orig").write_text("")
