@@ -12,6 +12,20 @@ using namespace lockstep;
 using namespace lockstep::test;
 using namespace lockstep::numeric;
 
+namespace {
+
+void check_same(const Findings& found, const Findings& expected) {
+  CHECK(found.reference == expected.reference);
+  REQUIRE(found.checks.size() == expected.checks.size());
+  for (std::size_t i = 0; i < found.checks.size(); ++i) {
+    CHECK(found.checks[i].right == expected.checks[i].right);
+    CHECK(found.checks[i].got == expected.checks[i].got);
+    CHECK(found.checks[i].expected == expected.checks[i].expected);
+  }
+}
+
+}  // namespace
+
 TEST_CASE("stretches of elements with gaps between them are replayed in every kind of number") {
   Layout layout = dp(4);
   layout.tp = 2;
@@ -41,13 +55,7 @@ TEST_CASE("stretches of elements with gaps between them are replayed in every ki
       const Findings found = on_gpu.replay(plan, options, elements, most);
       INFO(name_of(arithmetic) << ", " << most << " at a time");
       CHECK(gpu.launcher().fused_launches > 0);
-      CHECK(found.reference == expected.reference);
-      REQUIRE(found.checks.size() == expected.checks.size());
-      for (std::size_t i = 0; i < found.checks.size(); ++i) {
-        CHECK(found.checks[i].right == expected.checks[i].right);
-        CHECK(found.checks[i].got == expected.checks[i].got);
-        CHECK(found.checks[i].expected == expected.checks[i].expected);
-      }
+      check_same(found, expected);
     }
   }
 }
@@ -72,13 +80,7 @@ TEST_CASE("with few threads in a block the first and the last block of elements 
     HostGpu gpu(facts, threads);
     device::GpuReplay on_gpu(gpu, built.model, 4096);
     const Findings found = on_gpu.replay(plan, options, {{0, 5000}}, 512);
-    CHECK(found.reference == expected.reference);
-    REQUIRE(found.checks.size() == expected.checks.size());
-    for (std::size_t i = 0; i < found.checks.size(); ++i) {
-      CHECK(found.checks[i].right == expected.checks[i].right);
-      CHECK(found.checks[i].got == expected.checks[i].got);
-      CHECK(found.checks[i].expected == expected.checks[i].expected);
-    }
+    check_same(found, expected);
     return gpu.launcher().fused_launches;
   };
   CHECK(fused_launches(128) == 10);
