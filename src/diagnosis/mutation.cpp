@@ -15,6 +15,7 @@
 #include "lockstep/prove.h"
 #include "src/diagnosis/mutation_ground.h"
 #include "src/diagnosis/mutation_sizes.h"
+#include "src/diagnosis/shrink.h"
 #include "src/diagnosis/step_list.h"
 
 namespace lockstep {

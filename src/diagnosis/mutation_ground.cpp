@@ -10,25 +10,12 @@
 
 #include "lockstep/parametric.h"
 #include "src/diagnosis/other_tests.h"
+#include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/shrink.h"
 
 namespace lockstep {
 
 namespace {
-
-Verdict verdict_of(Outcome::Kind kind) {
-  switch (kind) {
-    case Outcome::Kind::deadlock:
-      return Verdict::deadlock;
-    case Outcome::Kind::invalid_collective:
-      return Verdict::invalid_collective;
-    case Outcome::Kind::race:
-      return Verdict::race;
-    case Outcome::Kind::complete:
-      break;
-  }
-  return Verdict::match;
-}
 
 /// What the parametric engine says beside the verdict that is known.
 void ask_parametric(const Schedule& schedule, MutantTrial& trial) {
@@ -51,26 +38,11 @@ void ask_parametric(const Schedule& schedule, MutantTrial& trial) {
                                     name_of(trial.verdict)));
 }
 
-std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const std::map<std::string, int>& axes,
-                                        int micro_batches) {
-  try {
-    return std::make_shared<const Scenario>(
-        read_document(at_sizes(scenario.document, {{axes.begin(), axes.end()}, micro_batches}), scenario.file));
-  } catch (const InputError&) {
-    return nullptr;
-  }
-}
-
-bool is_right(const std::shared_ptr<const Scenario>& scenario) {
+bool matches(const std::shared_ptr<const Scenario>& scenario) {
   if (scenario == nullptr) return false;
   CheckOptions options;
   options.host = options.blame = options.turns = false;
   return check_scenario(scenario, options).verdict == Verdict::match;
-}
-
-int micro_batches_of(const Scenario& scenario) {
-  const std::vector<int>& counts = scenario.schedule->batch.micro_batch_counts;
-  return *std::max_element(counts.begin(), counts.end());
 }
 
 std::string describe(const std::map<std::string, int>& axes, int micro_batches) {
@@ -150,10 +122,10 @@ SmallScenario small_scenario(const std::shared_ptr<const Scenario>& scenario) {
   constexpr int few = 2;
   SmallScenario small;
   const std::map<std::string, int> own = axes_in_play(*scenario);
-  const int own_count = micro_batches_of(*scenario);
+  const int own_count = most_micro_batches(*scenario);
   const auto take = [&](const std::map<std::string, int>& axes, int micro_batches) {
-    const std::shared_ptr<const Scenario> read = read_at(*scenario, axes, micro_batches);
-    if (!is_right(read)) return false;
+    const std::shared_ptr<const Scenario> read = read_at(*scenario, {{axes.begin(), axes.end()}, micro_batches});
+    if (!matches(read)) return false;
     small.scenario = read;
     small.axes = axes;
     small.micro_batches = micro_batches;
@@ -185,13 +157,13 @@ std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const Smal
   // With experts dp is a multiple of ep.
   const int most = small.axes.contains("ep") ? 4 : 3;
   std::vector<NeighbourGround> grounds;
-  const int count = micro_batches_of(*small.scenario);
+  const int count = most_micro_batches(*small.scenario);
   const auto add = [&](const std::string& axis, const std::map<std::string, int>& axes, int micro_batches) {
-    const std::shared_ptr<const Scenario> read = read_at(scenario, axes, micro_batches);
-    if (!is_right(read)) return;
+    const std::shared_ptr<const Scenario> read = read_at(scenario, {{axes.begin(), axes.end()}, micro_batches});
+    if (!matches(read)) return;
     auto ground = std::make_unique<MutationGround>(with_classes_only(*read));
     if (ground->judge().verdict == Verdict::match)
-      grounds.push_back({std::move(ground), read, describe(axes, micro_batches_of(*read)), axis});
+      grounds.push_back({std::move(ground), read, describe(axes, most_micro_batches(*read)), axis});
   };
   const bool parts = small.axes.contains("dp_shard") || small.axes.contains("dp_replicate");
   std::vector<std::string> names = {"tp", "cp", "sp", "pp"};

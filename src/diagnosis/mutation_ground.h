@@ -41,9 +41,6 @@ class MutationGround {
   std::shared_ptr<EditableSteps> steps_;
 };
 
-/// The resolved document of a scenario with one parameter of each class (shrink.h).
-Json with_classes_only(const Scenario& scenario);
-
 /// Axes of a scenario's layout with a size above 1, by their key in "layout".
 std::map<std::string, int> axes_in_play(const Scenario& scenario);
 

@@ -31,6 +31,14 @@ void add_notes(CheckResult& result, const HostResult& engine) {
   }
 }
 
+/// What all engines that compute with numbers are told.
+HostOptions host_options(const CheckOptions& options) {
+  HostOptions host;
+  host.force_all = options.host_forced;
+  host.seed = options.seed;
+  return host;
+}
+
 std::string undecided_text(const ParametricResult& result) {
   return fmt::format("the parametric engine, to which the number of ranks does not matter, does not follow it: {}{}",
                      result.undecided_step.empty() ? "" : fmt::format("step \"{}\": ", result.undecided_step),
@@ -53,9 +61,7 @@ void run_symbolic(CheckResult& result) {
 
 void run_host_engine(CheckResult& result, const CheckOptions& options, int threads) {
   const Stopwatch stopwatch;
-  HostOptions host;
-  host.force_all = options.host_forced;
-  host.seed = options.seed;
+  HostOptions host = host_options(options);
   host.progress = options.progress;
   host.threads = threads;
   result.host = run_host(*result.scenario->schedule, *result.timeline, host);
@@ -64,10 +70,7 @@ void run_host_engine(CheckResult& result, const CheckOptions& options, int threa
 
 void run_mpi_engine(CheckResult& result, const CheckOptions& options) {
   const Stopwatch stopwatch;
-  HostOptions host;
-  host.force_all = options.host_forced;
-  host.seed = options.seed;
-  HostResult found = run_mpi(*result.scenario->schedule, *result.timeline, host, *options.mpi);
+  HostResult found = run_mpi(*result.scenario->schedule, *result.timeline, host_options(options), *options.mpi);
   result.mpi_processes = options.mpi->processes();
   if (options.mpi->process() != 0) return;
   result.mpi = std::move(found);
@@ -76,9 +79,7 @@ void run_mpi_engine(CheckResult& result, const CheckOptions& options) {
 
 void run_cuda_engine(CheckResult& result, const CheckOptions& options) {
   const Stopwatch stopwatch;
-  HostOptions host;
-  host.force_all = options.host_forced;
-  host.seed = options.seed;
+  HostOptions host = host_options(options);
   host.progress = options.progress;
   host.block_elements = options.cuda_elements;
   try {
@@ -105,9 +106,7 @@ void run_cuda_engine(CheckResult& result, const CheckOptions& options) {
 
 void run_nccl_engine(CheckResult& result, const CheckOptions& options) {
   const Stopwatch stopwatch;
-  HostOptions host;
-  host.force_all = options.host_forced;
-  host.seed = options.seed;
+  HostOptions host = host_options(options);
   host.block_elements = options.cuda_elements;
   HostResult found = run_nccl(*result.scenario->schedule, *result.timeline, host, *options.nccl);
   result.nccl_processes = options.nccl->job().processes();

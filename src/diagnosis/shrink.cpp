@@ -17,7 +17,7 @@ namespace lockstep {
 namespace {
 
 /// Axes that the file gives a size above 1, as its layout (or its framework's) has them.
-std::vector<std::pair<std::string, int>> axes_in_play(const Scenario& scenario) {
+std::vector<std::pair<std::string, int>> written_axes(const Scenario& scenario) {
   std::vector<std::pair<std::string, int>> axes;
   const Json* layout = scenario.document.find("layout");
   const auto written = [&](const char* key) { return layout != nullptr && layout->find(key) != nullptr; };
@@ -35,11 +35,6 @@ std::vector<std::pair<std::string, int>> axes_in_play(const Scenario& scenario) 
     if (written(key) && size > 1) axes.emplace_back(key, size);
   }
   return axes;
-}
-
-int micro_batches_of(const Scenario& scenario) {
-  const Batch& batch = scenario.schedule->batch;
-  return *std::max_element(batch.micro_batch_counts.begin(), batch.micro_batch_counts.end());
 }
 
 std::optional<CheckResult> check_at(const Scenario& scenario, const FileSizes& sizes) {
@@ -102,6 +97,11 @@ std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const FileSize
   } catch (const InputError&) {
     return nullptr;
   }
+}
+
+int most_micro_batches(const Scenario& scenario) {
+  const Batch& batch = scenario.schedule->batch;
+  return *std::max_element(batch.micro_batch_counts.begin(), batch.micro_batch_counts.end());
 }
 
 Json with_classes_only(const Scenario& scenario) {
@@ -185,17 +185,17 @@ FileSizes smallest_sizes(const CheckResult& result) {
   };
   FileSizes all;
   constexpr int few = 2;
-  for (const auto& [axis, size] : axes_in_play(scenario)) {
+  for (const auto& [axis, size] : written_axes(scenario)) {
     if (size > few) all.axes.emplace_back(axis, few);
   }
-  if (micro_batches_of(scenario) > few) all.micro_batches = few;
+  if (most_micro_batches(scenario) > few) all.micro_batches = few;
   if ((all.axes.empty() && all.micro_batches == 0) || shows(all)) return all;
   FileSizes best;
   if (all.micro_batches > 0) {
     best.micro_batches = few;
     if (!shows(best)) best.micro_batches = 0;
   }
-  for (const auto& [axis, size] : axes_in_play(scenario)) {
+  for (const auto& [axis, size] : written_axes(scenario)) {
     for (int fewer = few; fewer <= few + 1 && fewer < size; ++fewer) {
       FileSizes next = best;
       next.axes.emplace_back(axis, fewer);
@@ -210,7 +210,7 @@ FileSizes smallest_sizes(const CheckResult& result) {
 std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& smallest) {
   constexpr int most = 4;
   std::map<std::string, int> now;
-  for (const auto& [axis, size] : axes_in_play(scenario)) now[axis] = size;
+  for (const auto& [axis, size] : written_axes(scenario)) now[axis] = size;
   for (const auto& [axis, size] : smallest.axes) now[axis] = size;
   std::vector<FileSizes> list;
   for (const auto& [axis, size] : now) {
@@ -222,7 +222,7 @@ std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& s
       list.push_back(sizes);
     }
   }
-  const int micro_batches = smallest.micro_batches > 0 ? smallest.micro_batches : micro_batches_of(scenario);
+  const int micro_batches = smallest.micro_batches > 0 ? smallest.micro_batches : most_micro_batches(scenario);
   for (int other = 1; other < most; ++other) {
     if (other == micro_batches) continue;
     FileSizes sizes = smallest;

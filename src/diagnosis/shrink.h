@@ -26,6 +26,9 @@ Json at_sizes(const Json& document, const FileSizes& sizes);
 /// The file at these sizes; null where it does not allow them.
 std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const FileSizes& sizes);
 
+/// Of its optimizer steps.
+int most_micro_batches(const Scenario& scenario);
+
 /// A resolved document with one parameter of each class: parameters whose names differ in numbers only and that are
 /// placed, tied, tagged and selected alike. Tied ones stay together.
 Json with_classes_only(const Scenario& scenario);

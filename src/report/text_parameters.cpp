@@ -85,7 +85,8 @@ class ParametersText {
     const std::string tied = parameter.tied.empty() ? "" : fmt::format(" (tied: {})", parameter.tied);
     if (section.parameters == 1) {
       const std::string& name = section.names.front();
-      const std::string shown = name == parameter.name ? "" : ", shown: " + parameter.name;
+      const std::string shown =
+          name == parameter.name ? "" : fmt::format(", wrong as {} is, which is shown", parameter.name);
       return write_(fmt::format("{} {}{}{}\n", mark, style_.bold(name), tied, shown));
     }
     if (section.names.size() == 1) {
