@@ -12,10 +12,15 @@ Evaluation::Evaluation(const World& world, const World& target, const ClassResul
     throw InternalError("a proof is evaluated at sizes that it is not about");
 }
 
-bool Evaluation::depends_on_elements(const Cell& cell) const {
+bool Evaluation::depends_on_owners(const Cell& cell) const {
   for (const int level : contributor_matters(cell)) {
     if (!result_.diagrams->at_level(level).owners.empty()) return true;
   }
+  return false;
+}
+
+bool Evaluation::depends_on_elements(const Cell& cell) const {
+  if (depends_on_owners(cell)) return true;
   for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
     if (cell.partitions[i] < 0) continue;
     const Level& level = result_.diagrams->at_level(static_cast<int>(i));
@@ -26,14 +31,21 @@ bool Evaluation::depends_on_elements(const Cell& cell) const {
 
 const std::set<Evaluation::Elements>& Evaluation::elements(int logical) {
   const auto [found, is_new] = elements_.try_emplace(logical);
-  if (!is_new) return found->second;
-  const bool even = target_.even(logical);
-  const int pieces = even ? 1 : static_cast<int>(target_.schedule().model.pieces(logical).size());
-  for (int piece = 0; piece < pieces; ++piece) {
-    const Coordinates rank = even ? Coordinates(target_.levels().size(), -1) : target_.holders(logical, piece);
-    for (const Stretch& stretch : stretches_.of(logical, piece)) found->second.insert({stretch.owners, rank});
+  std::set<Elements>& kinds = found->second;
+  if (!is_new) return kinds;
+  for (const auto& [piece, rank] : pieces(logical)) {
+    for (const Stretch& stretch : stretches_.kinds(logical, piece)) kinds.insert({stretch.owners, rank});
   }
-  return found->second;
+  return kinds;
+}
+
+/// Pieces that stand for all, with where the ranks that hold them are.
+std::vector<std::pair<int, Coordinates>> Evaluation::pieces(int logical) const {
+  if (target_.even(logical)) return {{0, Coordinates(target_.levels().size(), -1)}};
+  std::vector<std::pair<int, Coordinates>> pieces;
+  const int count = static_cast<int>(target_.schedule().model.pieces(logical).size());
+  for (int piece = 0; piece < count; ++piece) pieces.emplace_back(piece, target_.holders(logical, piece));
+  return pieces;
 }
 
 std::optional<Example> Evaluation::example(const Cell& cell) {
@@ -44,11 +56,28 @@ std::optional<Example> Evaluation::example(const Cell& cell) {
 }
 
 bool Evaluation::applies(const Cell& cell, int logical) {
-  const std::vector<Piece>& pieces = target_.schedule().model.pieces(logical);
-  if (std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.numel == 0; })) return false;
+  const std::vector<Piece>& all = target_.schedule().model.pieces(logical);
+  if (std::all_of(all.begin(), all.end(), [](const Piece& piece) { return piece.numel == 0; })) return false;
   if (!depends_on_elements(cell) && target_.even(logical)) return exists(cell, nullptr);
-  const std::set<Elements>& some = elements(logical);
-  return std::any_of(some.begin(), some.end(), [&](const Elements& one) { return exists(cell, &one); });
+  bool there = false;
+  for (const Elements& one : elements(logical)) {
+    const std::optional<std::vector<Places>> contributors = this->contributors(cell, &one);
+    if (contributors && wrong(cell, *contributors)) return true;
+    there = there || contributors.has_value();
+  }
+  if (!there || !depends_on_owners(cell)) return false;
+  // The owner may be the contributor, and others of its kind have other numbers of tokens.
+  bool found = false;
+  for (const auto& [piece, rank] : pieces(logical)) {
+    Elements elements{{}, rank};
+    stretches_.visit(logical, piece, [&](const Stretch& stretch) {
+      if (found) return;
+      elements.owners = stretch.owners;
+      found = exists(cell, &elements);
+    });
+    if (found) break;
+  }
+  return found;
 }
 
 Evaluation::First Evaluation::first() {
@@ -61,25 +90,24 @@ Evaluation::First Evaluation::first() {
   return first;
 }
 
-/// Whether coordinates can be given to all names, and something is wrong there.
 bool Evaluation::exists(const Cell& cell, const Elements* elements) {
-  std::vector<std::vector<int>> contributors;  // by level: coordinates that the contributor can have
-  const std::set<int> matters = contributor_matters(cell);
+  const std::optional<std::vector<Places>> contributors = this->contributors(cell, elements);
+  return contributors && wrong(cell, *contributors);
+}
+
+/// Where the contributor can be on each level, if coordinates can be given to all names.
+std::optional<std::vector<Evaluation::Places>> Evaluation::contributors(const Cell& cell, const Elements* elements) {
+  std::vector<Places> contributors;
   for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
     const Level& level = result_.diagrams->at_level(static_cast<int>(i));
     const int size = target_.levels()[i].size;
-    std::vector<int>& candidates = contributors.emplace_back();
-    // One stands for all where it does not matter which it is.
-    const std::size_t most = matters.count(static_cast<int>(i)) != 0 ? static_cast<std::size_t>(size) : 1;
+    Places& places = contributors.emplace_back(Places{0, size, {}});
     const int rank = elements == nullptr ? -1 : elements->rank[i];
-    if (cell.partitions[i] < 0) {
-      for (int k = 0; k < size && candidates.size() < most; ++k) candidates.push_back(k);
-      continue;
-    }
+    if (cell.partitions[i] < 0) continue;
     const Partition& partition = level.partitions.at(cell.partitions[i]);
-    if (level.partitions.blocks(cell.partitions[i]) > size) return false;
+    if (level.partitions.blocks(cell.partitions[i]) > size) return std::nullopt;
     std::map<int, int> coordinate_of_block;
-    std::set<int> taken;
+    std::set<int>& taken = places.taken;
     const auto place = [&](int name, int coordinate) {
       const int block = partition[static_cast<std::size_t>(name)];
       const auto [found, is_new] = coordinate_of_block.emplace(block, coordinate);
@@ -87,24 +115,20 @@ bool Evaluation::exists(const Cell& cell, const Elements* elements) {
       return taken.insert(coordinate).second;
     };
     for (const int constant : level.constants) {
-      if (!place(level.constant_name(constant), stretches_.coordinate(static_cast<int>(i), constant))) return false;
+      if (!place(level.constant_name(constant), stretches_.coordinate(static_cast<int>(i), constant)))
+        return std::nullopt;
     }
-    if (rank >= 0 && !place(rank_name, rank)) return false;
+    if (rank >= 0 && !place(rank_name, rank)) return std::nullopt;
     for (std::size_t owner = 0; elements != nullptr && owner < elements->owners.size(); ++owner) {
       const int at = elements->owners[owner][i];
       const int name = level.owner_name(static_cast<int>(owner));
-      if (name >= 0 && !place(name, at)) return false;
+      if (name >= 0 && !place(name, at)) return std::nullopt;
     }
     const auto fixed = coordinate_of_block.find(partition[contributor_name]);
-    if (fixed != coordinate_of_block.end()) {
-      candidates = {fixed->second};
-    } else {
-      for (int k = 0; k < size && candidates.size() < most; ++k) {
-        if (taken.count(k) == 0) candidates.push_back(k);
-      }
-    }
+    if (fixed != coordinate_of_block.end()) places = {fixed->second, fixed->second + 1, {}};
+    places.first = places.next(places.first - 1);
   }
-  return wrong(cell, contributors);
+  return contributors;
 }
 
 /// The use under which the batch has the tokens of a contribution.
@@ -137,7 +161,7 @@ std::set<int> Evaluation::contributor_matters(const Cell& cell) const {
   return levels;
 }
 
-bool Evaluation::wrong(const Cell& cell, const std::vector<std::vector<int>>& contributors) {
+bool Evaluation::wrong(const Cell& cell, const std::vector<Places>& contributors) {
   const Polynomials& polynomials = result_.diagrams->polynomials();
   const Batch& batch = target_.schedule().batch;
   const std::set<int> levels = contributor_matters(cell);
@@ -153,17 +177,14 @@ bool Evaluation::wrong(const Cell& cell, const std::vector<std::vector<int>>& co
   }
   const std::vector<int> varied(levels.begin(), levels.end());
   for (int micro_batch = first_micro_batch; micro_batch < first_micro_batch + micro_batches; ++micro_batch) {
-    std::vector<std::size_t> choice(varied.size(), 0);
+    std::vector<int> contributor;
+    bool complete = true;
+    for (const Places& places : contributors) {
+      contributor.push_back(places.first < places.end ? places.first : 0);
+      complete = complete && places.first < places.end;
+    }
+    if (!complete && cell.fault == Fault::value) return false;
     for (;;) {
-      std::vector<int> contributor(contributors.size(), 0);
-      bool complete = true;
-      for (std::size_t i = 0; i < contributors.size(); ++i) {
-        if (contributors[i].empty()) complete = false;
-        if (complete) contributor[i] = contributors[i].front();
-      }
-      if (!complete && cell.fault == Fault::value) return false;
-      for (std::size_t i = 0; i < varied.size() && complete; ++i)
-        contributor[static_cast<std::size_t>(varied[i])] = contributors[static_cast<std::size_t>(varied[i])][choice[i]];
       Variable tokens;
       tokens.kind = Variable::Kind::tokens;
       tokens.entry = use;
@@ -174,9 +195,14 @@ bool Evaluation::wrong(const Cell& cell, const std::vector<std::vector<int>>& co
         if (cell.fault == Fault::unowned ? value.is_zero() : !value.is_zero()) return true;
       }
       std::size_t digit = 0;
-      while (digit < varied.size() && ++choice[digit] == contributors[static_cast<std::size_t>(varied[digit])].size())
-        choice[digit++] = 0;
-      if (digit == varied.size()) break;
+      for (; digit < varied.size() && complete; ++digit) {
+        const Places& places = contributors[static_cast<std::size_t>(varied[digit])];
+        int& coordinate = contributor[static_cast<std::size_t>(varied[digit])];
+        coordinate = places.next(coordinate);
+        if (coordinate < places.end) break;
+        coordinate = places.first;
+      }
+      if (digit == varied.size() || !complete) break;
     }
   }
   return false;

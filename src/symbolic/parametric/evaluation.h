@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "lockstep/parametric.h"
@@ -45,11 +47,27 @@ class Evaluation {
   bool exists(const Cell& cell, const Elements* elements);
 
  private:
+  /// Coordinates from `first` to `end`, but for those that are taken.
+  struct Places {
+    int first = 0, end = 0;
+    std::set<int> taken;
+    int next(int coordinate) const {
+      do ++coordinate;
+      while (taken.count(coordinate) != 0);
+      return coordinate;
+    }
+  };
+
+  /// One of each kind.
   const std::set<Elements>& elements(int logical);
+  std::vector<std::pair<int, Coordinates>> pieces(int logical) const;
+  std::optional<std::vector<Places>> contributors(const Cell& cell, const Elements* elements);
   bool depends_on_elements(const Cell& cell) const;
+  /// Whether it matters who exactly owns the elements, as that may be the contributor, whose coordinates matter.
+  bool depends_on_owners(const Cell& cell) const;
   /// The levels on which it matters who the contributor is.
   std::set<int> contributor_matters(const Cell& cell) const;
-  bool wrong(const Cell& cell, const std::vector<std::vector<int>>& contributors);
+  bool wrong(const Cell& cell, const std::vector<Places>& contributors);
   std::string entry_of(const Atom& atom) const;
   bool is_listed(const std::string& entry) const;
 

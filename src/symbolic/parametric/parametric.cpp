@@ -147,8 +147,8 @@ BufferResult ParametricEngine::State::buffer(int rank, int buffer, int optimizer
   const int piece = world->even(local.logical) ? 0 : local.piece;
   const auto by_owner = [](const Stretch& a, const Stretch& b) { return a.owners < b.owners; };
   std::map<Stretch, PieceResult, decltype(by_owner)> known(by_owner);
-  for (const Stretch& stretch : one.stretches->of(local.logical, piece)) {
-    if (!one.values->owned(optimizer_step, rank, stretch.owners)) continue;
+  one.stretches->visit(local.logical, piece, [&](const Stretch& stretch) {
+    if (!one.values->owned(optimizer_step, rank, stretch.owners)) return;
     found.owned = unite(found.owned, {stretch.elements});
     const auto [place, is_new] = known.emplace(stretch, PieceResult());
     PieceResult& own = place->second;
@@ -168,7 +168,7 @@ BufferResult ParametricEngine::State::buffer(int rank, int buffer, int optimizer
     } else {
       found.pieces.push_back(own);
     }
-  }
+  });
   return found;
 }
 
@@ -294,7 +294,7 @@ std::vector<Term> ParametricEngine::terms(int form, int, int) const {
 
 int ParametricEngine::reference(int logical, int piece, int optimizer_step) {
   State::One& one = state_->class_of(logical);
-  const std::vector<Stretch>& stretches = one.stretches->of(logical, state_->world->even(logical) ? 0 : piece);
+  const std::vector<Stretch>& stretches = one.stretches->kinds(logical, state_->world->even(logical) ? 0 : piece);
   if (stretches.empty()) return state_->form({});
   return state_->form(one.values->expected(optimizer_step, logical, piece, stretches.front().owners));
 }

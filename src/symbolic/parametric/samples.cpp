@@ -52,7 +52,7 @@ std::vector<Sample> samples_of(const World& world, const ClassResult& result, Ev
   for (int piece = 0; piece < pieces; ++piece) {
     const Coordinates holders = pieces == 1 ? Coordinates(world.levels().size(), -1) : world.holders(logical, piece);
     if (pieces > 1) patterns.clear();  // other ranks hold it
-    for (const Stretch& stretch : stretches.of(logical, piece)) {
+    for (const Stretch& stretch : stretches.kinds(logical, piece)) {
       if (!patterns.insert(pattern(result, stretches, stretch)).second) continue;
       std::vector<std::vector<int>> choices;
       for (std::size_t i = 0; i < world.levels().size(); ++i) {

@@ -2,6 +2,7 @@
 #include "src/symbolic/parametric/stretches.h"
 
 #include <algorithm>
+#include <set>
 
 namespace lockstep::parametric {
 
@@ -21,7 +22,15 @@ const Step* step_named(const Schedule& schedule, const std::string& name) {
 }  // namespace
 
 Stretches::Stretches(const World& world, const World& target, const ClassResult& result)
-    : world_(world), target_(target), result_(result) {}
+    : world_(world), target_(target), result_(result) {
+  for (const Owner& owner : result.owners) {
+    // Members of a group come in ascending order of rank: the level with the smallest stride varies fastest.
+    std::vector<int>& levels = levels_.emplace_back(owner.levels);
+    std::sort(levels.begin(), levels.end(), [&](int a, int b) {
+      return target.levels()[static_cast<std::size_t>(a)].stride < target.levels()[static_cast<std::size_t>(b)].stride;
+    });
+  }
+}
 
 int Stretches::coordinate(int level, int constant) const {
   const Level& own = world_.levels()[static_cast<std::size_t>(level)];
@@ -63,34 +72,94 @@ std::vector<Cut> Stretches::cuts(int logical, int piece) {
   return cuts;
 }
 
-const std::vector<Stretch>& Stretches::of(int logical, int piece) {
-  const auto [found, is_new] = known_.try_emplace({logical, piece});
+void Stretches::write(const std::vector<std::int64_t>& members, std::vector<Coordinates>& owners) const {
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    auto left = static_cast<int>(members[i]);
+    for (const int level : levels_[i]) {
+      const int size = target_.levels()[static_cast<std::size_t>(level)].size;
+      owners[i][static_cast<std::size_t>(level)] = left % size;
+      left /= size;
+    }
+  }
+}
+
+void Stretches::visit(int logical, int piece, const std::function<void(const Stretch&)>& visitor) {
+  const std::int64_t numel = target_.schedule().model.pieces(logical)[static_cast<std::size_t>(piece)].numel;
+  if (numel == 0) return;
+  const std::vector<Cut> cuts = this->cuts(logical, piece);
+  Stretch stretch{{}, std::vector<Coordinates>(cuts.size(), Coordinates(target_.levels().size(), -1))};
+  for (Overlaps overlaps(cuts, numel); !overlaps.done(); overlaps.next()) {
+    stretch.elements = overlaps.elements();
+    write(overlaps.members(), stretch.owners);
+    visitor(stretch);
+  }
+}
+
+/// By level: coordinates that are told apart from others, whoever owns the elements.
+std::vector<std::vector<int>> Stretches::named(int logical, int piece) const {
+  const Coordinates holders =
+      target_.even(logical) ? Coordinates(target_.levels().size(), -1) : target_.holders(logical, piece);
+  std::vector<std::vector<int>> named(target_.levels().size());
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    const int level = static_cast<int>(i);
+    for (const int constant : result_.diagrams->at_level(level).constants)
+      named[i].push_back(coordinate(level, constant));
+    if (holders[i] >= 0) named[i].push_back(holders[i]);
+  }
+  return named;
+}
+
+/// Where every kind comes up first.
+Intervals Stretches::telling(const std::vector<Cut>& cuts, const std::vector<std::vector<int>>& named,
+                             std::int64_t numel) const {
+  std::vector<Comparison> comparisons;
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    Comparison comparison{result_.diagrams->at_level(static_cast<int>(i)).owners, {}};
+    comparison.members.assign(named[i].begin(), named[i].end());
+    bool digits = false;  // of members: they have a coordinate on other levels as well
+    for (const int owner : comparison.cuts) digits = digits || levels_[static_cast<std::size_t>(owner)].size() > 1;
+    if (comparison.cuts.empty()) continue;
+    if (digits) {
+      const Cut& first = cuts[static_cast<std::size_t>(comparison.cuts.front())];
+      const std::vector<int>& its_levels = levels_[static_cast<std::size_t>(comparison.cuts.front())];
+      const bool one = std::all_of(comparison.cuts.begin(), comparison.cuts.end(), [&](int owner) {
+        const Cut& cut = cuts[static_cast<std::size_t>(owner)];
+        return cut.offset == first.offset && cut.length == first.length &&
+               levels_[static_cast<std::size_t>(owner)] == its_levels;
+      });
+      if (!one || !comparison.members.empty()) return {{0, numel}};
+      continue;  // they are the same everywhere
+    }
+    comparisons.push_back(std::move(comparison));
+  }
+  return parametric::telling(cuts, comparisons, numel);
+}
+
+const std::vector<Stretch>& Stretches::kinds(int logical, int piece) {
+  const auto [found, is_new] = kinds_.try_emplace({logical, piece});
   if (!is_new) return found->second;
   const std::int64_t numel = target_.schedule().model.pieces(logical)[static_cast<std::size_t>(piece)].numel;
   if (numel == 0) return found->second;
   const std::vector<Cut> cuts = this->cuts(logical, piece);
-  for (std::int64_t begin = 0; begin < numel;) {
-    Stretch stretch{{begin, numel}, {}};
-    for (std::size_t i = 0; i < cuts.size(); ++i) {
-      const Cut& cut = cuts[i];
-      const auto member = static_cast<int>((begin + cut.offset) / cut.length);
-      stretch.elements.end = std::min(stretch.elements.end, (member + 1) * cut.length - cut.offset);
-      // Members of a group come in ascending order of rank: the level with the smallest stride varies fastest.
-      Coordinates& coordinates = stretch.owners.emplace_back(target_.levels().size(), -1);
-      std::vector<int> levels = result_.owners[i].levels;
-      std::sort(levels.begin(), levels.end(), [&](int a, int b) {
-        return target_.levels()[static_cast<std::size_t>(a)].stride <
-               target_.levels()[static_cast<std::size_t>(b)].stride;
-      });
-      int left = member;
-      for (const int level : levels) {
-        const int size = target_.levels()[static_cast<std::size_t>(level)].size;
-        coordinates[static_cast<std::size_t>(level)] = left % size;
-        left /= size;
+  const std::vector<std::vector<int>> named = this->named(logical, piece);
+  std::vector<Coordinates> owners(cuts.size(), Coordinates(target_.levels().size(), -1));
+  std::set<std::vector<int>> seen;
+  std::vector<int> kind, coordinates;
+  Overlaps overlaps(cuts, numel);
+  for (const Interval& part : telling(cuts, named, numel)) {
+    for (overlaps.skip_to(part.begin); !overlaps.done() && overlaps.elements().begin < part.end; overlaps.next()) {
+      write(overlaps.members(), owners);
+      kind.clear();  // for each owner on each level, the first name at the same coordinate
+      for (std::size_t level = 0; level < named.size(); ++level) {
+        coordinates = named[level];
+        for (const int owner : result_.diagrams->at_level(static_cast<int>(level)).owners) {
+          coordinates.push_back(owners[static_cast<std::size_t>(owner)][level]);
+          kind.push_back(static_cast<int>(std::find(coordinates.begin(), coordinates.end(), coordinates.back()) -
+                                          coordinates.begin()));
+        }
       }
+      if (seen.insert(kind).second) found->second.push_back({overlaps.elements(), owners});
     }
-    begin = stretch.elements.end;
-    found->second.push_back(std::move(stretch));
   }
   return found->second;
 }
