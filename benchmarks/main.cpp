@@ -8,6 +8,7 @@
 #include <string>
 
 #include "benchmarks/hash_targets.h"
+#include "benchmarks/parametric.h"
 #include "benchmarks/table.h"
 
 int main(int count, char** values) {
@@ -26,7 +27,7 @@ int main(int count, char** values) {
   Collector collector;
   benchmark::RunSpecifiedBenchmarks(&collector);
   const auto rows = collector.rows();
-  fmt::print("{}\n{}\n{}", machine() + "\n", text_table(rows), hash_target_table());
+  fmt::print("{}\n{}\n{}\n{}", machine() + "\n", text_table(rows), parametric_table(), hash_target_table());
   for (const auto& row : rows) {
     if (row.failed) return 3;
   }
