@@ -59,7 +59,7 @@ struct Scenario {
   std::string name, title, source_reference;
   Layout layout;
   std::optional<Expect> expect;
-  std::shared_ptr<const Schedule> schedule;  ///< null where the layout has an axis of size "any"
+  std::shared_ptr<const Schedule> schedule;  ///< null where an axis, or micro-batches, are "any"
   Json document;                             ///< as written
   Json resolved;                             ///< plain parameters and steps: itself a valid scenario
   std::optional<Preset> preset;              ///< none where the scenario lists its parameters

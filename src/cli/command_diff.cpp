@@ -21,10 +21,15 @@ struct DiffArguments : CommonOptions {
 std::shared_ptr<const Scenario> read_side(const std::string& file, const std::vector<std::string>& changes) {
   Scenario scenario = read_changed_scenario(file, changes);
   for (const std::string& change : changes) scenario.file += (&change == &changes.front() ? " with " : ", ") + change;
-  if (scenario.schedule == nullptr)
+  if (!scenario.layout.any.empty())
     usage_error(
         fmt::format("{} has an axis of size \"any\", and diff compares the ranks of one layout: give it a size, "
                     "such as --old layout.dp=4 --new layout.dp=4",
+                    file));
+  if (scenario.schedule == nullptr)
+    usage_error(
+        fmt::format("{} has \"any\" number of micro-batches, and diff compares the calls of one: give it, such as "
+                    "--old batch.micro_batches=4 --new batch.micro_batches=4",
                     file));
   return std::make_shared<const Scenario>(std::move(scenario));
 }

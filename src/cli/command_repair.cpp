@@ -48,11 +48,13 @@ void write_repaired(const CheckResult& result, const RepairFindings& findings, c
         result.file));
   std::vector<std::string> edits;
   for (const Json& edit : findings.repairs[take - 1].edits) edits.push_back(one_line(edit));
-  const std::string text = text_with_edits(*result.scenario, edits);
+  // Where sizes are "any", the result is about a scenario of given ones.
+  const Scenario as_written = read_scenario_file(result.file);
+  const std::string text = text_with_edits(as_written, edits);
   const std::string path = arguments.write ? result.file : arguments.to;
   if (arguments.write) {
     Output kept(result.file + ".orig");
-    kept.write(result.scenario->document.place().source->text);
+    kept.write(as_written.document.place().source->text);
     kept.commit();
   }
   Output repaired(path);
@@ -60,21 +62,6 @@ void write_repaired(const CheckResult& result, const RepairFindings& findings, c
   repaired.commit();
   tell(fmt::format("wrote {} with repair {}{}\n", path, take,
                    arguments.write ? fmt::format("; {}.orig is as it was", result.file) : ""));
-}
-
-/// What is searched is the file with numbers in the place of "any", and that is not what its writer wants to keep.
-void refuse_open_sizes(const std::string& file) {
-  std::vector<Axis> any;
-  try {
-    any = read_scenario_file(file).layout.any;
-  } catch (const InputError&) {
-    return;  // said by the check
-  }
-  if (any.empty()) return;
-  usage_error(
-      fmt::format("{} has \"{}\": \"any\", and repairs are written to files of given sizes; give a number, or "
-                  "copy the edits that `lockstep repair {}` prints",
-                  file, name_of(any.front()), file));
 }
 
 int run(const RepairArguments& arguments) {
@@ -91,7 +78,6 @@ int run(const RepairArguments& arguments) {
   CheckOptions check;
   check.host = false;
   check.blame = check.turns = false;
-  if (arguments.write || !arguments.to.empty()) refuse_open_sizes(arguments.file);
   const CheckResult result = check_file(arguments.file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);

@@ -5,24 +5,31 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/prove.h"
+#include "src/scenario/open_sizes.h"
 
 namespace lockstep {
 
 namespace {
 
-/// Axes of size "any" for which there is no proof, as mistakes at their places.
+/// Sizes that are "any" and for which there is no proof, as mistakes at their places.
 std::vector<Diagnostic> not_decided(const Scenario& scenario, const Proof& proof) {
   Diagnostics diagnostics;
   const Json* layout = scenario.document.find("layout");
   const Proof::Limit limit = proof.limits.empty() ? Proof::Limit{"", "", proof.statement} : proof.limits.front();
-  for (const Axis axis : scenario.layout.any) {
-    const Json* size = layout == nullptr ? nullptr : layout->find(name_of(axis));
-    const Place place =
-        size == nullptr ? Place{nullptr, 0, 0, fmt::format("/layout/{}", name_of(axis))} : size->place();
-    diagnostics.add(place, fmt::format("the size \"any\" of the axis {} is not decided{}: {}{}; give a number",
-                                       name_of(axis), limit.sizes.empty() ? "" : " for " + limit.sizes,
+  const auto add = [&](const Json* part, const std::string& pointer, const std::string& what) {
+    const std::string key = pointer.substr(pointer.rfind('/') + 1);
+    const Json* size = part == nullptr ? nullptr : part->find(key);
+    const Place place = size == nullptr ? Place{nullptr, 0, 0, pointer} : size->place();
+    diagnostics.add(place, fmt::format("{} is not decided{}: {}{}; give a number", what,
+                                       limit.sizes.empty() ? "" : " for " + limit.sizes,
                                        limit.step.empty() ? "" : "step \"" + limit.step + "\": ", limit.why));
+  };
+  for (const Axis axis : scenario.layout.any) {
+    const std::string name(name_of(axis));
+    add(layout, "/layout/" + name, "the size \"any\" of the axis " + name);
   }
+  if (has_any_micro_batches(scenario))
+    add(scenario.document.find("batch"), "/batch/micro_batches", "the number \"any\" of micro-batches");
   return diagnostics.sorted();
 }
 
@@ -46,8 +53,10 @@ std::shared_ptr<const Scenario> shown_for_any(const Scenario& scenario, CheckRes
   shown->expect = scenario.expect;
   std::vector<std::string> names;
   for (const Axis axis : scenario.layout.any) names.emplace_back(name_of(axis));
+  if (has_any_micro_batches(scenario)) names.emplace_back("micro_batches");
   result.notes.push_back(
-      fmt::format("With any {} it is {}. Shown is {}.", fmt::join(names, " and "), proof.statement,
+      fmt::format("With any {} it is {}{}. Shown is {}.", fmt::join(names, " and "), proof.statement,
+                  proof.limits.empty() ? "" : ", where that is decided",
                   proof.counterexample ? "the smallest layout that is wrong" : "a small layout that stands for all"));
   return shown;
 }

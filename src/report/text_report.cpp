@@ -12,6 +12,7 @@
 #include "src/report/findings.h"
 #include "src/report/text_parameters.h"
 #include "src/report/transformer_report.h"
+#include "src/scenario/open_sizes.h"
 
 namespace lockstep {
 
@@ -140,6 +141,7 @@ std::string layout_text(const Scenario& scenario) {
   if (has_expert_mesh(layout)) text += fmt::format(", ep {} × etp {} × edp {}", layout.ep, layout.etp, layout.edp());
   if (layout.virtual_stages > 1) text += fmt::format(", {} virtual stages", layout.virtual_stages);
   if (layout.sequence_parallel) text += ", sequence parallel";
+  if (has_any_micro_batches(scenario)) text += ", any number of micro-batches";
   if (scenario.schedule == nullptr) return text;
   const Batch& batch = scenario.schedule->batch;
   const std::vector<int>& counts = batch.micro_batch_counts;

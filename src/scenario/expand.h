@@ -60,6 +60,9 @@ class Framework {
  private:
   Framework(NamedFile file, Place place) : file_(std::move(file)), place_(std::move(place)) {}
   void read_options(const Json* options, Reading& reading);
+  /// Where their number is "any": sets `reading.batch` to one.
+  void choose_micro_batches(Reading& reading) const;
+  void define_and_apply_rules(Template& values, const Diagnostics& diagnostics) const;
 
   NamedFile file_;
   Place place_;  ///< of "framework" in the scenario

@@ -130,18 +130,38 @@ Json Framework::with_batch_defaults(const Json& batch, Reading& reading) const {
   return merged;
 }
 
+/// A rule may ask for as many micro-batches as there are stages: the first number that no rule refuses is the example.
+void Framework::choose_micro_batches(Reading& reading) const {
+  constexpr int most = 64;
+  Batch& batch = reading.batch;
+  const std::vector<int> first = batch.micro_batch_counts;
+  for (int count = 1; count <= most; ++count) {
+    batch.micro_batch_counts.assign(first.size(), count);
+    Diagnostics refusals;
+    Template values(file_environment(reading), refusals);
+    define_and_apply_rules(values, refusals);
+    if (refusals.empty()) return;
+  }
+  batch.micro_batch_counts = first;
+}
+
+void Framework::define_and_apply_rules(Template& values, const Diagnostics& diagnostics) const {
+  const std::size_t before = diagnostics.size();
+  for (const auto& [name, option] : options_) values.define(name, option.value);
+  if (const Json* let = file_.document.find("let")) values.define_all(*let);
+  const Json* rules = file_.document.find("rules");
+  if (diagnostics.size() != before || rules == nullptr) return;
+  values.apply_rules(*rules,
+                     [&](const std::set<std::string>& names) { return place_of_rule(options_, names, place_); });
+}
+
 Json Framework::steps(Reading& reading) {
   Diagnostics& diagnostics = reading.diagnostics;
   const std::size_t before = diagnostics.size();
+  if (reading.any_micro_batches) choose_micro_batches(reading);
   Template values(file_environment(reading), diagnostics);
-  if (reading.keep_sizes) values.keep_sizes();
-  for (const auto& [name, option] : options_) values.define(name, option.value);
-  if (const Json* let = file_.document.find("let")) values.define_all(*let);
-  if (diagnostics.size() != before) return {};
-  if (const Json* rules = file_.document.find("rules")) {
-    values.apply_rules(*rules,
-                       [&](const std::set<std::string>& names) { return place_of_rule(options_, names, place_); });
-  }
+  if (reading.keep_sizes || reading.any_micro_batches) values.keep_sizes();
+  define_and_apply_rules(values, diagnostics);
   if (diagnostics.size() != before) return {};
   Json plain = expand_framework_steps(*file_.document.find("steps"), values, absent_, reading);
   return diagnostics.size() == before ? plain : Json();

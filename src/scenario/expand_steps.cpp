@@ -66,7 +66,7 @@ class StepExpander {
 
   /// A condition that the layout and the batch decide, as true or false.
   Json fold(const Json& when) {
-    if (!when.is_string() || !reading_.all_known()) return when;
+    if (!when.is_string() || !reading_.sizes_known()) return when;
     try {
       const auto value = Expression::parse(when.text()).constant(file_environment(reading_));
       if (value && std::holds_alternative<bool>(*value)) return Json::boolean(std::get<bool>(*value), when.place());

@@ -88,7 +88,7 @@ const std::vector<ObjectRow> rows = {
      "Micro-batches, token counts and losses.",
      {
          {"micro_batches", Type::micro_batch_counts, "", "2",
-          "Micro-batches of an optimizer step, or a list with one count each."},
+          "Micro-batches of an optimizer step, `\"any\"`, or a list with one count each."},
          {"steps", Type::count, "", "1", "Optimizer steps."},
          {"tokens", Type::tokens, "", "uneven", "Token counts of the pieces, for all uses or by use."},
          {"loss", Type::loss, "", "token_mean", "What one device minimizes, for all uses or by use."},

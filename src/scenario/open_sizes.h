@@ -10,5 +10,7 @@ namespace lockstep {
 /// read_scenario() for a reader to whom the layout's sizes are one example of many: where a framework derives a number
 /// from sizes, steps hold the expression in place of its value. The verdict is the same.
 Scenario read_scenario_of_open_sizes(std::shared_ptr<const Source> source);
+/// Whether "micro_batches" is "any" in what was read, by the scenario or its framework.
+bool has_any_micro_batches(const Scenario& scenario);
 
 }  // namespace lockstep

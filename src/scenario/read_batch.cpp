@@ -38,7 +38,8 @@ void read_counts(const Fields& fields, const Json& object, Reading& reading) {
     return;
   }
   std::vector<std::int64_t> counts;
-  if (value == nullptr || value->is_number()) {
+  reading.any_micro_batches = value != nullptr && value->is_string();
+  if (value == nullptr || !value->is_array()) {
     counts.assign(static_cast<std::size_t>(steps), value == nullptr ? 2 : whole_number(*value).value_or(2));
   } else {
     for (const Json& item : value->items()) counts.push_back(whole_number(item).value_or(1));
@@ -110,6 +111,12 @@ Batch::Tokens read_token_list(const Json& value, Reading& reading) {
     if (check_type(value, Type::one_of, "uneven even", reading.diagnostics)) {
       tokens.kind = value.text() == "even" ? Batch::Tokens::Kind::even : Batch::Tokens::Kind::uneven;
     }
+    return tokens;
+  }
+  if (reading.any_micro_batches) {
+    reading.diagnostics.add(value.place(),
+                            "a list of tokens has an entry for each micro-batch, and \"micro_batches\" is \"any\": "
+                            "expected \"uneven\" or \"even\", or a number of micro-batches");
     return tokens;
   }
   // Without sizes there is nothing to hold the list against.

@@ -76,7 +76,7 @@ std::vector<int> read_micro_batches(const Json& value, Reading& reading) {
   std::vector<int> list;
   for (const Json& item : value.items()) {
     const std::int64_t index = whole_number(item).value_or(0);
-    if (index >= most) {
+    if (index >= most && !reading.any_micro_batches) {
       reading.diagnostics.add(
           item.place(),
           fmt::format("micro-batch {} does not exist: an optimizer step has {}, counted from 0", index, most));

@@ -81,7 +81,7 @@ void check_backward(const Step& step, const Json& object, bool in_each, Reading&
   try {
     const auto value = step.by->constant(reading.environment());
     if (value && std::holds_alternative<Rational>(*value) && std::get<Rational>(*value).is_zero() &&
-        reading.all_known()) {
+        reading.sizes_known()) {
       reading.diagnostics.add(
           step.by_place,
           "\"by\" of a \"backward\" must not be 0: a contribution of 0 cannot be told from one that is "

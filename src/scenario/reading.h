@@ -22,15 +22,18 @@ struct Reading {
   bool layout_known = false;         ///< the layout had no mistake
   std::shared_ptr<const Mesh> mesh;  ///< of `layout`, all sizes 1 while that is not known
   Batch batch;
-  std::set<std::string> uses;     ///< of all parameters
-  bool parameters_known = false;  ///< the parameters had no mistake
-  std::optional<Preset> preset;   ///< where one was expanded without a mistake
-  bool keep_sizes = false;        ///< numbers that a framework derives from sizes stay expressions
+  std::set<std::string> uses;      ///< of all parameters
+  bool parameters_known = false;   ///< the parameters had no mistake
+  std::optional<Preset> preset;    ///< where one was expanded without a mistake
+  bool keep_sizes = false;         ///< numbers that a framework derives from sizes stay expressions
+  bool any_micro_batches = false;  ///< their number is "any"; `batch` has one example
 
   /// Whether the size of `axis` is a number that coordinates can be checked against.
   bool size_known(Axis axis) const;
   /// Whether the whole layout is known and no axis is "any".
   bool all_known() const { return layout_known && layout.any.empty(); }
+  /// The same, and the numbers of micro-batches are known as well.
+  bool sizes_known() const { return all_known() && !any_micro_batches; }
   /// What constant expressions are worked out in.
   Environment environment() const;
 };

@@ -45,7 +45,7 @@ class ScenarioReader {
       if (!steps.is_null()) check_expect(*expect, names_, missing_, model_.get(), reading_);
     }
     if (!reading_.diagnostics.empty()) fail();
-    if (reading_.layout.any.empty()) {
+    if (reading_.sizes_known()) {
       scenario.schedule = std::make_shared<const Schedule>(
           Schedule{*reading_.mesh, std::move(*model_), reading_.batch, std::move(steps_), result_});
     }
@@ -234,6 +234,12 @@ class ScenarioReader {
 }  // namespace
 
 Scenario read_scenario(std::shared_ptr<const Source> source) { return ScenarioReader(std::move(source)).read(); }
+
+bool has_any_micro_batches(const Scenario& scenario) {
+  const Json* batch = scenario.resolved.find("batch");
+  const Json* count = batch == nullptr ? nullptr : batch->find("micro_batches");
+  return count != nullptr && count->is_string();
+}
 
 Scenario read_scenario_of_open_sizes(std::shared_ptr<const Source> source) {
   return ScenarioReader(std::move(source), true).read();

@@ -138,10 +138,13 @@ const std::vector<TypeRow> rows = {
     {Type::indices, "indices", "a list of integers of at least 0",
      R"({"type": "array", "items": {"type": "integer", "minimum": 0}})", is_array, Type::index},
     {Type::micro_batch_counts, "micro_batch_counts",
-     "an integer of at least 1 or a list with one for each optimizer step",
-     R"({"oneOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "integer", "minimum": 1},
-         "minItems": 1}]})",
-     [](const Json& value) { return is_count(value) || (value.is_array() && !value.items().empty()); }, Type::count},
+     "an integer of at least 1, \"any\" or a list with an integer for each optimizer step",
+     R"({"oneOf": [{"type": "integer", "minimum": 1}, {"const": "any"}, {"type": "array", "items": {"type": "integer",
+         "minimum": 1}, "minItems": 1}]})",
+     [](const Json& value) {
+       return is_count(value) || is_word_any(value) || (value.is_array() && !value.items().empty());
+     },
+     Type::count},
     {Type::loss, "loss", "the name of a loss, { \"weight\": … } or an object from uses to losses",
      R"({"oneOf": [{"$ref": "#/$defs/loss_item"}, {"type": "object", "not": {"required": ["weight"]},
          "additionalProperties": {"$ref": "#/$defs/loss_item"}, "minProperties": 1}]})",

@@ -169,8 +169,10 @@ void check_rank(const Config& config, const Schedule& schedule, int rank, const 
 }  // namespace
 
 Config recognize(const Scenario& scenario) {
-  if (scenario.schedule == nullptr)
+  if (!scenario.layout.any.empty())
     refuse(scenario.document.place(), "an axis of size \"any\" has no number of ranks to run it on");
+  if (scenario.schedule == nullptr)
+    refuse(scenario.document.place(), "with \"any\" number of micro-batches there is no batch to run; give a number");
   const Schedule& schedule = *scenario.schedule;
   if (!scenario.preset || scenario.preset->family != "gpt") {
     const Json* model = scenario.document.find("model");

@@ -126,6 +126,52 @@ def test_what_is_not_decided(run, files):
     assert not (files / "none.json").exists()
 
 
+def test_any_number_of_micro_batches_is_what_the_file_opens(run, files):
+    proved(files)
+    text = (files / "right.json").read_text().replace('"micro_batches": 1', '"micro_batches": "any"')
+    (files / "any.json").write_text(text)
+    done = run("prove", "any.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "proved  any.json  right\n  right for every size\n  open: micro_batches; 2 cases, 2 classes of parameters\n"
+    # Each step of two goes through the same number.
+    (files / "steps.json").write_text(text.replace('"any"', '"any", "steps": 2'))
+    done = run("prove", "-q", "steps.json")
+    assert done.stdout == "wrong   steps.json  wrong for every size\n"  # the first step's gradients were not cleared
+    (files / "both.json").write_text(text.replace('"dp": 2', '"dp": "any"'))
+    assert "open: dp, micro_batches; 4 cases" in run("prove", "both.json").stdout
+    regrown = text.replace('"by": "1/micro_batches" }', '"by": "1/micro_batches" }, { "name": "regrow", "op": "all_reduce", "over": "dp" }')
+    (files / "regrown.json").write_text(regrown)
+    done = run("prove", "regrown.json")
+    assert done.returncode == 1
+    assert "  not decided for micro_batches ≥ 2: regrow: it acts in every micro-batch on what earlier ones have left\n" in done.stdout
+
+
+FEW = """{
+  "lockstep_framework": 1, "name": "few",
+  "rules": [ { "refuse": "micro_batches < pp", "because": "{micro_batches} micro-batches are fewer than the {pp} stages." } ],
+  "steps": [
+    { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1 / micro_batches" } ] },
+    { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ]
+}
+"""
+
+
+def test_numbers_of_micro_batches_that_a_framework_refuses_are_passed_over(run, files):
+    (files / "few.jsonc").write_text(FEW)
+    (files / "any.json").write_text("""{
+      "lockstep": 1, "layout": { "dp": 2, "pp": 5 }, "batch": { "micro_batches": "any", "tokens": "even" },
+      "model": { "parameters": [ { "name": "weight", "shape": [8], "stage": 4 } ] }, "schedule": { "framework": "./few.jsonc" }
+    }""")
+    done = run("prove", "any.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  open: micro_batches; 1 case, 1 class of parameters\n" in done.stdout
+    checked = run("check", "any.json")
+    assert checked.returncode == 0 and ", 5 micro-batches, " in checked.stdout
+    (files / "few.jsonc").write_text(FEW.replace("micro_batches < pp", "micro_batches < 100"))
+    done = run("check", "any.json")
+    assert done.returncode == 2 and "2 micro-batches are fewer than the 5 stages." in done.stdout
+
+
 def test_messages(run, files):
     done = run("prove", "invalid.json")
     assert done.returncode == 2 and "invalid.json:" in done.stderr and "layuot" in done.stderr

@@ -85,6 +85,52 @@ TEST_CASE("an axis of any size is proved for all of them, and one layout is show
         "with the same parameters; give a number");
 }
 
+TEST_CASE("any number of micro-batches is proved for all of them, and one is shown") {
+  const auto text = [](const std::string& dp, const std::string& backward, const std::string& more) {
+    return R"({ "lockstep": 1, "layout": { "dp": )" + dp +
+           R"( }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
+      "batch": { "micro_batches": "any", "tokens": "even" },
+      "schedule": { "steps": [ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward")" +
+           backward + " }" + more +
+           R"( ] }, { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ] } })";
+  };
+  const std::string mean = R"(, "by": "1 / micro_batches")";
+  const CheckResult right = check_text(text("3", mean, ""));
+  CHECK(right.verdict == Verdict::match);
+  CHECK(right.scenario->layout.dp == 3);
+  CHECK(right.scenario->schedule->batch.micro_batch_counts == std::vector<int>{2});
+  CHECK(right.notes ==
+        std::vector<std::string>{
+            "With any micro_batches it is right for every size. Shown is a small layout that stands for all."});
+  const CheckResult wrong = check_text(text("3", "", ""));
+  CHECK(wrong.verdict == Verdict::mismatch);
+  CHECK(wrong.scenario->schedule->batch.micro_batch_counts == std::vector<int>{2});
+  CHECK(wrong.notes ==
+        std::vector<std::string>{"With any micro_batches it is right only at micro_batches = 1. Shown is the smallest "
+                                 "layout that is wrong."});
+  CHECK(check_text(text(R"("any")", mean, "")).notes ==
+        std::vector<std::string>{
+            "With any dp and micro_batches it is right for every size. Shown is a small layout that stands for all."});
+  // What earlier micro-batches left is averaged again by each later one.
+  const std::string regrown = R"(, { "name": "regrow", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+  const CheckResult partly = check_text(text("2", "", R"(, { "name": "regrow", "op": "all_reduce", "over": "dp" })"));
+  CHECK(partly.verdict == Verdict::mismatch);
+  CHECK(partly.notes == std::vector<std::string>{
+                            "With any micro_batches it is wrong for every size, where that is decided. Shown is the "
+                            "smallest layout that is wrong."});
+  const std::string some = text("2", mean, regrown);
+  const CheckResult open = check_text(some);
+  CHECK(open.verdict == Verdict::error);
+  REQUIRE(open.errors.size() == 1);
+  const Place& place = open.errors.front().place;
+  CHECK(place.pointer == "/batch/micro_batches");
+  CHECK(some.substr(place.begin, place.end - place.begin) == "\"any\"");
+  CHECK(open.errors.front().message ==
+        "the number \"any\" of micro-batches is not decided for micro_batches ≥ 2: step \"regrow\": it acts in every "
+        "micro-batch on what "
+        "earlier ones have left; give a number");
+}
+
 TEST_CASE("a file that does not exist is the verdict error, not an exception") {
   const CheckResult result = check_file("no/such/file.json");
   CHECK(result.verdict == Verdict::error);

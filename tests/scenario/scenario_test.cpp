@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/scenario.h"
 
+#include "src/scenario/open_sizes.h"
 #include "tests/catch.h"
 #include "tests/scenario/mistakes.h"
 
@@ -174,6 +175,24 @@ TEST_CASE("an axis of any size leaves the schedule to the parametric engine, and
   CHECK(mistakes_in(scenario_with({{"layout", R"({ "pp": 2, "dp": "any" })"},
                                    {"step", R"({ "name": "x", "op": "zero", "only": { "pp": 5 } })"}})) ==
         "/schedule/steps/2/only/pp `5`: coordinate 5 is not on axis \"pp\", which has size 2\n");
+}
+
+TEST_CASE("any number of micro-batches leaves the schedule to the parametric engine, and the rest is checked") {
+  const std::string any = R"({ "micro_batches": "any" })";
+  const Scenario scenario = read(scenario_with(
+      {{"batch", any},
+       // Neither a micro-batch nor a value is known to be a mistake.
+       {"parameter", R"({ "name": "u", "shape": [2], "micro_batches": [0, 9] })"},
+       {"step",
+        R"({ "name": "x", "op": "each", "steps": [ { "name": "y", "op": "backward", "by": "micro_batches - 2" } ] })"}}));
+  CHECK(scenario.schedule == nullptr);
+  CHECK(scenario.layout.any.empty());
+  CHECK(has_any_micro_batches(scenario));
+  CHECK(scenario.resolved.find("batch")->find("micro_batches")->text() == "any");
+  CHECK_FALSE(has_any_micro_batches(read(scenario_with({{"batch", R"({ "micro_batches": 3 })"}}))));
+  CHECK(
+      mistakes_in(scenario_with({{"batch", any}, {"step", R"({ "name": "x", "op": "zero", "only": { "pp": 5 } })"}})) ==
+      "/schedule/steps/2/only/pp `5`: coordinate 5 is not on axis \"pp\", which has size 2\n");
 }
 
 TEST_CASE("frozen parameters count as matched by selectors") {

@@ -192,7 +192,7 @@ void ClassRun::execute(const Place& place) {
   const int holds = chosen(step);
   if (holds == 0) return;
   if (place.moment.any_micro_batch && step.op != Op::backward && step.op != Op::all_to_all)
-    throw NeedsUnrolling{step.name};
+    throw NeedsUnrolling{step.name, "it acts in every micro-batch on what earlier ones have left"};
   int where = diagrams.multiply(runs(place), holds);
   if (where == 0) return;
   ++result_.steps;
@@ -249,7 +249,8 @@ void ClassRun::check_races(const Place& place, int where) {
 
 void ClassRun::fly(const Place& place, int where) {
   if (!place.step->async) return;
-  if (place.moment.any_micro_batch) throw NeedsUnrolling{place.step->name};
+  if (place.moment.any_micro_batch)
+    throw NeedsUnrolling{place.step->name, "it is in flight from one micro-batch to the next"};
   flights_.push_back({place.step, where});
 }
 
@@ -341,7 +342,7 @@ void ClassRun::backward(const Place& place, int where) {
       const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(parameter)];
       if (site.frozen) continue;
       if (site.micro_batches) {
-        if (place.moment.any_micro_batch) throw NeedsUnrolling{step.name};
+        if (place.moment.any_micro_batch) throw NeedsUnrolling{step.name, some_micro_batches};
         const std::vector<int>& takes_part = *site.micro_batches;
         if (std::find(takes_part.begin(), takes_part.end(), place.moment.micro_batch) == takes_part.end()) continue;
       }

@@ -102,7 +102,7 @@ int ClassRun::reference(const Atom& atom) {
   if (site.frozen) return 0;
   if (site.micro_batches && std::find(site.micro_batches->begin(), site.micro_batches->end(), atom.micro_batch) ==
                                 site.micro_batches->end()) {
-    if (atom.micro_batch < 0) throw NeedsUnrolling{""};
+    if (atom.micro_batch < 0) throw NeedsUnrolling{"", some_micro_batches};
     return 0;
   }
   int mask = contribution_levels_mask(use.parameter, true);
@@ -209,7 +209,7 @@ void ClassRun::norm(const Place& place, int runs) {
   const Group group = world_.group(step);
   runs = diagrams.multiply(runs, membership(group));
   if (runs == 0) return;
-  if (place.moment.any_micro_batch) throw NeedsUnrolling{step.name};
+  if (place.moment.any_micro_batch) throw NeedsUnrolling{step.name, "it adds up a norm in every micro-batch"};
   check_uniform(place, runs, group);
   int counted = diagrams.multiply(runs, diagrams.multiply(chosen(step), domain_));
   if (step.count) counted = diagrams.multiply(counted, evaluator_->condition(*step.count, place.moment));

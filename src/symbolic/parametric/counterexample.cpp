@@ -83,8 +83,10 @@ std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, cons
   }
   if (layouts.micro_batches()) {
     std::vector<Sizes> more;
+    std::set<int> counts = {1, 2, 3};
+    counts.insert(layouts.allowed_micro_batches().begin(), layouts.allowed_micro_batches().end());
     for (const Sizes& sizes : candidates) {
-      for (int count = 1; count <= 3; ++count) {
+      for (const int count : counts) {
         more.push_back(sizes);
         more.back().micro_batches = count;
       }

@@ -59,7 +59,7 @@ Evaluator::Value Evaluator::evaluate(const Node& node, const Moment& moment) {
     case Kind::rank_axis:
       return {false, world_.coordinate(node.axis)};
     case Kind::micro_batch:
-      if (moment.any_micro_batch) throw NeedsUnrolling{moment.step};
+      if (moment.any_micro_batch) throw NeedsUnrolling{moment.step, "it tells the micro-batches apart by their number"};
       return {false, polynomials.constant(Rational(moment.micro_batch))};
     case Kind::step:
       return {false, polynomials.constant(Rational(moment.optimizer_step))};

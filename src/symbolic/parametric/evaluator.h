@@ -16,8 +16,10 @@ struct NeedsConstant {
 };
 /// What happens in one micro-batch is not what happens in every other: each must be looked at by itself.
 struct NeedsUnrolling {
-  std::string step;
+  std::string step;  ///< "" where it is the scenario as a whole
+  std::string why;   ///< half a sentence
 };
+inline constexpr const char* some_micro_batches = "a parameter takes part in some micro-batches alone";
 
 /// Where an expression is evaluated.
 struct Moment {

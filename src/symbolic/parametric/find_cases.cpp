@@ -158,7 +158,28 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
     // A cut that does not come out even, for instance. The place is one in a text that nobody wrote.
     one.specimens.clear();
     one.limit = Proof::Limit{parametric::describe(one), "", error.diagnostics().front().message};
+  } catch (const NeedsUnrolling& need) {
+    // The file asks for every number of micro-batches: one of them would be another question.
+    if (!layouts.any_micro_batches()) throw;
+    one.specimens.clear();
+    one.limit = Proof::Limit{parametric::describe(one), need.step, need.why};
   }
+}
+
+std::vector<Range> ranges_of_micro_batches(const Layouts& layouts) {
+  if (!layouts.micro_batches()) return {{std::nullopt, 1, 1, 1, 1, ""}};
+  std::vector<Range> ranges;
+  std::vector<int> open;
+  for (const int count : layouts.allowed_micro_batches()) {
+    if (count == 1) {
+      ranges.push_back({1, 1, 1, 1, 1, ""});
+    } else {
+      open.push_back(count);
+    }
+  }
+  if (open.size() == 1) ranges.push_back({open.front(), 1, open.front(), open.front(), open.front(), ""});
+  if (open.size() > 1) ranges.push_back({std::nullopt, 2, open.front(), open.back(), open.back(), ""});
+  return ranges;
 }
 
 }  // namespace
@@ -166,8 +187,7 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
 std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
   std::vector<std::vector<Range>> ranges;
   for (const Axis axis : layouts.axes()) ranges.push_back(ranges_of(layouts, axis));
-  std::vector<Range> micro_batches = {{std::nullopt, 1, 1, 1, 1, ""}};
-  if (layouts.micro_batches()) micro_batches = {{1, 1, 1, 1, 1, ""}, {std::nullopt, 2, 2, 3, 3, ""}};
+  const std::vector<Range> micro_batches = ranges_of_micro_batches(layouts);
   std::vector<Case> cases;
   std::vector<std::size_t> at(ranges.size(), 0);
   for (;;) {

@@ -77,9 +77,11 @@ void Layouts::find_open(const Scenario& scenario) {
   const Json* tokens = batch == nullptr ? nullptr : batch->find("tokens");
   const Json* count = batch == nullptr ? nullptr : batch->find("micro_batches");
   micro_batches_ = (tokens == nullptr || !is_list(*tokens)) && (count == nullptr || !count->is_array());
-  axes_ = layout.any.empty() ? axes : layout.any;
-  any_given_ = !layout.any.empty();
-  micro_batches_ = micro_batches_ && !any_given_;
+  any_axes_ = !layout.any.empty();
+  any_micro_batches_ = has_any_micro_batches(scenario);
+  any_given_ = any_axes_ || any_micro_batches_;
+  axes_ = any_given_ ? layout.any : axes;
+  micro_batches_ = micro_batches_ && (any_micro_batches_ || !any_given_);
   for (const Axis axis : layout.any) any_of_experts_ = any_of_experts_ || is_expert_axis(axis);
   const bool listed = tokens != nullptr && is_list(*tokens);
   std::vector<Axis> open;
@@ -99,7 +101,7 @@ void Layouts::find_open(const Scenario& scenario) {
   const bool listed_parameters = model != nullptr && model->find("parameters") != nullptr;
   const auto stays = [&](Axis axis) {
     const std::string name(name_of(is_part_of(axis, Axis::dp) ? Axis::dp : axis));
-    if (!layout.any.empty() || (written != nullptr && written->find(name_of(axis)) != nullptr)) return false;
+    if (any_given_ || (written != nullptr && written->find(name_of(axis)) != nullptr)) return false;
     if (listed_parameters && axis == Axis::tp) return !speaks_of(part("model"), name);
     return listed_steps && !speaks_of(part("schedule") + part("model"), name);
   };
@@ -166,16 +168,36 @@ void Layouts::shrink() {
 }
 
 std::optional<std::string> Layouts::enter() {
+  if (any_micro_batches_) find_allowed_micro_batches();
   shrink();
   if (!read(base_)) throw InputError({Diagnostic{document_.place(), refusals_.at(base_)}});
-  if (any_given_ && (any_of_experts_ || World::uses_expert_mesh(*read(base_)->schedule)))
+  if (any_axes_ && (any_of_experts_ || World::uses_expert_mesh(*read(base_)->schedule)))
     return "with experts the sizes of both meshes hang together; `lockstep prove` takes all of them at once";
   if (!expert_) {
     enter_expert_mesh();
     shrink();
   }
   find_allowed();
+  find_allowed_micro_batches();
   return std::nullopt;
+}
+
+/// A pipeline may refuse those that are fewer than its stages.
+void Layouts::find_allowed_micro_batches() {
+  constexpr int most = 64;
+  allowed_micro_batches_.clear();
+  if (!micro_batches_) return;
+  Sizes sizes = base_;
+  for (int count = 1, found = 0; count <= most && found < 2; ++count) {
+    sizes.micro_batches = count;
+    if (!read(sizes)) continue;
+    allowed_micro_batches_.push_back(count);
+    if (count > 1) ++found;
+  }
+  micro_batches_ = !allowed_micro_batches_.empty();
+  if (!any_micro_batches_ || !micro_batches_) return;
+  const bool one = allowed_micro_batches_.front() == 1 && allowed_micro_batches_.size() > 1;
+  base_.micro_batches = allowed_micro_batches_[one ? 1 : 0];
 }
 
 /// Which sizes each axis can have while the others are as in the file, or 1.
@@ -213,7 +235,8 @@ void Layouts::find_allowed() {
 /// ep * edp. Other layouts of the two are left to engines that look at ranks.
 void Layouts::enter_expert_mesh() {
   const std::shared_ptr<const Scenario> scenario = read(base_);
-  if (!World::uses_expert_mesh(*scenario->schedule)) return;
+  // Where the number of micro-batches alone is open, the digits are those of one layout.
+  if (any_given_ || !World::uses_expert_mesh(*scenario->schedule)) return;
   const Layout& layout = scenario->layout;
   expert_ = true;
   axes_ = {Axis::tp, Axis::ep, Axis::edp, Axis::pp};

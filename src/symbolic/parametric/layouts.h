@@ -21,8 +21,11 @@ class Layouts {
   /// InputError where the scenario cannot be read at all.
   std::optional<std::string> enter();
 
-  const std::vector<Axis>& axes() const { return axes_; }  ///< that are open
-  bool micro_batches() const { return micro_batches_; }    ///< whether their number is open as well
+  const std::vector<Axis>& axes() const { return axes_; }        ///< that are open
+  bool micro_batches() const { return micro_batches_; }          ///< whether their number is open as well
+  bool any_micro_batches() const { return any_micro_batches_; }  ///< whether the file says so
+  /// Some that are not refused while the sizes are those of base(); ascending.
+  const std::vector<int>& allowed_micro_batches() const { return allowed_micro_batches_; }
   /// From now on their number is the one that is given.
   void give_micro_batches() { micro_batches_ = false; }
   const std::vector<Proof::Refused>& refused() const { return refused_; }
@@ -44,6 +47,7 @@ class Layouts {
 
  private:
   void find_open(const Scenario& scenario);
+  void find_allowed_micro_batches();
   void shrink();
   void enter_expert_mesh();
   void find_allowed();
@@ -54,12 +58,15 @@ class Layouts {
   Sizes base_;
   std::vector<Axis> axes_;
   bool micro_batches_ = false;
-  bool any_given_ = false;       ///< the file says which axes are open
-  bool any_of_experts_ = false;  ///< and axes of the expert mesh are among them
+  bool any_given_ = false;          ///< the file says which sizes are open
+  bool any_axes_ = false;           ///< axes are among them
+  bool any_of_experts_ = false;     ///< and of those some of the expert mesh
+  bool any_micro_batches_ = false;  ///< the number of micro-batches is among them
   bool expert_ = false;
   Layout file_layout_;
   Sizes own_;
   std::map<Axis, std::vector<int>> allowed_;
+  std::vector<int> allowed_micro_batches_;
   std::vector<Proof::Refused> refused_;
   mutable std::map<Sizes, std::shared_ptr<const Scenario>> scenarios_;
   mutable std::map<Sizes, std::string> refusals_;
