@@ -28,7 +28,7 @@ std::shared_ptr<const Scenario> read_side(const std::string& file, const std::ve
                     file));
   if (scenario.schedule == nullptr)
     usage_error(
-        fmt::format("{} has \"any\" number of micro-batches, and diff compares the calls of one: give it, such as "
+        fmt::format("{} has any number of micro-batches, and diff compares the calls of one: give it, such as "
                     "--old batch.micro_batches=4 --new batch.micro_batches=4",
                     file));
   return std::make_shared<const Scenario>(std::move(scenario));

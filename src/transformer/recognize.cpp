@@ -172,7 +172,7 @@ Config recognize(const Scenario& scenario) {
   if (!scenario.layout.any.empty())
     refuse(scenario.document.place(), "an axis of size \"any\" has no number of ranks to run it on");
   if (scenario.schedule == nullptr)
-    refuse(scenario.document.place(), "with \"any\" number of micro-batches there is no batch to run; give a number");
+    refuse(scenario.document.place(), "with any number of micro-batches there is no batch to run; give a number");
   const Schedule& schedule = *scenario.schedule;
   if (!scenario.preset || scenario.preset->family != "gpt") {
     const Json* model = scenario.document.find("model");

@@ -85,6 +85,8 @@ def test_mistakes(run, tmp_path):
         ([old, "--new", "layout..dp=1"], "error: \"layout..dp=1\" has an empty name between its dots\n"),
         ([old, "--new", "layout.dp=any"], f"error: {old} has an axis of size \"any\", and diff compares the ranks of one "
                                           "layout: give it a size, such as --old layout.dp=4 --new layout.dp=4\n"),
+        ([old, "--new", "batch.micro_batches=any"], f"error: {old} has any number of micro-batches, and diff compares the calls "
+         "of one: give it, such as --old batch.micro_batches=4 --new batch.micro_batches=4\n"),
     ]:
         result = run("diff", *arguments)
         assert (result.returncode, result.stderr) == (2, message)
