@@ -55,8 +55,7 @@ std::shared_ptr<const Scenario> shown_for_any(const Scenario& scenario, CheckRes
   for (const Axis axis : scenario.layout.any) names.emplace_back(name_of(axis));
   if (has_any_micro_batches(scenario)) names.emplace_back("micro_batches");
   result.notes.push_back(
-      fmt::format("With any {} it is {}{}. Shown is {}.", fmt::join(names, " and "), proof.statement,
-                  proof.limits.empty() ? "" : ", where that is decided",
+      fmt::format("With any {} it is {}. Shown is {}.", fmt::join(names, " and "), proof.statement,
                   proof.counterexample ? "the smallest layout that is wrong" : "a small layout that stands for all"));
   return shown;
 }
