@@ -84,7 +84,10 @@ void read_dp(const Fields& fields, const Json& object, Layout& layout, Diagnosti
   const Json* given = fields.find("dp");
   const bool has_shard = fields.find("dp_shard") != nullptr, has_replicate = fields.find("dp_replicate") != nullptr;
   std::int64_t whole = shard * replicate, shard_size = shard;
-  if (given != nullptr && layout.any.empty()) {
+  const bool any = std::any_of(layout.any.begin(), layout.any.end(), [](Axis axis) {
+    return axis == Axis::dp || axis == Axis::dp_shard || axis == Axis::dp_replicate;
+  });
+  if (given != nullptr && !any) {
     whole = dp;
     if (!has_shard) shard_size = dp / replicate;
     if (has_shard && has_replicate && shard * replicate != dp) {
