@@ -172,6 +172,26 @@ def test_numbers_of_micro_batches_that_a_framework_refuses_are_passed_over(run, 
     assert done.returncode == 2 and "2 micro-batches are fewer than the 5 stages." in done.stdout
 
 
+def test_sizes_that_few_micro_batches_refuse_are_looked_at_with_more(run, files):
+    twice = '{ "name": "twice", "op": "scale", "by": 2, "when": "pp > 2" }, { "name": "mean"'
+    (files / "few.jsonc").write_text(FEW.replace('{ "name": "mean"', twice))
+    (files / "any.json").write_text("""{
+      "lockstep": 1, "layout": { "dp": 2, "pp": "any" }, "batch": { "micro_batches": "any", "tokens": "even" },
+      "model": { "parameters": [ { "name": "weight", "shape": [8] } ] }, "schedule": { "framework": "./few.jsonc" }
+    }""")
+    done = run("prove", "any.json")
+    assert done.returncode == 1
+    assert "  wrong as soon as pp ≥ 3 and micro_batches ≥ 2\n  open: pp, micro_batches; 4 cases, " in done.stdout
+    assert "dp 2, pp 3, 3 micro-batches: rank 0 gets g0 + g1 for weight, not (g0+g1)/2\n" in done.stdout
+
+
+def test_an_axis_that_is_any_leaves_the_others_as_written(run, files):
+    text = json.loads(one_parameter({"dp": 2, "pp": "any"}, [{**DP_SUM, "reduce": "avg"}]))
+    assert statement(run, files, json.dumps(text)) == ("wrong", "wrong for every size")
+    checked = run("check", "one.json")
+    assert checked.returncode == 1 and "\n  dp 2 = 2 ranks" in checked.stdout
+
+
 def test_messages(run, files):
     done = run("prove", "invalid.json")
     assert done.returncode == 2 and "invalid.json:" in done.stderr and "layuot" in done.stderr

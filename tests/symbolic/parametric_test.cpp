@@ -73,6 +73,13 @@ TEST_CASE("for which sizes a schedule is wrong", "[parametric]") {
           R"x({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" }, { "name": "scale", "op": "scale", "by": "6/(dp*dp) - 5/dp + 2" })x")) ==
       "wrong for every size but dp = 2 and dp = 3");
   CHECK(statement(after_backward(mean, R"({ "dp": 2 })", "1")) == "right only at micro_batches = 1");
+  // Numbers of micro-batches have roots as well, and so have sizes together: 3 * 4 = 12, which is not all of them.
+  const std::string third = R"({ "name": "scale", "op": "scale", "by": "micro_batches / 5" })";
+  CHECK(statement(after_backward(mean + ", " + third, R"({ "dp": 2 })")) ==
+        "wrong for every size but micro_batches = 5");
+  const std::string twelfth =
+      R"({ "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "scale", "op": "scale", "by": "micro_batches / 12" })";
+  CHECK(statement(after_backward(twelfth)).find("dp ≥ 2 and micro_batches ≥ 2 (not all of them)") != std::string::npos);
   CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })")) ==
         "right for every size");
   CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" },

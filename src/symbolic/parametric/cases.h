@@ -47,8 +47,9 @@ struct Reason {
 bool applies(const Reason& reason, const Sizes& sizes);
 /// Reasons of a case without those that others make superfluous.
 std::vector<Reason> reasons_of(const Case& one);
-/// Whole numbers at which a reason's value is zero, where it depends on one size alone.
-std::map<Axis, std::vector<int>> roots_of(const Reason& reason);
+/// Sizes at which a reason's value is zero, those that it depends on. Of one size all there are, also at sizes of other
+/// cases; of several the first 16 where it applies otherwise, up to 64 (two), 16 (three) or 8.
+std::vector<Sizes> zeros_of(const Reason& reason);
 
 /// "pp ≥ 2 and dp = 1": the sizes of a case.
 std::string describe(const Case& one);

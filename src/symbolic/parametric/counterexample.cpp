@@ -93,6 +93,7 @@ std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, cons
     }
     candidates = std::move(more);
   }
+  for (const Reason& reason : reasons) candidates.push_back(reason.specimen->sizes);
   const auto world = [](const Sizes& sizes) {
     int product = 1;
     for (const auto& [axis, size] : sizes.axes) product *= size;

@@ -166,28 +166,18 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
   }
 }
 
-std::vector<Range> ranges_of_micro_batches(const Layouts& layouts) {
-  if (!layouts.micro_batches()) return {{std::nullopt, 1, 1, 1, 1, ""}};
-  std::vector<Range> ranges;
-  std::vector<int> open;
-  for (const int count : layouts.allowed_micro_batches()) {
-    if (count == 1) {
-      ranges.push_back({1, 1, 1, 1, 1, ""});
-    } else {
-      open.push_back(count);
-    }
-  }
-  if (open.size() == 1) ranges.push_back({open.front(), 1, open.front(), open.front(), open.front(), ""});
-  if (open.size() > 1) ranges.push_back({std::nullopt, 2, open.front(), open.back(), open.back(), ""});
-  return ranges;
-}
-
 }  // namespace
 
 std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
   std::vector<std::vector<Range>> ranges;
   for (const Axis axis : layouts.axes()) ranges.push_back(ranges_of(layouts, axis));
-  const std::vector<Range> micro_batches = ranges_of_micro_batches(layouts);
+  std::vector<Range> micro_batches = {{std::nullopt, 1, 1, 1, 1, ""}};
+  if (layouts.micro_batches()) {
+    std::vector<int> several = layouts.allowed_micro_batches();
+    std::erase(several, 1);
+    if (several.empty()) several = {2, 3};
+    micro_batches = {{1, 1, 1, 1, 1, ""}, {std::nullopt, 2, several.front(), several.back(), several.back(), ""}};
+  }
   std::vector<Case> cases;
   std::vector<std::size_t> at(ranges.size(), 0);
   for (;;) {
@@ -220,6 +210,9 @@ std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
       if (most_stages) {
         sizes.push_back(first);
         sizes.back().axes[Axis::pp] = *most_stages;
+      }
+      if (one.least_micro_batches) {
+        for (Sizes& some : sizes) some = layouts.with_allowed_micro_batches(some);
       }
       // What holds at the sizes of the file is what its user looks at first.
       if (one.holds(layouts.own())) sizes.push_back(layouts.own());

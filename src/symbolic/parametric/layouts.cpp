@@ -45,7 +45,22 @@ Sizes Layouts::with(const Sizes& sizes) const {
   return all;
 }
 
-Sizes Layouts::with(Axis axis, int size) const { return with(Sizes{{{axis, size}}, std::nullopt}); }
+Sizes Layouts::with(Axis axis, int size) const {
+  return with_allowed_micro_batches(with(Sizes{{{axis, size}}, std::nullopt}));
+}
+
+/// A pipeline may ask for as many as it has stages, or for a multiple.
+Sizes Layouts::with_allowed_micro_batches(const Sizes& sizes) const {
+  if (!micro_batches_ || read(sizes)) return sizes;
+  std::vector<int> counts = {2, 3, 4, 8, 12, 24};
+  counts.insert(counts.end(), allowed_micro_batches_.begin(), allowed_micro_batches_.end());
+  Sizes other = sizes;
+  for (const int count : counts) {
+    other.micro_batches = count;
+    if (count > 1 && read(other)) return other;
+  }
+  return sizes;
+}
 
 void Layouts::find_open(const Scenario& scenario) {
   const Layout& layout = scenario.layout;
@@ -177,12 +192,11 @@ std::optional<std::string> Layouts::enter() {
     enter_expert_mesh();
     shrink();
   }
-  find_allowed();
   find_allowed_micro_batches();
+  find_allowed();
   return std::nullopt;
 }
 
-/// A pipeline may refuse those that are fewer than its stages.
 void Layouts::find_allowed_micro_batches() {
   constexpr int most = 64;
   allowed_micro_batches_.clear();

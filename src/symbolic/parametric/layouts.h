@@ -39,6 +39,8 @@ class Layouts {
   /// base() with some sizes in the place of its own.
   Sizes with(const Sizes& sizes) const;
   Sizes with(Axis axis, int size) const;
+  /// The sizes with another number of micro-batches where theirs is open and refused, of those that are tried.
+  Sizes with_allowed_micro_batches(const Sizes& sizes) const;
   /// The scenario, kept, with a `resolved` that has no model; nothing where it refuses these sizes. `sizes` names every
   /// axis that base() does.
   std::shared_ptr<const Scenario> read(const Sizes& sizes) const;

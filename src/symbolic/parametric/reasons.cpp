@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
+#include <set>
 
 #include "src/symbolic/parametric/cases.h"
 
@@ -87,6 +89,20 @@ bool depends_on_cut(const ClassResult& result, const Cell& cell) {
   return false;
 }
 
+/// Beyond this the highest power of the only size outweighs all others (Cauchy).
+std::int64_t root_bound(const std::vector<std::pair<Polynomials::Monomial, Rational>>& part) {
+  Rational leading(1), sum(1);
+  int highest = std::numeric_limits<int>::min();
+  for (const auto& [monomial, coefficient] : part) {
+    const int exponent = monomial.empty() ? 0 : monomial.front().second;
+    const Rational size = coefficient.is_negative() ? -coefficient : coefficient;
+    sum += size;
+    if (exponent > highest) highest = exponent, leading = size;
+  }
+  constexpr std::int64_t most = 1 << 20;
+  return std::min(most, (sum / leading).floor().to_int64().value_or(most) + 1);
+}
+
 /// Whether `a` says no more than `b`.
 bool covered(const Reason& a, const Reason& b) {
   if (b.by_cut && !a.by_cut) return false;
@@ -148,45 +164,53 @@ std::vector<Reason> reasons_of(const Case& one) {
   return kept;
 }
 
-std::map<Axis, std::vector<int>> roots_of(const Reason& reason) {
-  std::map<Axis, std::vector<int>> roots;
-  if (!depends_on_sizes(reason)) return roots;
+std::vector<Sizes> zeros_of(const Reason& reason) {
+  if (reason.cell->fault == Fault::unowned || !depends_on_sizes(reason)) return {};
   const Polynomials& polynomials = reason.specimen->world->polynomials();
-  std::optional<Axis> axis;
-  // Beyond this bound the highest power of the only size outweighs all others (Cauchy), whichever part it stands in.
-  std::map<int, Rational> largest;
-  for (const auto& [others, part] : by_tokens(polynomials, reason.cell->value)) {
-    Rational leading(1), sum(1);
-    int highest = -1000;
+  const auto parts = by_tokens(polynomials, reason.cell->value);
+  std::set<Axis> axes;
+  bool micro_batches = false;
+  std::int64_t bound = 1;
+  for (const auto& [others, part] : parts) {
     for (const auto& [monomial, coefficient] : part) {
-      if (monomial.size() > 1) return roots;
-      if (!monomial.empty()) {
-        const Variable& variable = polynomials.variable_at(monomial.front().first);
-        if (variable.kind != Variable::Kind::size || (axis && *axis != variable.axis)) return roots;
-        axis = variable.axis;
+      for (const auto& [number, exponent] : monomial) {
+        const Variable& variable = polynomials.variable_at(number);
+        if (variable.kind == Variable::Kind::size) axes.insert(variable.axis);
+        micro_batches = micro_batches || variable.kind == Variable::Kind::micro_batches;
       }
-      const int exponent = monomial.empty() ? 0 : monomial.front().second;
-      const Rational size = coefficient.is_negative() ? -coefficient : coefficient;
-      sum += size;
-      if (exponent > highest) highest = exponent, leading = size;
     }
-    const Rational bound = sum / leading;
-    const std::int64_t last = std::min<std::int64_t>(bound.floor().to_int64().value_or(1 << 20) + 1, 1 << 20);
-    std::vector<int> here;
-    if (!axis) return {};
-    Sizes sizes;
-    for (std::int64_t n = 1; n <= last; ++n) {
-      sizes.axes[*axis] = static_cast<int>(n);
-      if (at(polynomials, part, sizes).is_zero()) here.push_back(static_cast<int>(n));
+    bound = std::max(bound, root_bound(part));
+  }
+  const std::size_t sizes = axes.size() + (micro_batches ? 1 : 0);
+  if (sizes > 1 && always(reason)) return {};
+  const auto most = static_cast<int>(sizes == 1 ? bound : sizes == 2 ? 64 : sizes == 3 ? 16 : 8);
+  std::vector<Sizes> found;
+  Sizes point;
+  const auto look = [&](const auto& self, std::set<Axis>::const_iterator axis) -> void {
+    constexpr std::size_t enough = 16;  // of several sizes: to see that not all are wrong
+    if (sizes > 1 && found.size() >= enough) return;
+    const bool last = axis == axes.end();
+    if (last && (!micro_batches || point.micro_batches)) {
+      const bool zero = std::all_of(parts.begin(), parts.end(),
+                                    [&](const auto& part) { return at(polynomials, part.second, point).is_zero(); });
+      if (zero) found.push_back(point);
+      return;
     }
-    std::vector<int>& all = roots[*axis];
-    all.insert(all.end(), here.begin(), here.end());
-  }
-  for (auto& [one, list] : roots) {
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
-  }
-  return roots;
+    // Roots of one size lie at other cases' sizes too, where it may be right.
+    int size = sizes == 1 ? 1 : last ? reason.of->least_micro_batches.value_or(1) : reason.least.at(*axis);
+    for (; size <= most; ++size) {
+      if (last) {
+        point.micro_batches = size;
+        self(self, axis);
+      } else {
+        point.axes[*axis] = size;
+        self(self, std::next(axis));
+      }
+    }
+    if (last) point.micro_batches.reset();
+  };
+  look(look, axes.begin());
+  return found;
 }
 
 }  // namespace lockstep::parametric

@@ -27,6 +27,12 @@ struct Grid {
     if (micro_batches) result.micro_batches = point.back();
     return result;
   }
+  Point point(const Sizes& sizes) const {
+    Point result;
+    for (const Axis axis : axes) result.push_back(sizes.axes.at(axis));
+    if (micro_batches) result.push_back(*sizes.micro_batches);
+    return result;
+  }
   std::vector<Point> points() const {
     std::vector<Point> all = {{}};
     for (const std::vector<int>& list : values) {
@@ -110,27 +116,46 @@ std::string describe(const Case& one) {
 std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
                          const std::vector<Axis>& axes, bool micro_batches) {
   Grid grid{axes, micro_batches, {}};
+  std::vector<std::vector<int>> roots(grid.dimensions());  // where values depend on this size alone
+  std::vector<Sizes> zeros;                                // of each reason, at the least sizes at which it is one
+  for (const Reason& reason : reasons) {
+    for (const Sizes& zero : zeros_of(reason)) {
+      Sizes sizes = zero;
+      if (zero.axes.empty()) roots.back().push_back(*zero.micro_batches);
+      if (zero.axes.size() == 1 && !zero.micro_batches) {
+        const auto [axis, root] = *zero.axes.begin();
+        roots[static_cast<std::size_t>(std::find(axes.begin(), axes.end(), axis) - axes.begin())].push_back(root);
+      }
+      sizes.axes.insert(reason.of->exact.begin(), reason.of->exact.end());
+      sizes.axes.insert(reason.least.begin(), reason.least.end());
+      if (micro_batches && !sizes.micro_batches)
+        sizes.micro_batches = reason.of->exact_micro_batches.value_or(reason.of->least_micro_batches.value_or(1));
+      zeros.push_back(std::move(sizes));
+    }
+  }
   for (std::size_t i = 0; i < grid.dimensions(); ++i) {
     std::set<int> values = {1, 2, 3};
+    const bool is_axis = i < axes.size();
     for (const Reason& reason : reasons) {
-      if (i >= axes.size()) break;
-      const auto bound = reason.least.find(axes[i]);
+      const auto bound = is_axis ? reason.least.find(axes[i]) : reason.least.end();
       if (bound != reason.least.end()) values.insert({bound->second, bound->second + 1});
-      const auto exact = reason.of->exact.find(axes[i]);
+      const auto exact = is_axis ? reason.of->exact.find(axes[i]) : reason.of->exact.end();
       // With its neighbours, which may be right.
       if (exact != reason.of->exact.end())
         values.insert({std::max(exact->second - 1, 1), exact->second, exact->second + 1});
-      for (const auto& [axis, roots] : roots_of(reason)) {
-        for (const int root : axis == axes[i] ? roots : std::vector<int>{}) values.insert({root, root + 1});
-      }
     }
+    for (const int root : roots[i]) values.insert({root, root + 1});
     std::vector<int> list(values.begin(), values.end());
     if (list.size() > 12) list.resize(12);
     grid.values.push_back(std::move(list));
   }
-  std::vector<Point> known;
+  std::vector<Point> known, points = grid.points();
+  for (const Sizes& zero : zeros) {
+    const Point point = grid.point(zero);
+    if (std::find(points.begin(), points.end(), point) == points.end()) points.push_back(point);
+  }
   std::set<Point> wrong, boxes;
-  for (const Point& point : grid.points()) {
+  for (const Point& point : points) {
     const Sizes sizes = grid.sizes(point);
     const bool decided =
         std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return !one.limit && one.holds(sizes); });

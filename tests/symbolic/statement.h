@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "lockstep/prove.h"
+
+namespace lockstep::test {
+
+/// What the sentence of a proof says of single sizes, read as a person does.
+class Statement {
+ public:
+  enum class Says { right, wrong, either };
+
+  explicit Statement(std::string text) : text_(std::move(text)) {
+    cut_off(", of the sizes that could be followed");
+    by_cut_ = cut_off(", wherever its cuts give an element these owners") ||
+              cut_off(", wherever a cut gives an element these owners");
+    for (const auto& [word, instead] : {std::pair("the same gradients", "right"), {"other gradients", "wrong"}}) {
+      const std::string from = word;
+      if (text_.compare(0, from.size(), from) == 0) text_ = instead + text_.substr(from.size());
+    }
+  }
+
+  Says at(const Sizes& sizes) const {
+    if (text_ == "right" || text_ == "right for every size" || text_ == "right at the one size that it has")
+      return Says::right;
+    const auto wrong = [&](bool is) { return !is ? Says::right : by_cut_ ? Says::either : Says::wrong; };
+    std::string rest;
+    if (after("right only at ", rest)) return wrong(!holds(rest, sizes));
+    std::string but;
+    if (after("wrong as soon as ", rest)) {
+      cut_at(rest, ", but not at ", but);
+      return wrong(any(rest, ", or ", sizes) && !any(parts(but), sizes));
+    }
+    if (after("wrong for every size", rest)) {
+      if (rest.empty()) return wrong(true);
+      return wrong(!any(parts(rest.substr(std::string(" but ").size())), sizes));
+    }
+    if (after("wrong for every ", rest)) {
+      cut_at(rest, " but ", but);
+      return wrong(holds(rest, sizes) && !any(parts(but), sizes));
+    }
+    if (!after("wrong for ", rest)) throw std::runtime_error("not a statement: " + text_);
+    Says says = Says::right;
+    for (std::string box : split(rest, "; for ")) {
+      std::string some;
+      cut_at(box, " (not all of them)", some, true);
+      if (!holds(box, sizes)) continue;
+      if (some.empty()) return wrong(true);
+      says = Says::either;
+    }
+    return says;
+  }
+
+  /// Whether sizes are in "dp ≥ 2 and pp = 1"; all are in "".
+  static bool holds(const std::string& conditions, const Sizes& sizes) {
+    for (const std::string& part : parts(conditions)) {
+      if (!condition(part, sizes)) return false;
+    }
+    return true;
+  }
+
+ private:
+  static std::vector<std::string> split(const std::string& text, const std::string& by) {
+    std::vector<std::string> found;
+    std::size_t at = 0;
+    for (std::size_t next = text.find(by); next != std::string::npos; next = text.find(by, at)) {
+      found.push_back(text.substr(at, next - at));
+      at = next + by.size();
+    }
+    found.push_back(text.substr(at));
+    return found;
+  }
+  static std::vector<std::string> parts(const std::string& list) {
+    std::vector<std::string> found;
+    if (list.empty()) return found;
+    for (const std::string& some : split(list, ", ")) {
+      for (const std::string& one : split(some, " and ")) found.push_back(one);
+    }
+    return found;
+  }
+  static bool condition(const std::string& text, const Sizes& sizes) {
+    const std::vector<std::string> words = split(text, " ");
+    if (words.size() != 3) throw std::runtime_error("not a condition: " + text);
+    const int size = words[0] == "micro_batches" ? *sizes.micro_batches : sizes.axes.at(*axis_named(words[0]));
+    const int number = std::atoi(words[2].c_str());
+    return words[1] == "=" ? size == number : size >= number;
+  }
+  static bool any(const std::vector<std::string>& conditions, const Sizes& sizes) {
+    for (const std::string& one : conditions) {
+      if (condition(one, sizes)) return true;
+    }
+    return false;
+  }
+  static bool any(const std::string& text, const std::string& by, const Sizes& sizes) {
+    for (const std::string& one : split(text, by)) {
+      if (holds(one, sizes)) return true;
+    }
+    return false;
+  }
+  static void cut_at(std::string& text, const std::string& mark, std::string& rest, bool keep_mark = false) {
+    const std::size_t at = text.find(mark);
+    if (at == std::string::npos) return;
+    rest = text.substr(at + (keep_mark ? 0 : mark.size()));
+    text.resize(at);
+  }
+  bool cut_off(const std::string& end) {
+    const bool has = text_.size() >= end.size() && text_.compare(text_.size() - end.size(), end.size(), end) == 0;
+    if (has) text_.resize(text_.size() - end.size());
+    return has;
+  }
+  bool after(const std::string& start, std::string& rest) const {
+    if (text_.compare(0, start.size(), start) != 0) return false;
+    rest = text_.substr(start.size());
+    return true;
+  }
+
+  std::string text_;
+  bool by_cut_ = false;
+};
+
+}  // namespace lockstep::test
