@@ -2,8 +2,74 @@
 #include "src/transformer/contribution_table.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "lockstep/expression.h"
 
 namespace lockstep::transformer {
+
+namespace {
+
+/// `by` of a backward step, in two parts: a weight of tokens in the loss, which the ranks that share those tokens (tp,
+/// pp) have to agree on, and what a rank's own `by` is to it. Ranks that the step leaves out take part in the
+/// communication all the same: a backward pass is no pass without them.
+class StepFactors {
+ public:
+  using Calls = std::set<std::pair<int, int>>;  ///< rank, micro-batch
+
+  StepFactors(const Schedule& schedule, const Step& step, int optimizer_step, const Calls& calls)
+      : mesh_(schedule.mesh), factors_(schedule), step_(step), optimizer_step_(optimizer_step) {
+    for (const auto& [rank, m] : calls) of_tokens_.try_emplace({tokens_of(rank), m}, by(rank, m));
+    // A source of an expert's tokens that is left out itself has its `by` evaluated (docs/transformer.md).
+    for (int m = 0; m < schedule.batch.micro_batches(optimizer_step); ++m) {
+      for (int rank = 0; rank < mesh_.world(); ++rank) {
+        if (of_tokens_.count({tokens_of(rank), m}) == 0) of_tokens_.emplace(Key{tokens_of(rank), m}, by(rank, m));
+      }
+    }
+  }
+
+  const Rational& of_tokens(int rank, int m) const { return of_tokens_.at({tokens_of(rank), m}); }
+
+  void scale(std::vector<std::vector<LocalGradients>>& run) const {
+    std::map<std::pair<int, int>, double> known;
+    for (auto& of_rank : run) {
+      for (std::size_t m = 0; m < of_rank.size(); ++m) {
+        for (auto& [place, gradient] : of_rank[m]) {
+          const std::pair<int, int> at{place.second, static_cast<int>(m)};
+          const auto [found, is_new] = known.try_emplace(at, 1);
+          if (is_new) found->second = to_double(by(at.first, at.second) / of_tokens(at.first, at.second));
+          if (found->second != 1) gradient *= found->second;
+        }
+      }
+    }
+  }
+
+ private:
+  using Tokens = std::tuple<int, int, int>;  ///< coordinates along dp, cp and sp
+  using Key = std::pair<Tokens, int>;
+
+  Tokens tokens_of(int rank) const {
+    return {mesh_.coordinate(rank, Axis::dp), mesh_.coordinate(rank, Axis::cp), mesh_.coordinate(rank, Axis::sp)};
+  }
+  /// 1 where a rank that the step leaves out has none: `when` may keep away from a division by 0.
+  Rational by(int rank, int m) const {
+    try {
+      const Rational by = factors_.by(step_, rank, optimizer_step_, m);
+      return by.is_zero() ? Rational(1) : by;
+    } catch (const ExpressionError&) {
+      return Rational(1);
+    }
+  }
+
+  const Mesh& mesh_;
+  Factors factors_;
+  const Step& step_;
+  int optimizer_step_;
+  std::map<Key, Rational> of_tokens_;
+};
+
+}  // namespace
 
 ContributionTable::ContributionTable(const Config& config, const Schedule& schedule, const Timeline& timeline,
                                      const Data& data, const ShardedRun& options)
@@ -15,18 +81,16 @@ ContributionTable::ContributionTable(const Config& config, const Schedule& sched
     order_.erase(std::remove(order_.begin(), order_.end(), call.step), order_.end());
     order_.push_back(call.step);
   }
-  const Factors factors(schedule);
   for (const auto& [key, calls] : called_) {
     const auto [step, optimizer_step] = key;
-    const auto& takes_part = calls;
-    const auto weight = [&, step = step, optimizer_step = optimizer_step](int rank, int m) {
-      return takes_part.count({rank, m}) > 0 ? to_double(factors.by(*step, rank, optimizer_step, m)) : 0;
-    };
+    const StepFactors factors(schedule, *step, optimizer_step, calls);
+    const auto weight = [&](int rank, int m) { return to_double(factors.of_tokens(rank, m)); };
     for (const std::string& use : config.uses()) {
       const std::vector<std::string>& of_step = step->uses;
       if (!of_step.empty() && std::find(of_step.begin(), of_step.end(), use) == of_step.end()) continue;
-      runs_.emplace(Key{step, optimizer_step, use},
-                    run_sharded(config, schedule, data, optimizer_step, use, weight, options));
+      auto run = run_sharded(config, schedule, data, optimizer_step, use, weight, options);
+      factors.scale(run);
+      runs_.emplace(Key{step, optimizer_step, use}, std::move(run));
     }
   }
 }

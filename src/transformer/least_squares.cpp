@@ -37,6 +37,7 @@ std::optional<std::vector<Rational>> find_coefficients(const std::vector<const R
   const auto columns = static_cast<Eigen::Index>(contributions.size());
   const Eigen::Map<const Eigen::VectorXd> right(got.data() + elements.begin, rows);
   // As many unknowns as equations fit anything at all.
+  if (columns == 0 && rows > 0 && right.isZero(0)) return std::vector<Rational>();
   if (columns == 0 || rows <= columns) return std::nullopt;
   Eigen::MatrixXd matrix(rows, columns);
   Eigen::VectorXd lengths(columns);

@@ -113,6 +113,24 @@ TEST_CASE("no reduction over dp, experts reduced over the wrong group, one micro
             .formulas > 0);
 }
 
+// Of ranks that share tokens each has a factor of its own, or none: the others' gradients do not change with it.
+TEST_CASE("a backward that some ranks are left out of, or take part in with factors of their own") {
+  const auto edited = [](const std::string& layout, const std::string& model, const std::string& edit) {
+    const Run run(layout, model, megatron + R"(, "edits": [ { "set": "backward", )" + edit + " } ]");
+    INFO(layout << ", " << edit);
+    const Compared compared = compare(run);
+    CHECK(compared.wrong > 0);
+    CHECK(compared.wrong < static_cast<int>(run.result.buffers.size()));
+    CHECK(compared.formulas > 0);
+    CHECK(compared.undetermined == 0);
+  };
+  edited(R"("tp": 2)", gpt2, R"("only": { "tp": [0] })");
+  edited(R"("tp": 2)", gpt2, R"("by": "1 + rank.tp")");
+  edited(R"("pp": 2)", llama, R"("only": { "pp": [0] })");
+  edited(R"("pp": 2)", llama, R"("by": "1 + rank.pp")");
+  edited(R"("tp": 2, "dp": 2)", llama, R"x("when": "rank.tp + rank.dp > 0", "by": "1 / (rank.tp + rank.dp)")x");
+}
+
 TEST_CASE("Ulysses: a sum over all ranks that share tokens is right, and one over dp alone is not") {
   const auto steps = [](const std::string& axes) {
     return R"x("steps": [ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward",
