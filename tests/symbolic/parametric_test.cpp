@@ -73,13 +73,17 @@ TEST_CASE("for which sizes a schedule is wrong", "[parametric]") {
           R"x({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" }, { "name": "scale", "op": "scale", "by": "6/(dp*dp) - 5/dp + 2" })x")) ==
       "wrong for every size but dp = 2 and dp = 3");
   CHECK(statement(after_backward(mean, R"({ "dp": 2 })", "1")) == "right only at micro_batches = 1");
-  // Numbers of micro-batches have roots as well, and so have sizes together: 3 * 4 = 12, which is not all of them.
+  // Numbers of micro-batches have roots as well, and so have sizes together.
   const std::string third = R"({ "name": "scale", "op": "scale", "by": "micro_batches / 5" })";
   CHECK(statement(after_backward(mean + ", " + third, R"({ "dp": 2 })")) ==
         "wrong for every size but micro_batches = 5");
   const std::string twelfth =
       R"({ "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "scale", "op": "scale", "by": "micro_batches / 12" })";
-  CHECK(statement(after_backward(twelfth)).find("dp ≥ 2 and micro_batches ≥ 2 (not all of them)") != std::string::npos);
+  CHECK(statement(after_backward(twelfth)) == "wrong for every size unless dp*micro_batches = 12");
+  // A sum has no such product.
+  const std::string sum =
+      R"x({ "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "scale", "op": "scale", "by": "(micro_batches + dp - 4) / dp" })x";
+  CHECK(statement(after_backward(sum)).find(" = 0") != std::string::npos);
   CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })")) ==
         "right for every size");
   CHECK(statement(after_backward(R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" },
@@ -92,6 +96,21 @@ TEST_CASE("for which sizes a schedule is wrong", "[parametric]") {
   CHECK(statement(after_backward(R"({ "name": "root", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
                                    { "name": "copy", "op": "broadcast", "over": "dp", "root": 0 })")) ==
         "right for every size");
+}
+
+TEST_CASE("sizes at which a framework has other steps are cases of their own", "[parametric]") {
+  const auto predivided = [](const char* layout, const char* factor) {
+    return std::string(R"({ "lockstep": 1, "layout": )") + layout +
+           R"(, "model": { "parameters": [ { "name": "w", "shape": [6, 4] } ] }, "batch": { "micro_batches": 2 },
+              "schedule": { "framework": "deepspeed",
+                            "options": { "zero_stage": 3, "reduce_scatter": false, "gradient_predivide_factor": )" +
+           factor + " } } }";
+  };
+  // DeepSpeed takes the factor back after the sum, unless it is the number of ranks.
+  CHECK(statement(predivided(R"({ "dp": "any" })", "2")) == "wrong for dp = 2");
+  CHECK(statement(predivided(R"({ "dp": "any" })", "7")) == "wrong for dp = 7");
+  CHECK(statement(predivided(R"({ "dp": 4 })", "4")) ==
+        "wrong for sp ≥ 2 and dp ≥ 2; for sp ≥ 2 and sp ≠ 4; for dp = 4");
 }
 
 TEST_CASE("what cannot be followed is named by its step", "[parametric]") {

@@ -36,22 +36,23 @@ class Statement {
       cut_at(rest, ", but not at ", but);
       return wrong(any(rest, ", or ", sizes) && !any(parts(but), sizes));
     }
-    if (after("wrong for every size", rest)) {
+    if (text_.find(" unless ") == std::string::npos && after("wrong for every size", rest)) {
       if (rest.empty()) return wrong(true);
       return wrong(!any(parts(rest.substr(std::string(" but ").size())), sizes));
     }
-    if (after("wrong for every ", rest)) {
+    if (text_.find(" unless ") == std::string::npos && after("wrong for every ", rest)) {
       cut_at(rest, " but ", but);
       return wrong(holds(rest, sizes) && !any(parts(but), sizes));
     }
     if (!after("wrong for ", rest)) throw std::runtime_error("not a statement: " + text_);
     Says says = Says::right;
     for (std::string box : split(rest, "; for ")) {
-      std::string some;
-      cut_at(box, " (not all of them)", some, true);
-      if (!holds(box, sizes)) continue;
-      if (some.empty()) return wrong(true);
-      says = Says::either;
+      std::string unless, where;
+      cut_at(box, " unless ", unless);
+      cut_at(box, " where ", where);
+      if (!any(box == "every size" ? "" : box, ", or ", sizes)) continue;
+      if (where.empty() && (unless.empty() || product(unless, sizes) == Says::wrong)) return wrong(true);
+      if (!where.empty() || product(unless, sizes) == Says::either) says = Says::either;
     }
     return says;
   }
@@ -88,7 +89,23 @@ class Statement {
     if (words.size() != 3) throw std::runtime_error("not a condition: " + text);
     const int size = words[0] == "micro_batches" ? *sizes.micro_batches : sizes.axes.at(*axis_named(words[0]));
     const int number = std::atoi(words[2].c_str());
-    return words[1] == "=" ? size == number : size >= number;
+    return words[1] == "=" ? size == number : words[1] == "≠" ? size != number : size >= number;
+  }
+  /// Right where "cp*dp = 2*sp" holds; a sum of several terms is not read.
+  static Says product(const std::string& text, const Sizes& sizes) {
+    const std::vector<std::string> sides = split(text, " = ");
+    if (sides.size() != 2 || text.find_first_of("+-/ ") != text.find(' ')) return Says::either;
+    std::int64_t values[] = {1, 1};
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (const std::string& word : split(sides[i], "*")) {
+        if (word.find_first_not_of("0123456789") == std::string::npos) {
+          values[i] *= std::atoi(word.c_str());
+        } else {
+          values[i] *= word == "micro_batches" ? *sizes.micro_batches : sizes.axes.at(*axis_named(word));
+        }
+      }
+    }
+    return values[0] == values[1] ? Says::right : Says::wrong;
   }
   static bool any(const std::vector<std::string>& conditions, const Sizes& sizes) {
     for (const std::string& one : conditions) {

@@ -43,6 +43,15 @@ struct Reason {
   bool by_cut = false;        ///< only where the cuts give elements the owners that the cell names
 };
 
+/// A sum of products of powers of sizes (the micro-batches are one of them).
+using SizeTerms = std::vector<std::pair<Polynomials::Monomial, Rational>>;
+/// The sum that stands with each product of powers of tokens and coordinates, which count as independent: a value is
+/// zero where all of them are.
+using TokenParts = std::map<Polynomials::Monomial, SizeTerms>;
+TokenParts by_tokens(const Polynomials& polynomials, int value);
+
+/// Whether the value is wrong at all sizes where the reason applies otherwise, as far as signs show it.
+bool always(const Reason& reason);
 /// Whether the reason applies to sizes of its case, cuts aside. Tokens count as independent unknowns.
 bool applies(const Reason& reason, const Sizes& sizes);
 /// Reasons of a case without those that others make superfluous.

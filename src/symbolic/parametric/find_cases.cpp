@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "src/symbolic/parametric/named_coordinates.h"
 
@@ -58,6 +59,12 @@ std::set<int> stages_before_end(const Scenario& one, int size, const Scenario& o
   return found;
 }
 
+/// The steps as text, without what a step of a framework file is called for humans.
+std::string steps_text(const Scenario& scenario) {
+  const Json* schedule = scenario.resolved.find("schedule");
+  return schedule == nullptr ? "" : write_json(*schedule);
+}
+
 /// The first sizes from `least` on that the scenario allows, two where there are as many.
 std::vector<int> allowed_from(const Layouts& layouts, Axis axis, int least) {
   std::vector<int> found;
@@ -69,6 +76,37 @@ std::vector<int> allowed_from(const Layouts& layouts, Axis axis, int least) {
     if (size >= least + 8) look_at(size);
   }
   return found;
+}
+
+/// The steps at a size of an axis, with the other axes as they are in base(), and as small as can be: a factor may be
+/// compared with the number of all ranks.
+std::pair<std::string, std::string> steps_at(const Layouts& layouts, Axis axis, int size) {
+  Sizes alone = layouts.base();
+  for (const Axis other : layouts.axes()) alone.axes[other] = layouts.allowed(other).front();
+  alone.axes[axis] = size;
+  const auto text = [](const std::shared_ptr<const Scenario>& scenario) {
+    return scenario ? steps_text(*scenario) : "";
+  };
+  return {text(layouts.read(layouts.with(axis, size))), text(layouts.read(alone))};
+}
+
+/// The largest size from `least` on at which a framework has other steps than beyond it, as it does where it leaves out
+/// a factor that is the number of ranks: of the first few sizes, the file's, and those that its schedule has a number
+/// for.
+std::optional<int> last_with_other_steps(const Layouts& layouts, Axis axis, int least) {
+  constexpr int most = 16, few = 3;
+  std::set<int> sizes = layouts.numbers();
+  for (int size = least; size < least + few; ++size) sizes.insert(size);
+  sizes.insert(layouts.own().axes.at(axis));
+  for (auto size = sizes.rbegin(); size != sizes.rend() && *size >= least; ++size) {
+    if (*size > most || !layouts.read(layouts.with(axis, *size))) continue;
+    const std::vector<int> beyond = allowed_from(layouts, axis, *size + 1);
+    if (beyond.size() < 2) continue;
+    const auto steps = steps_at(layouts, axis, beyond[0]);
+    if (steps_at(layouts, axis, beyond[1]) != steps) return std::nullopt;
+    if (steps_at(layouts, axis, *size) != steps) return *size;
+  }
+  return std::nullopt;
 }
 
 std::vector<Range> ranges_of(const Layouts& layouts, Axis axis) {
@@ -103,18 +141,17 @@ std::vector<Range> ranges_of(const Layouts& layouts, Axis axis) {
                      *named.rbegin(), name_of(axis))});
     return ranges;
   }
+  if (const auto other = last_with_other_steps(layouts, axis, least)) {
+    for (; least <= *other; ++least) {
+      if (read_at(least)) ranges.push_back({least, 1, least, least, least, ""});
+    }
+  }
   std::vector<int> open;
   std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(open), [&](int size) { return size >= least; });
   if (open.size() < 2) open = allowed_from(layouts, axis, least);
   if (open.size() == 1) ranges.push_back({open.front(), 1, open.front(), open.front(), open.front(), ""});
   if (open.size() > 1) ranges.push_back({std::nullopt, least, open[0], open[1], open.back(), ""});
   return ranges;
-}
-
-/// The steps as text, without what a step of a framework file is called for humans.
-std::string steps_text(const Scenario& scenario) {
-  const Json* schedule = scenario.resolved.find("schedule");
-  return schedule == nullptr ? "" : write_json(*schedule);
 }
 
 Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, const std::set<std::string>& known,

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ class Layouts {
   const Sizes& base() const { return base_; }
   /// The sizes of the file itself, 1 for an axis of size "any".
   const Sizes& own() const { return own_; }
+  /// Small whole numbers that the file's schedule has, in options or in words: sizes that it may be compared with.
+  const std::set<int>& numbers() const { return numbers_; }
   /// base() with some sizes in the place of its own.
   Sizes with(const Sizes& sizes) const;
   Sizes with(Axis axis, int size) const;
@@ -67,6 +70,7 @@ class Layouts {
   bool expert_ = false;
   Layout file_layout_;
   Sizes own_;
+  std::set<int> numbers_;
   std::map<Axis, std::vector<int>> allowed_;
   std::vector<int> allowed_micro_batches_;
   std::vector<Proof::Refused> refused_;

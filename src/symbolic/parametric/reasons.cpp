@@ -9,24 +9,7 @@ namespace lockstep::parametric {
 
 namespace {
 
-/// The coefficient of each product of powers of tokens and coordinates, which count as independent.
-std::map<Polynomials::Monomial, std::vector<std::pair<Polynomials::Monomial, Rational>>> by_tokens(
-    const Polynomials& polynomials, int value) {
-  std::map<Polynomials::Monomial, std::vector<std::pair<Polynomials::Monomial, Rational>>> parts;
-  for (const auto& [monomial, coefficient] : polynomials.terms(value)) {
-    Polynomials::Monomial sizes, others;
-    for (const Polynomials::Power& power : monomial) {
-      const Variable::Kind kind = polynomials.variable_at(power.first).kind;
-      const bool size = kind == Variable::Kind::size || kind == Variable::Kind::micro_batches;
-      (size ? sizes : others).push_back(power);
-    }
-    parts[others].emplace_back(sizes, coefficient);
-  }
-  return parts;
-}
-
-Rational at(const Polynomials& polynomials, const std::vector<std::pair<Polynomials::Monomial, Rational>>& part,
-            const Sizes& sizes) {
+Rational at(const Polynomials& polynomials, const SizeTerms& part, const Sizes& sizes) {
   Rational sum;
   for (const auto& [monomial, coefficient] : part) {
     Rational term = coefficient;
@@ -52,7 +35,52 @@ bool depends_on_sizes(const Reason& reason) {
   return false;
 }
 
-/// Whether the value is wrong at all sizes where the reason applies otherwise.
+bool depends_on_cut(const ClassResult& result, const Cell& cell) {
+  for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
+    if (cell.partitions[i] < 0) continue;
+    const Level& level = result.diagrams->at_level(static_cast<int>(i));
+    if (level.owners.size() > 1 || (!level.owners.empty() && !level.constants.empty())) return true;
+  }
+  return false;
+}
+
+/// Beyond this the highest power of the only size outweighs all others (Cauchy).
+std::int64_t root_bound(const SizeTerms& part) {
+  Rational leading(1), sum(1);
+  int highest = std::numeric_limits<int>::min();
+  for (const auto& [monomial, coefficient] : part) {
+    const int exponent = monomial.empty() ? 0 : monomial.front().second;
+    const Rational size = coefficient.is_negative() ? -coefficient : coefficient;
+    sum += size;
+    if (exponent > highest) highest = exponent, leading = size;
+  }
+  constexpr std::int64_t most = 1 << 20;
+  return std::min(most, (sum / leading).floor().to_int64().value_or(most) + 1);
+}
+
+/// Whether `a` says no more than `b`.
+bool covered(const Reason& a, const Reason& b) {
+  if (b.by_cut && !a.by_cut) return false;
+  return std::all_of(b.least.begin(), b.least.end(),
+                     [&](const auto& bound) { return a.least.at(bound.first) >= bound.second; });
+}
+
+}  // namespace
+
+TokenParts by_tokens(const Polynomials& polynomials, int value) {
+  TokenParts parts;
+  for (const auto& [monomial, coefficient] : polynomials.terms(value)) {
+    Polynomials::Monomial sizes, others;
+    for (const Polynomials::Power& power : monomial) {
+      const Variable::Kind kind = polynomials.variable_at(power.first).kind;
+      const bool size = kind == Variable::Kind::size || kind == Variable::Kind::micro_batches;
+      (size ? sizes : others).push_back(power);
+    }
+    parts[others].emplace_back(sizes, coefficient);
+  }
+  return parts;
+}
+
 bool always(const Reason& reason) {
   const World& world = *reason.specimen->world;
   const Polynomials& polynomials = world.polynomials();
@@ -79,38 +107,6 @@ bool always(const Reason& reason) {
   }
   return false;
 }
-
-bool depends_on_cut(const ClassResult& result, const Cell& cell) {
-  for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
-    if (cell.partitions[i] < 0) continue;
-    const Level& level = result.diagrams->at_level(static_cast<int>(i));
-    if (level.owners.size() > 1 || (!level.owners.empty() && !level.constants.empty())) return true;
-  }
-  return false;
-}
-
-/// Beyond this the highest power of the only size outweighs all others (Cauchy).
-std::int64_t root_bound(const std::vector<std::pair<Polynomials::Monomial, Rational>>& part) {
-  Rational leading(1), sum(1);
-  int highest = std::numeric_limits<int>::min();
-  for (const auto& [monomial, coefficient] : part) {
-    const int exponent = monomial.empty() ? 0 : monomial.front().second;
-    const Rational size = coefficient.is_negative() ? -coefficient : coefficient;
-    sum += size;
-    if (exponent > highest) highest = exponent, leading = size;
-  }
-  constexpr std::int64_t most = 1 << 20;
-  return std::min(most, (sum / leading).floor().to_int64().value_or(most) + 1);
-}
-
-/// Whether `a` says no more than `b`.
-bool covered(const Reason& a, const Reason& b) {
-  if (b.by_cut && !a.by_cut) return false;
-  return std::all_of(b.least.begin(), b.least.end(),
-                     [&](const auto& bound) { return a.least.at(bound.first) >= bound.second; });
-}
-
-}  // namespace
 
 bool Case::holds(const Sizes& sizes) const {
   for (const auto& [axis, size] : exact) {

@@ -6,48 +6,11 @@
 #include <set>
 
 #include "src/symbolic/parametric/cases.h"
+#include "src/symbolic/parametric/statement_conditions.h"
 
 namespace lockstep::parametric {
 
 namespace {
-
-/// Sizes as a list of numbers, the micro-batches last.
-using Point = std::vector<int>;
-
-struct Grid {
-  std::vector<Axis> axes;
-  bool micro_batches = false;
-  std::vector<std::vector<int>> values;  ///< by axis, ascending
-
-  std::size_t dimensions() const { return axes.size() + (micro_batches ? 1U : 0U); }
-  std::string name(std::size_t i) const { return i < axes.size() ? std::string(name_of(axes[i])) : "micro_batches"; }
-  Sizes sizes(const Point& point) const {
-    Sizes result;
-    for (std::size_t i = 0; i < axes.size(); ++i) result.axes[axes[i]] = point[i];
-    if (micro_batches) result.micro_batches = point.back();
-    return result;
-  }
-  Point point(const Sizes& sizes) const {
-    Point result;
-    for (const Axis axis : axes) result.push_back(sizes.axes.at(axis));
-    if (micro_batches) result.push_back(*sizes.micro_batches);
-    return result;
-  }
-  std::vector<Point> points() const {
-    std::vector<Point> all = {{}};
-    for (const std::vector<int>& list : values) {
-      std::vector<Point> longer;
-      for (const Point& point : all) {
-        for (const int value : list) {
-          longer.push_back(point);
-          longer.back().push_back(value);
-        }
-      }
-      all = std::move(longer);
-    }
-    return all;
-  }
-};
 
 std::string joined(const std::vector<std::string>& parts) {
   if (parts.size() < 2) return parts.empty() ? "" : parts.front();
@@ -170,6 +133,7 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
     }
   }
   if (wrong.empty()) return "right for every size";
+  if (needs_conditions(reasons)) return statement_by_conditions(reasons, grid, known);
   const auto text = upward(grid, known, wrong, "");
   if (text) return *text;
   // All but single sizes of an axis.
@@ -191,39 +155,7 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
   if (!but.empty() && with == boxes) {
     if (const auto all = upward(grid, known, with, joined(but))) return *all;
   }
-  // Box by box, each as wide as it can be.
-  const auto all_wrong = [&](const Case& box) {
-    return std::all_of(known.begin(), known.end(),
-                       [&](const Point& point) { return !box.holds(grid.sizes(point)) || wrong.count(point) != 0; });
-  };
-  std::vector<std::string> places;
-  for (const Reason& reason : reasons) {
-    Case box;
-    box.exact = reason.of->exact;
-    box.least = reason.least;
-    box.exact_micro_batches = reason.of->exact_micro_batches;
-    box.least_micro_batches = reason.of->least_micro_batches;
-    const bool whole = all_wrong(box);
-    const auto widen = [&](const auto& change) {
-      Case wider;
-      wider.exact = box.exact;
-      wider.least = box.least;
-      wider.exact_micro_batches = box.exact_micro_batches;
-      wider.least_micro_batches = box.least_micro_batches;
-      change(wider);
-      if (whole && all_wrong(wider)) change(box);
-    };
-    widen([](Case& wider) { wider.exact_micro_batches.reset(), wider.least_micro_batches.reset(); });
-    for (const Axis axis : axes) {
-      widen([axis](Case& wider) { wider.exact.erase(axis), wider.least.erase(axis); });
-      const auto exact = box.exact.find(axis);
-      if (exact == box.exact.end() || exact->second == 1) continue;
-      widen([axis, size = exact->second](Case& wider) { wider.exact.erase(axis), wider.least[axis] = size; });
-    }
-    const std::string place = describe(box) + (whole ? "" : " (not all of them)");
-    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
-  }
-  return fmt::format("wrong for {}", fmt::join(places, "; for "));
+  return statement_by_conditions(reasons, grid, known);
 }
 
 }  // namespace lockstep::parametric

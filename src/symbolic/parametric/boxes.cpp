@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/parametric/boxes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// More exceptions are no shorter than the sizes one by one.
+constexpr std::size_t most_exceptions = 2;
+
+/// The box with one dimension as wide as it can be: from the least size on that does, without exceptions if possible.
+void widen(const WrongPoints& points, Box& box, std::size_t dimension) {
+  const std::vector<int>& values = points.values[dimension];
+  const Bound narrow = box[dimension];
+  const int least = narrow.exact ? *narrow.exact : narrow.least;
+  Box wide = box;
+  wide[dimension] = Bound{std::nullopt, values.front(), {}};
+  std::set<int> right;  // sizes at which something in the box is right
+  for (const Point& point : points.known) {
+    if (holds(wide, point) && points.wrong.count(point) == 0) right.insert(point[dimension]);
+  }
+  for (const std::size_t exceptions : {std::size_t{0}, most_exceptions}) {
+    for (const int from : values) {
+      if (from > least) break;
+      const std::set<int> but(right.lower_bound(from), right.end());
+      if (but.size() > exceptions || but.count(from) > 0 || but.count(values.back()) > 0) continue;
+      box[dimension] = Bound{std::nullopt, from, but};
+      return;
+    }
+  }
+}
+
+std::set<Point> points_in(const WrongPoints& points, const Box& box) {
+  std::set<Point> found;
+  for (const Point& point : points.known) {
+    if (holds(box, point)) found.insert(point);
+  }
+  return found;
+}
+
+}  // namespace
+
+bool holds(const Box& box, const Point& point) {
+  for (std::size_t i = 0; i < box.size(); ++i) {
+    if (!box[i].holds(point[i])) return false;
+  }
+  return true;
+}
+
+bool WrongPoints::all_wrong(const Box& box) const {
+  return std::all_of(known.begin(), known.end(),
+                     [&](const Point& point) { return !holds(box, point) || wrong.count(point) != 0; });
+}
+
+std::vector<Box> cover(const WrongPoints& points, const std::vector<Box>& boxes) {
+  struct Candidate {
+    Box box;
+    std::set<Point> left;
+  };
+  std::vector<Candidate> candidates;
+  std::set<Point> left;
+  for (Box box : boxes) {
+    // The last dimensions first: that something is wrong with any number of micro-batches is said by silence.
+    for (std::size_t i = box.size(); i-- > 0;) widen(points, box, i);
+    std::set<Point> inside = points_in(points, box);
+    left.insert(inside.begin(), inside.end());
+    candidates.push_back({std::move(box), std::move(inside)});
+  }
+  std::vector<Box> chosen;
+  while (!left.empty()) {
+    const auto best = std::max_element(candidates.begin(), candidates.end(),
+                                       [](const auto& a, const auto& b) { return a.left.size() < b.left.size(); });
+    const std::set<Point> taken = best->left;
+    chosen.push_back(best->box);
+    for (const Point& point : taken) {
+      left.erase(point);
+      for (Candidate& each : candidates) each.left.erase(point);
+    }
+  }
+  return chosen;
+}
+
+std::string describe(const Box& box, const std::vector<std::string>& names, const WrongPoints& points) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < box.size(); ++i) {
+    const Bound& bound = box[i];
+    if (bound.exact) parts.push_back(fmt::format("{} = {}", names[i], *bound.exact));
+    if (!bound.exact && bound.least > points.values[i].front())
+      parts.push_back(fmt::format("{} ≥ {}", names[i], bound.least));
+    for (const int value : bound.but) parts.push_back(fmt::format("{} ≠ {}", names[i], value));
+  }
+  if (parts.empty()) return "every size";
+  const std::string last = parts.back();
+  parts.pop_back();
+  return parts.empty() ? last : fmt::format("{} and {}", fmt::join(parts, ", "), last);
+}
+
+}  // namespace lockstep::parametric

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Box by box, each as wide as it can be. A value that is right where a product of several sizes is some number is not
+// told by a grid of sizes: the statement names the product.
+#include "src/symbolic/parametric/statement_conditions.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "src/symbolic/parametric/zero_condition.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// Reasons that are all wrong unless one thing holds.
+struct ReasonGroup {
+  std::string unless;                      ///< "" for what is wrong in any case
+  std::optional<ZeroCondition> condition;  ///< none where it is another thing
+  std::vector<Box> boxes;
+};
+
+/// Where the value is zero, unless it never is.
+std::optional<ZeroCondition> exception_of(const Reason& reason) {
+  std::optional<ZeroCondition> condition = zero_condition(reason);
+  if (condition && condition->never_holds(reason)) condition.reset();
+  return condition;
+}
+
+bool is_always_wrong(const Reason& reason) {
+  const std::optional<ZeroCondition> condition = zero_condition(reason);
+  return always(reason) || (condition && condition->never_holds(reason));
+}
+
+/// Whether a value that is zero where `own` holds (never, where there is none) is zero there because `wider` holds.
+bool is_part_of(const std::optional<ZeroCondition>& own, const ZeroCondition& wider, const Reason& reason) {
+  return own ? wider.within(*reason.of) == own->within(*reason.of) : wider.never_holds(reason);
+}
+
+/// The sizes of a reason's case from its least ones on, wherever its value is zero.
+Box box_of(const Reason& reason, const Grid& grid) {
+  Box box;
+  for (const Axis axis : grid.axes) {
+    const auto exact = reason.of->exact.find(axis);
+    const auto least = reason.least.find(axis);
+    Bound& bound = box.emplace_back();
+    if (exact != reason.of->exact.end()) bound.exact = exact->second;
+    if (least != reason.least.end()) bound.least = least->second;
+  }
+  if (grid.micro_batches)
+    box.push_back({reason.of->exact_micro_batches, reason.of->least_micro_batches.value_or(1), {}});
+  return box;
+}
+
+/// The conditions that are an exception to something, those of most sizes first: with an axis of one size a product
+/// may have come to be a smaller one.
+std::vector<ZeroCondition> conditions_of(const std::vector<Reason>& reasons) {
+  std::vector<ZeroCondition> conditions;
+  const auto is_exception = [&](const ZeroCondition& condition) {
+    return std::any_of(reasons.begin(), reasons.end(), [&](const Reason& reason) {
+      const auto own = is_always_wrong(reason) ? std::nullopt : exception_of(reason);
+      return own && is_part_of(own, condition, reason);
+    });
+  };
+  for (const Reason& reason : reasons) {
+    const auto own = zero_condition(reason);
+    if (!own) continue;
+    for (const ZeroCondition& each : {*own, own->within(*reason.of)}) {
+      const bool known = std::find(conditions.begin(), conditions.end(), each) != conditions.end();
+      if (!known && is_exception(each)) conditions.push_back(each);
+    }
+  }
+  std::stable_sort(conditions.begin(), conditions.end(),
+                   [](const auto& a, const auto& b) { return a.exponents.size() > b.exponents.size(); });
+  return conditions;
+}
+
+std::vector<ReasonGroup> groups_of(const std::vector<Reason>& reasons, const Grid& grid) {
+  const std::vector<ZeroCondition> conditions = conditions_of(reasons);
+  std::vector<ReasonGroup> groups;
+  for (const Reason& reason : reasons) {
+    ReasonGroup found;
+    const bool never = is_always_wrong(reason);
+    const auto own = never ? std::nullopt : exception_of(reason);
+    if (own || never) {
+      const auto wider = std::find_if(conditions.begin(), conditions.end(),
+                                      [&](const ZeroCondition& each) { return is_part_of(own, each, reason); });
+      if (wider != conditions.end()) found.condition = *wider;
+      if (found.condition) found.unless = "unless " + describe(*found.condition);
+    } else {
+      const bool where = reason.cell->fault == Fault::unowned;
+      found.unless = fmt::format("{} {} = 0", where ? "where" : "unless",
+                                 reason.specimen->world->polynomials().to_string(reason.cell->value));
+    }
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const ReasonGroup& each) { return each.unless == found.unless; });
+    if (group == groups.end()) group = groups.insert(groups.end(), std::move(found));
+    group->boxes.push_back(box_of(reason, grid));
+  }
+  return groups;
+}
+
+}  // namespace
+
+bool needs_conditions(const std::vector<Reason>& reasons) {
+  return std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
+    const auto exception = exception_of(reason);
+    return !is_always_wrong(reason) && exception && exception->within(*reason.of).exponents.size() > 1;
+  });
+}
+
+std::string statement_by_conditions(const std::vector<Reason>& reasons, const Grid& grid,
+                                    const std::vector<Point>& known) {
+  std::vector<std::string> texts;
+  for (const ReasonGroup& group : groups_of(reasons, grid)) {
+    WrongPoints points{grid.values, known, {}};
+    for (const Point& point : known) {
+      const bool in_box =
+          std::any_of(group.boxes.begin(), group.boxes.end(), [&](const Box& box) { return holds(box, point); });
+      // Where the condition holds it may be said of any size.
+      if (in_box || (group.condition && group.condition->holds(grid.sizes(point)))) points.wrong.insert(point);
+    }
+    std::vector<std::string> places;
+    for (const Box& box : cover(points, group.boxes)) places.push_back(describe(box, grid.names(), points));
+    if (group.unless.empty())
+      texts.insert(texts.end(), places.begin(), places.end());
+    else
+      texts.push_back(fmt::format("{} {}", fmt::join(places, ", or "), group.unless));
+  }
+  return fmt::format("wrong for {}", fmt::join(texts, "; for "));
+}
+
+}  // namespace lockstep::parametric
