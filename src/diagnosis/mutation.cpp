@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lockstep/prove.h"
+#include "src/diagnosis/mutation_flags.h"
 #include "src/diagnosis/mutation_ground.h"
 #include "src/diagnosis/mutation_sizes.h"
 #include "src/diagnosis/shrink.h"
@@ -38,11 +39,20 @@ class Run {
     find_base();
     std::vector<Candidate> edits = single_edits(ground_.steps().written(), values());
     std::erase_if(edits, [](const Candidate& edit) { return edit.kind == Candidate::Kind::insert; });
-    std::unordered_set<std::uint64_t> seen = {content_hash(ground_.steps().written())};
+    const std::vector<Json> flags = parameter_edits(ground_.steps().written(), small_.scenario->schedule->mesh,
+                                                    ground_.steps().schedule_of().model.parameters());
+    seen_ = {content_hash(ground_.steps().written()), content_hash(small_.scenario->resolved)};
     std::int64_t done = 0;
+    const auto count = [&] {
+      if (options_.progress) options_.progress(done++, static_cast<std::int64_t>(edits.size() + flags.size()));
+    };
     for (Candidate& edit : edits) {
-      if (options_.progress) options_.progress(done++, static_cast<std::int64_t>(edits.size()));
-      judge(edit, seen);
+      count();
+      judge(edit);
+    }
+    for (const Json& edit : flags) {
+      count();
+      judge_parameter(edit);
     }
     if (options_.progress) options_.progress(done, done);
     mutation_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -67,7 +77,7 @@ class Run {
 
   Prover prover(const Scenario& scenario) {
     Prover::Options options;
-    options.read = [this](const Json& document) { return sizes_.read(document); };
+    if (edited_ == nullptr) options.read = [this](const Json& document) { return sizes_.read(document); };
     options.fixed = fixed_;
     options.fixed_micro_batches = fixed_micro_batches_;
     return Prover(scenario, options);
@@ -142,28 +152,56 @@ class Run {
     return values;
   }
 
-  void judge(Candidate& edit, std::unordered_set<std::uint64_t>& seen) {
+  void judge(Candidate& edit) {
     const Json steps = ground_.steps().edited({edit.edit});
     if (steps.is_null() || chooses_nothing(edit.edit)) {
       ++mutation_.invalid;
       return;
     }
-    if (!seen.insert(content_hash(steps)).second) {
+    if (!seen_.insert(content_hash(steps)).second) {
       ++mutation_.same;
       return;
     }
     Mutant mutant;
-    mutant.kind = edit.kind;
+    mutant.kind = name_of(edit.kind);
     mutant.step = std::move(edit.step);
     mutant.edit = std::move(edit.edit);
     mutant.document = with_edits(small_.scenario->document, {mutant.edit});
+    judge(std::move(mutant), ground_, steps);
+  }
+
+  /// The model is read anew for each.
+  void judge_parameter(const Json& edit) {
+    Mutant mutant;
+    mutant.kind = flag_edits;
+    mutant.edit = edit;
+    mutant.document = with_edits(small_.scenario->document, {edit});
+    std::unique_ptr<MutationGround> ground;
     try {
-      const MutantTrial trial = ground_.judge(steps);
+      const Scenario small = read_document(mutant.document, scenario_.file);
+      if (!seen_.insert(content_hash(small.resolved)).second) {
+        ++mutation_.same;
+        return;
+      }
+      ground = std::make_unique<MutationGround>(small.resolved);
+      edited_ = std::make_unique<Scenario>(read_document(with_edits(scenario_.document, {edit}), scenario_.file));
+    } catch (const InputError&) {
+      ++mutation_.invalid;
+      return;
+    }
+    judge(std::move(mutant), *ground, ground->steps().written());
+    edited_ = nullptr;
+  }
+
+  void judge(Mutant mutant, MutationGround& ground, const Json& steps) {
+    try {
+      const MutantTrial trial = ground.judge(steps);
       if (!trial.applicable) {
         ++mutation_.invalid;
         return;
       }
-      if (trial.verdict == Verdict::match || (trial.verdict == Verdict::mismatch && is_right_in_full(steps))) {
+      const bool reduced = edited_ == nullptr && trial.verdict == Verdict::mismatch;
+      if (trial.verdict == Verdict::match || (reduced && is_right_in_full(steps))) {
         prove(mutant);
       } else {
         mutant.symbolic = true;
@@ -201,11 +239,14 @@ class Run {
     mutant.beyond_tolerance = trial.beyond_tolerance;
   }
 
+  /// What a proof is of: the file, whose steps are edited in every layout that is read, or the file with the edit.
+  const Scenario& subject() const { return edited_ != nullptr ? *edited_ : scenario_; }
+
   /// It is right at the small layout. Is it at every other?
   void prove(Mutant& mutant) {
     sizes_.set_edit(mutant.edit);
     {
-      const Prover edited = prover(scenario_);
+      const Prover edited = prover(subject());
       const Proof& proof = edited.proof();
       if (proof.verdict == Proof::Verdict::wrong && is_kill(*proof.counterexample, mutant)) return;
       const bool right = base_ == Proof::Verdict::right && proof.verdict == Proof::Verdict::right;
@@ -260,7 +301,7 @@ class Run {
   /// For every size of the axes, at a few numbers of micro-batches.
   void try_micro_batches(Mutant& mutant) {
     for (const char* count : {"1", "2", "3"}) {
-      Scenario other = scenario_;
+      Scenario other = subject();
       Json batch = other.document.find("batch") != nullptr ? *other.document.find("batch") : Json::object();
       batch.set("micro_batches", Json::number(count));
       other.document.set("batch", batch);
@@ -278,12 +319,9 @@ class Run {
   void try_around(Mutant& mutant, bool proved) {
     if (!around_) around_ = grounds_around(scenario_, small_);
     for (NeighbourGround& neighbour : *around_) {
-      const Json steps = neighbour.ground->steps().edited({mutant.edit});
-      if (steps.is_null()) continue;
-      if (neighbour.ground->is_right(steps)) continue;
-      const MutantTrial trial = neighbour.ground->judge(steps);
-      if (!trial.applicable) continue;
-      if (trial.verdict == Verdict::mismatch && MutationGround(neighbour.scenario->resolved).is_right(steps)) continue;
+      const MutantTrial trial =
+          edited_ != nullptr ? trial_of_parameter(neighbour, mutant.edit) : trial_at(neighbour, mutant.edit);
+      if (!trial.applicable || trial.verdict == Verdict::match) continue;
       if (proved && is_proved_at(neighbour))
         throw InternalError(fmt::format("the parametric engine proves it right for every size, and at {} it is {}",
                                         neighbour.sizes, name_of(trial.verdict)));
@@ -293,6 +331,23 @@ class Run {
       mutant.document = with_edits(neighbour.scenario->document, {mutant.edit});
       note(trial, mutant);
       return;
+    }
+  }
+
+  static MutantTrial trial_at(const NeighbourGround& neighbour, const Json& edit) {
+    const Json steps = neighbour.ground->steps().edited({edit});
+    if (steps.is_null() || neighbour.ground->is_right(steps)) return {};
+    const MutantTrial trial = neighbour.ground->judge(steps);
+    const bool in_full =
+        trial.verdict != Verdict::mismatch || !MutationGround(neighbour.scenario->resolved).is_right(steps);
+    return in_full ? trial : MutantTrial{};
+  }
+
+  static MutantTrial trial_of_parameter(const NeighbourGround& neighbour, const Json& edit) {
+    try {
+      return MutationGround(read_document(with_edits(neighbour.scenario->document, {edit}), "").resolved).judge();
+    } catch (const InputError&) {
+      return {};  // the parameter is another one there, or none
     }
   }
 
@@ -317,43 +372,12 @@ class Run {
   bool base_micro_batches_ = false;
   std::string base_limit_;
   std::optional<std::vector<NeighbourGround>> around_;
+  std::unordered_set<std::uint64_t> seen_;  ///< steps, and scenarios with another model
+  std::unique_ptr<Scenario> edited_;        ///< the file with the edit, while that is one of a parameter
   Mutation mutation_;
 };
 
 }  // namespace
-
-void MutantCounts::add(const Mutant& mutant) {
-  ++mutants;
-  equivalent += mutant.fate == Mutant::Fate::equivalent ? 1 : 0;
-  unproved += mutant.fate == Mutant::Fate::unproved ? 1 : 0;
-  if (mutant.fate != Mutant::Fate::killed) return;
-  ++killed;
-  symbolic += mutant.symbolic ? 1 : 0;
-  parametric += mutant.parametric ? 1 : 0;
-  elsewhere += mutant.sizes.empty() ? 0 : 1;
-  values += mutant.verdict == Verdict::mismatch ? 1 : 0;
-  replicas += mutant.replicas_differ ? 1 : 0;
-  tolerance += mutant.beyond_tolerance ? 1 : 0;
-}
-
-void MutantCounts::add(const MutantCounts& other) {
-  mutants += other.mutants;
-  killed += other.killed;
-  symbolic += other.symbolic;
-  parametric += other.parametric;
-  elsewhere += other.elsewhere;
-  equivalent += other.equivalent;
-  unproved += other.unproved;
-  values += other.values;
-  replicas += other.replicas;
-  tolerance += other.tolerance;
-}
-
-MutantCounts counts_of(const std::vector<Mutant>& mutants) {
-  MutantCounts counts;
-  for (const Mutant& mutant : mutants) counts.add(mutant);
-  return counts;
-}
 
 Mutation mutate(const std::shared_ptr<const Scenario>& scenario, const MutationOptions& options) {
   return Run(scenario, options).all();

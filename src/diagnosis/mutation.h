@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/check.h"
@@ -13,9 +14,9 @@ namespace lockstep {
 
 /// A right schedule after one edit, and what the engines say of it.
 struct Mutant {
-  Candidate::Kind kind = Candidate::Kind::drop;
-  std::string step;  ///< that the edit changes or removes
-  Json edit;         ///< in the scenario's words, to stand behind those of the file
+  std::string_view kind;  ///< "dropped", "moved", …, as tables name it
+  std::string step;       ///< that the edit changes or removes; "" where it changes a parameter
+  Json edit;              ///< in the scenario's words, to stand behind those of the file
   enum class Fate {
     killed,      ///< something is wrong with it
     equivalent,  ///< right for every size, by proof
@@ -60,6 +61,9 @@ struct MutantCounts {
   void add(const MutantCounts& other);
 };
 MutantCounts counts_of(const std::vector<Mutant>& mutants);
+
+/// All kinds, in the order of tables.
+std::vector<std::string_view> mutant_kinds();
 
 struct MutationOptions {
   std::function<void(std::int64_t done, std::int64_t all)> progress;

@@ -32,14 +32,17 @@ std::vector<int> numbers(const MutantCounts& counts) {
 
 /// One row for each kind of edit that there is, and one for all.
 std::vector<Row> by_kind(const std::vector<const Mutant*>& mutants) {
-  std::map<Candidate::Kind, MutantCounts> kinds;
+  std::map<std::string_view, MutantCounts> kinds;
   MutantCounts all;
   for (const Mutant* mutant : mutants) {
     kinds[mutant->kind].add(*mutant);
     all.add(*mutant);
   }
   std::vector<Row> rows;
-  for (const auto& [kind, counts] : kinds) rows.emplace_back(name_of(kind), counts);
+  for (const std::string_view kind : mutant_kinds()) {
+    const auto found = kinds.find(kind);
+    if (found != kinds.end()) rows.emplace_back(kind, found->second);
+  }
   rows.emplace_back("all", all);
   return rows;
 }
@@ -120,9 +123,9 @@ void write_json_mutant(const Mutant& mutant, JsonWriter& json) {
   const bool killed = mutant.fate == Mutant::Fate::killed;
   json.begin_object(true);
   json.key("kind");
-  json.string(name_of(mutant.kind));
+  json.string(mutant.kind);
   json.key("step");
-  json.string(mutant.step);
+  json.string_or_null(mutant.step);
   json.key("edit");
   json.value(mutant.edit, true);
   json.key("fate");

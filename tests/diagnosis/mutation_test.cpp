@@ -80,7 +80,7 @@ TEST_CASE("a large layout is made small, and edits that say the same are one mut
   CHECK(mutation.same > 0);
   find(mutation, R"({ "move": "a", "after": "b" })");
   const auto same = std::find_if(mutation.mutants.begin(), mutation.mutants.end(), [](const Mutant& mutant) {
-    return mutant.kind == Candidate::Kind::move && mutant.step == "b" && mutant.edit.find("after") != nullptr &&
+    return mutant.kind == "moved" && mutant.step == "b" && mutant.edit.find("after") != nullptr &&
            mutant.edit.find("after")->text() == "micro_batches";
   });
   CHECK(same == mutation.mutants.end());
