@@ -50,6 +50,7 @@ struct CheckOptions {
   /// with ranks of its own runs, or the host is forced.
   bool parametric_where_large = true;
   std::uint64_t seed = 0;
+  int jobs = 0;  ///< files that check_files() checks at once; 0: one per core, at most 8
   std::function<void(std::int64_t done, std::int64_t all)> progress;
   /// Where several checks run at once, the same for all of them: small ones share it, each with one
   /// thread and without progress, and a large one waits until it has the machine to itself.

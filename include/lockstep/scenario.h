@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/json.h"
@@ -67,7 +68,11 @@ struct Scenario {
 
 /// Reads a scenario. Throws InputError with every mistake of the file.
 Scenario read_scenario(std::shared_ptr<const Source> source);
-/// Reads the file; one that cannot be read is an InputError as well.
+/// The path that stands for standard input, and what messages and reports call it. A file of that name is "./<stdin>".
+inline constexpr std::string_view standard_input_name = "<stdin>";
+/// How a command line names the file: standard input is "-".
+std::string argument_for(const std::string& file);
+/// Reads the file, or standard input; one that cannot be read is an InputError as well.
 Scenario read_scenario_file(const std::filesystem::path& path);
 
 /// The JSON Schema (2020-12) of scenario files, from the key tables that the parser uses.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "src/cli/engine_jobs.h"
+#include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
@@ -57,7 +58,7 @@ Command check_command() {
        "numbers on the processor, on one GPU and on four, compared to the bit"},
   };
   command.options = join(
-      {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
+      {{{"FILES", "", std::string(files_help), {}, &arguments->paths}},
        arguments->output_rows(),
        arguments->report_rows(),
        arguments->engine_rows(),

@@ -37,8 +37,9 @@ std::shared_ptr<const Scenario> read_side(const std::string& file, const std::ve
 int run(const DiffArguments& arguments) {
   if (arguments.files.size() > 2)
     usage_error(fmt::format("diff takes two files, or one with --old or --new, found {}", arguments.files.size()));
-  scenario_files(arguments.files);  // says it well where there is none
-  const std::string &old_file = arguments.files.front(), &new_file = arguments.files.back();
+  scenario_files(arguments.files);  // says of both where there is none
+  const std::string old_file = one_scenario_file("diff", arguments.files.front());
+  const std::string new_file = one_scenario_file("diff", arguments.files.back());
   if (arguments.files.size() == 1 && arguments.old_changes.empty() && arguments.new_changes.empty())
     usage_error(
         fmt::format("{} alone is compared with nothing: name a second file, or say what is to be otherwise, such "

@@ -18,10 +18,10 @@ struct ExplainArguments : CommonOptions {
 };
 
 int run(const ExplainArguments& arguments) {
-  scenario_files({arguments.file});  // says it well where there is none
+  const std::string file = one_scenario_file("explain", arguments.file);
   CheckOptions check;
   check.host = check.parametric_where_large = false;
-  const CheckResult result = check_file(arguments.file, check);
+  const CheckResult result = check_file(file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);
   Output output(arguments.output);
@@ -55,7 +55,7 @@ Command explain_command() {
       {"lockstep explain scenario.json --step dp_reduce_scatter", "one step"},
   };
   command.options =
-      join({{{"FILE", "", "Scenario file.", {}, &arguments->file},
+      join({{{"FILE", "", std::string(file_help), {}, &arguments->file},
              {"-p,--parameter",
               "NAME",
               "The parameter to explain: a name, a glob or tag:NAME, of which the first wrong one is "

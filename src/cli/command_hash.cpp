@@ -158,7 +158,11 @@ Command hash_command() {
       {"lockstep hash --compare ours.safetensors theirs.safetensors", "what differs, and where"},
   };
   command.options = {
-      {"FILES", "", "Files of tensors, .safetensors or .npy; two with --compare.", {}, &arguments->files},
+      {"FILES",
+       "",
+       "Files of tensors, .safetensors or .npy, folders of them, or globs in quotes; two files with --compare.",
+       {},
+       &arguments->files},
       {"--compare", "", "Compare two files, tensor by tensor.", {}, &arguments->compare},
       {"--tensor",
        "GLOB",
@@ -187,7 +191,10 @@ Command hash_command() {
   };
   command.uses_loops = true;
   command.run = [arguments] {
-    check_files_exist(arguments->files, {".safetensors", ".npy"});
+    const std::vector<std::string> files = tensor_files(arguments->files);
+    if (files.empty())
+      usage_error(fmt::format("there is no *.safetensors or *.npy file in {}", fmt::join(arguments->files, ", ")));
+    arguments->files = files;
     return arguments->compare ? run_comparison(*arguments) : run_hashes(*arguments);
   };
   return command;

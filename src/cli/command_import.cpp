@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "lockstep/importer.h"
+#include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
@@ -91,7 +92,7 @@ ImportRequest request_of(const ImportArguments& arguments) {
   request.options = arguments.options;
   request.variables = arguments.variables;
   request.ignore_unknown = arguments.ignore_unknown;
-  for (const std::string& file : arguments.files) request.files.push_back(read_source(file));
+  for (const std::string& file : expanded_files(arguments.files)) request.files.push_back(read_source(file));
   return request;
 }
 

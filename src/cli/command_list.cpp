@@ -96,7 +96,7 @@ Command list_command() {
       {"lockstep list -f json scenarios/ -o table.json", "the same for programs"},
   };
   command.options = {
-      {"[FILES]", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths},
+      {"[FILES]", "", std::string(files_help), {}, &arguments->paths},
       {"--corpus", "", "List mistakes by project, with their kind and what other tests see.", {}, &arguments->corpus},
       {"-f,--format", "KIND", "What to write.", {"text", "markdown", "json"}, &arguments->format},
       {"-o,--output",

@@ -26,7 +26,7 @@ namespace {
 
 struct MutateArguments : CommonOptions {
   std::vector<std::string> paths;
-  std::string jobs, mutants;
+  std::string mutants;
 };
 
 /// The files one after the other, several at once; what comes out is in their order.
@@ -90,12 +90,12 @@ class Mutations {
     if (result.error_expected) return std::nullopt;
     if (result.verdict == Verdict::error) throw InputError(result.errors);
     if (result.verdict != Verdict::match) {
-      if (std::find(named_.begin(), named_.end(), file) == named_.end()) return std::nullopt;
+      if (std::find(named_.begin(), named_.end(), argument_for(file)) == named_.end()) return std::nullopt;
       throw InputError({Diagnostic{
           {},
           fmt::format("{} is wrong before any edit: {}; only a right schedule has mutants (`lockstep check {}` "
                       "shows what is wrong, `lockstep repair {}` how to make it right)",
-                      file, name_of(result.verdict), file, file)}});
+                      file, name_of(result.verdict), argument_for(file), argument_for(file))}});
     }
     MutationOptions options;
     if (shows_progress_)
@@ -135,7 +135,8 @@ void write_mutants(const std::vector<Mutation>& all, const std::string& folder) 
   int written = 0;
   for (const Mutation& one : all) {
     int number = 0;
-    const std::string stem = std::filesystem::path(one.scenario->file).stem().string();
+    const std::string& from = one.scenario->file;
+    const std::string stem = from == standard_input_name ? "stdin" : std::filesystem::path(from).stem().string();
     for (const Mutant& mutant : one.mutants) {
       Json document = mutant.document;
       document.set("expect", Json::object({{"verdict", {}, Json::string(std::string(name_of(mutant.verdict)))}}));
@@ -221,15 +222,15 @@ Command mutate_command() {
                     "What to write: text for people, json for programs, markdown for documents.",
                     {"text", "json", "markdown"},
                     &arguments->format};
-  command.options = join(
-      {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths},
-        {"--write-mutants",
-         "FOLDER",
-         "Write each mutant to FOLDER as a scenario that expects what became of it.",
-         {},
-         &arguments->mutants},
-        {"-j,--jobs", "N", "Files to go through at once; default one per core.", {}, &arguments->jobs}},
-       std::move(output)});
+  command.options =
+      join({{{"FILES", "", std::string(files_help), {}, &arguments->paths},
+             {"--write-mutants",
+              "FOLDER",
+              "Write each mutant to FOLDER as a scenario that expects what became of it.",
+              {},
+              &arguments->mutants},
+             {"-j,--jobs", "N", "Files to go through at once; default one per core.", {}, &arguments->jobs}},
+            std::move(output)});
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

@@ -14,8 +14,7 @@ struct PlacementsArguments : CommonOptions {
 };
 
 int run(const PlacementsArguments& arguments) {
-  scenario_files({arguments.file});  // says it well where there is none
-  const Scenario scenario = read_scenario_file(arguments.file);
+  const Scenario scenario = read_scenario_file(one_scenario_file("placements", arguments.file));
   TransformerOptions options;
   options.seed = arguments.seed;
   const PlacementReport report = observe_placements(scenario, options);
@@ -50,7 +49,7 @@ Command placements_command() {
   for (OptionRow& row : arguments->output_rows()) {
     if (row.flags != "-q,--quiet" && row.flags != "-v,--verbose") output.push_back(std::move(row));
   }
-  command.options = join({{{"FILE", "", "Scenario file.", {}, &arguments->file}},
+  command.options = join({{{"FILE", "", std::string(file_help), {}, &arguments->file}},
                           std::move(output),
                           {{"--seed", "N", "Seed of the parameters and tokens.", {}, &arguments->seed}}});
   command.run = [arguments] { return run(*arguments); };

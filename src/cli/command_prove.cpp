@@ -89,19 +89,18 @@ Command prove_command() {
       {"lockstep prove --proof scenario.json", "what every rank holds after every step, for all sizes at once"},
       {"lockstep prove -q scenarios/", "one line for each scenario of a folder"},
   };
-  command.options = join(
-      {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths},
-        {"--counterexample",
-         "FILE",
-         "Write the smallest layout that is wrong to FILE, as a scenario.",
-         {},
-         &arguments->counterexample},
-        {"--proof",
-         "",
-         "Print what the ranks hold after each step, in each case, for each class of parameters.",
-         {},
-         &arguments->proof}},
-       arguments->output_rows()});
+  command.options = join({{{"FILES", "", std::string(files_help), {}, &arguments->paths},
+                           {"--counterexample",
+                            "FILE",
+                            "Write the smallest layout that is wrong to FILE, as a scenario.",
+                            {},
+                            &arguments->counterexample},
+                           {"--proof",
+                            "",
+                            "Print what the ranks hold after each step, in each case, for each class of parameters.",
+                            {},
+                            &arguments->proof}},
+                          arguments->output_rows()});
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

@@ -67,18 +67,18 @@ void write_repaired(const CheckResult& result, const RepairFindings& findings, c
 int run(const RepairArguments& arguments) {
   const auto most = static_cast<std::size_t>(
       std::max(number_of("--most", arguments.most, most_repairs), number_of("--take", arguments.take, most_repairs)));
-  scenario_files({arguments.file});  // says it well where there is none
-  if (std::filesystem::is_directory(arguments.file))
-    usage_error(fmt::format("{} is a folder; give one file", arguments.file));
+  const std::string file = one_scenario_file("repair", arguments.file);
+  if (arguments.write && file == standard_input_name)
+    usage_error(
+        "--write changes FILE, and standard input cannot be written to; --to writes the repaired scenario to a file");
   if (arguments.write && !arguments.to.empty())
     usage_error("--write changes FILE and --to writes another file; give one of them");
-  if (arguments.write && std::filesystem::exists(arguments.file + ".orig"))
-    usage_error(fmt::format("{}.orig is there already, and --write would replace it; move it away, or use --to",
-                            arguments.file));
+  if (arguments.write && std::filesystem::exists(file + ".orig"))
+    usage_error(fmt::format("{}.orig is there already, and --write would replace it; move it away, or use --to", file));
   CheckOptions check;
   check.host = false;
   check.blame = check.turns = false;
-  const CheckResult result = check_file(arguments.file, check);
+  const CheckResult result = check_file(file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);
   RepairFindings findings;
@@ -119,7 +119,7 @@ Command repair_command() {
       {"lockstep repair scenario.json --take 2 --to repaired.json", "write the second one elsewhere"},
   };
   command.options = join(
-      {{{"FILE", "", "Scenario file.", {}, &arguments->file},
+      {{{"FILE", "", std::string(file_help), {}, &arguments->file},
         {"--most", "N", "Repairs to show; default 3.", {}, &arguments->most},
         {"--write", "", "Add the repair to FILE's edits, and keep what was there as FILE.orig.", {}, &arguments->write},
         {"--to", "NEW", "Write the repaired scenario to NEW.", {}, &arguments->to},

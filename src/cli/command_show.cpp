@@ -46,8 +46,7 @@ int run(const ShowArguments& arguments) {
       usage_error(fmt::format("there is no file {}; did you mean \"{}:{}\"?", arguments.file, prefix, arguments.file));
     }
   }
-  scenario_files({arguments.file});  // says it well where there is none
-  const Scenario scenario = read_scenario_file(arguments.file);
+  const Scenario scenario = read_scenario_file(one_scenario_file("show", arguments.file));
   Output output(arguments.output);
   if (arguments.resolved) {
     output.write(write_json(scenario.resolved));
@@ -80,7 +79,7 @@ Command show_command() {
       {"lockstep show framework:megatron", "the built-in schedule of a framework; model:NAME works too"},
   };
   command.options =
-      join({{{"FILE", "", "Scenario file, framework:NAME or model:NAME.", {}, &arguments->file},
+      join({{{"FILE", "", "Scenario file, framework:NAME or model:NAME; - is standard input.", {}, &arguments->file},
              {"--resolved", "", "Print the scenario with plain parameters and plain steps.", {}, &arguments->resolved}},
             arguments->output_rows()});
   command.run = [arguments] { return run(*arguments); };

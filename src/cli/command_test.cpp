@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "src/cli/engine_jobs.h"
+#include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
@@ -50,7 +51,7 @@ Outcome judge(const CheckResult& result) {
   std::vector<std::string> unmet = unmet_expectations(result);
   if (unmet.empty()) return {"ok", exit_right, {}};
   if (!result.turns.empty()) unmet.push_back(first_wrong(result));
-  unmet.push_back(fmt::format("`lockstep check {}` shows it whole", result.file));
+  unmet.push_back(fmt::format("`lockstep check {}` shows it whole", argument_for(result.file)));
   return {"FAIL", exit_wrong, std::move(unmet)};
 }
 
@@ -155,12 +156,11 @@ Command test_command() {
       {"lockstep test -f json scenarios/megatron/", "the reports of all files, each with `expected`"},
       {"lockstep test scenarios/ --report json=report.json", "text to read, and a report beside it"},
   };
-  command.options = join(
-      {{{"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths}},
-       arguments->output_rows(),
-       arguments->report_rows(),
-       arguments->engine_rows(),
-       arguments->job_rows()});
+  command.options = join({{{"FILES", "", std::string(files_help), {}, &arguments->paths}},
+                          arguments->output_rows(),
+                          arguments->report_rows(),
+                          arguments->engine_rows(),
+                          arguments->job_rows()});
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -163,7 +163,7 @@ int take_part(CheckOptions check, const device::GpuJobPlace& place, const std::v
 void want_regular(const std::vector<std::string>& files, std::string_view engine) {
   for (const std::string& file : files) {
     std::error_code error;
-    if (!std::filesystem::is_regular_file(file, error))
+    if (file == standard_input_name || !std::filesystem::is_regular_file(file, error))
       usage_error(fmt::format("{} is no regular file: with the {} engine every process reads it", file, engine));
   }
 }
@@ -187,6 +187,9 @@ int with_engines(CommonOptions& options, const std::vector<std::string>& paths,
         "--gpus is for --engine nccl without mpi; together they run in the processes that mpirun starts, with a GPU "
         "each: say how many with --ranks");
   }
+  if (check.jobs > 1 && (mpi || nccl || names_engine(options, "cuda")))
+    usage_error(fmt::format("--jobs {}: with the engines mpi, cuda and nccl files are checked one after the other",
+                            check.jobs));
   const std::vector<std::string> files = scenario_files(paths);
   if (files.empty()) return nothing_found(paths);
   const auto work = [&](CheckOptions here, const std::vector<std::string>& all) {

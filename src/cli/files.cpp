@@ -9,6 +9,9 @@
 
 #include "lockstep/diagnostic.h"
 #include "lockstep/json.h"
+#include "lockstep/scenario.h"
+#include "src/cli/glob.h"
+#include "src/cli/options.h"
 #include "src/scenario/named_file.h"
 
 namespace lockstep::cli {
@@ -28,7 +31,19 @@ bool is_named_by_scenarios(const fs::path& path) {
   return document.find("lockstep_framework") != nullptr || document.find("lockstep_model") != nullptr;
 }
 
-std::vector<std::string> files_in(const fs::path& folder) {
+/// What a command takes.
+struct Wanted {
+  std::vector<std::string> endings;
+  std::string_view one;               ///< "scenario"
+  bool takes_input;                   ///< "-" is standard input
+  bool once;                          ///< a file that is there twice is taken once
+  bool (*left_out)(const fs::path&);  ///< what is found in folders and by globs, and not taken
+};
+
+const Wanted scenarios{{".json", ".jsonc"}, "scenario", true, true, is_named_by_scenarios};
+const Wanted tensors{{".safetensors", ".npy"}, "file of tensors", false, false, [](const fs::path&) { return false; }};
+
+std::vector<std::string> files_in(const fs::path& folder, const Wanted& wanted) {
   std::vector<std::string> files;
   for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
     const fs::path& path = entry->path();
@@ -38,8 +53,9 @@ std::vector<std::string> files_in(const fs::path& folder) {
       continue;
     }
     if (entry->is_other()) continue;  // a pipe, which nobody may ever write to
-    const fs::path extension = path.extension();
-    if (hidden || (extension != ".json" && extension != ".jsonc") || is_named_by_scenarios(path)) continue;
+    const std::string ending = path.extension().string();
+    const bool fits = std::find(wanted.endings.begin(), wanted.endings.end(), ending) != wanted.endings.end();
+    if (hidden || !fits || wanted.left_out(path)) continue;
     files.push_back(path.lexically_normal().string());
   }
   std::sort(files.begin(), files.end());
@@ -63,45 +79,115 @@ std::string near_name(const fs::path& path, const std::vector<std::string>& endi
   return did_you_mean(path.filename().string(), names);
 }
 
+std::string no_match(const std::string& pattern, std::size_t fitting, std::string_view one) {
+  if (fitting > 0)
+    return fmt::format("the glob {} fits {} file{} or folder{}, and none of them is or holds a {}", pattern, fitting,
+                       fitting == 1 ? "" : "s", fitting == 1 ? "" : "s", one);
+  const std::string folder = fixed_part(pattern);
+  std::error_code error;
+  if (!folder.empty() && !fs::exists(folder, error))
+    return fmt::format("no file fits the glob {}: there is no folder {}{}", pattern, folder, near_name(folder, {}));
+  return fmt::format("no file or folder fits the glob {}", pattern);
+}
+
+class Search {
+ public:
+  explicit Search(const Wanted& wanted) : wanted_(wanted) {}
+
+  std::vector<std::string> all(const std::vector<std::string>& arguments) {
+    for (const std::string& argument : arguments) {
+      std::error_code error;
+      if (argument == "-" && wanted_.takes_input) {
+        take({std::string(standard_input_name)});
+      } else if (fs::exists(fs::status(argument, error))) {
+        // A file that is called as standard input is here.
+        take(found_at(argument == standard_input_name ? fmt::format("./{}", argument) : argument, true));
+      } else if (is_glob(argument)) {
+        take(found_by(argument));
+      } else {
+        missing_.push_back({{}, no_such(argument)});
+      }
+    }
+    if (!missing_.empty()) throw InputError(std::move(missing_));
+    return std::move(files_);
+  }
+
+ private:
+  void take(const std::vector<std::string>& files) {
+    for (const std::string& file : files) {
+      if (!wanted_.once || seen_.insert(file).second) files_.push_back(file);
+    }
+  }
+
+  std::vector<std::string> found_at(const std::string& path, bool named) {
+    try {
+      if (fs::is_directory(path)) return files_in(path, wanted_);
+    } catch (const fs::filesystem_error& failure) {
+      missing_.push_back({{}, fmt::format("cannot read the folder {}: {}", path, failure.code().message())});
+      return {};
+    }
+    return named || !wanted_.left_out(path) ? std::vector<std::string>{path} : std::vector<std::string>{};
+  }
+
+  std::vector<std::string> found_by(const std::string& pattern) {
+    const std::vector<std::string> fitting = expand_glob(pattern);
+    std::vector<std::string> files;
+    const std::size_t before = missing_.size();
+    for (const std::string& path : fitting) {
+      const std::vector<std::string> here = found_at(path, false);
+      files.insert(files.end(), here.begin(), here.end());
+    }
+    if (files.empty() && missing_.size() == before)
+      missing_.push_back({{}, no_match(pattern, fitting.size(), wanted_.one)});
+    return files;
+  }
+
+  std::string no_such(const std::string& argument) const {
+    if (argument.empty()) return "an empty name was given where a file or folder was expected";
+    return fmt::format("there is no file or folder {}{}", argument, near_name(argument, wanted_.endings));
+  }
+
+  const Wanted& wanted_;
+  std::vector<std::string> files_;
+  std::set<std::string> seen_;
+  std::vector<Diagnostic> missing_;
+};
+
 }  // namespace
 
 std::vector<std::string> scenario_files(const std::vector<std::string>& arguments) {
+  return Search(scenarios).all(arguments);
+}
+
+std::vector<std::string> tensor_files(const std::vector<std::string>& arguments) {
+  return Search(tensors).all(arguments);
+}
+
+std::string one_scenario_file(std::string_view command, const std::string& argument) {
+  const std::vector<std::string> files = scenario_files({argument});
+  if (files.size() == 1) return files.front();
+  if (files.empty())
+    usage_error(fmt::format("{} takes one scenario, and there is no *.json or *.jsonc file in the folder {}", command,
+                            argument));
+  usage_error(fmt::format("{} takes one scenario, and {} stands for {}: {} and others; name one of them", command,
+                          argument, files.size(), files.front()));
+}
+
+std::vector<std::string> expanded_files(const std::vector<std::string>& arguments) {
   std::vector<std::string> files;
-  std::set<std::string> seen;
   std::vector<Diagnostic> missing;
   for (const std::string& argument : arguments) {
     std::error_code error;
-    const fs::file_status status = fs::status(argument, error);
-    if (!fs::exists(status)) {
-      missing.push_back({{},
-                         argument.empty()  ? "an empty name was given where a file or folder was expected"
-                         : argument == "-" ? "there is no file or folder -; standard input is called /dev/stdin"
-                                           : fmt::format("there is no file or folder {}{}", argument,
-                                                         near_name(argument, {".json", ".jsonc"}))});
+    if (!is_glob(argument) || fs::exists(fs::status(argument, error))) {
+      files.push_back(argument);
       continue;
     }
-    std::vector<std::string> found;
-    try {
-      found = fs::is_directory(status) ? files_in(argument) : std::vector<std::string>{argument};
-    } catch (const fs::filesystem_error& failure) {
-      missing.push_back({{}, fmt::format("cannot read the folder {}: {}", argument, failure.code().message())});
-    }
-    for (std::string& file : found) {
-      if (seen.insert(file).second) files.push_back(std::move(file));
-    }
+    const std::vector<std::string> found = expand_glob(argument);
+    if (found.empty()) missing.push_back({{}, no_match(argument, 0, "")});
+    files.insert(files.end(), found.begin(), found.end());
   }
   if (!missing.empty()) throw InputError(std::move(missing));
   return files;
-}
-
-void check_files_exist(const std::vector<std::string>& files, const std::vector<std::string>& endings) {
-  std::vector<Diagnostic> missing;
-  for (const std::string& file : files) {
-    std::error_code error;
-    if (!fs::exists(fs::status(file, error)) && !file.empty())
-      missing.push_back({{}, fmt::format("{}: there is no such file{}", file, near_name(file, endings))});
-  }
-  if (!missing.empty()) throw InputError(std::move(missing));
 }
 
 }  // namespace lockstep::cli

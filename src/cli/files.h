@@ -2,17 +2,34 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::cli {
 
-/// The scenario files that the arguments stand for: files as they are, folders searched for *.json
-/// and *.jsonc at any depth, sorted, each file once. Hidden files and folders in them are skipped.
-/// Throws InputError for paths that do not exist, all of them at once.
+/// What every command says of an argument that scenario_files() reads.
+inline constexpr std::string_view files_help =
+    "Scenario files, folders that are searched for *.json and *.jsonc, or globs in quotes such as 'cases/**/*.json'; - "
+    "is "
+    "standard input.";
+inline constexpr std::string_view file_help =
+    "Scenario file; - is standard input. A folder or a glob will do where it stands for one.";
+
+/// The scenario files that the arguments stand for, each once: files as they are, standard_input_name for "-", folders
+/// searched for *.json and *.jsonc at any depth, and globs (glob.h) that the shell has not expanded; what is found in a
+/// folder or by a glob is sorted. Hidden files and folders are skipped, and so are framework and model files that were
+/// not named. Throws InputError for paths that do not exist, all of them at once.
 std::vector<std::string> scenario_files(const std::vector<std::string>& arguments);
 
-/// Throws InputError for files that do not exist, all of them at once, with the nearest name in each one's folder;
-/// `endings` may have been left out.
-void check_files_exist(const std::vector<std::string>& files, const std::vector<std::string>& endings);
+/// The one file that the argument of `command` stands for. Throws InputError where it stands for none or several.
+std::string one_scenario_file(std::string_view command, const std::string& argument);
+
+/// Files of tensors: as scenario_files(), but *.safetensors and *.npy, each as often as it is there; standard input is
+/// none.
+std::vector<std::string> tensor_files(const std::vector<std::string>& arguments);
+
+/// Files of any kind, and "-": arguments that do not exist and are globs are expanded, all others stay as they are.
+/// Throws InputError for a glob that nothing fits.
+std::vector<std::string> expanded_files(const std::vector<std::string>& arguments);
 
 }  // namespace lockstep::cli

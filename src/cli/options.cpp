@@ -73,6 +73,7 @@ std::vector<OptionRow> CommonOptions::engine_rows() {
 
 std::vector<OptionRow> CommonOptions::job_rows() {
   return {
+      {"-j,--jobs", "N", "Files to check at once; default one per core, at most 8.", {}, &jobs},
       {"--ranks",
        "N",
        "Processes that --engine mpi starts with mpirun, at most one for each rank of a layout; the ranks are shared "
@@ -106,6 +107,7 @@ CheckOptions check_options(const CommonOptions& options, bool with_devices) {
   if (with_devices) known.insert(known.end(), {"mpi", "cuda", "nccl"});
   CheckOptions check;
   check.seed = options.seed;
+  check.jobs = static_cast<int>(number_of("--jobs", options.jobs, 1024));
   check.progress = progress_line(options);
   if (options.engines.empty()) return check;
   check.symbolic = check.host = check.parametric_where_large = false;

@@ -23,19 +23,20 @@ struct CommonOptions {
   std::string ranks;     ///< processes of the mpi engine; "": not said
   std::string gpus;      ///< processes of the nccl engine; "": not said
   std::string elements;  ///< of a block of the cuda engine; "": not said
+  std::string jobs;      ///< files at once; "": one per core
   bool all = false;
   std::uint64_t seed = 0;
 
   std::vector<OptionRow> output_rows();  ///< -f, -o, --color, -q, -v
   std::vector<OptionRow> report_rows();  ///< --report, --all
   std::vector<OptionRow> engine_rows();  ///< --engine, --seed
-  std::vector<OptionRow> job_rows();     ///< --ranks, --gpus, --elements
+  std::vector<OptionRow> job_rows();     ///< -j, --ranks, --gpus, --elements
 };
 
 /// Whether --engine names this engine; among others or alone.
 bool names_engine(const CommonOptions& options, std::string_view engine);
-/// Throws InputError for an unknown engine. mpi, cuda and nccl are known where `with_devices`; they run once
-/// CheckOptions::mpi, cuda and nccl are set (with_engines).
+/// With --jobs. Throws InputError for an unknown engine. mpi, cuda and nccl are known where `with_devices`; they run
+/// once CheckOptions::mpi, cuda and nccl are set (with_engines).
 CheckOptions check_options(const CommonOptions& options, bool with_devices = false);
 
 /// Whether text that goes to `descriptor` (-1: a file) is coloured: --color, NO_COLOR,

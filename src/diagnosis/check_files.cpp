@@ -94,7 +94,10 @@ class CheckQueue {
 
 void check_files(const std::vector<std::string>& files, const CheckOptions& options,
                  const std::function<void(const CheckResult&)>& take) {
-  const std::size_t threads = std::min<std::size_t>({std::thread::hardware_concurrency(), files.size(), most_threads});
+  const std::size_t wanted = options.jobs > 0
+                                 ? static_cast<std::size_t>(options.jobs)
+                                 : std::min<std::size_t>(std::thread::hardware_concurrency(), most_threads);
+  const std::size_t threads = std::min(wanted, files.size());
   // The processes of a job go through the files together, and a GPU is used by one thread.
   if (threads < 2 || options.mpi != nullptr || options.cuda != nullptr || options.nccl != nullptr) {
     for (const std::string& file : files) take(check_file(file, options));

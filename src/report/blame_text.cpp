@@ -38,7 +38,7 @@ std::string blame_text(const CheckResult& result, const Style& style) {
   for (const Blame& blame : result.blame)
     text += fmt::format("  {} {}, which {}\n", style.bold("at fault:"), blame.step, blame.why);
   for (const Json& edit : result.repairs.front().edits) text += fmt::format("    right with {}\n", one_line(edit));
-  text += fmt::format("    `lockstep repair {}` has this and other repairs\n", result.file);
+  text += fmt::format("    `lockstep repair {}` has this and other repairs\n", argument_for(result.file));
   for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);
   return text;
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scenario/named_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 
@@ -49,25 +50,19 @@ std::shared_ptr<const Source> open_builtin(const Json& reference, FileKind kind,
   return nullptr;
 }
 
-}  // namespace
-
-std::optional<std::string> read_text_file(const std::filesystem::path& path, std::string& error) {
-  std::error_code code;
-  if (std::filesystem::is_directory(path, code)) {
-    error = "it is a folder";
-    return std::nullopt;
-  }
-  errno = 0;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    error = errno != 0 ? std::strerror(errno) : "it cannot be opened";
-    return std::nullopt;
-  }
+std::optional<std::string> read_descriptor(int descriptor, std::string& error) {
   // Not by the size that the system gives: a device has none, and never ends.
   std::string text(1 << 16, '\0');
   std::size_t length = 0;
-  while (stream.read(text.data() + length, static_cast<std::streamsize>(text.size() - length)), stream.gcount() > 0) {
-    length += static_cast<std::size_t>(stream.gcount());
+  while (true) {
+    const ssize_t count = read(descriptor, text.data() + length, text.size() - length);
+    if (count == 0) break;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      error = std::strerror(errno);
+      return std::nullopt;
+    }
+    length += static_cast<std::size_t>(count);
     if (length > largest_file) {
       error = fmt::format("it is larger than {} MiB, which no scenario is", largest_file >> 20);
       return std::nullopt;
@@ -75,6 +70,39 @@ std::optional<std::string> read_text_file(const std::filesystem::path& path, std
     if (length == text.size()) text.resize(2 * length);
   }
   text.resize(length);
+  return text;
+}
+
+std::optional<std::string> read_standard_input(std::string& error) {
+  static std::mutex mutex;
+  static bool was_read = false;
+  static std::optional<std::string> text;
+  static std::string failure;
+  const std::lock_guard lock(mutex);
+  if (!was_read) text = read_descriptor(STDIN_FILENO, failure);
+  was_read = true;
+  error = failure;
+  return text;
+}
+
+}  // namespace
+
+std::string argument_for(const std::string& file) { return file == standard_input_name ? "-" : file; }
+
+std::optional<std::string> read_text_file(const std::filesystem::path& path, std::string& error) {
+  if (path == standard_input_name) return read_standard_input(error);
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code)) {
+    error = "it is a folder";
+    return std::nullopt;
+  }
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    error = std::strerror(errno);
+    return std::nullopt;
+  }
+  std::optional<std::string> text = read_descriptor(descriptor, error);
+  close(descriptor);
   return text;
 }
 

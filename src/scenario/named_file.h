@@ -23,7 +23,8 @@ struct NamedFile {
 std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, const std::filesystem::path& folder,
                                          Diagnostics& diagnostics);
 
-/// The text of a file; nothing where it cannot be read, and then why in `error`.
+/// The text of a file; nothing where it cannot be read, and then why in `error`. Standard input (standard_input_name)
+/// is read once, and whoever asks again gets the same text.
 std::optional<std::string> read_text_file(const std::filesystem::path& path, std::string& error);
 
 }  // namespace lockstep

@@ -368,9 +368,9 @@ def test_a_file_that_does_not_exist_has_a_near_one(run, model):
     for wrong in ("modle.safetensors", "model"):
         done = run("hash", wrong)
         assert done.returncode == 2
-        assert f'{wrong}: there is no such file; did you mean "model.safetensors"?' in done.stderr
+        assert f'there is no file or folder {wrong}; did you mean "model.safetensors"?' in done.stderr
     done = run("hash", "--compare", "modle.safetensors", "zzzzzzzzzzzzzz.npy")
-    assert done.stderr.count("there is no such file") == 2  # both at once
+    assert done.stderr.count("there is no file or folder") == 2  # both at once
 
 
 def test_every_target_of_this_machine_hashes_alike_and_another_is_refused(run, model):

@@ -331,7 +331,7 @@ def test_a_folder_is_no_file(limited, tmp_path, command):
     (tmp_path / "folder.json").mkdir()
     done = limited(command, "folder.json")
     assert done.returncode == 2
-    assert b"cannot read the file: it is a folder" in done.stdout + done.stderr
+    assert b"takes one scenario, and there is no *.json or *.jsonc file in the folder folder.json" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -344,9 +344,8 @@ def test_a_file_that_may_not_be_read(limited, tmp_path):
 
 
 def test_names_of_files(limited, tmp_path):
-    for name in ["a" * 5000, "a/" * 2000, "", "-"]:
+    for name in ["a" * 5000, "a/" * 2000, "", "*" * 5000, "*/" * 2000, "**/" * 1000 + "x", "[" * 100]:
         assert limited("check", "--", name).returncode == 2
-    assert b"standard input is called /dev/stdin" in limited("check", "--", "-").stderr
 
 
 def test_pipes_in_a_folder_are_not_waited_for(limited, tmp_path):

@@ -105,7 +105,7 @@ def test_mistakes(run, files):
     assert says("--take", "0", "wrong.json") == 'error: --take takes a whole number from 1 to 1000; found "0"\n'
     assert says("--most", "many", "wrong.json") == 'error: --most takes a whole number from 1 to 1000; found "many"\n'
     assert says("--write", "--to", "x.json", "wrong.json") == "error: --write changes FILE and --to writes another file; give one of them\n"
-    assert says(".") == "error: . is a folder; give one file\n"
+    assert says(".") == "error: repair takes one scenario, and . stands for 4: invalid.json and others; name one of them\n"
     (files / "wrong.json.orig").write_text("")
     assert says("--write", "wrong.json") == (
         "error: wrong.json.orig is there already, and --write would replace it; move it away, or use --to\n"
