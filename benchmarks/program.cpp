@@ -4,11 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <thread>
 
 #include "benchmarks/goal.h"
 #include "benchmarks/measure.h"
+#include "lockstep/scenario.h"
 
 namespace lockstep::bench {
 
@@ -28,7 +32,11 @@ class TemporaryFolder {
     std::filesystem::remove_all(path_, ignored);
   }
 
-  void write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
+  /// The path that it was written to.
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+    return (path_ / name).string();
+  }
   std::string path() const { return path_.string(); }
 
  private:
@@ -63,24 +71,68 @@ void start(benchmark::State& state) {
 }
 const bool added_start = add_benchmark("start", start, {{"start of the program, one trivial scenario", 20, "ms"}});
 
-/// A layout, a few parameters and Megatron's schedule; every other file has a bug.
-std::string small_scenario(int number) {
+/// A layout, a few parameters and Megatron's schedule, with a bug or without.
+std::string small_scenario(int number, bool wrong) {
   const int tp = 1 + number % 2, pp = 1 + number / 2 % 2, dp = 2 + number / 4 % 3;
-  const std::string edit = number % 2 == 0 ? "" : R"({"set": "dp_all_reduce", "reduce": "avg"})";
+  const std::string edit = wrong ? R"({"set": "dp_all_reduce", "reduce": "avg"})" : "";
   return fmt::format(R"({{"lockstep": 1, "name": "small-{}", "layout": {{"tp": {}, "pp": {}, "dp": {}}},
     "model": {{"preset": "gpt2", "layers": 4, "hidden": 32, "vocab": {}}},
     "schedule": {{"framework": "megatron", "edits": [{}]}}}})",
                      number, tp, pp, dp, 96 + 2 * number, edit);
 }
 
-void small_files(benchmark::State& state) {
-  constexpr int files = 200;
-  const TemporaryFolder folder;
-  for (int i = 0; i < files; ++i) folder.write(fmt::format("{:03}.json", i), small_scenario(i));
-  check_folder(state, folder.path(), files, 1);
+/// How long all cores take to read and expand the files: what no check can do without.
+double seconds_to_read(const std::vector<std::string>& files) {
+  const Stopwatch stopwatch;
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back([&] {
+      for (std::size_t at = next++; at < files.size(); at = next++)
+        benchmark::DoNotOptimize(read_scenario_file(files[at]));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return stopwatch.seconds();
 }
-const bool added_files = add_benchmark(
-    "small_files", small_files, {{"200 small files in one call", 100, "files/s", Comparison::at_least, "files_per_s"}});
+
+/// A thousand files in one call, of which one in `wrong_every` has a bug (0: none), against the reading of them in the
+/// same iteration, so that what else the machine does takes from both.
+void thousand_files(benchmark::State& state, int wrong_every) {
+  constexpr int files = 1000;
+  const TemporaryFolder folder;
+  std::vector<std::string> paths;
+  for (int i = 0; i < files; ++i) {
+    paths.push_back(
+        folder.write(fmt::format("{:03}.json", i), small_scenario(i, wrong_every > 0 && i % wrong_every == 0)));
+  }
+  BestTime time(state);
+  double ratio = std::numeric_limits<double>::infinity(), megabytes = 0;
+  for ([[maybe_unused]] const auto iteration : state) {
+    const double reading = seconds_to_read(paths);
+    const Process process = run_process({LOCKSTEP_PROGRAM, "check", folder.path()});
+    time.add(process.seconds);
+    if (!WIFEXITED(process.status) || WEXITSTATUS(process.status) != (wrong_every > 0 ? 1 : 0))
+      state.SkipWithError("the exit status is another");
+    ratio = std::min(ratio, process.seconds / reading);
+    megabytes = std::max(megabytes, process.megabytes);
+  }
+  state.counters[peak_memory] = megabytes;
+  state.counters["files_per_s"] = files / time.seconds();
+  state.counters["of_reading"] = ratio;
+}
+
+void right_files(benchmark::State& state) { thousand_files(state, 0); }
+void mixed_files(benchmark::State& state) { thousand_files(state, 10); }
+
+std::vector<Goal> goals_of_thousand(const std::string& what, double most_of_reading) {
+  return {{what, 200, "files/s", Comparison::at_least, "files_per_s"},
+          {"its time, of that to read the files alone", most_of_reading, "×", Comparison::at_most, "of_reading"}};
+}
+const bool added_right =
+    add_benchmark("right_files", right_files, goals_of_thousand("1,000 small files in one call, all right", 5));
+const bool added_mixed =
+    add_benchmark("mixed_files", mixed_files, goals_of_thousand("1,000 small files, one in ten wrong", 8));
 
 }  // namespace
 

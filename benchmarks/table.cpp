@@ -159,7 +159,8 @@ std::string document(const std::vector<Collector::Row>& rows) {
   the schedule writes, reduces, compares and hashes them several times, and the reference is generated once more. A fraction of
   what the machine can do depends less on the machine than seconds do.
 - **Start** and **small files** are whole processes, from their start to their end, with their report written to nowhere.
-  The small files are four GPT-2 layers on two to sixteen ranks with Megatron's schedule, half of them with a bug.
+  The small files are four GPT-2 layers on two to twelve ranks with Megatron's schedule, all right or one in ten with a bug,
+  for which the step at fault is searched. In each iteration all cores first read and expand the same files, and do no more.
 - The last four are each large in one way, and are reading, checking and reporting: ranks whose buffers meet
   no others, so that each has its gradients compared with a reference; experts to whose gradients all ranks contribute; formulas that
   grow with each micro-batch; edits, each of one parameter.

@@ -39,24 +39,24 @@ std::string kind_of(const FoundRepair& repair) {
 
 }  // namespace
 
+int distance_of(Candidate::Kind kind) {
+  switch (kind) {
+    case Candidate::Kind::restore:
+      return 0;
+    case Candidate::Kind::drop:
+    case Candidate::Kind::move:
+      return 1;
+    case Candidate::Kind::insert:
+    case Candidate::Kind::duplicate:
+      return 3;
+    default:
+      return 2;
+  }
+}
+
 int distance_of(const std::vector<Candidate>& edits) {
   int sum = 0;
-  for (const Candidate& edit : edits) {
-    switch (edit.kind) {
-      case Candidate::Kind::restore:
-        break;
-      case Candidate::Kind::drop:
-      case Candidate::Kind::move:
-        sum += 1;
-        break;
-      case Candidate::Kind::insert:
-      case Candidate::Kind::duplicate:
-        sum += 3;
-        break;
-      default:
-        sum += 2;
-    }
-  }
+  for (const Candidate& edit : edits) sum += distance_of(edit.kind);
   return sum;
 }
 

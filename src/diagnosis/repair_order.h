@@ -9,7 +9,8 @@ namespace lockstep {
 
 /// What the edits are from what a framework has: 0 for its own steps; a step less or elsewhere is nearer than a changed
 /// one, and that nearer than a new one.
-int distance_of(const std::vector<Candidate>& edits);
+int distance_of(Candidate::Kind kind);
+int distance_of(const std::vector<Candidate>& edits);  ///< their sum
 
 /// Whether a repair hands elements to other owners than before, which is the framework's business: such a repair stands
 /// behind all others, unless it is what the framework has.

@@ -126,27 +126,35 @@ void SearchForRepairs::keep_right_here() {
   seen_.clear();  // its numbers mean the repairs that there were
 }
 
-/// The nearest edits first.
-std::vector<Candidate> SearchForRepairs::single_candidates() const {
+/// All but those that restore, by distance, the nearest first.
+std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const {
   const Json& steps = ground_.steps().written();
-  const Json right = ground_.unedited_steps();
-  std::vector<Candidate> candidates;
-  if (!right.is_null()) candidates = restoring_edits(steps, right);
-  for (Candidate& candidate : single_edits(steps, ground_.values())) candidates.push_back(std::move(candidate));
-  for (Candidate& candidate : normalizing_edits(steps, ground_.values())) candidates.push_back(std::move(candidate));
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return distance_of({a}) < distance_of({b}); });
+  std::map<int, std::vector<Candidate>> candidates;
+  for (Candidate& candidate : single_edits(steps, ground_.values()))
+    candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
+  for (Candidate& candidate : normalizing_edits(steps, ground_.values()))
+    candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
   return candidates;
 }
 
 void SearchForRepairs::single() {
-  const std::vector<ListedStep> list = listed_steps(ground_.steps().written());
-  int nearest = 0;
-  for (Candidate& candidate : single_candidates()) {
-    const int distance = distance_of({candidate});
-    stopped_ = nearest_only_ && distance > nearest && found_good();
+  const Json right = ground_.unedited_steps();
+  if (!right.is_null()) single(restoring_edits(ground_.steps().written(), right));
+  // Often that is enough, and there are thousands of others.
+  stopped_ = nearest_only_ && found_good();
+  if (stopped_) return;
+  for (auto& [distance, candidates] : other_candidates()) {
+    stopped_ = nearest_only_ && found_good();
     if (stopped_) return;
-    nearest = distance;
+    single(std::move(candidates));
+  }
+  std::stable_sort(firsts_.begin(), firsts_.end(),
+                   [](const FirstEdit& a, const FirstEdit& b) { return a.judgement.distance < b.judgement.distance; });
+}
+
+void SearchForRepairs::single(std::vector<Candidate> candidates) {
+  const std::vector<ListedStep> list = listed_steps(ground_.steps().written());
+  for (Candidate& candidate : candidates) {
     if (found_.tried > ground_.most_trials() || !ground_.is_relevant(candidate, list)) continue;
     const std::optional<Judgement> judgement = judge({candidate});
     if (!judgement || judgement->state != Judgement::State::wrong) continue;
@@ -158,8 +166,6 @@ void SearchForRepairs::single() {
       plain_firsts_.push_back({std::move(candidate), *judgement});
     }
   }
-  std::stable_sort(firsts_.begin(), firsts_.end(),
-                   [](const FirstEdit& a, const FirstEdit& b) { return a.judgement.distance < b.judgement.distance; });
 }
 
 /// Two edits of which each repairs what the other does not, and two that take back what was edited.

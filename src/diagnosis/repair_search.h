@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -36,8 +37,9 @@ class SearchForRepairs {
   bool found_one() const;
   bool found_good();
   void keep_right_here();
-  std::vector<Candidate> single_candidates() const;
+  std::map<int, std::vector<Candidate>> other_candidates() const;
   void single();
+  void single(std::vector<Candidate> candidates);
   void complementary();
   void sequential();
   void seconds(const Candidate& first, bool inserts);
