@@ -22,6 +22,8 @@ struct ReportOptions {
   bool verbose = false;  ///< text: no limits on ranks, grids and lists
   bool color = false;    ///< text
   bool several = false;  ///< JSON: an array, whatever the number of results
+  /// A file's `expect` is what is right: a mistake that it describes is no finding, and what does not hold of it is one.
+  bool expectations = false;
 };
 
 /// Writes what was found about any number of scenarios in one format.

@@ -23,14 +23,14 @@ int run(CheckArguments& arguments) {
   return with_engines(arguments, arguments.paths, [&](CheckOptions check, const std::vector<std::string>& files) {
     const bool one_line = arguments.quiet && arguments.format == "text";
     check.blame = !arguments.no_blame && !(one_line && arguments.reports.empty());
-    ReportSet reports(arguments, files.size() > 1);
+    ReportSet reports(arguments, files.size() > 1, {});
     int status = exit_right;
     check_files(files, check, [&](const CheckResult& result) {
       reports.add(result);
       status = std::max(status, status_of(result));
     });
     reports.finish();
-    return status;
+    return gate_status(arguments, status);
   });
 }
 
@@ -59,8 +59,9 @@ Command check_command() {
   };
   command.options = join(
       {{{"FILES", "", std::string(files_help), {}, &arguments->paths}},
-       arguments->output_rows(),
+       arguments->output_rows(report_kinds()),
        arguments->report_rows(),
+       arguments->gate_rows(),
        arguments->engine_rows(),
        arguments->job_rows(),
        {{"--no-blame",

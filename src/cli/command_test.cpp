@@ -112,7 +112,7 @@ int test(const TestArguments& arguments, CheckOptions check, const std::vector<s
   check.blame_where_expected = text && arguments.reports.empty();
   std::optional<TextSummary> summary;
   if (text) summary.emplace(arguments);
-  ReportSet reports(arguments, files.size() > 1, !text);
+  ReportSet reports(arguments, files.size() > 1, {!text, true});
   Counts counts;
   int status = exit_right;
   bool judged = false;
@@ -128,7 +128,7 @@ int test(const TestArguments& arguments, CheckOptions check, const std::vector<s
   reports.finish();
   // Who watches a gate whose report goes to a file sees how it went all the same.
   if (!arguments.output.empty() && !arguments.quiet) tell(counts.text());
-  return judged ? status : exit_nothing;
+  return judged ? gate_status(arguments, status) : exit_nothing;
 }
 
 int run(TestArguments& arguments) {
@@ -156,11 +156,13 @@ Command test_command() {
       {"lockstep test -f json scenarios/megatron/", "the reports of all files, each with `expected`"},
       {"lockstep test scenarios/ --report json=report.json", "text to read, and a report beside it"},
   };
-  command.options = join({{{"FILES", "", std::string(files_help), {}, &arguments->paths}},
-                          arguments->output_rows(),
-                          arguments->report_rows(),
-                          arguments->engine_rows(),
-                          arguments->job_rows()});
+  command.options = join(
+      {{{"FILES", "", std::string(files_help), {}, &arguments->paths}},
+       arguments->output_rows(report_kinds()),
+       arguments->report_rows(),
+       arguments->gate_rows(),
+       arguments->engine_rows(),
+       arguments->job_rows()});
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -25,9 +25,15 @@ bool is_on(const char* variable) {
 
 }  // namespace
 
-std::vector<OptionRow> CommonOptions::output_rows() {
+std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>& kinds) {
+  const bool many = kinds.size() > 2;
   return {
-      {"-f,--format", "KIND", "What to write: text for people, json for programs.", report_kinds(), &format},
+      {"-f,--format",
+       "KIND",
+       many ? "What to write: text for people, json for programs, concise for editors, markdown for comments; junit, "
+              "sarif, github and gitlab for CI (docs/ci.md)."
+            : "What to write: text for people, json for programs.",
+       kinds, &format},
       {"-o,--output",
        "FILE",
        "Write to FILE instead of standard output; it appears only when it is complete.",
@@ -51,6 +57,21 @@ std::vector<OptionRow> CommonOptions::report_rows() {
        {},
        &reports},
       {"--all", "", "Report every parameter, rank and owned element, not only the wrong ones.", {}, &all},
+  };
+}
+
+std::vector<OptionRow> CommonOptions::gate_rows() {
+  return {
+      {"--exit-zero",
+       "",
+       "Exit status 0 where it would be 1, for a step that only writes reports. Others stay.",
+       {},
+       &exit_zero},
+      {"--summary",
+       "",
+       "Append the markdown report to the file that $GITHUB_STEP_SUMMARY names: GitHub shows it with the job.",
+       {},
+       &summary},
   };
 }
 

@@ -27,8 +27,13 @@ struct CommonOptions {
   bool all = false;
   std::uint64_t seed = 0;
 
-  std::vector<OptionRow> output_rows();  ///< -f, -o, --color, -q, -v
+  bool exit_zero = false;
+  bool summary = false;
+
+  /// -f, -o, --color, -q, -v; with the kinds of -f.
+  std::vector<OptionRow> output_rows(const std::vector<std::string>& kinds = {"text", "json"});
   std::vector<OptionRow> report_rows();  ///< --report, --all
+  std::vector<OptionRow> gate_rows();    ///< --exit-zero, --summary
   std::vector<OptionRow> engine_rows();  ///< --engine, --seed
   std::vector<OptionRow> job_rows();     ///< -j, --ranks, --gpus, --elements
 };

@@ -5,10 +5,30 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 
 #include "src/cli/output.h"
 
 namespace lockstep::cli {
+
+namespace {
+
+/// Where GitHub wants a job's summary.
+std::string summary_path() {
+  const char* path = std::getenv("GITHUB_STEP_SUMMARY");
+  if (path == nullptr || *path == '\0')
+    usage_error("--summary appends to the file that $GITHUB_STEP_SUMMARY names, and it names none");
+  return path;
+}
+
+void append(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::app | std::ios::binary);
+  file << text << std::flush;
+  if (!file) throw WriteFailure(fmt::format("cannot append to {}", path));
+}
+
+}  // namespace
 
 int status_of(const CheckResult& result) {
   if (!result.disagreement.empty() || result.machine_failed) return exit_failure;
@@ -22,13 +42,22 @@ int nothing_found(const std::vector<std::string>& paths) {
   return exit_nothing;
 }
 
-ReportSet::ReportSet(const CommonOptions& options, bool several, bool main) {
+int gate_status(const CommonOptions& options, int status) {
+  return options.exit_zero && status == exit_wrong ? exit_right : status;
+}
+
+ReportSet::ReportSet(const CommonOptions& options, bool several, Purpose purpose) {
   ReportOptions report;
+  report.expectations = purpose.expectations;
   report.all = options.all;
   report.quiet = options.quiet;
   report.verbose = options.verbose;
   report.several = several;
-  if (main) {
+  if (options.summary) {
+    summary_path();
+    summary_ = make_reporter("markdown", report, [this](std::string_view text) { summary_text_ += text; });
+  }
+  if (purpose.main) {
     open(options.format, options.output, report);
     report.color = use_color(options, entries_.front().output->terminal());
     // The colour depends on where the report goes, which is known only now.
@@ -57,13 +86,14 @@ void ReportSet::open(const std::string& kind, const std::string& path, const Rep
   entry.output = std::make_unique<Output>(path);
   entry.reporter = make_reporter(kind, options, entry.output->writer());
   if (entry.reporter == nullptr) {
-    usage_error(fmt::format("--report knows {}; found \"{}\"{}", fmt::join(report_kinds(), " and "), kind,
+    usage_error(fmt::format("--report knows {}; found \"{}\"{}", fmt::join(report_kinds(), ", "), kind,
                             did_you_mean(kind, report_kinds())));
   }
   entries_.push_back(std::move(entry));
 }
 
 void ReportSet::add(const CheckResult& result) {
+  if (summary_) summary_->add(result);
   for (Entry& entry : entries_) {
     entry.reporter->add(result);
     entry.output->flush();
@@ -73,6 +103,10 @@ void ReportSet::add(const CheckResult& result) {
 }
 
 void ReportSet::finish() {
+  if (summary_) {
+    summary_->finish();
+    append(summary_path(), summary_text_);
+  }
   for (Entry& entry : entries_) {
     entry.reporter->finish();
     entry.output->commit();

@@ -14,15 +14,23 @@ namespace lockstep::cli {
 /// The exit status that `check` gives a result: its verdict alone.
 int status_of(const CheckResult& result);
 
+/// The status that the program ends with: --exit-zero turns 1 into 0, and nothing else.
+int gate_status(const CommonOptions& options, int status);
+
 /// Says on standard error that the paths hold no scenario; exit status 4.
 int nothing_found(const std::vector<std::string>& paths);
 
 /// The report asked for with --format and --output, and those of --report.
 class ReportSet {
  public:
+  struct Purpose {
+    bool main = true;           ///< without it only those of --report
+    bool expectations = false;  ///< ReportOptions::expectations
+  };
   /// Throws InputError for an unknown kind or a file that cannot be written. `several`: an array of
-  /// results. Without `main` only those of --report.
-  ReportSet(const CommonOptions& options, bool several, bool main = true);
+  /// results.
+  ReportSet(const CommonOptions& options, bool several, Purpose purpose);
+  ReportSet(const CommonOptions& options, bool several) : ReportSet(options, several, Purpose{}) {}
   void add(const CheckResult& result);
   void finish();
 
@@ -35,6 +43,8 @@ class ReportSet {
   };
   std::vector<Entry> entries_;
   std::vector<std::string> paths_;  // where they go
+  std::unique_ptr<Reporter> summary_;
+  std::string summary_text_;
 };
 
 }  // namespace lockstep::cli

@@ -41,22 +41,26 @@ Difference compare(const std::vector<Term>& got, const std::vector<Term>& expect
 
 }  // namespace
 
-std::vector<Difference> differences(const CheckResult& result) {
-  std::vector<Difference> list;
-  const Model& model = result.scenario->schedule->model;
+Difference difference_of(const CheckResult& result, int rank, int buffer, const PieceResult& piece) {
   const Batch& batch = result.scenario->schedule->batch;
   const int first = batch.first_micro_batch(result.step);
   const auto is_now = [&](int micro_batch) {
     return first <= micro_batch && micro_batch < first + batch.micro_batches(result.step);
   };
+  return compare(result.engine->terms(piece.form, rank, buffer), result.engine->terms(piece.reference, rank, buffer),
+                 is_now);
+}
+
+std::vector<Difference> differences(const CheckResult& result) {
+  std::vector<Difference> list;
+  const Model& model = result.scenario->schedule->model;
   // Which terms are foreign depends on the parameter that holds them.
   std::set<std::tuple<int, int, int>> seen;
   for (const BufferResult& buffer : result.symbolic->buffers) {
     const int logical = model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)].logical;
     for (const PieceResult& piece : buffer.pieces) {
       if (piece.right || !seen.emplace(piece.form, piece.reference, logical).second) continue;
-      list.push_back(compare(result.engine->terms(piece.form, buffer.rank, buffer.buffer),
-                             result.engine->terms(piece.reference, buffer.rank, buffer.buffer), is_now));
+      list.push_back(difference_of(result, buffer.rank, buffer.buffer, piece));
     }
   }
   return list;

@@ -18,6 +18,9 @@ struct Difference {
   std::optional<Rational> least, most;
 };
 
+/// Of one wrong piece of a result of the symbolic engine.
+Difference difference_of(const CheckResult& result, int rank, int buffer, const PieceResult& piece);
+
 /// One for each distinct wrong content; of a result of the symbolic engine.
 std::vector<Difference> differences(const CheckResult& result);
 

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report.h"
+#include "src/report/concise_report.h"
+#include "src/report/github_report.h"
+#include "src/report/gitlab_report.h"
 #include "src/report/json_report.h"
+#include "src/report/junit_report.h"
+#include "src/report/markdown_report.h"
+#include "src/report/sarif_report.h"
 #include "src/report/text_report.h"
 
 namespace lockstep {
@@ -17,7 +23,10 @@ std::unique_ptr<Reporter> make(const ReportOptions& options, Write write) {
   return std::make_unique<T>(options, std::move(write));
 }
 
-constexpr Kind kinds[] = {{"text", make<TextReporter>}, {"json", make<JsonReporter>}};
+constexpr Kind kinds[] = {
+    {"text", make<TextReporter>},     {"json", make<JsonReporter>},     {"concise", make<ConciseReporter>},
+    {"junit", make<JunitReporter>},   {"sarif", make<SarifReporter>},   {"github", make<GithubReporter>},
+    {"gitlab", make<GitlabReporter>}, {"markdown", make<MarkdownReporter>}};
 
 }  // namespace
 

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/concise_report.h"
+
+#include <fmt/format.h>
+
+#include "src/report/rule_findings.h"
+
+namespace lockstep {
+
+void ConciseReporter::add(const CheckResult& result) {
+  const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
+  counts_.add(result, findings.size());
+  for (const RuleFinding& finding : findings) {
+    write_(fmt::format("{}:{}:{}: {} {}\n", finding.place.file, finding.place.line, finding.place.column,
+                       finding.rule().id, one_line_text(finding.message)));
+  }
+}
+
+void ConciseReporter::finish() {
+  if (!options_.quiet) write_(counts_.sentence() + "\n");
+}
+
+}  // namespace lockstep

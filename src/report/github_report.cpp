@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/github_report.h"
+
+#include <fmt/format.h>
+
+#include "src/report/rule_findings.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t most_shown = 10;
+
+/// Of a message; of a property's value `:` and `,` as well.
+std::string escaped(std::string_view text, bool property) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '%' || c == '\r' || c == '\n' || (property && (c == ':' || c == ','))) {
+      result += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void GithubReporter::add(const CheckResult& result) {
+  const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
+  counts_.add(result, findings.size());
+  for (const RuleFinding& finding : findings) {
+    if (shown_ == most_shown) return;
+    ++shown_;
+    std::string text = finding.message;
+    for (const std::string& line : finding.lines) text += "\n" + line;
+    // The end column of GitHub is the last one of the mark.
+    write_(fmt::format("::error file={},line={},col={},endColumn={},title={}::{}\n", escaped(finding.place.file, true),
+                       finding.place.line, finding.place.column,
+                       std::max(finding.place.column, finding.place.end_column - 1),
+                       escaped(fmt::format("{} {}", finding.rule().id, finding.rule().name), true),
+                       escaped(without_control_characters(text), false)));
+  }
+}
+
+void GithubReporter::finish() {
+  if (counts_.findings() > shown_) {
+    write_(fmt::format("::notice title=lockstep::{} more findings are not shown: GitHub shows {} of a step. The other "
+                       "reports have them all.\n",
+                       counts_.findings() - shown_, most_shown));
+  }
+  write_(counts_.sentence() + "\n");
+}
+
+}  // namespace lockstep

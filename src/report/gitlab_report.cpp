@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/gitlab_report.h"
+
+#include <fmt/format.h>
+
+#include "src/report/rule_findings.h"
+#include "src/report/summary_counts.h"
+
+namespace lockstep {
+
+void GitlabReporter::add(const CheckResult& result) {
+  for (const RuleFinding& finding : rule_findings(result, options_.expectations)) {
+    json_.begin_object();
+    json_.key("description");
+    json_.string(one_line_text(finding.message));
+    json_.key("check_name");
+    json_.string(finding.rule().id);
+    // Unique in the whole report: GitLab shows the first alone of several with one.
+    json_.key("fingerprint");
+    json_.string(fmt::format("{}:{}", finding.place.file, finding.fingerprint));
+    json_.key("severity");
+    json_.string(finding.kind == RuleKind::not_checked ? "blocker" : "critical");
+    json_.key("location");
+    json_.begin_object();
+    json_.key("path");
+    json_.string(finding.place.file.starts_with("./") ? finding.place.file.substr(2) : finding.place.file);
+    json_.key("lines");
+    json_.begin_object(true);
+    json_.key("begin");
+    json_.number(finding.place.line);
+    json_.end_object();
+    json_.end_object();
+    json_.end_object();
+  }
+}
+
+}  // namespace lockstep

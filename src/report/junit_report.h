@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "lockstep/report.h"
+#include "src/report/summary_counts.h"
+
+namespace lockstep {
+
+/// `--format junit`: JUnit XML, a test suite for each folder and a test case for each file, in the part of it that
+/// Jenkins, GitLab, Azure and GitHub's reporters all read. What is wrong in a schedule is a failure, what could not be
+/// checked an error. The suites' totals stand in front of their cases, so the text is held until the end.
+/// Source: the XSD of Jenkins' xUnit plugin (junit-10.xsd).
+class JunitReporter : public Reporter {
+ public:
+  JunitReporter(const ReportOptions& options, Write write) : options_(options), write_(std::move(write)) {}
+  void add(const CheckResult& result) override;
+  void finish() override;
+
+ private:
+  struct Suite {
+    std::string cases;
+    int tests = 0, failures = 0, errors = 0, skipped = 0;
+    double seconds = 0;
+  };
+
+  ReportOptions options_;
+  Write write_;
+  std::map<std::string, Suite> suites_;  // by folder
+};
+
+}  // namespace lockstep

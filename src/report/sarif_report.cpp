@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/sarif_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/report/rule_findings.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t most_results = 25000;
+constexpr std::size_t most_lines = 24;
+
+void write_message(JsonWriter& json, std::string_view text) {
+  json.begin_object(true);
+  json.key("text");
+  json.string(text);
+  json.end_object();
+}
+
+/// A path as a URI reference: what is no letter, digit or one of a few signs is percent-encoded.
+std::string uri_of(std::string_view path) {
+  if (path.starts_with("./")) path.remove_prefix(2);
+  std::string uri = path.starts_with('/') ? "file://" : "";
+  for (const char c : path) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       std::string_view("-._~/").find(c) != std::string_view::npos;
+    uri += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return uri;
+}
+
+void write_location(JsonWriter& json, const FileStretch& place) {
+  json.begin_object();
+  json.key("physicalLocation");
+  json.begin_object();
+  json.key("artifactLocation");
+  json.begin_object(true);
+  json.key("uri");
+  json.string(uri_of(place.file));
+  json.end_object();
+  json.key("region");
+  json.begin_object(true);
+  json.key("startLine");
+  json.number(place.line);
+  json.key("startColumn");
+  json.number(place.column);
+  json.key("endLine");
+  json.number(place.line);
+  json.key("endColumn");
+  json.number(std::max(place.end_column, place.column + 1));
+  json.end_object();
+  json.end_object();
+  json.end_object();
+}
+
+void write_result(JsonWriter& json, const RuleFinding& finding, bool suppressed) {
+  json.begin_object();
+  json.key("ruleId");
+  json.string(finding.rule().id);
+  json.key("ruleIndex");
+  json.number(static_cast<std::int64_t>(finding.kind));
+  json.key("level");
+  json.string("error");
+  std::string text = finding.message;
+  for (std::size_t line = 0; line < std::min(finding.lines.size(), most_lines); ++line)
+    text += "\n" + finding.lines[line];
+  if (finding.lines.size() > most_lines) text += fmt::format("\nand {} more lines", finding.lines.size() - most_lines);
+  json.key("message");
+  write_message(json, without_control_characters(text));
+  json.key("locations");
+  json.begin_array();
+  write_location(json, finding.place);
+  json.end_array();
+  json.key("partialFingerprints");
+  json.begin_object(true);
+  json.key("primaryLocationLineHash");
+  const bool numbered = finding.fingerprint.find(':') != std::string::npos;
+  json.string(numbered ? finding.fingerprint : finding.fingerprint + ":1");
+  json.end_object();
+  if (suppressed) {
+    json.key("suppressions");
+    json.begin_array();
+    json.begin_object(true);
+    json.key("kind");
+    json.string("inSource");
+    json.key("justification");
+    json.string("The file's `expect` describes it.");
+    json.end_object();
+    json.end_array();
+  }
+  json.end_object();
+}
+
+}  // namespace
+
+SarifReporter::SarifReporter(const ReportOptions& options, Write write) : options_(options), json_(std::move(write)) {
+  json_.begin_object();
+  json_.key("$schema");
+  json_.string("https://json.schemastore.org/sarif-2.1.0.json");
+  json_.key("version");
+  json_.string("2.1.0");
+  json_.key("runs");
+  json_.begin_array();
+  json_.begin_object();
+  json_.key("tool");
+  json_.begin_object();
+  json_.key("driver");
+  json_.begin_object();
+  json_.key("name");
+  json_.string("lockstep");
+  json_.key("semanticVersion");
+  json_.string(LOCKSTEP_VERSION);
+  json_.key("rules");
+  write_rules();
+  json_.end_object();
+  json_.end_object();
+  json_.key("automationDetails");
+  json_.begin_object(true);
+  json_.key("id");
+  json_.string("lockstep/");
+  json_.end_object();
+  json_.key("columnKind");
+  json_.string("utf16CodeUnits");
+  json_.key("results");
+  json_.begin_array();
+}
+
+void SarifReporter::write_rules() {
+  json_.begin_array();
+  for (const Rule& rule : rules()) {
+    json_.begin_object();
+    json_.key("id");
+    json_.string(rule.id);
+    json_.key("name");
+    json_.string(rule.name);
+    json_.key("shortDescription");
+    write_message(json_, rule.summary);
+    json_.key("fullDescription");
+    write_message(json_, rule.explanation);
+    json_.key("help");
+    write_message(json_, rule.repair);
+    json_.key("defaultConfiguration");
+    json_.begin_object(true);
+    json_.key("level");
+    json_.string("error");
+    json_.end_object();
+    json_.key("properties");
+    json_.begin_object(true);
+    json_.key("precision");
+    json_.string("very-high");
+    json_.end_object();
+    json_.end_object();
+  }
+  json_.end_array();
+}
+
+void SarifReporter::add(const CheckResult& result) {
+  const bool suppressed = options_.expectations && is_expected_mistake(result);
+  const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations && !suppressed);
+  counts_.add(result, suppressed ? 0 : findings.size());
+  for (const RuleFinding& finding : findings) {
+    if (written_ == most_results) {
+      ++left_out_;
+      continue;
+    }
+    ++written_;
+    write_result(json_, finding, suppressed);
+  }
+}
+
+void SarifReporter::finish() {
+  json_.end_array();
+  json_.key("invocations");
+  json_.begin_array();
+  json_.begin_object();
+  json_.key("executionSuccessful");
+  json_.boolean(true);
+  json_.key("toolExecutionNotifications");
+  json_.begin_array();
+  const auto notify = [&](std::string_view level, const std::string& text) {
+    json_.begin_object();
+    json_.key("level");
+    json_.string(level);
+    json_.key("message");
+    write_message(json_, text);
+    json_.end_object();
+  };
+  notify("note", counts_.sentence());
+  if (left_out_ > 0)
+    notify("warning", fmt::format("{} findings are left out: a run takes {}.", left_out_, most_results));
+  json_.end_array();
+  json_.end_object();
+  json_.end_array();
+  json_.end_object();
+  json_.end_array();
+  json_.end_object();
+  json_.finish();
+}
+
+}  // namespace lockstep

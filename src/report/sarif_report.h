@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/report.h"
+#include "src/report/json_writer.h"
+#include "src/report/summary_counts.h"
+
+namespace lockstep {
+
+/// `--format sarif`: SARIF 2.1.0, one run, as GitHub code scanning takes it. At most 25,000 results, which is the most
+/// that GitHub accepts of a run; a notification counts the rest. A mistake that a file's `expect` describes is a
+/// result with a suppression.
+/// Sources: OASIS sarif-v2.1.0; github/docs, sarif-support-for-code-scanning.md.
+class SarifReporter : public Reporter {
+ public:
+  SarifReporter(const ReportOptions& options, Write write);
+  void add(const CheckResult& result) override;
+  void finish() override;
+
+ private:
+  void write_rules();
+
+  ReportOptions options_;
+  JsonWriter json_;
+  SummaryCounts counts_;
+  std::size_t written_ = 0, left_out_ = 0;
+};
+
+}  // namespace lockstep
