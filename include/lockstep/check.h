@@ -110,7 +110,9 @@ struct Turn {
 struct CheckResult {
   std::string file;
   std::shared_ptr<const Scenario> scenario;  ///< null where the file is not valid
-  std::vector<Diagnostic> errors;            ///< verdict `error` only
+  /// The scenario as its file has it, where an axis has the size "any" and `scenario` has a number; else null.
+  std::shared_ptr<const Scenario> written;
+  std::vector<Diagnostic> errors;  ///< verdict `error` only
   std::shared_ptr<const Timeline> timeline;
   std::shared_ptr<SymbolicEngine> engine;  ///< owner of the forms in `symbolic`; null if it did not run
   std::optional<SymbolicResult> symbolic;

@@ -22,8 +22,10 @@ struct ReportOptions {
   bool verbose = false;  ///< text: no limits on ranks, grids and lists
   bool color = false;    ///< text
   bool several = false;  ///< JSON: an array, whatever the number of results
-  /// A file's `expect` is what is right: a mistake that it describes is no finding, and what does not hold of it is one.
+  /// A file's `expect` is what is right: a mistake that it describes is no finding, and what does not hold of it is
+  /// one.
   bool expectations = false;
+  std::string docs_url;  ///< SARIF, markdown: where docs/ can be read, without a slash at the end; "": no links to it
 };
 
 /// Writes what was found about any number of scenarios in one format.
@@ -38,6 +40,8 @@ class Reporter {
 
 /// The names that make_reporter knows.
 const std::vector<std::string>& report_kinds();
+/// What each of them is for: "text, for people; json, for programs; …".
+std::string report_kinds_help();
 /// Null for an unknown kind.
 std::unique_ptr<Reporter> make_reporter(std::string_view kind, const ReportOptions& options, Write write);
 

@@ -22,7 +22,7 @@ struct CheckArguments : CommonOptions {
 int run(CheckArguments& arguments) {
   return with_engines(arguments, arguments.paths, [&](CheckOptions check, const std::vector<std::string>& files) {
     const bool one_line = arguments.quiet && arguments.format == "text";
-    check.blame = !arguments.no_blame && !(one_line && arguments.reports.empty());
+    check.blame = !arguments.no_blame && !(one_line && !arguments.has_reports());
     ReportSet reports(arguments, files.size() > 1, {});
     int status = exit_right;
     check_files(files, check, [&](const CheckResult& result) {
@@ -54,6 +54,8 @@ Command check_command() {
       {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},
       {"lockstep check --engine symbolic,mpi --ranks 4 --report json=report.json scenario.json",
        "formulas, and numbers in 4 processes with MPI; a JSON report beside the text"},
+      {"lockstep check -f github --report sarif=out.sarif --report junit=out.xml scenarios/",
+       "annotations in the log of a GitHub job, and two files for others to read"},
       {"lockstep check --engine host,cuda,nccl --gpus 4 scenario.json",
        "numbers on the processor, on one GPU and on four, compared to the bit"},
   };

@@ -109,7 +109,7 @@ class TextSummary {
 
 int test(const TestArguments& arguments, CheckOptions check, const std::vector<std::string>& files) {
   const bool text = arguments.format == "text";
-  check.blame_where_expected = text && arguments.reports.empty();
+  check.blame_where_expected = text && !arguments.has_reports();
   std::optional<TextSummary> summary;
   if (text) summary.emplace(arguments);
   ReportSet reports(arguments, files.size() > 1, {!text, true});
@@ -155,6 +155,7 @@ Command test_command() {
       {"lockstep test -q buggy.json fixed.json", "two files; only what fails and the summary"},
       {"lockstep test -f json scenarios/megatron/", "the reports of all files, each with `expected`"},
       {"lockstep test scenarios/ --report json=report.json", "text to read, and a report beside it"},
+      {"lockstep test -f github --summary scenarios/", "a GitHub job: annotations, and a summary of the job"},
   };
   command.options = join(
       {{{"FILES", "", std::string(files_help), {}, &arguments->paths}},

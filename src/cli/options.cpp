@@ -26,13 +26,11 @@ bool is_on(const char* variable) {
 }  // namespace
 
 std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>& kinds) {
-  const bool many = kinds.size() > 2;
+  const bool all = kinds.size() == report_kinds().size();
   return {
-      {"-f,--format",
-       "KIND",
-       many ? "What to write: text for people, json for programs, concise for editors, markdown for comments; junit, "
-              "sarif, github and gitlab for CI (docs/ci.md)."
-            : "What to write: text for people, json for programs.",
+      {"-f,--format", "KIND",
+       all ? fmt::format("What to write: {} (docs/ci.md).", report_kinds_help())
+           : "What to write: text for people, json for programs.",
        kinds, &format},
       {"-o,--output",
        "FILE",

@@ -26,9 +26,11 @@ struct CommonOptions {
   std::string jobs;      ///< files at once; "": one per core
   bool all = false;
   std::uint64_t seed = 0;
-
   bool exit_zero = false;
   bool summary = false;
+
+  /// Whether something but the text on standard output is written.
+  bool has_reports() const { return !reports.empty() || summary; }
 
   /// -f, -o, --color, -q, -v; with the kinds of -f.
   std::vector<OptionRow> output_rows(const std::vector<std::string>& kinds = {"text", "json"});

@@ -49,6 +49,7 @@ int gate_status(const CommonOptions& options, int status) {
 ReportSet::ReportSet(const CommonOptions& options, bool several, Purpose purpose) {
   ReportOptions report;
   report.expectations = purpose.expectations;
+  report.docs_url = LOCKSTEP_DOCS_URL;
   report.all = options.all;
   report.quiet = options.quiet;
   report.verbose = options.verbose;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "src/diagnosis/agreement.h"
 #include "src/diagnosis/any_sizes.h"
@@ -205,7 +206,7 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
       begin_together(result, job_of(options), [] {});
       return result;
     }
-    result.scenario = shown;
+    result.written = std::exchange(result.scenario, shown);
   }
   for (std::string& note : notes_of(*result.scenario->schedule)) result.notes.push_back(std::move(note));
   try {
@@ -225,6 +226,7 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     CheckResult nothing;
     nothing.file = result.file;
     nothing.scenario = result.scenario;
+    nothing.written = result.written;
     result = std::move(nothing);  // gives its memory back
     result.machine_failed = true;
     result.errors = {

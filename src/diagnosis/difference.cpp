@@ -47,8 +47,8 @@ Difference difference_of(const CheckResult& result, int rank, int buffer, const 
   const auto is_now = [&](int micro_batch) {
     return first <= micro_batch && micro_batch < first + batch.micro_batches(result.step);
   };
-  return compare(result.engine->terms(piece.form, rank, buffer), result.engine->terms(piece.reference, rank, buffer),
-                 is_now);
+  const FormReader& forms = *forms_of(result);
+  return compare(forms.terms(piece.form, rank, buffer), forms.terms(piece.reference, rank, buffer), is_now);
 }
 
 std::vector<Difference> differences(const CheckResult& result) {

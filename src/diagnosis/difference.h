@@ -18,7 +18,7 @@ struct Difference {
   std::optional<Rational> least, most;
 };
 
-/// Of one wrong piece of a result of the symbolic engine.
+/// Of one wrong piece of exact_of(result).
 Difference difference_of(const CheckResult& result, int rank, int buffer, const PieceResult& piece);
 
 /// One for each distinct wrong content; of a result of the symbolic engine.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "src/report/clean_text.h"
 #include "src/report/rule_findings.h"
 
 namespace lockstep {
@@ -11,7 +12,7 @@ void ConciseReporter::add(const CheckResult& result) {
   const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
   counts_.add(result, findings.size());
   for (const RuleFinding& finding : findings) {
-    write_(fmt::format("{}:{}:{}: {} {}\n", finding.place.file, finding.place.line, finding.place.column,
+    write_(fmt::format("{}:{}:{}: {} {}\n", one_line_text(finding.place.file), finding.place.line, finding.place.column,
                        finding.rule().id, one_line_text(finding.message)));
   }
 }

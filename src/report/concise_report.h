@@ -10,7 +10,8 @@ namespace lockstep {
 /// and a line that counts.
 class ConciseReporter : public Reporter {
  public:
-  ConciseReporter(const ReportOptions& options, Write write) : options_(options), write_(std::move(write)) {}
+  ConciseReporter(const ReportOptions& options, Write write)
+      : options_(options), write_(std::move(write)), counts_(options.expectations) {}
   void add(const CheckResult& result) override;
   void finish() override;
 

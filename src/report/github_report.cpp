@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "src/report/clean_text.h"
 #include "src/report/rule_findings.h"
 
 namespace lockstep {
@@ -35,19 +36,20 @@ void GithubReporter::add(const CheckResult& result) {
     std::string text = finding.message;
     for (const std::string& line : finding.lines) text += "\n" + line;
     // The end column of GitHub is the last one of the mark.
-    write_(fmt::format("::error file={},line={},col={},endColumn={},title={}::{}\n", escaped(finding.place.file, true),
-                       finding.place.line, finding.place.column,
+    write_(fmt::format("::error file={},line={},col={},endColumn={},title={}::{}\n",
+                       escaped(repository_path(finding.place.file), true), finding.place.line, finding.place.column,
                        std::max(finding.place.column, finding.place.end_column - 1),
                        escaped(fmt::format("{} {}", finding.rule().id, finding.rule().name), true),
-                       escaped(without_control_characters(text), false)));
+                       escaped(clean_text(text), false)));
   }
 }
 
 void GithubReporter::finish() {
   if (counts_.findings() > shown_) {
-    write_(fmt::format("::notice title=lockstep::{} more findings are not shown: GitHub shows {} of a step. The other "
-                       "reports have them all.\n",
-                       counts_.findings() - shown_, most_shown));
+    write_(
+        fmt::format("::notice title=lockstep::{} more findings are not shown: GitHub shows {} of a step. The other "
+                    "reports have them all.\n",
+                    counts_.findings() - shown_, most_shown));
   }
   write_(counts_.sentence() + "\n");
 }

@@ -11,7 +11,8 @@ namespace lockstep {
 /// Source: github/docs, content/actions/reference/workflows-and-actions/workflow-commands.md.
 class GithubReporter : public Reporter {
  public:
-  GithubReporter(const ReportOptions& options, Write write) : options_(options), write_(std::move(write)) {}
+  GithubReporter(const ReportOptions& options, Write write)
+      : options_(options), write_(std::move(write)), counts_(options.expectations) {}
   void add(const CheckResult& result) override;
   void finish() override;
 

@@ -3,13 +3,14 @@
 
 #include <fmt/format.h>
 
+#include "src/report/clean_text.h"
 #include "src/report/rule_findings.h"
-#include "src/report/summary_counts.h"
 
 namespace lockstep {
 
 void GitlabReporter::add(const CheckResult& result) {
   for (const RuleFinding& finding : rule_findings(result, options_.expectations)) {
+    const std::string path = repository_path(finding.place.file);
     json_.begin_object();
     json_.key("description");
     json_.string(one_line_text(finding.message));
@@ -17,13 +18,13 @@ void GitlabReporter::add(const CheckResult& result) {
     json_.string(finding.rule().id);
     // Unique in the whole report: GitLab shows the first alone of several with one.
     json_.key("fingerprint");
-    json_.string(fmt::format("{}:{}", finding.place.file, finding.fingerprint));
+    json_.string(fmt::format("{}:{}", path, finding.fingerprint));
     json_.key("severity");
     json_.string(finding.kind == RuleKind::not_checked ? "blocker" : "critical");
     json_.key("location");
     json_.begin_object();
     json_.key("path");
-    json_.string(finding.place.file.starts_with("./") ? finding.place.file.substr(2) : finding.place.file);
+    json_.string(path);
     json_.key("lines");
     json_.begin_object(true);
     json_.key("begin");

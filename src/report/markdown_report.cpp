@@ -2,7 +2,9 @@
 #include "src/report/markdown_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "src/report/clean_text.h"
 #include "src/report/rule_findings.h"
 #include "src/report/style.h"
 
@@ -31,11 +33,20 @@ std::string code(std::string_view text) {
   return fmt::format("{0}{1}{2}{1}{0}", quotes, spaced ? " " : "", one_line_text(text));
 }
 
-std::string details_of(const CheckResult& result, const std::vector<RuleFinding>& findings) {
-  std::string text = fmt::format("\n<details>\n<summary>{}: {}</summary>\n\n", escaped(result.file), name_of(result.verdict));
+/// The same in a table, where a pipe ends a cell even between backticks.
+std::string cell(std::string_view text) {
+  return text.find('|') == std::string_view::npos ? code(text) : escaped(text);
+}
+
+std::string details_of(const CheckResult& result, const std::vector<RuleFinding>& findings, std::string_view docs_url) {
+  std::string text = fmt::format("\n<details>\n<summary>{}: {}</summary>\n\n", markup_text(one_line_text(result.file)),
+                                 name_of(result.verdict));
   for (const RuleFinding& finding : findings) {
-    text += fmt::format("**{} {}**, line {}: {}\n\n", finding.rule().id, finding.rule().name, finding.place.line,
-                        escaped(finding.message));
+    const std::string name = fmt::format("{} {}", finding.rule().id, finding.rule().name);
+    const std::string url = rule_url(finding.rule(), docs_url);
+    const std::string other = finding.place.file == result.file ? "" : code(finding.place.file) + " ";
+    text += fmt::format("**{}**, {}line {}: {}\n\n", url.empty() ? name : fmt::format("[{}]({})", name, url), other,
+                        finding.place.line, escaped(finding.message));
     for (const std::string& line : finding.lines) text += fmt::format("- {}\n", code(line));
     if (!finding.lines.empty()) text += "\n";
   }
@@ -48,21 +59,21 @@ void MarkdownReporter::add(const CheckResult& result) {
   const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
   counts_.add(result, findings.size());
   if (findings.empty() && options_.quiet) return;
-  const std::string_view sign = !findings.empty() ? "❌" : "✅";
-  std::string what = is_expected_mistake(result) ? "as expected" : "";
-  if (!result.blame.empty()) what = fmt::format("{}{}", what.empty() ? "" : what + ": ", code(result.blame.front().step));
-  std::string row =
-      fmt::format("| {} | {} | {} | {} |\n", sign, code(result.file), name_of(result.verdict), what);
-  // A pipe ends a cell even between backticks.
-  if (result.file.find('|') != std::string::npos)
-    row = fmt::format("| {} | {} | {} | {} |\n", sign, escaped(result.file), name_of(result.verdict), what);
+  const bool left_out = options_.expectations && has_no_expectation(result);
+  const std::string_view sign = !findings.empty() ? "❌" : left_out ? "➖" : "✅";
+  std::vector<std::string> words;
+  if (left_out) words.push_back("no `expect`");
+  if (is_expected_mistake(result)) words.push_back("as expected");
+  if (!result.blame.empty()) words.push_back(cell(result.blame.front().step));
+  const std::string row =
+      fmt::format("| {} | {} | {} | {} |\n", sign, cell(result.file), name_of(result.verdict), fmt::join(words, ": "));
   if (rows_.size() + row.size() > most_rows_bytes) {
     ++rows_left_out_;
   } else {
     rows_ += row;
   }
   if (findings.empty()) return;
-  const std::string details = details_of(result, findings);
+  const std::string details = details_of(result, findings, options_.docs_url);
   if (details_.size() + details.size() > most_details_bytes) {
     ++details_left_out_;
   } else {

@@ -12,7 +12,8 @@ namespace lockstep {
 /// job's summary. At most 900 kB: GitHub refuses a summary of more than 1 MiB; what is left out is counted.
 class MarkdownReporter : public Reporter {
  public:
-  MarkdownReporter(const ReportOptions& options, Write write) : options_(options), write_(std::move(write)) {}
+  MarkdownReporter(const ReportOptions& options, Write write)
+      : options_(options), write_(std::move(write)), counts_(options.expectations) {}
   void add(const CheckResult& result) override;
   void finish() override;
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include "lockstep/report.h"
 #include "src/report/concise_report.h"
 #include "src/report/github_report.h"
@@ -15,6 +17,7 @@ namespace {
 
 struct Kind {
   std::string_view name;
+  std::string_view purpose;  // "for people"
   std::unique_ptr<Reporter> (*make)(const ReportOptions& options, Write write);
 };
 
@@ -23,10 +26,17 @@ std::unique_ptr<Reporter> make(const ReportOptions& options, Write write) {
   return std::make_unique<T>(options, std::move(write));
 }
 
+// One line for each format.
 constexpr Kind kinds[] = {
-    {"text", make<TextReporter>},     {"json", make<JsonReporter>},     {"concise", make<ConciseReporter>},
-    {"junit", make<JunitReporter>},   {"sarif", make<SarifReporter>},   {"github", make<GithubReporter>},
-    {"gitlab", make<GitlabReporter>}, {"markdown", make<MarkdownReporter>}};
+    {"text", "for people", make<TextReporter>},
+    {"json", "for programs", make<JsonReporter>},
+    {"concise", "a line for each finding, for editors", make<ConciseReporter>},
+    {"junit", "XML, for lists of test cases", make<JunitReporter>},
+    {"sarif", "for code scanning", make<SarifReporter>},
+    {"github", "annotations of a workflow's job", make<GithubReporter>},
+    {"gitlab", "a Code Quality report", make<GitlabReporter>},
+    {"markdown", "for comments and job summaries", make<MarkdownReporter>},
+};
 
 }  // namespace
 
@@ -37,6 +47,12 @@ const std::vector<std::string>& report_kinds() {
     return list;
   }();
   return names;
+}
+
+std::string report_kinds_help() {
+  std::string text;
+  for (const Kind& kind : kinds) text += fmt::format("{}{}, {}", text.empty() ? "" : "; ", kind.name, kind.purpose);
+  return text;
 }
 
 std::unique_ptr<Reporter> make_reporter(std::string_view kind, const ReportOptions& options, Write write) {

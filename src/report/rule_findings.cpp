@@ -8,15 +8,14 @@
 #include <map>
 #include <optional>
 
-#include "src/diagnosis/difference.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/diagnosis/other_tests.h"
-#include "src/diagnosis/stale.h"
 #include "src/report/blame_text.h"
 #include "src/report/elide.h"
 #include "src/report/sections.h"
 #include "src/report/style.h"
 #include "src/report/text_report.h"
+#include "src/report/value_rules.h"
 
 namespace lockstep {
 
@@ -36,14 +35,6 @@ std::string without_digits(std::string text) {
   return text;
 }
 
-RuleKind kind_of(const Difference& difference) {
-  if (difference.leftover) return RuleKind::leftover;
-  if (difference.foreign) return RuleKind::wrong_cut;
-  if (difference.missing) return RuleKind::missing_reduction;
-  if (difference.left_out || *difference.least != *difference.most) return RuleKind::wrong_weights;
-  return RuleKind::wrong_factor;
-}
-
 /// The lines of a text, without the indentation that they share.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -61,7 +52,8 @@ class Gatherer {
   explicit Gatherer(const CheckResult& result) : result_(result) {}
 
   std::vector<RuleFinding> gather() {
-    if (!result_.disagreement.empty()) plain(RuleKind::not_checked, result_.disagreement, "engines disagree");
+    if (!result_.disagreement.empty())
+      plain(RuleKind::not_checked, result_.disagreement, "engines disagree", place_of_step(result_, ""));
     switch (result_.verdict) {
       case Verdict::match:
         break;
@@ -92,18 +84,19 @@ class Gatherer {
  private:
   /// `what`: what tells this finding from others of its rule and file, without anything that drifts.
   void add(RuleFinding finding, const std::string& what) {
-    const std::string& name = result_.scenario == nullptr ? result_.file : result_.scenario->name;
+    const bool named = result_.scenario != nullptr && !result_.scenario->name.empty();
+    const std::string& name = named ? result_.scenario->name : result_.file;
     finding.fingerprint = fingerprint_of(fmt::format("{}\n{}\n{}", finding.rule().id, name, what));
     const int count = ++seen_[finding.fingerprint];
     if (count > 1) finding.fingerprint += fmt::format(":{}", count);
     findings_.push_back(std::move(finding));
   }
 
-  void plain(RuleKind kind, const std::string& message, const std::string& what) {
+  void plain(RuleKind kind, const std::string& message, const std::string& what, FileStretch place) {
     RuleFinding finding;
     finding.kind = kind;
     finding.message = message;
-    finding.place = place_of_step(result_, "");
+    finding.place = std::move(place);
     add(std::move(finding), what);
   }
 
@@ -144,96 +137,161 @@ class Gatherer {
   void mismatch() {
     if (wrong_in_model_alone(result_)) {
       plain(RuleKind::in_the_model,
-            "The schedule is right, and the model's own communication gives other gradients than one device.", "");
+            "The schedule is right, and the model's own communication gives other gradients than one device.", "",
+            place_of_model(result_));
       return;
     }
     parameters();
     norm();
-    if (findings_.empty()) plain(RuleKind::wrong_values, "Ranks end up with other values than one device.", "");
+    if (findings_.empty())
+      plain(RuleKind::wrong_values, "Ranks end up with other values than one device.", "", place_of_step(result_, ""));
   }
+
+  /// Sections that are wrong by one rule and one step: one finding.
+  struct Merged {
+    RuleKind kind;
+    std::string step, pattern;
+    std::vector<const Section*> sections;
+  };
 
   void parameters() {
     const std::vector<ParameterFinding> all = collect_findings(result_, false);
     std::optional<Formulas> formulas;
-    if (result_.symbolic) formulas.emplace(*result_.scenario->schedule, *result_.engine);
-    for (const Section& section : fold_findings(result_, all, formulas ? &*formulas : nullptr)) {
-      const bool has_values = std::any_of(section.finding->groups.begin(), section.finding->groups.end(),
-                                          [](const RankGroup& group) { return !is_right(group); });
-      if (has_values) values(section, formulas ? &*formulas : nullptr);
-      if (!section.finding->unowned.empty()) unowned(section);
+    if (exact_of(result_) != nullptr) formulas.emplace(*result_.scenario->schedule, *forms_of(result_));
+    const std::vector<Section> sections = fold_findings(result_, all, formulas ? &*formulas : nullptr);
+    std::vector<Merged> list;
+    const auto merge = [&](RuleKind kind, const std::string& step, const Section& section) {
+      // Without a step nothing says that two parameters have one cause.
+      const std::string pattern = step.empty() ? first_name(section) : "";
+      const auto found = std::find_if(list.begin(), list.end(), [&](const Merged& one) {
+        return one.kind == kind && one.step == step && one.pattern == pattern;
+      });
+      if (found == list.end()) {
+        list.push_back({kind, step, pattern, {&section}});
+      } else {
+        found->sections.push_back(&section);
+      }
+    };
+    for (const Section& section : sections) {
+      const ParameterFinding& finding = *section.finding;
+      const std::string step = step_of(section);
+      const bool has_values =
+          !finding.not_shown.empty() || std::any_of(finding.groups.begin(), finding.groups.end(),
+                                                    [](const RankGroup& group) { return is_wrong(group); });
+      if (has_values) merge(rule_of_values(result_, section, step), step, section);
+      if (!finding.unowned.empty()) merge(RuleKind::no_owner, step, section);
+    }
+    for (const Merged& merged : list) {
+      RuleFinding finding;
+      finding.kind = merged.kind;
+      if (merged.kind == RuleKind::no_owner) {
+        unowned(merged, finding);
+      } else {
+        values(merged, formulas ? &*formulas : nullptr, finding);
+      }
+      blame(finding);
+      finding.place = place_of_step(result_, merged.step);
+      add(std::move(finding), merged.pattern + "\n" + merged.step);
     }
   }
 
-  static bool is_right(const RankGroup& group) {
-    return group.symbolic != nullptr ? first_wrong_piece(group) == nullptr
-                                     : group.host == nullptr || group.host->right;
+  static bool is_wrong(const RankGroup& group) {
+    return group.symbolic != nullptr ? first_wrong_piece(group) != nullptr
+                                     : group.host != nullptr && !group.host->right;
   }
 
-  std::string subject(const Section& section) const {
-    const std::vector<Parameter>& parameters = result_.scenario->schedule->model.parameters();
-    const std::string& name = parameters[static_cast<std::size_t>(section.finding->parameter)].name;
-    return section.parameters == 1 ? name : fmt::format("{} and {} more", name, section.parameters - 1);
+  /// The step at fault: of several the one after which this section is wrong.
+  std::string step_of(const Section& section) const {
+    const std::string turn = section.turn == nullptr ? "" : section.turn->point.step;
+    if (result_.blame.empty()) return turn;
+    for (const Blame& blame : result_.blame) {
+      if (blame.step == turn) return turn;
+    }
+    return result_.blame.front().step;
   }
 
-  /// Names with their numbers folded: what does not change with the number of layers.
-  std::string pattern(const Section& section) const {
-    const std::vector<Parameter>& parameters = result_.scenario->schedule->model.parameters();
-    return folded_name(parameters[static_cast<std::size_t>(section.finding->parameter)].name);
+  /// "decoder.layers.*.weight" of a section; what does not change with the number of layers.
+  static std::string first_name(const Section& section) {
+    const std::string& name = section.names.front();
+    return folded_name(std::string_view(name).substr(0, name.rfind(" (")));
   }
 
-  void values(const Section& section, Formulas* formulas) {
-    RuleFinding finding;
-    finding.kind = RuleKind::wrong_values;
+  /// "The gradient of weight is", "The gradients of layers.*.weight and 3 more parameters are".
+  std::string subject(const Merged& merged) const {
+    std::size_t parameters = 0;
+    for (const Section* section : merged.sections) parameters += section->parameters;
+    const Section& first = *merged.sections.front();
+    if (parameters == 1) return fmt::format("The gradient of {} is", first.names.front());
+    const std::string name = first_name(first);
+    if (first.parameters == parameters && first.names.size() == 1)
+      return fmt::format("The gradients of {} ({} parameters) are", name, parameters);
+    if (parameters == 2) {
+      const std::string& last = first.names.size() == 2 ? first.names.back() : merged.sections.back()->names.front();
+      return fmt::format("The gradients of {} and {} are", first.names.front(), last);
+    }
+    return fmt::format("The gradients of {} and {} are", name, counted_more(parameters, first));
+  }
+
+  static std::string counted_more(std::size_t parameters, const Section& first) {
+    const std::size_t more = parameters - (first.names.size() == 1 ? first.parameters : 1);
+    return counted(static_cast<std::int64_t>(more), "more parameter");
+  }
+
+  void values(const Merged& merged, Formulas* formulas, RuleFinding& finding) {
     std::vector<int> ranks;
     std::string words;
-    std::size_t shown = 0;
-    for (const RankGroup& group : section.finding->groups) {
-      if (is_right(group)) continue;
-      ranks.insert(ranks.end(), group.ranks.begin(), group.ranks.end());
-      const PieceResult* piece = first_wrong_piece(group);
-      if (piece == nullptr || formulas == nullptr) continue;
-      const int rank = group.ranks.front();
-      if (shown == 0) {
-        finding.kind = kind_of(difference_of(result_, rank, group.buffer, *piece));
-        words = difference_text(result_, group, *piece);
+    std::size_t shown = 0, groups = 0;
+    for (const Section* section : merged.sections) {
+      const std::string& not_shown = section->finding->not_shown;
+      if (!not_shown.empty())
+        finding.lines.push_back(fmt::format("{}: no rank is shown: {}", first_name(*section), not_shown));
+      for (const RankGroup& group : section->finding->groups) {
+        if (!is_wrong(group)) continue;
+        ranks.insert(ranks.end(), group.ranks.begin(), group.ranks.end());
+        const PieceResult* piece = first_wrong_piece(group);
+        if (piece == nullptr || formulas == nullptr || ++groups > most_groups) continue;
+        const int rank = group.ranks.front();
+        if (shown++ == 0) words = difference_text(result_, group, *piece);
+        finding.lines.push_back(fmt::format(
+            "{}{}, elements {}: got {}, expected {}", merged.sections.size() > 1 ? first_name(*section) + ", " : "",
+            rank_list(group.ranks), interval_text(piece->elements),
+            elided(formulas->formula(piece->form, rank, group.buffer, result_.step), widest_side),
+            elided(formulas->formula(piece->reference, rank, group.buffer, result_.step), widest_side)));
       }
-      if (shown++ == most_groups) finding.lines.push_back("and other ranks");
-      if (shown > most_groups) continue;
-      finding.lines.push_back(fmt::format(
-          "{}, elements {}: got {}, expected {}", rank_list(group.ranks), interval_text(piece->elements),
-          elided(formulas->formula(piece->form, rank, group.buffer, result_.step), widest_side),
-          elided(formulas->formula(piece->reference, rank, group.buffer, result_.step), widest_side)));
     }
+    if (groups > most_groups)
+      finding.lines.push_back(
+          fmt::format("and {} more", counted(static_cast<std::int64_t>(groups - most_groups), "group") + " of ranks"));
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-    if (section.turn != nullptr && !stale_slices(result_, *section.turn).empty()) finding.kind = RuleKind::stale_slices;
-    finding.message = fmt::format("The gradient of {} is wrong on {}{}.", subject(section), rank_list(ranks),
-                                  words.empty() ? "" : ": " + words);
-    finish(std::move(finding), section);
+    // The words are about one rank of one parameter.
+    const bool of_all = groups == 1 && merged.sections.size() == 1;
+    finding.message = fmt::format("{} wrong{}{}{}.", subject(merged), ranks.empty() ? "" : " on " + rank_list(ranks),
+                                  result_.sample && !ranks.empty() ? " and others like them" : "",
+                                  words.empty() || !of_all ? "" : ": " + words);
   }
 
-  void unowned(const Section& section) {
-    RuleFinding finding;
-    finding.kind = RuleKind::no_owner;
-    std::vector<std::string> elements;
-    for (const Interval& interval : section.finding->unowned) {
-      if (elements.size() == most_groups) {
-        elements.push_back("…");
-        break;
+  void unowned(const Merged& merged, RuleFinding& finding) const {
+    finding.message = fmt::format(
+        "{} owned by nobody in part: {} no optimizer.", subject(merged),
+        merged.sections.size() == 1 && merged.sections.front()->parameters == 1 ? "it reaches" : "they reach");
+    std::size_t shown = 0;
+    for (const Section* section : merged.sections) {
+      if (shown++ == most_groups) break;
+      std::vector<std::string> elements;
+      for (const Interval& interval : section->finding->unowned) {
+        if (elements.size() == most_groups) {
+          elements.push_back("…");
+          break;
+        }
+        elements.push_back(interval_text(interval));
       }
-      elements.push_back(interval_text(interval));
+      finding.lines.push_back(
+          fmt::format("{}: nobody owns elements {}", first_name(*section), fmt::join(elements, ", ")));
     }
-    finding.message =
-        fmt::format("Nobody owns elements {} of {}.", fmt::join(elements, ", "), subject(section));
-    finish(std::move(finding), section);
-  }
-
-  void finish(RuleFinding finding, const Section& section) {
-    std::string step = section.turn == nullptr ? "" : section.turn->point.step;
-    if (!result_.blame.empty()) step = result_.blame.front().step;
-    blame(finding);
-    finding.place = place_of_step(result_, step);
-    add(std::move(finding), pattern(section) + "\n" + step);
+    if (merged.sections.size() > most_groups)
+      finding.lines.push_back(fmt::format(
+          "and parts of {}", counted(static_cast<std::int64_t>(merged.sections.size() - most_groups), "more pattern")));
   }
 
   void norm() {
@@ -252,7 +310,8 @@ class Gatherer {
   }
 
   void blame(RuleFinding& finding) const {
-    for (const Blame& blame : result_.blame) finding.lines.push_back(fmt::format("at fault: {}, which {}", blame.step, blame.why));
+    for (const Blame& blame : result_.blame)
+      finding.lines.push_back(fmt::format("at fault: {}, which {}", blame.step, blame.why));
     if (result_.repairs.empty()) return;
     for (const Json& edit : result_.repairs.front().edits) finding.lines.push_back("right with " + one_line(edit));
   }
@@ -262,21 +321,23 @@ class Gatherer {
   std::map<std::string, int> seen_;
 };
 
-bool has_expectation(const CheckResult& result) {
-  return result.error_expected || (result.scenario != nullptr && result.scenario->expect);
-}
-
 }  // namespace
+
+bool has_no_expectation(const CheckResult& result) {
+  const bool expects = result.error_expected || (result.scenario != nullptr && result.scenario->expect);
+  return !expects && result.verdict != Verdict::error && result.disagreement.empty();
+}
 
 bool is_expected_mistake(const CheckResult& result) {
   if (result.verdict == Verdict::match || !result.disagreement.empty() || result.machine_failed) return false;
-  return result.error_expected || (has_expectation(result) && unmet_expectations(result).empty());
+  if (result.error_expected) return true;
+  return result.scenario != nullptr && result.scenario->expect && unmet_expectations(result).empty();
 }
 
 std::vector<RuleFinding> rule_findings(const CheckResult& result, bool expectations) {
   Gatherer gatherer(result);
-  if (!expectations || !result.disagreement.empty() || !has_expectation(result)) return gatherer.gather();
-  if (is_expected_mistake(result)) return {};
+  if (!expectations || !result.disagreement.empty()) return gatherer.gather();
+  if (is_expected_mistake(result) || has_no_expectation(result)) return {};
   if (result.verdict == Verdict::error) return gatherer.gather();
   gatherer.unmet(unmet_expectations(result));
   return gatherer.take();

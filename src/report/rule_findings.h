@@ -24,11 +24,15 @@ struct RuleFinding {
 };
 
 /// Every finding of a result, those of the verdict first; empty for a match. Parameters that are wrong alike are one
-/// finding. With `expectations` what the file's `expect` says is no finding, and what it says and is not so is one.
+/// finding. With `expectations` what the file's `expect` says is no finding, what it says and is not so is one, and a
+/// file without an `expect` has none.
 std::vector<RuleFinding> rule_findings(const CheckResult& result, bool expectations);
 
 /// Whether the file's `expect` says that something is wrong, and it is as it says: findings that somebody has seen and
 /// put on record, the one way to suppress them.
 bool is_expected_mistake(const CheckResult& result);
+
+/// Whether there is no `expect` to hold the result against: `lockstep test` leaves such a file out.
+bool has_no_expectation(const CheckResult& result);
 
 }  // namespace lockstep

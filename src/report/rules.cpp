@@ -8,30 +8,36 @@ namespace lockstep {
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> table = {
       {"LS001", "MissingReduction", "A rank's gradient lacks contributions of other ranks or micro-batches.",
-       "A gradient that several ranks, micro-batches or uses contribute to was not summed over all of them: a collective "
+       "A gradient that several ranks, micro-batches or uses contribute to was not summed over all of them: a "
+       "collective "
        "is missing, skips the parameter, runs over too small a group, or runs before the last contribution is there. "
        "Every rank trains on its own share; replicas drift apart, or stay equal and learn from a part of the batch.",
        "Add the collective, or let the one that is there choose the parameter: over the axes along which the "
        "parameter's gradient is Partial, and over data parallelism.",
        "scenarios/megatron/1446-final-layernorm-not-reduced.json"},
       {"LS002", "WrongFactor", "A gradient is one multiple of the right one.",
-       "All contributions are there, in the right proportions, and the whole is divided or multiplied by a wrong number: "
+       "All contributions are there, in the right proportions, and the whole is divided or multiplied by a wrong "
+       "number: "
        "twice by an axis, by the world where the data-parallel size is meant, by the number of micro-batches again. "
        "Adam hides a factor that never changes; weight decay, clipping and parameters with other factors do not.",
        "Divide once: by the factor that the message names.", "scenarios/accelerate/3533-divided-twice.json"},
       {"LS003", "WrongWeights", "Contributions to a gradient stand in wrong proportions.",
-       "Every contribution counts with a factor of its own, and these differ from those of the loss on one device: means "
-       "of means over uneven tokens, tokens counted that the loss leaves out, one share added twice. The gradient points "
+       "Every contribution counts with a factor of its own, and these differ from those of the loss on one device: "
+       "means "
+       "of means over uneven tokens, tokens counted that the loss leaves out, one share added twice. The gradient "
+       "points "
        "in another direction; nothing that looks at norms or replicas notices.",
        "Sum first and divide by the total of the tokens once; drop the second sum.",
        "scenarios/megatron/7452-c1-global-aux-averaged.json"},
       {"LS004", "StaleSlices", "A collective takes in slices that an earlier reduce-scatter left stale.",
        "After a reduce-scatter only the owned slice is reduced; the rest of the buffer is what this rank had before. A "
        "later collective between buffers that are cut differently mixes reduced slices with stale ones.",
-       "Run the collective before the reduce-scatter, or cut both buffers alike: a bucket of its own for the parameter.",
+       "Run the collective before the reduce-scatter, or cut both buffers alike: a bucket of its own for the "
+       "parameter.",
        "scenarios/megatron/844.json"},
       {"LS005", "WrongCut", "A buffer holds contributions of other elements or of another parameter.",
-       "Ranks that met in a collective brought buffers whose elements do not lie in the same places: other cuts, another "
+       "Ranks that met in a collective brought buffers whose elements do not lie in the same places: other cuts, "
+       "another "
        "order, a parameter absent on one of them.",
        "Let all members of the group cut and order the buffer alike.",
        "scenarios/deepspeed/545-shifted-by-an-absent-gradient.json"},
@@ -45,7 +51,8 @@ const std::vector<Rule>& rules() {
        "Give the padding or the remainder an owner, or let the optimizer step include the parameter.",
        "docs/rules/LS007.json"},
       {"LS008", "NormCount", "An element is counted other than once in the gradient norm.",
-       "The norm is the square root of a sum of squares over ranks. Replicas counted on every rank, or shards counted on "
+       "The norm is the square root of a sum of squares over ranks. Replicas counted on every rank, or shards counted "
+       "on "
        "one rank alone, make it too large or too small, and clipping scales every gradient by it.",
        "Sum over the ranks that hold different elements, count replicas on one of them.",
        "scenarios/ddp/norm-of-a-shard.json"},
@@ -58,16 +65,19 @@ const std::vector<Rule>& rules() {
        "Let all members of the group call the collective, in one order.",
        "scenarios/trainverify/6-sent-to-the-wrong-rank.json"},
       {"LS011", "InvalidCollective", "Ranks meet in collectives that do not fit together.",
-       "Members of a group call different operations, or bring different sizes or types. A real backend hangs, crashes or "
+       "Members of a group call different operations, or bring different sizes or types. A real backend hangs, crashes "
+       "or "
        "writes beyond a buffer.",
        "Let every member bring the same parameters to the same operation.",
        "scenarios/megatron/6500-fsdp-raw-shards-of-the-tied-embedding.json"},
       {"LS012", "Race", "A buffer is touched while an asynchronous collective works on it.",
-       "There is no wait between the start of the collective and a step that reads or writes its buffer. What comes out "
+       "There is no wait between the start of the collective and a step that reads or writes its buffer. What comes "
+       "out "
        "depends on the moment.",
        "Wait for the collective before the step.", "scenarios/megatron/3670-scaling-races-reduction.json"},
       {"LS013", "InTheModel", "The schedule is right and the model's own communication is wrong.",
-       "A real transformer, sharded as the scenario says, yields other gradients than its placements claim: a collective "
+       "A real transformer, sharded as the scenario says, yields other gradients than its placements claim: a "
+       "collective "
        "of the forward or backward pass is missing, twice there, or over another group.",
        "Mend the communication inside the layer; `lockstep placements` shows what each axis really yields.",
        "scenarios/deepspeed/8357-compiled-autotp-in-the-model.json"},
@@ -87,12 +97,8 @@ const std::vector<Rule>& rules() {
 
 const Rule& rule_of(RuleKind kind) { return rules()[static_cast<std::size_t>(kind)]; }
 
-std::string rule_page(const Rule& rule) {
-  std::string page = fmt::format("# {} {}\n\n{}\n\n## What happened\n\n{}\n\n## What mends it\n\n{}\n", rule.id,
-                                 rule.name, rule.summary, rule.explanation, rule.repair);
-  if (!rule.example.empty())
-    page += fmt::format("\n## A scenario\n\n```console\n$ lockstep check {}\n```\n", rule.example);
-  return page;
+std::string rule_url(const Rule& rule, std::string_view docs_url) {
+  return docs_url.empty() ? "" : fmt::format("{}/rules/{}.md", docs_url, rule.id);
 }
 
 }  // namespace lockstep

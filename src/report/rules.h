@@ -40,7 +40,7 @@ enum class RuleKind {
 /// All rules, by id: the one table behind SARIF's list of rules and the pages in docs/rules/.
 const std::vector<Rule>& rules();
 const Rule& rule_of(RuleKind kind);
-/// The page of a rule: docs/rules/ID.md.
-std::string rule_page(const Rule& rule);
+/// Where the page of a rule can be read; "" where `docs_url` (ReportOptions) is.
+std::string rule_url(const Rule& rule, std::string_view docs_url);
 
 }  // namespace lockstep

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
+#include "src/report/clean_text.h"
 #include "src/report/rule_findings.h"
 
 namespace lockstep {
@@ -23,7 +25,6 @@ void write_message(JsonWriter& json, std::string_view text) {
 
 /// A path as a URI reference: what is no letter, digit or one of a few signs is percent-encoded.
 std::string uri_of(std::string_view path) {
-  if (path.starts_with("./")) path.remove_prefix(2);
   std::string uri = path.starts_with('/') ? "file://" : "";
   for (const char c : path) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -33,6 +34,14 @@ std::string uri_of(std::string_view path) {
   return uri;
 }
 
+/// What GitHub shows beside a finding.
+std::string rule_help(const Rule& rule, std::string_view docs_url) {
+  std::string text = fmt::format("{}\n\n{}\n\n**What mends it.** {}", rule.summary, rule.explanation, rule.repair);
+  if (const std::string url = rule_url(rule, docs_url); !url.empty())
+    text += fmt::format("\n\n[{} with a scenario]({})", rule.id, url);
+  return text;
+}
+
 void write_location(JsonWriter& json, const FileStretch& place) {
   json.begin_object();
   json.key("physicalLocation");
@@ -40,7 +49,7 @@ void write_location(JsonWriter& json, const FileStretch& place) {
   json.key("artifactLocation");
   json.begin_object(true);
   json.key("uri");
-  json.string(uri_of(place.file));
+  json.string(uri_of(std::filesystem::path(place.file).lexically_normal().generic_string()));
   json.end_object();
   json.key("region");
   json.begin_object(true);
@@ -57,7 +66,7 @@ void write_location(JsonWriter& json, const FileStretch& place) {
   json.end_object();
 }
 
-void write_result(JsonWriter& json, const RuleFinding& finding, bool suppressed) {
+void write_result(JsonWriter& json, const RuleFinding& finding) {
   json.begin_object();
   json.key("ruleId");
   json.string(finding.rule().id);
@@ -70,7 +79,7 @@ void write_result(JsonWriter& json, const RuleFinding& finding, bool suppressed)
     text += "\n" + finding.lines[line];
   if (finding.lines.size() > most_lines) text += fmt::format("\nand {} more lines", finding.lines.size() - most_lines);
   json.key("message");
-  write_message(json, without_control_characters(text));
+  write_message(json, clean_text(text));
   json.key("locations");
   json.begin_array();
   write_location(json, finding.place);
@@ -81,23 +90,13 @@ void write_result(JsonWriter& json, const RuleFinding& finding, bool suppressed)
   const bool numbered = finding.fingerprint.find(':') != std::string::npos;
   json.string(numbered ? finding.fingerprint : finding.fingerprint + ":1");
   json.end_object();
-  if (suppressed) {
-    json.key("suppressions");
-    json.begin_array();
-    json.begin_object(true);
-    json.key("kind");
-    json.string("inSource");
-    json.key("justification");
-    json.string("The file's `expect` describes it.");
-    json.end_object();
-    json.end_array();
-  }
   json.end_object();
 }
 
 }  // namespace
 
-SarifReporter::SarifReporter(const ReportOptions& options, Write write) : options_(options), json_(std::move(write)) {
+SarifReporter::SarifReporter(const ReportOptions& options, Write write)
+    : options_(options), json_(std::move(write)), counts_(options.expectations) {
   json_.begin_object();
   json_.key("$schema");
   json_.string("https://json.schemastore.org/sarif-2.1.0.json");
@@ -142,7 +141,16 @@ void SarifReporter::write_rules() {
     json_.key("fullDescription");
     write_message(json_, rule.explanation);
     json_.key("help");
-    write_message(json_, rule.repair);
+    json_.begin_object();
+    json_.key("text");
+    json_.string(rule.repair);
+    json_.key("markdown");
+    json_.string(rule_help(rule, options_.docs_url));
+    json_.end_object();
+    if (const std::string url = rule_url(rule, options_.docs_url); !url.empty()) {
+      json_.key("helpUri");
+      json_.string(url);
+    }
     json_.key("defaultConfiguration");
     json_.begin_object(true);
     json_.key("level");
@@ -159,16 +167,16 @@ void SarifReporter::write_rules() {
 }
 
 void SarifReporter::add(const CheckResult& result) {
-  const bool suppressed = options_.expectations && is_expected_mistake(result);
-  const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations && !suppressed);
-  counts_.add(result, suppressed ? 0 : findings.size());
+  const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
+  counts_.add(result, findings.size());
+  successful_ = successful_ && result.disagreement.empty() && !result.machine_failed;
   for (const RuleFinding& finding : findings) {
     if (written_ == most_results) {
       ++left_out_;
       continue;
     }
     ++written_;
-    write_result(json_, finding, suppressed);
+    write_result(json_, finding);
   }
 }
 
@@ -178,7 +186,7 @@ void SarifReporter::finish() {
   json_.begin_array();
   json_.begin_object();
   json_.key("executionSuccessful");
-  json_.boolean(true);
+  json_.boolean(successful_);
   json_.key("toolExecutionNotifications");
   json_.begin_array();
   const auto notify = [&](std::string_view level, const std::string& text) {

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Text that every format can hold: control characters but line feeds become spaces, and what is not valid UTF-8, or is
+/// no character of XML 1.0 (U+FFFE, U+FFFF), becomes U+FFFD.
+std::string clean_text(std::string_view text);
+/// The same on one line: line feeds become spaces too, and none stands at the end.
+std::string one_line_text(std::string_view text);
+/// `&`, `<`, `>` and `"` as entities: text between tags or between the quotes of an attribute, in XML and in HTML.
+std::string markup_text(std::string_view text);
+/// A path as code hosts name files: without "./" and "a/../". Absolute ones stay absolute.
+std::string repository_path(std::string_view path);
+
+}  // namespace lockstep

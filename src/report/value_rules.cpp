@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/value_rules.h"
+
+#include <algorithm>
+
+#include "lockstep/operation.h"
+#include "src/diagnosis/difference.h"
+#include "src/diagnosis/stale.h"
+
+namespace lockstep {
+
+namespace {
+
+// Ranks that are wrong in like manner are one group, so that more are rarely there and say the same.
+constexpr std::size_t most_compared = 16;
+
+void flatten(const std::vector<Step>& steps, std::vector<const Step*>& list) {
+  for (const Step& step : steps) {
+    list.push_back(&step);
+    flatten(step.steps, list);
+  }
+}
+
+/// Whether the repair takes a reduction from behind a reduce-scatter to a place in front of it: where it stands it runs
+/// over slices that are stale. What stale_slices() reads off a replay, for results that come without one.
+bool is_moved_out_of_slices(const CheckResult& result, const std::string& step) {
+  if (result.repairs.empty()) return false;
+  std::vector<const Step*> steps;
+  flatten(result.scenario->schedule->steps, steps);
+  const auto place = [&](const std::string& name) {
+    return std::find_if(steps.begin(), steps.end(), [&](const Step* each) { return each->name == name; });
+  };
+  const auto from = place(step);
+  if (from == steps.end() || operation((*from)->op).value != Operation::Value::reduction) return false;
+  for (const Json& edit : result.repairs.front().edits) {
+    const Json* moved = edit.find("move");
+    const Json* target = edit.find("before") != nullptr ? edit.find("before") : edit.find("after");
+    if (moved == nullptr || target == nullptr || moved->text() != step) continue;
+    const auto to = place(target->text());
+    if (to < from && std::any_of(to, from, [](const Step* each) { return each->op == Op::reduce_scatter; }))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+RuleKind rule_of_values(const CheckResult& result, const Section& section, const std::string& step) {
+  if (section.turn != nullptr && result.symbolic && !stale_slices(result, *section.turn).empty())
+    return RuleKind::stale_slices;
+  if (is_moved_out_of_slices(result, step)) return RuleKind::stale_slices;
+  bool compared = false, leftover = false, foreign = false, missing = false, weights = false;
+  const std::vector<RankGroup>& groups = section.finding->groups;
+  for (std::size_t index = 0; index < std::min(groups.size(), most_compared); ++index) {
+    if (groups[index].symbolic == nullptr) continue;
+    for (const PieceResult& piece : groups[index].symbolic->pieces) {
+      if (piece.right) continue;
+      const Difference one = difference_of(result, groups[index].ranks.front(), groups[index].buffer, piece);
+      compared = true;
+      leftover = leftover || one.leftover;
+      foreign = foreign || one.foreign;
+      missing = missing || one.missing;
+      weights = weights || one.left_out || one.least != one.most;
+    }
+  }
+  if (!compared) return RuleKind::wrong_values;
+  if (leftover) return RuleKind::leftover;
+  if (foreign) return RuleKind::wrong_cut;
+  if (missing) return RuleKind::missing_reduction;
+  return weights ? RuleKind::wrong_weights : RuleKind::wrong_factor;
+}
+
+}  // namespace lockstep
