@@ -26,10 +26,10 @@ bool is_on(const char* variable) {
 }  // namespace
 
 std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>& kinds) {
-  const bool all = kinds.size() == report_kinds().size();
+  const bool every = kinds.size() == report_kinds().size();
   return {
       {"-f,--format", "KIND",
-       all ? fmt::format("What to write: {} (docs/ci.md).", report_kinds_help())
+       every ? fmt::format("What to write: {} (docs/ci.md).", report_kinds_help())
            : "What to write: text for people, json for programs.",
        kinds, &format},
       {"-o,--output",
