@@ -52,12 +52,10 @@ Command check_command() {
   command.examples = {
       {"lockstep check scenario.json", "check one scenario"},
       {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},
-      {"lockstep check --engine symbolic,mpi --ranks 4 --report json=report.json scenario.json",
-       "formulas, and numbers in 4 processes with MPI; a JSON report beside the text"},
       {"lockstep check -f github --report sarif=out.sarif --report junit=out.xml scenarios/",
        "annotations in the log of a GitHub job, and two files for others to read"},
-      {"lockstep check --engine host,cuda,nccl --gpus 4 scenario.json",
-       "numbers on the processor, on one GPU and on four, compared to the bit"},
+      {"lockstep check --engine host,mpi,cuda,nccl --ranks 4 --gpus 4 scenario.json",
+       "numbers on the processor, in 4 processes with MPI, on one GPU and on four, compared to the bit"},
   };
   command.options = join(
       {{{"FILES", "", std::string(files_help), {}, &arguments->paths}},

@@ -153,17 +153,15 @@ Command test_command() {
   command.examples = {
       {"lockstep test scenarios/", "every scenario of a folder and the folders in it"},
       {"lockstep test -q buggy.json fixed.json", "two files; only what fails and the summary"},
-      {"lockstep test -f json scenarios/megatron/", "the reports of all files, each with `expected`"},
       {"lockstep test scenarios/ --report json=report.json", "text to read, and a report beside it"},
       {"lockstep test -f github --summary scenarios/", "a GitHub job: annotations, and a summary of the job"},
   };
-  command.options = join(
-      {{{"FILES", "", std::string(files_help), {}, &arguments->paths}},
-       arguments->output_rows(report_kinds()),
-       arguments->report_rows(),
-       arguments->gate_rows(),
-       arguments->engine_rows(),
-       arguments->job_rows()});
+  command.options = join({{{"FILES", "", std::string(files_help), {}, &arguments->paths}},
+                          arguments->output_rows(report_kinds()),
+                          arguments->report_rows(),
+                          arguments->gate_rows(),
+                          arguments->engine_rows(),
+                          arguments->job_rows()});
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -30,7 +30,7 @@ std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>
   return {
       {"-f,--format", "KIND",
        every ? fmt::format("What to write: {} (docs/ci.md).", report_kinds_help())
-           : "What to write: text for people, json for programs.",
+             : "What to write: text for people, json for programs.",
        kinds, &format},
       {"-o,--output",
        "FILE",
