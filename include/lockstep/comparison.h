@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/communication.h"
+#include "lockstep/prove.h"
 #include "lockstep/scenario.h"
 
 namespace lockstep {
@@ -44,6 +46,14 @@ struct StepDifference {
   bool changed() const;
 };
 
+/// Two schedules at every size that both allow, whatever theirs are.
+struct EverySize {
+  SameProof proof;
+  /// The layout with the fewest ranks at which they differ, and what an optimizer gets there, confirmed by replays.
+  std::optional<Sizes> smallest;
+  GradientDifference difference;
+};
+
 /// Two schedules over the same ranks and parameters: do they hand the same gradients to the optimizers?
 struct ScheduleComparison {
   ComparedSchedule before, after;
@@ -59,6 +69,8 @@ struct ScheduleComparison {
   bool plain = false;
   std::int64_t elements = 0;  ///< of all ranks' owned elements that both own and that were compared
 
+  std::optional<EverySize> every_size;  ///< where it was asked for
+
   bool same_gradients() const { return apart.empty() && complete && gradients.empty(); }
 };
 
@@ -71,5 +83,9 @@ std::vector<StepDifference> step_differences(const ScheduleComparison& compariso
 /// std::runtime_error where this machine's memory is too small for both. Complexity: two symbolic replays; near linear
 /// in the pieces that ranks own, and linear in the differences.
 ScheduleComparison compare(std::shared_ptr<const Scenario> before, std::shared_ptr<const Scenario> after);
+
+/// The same for every size at once, by the parametric engine. Complexity: as SameProver, and where they differ replays
+/// of up to 40 small layouts.
+EverySize compare_every_size(const Scenario& before, const Scenario& after);
 
 }  // namespace lockstep

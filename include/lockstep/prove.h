@@ -91,4 +91,47 @@ class Prover {
   std::unique_ptr<State> state_;
 };
 
+/// What was found out about two scenarios for every size at once: do they hand the same gradients to the optimizers?
+struct SameProof {
+  enum class Verdict { same, other, undecided };
+  Verdict verdict = Verdict::undecided;
+  /// "the same gradients", "other gradients as soon as dp ≥ 2": without a period.
+  std::string statement;
+  std::vector<Axis> axes;  ///< that are open
+  bool micro_batches = false;
+  std::vector<Proof::Limit> limits;
+  /// Sizes of open axes that "old" or "new" refuses, of which the statement does not speak: the smallest of each.
+  struct RefusedBy {
+    std::string side;
+    Proof::Refused refused;
+  };
+  std::vector<RefusedBy> refused;
+  std::vector<std::string> parameters;  ///< with other gradients, by name, one for each way of behaving
+  /// Both at the same sizes.
+  struct Pair {
+    Sizes sizes;
+    std::shared_ptr<const Scenario> before, after;
+  };
+};
+
+/// Compares what two scenarios with the same parameters hand to optimizers, for all sizes that are open in both, as
+/// Prover does: at the same owner, and where an element has another owner, at whoever owns it. Factors of `backward`
+/// count. What the sizes in the files are, and whether either is right, does not matter.
+class SameProver {
+ public:
+  SameProver(const Scenario& before, const Scenario& after);
+  ~SameProver();
+
+  const SameProof& proof() const;
+  /// Both at these sizes of axes that are open; nothing where one refuses them.
+  std::optional<SameProof::Pair> at(const Sizes& sizes) const;
+  /// Layouts at which they differ, unless cuts give no element the owners that it takes; those with the fewest ranks
+  /// first. Until `visit` returns false.
+  void each_suspect(const std::function<bool(const SameProof::Pair&)>& visit) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 }  // namespace lockstep

@@ -16,6 +16,7 @@ namespace {
 struct DiffArguments : CommonOptions {
   std::vector<std::string> files;
   std::vector<std::string> old_changes, new_changes;
+  bool this_layout = false;
 };
 
 std::shared_ptr<const Scenario> read_side(const std::string& file, const std::vector<std::string>& changes) {
@@ -45,8 +46,9 @@ int run(const DiffArguments& arguments) {
         fmt::format("{} alone is compared with nothing: name a second file, or say what is to be otherwise, such "
                     "as --new use_distributed_optimizer=true",
                     old_file));
-  const ScheduleComparison comparison =
-      compare(read_side(old_file, arguments.old_changes), read_side(new_file, arguments.new_changes));
+  const auto before = read_side(old_file, arguments.old_changes), after = read_side(new_file, arguments.new_changes);
+  ScheduleComparison comparison = compare(before, after);
+  if (!arguments.this_layout && comparison.apart.empty()) comparison.every_size = compare_every_size(*before, *after);
   Output output(arguments.output);
   if (arguments.format == "json")
     comparison_json(comparison, output.writer());
@@ -54,7 +56,9 @@ int run(const DiffArguments& arguments) {
     comparison_text(comparison, arguments.verbose, use_color(arguments, output.terminal()), output.writer());
   output.commit();
   if (!comparison.apart.empty()) return exit_usage;
-  return comparison.same_gradients() ? exit_right : exit_wrong;
+  const bool other_elsewhere =
+      comparison.every_size && comparison.every_size->proof.verdict == SameProof::Verdict::other;
+  return comparison.same_gradients() && !other_elsewhere ? exit_right : exit_wrong;
 }
 
 }  // namespace
@@ -66,14 +70,13 @@ Command diff_command() {
   command.summary = "Compare two schedules: the gradients that they hand to the optimizers, and what they communicate.";
   command.text =
       "Replays two scenarios over the same ranks and parameters symbolically, or one scenario with two sets of "
-      "options, "
-      "and says whether every rank's optimizer gets the same gradient from both, exactly: if not, for which "
-      "parameters, "
-      "ranks and elements, with both formulas, whether either of them is right or not. Then who owns which elements, "
-      "and "
-      "the steps that came, went, moved, or send more or less: calls of groups, and the bytes that all ranks send, "
-      "counted as by ring algorithms and without padding. Exit status 0 if the gradients are the same, 1 if they are "
-      "not, 2 if the two cannot be compared.";
+      "options, and says whether every rank's optimizer gets the same gradient from both, exactly: if not, for which "
+      "parameters, ranks and elements, with both formulas, whether either of them is right or not. Then whether that "
+      "holds for every size of the axes that both leave open, as `lockstep prove` finds it: if not, for which sizes, "
+      "with the smallest. Then who owns which elements, and the steps that came, went, moved, or send more or less: "
+      "calls of groups, and the bytes that all ranks send, counted as by ring algorithms and without padding. Exit "
+      "status 0 if the gradients are the same, 1 if they are not, here or at another size, 2 if the two cannot be "
+      "compared.";
   command.examples = {
       {"lockstep diff old.json new.json", "two files"},
       {"lockstep diff scenario.json --new use_distributed_optimizer=true", "one file, with an option changed"},
@@ -93,7 +96,8 @@ Command diff_command() {
               "dots, such as layout.dp=4. May be given several times.",
               {},
               &arguments->old_changes},
-             {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes}},
+             {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes},
+             {"--this-layout", "", "Compare the layout at hand alone.", {}, &arguments->this_layout}},
             std::move(output)});
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -257,8 +257,10 @@ class Comparer {
       }
     }
     for (auto& [piece, both] : owners) {
-      for (const OtherValue& other : other_values(std::move(both.before), std::move(both.after)))
-        add(other.before, other.after);
+      for (const OtherValue& other : other_values(both.before, both.after)) add(other.before, other.after);
+      // And what an owner in the new one has, and none had in the old one.
+      for (const OtherValue& other : other_values(std::move(both.after), std::move(both.before)))
+        add(other.after, other.before);
     }
   }
 

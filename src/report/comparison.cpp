@@ -98,12 +98,43 @@ class TextComparison {
   void run() {
     head();
     if (!comparison_.apart.empty()) return;
+    every_size();
     gradients();
     ownership();
     steps();
   }
 
  private:
+  void every_size() const {
+    if (!comparison_.every_size) return;
+    const EverySize& every = *comparison_.every_size;
+    const SameProof& proof = every.proof;
+    const bool other = proof.verdict == SameProof::Verdict::other;
+    const std::string statement = other                                       ? style_.bad(proof.statement)
+                                  : proof.verdict == SameProof::Verdict::same ? style_.good(proof.statement)
+                                                                              : proof.statement;
+    write_(fmt::format("  For every size: {} ({}).\n", statement, open_text(proof.axes, proof.micro_batches)));
+    if (other) {
+      write_(fmt::format("  The smallest: {}: rank {} gets {} for {}, from the new one {}.\n",
+                         describe(*every.smallest), every.difference.ranks.front(), every.difference.before,
+                         every.difference.parameter, every.difference.after));
+    }
+    for (const SameProof::RefusedBy& one : proof.refused) {
+      write_(fmt::format("  {} {} is refused by the {} one: {}\n", name_of(one.refused.axis), one.refused.size,
+                         one.side, one.refused.why));
+    }
+    constexpr std::size_t most_limits = 3;
+    for (std::size_t i = 0; i < proof.limits.size(); ++i) {
+      if (i == most_limits && !verbose_) {
+        write_(fmt::format("  and {} more cases that are not decided (-v shows all)\n", proof.limits.size() - i));
+        break;
+      }
+      const Proof::Limit& limit = proof.limits[i];
+      write_(fmt::format("  not decided for {}: {}{}\n", limit.sizes.empty() ? "every size" : limit.sizes,
+                         limit.step.empty() ? "" : limit.step + ": ", limit.why));
+    }
+  }
+
   void head() const {
     const std::string verdict = !comparison_.apart.empty()       ? style_.bad("cannot be compared")
                                 : comparison_.same_gradients()   ? style_.good("same gradients")
@@ -256,6 +287,82 @@ void step_json(JsonWriter& json, const StepCommunication* step) {
   json.end_object();
 }
 
+void every_size_json(JsonWriter& json, const std::optional<EverySize>& every) {
+  if (!every) return json.null();
+  const SameProof& proof = every->proof;
+  json.begin_object();
+  json.key("verdict");
+  json.string(proof.verdict == SameProof::Verdict::same    ? "same"
+              : proof.verdict == SameProof::Verdict::other ? "other"
+                                                           : "undecided");
+  json.key("statement");
+  json.string(proof.statement);
+  json.key("open");
+  json.begin_array(true);
+  for (const Axis axis : proof.axes) json.string(name_of(axis));
+  if (proof.micro_batches) json.string("micro_batches");
+  json.end_array();
+  json.key("parameters");
+  json.begin_array();
+  for (const std::string& name : proof.parameters) json.string(name);
+  json.end_array();
+  json.key("smallest");
+  if (every->smallest) {
+    json.begin_object();
+    json.key("sizes");
+    json.begin_object(true);
+    for (const auto& [axis, size] : every->smallest->axes) {
+      json.key(name_of(axis));
+      json.number(size);
+    }
+    if (every->smallest->micro_batches) {
+      json.key("micro_batches");
+      json.number(*every->smallest->micro_batches);
+    }
+    json.end_object();
+    json.key("parameter");
+    json.string(every->difference.parameter);
+    json.key("ranks");
+    json.numbers(every->difference.ranks);
+    json.key("old");
+    json.string(every->difference.before);
+    json.key("new");
+    json.string(every->difference.after);
+    json.end_object();
+  } else {
+    json.null();
+  }
+  json.key("refused");
+  json.begin_array();
+  for (const SameProof::RefusedBy& one : proof.refused) {
+    json.begin_object();
+    json.key("by");
+    json.string(one.side);
+    json.key("axis");
+    json.string(name_of(one.refused.axis));
+    json.key("size");
+    json.number(one.refused.size);
+    json.key("why");
+    json.string(one.refused.why);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("undecided");
+  json.begin_array();
+  for (const Proof::Limit& limit : proof.limits) {
+    json.begin_object();
+    json.key("sizes");
+    json.string(limit.sizes);
+    json.key("step");
+    json.string_or_null(limit.step);
+    json.key("why");
+    json.string(limit.why);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+}
+
 }  // namespace
 
 void comparison_text(const ScheduleComparison& comparison, bool verbose, bool color, const Write& write) {
@@ -277,6 +384,8 @@ void comparison_json(const ScheduleComparison& comparison, const Write& write) {
   side_json(json, comparison.before);
   json.key("new");
   side_json(json, comparison.after);
+  json.key("every_size");
+  every_size_json(json, comparison.every_size);
   json.key("step");
   json.number(comparison.step);
   json.key("plain");

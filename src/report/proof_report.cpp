@@ -7,18 +7,19 @@
 #include "lockstep/report.h"
 #include "src/report/json_writer.h"
 #include "src/report/style.h"
+#include "src/report/text_report.h"
 
 namespace lockstep {
 
-namespace {
-
-std::string open_text(const Proof& proof) {
+std::string open_text(const std::vector<Axis>& axes, bool micro_batches) {
   std::vector<std::string> names;
-  for (const Axis axis : proof.axes) names.emplace_back(name_of(axis));
-  if (proof.micro_batches) names.emplace_back("micro_batches");
+  for (const Axis axis : axes) names.emplace_back(name_of(axis));
+  if (micro_batches) names.emplace_back("micro_batches");
   if (names.empty()) return "nothing is open: the scenario allows one layout alone";
   return fmt::format("open: {}", fmt::join(names, ", "));
 }
+
+namespace {
 
 std::string what_is_wrong(const Proof::Counterexample& example) {
   if (example.parameter.empty()) return "a race";
@@ -54,8 +55,8 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   const std::string mark = right ? style.good("proved") : wrong ? style.bad("wrong ") : style.bold("open  ");
   if (options.quiet) return fmt::format("{}  {}  {}\n", mark, scenario.file, proof.statement);
   std::string text = fmt::format("{}  {}  {}\n  {}\n", mark, scenario.file, scenario.name, style.bold(proof.statement));
-  text += fmt::format("  {}; {} case{}, {} class{} of parameters\n", open_text(proof), proof.cases,
-                      proof.cases == 1 ? "" : "s", proof.classes, proof.classes == 1 ? "" : "es");
+  text += fmt::format("  {}; {} case{}, {} class{} of parameters\n", open_text(proof.axes, proof.micro_batches),
+                      proof.cases, proof.cases == 1 ? "" : "s", proof.classes, proof.classes == 1 ? "" : "es");
   for (const Proof::Refused& refused : proof.refused)
     text += fmt::format("  {} {} is refused: {}\n", name_of(refused.axis), refused.size, refused.why);
   if (wrong) {

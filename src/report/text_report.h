@@ -27,6 +27,8 @@ class TextReporter : public Reporter {
 std::string verdict_line(const CheckResult& result, const Style& style);
 /// "pp 2 × dp 2 = 4 ranks, 2 micro-batches, loss token_mean over uneven tokens".
 std::string layout_text(const Scenario& scenario);
+/// What a proof leaves open: "open: dp, pp, micro_batches".
+std::string open_text(const std::vector<Axis>& axes, bool micro_batches);
 /// Who waits for whom, what does not agree, what was touched in flight; "" for other verdicts.
 std::string outcome_text(const CheckResult& result, const ReportOptions& options);
 /// Wrong counts in the gradient norm, the same on several ranks in one line; "" without any.

@@ -24,7 +24,8 @@ def test_equal_schedules(run, tmp_path):
     assert result.returncode == 0
     assert result.stdout == (f"same gradients  {old} → {new}\n"
                              "  dp 2 = 2 ranks, 1 micro-batch, loss token_mean over uneven tokens\n"
-                             "  Every optimizer gets the same, in 16 elements of all ranks together.\n\n"
+                             "  Every optimizer gets the same, in 16 elements of all ranks together.\n"
+                             "  For every size: the same gradients (open: dp, micro_batches).\n\n"
                              "communication in an optimizer step\n"
                              "  step                calls  ranks  sent by all ranks\n"
                              "  all steps           1             64 B\n"
@@ -90,3 +91,53 @@ def test_mistakes(run, tmp_path):
     ]:
         result = run("diff", *arguments)
         assert (result.returncode, result.stderr) == (2, message)
+
+
+def test_the_same_here_and_others_elsewhere(run, tmp_path):
+    """A fixed factor in the place of the group's size."""
+    old = write(tmp_path, "old.json", mean())
+    new = write(tmp_path, "new.json", mean(reduce="sum"), {"name": "half", "op": "scale", "by": "1/2"})
+    result = run("diff", old, new)
+    assert result.returncode == 1
+    assert ("  Every optimizer gets the same, in 16 elements of all ranks together.\n"
+            "  For every size: other gradients for every size but dp = 2 (open: dp, micro_batches).\n"
+            "  The smallest: tp 1, cp 1, sp 1, dp 1, pp 1, 1 micro-batch: rank 0 gets g0 for w, from the new one g0/2.\n"
+            in result.stdout)
+    every = json.loads(run("diff", old, new, "-f", "json").stdout)["every_size"]
+    assert every["verdict"] == "other" and every["parameters"] == ["w"] and every["smallest"]["sizes"]["dp"] == 1
+    here = run("diff", old, new, "--this-layout")
+    assert here.returncode == 0 and "For every size" not in here.stdout
+    assert json.loads(run("diff", old, new, "--this-layout", "-f", "json").stdout)["every_size"] is None
+
+
+def test_owners_change_and_gradients_do_not(run, tmp_path):
+    """Sharded against replicated, and what a stale slice makes of it."""
+    scatter = {"name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg"}
+    old, new = write(tmp_path, "old.json", mean()), write(tmp_path, "new.json", scatter)
+    assert "  For every size: the same gradients (open: dp, micro_batches).\n" in run("diff", old, new).stdout
+    stale = write(tmp_path, "stale.json", scatter, {"name": "all", "op": "own", "over": []})
+    assert "  For every size: the same gradients only at dp = 1 (open: dp, micro_batches).\n" in run("diff", old, stale).stdout
+    # Rank 1 owns a stale slice that it did not own before, and another owner has the right one.
+    assert "  For every size: the same gradients only at dp = 1 (open: dp, micro_batches).\n" in run("diff", new, stale).stdout
+    assert run("diff", "--this-layout", new, stale).stdout.startswith("other gradients")
+
+
+def test_sizes_that_one_refuses_are_listed(run, tmp_path):
+    old = write(tmp_path, "old.json", mean(), layout={"dp": 4})
+    new = write(tmp_path, "new.json", mean(), {"name": "last", "op": "scale", "by": 2, "only": {"dp": [2]}}, layout={"dp": 4})
+    result = run("diff", old, new)
+    assert ("  For every size: other gradients for every size, of the sizes that both allow (open: dp, micro_batches).\n"
+            in result.stdout)
+    assert "  dp 1 is refused by the new one: coordinate 2 is not on axis \"dp\", which has size 1\n" in result.stdout
+    every = json.loads(run("diff", old, new, "-f", "json").stdout)["every_size"]
+    assert every["refused"][0]["by"] == "new" and every["refused"][0]["size"] == 1
+
+
+def test_what_is_not_decided_for_every_size(run, tmp_path):
+    some = mean(when="rank.dp >= 0 and dp < 1000")
+    odd = {"name": "odd", "op": "scale", "by": "1/(dp+1)"}
+    old, new = write(tmp_path, "old.json", some, odd), write(tmp_path, "new.json", odd, some)
+    result = run("diff", old, new)
+    assert result.returncode == 0
+    assert "  For every size: the same gradients where both could be followed (open: dp, micro_batches).\n" in result.stdout
+    assert "  not decided for dp ≥ 2" in result.stdout

@@ -16,16 +16,35 @@ class Statement {
   enum class Says { right, wrong, either };
 
   explicit Statement(std::string text) : text_(std::move(text)) {
+    cut_off(", of the sizes that both allow");
     cut_off(", of the sizes that could be followed");
-    by_cut_ = cut_off(", wherever its cuts give an element these owners") ||
-              cut_off(", wherever a cut gives an element these owners");
-    for (const auto& [word, instead] : {std::pair("the same gradients", "right"), {"other gradients", "wrong"}}) {
-      const std::string from = word;
-      if (text_.compare(0, from.size(), from) == 0) text_ = instead + text_.substr(from.size());
+    for (const auto& [word, instead] : {std::pair<std::string, std::string>("the same gradients", "right"),
+                                        {"other gradients", "wrong"},
+                                        {"a cut gives", "its cuts give"}}) {
+      for (std::size_t at = 0; (at = text_.find(word, at)) != std::string::npos; at += instead.size())
+        text_.replace(at, word.size(), instead);
     }
+    by_cut_ = cut_off(", wherever its cuts give an element these owners");
+    cut_at(text_, "; also ", also_);
+    if (!also_.empty()) by_cut_ = false;
   }
 
   Says at(const Sizes& sizes) const {
+    if (also_.empty()) return said(sizes);
+    const Says says = said(sizes);
+    return says == Says::right && Statement(also_).said(sizes) != Says::right ? Says::either : says;
+  }
+
+  /// Whether sizes are in "dp ≥ 2 and pp = 1"; all are in "".
+  static bool holds(const std::string& conditions, const Sizes& sizes) {
+    for (const std::string& part : parts(conditions)) {
+      if (!condition(part, sizes)) return false;
+    }
+    return true;
+  }
+
+ private:
+  Says said(const Sizes& sizes) const {
     if (text_ == "right" || text_ == "right for every size" || text_ == "right at the one size that it has")
       return Says::right;
     const auto wrong = [&](bool is) { return !is ? Says::right : by_cut_ ? Says::either : Says::wrong; };
@@ -57,15 +76,6 @@ class Statement {
     return says;
   }
 
-  /// Whether sizes are in "dp ≥ 2 and pp = 1"; all are in "".
-  static bool holds(const std::string& conditions, const Sizes& sizes) {
-    for (const std::string& part : parts(conditions)) {
-      if (!condition(part, sizes)) return false;
-    }
-    return true;
-  }
-
- private:
   static std::vector<std::string> split(const std::string& text, const std::string& by) {
     std::vector<std::string> found;
     std::size_t at = 0;
@@ -136,7 +146,7 @@ class Statement {
     return true;
   }
 
-  std::string text_;
+  std::string text_, also_;
   bool by_cut_ = false;
 };
 

@@ -37,9 +37,13 @@ std::vector<Level> named_levels(const World& world, const Names& names) {
 }  // namespace
 
 ClassResult run_class(World& world, const Choices& choices, const Class& members, bool record) {
-  Names names;
+  return run_class(world, choices, members, record, {}, false);
+}
+
+ClassResult run_class(World& world, const Choices& choices, const Class& members, bool record, const Names& known,
+                      bool unrolled) {
+  Names names = known;
   names.constants.resize(world.levels().size());
-  bool unrolled = false;
   for (;;) {
     try {
       return ClassRun(world, choices, members, names, unrolled, record).run();
@@ -66,6 +70,7 @@ ClassRun::ClassRun(World& world, const Choices& choices, const Class& members, c
       recording_(record) {
   result_.members = &members;
   result_.owners = names.owners;
+  result_.names = names;
   result_.unrolled = unrolled;
   result_.diagrams = std::make_unique<Diagrams>(world.polynomials(), named_levels(world, names));
   evaluator_ = std::make_unique<Evaluator>(world, *result_.diagrams);

@@ -32,6 +32,12 @@ struct Owner {
   std::string inside;          ///< key of the owners whose part is cut; "": the whole buffer
 };
 
+/// The names of a class on each level, found as its steps need them.
+struct Names {
+  std::vector<Owner> owners;
+  std::vector<std::vector<int>> constants;  ///< by level
+};
+
 /// What can be wrong with a parameter.
 enum class Fault {
   value,           ///< an element that its owner has wrong: the value is the difference from one device's
@@ -105,7 +111,8 @@ struct ClassResult {
   std::unique_ptr<Diagrams> diagrams;
   std::vector<Owner> owners;
   std::vector<Atom> atoms;
-  std::vector<Cell> cells;      ///< everything that is wrong at some size
+  std::vector<Cell> cells;  ///< everything that is wrong at some size
+  Names names;
   bool unrolled = false;        ///< looked at each micro-batch by itself
   int domain = 1;               ///< ranks that hold the parameter
   std::vector<int> cut_levels;  ///< along these the contributor's name also stands for the piece of the parameter
@@ -121,6 +128,9 @@ struct ClassResult {
 
 /// Takes the parameters of a class through the schedule, for all ranks at once. Throws OutOfReach, and NeedsUnrolling
 /// where not every micro-batch goes through the same and their number is open. `record`: for the printed proof.
+/// `known`: names that are kept from the beginning; `unrolled`: looks at each micro-batch by itself at once.
 ClassResult run_class(World& world, const Choices& choices, const Class& members, bool record);
+ClassResult run_class(World& world, const Choices& choices, const Class& members, bool record, const Names& known,
+                      bool unrolled);
 
 }  // namespace lockstep::parametric

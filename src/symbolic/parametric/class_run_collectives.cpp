@@ -145,7 +145,8 @@ std::vector<std::pair<int, int>> ClassRun::owners(const Place& place, const Grou
     if (members_.sites[stage].empty() || !choices_.chooses(step, static_cast<int>(stage), logical)) continue;
     std::string key = choices_.cut_key(step, static_cast<int>(stage), logical);
     // Parts of buffers are cut by what the others own too.
-    if (step.on_owned) key += " of what is owned at " + step.name + " on stage " + std::to_string(stage);
+    if (step.on_owned)
+      key += " of what is owned at " + step.name + " on stage " + std::to_string(stage) + choices_.side();
     auto found = std::find_if(stages_of.begin(), stages_of.end(), [&](const auto& one) { return one.first == key; });
     if (found == stages_of.end()) found = stages_of.insert(stages_of.end(), {key, {}});
     found->second.push_back(static_cast<int>(stage));

@@ -12,12 +12,6 @@ struct NeedsOwner {
   Owner owner;
 };
 
-/// The names of a class on each level, found as its steps need them.
-struct Names {
-  std::vector<Owner> owners;
-  std::vector<std::vector<int>> constants;  ///< by level
-};
-
 /// One pass of a class through the schedule, with the names that are known. Throws NeedsConstant, NeedsOwner and
 /// NeedsUnrolling where it must begin again.
 class ClassRun {

@@ -50,7 +50,8 @@ bool aligned(const Geometry& geometry, const Environment& environment) {
 
 }  // namespace
 
-Choices::Choices(const World& world) : world_(world) {
+Choices::Choices(const World& world, std::shared_ptr<Contents> contents, std::string side)
+    : world_(world), contents_(std::move(contents)), side_(std::move(side)) {
   for (const Step& step : world.schedule().steps) {
     stages_named_by(step, named_stages_);
     read(step);
@@ -147,7 +148,7 @@ void Choices::read(const Step& step) {
     }
     std::map<std::string, std::string> numbers;  // a bucket's contents are long, and each buffer names its bucket
     for (const auto& [name, content] : contents)
-      numbers[name] = std::to_string(contents_.emplace(content, static_cast<int>(contents_.size())).first->second);
+      numbers[name] = std::to_string(contents_->emplace(content, static_cast<int>(contents_->size())).first->second);
     std::map<std::string, int> position;
     for (std::size_t item = 0; item < chosen.size(); ++item) {
       const std::string name = container(item);
@@ -201,63 +202,67 @@ std::string Choices::stage_name(int stage) const {
   return "middle";
 }
 
-void Choices::make_classes() {
+Class Choices::alone(int logical, std::map<std::string, int>& cut_number) const {
   const Model& model = world_.schedule().model;
   const int stages = static_cast<int>(world_.ranks_of_stages().size());
+  Class own;
+  own.logicals = {logical};
+  own.sites.resize(static_cast<std::size_t>(stages));
+  std::string& key = own.key;
+  std::map<int, int> site_number;
+  int held = 0;
+  for (int stage = 0; stage < stages; ++stage) held += buffer(stage, logical) >= 0 ? 1 : 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    const int index = buffer(stage, logical);
+    if (index < 0) continue;
+    const LocalBuffer& local =
+        model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)]).buffers[static_cast<std::size_t>(index)];
+    own.sites[static_cast<std::size_t>(stage)] = local.parameters;
+    // A parameter of one stage may stand for one of another stage; those of several are told apart.
+    key += held == 1 || stage == 0 || stage == stages - 1 ? stage_name(stage) : std::to_string(stage);
+    key += ":";
+    for (const int parameter : local.parameters) {
+      const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
+      key += std::to_string(site_number.emplace(parameter, static_cast<int>(site_number.size())).first->second) + "{";
+      for (const std::string& use : site.uses) key += use + ",";
+      for (const Shard& shard : site.shard) key += "|s" + std::string(name_of(shard.axis)) + (shard.uneven ? "~" : "");
+      for (const Axis axis : site.partial) key += "|p" + std::string(name_of(axis));
+      for (const Axis axis : site.dispatch) key += "|d" + std::string(name_of(axis));
+      if (site.micro_batches) {
+        key += "|m";
+        for (const int micro_batch : *site.micro_batches) key += std::to_string(micro_batch) + ",";
+      }
+      for (const Parameter::Only& only : site.only) {
+        key += "|o" + std::string(name_of(only.axis));
+        for (const int coordinate : only.coordinates) key += "," + std::to_string(coordinate);
+      }
+      key += site.stage ? "}" : "*}";
+    }
+    for (const Step* step : steps_) {
+      if (!chooses(*step, stage, logical)) {
+        key += "0";
+        continue;
+      }
+      key += "1";
+      const std::string& cut = of_step_.at(step)[static_cast<std::size_t>(stage)].cut_keys.empty()
+                                   ? std::string()
+                                   : cut_key(*step, stage, logical);
+      if (!cut.empty())
+        key += "c" + std::to_string(cut_number.emplace(cut, static_cast<int>(cut_number.size())).first->second);
+    }
+  }
+  return own;
+}
+
+void Choices::make_classes() {
+  const Model& model = world_.schedule().model;
   std::map<std::string, std::size_t> numbers;
   for (int logical = 0; logical < static_cast<int>(model.logicals().size()); ++logical) {
     if (model.logicals()[static_cast<std::size_t>(logical)].frozen) continue;
-    Class own;
-    own.logicals = {logical};
-    own.sites.resize(static_cast<std::size_t>(stages));
-    std::string key;
-    std::map<int, int> site_number;
-    std::map<std::string, int> cut_number;
-    int held = 0;
-    for (int stage = 0; stage < stages; ++stage) held += buffer(stage, logical) >= 0 ? 1 : 0;
-    for (int stage = 0; stage < stages; ++stage) {
-      const int index = buffer(stage, logical);
-      if (index < 0) continue;
-      const LocalBuffer& local = model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)])
-                                     .buffers[static_cast<std::size_t>(index)];
-      own.sites[static_cast<std::size_t>(stage)] = local.parameters;
-      // A parameter of one stage may stand for one of another stage; those of several are told apart.
-      key += held == 1 || stage == 0 || stage == stages - 1 ? stage_name(stage) : std::to_string(stage);
-      key += ":";
-      for (const int parameter : local.parameters) {
-        const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
-        key += std::to_string(site_number.emplace(parameter, static_cast<int>(site_number.size())).first->second) + "{";
-        for (const std::string& use : site.uses) key += use + ",";
-        for (const Shard& shard : site.shard)
-          key += "|s" + std::string(name_of(shard.axis)) + (shard.uneven ? "~" : "");
-        for (const Axis axis : site.partial) key += "|p" + std::string(name_of(axis));
-        for (const Axis axis : site.dispatch) key += "|d" + std::string(name_of(axis));
-        if (site.micro_batches) {
-          key += "|m";
-          for (const int micro_batch : *site.micro_batches) key += std::to_string(micro_batch) + ",";
-        }
-        for (const Parameter::Only& only : site.only) {
-          key += "|o" + std::string(name_of(only.axis));
-          for (const int coordinate : only.coordinates) key += "," + std::to_string(coordinate);
-        }
-        key += site.stage ? "}" : "*}";
-      }
-      for (const Step* step : steps_) {
-        if (!chooses(*step, stage, logical)) {
-          key += "0";
-          continue;
-        }
-        key += "1";
-        const std::string& cut = of_step_.at(step)[static_cast<std::size_t>(stage)].cut_keys.empty()
-                                     ? std::string()
-                                     : cut_key(*step, stage, logical);
-        if (!cut.empty())
-          key += "c" + std::to_string(cut_number.emplace(cut, static_cast<int>(cut_number.size())).first->second);
-      }
-    }
-    if (held == 0) continue;
-    own.key = key;
-    const auto [found, is_new] = numbers.emplace(key + (world_.even(logical) ? "" : "uneven"), classes_.size());
+    std::map<std::string, int> cut_numbers;
+    Class own = alone(logical, cut_numbers);
+    if (std::all_of(own.sites.begin(), own.sites.end(), [](const auto& sites) { return sites.empty(); })) continue;
+    const auto [found, is_new] = numbers.emplace(own.key + (world_.even(logical) ? "" : "uneven"), classes_.size());
     if (is_new) {
       classes_.push_back(std::move(own));
     } else {

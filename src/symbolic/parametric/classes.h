@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,19 @@ struct Class {
 /// What the steps of a schedule choose and how they cut it, stage by stage, worked out once for all classes.
 class Choices {
  public:
-  explicit Choices(const World& world);
+  /// What buckets hold, numbered: equal numbers are equal contents.
+  using Contents = std::map<std::string, int>;
+
+  explicit Choices(const World& world) : Choices(world, std::make_shared<Contents>(), "") {}
+  /// Of one of two schedules that are compared: with common contents equal cut keys are equal cuts, but of those that
+  /// depend on what the schedule did before, which are told apart by its `side`.
+  Choices(const World& world, std::shared_ptr<Contents> contents, std::string side);
 
   const std::vector<Class>& classes() const { return classes_; }
+  /// A class of this parameter alone; no sites where no rank has a buffer of it. `cut_numbers` tells cuts apart in the
+  /// key: with those of another schedule it says which cuts are one in both.
+  Class alone(int logical, std::map<std::string, int>& cut_numbers) const;
+  const std::string& side() const { return side_; }
   /// Whether a step chooses the buffer of the logical parameter on a stage that holds one.
   bool chooses(const Step& step, int stage, int logical) const;
   /// What decides how the step cuts the buffer there: where two of these are equal, so are the cuts, for every size.
@@ -45,7 +56,8 @@ class Choices {
   const World& world_;
   std::map<const Step*, std::vector<OfStage>> of_step_;
   std::vector<const Step*> steps_;
-  std::map<std::string, int> contents_;  // of buckets, numbered
+  std::shared_ptr<Contents> contents_;
+  std::string side_;
   std::vector<int> named_stages_;
   std::vector<Class> classes_;
 };

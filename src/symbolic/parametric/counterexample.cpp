@@ -62,10 +62,11 @@ std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes&
 
 }  // namespace
 
-std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, const std::vector<Reason>& reasons) {
+void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const std::vector<Axis>& axes,
+                  bool micro_batches, const std::function<bool(const Sizes&)>& visit) {
   // Sizes in the order of their ranks; only those at which something may be wrong are looked at.
-  std::vector<Sizes> candidates = {layouts.base()};
-  for (const Axis axis : layouts.axes()) {
+  std::vector<Sizes> candidates = {base};
+  for (const Axis axis : axes) {
     std::set<int> tried = {1, 2, 3, 4, 5, 6};
     for (const Reason& reason : reasons) {
       for (const std::map<Axis, int>* of : {&reason.of->exact, &reason.of->least, &reason.least}) {
@@ -81,10 +82,10 @@ std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, cons
     }
     candidates = std::move(more);
   }
-  if (layouts.micro_batches()) {
+  if (micro_batches) {
     std::vector<Sizes> more;
     std::set<int> counts = {1, 2, 3};
-    counts.insert(layouts.allowed_micro_batches().begin(), layouts.allowed_micro_batches().end());
+    for (const Reason& reason : reasons) counts.insert(*reason.specimen->sizes.micro_batches);
     for (const Sizes& sizes : candidates) {
       for (const int count : counts) {
         more.push_back(sizes);
@@ -101,15 +102,22 @@ std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, cons
   };
   std::stable_sort(candidates.begin(), candidates.end(),
                    [&](const Sizes& a, const Sizes& b) { return world(a) < world(b); });
-  int looked_at = 0;
   for (const Sizes& sizes : candidates) {
     const bool possible =
         std::any_of(reasons.begin(), reasons.end(), [&](const Reason& reason) { return applies(reason, sizes); });
-    if (!possible || !layouts.read(sizes)) continue;
-    std::optional<Proof::Counterexample> example = replay(layouts, sizes);
-    if (example || ++looked_at == 40) return example;
+    if (possible && !visit(sizes)) return;
   }
-  return std::nullopt;
+}
+
+std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, const std::vector<Reason>& reasons) {
+  std::optional<Proof::Counterexample> example;
+  int looked_at = 0;
+  each_suspect(reasons, layouts.base(), layouts.axes(), layouts.micro_batches(), [&](const Sizes& sizes) {
+    if (!layouts.read(sizes)) return true;
+    example = replay(layouts, sizes);
+    return !example && ++looked_at < 40;
+  });
+  return example;
 }
 
 }  // namespace lockstep::parametric

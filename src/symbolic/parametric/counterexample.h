@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -8,6 +9,10 @@
 #include "src/symbolic/parametric/layouts.h"
 
 namespace lockstep::parametric {
+
+/// Calls `visit` for layouts at which a reason applies, those with the fewest ranks first, until it returns false.
+void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const std::vector<Axis>& axes,
+                  bool micro_batches, const std::function<bool(const Sizes&)>& visit);
 
 /// The layout with the fewest ranks, and of these the fewest micro-batches, at which one of the reasons applies and the
 /// symbolic engine, which replays every rank, finds the scenario wrong. Nothing where none of the first 40 layouts at

@@ -163,6 +163,25 @@ int Diagrams::nonzero(int a) {
   return rewritten_[key] = result;
 }
 
+int Diagrams::import(const Diagrams& other, int a) {
+  std::unordered_map<int, int> known;
+  return import(other, a, known);
+}
+
+int Diagrams::import(const Diagrams& other, int a, std::unordered_map<int, int>& known) {
+  const auto found = known.find(a);
+  if (found != known.end()) return found->second;
+  int result = 0;
+  if (other.level(a) == static_cast<int>(levels_.size())) {
+    result = constant(polynomials_.import(other.polynomials_, other.children(a).front()));
+  } else {
+    std::vector<int> answers = other.children(a);
+    for (int& answer : answers) answer = import(other, answer, known);
+    result = node(other.level(a), std::move(answers));
+  }
+  return known[a] = result;
+}
+
 bool Diagrams::visit(int a, bool zeros, const std::function<bool(const Path&)>& callback) const {
   Path path;
   path.partitions.assign(levels_.size(), -1);

@@ -82,11 +82,14 @@ class Diagrams {
       a = children(a)[static_cast<std::size_t>(partition_of(level(a)))];
     return children(a).front();
   }
+  /// The same function of another set of diagrams whose levels have the same names.
+  int import(const Diagrams& other, int a);
   std::size_t nodes() const { return static_cast<std::size_t>(next_); }
 
  private:
   enum class Operation { add, multiply };
   int apply(Operation operation, int a, int b);
+  int import(const Diagrams& other, int a, std::unordered_map<int, int>& known);
   int node(int level, std::vector<int> children);
   template <class Change>
   int rewrite(int a, int level, std::uint64_t kind, const Change& change);

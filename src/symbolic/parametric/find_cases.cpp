@@ -59,17 +59,11 @@ std::set<int> stages_before_end(const Scenario& one, int size, const Scenario& o
   return found;
 }
 
-/// The steps as text, without what a step of a framework file is called for humans.
-std::string steps_text(const Scenario& scenario) {
-  const Json* schedule = scenario.resolved.find("schedule");
-  return schedule == nullptr ? "" : write_json(*schedule);
-}
-
-/// The first sizes from `least` on that the scenario allows, two where there are as many.
-std::vector<int> allowed_from(const Layouts& layouts, Axis axis, int least) {
+/// The first sizes from `least` on that are allowed, two where there are as many.
+std::vector<int> allowed_from(const OpenSizes& open, Axis axis, int least) {
   std::vector<int> found;
   const auto look_at = [&](int size) {
-    if (found.size() < 2 && layouts.read(layouts.with(axis, size))) found.push_back(size);
+    if (found.size() < 2 && open.allow(open.with(axis, size))) found.push_back(size);
   };
   for (int size = least; size < least + 8; ++size) look_at(size);
   for (int size = 1; size <= 256; size *= 2) {
@@ -78,60 +72,72 @@ std::vector<int> allowed_from(const Layouts& layouts, Axis axis, int least) {
   return found;
 }
 
-/// The steps at a size of an axis, with the other axes as they are in base(), and as small as can be: a factor may be
+/// The steps at a size of an axis, with the other axes as they are in base, and as small as can be: a factor may be
 /// compared with the number of all ranks.
-std::pair<std::string, std::string> steps_at(const Layouts& layouts, Axis axis, int size) {
-  Sizes alone = layouts.base();
-  for (const Axis other : layouts.axes()) alone.axes[other] = layouts.allowed(other).front();
-  alone.axes[axis] = size;
-  const auto text = [](const std::shared_ptr<const Scenario>& scenario) {
-    return scenario ? steps_text(*scenario) : "";
-  };
-  return {text(layouts.read(layouts.with(axis, size))), text(layouts.read(alone))};
+std::vector<std::string> steps_at(const OpenSizes& open, Axis axis, int size) {
+  std::vector<std::string> texts;
+  for (const Layouts* layouts : open.of) {
+    Sizes alone = open.base;
+    for (const Axis other : open.axes) alone.axes[other] = layouts->allowed(other).front();
+    alone.axes[axis] = size;
+    for (const Sizes& sizes : {open.with(axis, size), alone}) {
+      const std::shared_ptr<const Scenario> scenario = layouts->read(sizes);
+      texts.push_back(scenario ? steps_text(*scenario) : "");
+    }
+  }
+  return texts;
 }
 
 /// The largest size from `least` on at which a framework has other steps than beyond it, as it does where it leaves out
 /// a factor that is the number of ranks: of the first few sizes, the file's, and those that its schedule has a number
 /// for.
-std::optional<int> last_with_other_steps(const Layouts& layouts, Axis axis, int least) {
+std::optional<int> last_with_other_steps(const OpenSizes& open, Axis axis, int least) {
   constexpr int most = 16, few = 3;
-  std::set<int> sizes = layouts.numbers();
+  std::set<int> sizes;
   for (int size = least; size < least + few; ++size) sizes.insert(size);
-  sizes.insert(layouts.own().axes.at(axis));
+  for (const Layouts* layouts : open.of) {
+    sizes.insert(layouts->numbers().begin(), layouts->numbers().end());
+    sizes.insert(layouts->own().axes.at(axis));
+  }
   for (auto size = sizes.rbegin(); size != sizes.rend() && *size >= least; ++size) {
-    if (*size > most || !layouts.read(layouts.with(axis, *size))) continue;
-    const std::vector<int> beyond = allowed_from(layouts, axis, *size + 1);
+    if (*size > most || !open.allow(open.with(axis, *size))) continue;
+    const std::vector<int> beyond = allowed_from(open, axis, *size + 1);
     if (beyond.size() < 2) continue;
-    const auto steps = steps_at(layouts, axis, beyond[0]);
-    if (steps_at(layouts, axis, beyond[1]) != steps) return std::nullopt;
-    if (steps_at(layouts, axis, *size) != steps) return *size;
+    const auto steps = steps_at(open, axis, beyond[0]);
+    if (steps_at(open, axis, beyond[1]) != steps) return std::nullopt;
+    if (steps_at(open, axis, *size) != steps) return *size;
   }
   return std::nullopt;
 }
 
-std::vector<Range> ranges_of(const Layouts& layouts, Axis axis) {
-  const std::vector<int>& sizes = layouts.allowed(axis);
-  const auto read_at = [&](int size) { return layouts.read(layouts.with(axis, size)); };
-  // Those that are the same at two sizes; others move with the size, as the last stage does.
+std::vector<Range> ranges_of(const OpenSizes& together, Axis axis) {
+  std::vector<int> sizes = together.of.front()->allowed(axis);
+  std::erase_if(sizes, [&](int size) { return !together.allow(together.with(axis, size)); });
+  if (sizes.empty()) sizes = allowed_from(together, axis, 1);
+  if (sizes.empty()) return {};
   const std::size_t last = sizes.size() - 1, before = last > 0 ? last - 1 : 0;
-  const std::set<int> large = coordinates_named(*read_at(sizes[last])->schedule, axis),
-                      smaller = coordinates_named(*read_at(sizes[before])->schedule, axis);
-  std::set<int> named;
-  std::set_intersection(large.begin(), large.end(), smaller.begin(), smaller.end(), std::inserter(named, named.end()));
+  std::set<int> named, offsets;
+  for (const Layouts* layouts : together.of) {
+    const auto read_at = [&](std::size_t i) { return layouts->read(together.with(axis, sizes[i])); };
+    // Those that are the same at two sizes; others move with the size, as the last stage does.
+    const std::set<int> large = coordinates_named(*read_at(last)->schedule, axis),
+                        smaller = coordinates_named(*read_at(before)->schedule, axis);
+    std::set_intersection(large.begin(), large.end(), smaller.begin(), smaller.end(),
+                          std::inserter(named, named.end()));
+    if (axis == Axis::pp && last != before) {
+      // A stage counted from the end is a named one at some size.
+      offsets.merge(stages_before_end(*read_at(last), sizes[last], *read_at(before), sizes[before]));
+    }
+  }
   named.erase(0);
   int least = axis == Axis::pp ? 3 : 2;
   if (!named.empty()) {
     least = std::max(least, *named.rbegin() + 2);
-    if (axis == Axis::pp && last != before) {
-      // A stage counted from the end is a named one at some size.
-      const std::set<int> offsets =
-          stages_before_end(*read_at(sizes[last]), sizes[last], *read_at(sizes[before]), sizes[before]);
-      if (!offsets.empty()) least = std::max(least, *named.rbegin() + *offsets.rbegin() + 1);
-    }
+    if (!offsets.empty()) least = std::max(least, *named.rbegin() + *offsets.rbegin() + 1);
   }
   std::vector<Range> ranges;
   for (int size = 1; size < std::min(least, most_exact); ++size) {
-    if (read_at(size)) ranges.push_back({size, 1, size, size, size, ""});
+    if (together.allow(together.with(axis, size))) ranges.push_back({size, 1, size, size, size, ""});
   }
   if (least > most_exact) {
     ranges.push_back(
@@ -141,21 +147,21 @@ std::vector<Range> ranges_of(const Layouts& layouts, Axis axis) {
                      *named.rbegin(), name_of(axis))});
     return ranges;
   }
-  if (const auto other = last_with_other_steps(layouts, axis, least)) {
+  if (const auto other = last_with_other_steps(together, axis, least)) {
     for (; least <= *other; ++least) {
-      if (read_at(least)) ranges.push_back({least, 1, least, least, least, ""});
+      if (together.allow(together.with(axis, least))) ranges.push_back({least, 1, least, least, least, ""});
     }
   }
   std::vector<int> open;
   std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(open), [&](int size) { return size >= least; });
-  if (open.size() < 2) open = allowed_from(layouts, axis, least);
+  if (open.size() < 2) open = allowed_from(together, axis, least);
   if (open.size() == 1) ranges.push_back({open.front(), 1, open.front(), open.front(), open.front(), ""});
   if (open.size() > 1) ranges.push_back({std::nullopt, least, open[0], open[1], open.back(), ""});
   return ranges;
 }
 
 Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, const std::set<std::string>& known,
-                  bool snapshots) {
+                  bool record) {
   Specimen result;
   result.sizes = sizes;
   result.scenario = layouts.read(sizes);
@@ -166,14 +172,14 @@ Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, c
   result.choices = std::make_unique<Choices>(*result.world);
   for (const Class& members : result.choices->classes()) {
     if (known.count(members.key) == 0)
-      result.results.push_back(run_class(*result.world, *result.choices, members, snapshots));
+      result.results.push_back(run_class(*result.world, *result.choices, members, record));
   }
   return result;
 }
 
 /// Takes the classes of some layouts of a case through the schedule, of the later ones those that the earlier ones
 /// lack.
-void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of_case, bool snapshots) {
+void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of_case, bool record) {
   try {
     std::set<std::string> known;
     for (const Sizes& sizes : sizes_of_case) {
@@ -185,7 +191,7 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
         throw OutOfReach("", fmt::format("the schedule has other steps at {} than at {}", lockstep::describe(sizes),
                                          lockstep::describe(one.specimens.front().sizes)));
       }
-      one.specimens.push_back(specimen(layouts, one, sizes, known, snapshots));
+      one.specimens.push_back(specimen(layouts, one, sizes, known, record));
       for (const ClassResult& result : one.specimens.back().results) known.insert(result.members->key);
     }
   } catch (const OutOfReach& limit) {
@@ -205,28 +211,61 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
 
 }  // namespace
 
-std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
+bool OpenSizes::allow(const Sizes& sizes) const {
+  return std::all_of(of.begin(), of.end(), [&](const Layouts* layouts) { return layouts->read(sizes) != nullptr; });
+}
+
+Sizes OpenSizes::with(Axis axis, int size) const {
+  Sizes sizes = base;
+  sizes.axes[axis] = size;
+  return with_allowed_micro_batches(sizes);
+}
+
+Sizes OpenSizes::with_allowed_micro_batches(const Sizes& sizes) const {
+  if (!micro_batches) return sizes;
+  std::vector<int> counts;
+  for (const Layouts* layouts : of)
+    counts.insert(counts.end(), layouts->allowed_micro_batches().begin(), layouts->allowed_micro_batches().end());
+  return with_allowed_count(sizes, counts, [&](const Sizes& some) { return allow(some); });
+}
+
+std::string steps_text(const Scenario& scenario) {
+  const Json* schedule = scenario.resolved.find("schedule");
+  return schedule == nullptr ? "" : write_json(*schedule);
+}
+
+std::vector<Case> find_cases(const Layouts& layouts, bool record) {
+  std::vector<Case> cases;
+  for_each_case({{&layouts}, layouts.axes(), layouts.micro_batches(), layouts.base()},
+                [&](Case one, const std::vector<Sizes>& sizes) {
+                  if (!one.limit) enter(layouts, one, sizes, record);
+                  if (!one.specimens.empty() || one.limit) cases.push_back(std::move(one));
+                });
+  return cases;
+}
+
+void for_each_case(const OpenSizes& open, const std::function<void(Case, const std::vector<Sizes>&)>& enter) {
   std::vector<std::vector<Range>> ranges;
-  for (const Axis axis : layouts.axes()) ranges.push_back(ranges_of(layouts, axis));
+  for (const Axis axis : open.axes) ranges.push_back(ranges_of(open, axis));
+  if (std::any_of(ranges.begin(), ranges.end(), [](const auto& list) { return list.empty(); })) return;
   std::vector<Range> micro_batches = {{std::nullopt, 1, 1, 1, 1, ""}};
-  if (layouts.micro_batches()) {
-    std::vector<int> several = layouts.allowed_micro_batches();
+  if (open.micro_batches) {
+    std::vector<int> several = open.of.front()->allowed_micro_batches();
     std::erase(several, 1);
     if (several.empty()) several = {2, 3};
     micro_batches = {{1, 1, 1, 1, 1, ""}, {std::nullopt, 2, several.front(), several.back(), several.back(), ""}};
   }
-  std::vector<Case> cases;
   std::vector<std::size_t> at(ranges.size(), 0);
   for (;;) {
     for (const Range& count : micro_batches) {
       Case one;
-      Sizes first = layouts.base(), second = layouts.base();
+      Sizes first = open.base, second = open.base;
       // With more stages more kinds of layers come to lie in the middle.
       std::optional<int> most_stages;
       std::string unseen;
       for (std::size_t i = 0; i < ranges.size(); ++i) {
         const Range& range = ranges[i][at[i]];
-        const Axis axis = layouts.axes()[i];
+        const Axis axis = open.axes[i];
         if (range.exact) {
           one.exact[axis] = *range.exact;
         } else {
@@ -237,7 +276,7 @@ std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
         second.axes[axis] = range.second;
         if (axis == Axis::pp && !range.exact) most_stages = range.last;
       }
-      if (layouts.micro_batches()) {
+      if (open.micro_batches) {
         one.exact_micro_batches = count.exact;
         if (!count.exact) one.least_micro_batches = count.least;
         first.micro_batches = count.first;
@@ -249,22 +288,19 @@ std::vector<Case> find_cases(const Layouts& layouts, bool snapshots) {
         sizes.back().axes[Axis::pp] = *most_stages;
       }
       if (one.least_micro_batches) {
-        for (Sizes& some : sizes) some = layouts.with_allowed_micro_batches(some);
+        for (Sizes& some : sizes) some = open.with_allowed_micro_batches(some);
       }
-      // What holds at the sizes of the file is what its user looks at first.
-      if (one.holds(layouts.own())) sizes.push_back(layouts.own());
-      if (unseen.empty()) {
-        enter(layouts, one, sizes, snapshots);
-      } else {
-        one.limit = Proof::Limit{parametric::describe(one), "", unseen};
+      // What holds at the sizes of the files is what their user looks at first.
+      for (const Layouts* layouts : open.of) {
+        if (one.holds(layouts->own())) sizes.push_back(layouts->own());
       }
-      if (!one.specimens.empty() || one.limit) cases.push_back(std::move(one));
+      if (!unseen.empty()) one.limit = Proof::Limit{parametric::describe(one), "", unseen};
+      enter(std::move(one), sizes);
     }
     std::size_t digit = 0;
     while (digit < at.size() && ++at[digit] == ranges[digit].size()) at[digit++] = 0;
     if (digit == at.size()) break;
   }
-  return cases;
 }
 
 }  // namespace lockstep::parametric

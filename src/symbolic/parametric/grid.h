@@ -14,6 +14,7 @@ struct Grid {
   std::vector<Axis> axes;
   bool micro_batches = false;
   std::vector<std::vector<int>> values;  ///< by dimension, ascending
+  std::vector<Point> known;              ///< of these, and others that matter, those that are decided
 
   std::size_t dimensions() const { return axes.size() + (micro_batches ? 1U : 0U); }
   std::string name(std::size_t i) const { return i < axes.size() ? std::string(name_of(axes[i])) : "micro_batches"; }

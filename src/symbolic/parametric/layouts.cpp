@@ -59,18 +59,20 @@ Sizes Layouts::with(const Sizes& sizes) const {
 }
 
 Sizes Layouts::with(Axis axis, int size) const {
-  return with_allowed_micro_batches(with(Sizes{{{axis, size}}, std::nullopt}));
+  const Sizes sizes = with(Sizes{{{axis, size}}, std::nullopt});
+  if (!micro_batches_) return sizes;
+  return with_allowed_count(sizes, allowed_micro_batches_, [&](const Sizes& some) { return read(some) != nullptr; });
 }
 
-/// A pipeline may ask for as many as it has stages, or for a multiple.
-Sizes Layouts::with_allowed_micro_batches(const Sizes& sizes) const {
-  if (!micro_batches_ || read(sizes)) return sizes;
+Sizes with_allowed_count(const Sizes& sizes, const std::vector<int>& more,
+                         const std::function<bool(const Sizes&)>& allowed) {
+  if (allowed(sizes)) return sizes;
   std::vector<int> counts = {2, 3, 4, 8, 12, 24};
-  counts.insert(counts.end(), allowed_micro_batches_.begin(), allowed_micro_batches_.end());
+  counts.insert(counts.end(), more.begin(), more.end());
   Sizes other = sizes;
   for (const int count : counts) {
     other.micro_batches = count;
-    if (count > 1 && read(other)) return other;
+    if (count > 1 && allowed(other)) return other;
   }
   return sizes;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -42,8 +43,6 @@ class Layouts {
   /// base() with some sizes in the place of its own.
   Sizes with(const Sizes& sizes) const;
   Sizes with(Axis axis, int size) const;
-  /// The sizes with another number of micro-batches where theirs is open and refused, of those that are tried.
-  Sizes with_allowed_micro_batches(const Sizes& sizes) const;
   /// The scenario, kept, with a `resolved` that has no model; nothing where it refuses these sizes. `sizes` names every
   /// axis that base() does.
   std::shared_ptr<const Scenario> read(const Sizes& sizes) const;
@@ -77,5 +76,10 @@ class Layouts {
   mutable std::map<Sizes, std::shared_ptr<const Scenario>> scenarios_;
   mutable std::map<Sizes, std::string> refusals_;
 };
+
+/// `sizes` with the first number of micro-batches that `allowed` takes, of a few and of `more`: a pipeline may ask for
+/// as many as it has stages, or for a multiple. `sizes` itself where it is allowed, or none is.
+Sizes with_allowed_count(const Sizes& sizes, const std::vector<int>& more,
+                         const std::function<bool(const Sizes&)>& allowed);
 
 }  // namespace lockstep::parametric

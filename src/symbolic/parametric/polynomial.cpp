@@ -81,6 +81,20 @@ int Polynomials::variable(const Variable& variable) {
   return intern({{Monomial{{found->second, 1}}, Rational(1)}});
 }
 
+int Polynomials::import(const Polynomials& other, int a) {
+  int sum = 0;
+  for (const auto& [monomial, coefficient] : other.terms(a)) {
+    int term = constant(coefficient);
+    for (const auto& [number, exponent] : monomial) {
+      int factor = variable(other.variable_at(number));
+      if (exponent < 0) factor = *inverse(factor);
+      for (int i = 0; i < std::abs(exponent); ++i) term = multiply(term, factor);
+    }
+    sum = add(sum, term);
+  }
+  return sum;
+}
+
 int Polynomials::add(int a, int b) {
   if (a == 0) return b;
   if (b == 0) return a;

@@ -60,6 +60,8 @@ class Polynomials {
   int subtract(int a, int b) { return add(a, negate(b)); }
   /// Nothing where `a` has several terms. `a` must not be 0.
   std::optional<int> inverse(int a);
+  /// The same polynomial of another set.
+  int import(const Polynomials& other, int a);
   std::optional<Rational> as_constant(int a) const;
   const Terms& terms(int a) const { return *terms_[static_cast<std::size_t>(a)]; }
   const Variable& variable_at(int number) const { return variables_[static_cast<std::size_t>(number)]; }

@@ -99,9 +99,6 @@ void Prover::State::conclude() {
   if (!reasons.empty() && proof.counterexample) {
     proof.verdict = Proof::Verdict::wrong;
     proof.statement = statement_of(cases, reasons, proof.axes, proof.micro_batches);
-    const bool cuts_alone =
-        std::all_of(reasons.begin(), reasons.end(), [](const Reason& reason) { return reason.by_cut; });
-    if (cuts_alone) proof.statement += ", wherever its cuts give an element these owners";
     if (!proof.limits.empty()) proof.statement += ", of the sizes that could be followed";
   } else if (!reasons.empty()) {
     proof.verdict = Proof::Verdict::undecided;

@@ -20,8 +20,9 @@ std::string joined(const std::vector<std::string>& parts) {
 
 /// All points above one of the minimal ones are wrong, as far as the grid shows them; `but` are exceptions, "" for
 /// none.
+/// `alone`: nothing else is said to be wrong, so that it may be said what is right.
 std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& known, const std::set<Point>& wrong,
-                                  const std::string& but) {
+                                  const std::string& but, bool alone) {
   const auto above = [](const Point& a, const Point& b) {
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (a[i] < b[i]) return false;
@@ -61,24 +62,14 @@ std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& kn
     return ways.size() == 1 ? fmt::format("wrong for every {} but {}", ways.front(), but)
                             : fmt::format("wrong as soon as {}, but not at {}", fmt::join(ways, ", or "), but);
   }
-  if (single) return "right only at " + joined(ones);
+  if (single && alone) return "right only at " + joined(ones);
   return fmt::format("wrong as soon as {}", fmt::join(ways, ", or "));
 }
 
-}  // namespace
-
-std::string describe(const Case& one) {
-  std::vector<std::string> parts;
-  for (const auto& [axis, size] : one.exact) parts.push_back(fmt::format("{} = {}", name_of(axis), size));
-  for (const auto& [axis, size] : one.least) parts.push_back(fmt::format("{} ≥ {}", name_of(axis), size));
-  if (one.exact_micro_batches) parts.push_back(fmt::format("micro_batches = {}", *one.exact_micro_batches));
-  if (one.least_micro_batches) parts.push_back(fmt::format("micro_batches ≥ {}", *one.least_micro_batches));
-  return joined(parts);
-}
-
-std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
-                         const std::vector<Axis>& axes, bool micro_batches) {
-  Grid grid{axes, micro_batches, {}};
+/// A grid with all sizes that matter to one of the reasons.
+Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes,
+             bool micro_batches) {
+  Grid grid{axes, micro_batches, {}, {}};
   std::vector<std::vector<int>> roots(grid.dimensions());  // where values depend on this size alone
   std::vector<Sizes> zeros;                                // of each reason, at the least sizes at which it is one
   for (const Reason& reason : reasons) {
@@ -112,29 +103,47 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
     if (list.size() > 12) list.resize(12);
     grid.values.push_back(std::move(list));
   }
-  std::vector<Point> known, points = grid.points();
+  std::vector<Point> points = grid.points();
   for (const Sizes& zero : zeros) {
     const Point point = grid.point(zero);
     if (std::find(points.begin(), points.end(), point) == points.end()) points.push_back(point);
   }
-  std::set<Point> wrong, boxes;
   for (const Point& point : points) {
     const Sizes sizes = grid.sizes(point);
     const bool decided =
         std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return !one.limit && one.holds(sizes); });
-    if (!decided) continue;
-    known.push_back(point);
+    if (decided) grid.known.push_back(point);
+  }
+  return grid;
+}
+
+/// Where one of the reasons applies, and where it would but for its value.
+struct Places {
+  std::set<Point> wrong, boxes;
+};
+
+Places places_of(const Grid& grid, const std::vector<Reason>& reasons) {
+  Places places;
+  for (const Point& point : grid.known) {
+    const Sizes sizes = grid.sizes(point);
     for (const Reason& reason : reasons) {
       bool in_box = reason.of->holds(sizes);
       for (const auto& [axis, least] : reason.least) in_box = in_box && sizes.axes.at(axis) >= least;
       if (!in_box) continue;
-      boxes.insert(point);
-      if (applies(reason, sizes)) wrong.insert(point);
+      places.boxes.insert(point);
+      if (applies(reason, sizes)) places.wrong.insert(point);
     }
   }
+  return places;
+}
+
+std::string text_of(const Grid& grid, const std::vector<Reason>& reasons, bool alone) {
+  const Places found = places_of(grid, reasons);
+  const std::set<Point>&wrong = found.wrong, &boxes = found.boxes;
+  const std::vector<Point>& known = grid.known;
   if (wrong.empty()) return "right for every size";
-  if (needs_conditions(reasons)) return statement_by_conditions(reasons, grid, known);
-  const auto text = upward(grid, known, wrong, "");
+  if (needs_conditions(reasons)) return statement_by_conditions(reasons, grid);
+  const auto text = upward(grid, known, wrong, "", alone);
   if (text) return *text;
   // All but single sizes of an axis.
   std::vector<std::string> but;
@@ -153,9 +162,32 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
     }
   }
   if (!but.empty() && with == boxes) {
-    if (const auto all = upward(grid, known, with, joined(but))) return *all;
+    if (const auto all = upward(grid, known, with, joined(but), alone)) return *all;
   }
-  return statement_by_conditions(reasons, grid, known);
+  return statement_by_conditions(reasons, grid);
+}
+
+}  // namespace
+
+std::string describe(const Case& one) {
+  std::vector<std::string> parts;
+  for (const auto& [axis, size] : one.exact) parts.push_back(fmt::format("{} = {}", name_of(axis), size));
+  for (const auto& [axis, size] : one.least) parts.push_back(fmt::format("{} ≥ {}", name_of(axis), size));
+  if (one.exact_micro_batches) parts.push_back(fmt::format("micro_batches = {}", *one.exact_micro_batches));
+  if (one.least_micro_batches) parts.push_back(fmt::format("micro_batches ≥ {}", *one.least_micro_batches));
+  return joined(parts);
+}
+
+std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
+                         const std::vector<Axis>& axes, bool micro_batches) {
+  std::vector<Reason> certain, by_cut;
+  for (const Reason& reason : reasons) (reason.by_cut ? by_cut : certain).push_back(reason);
+  const Grid grid = grid_of(cases, reasons, axes, micro_batches);
+  const std::string where_cut = ", wherever its cuts give an element these owners";
+  if (certain.empty()) return text_of(grid, by_cut, true) + where_cut;
+  const std::set<Point> wrong = places_of(grid, certain).wrong, more = places_of(grid, by_cut).wrong;
+  if (std::includes(wrong.begin(), wrong.end(), more.begin(), more.end())) return text_of(grid, certain, true);
+  return text_of(grid, certain, false) + "; also " + text_of(grid, by_cut, false) + where_cut;
 }
 
 }  // namespace lockstep::parametric

@@ -112,12 +112,11 @@ bool needs_conditions(const std::vector<Reason>& reasons) {
   });
 }
 
-std::string statement_by_conditions(const std::vector<Reason>& reasons, const Grid& grid,
-                                    const std::vector<Point>& known) {
+std::string statement_by_conditions(const std::vector<Reason>& reasons, const Grid& grid) {
   std::vector<std::string> texts;
   for (const ReasonGroup& group : groups_of(reasons, grid)) {
-    WrongPoints points{grid.values, known, {}};
-    for (const Point& point : known) {
+    WrongPoints points{grid.values, grid.known, {}};
+    for (const Point& point : grid.known) {
       const bool in_box =
           std::any_of(group.boxes.begin(), group.boxes.end(), [&](const Box& box) { return holds(box, point); });
       // Where the condition holds it may be said of any size.

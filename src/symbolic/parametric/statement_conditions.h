@@ -12,8 +12,7 @@ namespace lockstep::parametric {
 /// Whether some value is right where a product of several sizes is a number.
 bool needs_conditions(const std::vector<Reason>& reasons);
 
-/// "wrong for dp ≥ 2 unless cp*dp = 16; for pp ≥ 2": `known` are the points of the grid that were decided.
-std::string statement_by_conditions(const std::vector<Reason>& reasons, const Grid& grid,
-                                    const std::vector<Point>& known);
+/// "wrong for dp ≥ 2 unless cp*dp = 16; for pp ≥ 2".
+std::string statement_by_conditions(const std::vector<Reason>& reasons, const Grid& grid);
 
 }  // namespace lockstep::parametric

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two scenarios for all sizes: both go through each case together, class by class, and what they hand over is compared.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <set>
+
+#include "lockstep/prove.h"
+#include "src/symbolic/parametric/compare_classes.h"
+#include "src/symbolic/parametric/counterexample.h"
+#include "src/symbolic/parametric/find_cases.h"
+
+namespace lockstep {
+
+using parametric::Case;
+using parametric::check_levels;
+using parametric::Choices;
+using parametric::Class;
+using parametric::ClassResult;
+using parametric::compare_classes;
+using parametric::for_each_case;
+using parametric::Layouts;
+using parametric::NeedsUnrolling;
+using parametric::Open;
+using parametric::OutOfReach;
+using parametric::Reason;
+using parametric::reasons_of;
+using parametric::Specimen;
+using parametric::statement_of;
+using parametric::steps_text;
+using parametric::World;
+
+namespace {
+
+std::string placement(const Model& model, int logical) {
+  std::string text;
+  for (const int number : model.logicals()[static_cast<std::size_t>(logical)].parameters) {
+    const Parameter& site = model.parameters()[static_cast<std::size_t>(number)];
+    text += site.name + (site.frozen ? "!" : "") + (site.stage ? std::to_string(*site.stage) : "*");
+    for (const std::int64_t extent : site.shape) text += "x" + std::to_string(extent);
+    for (const std::string& use : site.uses) text += "," + use;
+    for (const Shard& shard : site.shard) text += fmt::format("|s{}{}{}", name_of(shard.axis), shard.dim, shard.uneven);
+    for (const Axis axis : site.partial) text += fmt::format("|p{}", name_of(axis));
+    for (const Axis axis : site.dispatch) text += fmt::format("|d{}", name_of(axis));
+    for (const Parameter::Only& only : site.only)
+      text += fmt::format("|o{}{}", name_of(only.axis), only.coordinates.size());
+  }
+  return text;
+}
+
+/// A schedule at one layout, entered for a case.
+struct Side {
+  Side(std::shared_ptr<const Scenario> the_scenario, const Open& open, std::shared_ptr<Choices::Contents> contents,
+       const std::string& name)
+      : scenario(std::move(the_scenario)),
+        world(std::make_unique<World>(*scenario->schedule, open)),
+        choices(std::make_unique<Choices>(*world, std::move(contents), name)) {}
+  std::shared_ptr<const Scenario> scenario;
+  std::unique_ptr<World> world;
+  std::unique_ptr<Choices> choices;
+  const Model& model() const { return scenario->schedule->model; }
+  const Logical& logical(int number) const { return model().logicals()[static_cast<std::size_t>(number)]; }
+};
+
+constexpr const char* other_parameters = "the two have other parameters, or place them otherwise";
+
+/// The parameters that go through the schedule.
+std::vector<int> held(const Side& side) {
+  std::vector<int> all;
+  for (const Class& members : side.choices->classes())
+    all.insert(all.end(), members.logicals.begin(), members.logicals.end());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+}  // namespace
+
+struct SameProver::State {
+  State(const Scenario& before, const Scenario& after) : old_layouts(before), new_layouts(after) {
+    for (;;) {
+      const std::optional<std::string> old_why = old_layouts.enter(), new_why = new_layouts.enter();
+      if (old_why || new_why) {
+        proof.limits.push_back({"", "", old_why ? *old_why : *new_why});
+        break;
+      }
+      if (!find_open()) break;
+      try {
+        cases.clear();
+        find_refused();
+        for_each_case({{&old_layouts, &new_layouts}, proof.axes, proof.micro_batches, base},
+                      [&](Case one, const std::vector<Sizes>& sizes) {
+                        if (!one.limit) enter(one, sizes);
+                        if (!one.specimens.empty() || one.limit) cases.push_back(std::move(one));
+                      });
+        break;
+      } catch (const NeedsUnrolling&) {
+        old_layouts.give_micro_batches();
+        new_layouts.give_micro_batches();
+      }
+    }
+    conclude();
+  }
+
+  /// The axes that are open in both; whether the others agree.
+  bool find_open() {
+    base = old_layouts.base();
+    proof.axes.clear();
+    proof.micro_batches = old_layouts.micro_batches() && new_layouts.micro_batches();
+    const Sizes& other = new_layouts.base();
+    for (const auto& [axis, size] : other.axes) {
+      const auto is_open = [&, open = axis](const Layouts& layouts) {
+        return std::find(layouts.axes().begin(), layouts.axes().end(), open) != layouts.axes().end();
+      };
+      const bool old_open = is_open(old_layouts), new_open = is_open(new_layouts);
+      if (base.axes.count(axis) == 0 || (!old_open && !new_open && base.axes.at(axis) != size)) {
+        proof.limits.push_back({"", "", "the two are not over the same axes"});
+        return false;
+      }
+      if (old_open && new_open)
+        proof.axes.push_back(axis);
+      else if (old_open)
+        base.axes[axis] = size;
+    }
+    if (base.axes.size() == other.axes.size()) return true;
+    proof.limits.push_back({"", "", "the two are not over the same axes"});
+    return false;
+  }
+
+  /// The smallest size of each axis that one of them refuses: the statement does not speak of it.
+  void find_refused() {
+    proof.refused.clear();
+    for (const auto& [layouts, of] : {std::pair(&old_layouts, "old"), {&new_layouts, "new"}}) {
+      for (const Proof::Refused& one : layouts->refused()) {
+        const bool open = std::find(proof.axes.begin(), proof.axes.end(), one.axis) != proof.axes.end();
+        const bool known = std::any_of(proof.refused.begin(), proof.refused.end(), [&](const auto& other) {
+          return other.refused.axis == one.axis && other.refused.size <= one.size;
+        });
+        if (open && !known) proof.refused.push_back({of, one});
+      }
+    }
+  }
+
+  void enter(Case& one, const std::vector<Sizes>& sizes_of_case) {
+    try {
+      std::set<std::string> known;
+      for (const Sizes& sizes : sizes_of_case) {
+        const auto old_scenario = old_layouts.read(sizes), new_scenario = new_layouts.read(sizes);
+        const bool seen = std::any_of(one.specimens.begin(), one.specimens.end(),
+                                      [&](const Specimen& specimen) { return specimen.sizes == sizes; });
+        if (!old_scenario || !new_scenario || seen) continue;
+        const std::string steps = steps_text(*old_scenario) + steps_text(*new_scenario);
+        if (one.specimens.empty()) steps_of_case = steps;
+        if (steps != steps_of_case) {
+          throw OutOfReach("", fmt::format("a schedule has other steps at {} than at {}", lockstep::describe(sizes),
+                                           lockstep::describe(one.specimens.front().sizes)));
+        }
+        Open open;
+        open.least = one.least;
+        open.least_micro_batches = one.least_micro_batches;
+        const auto contents = std::make_shared<Choices::Contents>();
+        compare({old_scenario, open, contents, " in the old one"}, {new_scenario, open, contents, " in the new one"},
+                one, sizes, known);
+      }
+    } catch (const OutOfReach& limit) {
+      one.specimens.clear();
+      one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};
+    } catch (const InputError& error) {
+      // A cut that does not come out even at some size.
+      one.specimens.clear();
+      one.limit = Proof::Limit{parametric::describe(one), "", error.diagnostics().front().message};
+    }
+  }
+
+  void compare(Side before, Side after, Case& one, const Sizes& sizes, std::set<std::string>& known) {
+    check_levels(*before.world, *after.world);
+    std::map<std::string, int> others;
+    for (const int logical : held(after)) others[after.logical(logical).name] = logical;
+    Specimen specimen;
+    const std::vector<int> own = held(before);
+    if (own.size() != others.size()) throw OutOfReach("", other_parameters);
+    for (const int logical : own) {
+      const auto found = others.find(before.logical(logical).name);
+      if (found == others.end() || placement(before.model(), logical) != placement(after.model(), found->second))
+        throw OutOfReach("", other_parameters);
+      // Pairs that behave alike in both, and whose cuts are one in both for the same steps, are compared once.
+      std::map<std::string, int> cut_numbers;
+      Class& members = pairs.emplace_back(before.choices->alone(logical, cut_numbers));
+      const Class other = after.choices->alone(found->second, cut_numbers);
+      std::string key = members.key + " against " + other.key;
+      if (!before.world->even(logical)) key += " uneven";
+      if (!known.insert(std::move(key)).second) {
+        pairs.pop_back();
+        continue;
+      }
+      ClassResult result =
+          compare_classes({*before.world, *before.choices}, members, {*after.world, *after.choices}, other);
+      result.members = &members;
+      specimen.results.push_back(std::move(result));
+    }
+    specimen.sizes = sizes;
+    specimen.scenario = before.scenario;
+    specimen.world = std::move(before.world);
+    specimen.choices = std::move(before.choices);
+    one.specimens.push_back(std::move(specimen));
+  }
+
+  void conclude() {
+    std::set<std::string> names;
+    const bool whole = !proof.limits.empty();
+    for (const Case& one : cases) {
+      if (one.limit) proof.limits.push_back(*one.limit);
+      for (const Reason& reason : reasons_of(one)) {
+        reasons.push_back(reason);
+        const Logical& logical = reason.specimen->scenario->schedule->model
+                                     .logicals()[static_cast<std::size_t>(reason.result->members->logicals.front())];
+        names.insert(logical.name);
+      }
+    }
+    proof.parameters.assign(names.begin(), names.end());
+    if (!reasons.empty()) {
+      proof.verdict = SameProof::Verdict::other;
+      proof.statement = statement_of(cases, reasons, proof.axes, proof.micro_batches);
+      for (const auto& [word, instead] : {std::pair<std::string, std::string>("right", "the same gradients"),
+                                          {"wrong", "other gradients"},
+                                          {"its cuts give", "a cut gives"}}) {
+        for (std::size_t at = 0; (at = proof.statement.find(word, at)) != std::string::npos; at += instead.size())
+          proof.statement.replace(at, word.size(), instead);
+      }
+      if (!proof.limits.empty()) proof.statement += ", of the sizes that could be followed";
+    } else if (proof.limits.empty()) {
+      proof.verdict = SameProof::Verdict::same;
+      proof.statement = "the same gradients";
+    } else {
+      proof.statement = whole || proof.limits.size() == cases.size()
+                            ? "no answer"
+                            : "the same gradients where both could be followed";
+    }
+    if (!proof.refused.empty() && proof.verdict != SameProof::Verdict::undecided)
+      proof.statement += ", of the sizes that both allow";
+  }
+
+  Layouts old_layouts, new_layouts;
+  Sizes base;
+  SameProof proof;
+  std::string steps_of_case;
+  std::deque<Class> pairs;
+  std::vector<Case> cases;
+  std::vector<Reason> reasons;
+};
+
+SameProver::SameProver(const Scenario& before, const Scenario& after)
+    : state_(std::make_unique<State>(before, after)) {}
+SameProver::~SameProver() = default;
+
+const SameProof& SameProver::proof() const { return state_->proof; }
+
+std::optional<SameProof::Pair> SameProver::at(const Sizes& sizes) const {
+  Sizes all = state_->base;
+  for (const auto& [axis, size] : sizes.axes) all.axes[axis] = size;
+  if (sizes.micro_batches) all.micro_batches = sizes.micro_batches;
+  SameProof::Pair pair{all, state_->old_layouts.read(all), state_->new_layouts.read(all)};
+  if (!pair.before || !pair.after) return std::nullopt;
+  return pair;
+}
+
+void SameProver::each_suspect(const std::function<bool(const SameProof::Pair&)>& visit) const {
+  const State& state = *state_;
+  parametric::each_suspect(state.reasons, state.base, state.proof.axes, state.proof.micro_batches,
+                           [&](const Sizes& sizes) {
+                             SameProof::Pair pair{sizes, state.old_layouts.read(sizes), state.new_layouts.read(sizes)};
+                             return !pair.before || !pair.after || visit(pair);
+                           });
+}
+
+}  // namespace lockstep
