@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct OptionRow {
   std::string help;                  ///< one sentence
   std::vector<std::string> choices;  ///< allowed values; empty: any
   std::variant<bool*, std::string*, std::vector<std::string>*, std::uint64_t*> target;
+  /// What completion offers besides `choices`: words, several separated by commas where `value` is "NAMES"; with a star
+  /// in front the names of files, "*.npy", or "*" for all.
+  std::vector<std::string> offers = {};
 
   bool is_argument() const { return flags.front() != '-'; }
   bool is_flag() const { return std::holds_alternative<bool*>(target); }
@@ -71,6 +75,8 @@ Command schema_command();
 Command init_command();
 Command version_command();
 Command reference_command();
+Command completion_command();
+Command man_command();
 
 /// All commands, in the order of the help.
 std::vector<Command> all_commands();
@@ -78,6 +84,13 @@ std::vector<Command> all_commands();
 /// The help of one command, and the list of all.
 std::string command_help(const Command& command);
 std::string program_help(const std::vector<Command>& commands);
+/// What the exit statuses mean, in a sentence each: "0", "all as it should be".
+std::vector<std::pair<std::string, std::string>> exit_status_meanings();
+/// "-f, --format KIND", and the help with the choices behind it.
+std::string flags_text(const OptionRow& row);
+std::string help_text(const OptionRow& row);
+/// "lockstep check [OPTIONS] FILES".
+std::string usage(const Command& command);
 /// docs/commands.md: every command with its options and examples.
 std::string reference_markdown(const std::vector<Command>& commands);
 

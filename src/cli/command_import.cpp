@@ -69,10 +69,14 @@ void refuse_report_options(const ImportArguments& arguments) {
   }
 }
 
-ImportRequest request_of(const ImportArguments& arguments) {
-  const std::vector<ImportFormat>& formats = import_formats();
+std::vector<std::string> format_names() {
   std::vector<std::string> names;
-  for (const ImportFormat& format : formats) names.push_back(format.name);
+  for (const ImportFormat& format : import_formats()) names.push_back(format.name);
+  return names;
+}
+
+ImportRequest request_of(const ImportArguments& arguments) {
+  const std::vector<std::string> names = format_names();
   if (std::find(names.begin(), names.end(), arguments.kind) == names.end()) {
     usage_error(fmt::format("there is no configuration format \"{}\"{}; there are {}", arguments.kind,
                             did_you_mean(arguments.kind, names), fmt::join(names, ", ")));
@@ -186,12 +190,13 @@ std::vector<OptionRow> rows(ImportArguments& arguments) {
     if (row.flags == "-q,--quiet") row.help = "Do not list the keys; with --check, one line.";
   }
   return join(
-      {{{"FORMAT", "", "The configuration's format.", {}, &arguments.kind},
+      {{{"FORMAT", "", "The configuration's format.", {}, &arguments.kind, format_names()},
         {"[FILES...]",
          "",
          "The configuration; - is standard input. Several files are merged where the framework does so.",
          {},
-         &arguments.files},
+         &arguments.files,
+         {"*"}},
         {"--check", "", "Go on to the verdict, as `lockstep check` does.", {}, &arguments.check},
         {"--ignore-unknown",
          "",

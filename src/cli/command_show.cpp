@@ -59,6 +59,14 @@ int run(const ShowArguments& arguments) {
   return exit_right;
 }
 
+/// For completion.
+std::vector<std::string> shown_words() {
+  std::vector<std::string> words = {"*.json", "*.jsonc"};
+  for (const std::string& name : builtin_frameworks()) words.push_back("framework:" + name);
+  for (const std::string& name : builtin_models()) words.push_back("model:" + name);
+  return words;
+}
+
 }  // namespace
 
 Command show_command() {
@@ -79,7 +87,12 @@ Command show_command() {
       {"lockstep show framework:megatron", "the built-in schedule of a framework; model:NAME works too"},
   };
   command.options =
-      join({{{"FILE", "", "Scenario file, framework:NAME or model:NAME; - is standard input.", {}, &arguments->file},
+      join({{{"FILE",
+              "",
+              "Scenario file, framework:NAME or model:NAME; - is standard input.",
+              {},
+              &arguments->file,
+              shown_words()},
              {"--resolved", "", "Print the scenario with plain parameters and plain steps.", {}, &arguments->resolved}},
             arguments->output_rows()});
   command.run = [arguments] { return run(*arguments); };

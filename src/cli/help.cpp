@@ -11,33 +11,6 @@ namespace {
 
 constexpr std::size_t help_width = 100;
 
-std::string flags_text(const OptionRow& row) {
-  std::string text;
-  for (const char c : row.flags) text += c == ',' ? std::string(", ") : std::string(1, c);
-  if (!row.value.empty()) text += " " + row.value;
-  return text;
-}
-
-std::string help_text(const OptionRow& row) {
-  std::string text = row.help;
-  if (row.choices.empty()) return text;
-  std::string choices;
-  for (const std::string& choice : row.choices) choices += (choices.empty() ? "" : ", ") + choice;
-  return fmt::format("{} One of: {}.", text, choices);
-}
-
-std::string usage(const Command& command) {
-  std::string line = "lockstep " + command.name;
-  const bool has_options = std::any_of(command.options.begin(), command.options.end(),
-                                       [](const OptionRow& row) { return !row.is_argument(); });
-  if (has_options) line += " [OPTIONS]";
-  for (const OptionRow& row : command.options) {
-    if (row.is_argument()) line += " " + row.flags;
-  }
-  if (command.rest != nullptr) line += " [-- " + command.rest_name + "]";
-  return line;
-}
-
 /// `text` in lines of at most help_width columns, all after the first indented.
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::string result;
@@ -73,6 +46,33 @@ std::string rows_help(const Command& command, bool arguments) {
 
 }  // namespace
 
+std::string flags_text(const OptionRow& row) {
+  std::string text;
+  for (const char c : row.flags) text += c == ',' ? std::string(", ") : std::string(1, c);
+  if (!row.value.empty()) text += " " + row.value;
+  return text;
+}
+
+std::string help_text(const OptionRow& row) {
+  std::string text = row.help;
+  if (row.choices.empty()) return text;
+  std::string choices;
+  for (const std::string& choice : row.choices) choices += (choices.empty() ? "" : ", ") + choice;
+  return fmt::format("{} One of: {}.", text, choices);
+}
+
+std::string usage(const Command& command) {
+  std::string line = "lockstep " + command.name;
+  const bool has_options = std::any_of(command.options.begin(), command.options.end(),
+                                       [](const OptionRow& row) { return !row.is_argument(); });
+  if (has_options) line += " [OPTIONS]";
+  for (const OptionRow& row : command.options) {
+    if (row.is_argument()) line += " " + row.flags;
+  }
+  if (command.rest != nullptr) line += " [-- " + command.rest_name + "]";
+  return line;
+}
+
 std::string command_help(const Command& command) {
   std::string text = fmt::format("usage: {}\n\n{}\n", usage(command), wrapped(command.text, 0));
   const std::string arguments = rows_help(command, true);
@@ -94,14 +94,23 @@ std::string program_help(const std::vector<Command>& commands) {
   return text;
 }
 
+std::vector<std::pair<std::string, std::string>> exit_status_meanings() {
+  return {{"0", "all as it should be"},
+          {"1", "something is wrong in what was checked"},
+          {"2", "usage, a path that does not exist, a file that cannot be read or is not valid"},
+          {"3", "the environment failed, or lockstep has a bug (engines disagree)"},
+          {"4", "no file at all was checked"},
+          {"130", "interrupted"},
+          {"141", "closed pipe"}};
+}
+
 std::string reference_markdown(const std::vector<Command>& commands) {
   std::string text =
       "# Commands\n\nPrinted by `lockstep reference`; do not edit by hand.\n\n"
-      "Exit status: 0 all as it should be; 1 something is wrong in what was checked; 2 usage, a path that does not "
-      "exist, a file\n"
-      "that cannot be read or is not valid; 3 the environment failed, or lockstep has a bug (engines disagree); 4 no "
-      "file at all\n"
-      "was checked; 130 interrupted; 141 closed pipe. With several files the largest of 0 to 3.\n";
+      "Exit status: ";
+  for (const auto& [status, meaning] : exit_status_meanings())
+    text += fmt::format("{}{} {}", status == "0" ? "" : "; ", status, meaning);
+  text += ". With several files the largest of 0 to 3.\n";
   for (const Command& command : commands) {
     text += fmt::format("\n## lockstep {}\n\n{}\n\n```\n{}\n```\n", command.name, command.text, usage(command));
     if (!command.options.empty()) {

@@ -53,7 +53,8 @@ std::vector<OptionRow> CommonOptions::report_rows() {
        "KIND=FILE",
        "Write another report to FILE, in any format of --format; may be given several times.",
        {},
-       &reports},
+       &reports,
+       report_kinds()},
       {"--all", "", "Report every parameter, rank and owned element, not only the wrong ones.", {}, &all},
   };
 }
@@ -85,7 +86,8 @@ std::vector<OptionRow> CommonOptions::engine_rows() {
        "ownership. `check` and `test` also know mpi (real numbers in several processes), cuda (on a GPU) and nccl (on "
        "several GPUs).",
        {},
-       &engines},
+       &engines,
+       {"symbolic", "parametric", "host", "transformer", "mpi", "cuda", "nccl"}},
       {"--seed", "N", "Seed of the host engine's numbers and samples.", {}, &seed},
   };
 }

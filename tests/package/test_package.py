@@ -26,6 +26,11 @@ def test_another_project_finds_builds_and_runs_the_installed_library(tmp_path):
     run("cmake", "--install", build, "--prefix", prefix)
     assert os.access(prefix / "bin" / "lockstep", os.X_OK)
     assert (prefix / "include" / "lockstep" / "check.h").is_file()
+    pages = {"bash-completion/completions/lockstep": "complete -F _lockstep lockstep", "man/man1/lockstep-check.1": ".TH LOCKSTEP",
+             "zsh/site-functions/_lockstep": "#compdef lockstep", "fish/vendor_completions.d/lockstep.fish": "complete -c lockstep",
+             "man/man1/lockstep.1": ".TH LOCKSTEP"}
+    for name, text in pages.items():
+        assert text in (prefix / "share" / name).read_text()
     # Nothing that was installed may point back into the sources or the build.
     for file in prefix.glob("lib/**/*.cmake"):
         assert str(build) not in file.read_text()
