@@ -56,6 +56,7 @@ void JunitReporter::add(const CheckResult& result) {
   if (!findings.empty()) inside += failure(findings, error);
   if (skipped) inside += "      <skipped message=\"the file has no `expect`\"/>\n";
   if (is_expected_mistake(result)) {
+    ++suite.expected;
     inside += fmt::format("      <system-out>{}, as the file's `expect` says</system-out>\n", name_of(result.verdict));
   }
   suite.cases += inside.empty() ? "/>\n" : fmt::format(">\n{}    </testcase>\n", inside);
@@ -77,6 +78,11 @@ void JunitReporter::finish() {
     write_(fmt::format(
         "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.6f}\">\n",
         attribute(folder), suite.tests, suite.failures, suite.errors, suite.skipped, suite.seconds));
+    if (suite.expected > 0) {
+      write_(fmt::format(
+          "    <properties>\n      <property name=\"files that expect a mistake\" value=\"{}\"/>\n    </properties>\n",
+          suite.expected));
+    }
     write_(suite.cases);
     write_("  </testsuite>\n");
   }

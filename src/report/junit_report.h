@@ -11,8 +11,8 @@ namespace lockstep {
 
 /// `--format junit`: JUnit XML, a test suite for each folder and a test case for each file, in the part of it that
 /// Jenkins, GitLab, Azure and GitHub's reporters all read. What is wrong in a schedule is a failure, what could not be
-/// checked an error. The suites' totals stand in front of their cases, so the text is held until the end.
-/// Source: the XSD of Jenkins' xUnit plugin (junit-10.xsd).
+/// checked an error; how many files expect a mistake is a property of the suite. The suites' totals stand in front of
+/// their cases, so the text is held until the end. Source: the XSD of Jenkins' xUnit plugin (junit-10.xsd).
 class JunitReporter : public Reporter {
  public:
   JunitReporter(const ReportOptions& options, Write write) : options_(options), write_(std::move(write)) {}
@@ -22,7 +22,7 @@ class JunitReporter : public Reporter {
  private:
   struct Suite {
     std::string cases;
-    int tests = 0, failures = 0, errors = 0, skipped = 0;
+    int tests = 0, failures = 0, errors = 0, skipped = 0, expected = 0;
     double seconds = 0;
   };
 

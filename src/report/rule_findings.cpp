@@ -310,6 +310,10 @@ class Gatherer {
   }
 
   void blame(RuleFinding& finding) const {
+    // What was proved of all sizes; the numbers are those of one.
+    for (const std::string& note : result_.notes) {
+      if (result_.written != nullptr && note.starts_with("With any ")) finding.lines.push_back(note);
+    }
     for (const Blame& blame : result_.blame)
       finding.lines.push_back(fmt::format("at fault: {}, which {}", blame.step, blame.why));
     if (result_.repairs.empty()) return;

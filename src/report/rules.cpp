@@ -49,7 +49,7 @@ const std::vector<Rule>& rules() {
        "After reduce-scatters each element must belong to at least one rank of each group of replicas. Here none does, "
        "and these weights stay as they were initialized.",
        "Give the padding or the remainder an owner, or let the optimizer step include the parameter.",
-       "docs/rules/LS007.json"},
+       "docs/rules/LS007.md"},
       {"LS008", "NormCount", "An element is counted other than once in the gradient norm.",
        "The norm is the square root of a sum of squares over ranks. Replicas counted on every rank, or shards counted "
        "on "
@@ -83,11 +83,10 @@ const std::vector<Rule>& rules() {
        "scenarios/deepspeed/8357-compiled-autotp-in-the-model.json"},
       {"LS014", "InvalidFile", "The file is no valid scenario.",
        "A key, a value or a name in it is not what the format allows, so that nothing was checked.",
-       "Mend the place that the message shows; the schema gives completion in an editor.", "docs/rules/LS014.json"},
+       "Mend the place that the message shows; the schema gives completion in an editor.", "docs/rules/LS014.md"},
       {"LS015", "UnmetExpectation", "What came out is not what the file's `expect` says.",
        "The scenario keeps a bug, or a framework's right behaviour, on record, and it behaves differently now.",
-       "Find out which change did it; where the new outcome is the right one, change `expect`.",
-       "docs/rules/LS015.json"},
+       "Find out which change did it; where the new outcome is the right one, change `expect`.", "docs/rules/LS015.md"},
       {"LS016", "NotChecked", "The scenario could not be checked on this machine.",
        "An engine, its memory or a device failed, or two engines disagree, which is a bug of lockstep.",
        "See the message; a smaller layout or another engine may do.", ""},

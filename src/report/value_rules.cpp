@@ -2,6 +2,8 @@
 #include "src/report/value_rules.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "lockstep/operation.h"
 #include "src/diagnosis/difference.h"
@@ -50,11 +52,13 @@ RuleKind rule_of_values(const CheckResult& result, const Section& section, const
     return RuleKind::stale_slices;
   if (is_moved_out_of_slices(result, step)) return RuleKind::stale_slices;
   bool compared = false, leftover = false, foreign = false, missing = false, weights = false;
+  std::set<std::pair<int, int>> seen;
   const std::vector<RankGroup>& groups = section.finding->groups;
   for (std::size_t index = 0; index < std::min(groups.size(), most_compared); ++index) {
     if (groups[index].symbolic == nullptr) continue;
     for (const PieceResult& piece : groups[index].symbolic->pieces) {
-      if (piece.right) continue;
+      // The groups of a section hold the same parameter, so that one difference stands for all of these forms.
+      if (piece.right || !seen.emplace(piece.form, piece.reference).second) continue;
       const Difference one = difference_of(result, groups[index].ranks.front(), groups[index].buffer, piece);
       compared = true;
       leftover = leftover || one.leftover;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/clean_text.h"
+
+#include "tests/catch.h"
+
+using namespace lockstep;
+
+TEST_CASE("clean text keeps line feeds and characters, and nothing that a format cannot hold") {
+  CHECK(clean_text("a\tb\x01\x1b[31mc\x7f\r\nd") == "a b  [31mc  \nd");
+  CHECK(clean_text("é × 😀") == "é × 😀");
+  CHECK(clean_text("\xff") == "\xEF\xBF\xBD");
+  CHECK(clean_text("a\xC3") == "a\xEF\xBF\xBD");                                // cut in the middle
+  CHECK(clean_text("\xED\xA0\x80").size() == 9);                                // a surrogate, byte by byte
+  CHECK(clean_text("\xEF\xBF\xBE\xEF\xBF\xBF") == "\xEF\xBF\xBD\xEF\xBF\xBD");  // no characters of XML
+  CHECK(one_line_text("a\nb\n") == "a b");
+}
+
+TEST_CASE("text between tags has no signs of its own") {
+  CHECK(markup_text(R"(<a href="b">&amp;)") == "&lt;a href=&quot;b&quot;&gt;&amp;amp;");
+}
+
+TEST_CASE("code hosts name files without detours") {
+  CHECK(repository_path("./a/../b//c.json") == "b/c.json");
+  CHECK(repository_path("/root/./a.json") == "/root/a.json");
+  CHECK(repository_path("a\nb.json") == "a b.json");
+}

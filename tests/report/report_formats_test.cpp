@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/report.h"
+#include "tests/catch.h"
+#include "tests/diagnosis/small.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+std::string written(std::string_view format, const std::vector<CheckResult>& results, ReportOptions options = {}) {
+  std::string text;
+  const auto reporter = make_reporter(format, options, [&](std::string_view part) { text += part; });
+  REQUIRE(reporter != nullptr);
+  for (const CheckResult& result : results) reporter->add(result);
+  reporter->finish();
+  return text;
+}
+
+Json parsed(const std::string& text) {
+  Diagnostics diagnostics;
+  Json json = parse_json(std::make_shared<const Source>(Source{"report", text}), diagnostics);
+  REQUIRE(diagnostics.empty());
+  return json;
+}
+
+/// A sum in place of a mean: one finding.
+CheckResult wrong(const std::string& more = "") {
+  return check_text(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })", more));
+}
+CheckResult right(const std::string& more = "") {
+  return check_text(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp", "reduce": "avg" })", more));
+}
+
+std::size_t count(const std::string& text, std::string_view part) {
+  std::size_t number = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++number;
+  return number;
+}
+
+bool contains(const std::string& text, std::string_view part) { return count(text, part) > 0; }
+
+}  // namespace
+
+TEST_CASE("every format is made by its name and has a purpose in the help") {
+  for (const std::string& kind : report_kinds()) {
+    CHECK_FALSE(written(kind, {right()}).empty());
+    CHECK(contains(report_kinds_help(), kind + ", "));
+  }
+  CHECK(report_kinds().front() == "text");
+}
+
+TEST_CASE("concise: a line for each finding and one that counts") {
+  CHECK(written("concise", {wrong(), right()}) ==
+        "test.json:1:299: LS002 The gradient of weight is wrong on ranks 0, 1: 2 × the right gradient.\n"
+        "2 files: 1 matches, 1 does not; 1 finding\n");
+  ReportOptions quiet;
+  quiet.quiet = true;
+  CHECK(written("concise", {right()}, quiet).empty());
+}
+
+TEST_CASE("github: an error at the step, and a notice for what GitHub would drop") {
+  const std::string one = written("github", {wrong()});
+  CHECK(
+      one.starts_with("::error file=test.json,line=1,col=299,endColumn=349,title=LS002 WrongFactor::The gradient of "));
+  CHECK(contains(one, "%0Arank"));
+  CHECK_FALSE(contains(one, "::notice"));
+  const std::string many = written("github", std::vector<CheckResult>(13, wrong()));
+  CHECK(count(many, "::error ") == 10);
+  CHECK(contains(many, "::notice title=lockstep::3 more findings are not shown"));
+}
+
+TEST_CASE("gitlab: a list of findings whose fingerprints differ between files") {
+  CheckResult other = wrong();
+  const Json list = parsed(written("gitlab", {other}));
+  REQUIRE(list.items().size() == 1);
+  const Json& finding = list.items().front();
+  CHECK(finding.find("check_name")->text() == "LS002");
+  CHECK(finding.find("severity")->text() == "critical");
+  CHECK(finding.find("location")->find("path")->text() == "test.json");
+  CHECK(finding.find("fingerprint")->text().starts_with("test.json:"));
+  CHECK(parsed(written("gitlab", {right()})).items().empty());
+}
+
+TEST_CASE("junit: suites by folder with their sums, failures apart from errors, and files that are left out") {
+  CheckResult elsewhere = wrong();
+  elsewhere.file = "folder/test.json";
+  const std::string text = written("junit", {wrong(), right(), elsewhere});
+  CHECK(contains(text, "<testsuites name=\"lockstep\" tests=\"3\" failures=\"2\" errors=\"0\""));
+  CHECK(contains(text, "<testsuite name=\".\" tests=\"2\" failures=\"1\""));
+  CHECK(contains(text, "<testsuite name=\"folder\" tests=\"1\" failures=\"1\""));
+  CHECK(count(text, "<failure type=\"LS002\"") == 2);
+  CheckResult failed;
+  failed.file = "a.json";
+  failed.machine_failed = true;
+  failed.errors = {{{}, "no memory for \x01 <this>"}};
+  const std::string error = written("junit", {failed});
+  CHECK(contains(error, "<error type=\"LS016\" message=\"no memory for   &lt;this&gt;\">"));
+  CHECK(contains(error, "errors=\"1\""));
+  ReportOptions test;
+  test.expectations = true;
+  CHECK(contains(written("junit", {wrong()}, test), "<skipped message="));
+  CHECK(contains(written("junit", {wrong(R"(, "expect": { "verdict": "mismatch" })")}, test),
+                 "<system-out>mismatch, as the file's `expect` says</system-out>"));
+}
+
+TEST_CASE("sarif: rules, results and what was counted") {
+  const Json run = parsed(written("sarif", {wrong(), right()})).find("runs")->items().front();
+  const Json& driver = *run.find("tool")->find("driver");
+  CHECK(driver.find("rules")->items().size() == 16);
+  CHECK(driver.find("rules")->items().front().find("helpUri") == nullptr);
+  REQUIRE(run.find("results")->items().size() == 1);
+  const Json& result = run.find("results")->items().front();
+  CHECK(result.find("ruleId")->text() == "LS002");
+  CHECK(result.find("ruleIndex")->text() == "1");
+  const Json& invocation = run.find("invocations")->items().front();
+  CHECK(invocation.find("executionSuccessful")->as_boolean());
+  CHECK(invocation.find("toolExecutionNotifications")->items().front().find("message")->find("text")->text() ==
+        "2 files: 1 matches, 1 does not; 1 finding");
+}
+
+TEST_CASE("sarif: links to the documents where they are known") {
+  ReportOptions options;
+  options.docs_url = "https://host/docs";
+  const Json run = parsed(written("sarif", {right()}, options)).find("runs")->items().front();
+  const Json& rule = run.find("tool")->find("driver")->find("rules")->items()[1];
+  CHECK(rule.find("helpUri")->text() == "https://host/docs/rules/LS002.md");
+  CHECK(contains(rule.find("help")->find("markdown")->text(), "(https://host/docs/rules/LS002.md)"));
+  CHECK(contains(written("markdown", {wrong()}, options), "[LS002 WrongFactor](https://host/docs/rules/LS002.md)"));
+}
+
+TEST_CASE("sarif: a run that could not check everything is not successful") {
+  CheckResult failed;
+  failed.file = "a.json";
+  failed.machine_failed = true;
+  failed.errors = {{{}, "no memory"}};
+  const Json run = parsed(written("sarif", {failed})).find("runs")->items().front();
+  CHECK_FALSE(run.find("invocations")->items().front().find("executionSuccessful")->as_boolean());
+}
+
+TEST_CASE("sarif: no more results than GitHub accepts of a run, and how many are left out") {
+  std::string text;
+  const auto reporter = make_reporter("sarif", {}, [&](std::string_view part) { text += part; });
+  CheckResult invalid;
+  invalid.file = "a.json";
+  for (int number = 0; number < 1000; ++number) invalid.errors.push_back({{}, "wrong"});
+  for (int round = 0; round < 26; ++round) reporter->add(invalid);
+  reporter->finish();
+  CHECK(count(text, "\"ruleId\"") == 25000);
+  CHECK(contains(text, "1000 findings are left out: a run takes 25000."));
+}
+
+TEST_CASE("markdown: a table, what was found below it, and no more than GitHub takes") {
+  const std::string text = written("markdown", {wrong(), right()});
+  CHECK(contains(text, "2 files: 1 matches, 1 does not; 1 finding.\n"));
+  CHECK(contains(text, "| ❌ | `test.json` | mismatch | `sum` |\n| ✅ | `test.json` | match |  |\n"));
+  CHECK(contains(text,
+                 "<summary>test.json: mismatch</summary>\n\n**LS002 WrongFactor**, line 1: The gradient of weight"));
+  CheckResult long_name = wrong();
+  long_name.file = std::string(2000, 'x');
+  const std::string most = written("markdown", std::vector<CheckResult>(400, long_name));
+  CHECK(most.size() < 1024 * 1024);
+  CHECK(contains(most, " files are left out of the table.\n"));
+  CHECK(contains(most, "What was found in "));
+  const std::size_t rows = count(most, "| ❌ |");
+  CHECK(contains(most, std::to_string(400 - rows) + " files are left out of the table."));
+}
