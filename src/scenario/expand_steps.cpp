@@ -68,7 +68,10 @@ class StepExpander {
   Json fold(const Json& when) {
     if (!when.is_string() || !reading_.sizes_known()) return when;
     try {
-      const auto value = Expression::parse(when.text()).constant(file_environment(reading_));
+      const Expression condition = Expression::parse(when.text());
+      // The number of micro-batches is one example of many then.
+      if (reading_.keep_sizes && condition.names().count("micro_batches") != 0) return when;
+      const auto value = condition.constant(file_environment(reading_));
       if (value && std::holds_alternative<bool>(*value)) return Json::boolean(std::get<bool>(*value), when.place());
     } catch (const ExpressionError&) {
       // The reader of the plain step reports it.

@@ -122,6 +122,25 @@ def test_owners_change_and_gradients_do_not(run, tmp_path):
     assert run("diff", "--this-layout", new, stale).stdout.startswith("other gradients")
 
 
+def test_buckets_that_hold_other_parameters_are_not_one(run, tmp_path):
+    """The first parameter of a bucket is cut otherwise where it has the bucket for itself, and who owns it finds it stale."""
+    def cut(name, separate):
+        path = tmp_path / name
+        bucket = {"kind": "bucket", "align_parameter": 1, "align_bucket": "n", "separate": separate}
+        path.write_text(json.dumps({
+            "lockstep": 1, "layout": {"dp": 2}, "batch": {"tokens": "even"},
+            "model": {"parameters": [{"name": "a", "shape": [24]}, {"name": "b", "shape": [48]}]},
+            "schedule": {"steps": [BACKWARD, {"name": "scatter", "op": "reduce_scatter", "over": "dp", "geometry": bucket},
+                                   {"name": "own", "op": "own", "over": "dp"}]}}))
+        return str(path)
+    files = cut("together.json", []), cut("apart.json", ["b"])
+    result = run("diff", *files)
+    assert ("  For every size: the same gradients only at dp = 1, wherever a cut gives an element these owners (open: dp, "
+            "micro_batches).\n" in result.stdout)
+    assert "  The smallest: tp 1, cp 1, sp 1, dp 2, pp 1, 1 micro-batch: rank 0 gets g0 for a, from the new one g0 + g1.\n" in result.stdout
+    assert json.loads(run("diff", *files, "-f", "json").stdout)["every_size"]["parameters"] == ["a", "b"]
+
+
 def test_sizes_that_one_refuses_are_listed(run, tmp_path):
     old = write(tmp_path, "old.json", mean(), layout={"dp": 4})
     new = write(tmp_path, "new.json", mean(), {"name": "last", "op": "scale", "by": 2, "only": {"dp": [2]}}, layout={"dp": 4})

@@ -185,6 +185,19 @@ def test_sizes_that_few_micro_batches_refuse_are_looked_at_with_more(run, files)
     assert "dp 2, pp 3, 3 micro-batches: rank 0 gets g0 + g1 for weight, not (g0+g1)/2\n" in done.stdout
 
 
+def test_a_framework_s_condition_on_their_number_is_not_taken_from_an_example(run, files):
+    for condition, verdict in (("micro_batches > 1", "right only at micro_batches = 1"), ("micro_batches > 8", "not decided for micro_batches ≥ 2: twice: ")):
+        twice = f'{{ "name": "twice", "op": "scale", "by": 2, "when": "{condition}" }}, {{ "name": "mean"'
+        (files / "few.jsonc").write_text(FEW.replace('{ "name": "mean"', twice))
+        (files / "any.json").write_text("""{
+          "lockstep": 1, "layout": { "dp": 2 }, "batch": { "micro_batches": "any", "tokens": "even" },
+          "model": { "parameters": [ { "name": "weight", "shape": [8] } ] }, "schedule": { "framework": "./few.jsonc" }
+        }""")
+        done = run("prove", "any.json")
+        assert done.returncode == 1
+        assert verdict in done.stdout
+
+
 def test_an_axis_that_is_any_leaves_the_others_as_written(run, files):
     text = json.loads(one_parameter({"dp": 2, "pp": "any"}, [{**DP_SUM, "reduce": "avg"}]))
     assert statement(run, files, json.dumps(text)) == ("wrong", "wrong for every size")
