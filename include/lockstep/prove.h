@@ -106,7 +106,7 @@ struct SameProof {
     Proof::Refused refused;
   };
   std::vector<RefusedBy> refused;
-  std::vector<std::string> parameters;  ///< with other gradients, by name, one for each way of behaving
+  std::vector<std::string> parameters;  ///< with other gradients at some size, by name
   /// Both at the same sizes.
   struct Pair {
     Sizes sizes;

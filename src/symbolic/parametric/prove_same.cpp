@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <set>
 
 #include "lockstep/prove.h"
@@ -144,7 +145,7 @@ struct SameProver::State {
 
   void enter(Case& one, const std::vector<Sizes>& sizes_of_case) {
     try {
-      std::set<std::string> known;
+      std::map<std::string, const Class*> known;
       for (const Sizes& sizes : sizes_of_case) {
         const auto old_scenario = old_layouts.read(sizes), new_scenario = new_layouts.read(sizes);
         const bool seen = std::any_of(one.specimens.begin(), one.specimens.end(),
@@ -173,7 +174,7 @@ struct SameProver::State {
     }
   }
 
-  void compare(Side before, Side after, Case& one, const Sizes& sizes, std::set<std::string>& known) {
+  void compare(Side before, Side after, Case& one, const Sizes& sizes, std::map<std::string, const Class*>& known) {
     check_levels(*before.world, *after.world);
     std::map<std::string, int> others;
     for (const int logical : held(after)) others[after.logical(logical).name] = logical;
@@ -190,7 +191,9 @@ struct SameProver::State {
       const Class other = after.choices->alone(found->second, cut_numbers);
       std::string key = members.key + " against " + other.key;
       if (!before.world->even(logical)) key += " uneven";
-      if (!known.insert(std::move(key)).second) {
+      const auto [alike, is_new] = known.emplace(std::move(key), &members);
+      names_of[alike->second].insert(before.logical(logical).name);
+      if (!is_new) {
         pairs.pop_back();
         continue;
       }
@@ -211,11 +214,11 @@ struct SameProver::State {
     const bool whole = !proof.limits.empty();
     for (const Case& one : cases) {
       if (one.limit) proof.limits.push_back(*one.limit);
-      for (const Reason& reason : reasons_of(one)) {
-        reasons.push_back(reason);
-        const Logical& logical = reason.specimen->scenario->schedule->model
-                                     .logicals()[static_cast<std::size_t>(reason.result->members->logicals.front())];
-        names.insert(logical.name);
+      for (const Reason& reason : reasons_of(one)) reasons.push_back(reason);
+      for (const Specimen& specimen : one.specimens) {
+        for (const ClassResult& result : specimen.results) {
+          if (!result.cells.empty()) names.merge(std::set<std::string>(names_of[result.members]));
+        }
       }
     }
     proof.parameters.assign(names.begin(), names.end());
@@ -246,6 +249,7 @@ struct SameProver::State {
   SameProof proof;
   std::string steps_of_case;
   std::deque<Class> pairs;
+  std::map<const Class*, std::set<std::string>> names_of;  ///< of parameters that behave as the pair does
   std::vector<Case> cases;
   std::vector<Reason> reasons;
 };
