@@ -141,6 +141,20 @@ def test_buckets_that_hold_other_parameters_are_not_one(run, tmp_path):
     assert json.loads(run("diff", *files, "-f", "json").stdout)["every_size"]["parameters"] == ["a", "b"]
 
 
+def test_what_is_certain_is_told_from_what_cuts_decide(run, tmp_path):
+    """Owners along dp read slices that were cut along dp and cp; with cp = 1 the two cuts may be one."""
+    scatter = {"name": "scatter", "op": "reduce_scatter", "over": ["dp", "cp"]}
+    own = {"name": "own", "op": "own", "over": "dp", "geometry": {"kind": "flat"}}
+    gather = {"name": "gather", "op": "all_gather", "over": ["dp", "cp"]}
+    layout = {"dp": 2, "cp": 1}
+    old = write(tmp_path, "old.json", scatter, own, layout=layout)
+    new = write(tmp_path, "new.json", scatter, gather, own, layout=layout)
+    result = run("diff", old, new)
+    assert result.stdout.startswith("same gradients")
+    assert ("  For every size: other gradients for dp = 1 and cp ≥ 2; also other gradients as soon as dp ≥ 2, wherever a cut gives an "
+            "element these owners (open: cp, dp, micro_batches).\n" in result.stdout)
+
+
 def test_sizes_that_one_refuses_are_listed(run, tmp_path):
     old = write(tmp_path, "old.json", mean(), layout={"dp": 4})
     new = write(tmp_path, "new.json", mean(), {"name": "last", "op": "scale", "by": 2, "only": {"dp": [2]}}, layout={"dp": 4})
