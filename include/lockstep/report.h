@@ -26,6 +26,7 @@ struct ReportOptions {
   /// one.
   bool expectations = false;
   std::string docs_url;  ///< SARIF, markdown: where docs/ can be read, without a slash at the end; "": no links to it
+  bool timeline = false;  ///< JSON: also what a page needs to show a scenario step by step
 };
 
 /// Writes what was found about any number of scenarios in one format.

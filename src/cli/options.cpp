@@ -23,6 +23,14 @@ bool is_on(const char* variable) {
   return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
 }
 
+std::string format_help(const std::vector<std::string>& kinds) {
+  std::string help = "What to write: text for people, json for programs";
+  for (const std::string& kind : kinds) {
+    if (kind == "svg") help += ", svg for a picture";
+  }
+  return help + ".";
+}
+
 }  // namespace
 
 std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>& kinds) {
@@ -30,7 +38,7 @@ std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>
   return {
       {"-f,--format", "KIND",
        every ? fmt::format("What to write: {} (docs/ci.md).", report_kinds_help())
-             : "What to write: text for people, json for programs.",
+             : format_help(kinds),
        kinds, &format},
       {"-o,--output",
        "FILE",
@@ -56,6 +64,11 @@ std::vector<OptionRow> CommonOptions::report_rows() {
        &reports,
        report_kinds()},
       {"--all", "", "Report every parameter, rank and owned element, not only the wrong ones.", {}, &all},
+      {"--timeline",
+       "",
+       "JSON: with the text of the scenario, the grid of all ranks, and what they hold after every step.",
+       {},
+       &timeline},
   };
 }
 

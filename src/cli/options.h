@@ -25,6 +25,7 @@ struct CommonOptions {
   std::string elements;  ///< of a block of the cuda engine; "": not said
   std::string jobs;      ///< files at once; "": one per core
   bool all = false;
+  bool timeline = false;
   std::uint64_t seed = 0;
   bool exit_zero = false;
   bool summary = false;

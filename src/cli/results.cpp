@@ -54,6 +54,7 @@ ReportSet::ReportSet(const CommonOptions& options, bool several, Purpose purpose
   report.quiet = options.quiet;
   report.verbose = options.verbose;
   report.several = several;
+  report.timeline = options.timeline;
   if (options.summary) {
     summary_path();
     summary_ = make_reporter("markdown", report, [this](std::string_view text) { summary_text_ += text; });

@@ -12,6 +12,7 @@
 #include "src/report/findings.h"
 #include "src/report/json_writer.h"
 #include "src/report/parameter_grid.h"
+#include "src/report/subject.h"
 #include "src/report/text_report.h"
 
 namespace lockstep {
@@ -19,52 +20,6 @@ namespace lockstep {
 namespace {
 
 [[noreturn]] void fail(std::string message) { throw InputError({Diagnostic{{}, std::move(message)}}); }
-
-/// A buffer that goes by the parameter's name.
-GridRequest request_for(const CheckResult& result, int parameter) {
-  const Schedule& schedule = *result.scenario->schedule;
-  const int logical = schedule.model.logical_of(parameter);
-  for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
-    const int buffer = schedule.model.buffer_of(rank, logical);
-    if (buffer < 0) continue;
-    const LocalBuffer& local = schedule.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
-    const bool named = std::find(local.parameters.begin(), local.parameters.end(), parameter) != local.parameters.end();
-    if (named && local.numel > 0) return {rank, buffer, {0, local.numel}, std::nullopt};
-  }
-  fail(fmt::format("no rank holds a gradient of {}: it is frozen or empty",
-                   schedule.model.parameters()[static_cast<std::size_t>(parameter)].name));
-}
-
-/// The first wrong piece of the parameter, if there is one: that is what its reader looks for.
-GridRequest wrong_request(const ParameterFinding& finding, GridRequest otherwise) {
-  for (const RankGroup& group : finding.groups) {
-    if (group.symbolic == nullptr) continue;
-    for (const PieceResult& piece : group.symbolic->pieces) {
-      if (!piece.right) return {group.ranks.front(), group.buffer, piece.elements, std::nullopt};
-    }
-  }
-  return otherwise;
-}
-
-/// The parameters that a name or a selector means: one, or all that it fits.
-std::vector<int> parameters_named(const Model& model, const std::string& name) {
-  std::vector<std::string> names;
-  std::vector<int> fitting;
-  const bool readable = !Selectors::check(name);
-  const Selectors selectors(std::vector<std::string>{name});
-  for (std::size_t index = 0; index < model.parameters().size(); ++index) {
-    const Parameter& parameter = model.parameters()[index];
-    if (parameter.name == name) return {static_cast<int>(index)};
-    if (readable && selectors.chooses(parameter, std::accumulate(parameter.shape.begin(), parameter.shape.end(),
-                                                                 std::int64_t{1}, std::multiplies<>())))
-      fitting.push_back(static_cast<int>(index));
-    names.push_back(parameter.name);
-  }
-  if (!fitting.empty()) return fitting;
-  const std::string near = did_you_mean(name, names);
-  fail(fmt::format("the scenario has no parameter \"{}\"{}", name,
-                   near.empty() ? "; `lockstep show` lists them, and a glob or tag:NAME is taken too" : near));
-}
 
 /// "STEP" or "STEP[N]", N a micro-batch, from the end where it is negative; also first and last.
 struct StepChoice {
@@ -106,65 +61,6 @@ void check_step(const std::vector<Step>& steps, const std::string& name) {
   }
 }
 
-/// What is explained: the parameter asked for, else the first wrong one, else the first that
-/// someone holds.
-struct Subject {
-  int parameter = 0;
-  GridRequest request;
-};
-
-Subject subject_of(const CheckResult& result, const ExplainOptions& options) {
-  const Model& model = result.scenario->schedule->model;
-  const std::vector<ParameterFinding> wrong = collect_findings(result, false);
-  if (!options.parameter.empty()) {
-    const std::vector<int> parameters = parameters_named(model, options.parameter);
-    for (const ParameterFinding& finding : wrong) {
-      if (std::find(parameters.begin(), parameters.end(), finding.parameter) == parameters.end()) continue;
-      return {finding.parameter, wrong_request(finding, request_for(result, finding.parameter))};
-    }
-    return {parameters.front(), request_for(result, parameters.front())};
-  }
-  for (const ParameterFinding& finding : wrong) {
-    const GridRequest request = request_for(result, finding.parameter);
-    return {finding.parameter, wrong_request(finding, request)};
-  }
-  for (std::size_t index = 0; index < model.parameters().size(); ++index) {
-    if (!model.parameters()[index].frozen)
-      return {static_cast<int>(index), request_for(result, static_cast<int>(index))};
-  }
-  fail("every parameter of the scenario is frozen: there is no gradient to explain");
-}
-
-constexpr std::size_t most_ranges = 4;
-
-/// A request per range, by a rank that holds it: the subject's own where that does.
-std::vector<GridRequest> requests_for(const CheckResult& result, const Subject& subject,
-                                      const std::vector<Interval>& ranges) {
-  const Model& model = result.scenario->schedule->model;
-  const int logical = model.logical_of(subject.parameter);
-  const auto holds = [&](int rank, std::int64_t element) {
-    const int buffer = model.buffer_of(rank, logical);
-    return buffer >= 0 && model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel > element;
-  };
-  std::vector<GridRequest> requests;
-  for (const Interval& range : ranges) {
-    int rank = subject.request.rank;
-    for (int other = 0; !holds(rank, range.begin); ++other) rank = other;
-    requests.push_back({rank, model.buffer_of(rank, logical), range, std::nullopt});
-  }
-  return requests;
-}
-
-/// The first ranges, and in any case the one with the element that the reader looks for.
-void keep_telling(std::vector<GridRequest>& requests, std::int64_t element) {
-  if (requests.size() <= most_ranges) return;
-  const auto wanted = std::find_if(requests.begin(), requests.end(), [&](const GridRequest& request) {
-    return request.elements.begin <= element && element < request.elements.end;
-  });
-  if (wanted - requests.begin() >= static_cast<std::ptrdiff_t>(most_ranges)) requests[most_ranges - 1] = *wanted;
-  requests.resize(most_ranges);
-}
-
 /// Which marks the tables carried, as one cell.
 struct Marks {
   bool any = false;
@@ -183,11 +79,6 @@ struct Marks {
     }
   }
 };
-
-/// Of many micro-batches the first two and the last tell the story.
-bool in_the_middle(const Snapshot& snapshot, int micro_batches) {
-  return micro_batches > 4 && snapshot.micro_batch >= 2 && snapshot.micro_batch < micro_batches - 1;
-}
 
 void write_tables(const CheckResult& result, const ExplainOptions& options, const StepChoice& step,
                   ParameterGrids& grids, std::size_t request, const Style& style, const Write& write, Marks& marks) {
@@ -223,7 +114,7 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
   const Style style(options.color);
   const StepChoice step = step_choice(options.step, schedule.batch.micro_batches(result.step));
   if (!step.name.empty()) check_step(schedule.steps, step.name);
-  const Subject subject = subject_of(result, options);
+  const Subject subject = subject_of(result, options.parameter);
   const std::vector<Interval> ranges = element_ranges(result, schedule.model.logical_of(subject.parameter));
   std::vector<GridRequest> requests = requests_for(result, subject, ranges);
   const bool every = options.all || options.verbose;
@@ -260,7 +151,7 @@ void explain_json(const CheckResult& result, const ExplainOptions& options, cons
   const Schedule& schedule = *result.scenario->schedule;
   const StepChoice step = step_choice(options.step, schedule.batch.micro_batches(result.step));
   if (!step.name.empty()) check_step(schedule.steps, step.name);
-  const Subject subject = subject_of(result, options);
+  const Subject subject = subject_of(result, options.parameter);
   // Machines get every rank.
   ParameterGrids grids(result, {subject.request}, static_cast<std::size_t>(-1));
   JsonWriter json(write);

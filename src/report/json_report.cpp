@@ -5,6 +5,7 @@
 
 #include "src/report/blame_text.h"
 #include "src/report/json_parameters.h"
+#include "src/report/json_timeline.h"
 #include "src/report/transformer_report.h"
 
 namespace lockstep {
@@ -208,7 +209,7 @@ void write_json_layout(const Layout& layout, JsonWriter& json) {
   json.end_object();
 }
 
-void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
+void write_json_result(const CheckResult& result, bool all, JsonWriter& json, bool timeline) {
   const Scenario* scenario = result.scenario.get();
   json.begin_object();
   json.key("lockstep");
@@ -302,13 +303,14 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json) {
     json.key("disagreement");
     json.string(result.disagreement);
   }
+  if (timeline) write_json_timeline(result, json);
   json.end_object();
 }
 
 void JsonReporter::add(const CheckResult& result) {
   if (options_.several && !open_) json_.begin_array();
   open_ = true;
-  write_json_result(result, options_.all, json_);
+  write_json_result(result, options_.all, json_, options_.timeline);
 }
 
 void JsonReporter::finish() {

@@ -7,7 +7,8 @@
 namespace lockstep {
 
 /// The report of one scenario as one object, to the letter of the report format.
-void write_json_result(const CheckResult& result, bool all, JsonWriter& json);
+/// `timeline`: with the keys of write_json_timeline.
+void write_json_result(const CheckResult& result, bool all, JsonWriter& json, bool timeline = false);
 /// "layout" of a report; axes of size "any" say so.
 void write_json_layout(const Layout& layout, JsonWriter& json);
 

@@ -153,6 +153,13 @@ bool ParameterGrids::hands_over(const Cell& cell, std::int64_t element) const {
   return contains(owned[static_cast<std::size_t>(cell.rank)][static_cast<std::size_t>(cell.buffer)], element);
 }
 
+std::string ParameterGrids::expected(std::size_t request) {
+  const GridRequest& asked = requests_[request];
+  const LocalBuffer& local = schedule_.model.local(asked.rank).buffers[static_cast<std::size_t>(asked.buffer)];
+  const int reference = history_.engine->reference(local.logical, local.piece, result_.step);
+  return formula_of({0, asked.rank, asked.buffer}, reference);
+}
+
 Interval ParameterGrids::elements(std::size_t request) const {
   Interval elements = requests_[request].elements;
   for (const auto& rows : cells_[request]) {

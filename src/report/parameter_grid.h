@@ -47,6 +47,8 @@ class ParameterGrids {
   std::vector<Snapshot> snapshots(std::size_t request) const;
   /// Fills in the cells of one of them.
   void fill(std::size_t request, Snapshot& snapshot);
+  /// The formula that one device has for these elements, as read by the rank of the request.
+  std::string expected(std::size_t request);
   /// The elements for which the snapshots hold: those of the request, less what is cut off anywhere.
   Interval elements(std::size_t request) const;
 

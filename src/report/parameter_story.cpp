@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/parameter_story.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "lockstep/operation.h"
+#include "src/report/element_ranges.h"
+#include "src/report/sections.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t widest_formula = 120;
+
+/// Rows and columns that are shown: of many ranks fewer, since there are then blocks of them as well.
+std::size_t most_lines(const CheckResult& result) { return result.scenario->layout.world() > 32 ? 4 : 8; }
+
+bool is_held(const Model& model, int world, int parameter) {
+  const int logical = model.logical_of(parameter);
+  for (int rank = 0; rank < world; ++rank) {
+    const int buffer = model.buffer_of(rank, logical);
+    if (buffer < 0) continue;
+    const LocalBuffer& local = model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+    if (local.numel > 0 &&
+        std::find(local.parameters.begin(), local.parameters.end(), parameter) != local.parameters.end())
+      return true;
+  }
+  return false;
+}
+
+std::vector<Subject> subjects_of(const CheckResult& result, std::size_t most) {
+  const Schedule& schedule = *result.scenario->schedule;
+  const Model& model = schedule.model;
+  std::vector<Subject> subjects;
+  const std::vector<ParameterFinding> wrong = collect_findings(result, false);
+  std::optional<Formulas> formulas;
+  if (result.symbolic) formulas.emplace(schedule, *result.engine);
+  for (const Section& section : fold_findings(result, wrong, formulas ? &*formulas : nullptr)) {
+    const int parameter = section.finding->parameter;
+    if (subjects.size() >= most) break;
+    if (!is_held(model, schedule.mesh.world(), parameter)) continue;
+    subjects.push_back({parameter, wrong_request(*section.finding, request_for(result, parameter))});
+  }
+  if (!subjects.empty()) return subjects;
+  std::optional<int> chosen;
+  for (std::size_t index = 0; index < model.parameters().size(); ++index) {
+    const int parameter = static_cast<int>(index);
+    if (!is_held(model, schedule.mesh.world(), parameter)) continue;
+    const bool tied = !model.parameters()[index].tied.empty();
+    if (!chosen || tied) chosen = parameter;
+    if (tied) break;
+  }
+  if (chosen) subjects.push_back({*chosen, request_for(result, *chosen)});
+  return subjects;
+}
+
+/// One story, from the grids of its ranges: requests [first, first + count).
+class Teller {
+ public:
+  Teller(const CheckResult& result, ParameterGrids& grids, std::size_t first, std::size_t count)
+      : result_(result), schedule_(*result.scenario->schedule), grids_(grids), first_(first), count_(count) {}
+
+  ParameterStory tell(int parameter) {
+    logical_ = schedule_.model.logical_of(parameter);
+    story_.parameter = schedule_.model.parameters()[static_cast<std::size_t>(parameter)].name;
+    std::size_t widest = 0;
+    for (std::size_t range = 0; range < count_; ++range) {
+      const Interval elements = grids_.elements(first_ + range);
+      story_.ranges.push_back(elements);
+      story_.expected.push_back(grids_.expected(first_ + range));
+      const std::size_t cells = ranks_of(grids_.plan(first_ + range)).size();
+      if (cells > widest) {
+        widest = cells;
+        story_.plan = grids_.plan(first_ + range);
+      }
+    }
+    story_.ranks = ranks_of(story_.plan);
+    for (const int rank : story_.ranks) {
+      const int buffer = schedule_.model.buffer_of(rank, logical_);
+      story_.elements =
+          std::max(story_.elements, schedule_.model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel);
+    }
+    moments();
+    return std::move(story_);
+  }
+
+ private:
+  static std::vector<int> ranks_of(const GridPlan& plan) {
+    std::vector<int> ranks;
+    for (const GridPlan::Block& block : plan.blocks) {
+      for (const std::vector<int>& row : block.ranks) {
+        for (const int rank : row) {
+          if (rank >= 0) ranks.push_back(rank);
+        }
+      }
+    }
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+  }
+
+  void moments() {
+    std::map<int, std::vector<std::pair<int, Snapshot>>> by_time;  // with their ranges
+    for (std::size_t range = 0; range < count_; ++range) {
+      for (Snapshot& snapshot : grids_.snapshots(first_ + range))
+        by_time[snapshot.time].emplace_back(static_cast<int>(range), std::move(snapshot));
+    }
+    const int micro_batches = schedule_.batch.micro_batches(result_.step);
+    std::map<int, std::vector<std::vector<int>>> groups = groups_by_time();
+    for (auto& [time, snapshots] : by_time) {
+      const Snapshot& front = snapshots.front().second;
+      ParameterStory::Moment moment;
+      moment.step = front.step;
+      moment.micro_batch = front.micro_batch;
+      moment.groups = std::move(groups[time]);
+      const bool left_out = in_the_middle(front, micro_batches);
+      for (auto& [range, snapshot] : snapshots) {
+        moment.changed = moment.changed || snapshot.changed;
+        if (left_out) continue;
+        grids_.fill(first_ + static_cast<std::size_t>(range), snapshot);
+        changes(range, snapshot, moment);
+        snapshot.cells.clear();
+      }
+      if (left_out) {
+        ++story_.moments_left_out;
+      } else {
+        story_.moments.push_back(std::move(moment));
+      }
+    }
+  }
+
+  void changes(int range, const Snapshot& snapshot, ParameterStory::Moment& moment) {
+    const GridPlan& plan = grids_.plan(first_ + static_cast<std::size_t>(range));
+    for (std::size_t block = 0; block < snapshot.cells.size(); ++block) {
+      for (std::size_t row = 0; row < snapshot.cells[block].size(); ++row) {
+        for (std::size_t column = 0; column < snapshot.cells[block][row].size(); ++column) {
+          const GridCell& cell = snapshot.cells[block][row][column];
+          const int rank = plan.blocks[block].ranks[row][column];
+          const auto place = std::lower_bound(story_.ranks.begin(), story_.ranks.end(), rank);
+          if (!cell.held || place == story_.ranks.end() || *place != rank) continue;
+          ParameterStory::Change change{static_cast<int>(place - story_.ranks.begin()), range, formula(cell.formula),
+                                        ""};
+          if (cell.stale) change.marks += "~";
+          if (cell.owner) change.marks += "*";
+          if (cell.wrong) change.marks += "✗";
+          auto held = std::make_pair(change.formula, change.marks);
+          const auto [before, fresh] = held_.try_emplace({snapshot.step->buffer, change.rank, range}, held);
+          if (!fresh && before->second == held) continue;
+          before->second = std::move(held);
+          moment.changes.push_back(std::move(change));
+        }
+      }
+    }
+  }
+
+  int formula(const std::string& text) {
+    const auto [place, fresh] = formulas_.emplace(text, static_cast<int>(story_.formulas.size()));
+    if (fresh) story_.formulas.push_back(text);
+    return place->second;
+  }
+
+  bool takes(const Call& call) const {
+    const int buffer = schedule_.model.buffer_of(call.rank, logical_);
+    return buffer >= 0 && call.buffers != nullptr &&
+           std::find(call.buffers->begin(), call.buffers->end(), buffer) != call.buffers->end();
+  }
+
+  std::map<int, std::vector<std::vector<int>>> groups_by_time() const {
+    std::map<int, std::vector<std::vector<int>>> groups;
+    for (const Event& event : result_.timeline->events) {
+      if (event.optimizer_step != result_.step || event.calls.size() < 2 || !takes(event.calls.front())) continue;
+      std::vector<int> members;
+      for (std::size_t index = 0; index < event.calls.size(); ++index) {
+        const int rank = event.calls[index].rank;
+        if (!std::binary_search(story_.ranks.begin(), story_.ranks.end(), rank)) continue;
+        const bool root = event.root == static_cast<int>(index);
+        members.insert(root ? members.begin() : members.end(), rank);
+      }
+      if (members.size() > 1) groups[event.time].push_back(std::move(members));
+    }
+    return groups;
+  }
+
+  const CheckResult& result_;
+  const Schedule& schedule_;
+  ParameterGrids& grids_;
+  std::size_t first_, count_;
+  int logical_ = 0;
+  ParameterStory story_;
+  std::map<std::string, int> formulas_;
+  // By buffer, rank and range: formula and marks.
+  std::map<std::tuple<std::string, int, int>, std::pair<int, std::string>> held_;
+};
+
+}  // namespace
+
+std::vector<ParameterStory> parameter_stories(const CheckResult& result, std::size_t most) {
+  if (result.timeline == nullptr || result.scenario->schedule == nullptr) return {};
+  return stories_of(result, subjects_of(result, most));
+}
+
+std::vector<ParameterStory> stories_of(const CheckResult& result, const std::vector<Subject>& subjects) {
+  const Model& model = result.scenario->schedule->model;
+  std::vector<GridRequest> requests;
+  std::vector<std::size_t> first, left_out;
+  for (const Subject& subject : subjects) {
+    const std::vector<Interval> ranges = element_ranges(result, model.logical_of(subject.parameter));
+    std::vector<GridRequest> some = requests_for(result, subject, ranges);
+    keep_telling(some, subject.request.elements.begin);
+    first.push_back(requests.size());
+    left_out.push_back(ranges.size() - some.size());
+    requests.insert(requests.end(), some.begin(), some.end());
+  }
+  if (requests.empty()) return {};
+  ParameterGrids grids(result, requests, most_lines(result), widest_formula);
+  std::vector<ParameterStory> stories;
+  for (std::size_t index = 0; index < subjects.size(); ++index) {
+    const std::size_t end = index + 1 < first.size() ? first[index + 1] : requests.size();
+    ParameterStory story = Teller(result, grids, first[index], end - first[index]).tell(subjects[index].parameter);
+    story.ranges_left_out = left_out[index];
+    if (!story.moments.empty()) stories.push_back(std::move(story));
+  }
+  return stories;
+}
+
+}  // namespace lockstep

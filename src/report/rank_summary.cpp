@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/rank_summary.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "src/diagnosis/fold_names.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr int most_lines = 64;
+
+/// The coordinates of one axis, shared out to at most 64 lines.
+struct Lines {
+  Axis axis;
+  int size = 1, together = 1;
+
+  Lines(const Mesh& mesh, Axis which) : axis(which), size(mesh.size(which)) {
+    together = (size + most_lines - 1) / most_lines;
+  }
+  int count() const { return (size + together - 1) / together; }
+  int line_of(const Mesh& mesh, int rank) const { return mesh.coordinate(rank, axis) / together; }
+  std::string name(int line) const {
+    const int first = line * together, last = std::min(size, first + together) - 1;
+    return first == last ? fmt::format("{} {}", name_of(axis), first)
+                         : fmt::format("{} {}-{}", name_of(axis), first, last);
+  }
+};
+
+/// Ranks that are wrong in value, or that a failure names.
+std::set<int> ranks_at_fault(const CheckResult& result) {
+  std::set<int> ranks;
+  if (result.verdict == Verdict::mismatch) {
+    const WrongSet wrong = wrong_set(result);
+    ranks.insert(wrong.ranks.begin(), wrong.ranks.end());
+    return ranks;
+  }
+  if (result.timeline == nullptr) return ranks;
+  const Outcome& outcome = result.timeline->outcome;
+  for (const Outcome::Stuck& stuck : outcome.stuck) ranks.insert(stuck.rank);
+  for (const Outcome::Met& met : outcome.met) ranks.insert(met.rank);
+  for (const Outcome::Race& race : outcome.races) ranks.insert(race.rank);
+  return ranks;
+}
+
+RankSummary::Holding holding_of(const Model& model, const LocalModel& local) {
+  RankSummary::Holding holding;
+  holding.buffers = local.buffers.size();
+  std::vector<std::pair<std::string, int>> folded;
+  std::map<std::string, std::size_t> index;
+  for (const LocalBuffer& buffer : local.buffers) {
+    holding.elements += buffer.numel;
+    const std::string& name = model.parameters()[static_cast<std::size_t>(buffer.parameters.front())].name;
+    const std::string pattern = folded_name(name);
+    const auto [place, fresh] = index.emplace(pattern, folded.size());
+    if (fresh) folded.emplace_back(name, 0);
+    if (++folded[place->second].second > 1) folded[place->second].first = pattern;
+  }
+  for (const auto& [name, count] : folded) {
+    holding.names.push_back(count == 1 ? name : fmt::format("{} ({})", name, count));
+  }
+  return holding;
+}
+
+std::int64_t owned_by(const CheckResult& result, int rank) {
+  if (result.timeline == nullptr) return 0;
+  const auto step = static_cast<std::size_t>(result.step);
+  if (step >= result.timeline->owned.size()) return 0;
+  std::int64_t owned = 0;
+  for (const Intervals& intervals : result.timeline->owned[step][static_cast<std::size_t>(rank)])
+    owned += size(intervals);
+  return owned;
+}
+
+}  // namespace
+
+RankSummary rank_summary(const CheckResult& result) {
+  const Schedule& schedule = *result.scenario->schedule;
+  const Mesh& mesh = schedule.mesh;
+  std::vector<Axis> others;
+  for (const Axis axis : {Axis::sp, Axis::cp, Axis::tp}) {
+    if (mesh.size(axis) > 1) others.push_back(axis);
+  }
+  Axis column_axis = Axis::dp, row_axis = Axis::pp;
+  if (mesh.size(column_axis) == 1 && !others.empty()) {
+    column_axis = others.front();
+    others.erase(others.begin());
+  }
+  if (mesh.size(row_axis) == 1 && !others.empty()) {
+    row_axis = others.back();
+    others.pop_back();
+  }
+  const Lines rows(mesh, row_axis), columns(mesh, column_axis);
+  RankSummary summary;
+  for (int row = 0; row < rows.count(); ++row) summary.rows.push_back(rows.name(row));
+  for (int column = 0; column < columns.count(); ++column) summary.columns.push_back(columns.name(column));
+  std::vector<std::string> folded;
+  for (const Axis axis : others) folded.push_back(fmt::format("{} {}", name_of(axis), mesh.size(axis)));
+  summary.folded = fmt::format("{}", fmt::join(folded, " × "));
+  summary.cells.resize(summary.rows.size() * summary.columns.size());
+  const std::set<int> fault = ranks_at_fault(result);
+  for (int rank = 0; rank < mesh.world(); ++rank) {
+    const int row = rows.line_of(mesh, rank), column = columns.line_of(mesh, rank);
+    RankSummary::Cell& cell = summary.cells[static_cast<std::size_t>(row * columns.count() + column)];
+    cell.row = row;
+    cell.column = column;
+    cell.ranks.push_back(rank);
+    if (fault.contains(rank)) cell.wrong.push_back(rank);
+  }
+  std::map<int, int> holding_index;  // by the local model's id
+  for (RankSummary::Cell& cell : summary.cells) {
+    const int rank = cell.ranks.front();
+    const LocalModel& local = schedule.model.local(rank);
+    const auto [place, fresh] = holding_index.emplace(local.id, static_cast<int>(summary.holdings.size()));
+    if (fresh) summary.holdings.push_back(holding_of(schedule.model, local));
+    cell.holding = place->second;
+    cell.owned = owned_by(result, rank);
+  }
+  return summary;
+}
+
+}  // namespace lockstep
