@@ -2,14 +2,16 @@
 # Compiles data files into a target, byte for byte.
 #
 # Included by src/CMakeLists.txt it defines lockstep_embed(TARGET HEADER NAME=FOLDER…): HEADER declares, for each NAME,
-# `const std::map<std::string, std::string>& embedded_NAME()`, the texts of FOLDER/*.jsonc by the names of the files.
+# `const std::map<std::string, std::string>& embedded_NAME()`, the texts of FOLDER/*.jsonc by the names of the files, and
+# those of *.html, *.css and *.js there by their whole names.
 # Run as a script (cmake -P) it writes the source: -DOUTPUT=FILE -DSOURCE_DIR=DIR -DHEADER=FILE -DFOLDERS=NAME=FOLDER,….
 
 function(lockstep_embed target header)
   set(files "")
   foreach(entry ${ARGN})
     string(REGEX REPLACE "^.*=" "" folder ${entry})
-    file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.jsonc)
+    file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.jsonc ${PROJECT_SOURCE_DIR}/${folder}/*.html
+         ${PROJECT_SOURCE_DIR}/${folder}/*.css ${PROJECT_SOURCE_DIR}/${folder}/*.js)
     list(APPEND files ${found})
   endforeach()
   string(REPLACE ";" "," folders "${ARGN}")
@@ -30,11 +32,13 @@ if(CMAKE_SCRIPT_MODE_FILE)
   foreach(entry ${entries})
     string(REGEX REPLACE "=.*$" "" map ${entry})
     string(REGEX REPLACE "^.*=" "" folder ${entry})
-    file(GLOB files ${SOURCE_DIR}/${folder}/*.jsonc)
+    file(GLOB files ${SOURCE_DIR}/${folder}/*.jsonc ${SOURCE_DIR}/${folder}/*.html ${SOURCE_DIR}/${folder}/*.css
+         ${SOURCE_DIR}/${folder}/*.js)
     list(SORT files)
     set(rows "")
     foreach(file ${files})
-      get_filename_component(name ${file} NAME_WLE)
+      get_filename_component(name ${file} NAME)
+      string(REGEX REPLACE "\\.jsonc$" "" name ${name})
       string(MAKE_C_IDENTIFIER "${map}_${name}" variable)
       # A character array: string literals have a limit of length, and bytes keep every character as it is.
       file(READ ${file} bytes HEX)

@@ -25,7 +25,7 @@ struct ReportOptions {
   /// A file's `expect` is what is right: a mistake that it describes is no finding, and what does not hold of it is
   /// one.
   bool expectations = false;
-  std::string docs_url;  ///< SARIF, markdown: where docs/ can be read, without a slash at the end; "": no links to it
+  std::string docs_url;   ///< SARIF, markdown: where docs/ can be read, without a slash at the end; "": no links to it
   bool timeline = false;  ///< JSON: also what a page needs to show a scenario step by step
 };
 

@@ -65,6 +65,7 @@ Command test_command();
 Command explain_command();
 Command repair_command();
 Command mutate_command();
+Command report_command();
 Command placements_command();
 Command diff_command();
 Command show_command();

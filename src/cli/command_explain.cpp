@@ -7,6 +7,7 @@
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/report/explain_svg.h"
 
 namespace lockstep::cli {
 
@@ -31,7 +32,10 @@ int run(const ExplainArguments& arguments) {
   explain.all = arguments.all;
   explain.verbose = arguments.verbose;
   explain.color = use_color(arguments, output.terminal());
-  (arguments.format == "json" ? explain_json : explain_text)(result, explain, output.writer());
+  const auto write_explanation = arguments.format == "json"  ? explain_json
+                                 : arguments.format == "svg" ? explain_svg
+                                                             : explain_text;
+  write_explanation(result, explain, output.writer());
   output.commit();
   return exit_right;
 }
@@ -53,6 +57,8 @@ Command explain_command() {
       {"lockstep explain scenario.json", "the first wrong parameter through all steps"},
       {"lockstep explain scenario.json --parameter embedding.word_embeddings.weight", "one parameter"},
       {"lockstep explain scenario.json --step dp_reduce_scatter", "one step"},
+      {"lockstep explain scenario.json -f svg -o scenario.svg",
+       "a picture of the ranks before and after the step at fault"},
   };
   command.options =
       join({{{"FILE", "", std::string(file_help), {}, &arguments->file},
@@ -64,7 +70,7 @@ Command explain_command() {
               &arguments->parameter},
              {"-s,--step", "STEP", "Only what this step leaves; STEP[N] in micro-batch N.", {}, &arguments->step},
              {"--all", "", "Every range of elements and micro-batch, not only the first ones.", {}, &arguments->all}},
-            arguments->output_rows()});
+            arguments->output_rows({"text", "json", "svg"})});
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

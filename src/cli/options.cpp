@@ -37,9 +37,8 @@ std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>
   const bool every = kinds.size() == report_kinds().size();
   return {
       {"-f,--format", "KIND",
-       every ? fmt::format("What to write: {} (docs/ci.md).", report_kinds_help())
-             : format_help(kinds),
-       kinds, &format},
+       every ? fmt::format("What to write: {} (docs/ci.md).", report_kinds_help()) : format_help(kinds), kinds,
+       &format},
       {"-o,--output",
        "FILE",
        "Write to FILE instead of standard output; it appears only when it is complete.",

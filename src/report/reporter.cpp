@@ -5,6 +5,7 @@
 #include "src/report/concise_report.h"
 #include "src/report/github_report.h"
 #include "src/report/gitlab_report.h"
+#include "src/report/html_report.h"
 #include "src/report/json_report.h"
 #include "src/report/junit_report.h"
 #include "src/report/markdown_report.h"
@@ -36,6 +37,7 @@ constexpr Kind kinds[] = {
     {"github", "annotations of a workflow's job", make<GithubReporter>},
     {"gitlab", "a Code Quality report", make<GitlabReporter>},
     {"markdown", "for comments and job summaries", make<MarkdownReporter>},
+    {"html", "a page to look at", make<HtmlReporter>},
 };
 
 }  // namespace

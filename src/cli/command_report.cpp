@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+
+#include "src/cli/files.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/cli/results.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct ReportArguments : CommonOptions {
+  std::vector<std::string> paths;
+};
+
+int run(ReportArguments& arguments) {
+  const std::vector<std::string> files = scenario_files(arguments.paths);
+  if (files.empty()) return nothing_found(arguments.paths);
+  arguments.format = "html";
+  ReportSet reports(arguments, files.size() > 1);
+  int status = exit_right;
+  check_files(files, check_options(arguments), [&](const CheckResult& result) {
+    reports.add(result);
+    const int one = status_of(result);
+    if (one != exit_wrong) status = std::max(status, one);
+  });
+  reports.finish();
+  return status;
+}
+
+}  // namespace
+
+Command report_command() {
+  const auto arguments = std::make_shared<ReportArguments>();
+  Command command;
+  command.name = "report";
+  command.summary = "Write a page to look at: scenarios, their ranks and what these hold step by step.";
+  command.text =
+      "Checks each scenario as `check` does and writes one HTML file, which opens from disk and fetches nothing: a "
+      "list "
+      "with filters, the grid of all ranks, a timeline of the steps to play, what was got against what was expected, "
+      "and the text of the scenario with the step at fault marked. It can be read without scripts. Exit status 0 "
+      "whatever the verdicts are, 2 if a file is not valid.";
+  command.examples = {
+      {"lockstep report scenario.json -o report.html", "one scenario"},
+      {"lockstep report scenarios/ -o report.html", "every scenario of a folder, with a list to choose from"},
+      {"lockstep test scenarios/ --report html=report.html", "the same page beside a test"},
+  };
+  command.options = {
+      {"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths},
+      {"-o,--output",
+       "FILE",
+       "Write to FILE instead of standard output; it appears only when it is complete.",
+       {},
+       &arguments->output},
+  };
+  command.options = join({command.options, arguments->engine_rows()});
+  command.uses_loops = true;
+  command.run = [arguments] { return run(*arguments); };
+  return command;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real browser without a window: Debian's chromium, driven over the WebDriver protocol by chromedriver."""
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.request
+from urllib.error import HTTPError, URLError
+
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+
+
+def missing():
+    """What is not installed, in words; "" where the browser can be used."""
+    names = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    return "" if not names else f"{' and '.join(names)} not found: apt-get install chromium chromium-driver"
+
+
+class Browser:
+    def __init__(self, folder, width=1200, height=900, dark=False, script=True):
+        log = folder / "chromedriver.log"
+        self.driver = subprocess.Popen(["chromedriver", "--port=0", f"--log-path={log}"], stdout=subprocess.PIPE, text=True)
+        port = next(line.split("port ")[-1].strip(" .\n") for line in self.driver.stdout if "successfully on port" in line)
+        self.address = f"http://127.0.0.1:{port}"
+        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                     f"--window-size={width},{height}", f"--user-data-dir={folder / 'profile'}"]
+        if dark:
+            arguments.append("--blink-settings=preferredColorScheme=0")
+        options = {"args": arguments, "binary": shutil.which("chromium")}
+        if not script:
+            options["prefs"] = {"profile.managed_default_content_settings.javascript": 2}
+        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        self.session = f"/session/{self.ask('/session', {'capabilities': {'alwaysMatch': wanted}})['sessionId']}"
+
+    def ask(self, path, body=None, method=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.loads(answer.read())["value"]
+        except HTTPError as error:
+            raise AssertionError(json.loads(error.read())["value"]["message"]) from None
+
+    def open(self, address):
+        self.ask(f"{self.session}/url", {"url": "about:blank"})  # so that another fragment is another page
+        self.ask(f"{self.session}/url", {"url": address})
+
+    def run(self, script, *arguments):
+        """What the body of a function returns in the page."""
+        return self.ask(f"{self.session}/execute/sync", {"script": script, "args": list(arguments)})
+
+    def text(self, selector):
+        return self.run("return document.querySelector(arguments[0]).innerText", selector)
+
+    def texts(self, selector):
+        """Of the elements that can be seen."""
+        return self.run("return [...document.querySelectorAll(arguments[0])].filter((one) => one.checkVisibility())"
+                        ".map((one) => one.innerText)", selector)
+
+    def find(self, selector):
+        return self.ask(f"{self.session}/element", {"using": "css selector", "value": selector})[ELEMENT]
+
+    def click(self, selector):
+        self.ask(f"{self.session}/element/{self.find(selector)}/click", {})
+
+    def type(self, selector, text):
+        self.ask(f"{self.session}/element/{self.find(selector)}/value", {"text": text})
+
+    def wait(self, script, seconds=10):
+        """Until the script returns something true."""
+        end = time.monotonic() + seconds
+        while not self.run(script):
+            assert time.monotonic() < end, f"in {seconds} s not true: {script}"
+            time.sleep(0.05)
+
+    def errors(self):
+        """What the page wrote to the console, requests that failed among it."""
+        return [entry["message"] for entry in self.ask(f"{self.session}/se/log", {"type": "browser"})]
+
+    def close(self):
+        try:
+            self.ask(self.session, method="DELETE")
+        except (AssertionError, URLError, OSError):
+            pass
+        self.driver.terminate()
+        self.driver.wait(20)
+        self.driver.stdout.close()
