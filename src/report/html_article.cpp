@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "src/report/blame_text.h"
 #include "src/report/html.h"
 
 namespace lockstep {
@@ -86,15 +87,39 @@ std::string head(const Json& report) {
   return text + "</header>\n";
 }
 
+/// What edits make it right, and how sure that is.
+std::string repair_item(const Json& repair) {
+  std::string text = "<li>Right with";
+  for (const Json& edit : items_at(repair, "edits")) text += " <code>" + html_text(one_line(edit)) + "</code>";
+  std::vector<std::string> words;
+  for (const Json& engine : items_at(repair, "verified")) words.push_back(engine.text());
+  const Json* sizes = repair.find("sizes");
+  if (!words.empty())
+    text += fmt::format("<br><small>verified by {}", html_text(fmt::format("{}", fmt::join(words, ", "))));
+  if (!words.empty() && sizes != nullptr)
+    text +=
+        fmt::format("; right at {} of {} sizes that were tried", text_at(*sizes, "right"), text_at(*sizes, "tried"));
+  return text + (words.empty() ? "</li>\n" : "</small></li>\n");
+}
+
 std::string blame(const Json& report) {
   const Json* diagnosis = report.find("diagnosis");
-  if (diagnosis == nullptr || items_at(*diagnosis, "blame").empty()) return "";
+  if (diagnosis == nullptr || (items_at(*diagnosis, "blame").empty() && items_at(*diagnosis, "repairs").empty()))
+    return "";
   std::string text = "<section class=\"blame\"><h3>The step at fault</h3>\n<ul>\n";
   for (const Json& step : items_at(*diagnosis, "blame")) {
     text +=
         fmt::format("<li><code>{}</code> {}</li>\n", html_text(text_at(step, "step")), html_text(text_at(step, "why")));
   }
-  return text + "</ul></section>\n";
+  for (const Json& repair : items_at(*diagnosis, "repairs")) text += repair_item(repair);
+  text += "</ul>\n";
+  if (const std::vector<Json>& unnoticed = items_at(*diagnosis, "unnoticed"); !unnoticed.empty()) {
+    text += "<p>";
+    for (const Json& sentence : unnoticed)
+      text += (&sentence == &unnoticed.front() ? "" : " ") + html_text(sentence.text());
+    text += "</p>\n";
+  }
+  return text + "</section>\n";
 }
 
 /// The text of the scenario, the lines to look at first marked.

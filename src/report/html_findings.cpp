@@ -142,22 +142,6 @@ std::vector<std::string> stuck_sentences(const Json& report) {
   return list;
 }
 
-std::vector<std::string> repair_sentences(const Json& report) {
-  std::vector<std::string> list;
-  const Json* diagnosis = report.find("diagnosis");
-  if (diagnosis == nullptr) return list;
-  for (const Json& repair : items_at(*diagnosis, "repairs")) {
-    std::string text;
-    for (const Json& edit : items_at(repair, "edits")) text += "<pre>" + html_text(write_json(edit)) + "</pre>";
-    std::vector<std::string> engines;
-    for (const Json& engine : items_at(repair, "verified")) engines.push_back(engine.text());
-    if (!engines.empty())
-      text += fmt::format("<p>verified by {}</p>", html_text(fmt::format("{}", fmt::join(engines, ", "))));
-    list.push_back(text);
-  }
-  return list;
-}
-
 }  // namespace
 
 std::string html_findings(const Json& report, bool brief) {
@@ -173,8 +157,7 @@ std::string html_findings(const Json& report, bool brief) {
                                  html_text(text_at(error, "message"))));
   }
   return parameters_table(report, most) + sentences("Who is stuck", stuck_sentences(report), most) +
-         sentences("The gradient norm", norms, most) + sentences("Mistakes in the file", errors, most) +
-         sentences("Repairs", repair_sentences(report), most);
+         sentences("The gradient norm", norms, most) + sentences("Mistakes in the file", errors, most);
 }
 
 }  // namespace lockstep

@@ -131,10 +131,10 @@ std::string html_ranks(const Json& report) {
   const std::vector<Json>& columns = items_at(*grid, "columns");
   const std::string& folded = text_at(*grid, "folded");
   std::string text =
-      "<section class=\"ranks\"><h3>Ranks</h3>\n<p>Rows are pipeline stages, columns data-parallel "
-      "ranks" +
-      (folded.empty() ? "" : ", and each cell stands for " + html_text(folded)) +
-      ". A cross marks a cell with a rank that is at fault or is handed a wrong gradient.</p>\n";
+      "<section class=\"ranks\"><h3>Ranks</h3>\n<p>✗ marks a cell with a rank that is at fault or hands a wrong "
+      "gradient to "
+      "its optimizer." +
+      (folded.empty() ? "" : " Each cell stands for " + html_text(folded) + ".") + "</p>\n";
   if (cells.size() > most_cells) {
     std::size_t wrong = 0;
     for (const Json& cell : cells) wrong += items_at(cell, "wrong").empty() ? 0 : 1;

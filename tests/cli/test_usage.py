@@ -45,7 +45,7 @@ def test_a_misspelt_option_is_answered_with_the_nearest(run, files):
 def test_a_wrong_value_is_usage(run, files):
     done = run("check", "-f", "jsno", "right.json")
     assert done.returncode == 2
-    assert '--format takes one of text, json, concise, junit, sarif, github, gitlab, markdown; found "jsno"; did you mean "json"?' in done.stderr
+    assert '--format takes one of text, json, concise, junit, sarif, github, gitlab, markdown, html; found "jsno"; did you mean "json"?' in done.stderr
     assert run("check", "--seed", "many", "right.json").returncode == 2
     done = run("check", "--format")
     assert done.returncode == 2
