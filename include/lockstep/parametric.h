@@ -40,6 +40,12 @@ struct ParametricSample {
   std::map<int, std::string> not_shown;
 };
 
+/// Every rank at the end of an optimizer step.
+struct ParametricRanks {
+  std::vector<bool> wrong;          ///< it owns a wrong element, has one that nobody owns, or counts a norm wrongly
+  std::vector<std::int64_t> owned;  ///< elements that it hands to its optimizer
+};
+
 /// run_parametric, kept to ask what single ranks have. The schedule must outlive it.
 class ParametricEngine : public FormReader {
  public:
@@ -54,6 +60,9 @@ class ParametricEngine : public FormReader {
   /// What a rank hands to its optimizer at the end of an optimizer step. Throws InputError where the engine was
   /// undecided, or cannot see it.
   BufferResult buffer(int rank, int buffer, int optimizer_step);
+  /// At the step of the result. Throws InputError where the verdict is neither `match` nor `mismatch`, or it cannot see
+  /// it. Complexity: parameters × stretches of elements with one owner × ranks that own one.
+  ParametricRanks ranks();
   /// `form` and `reference` of what sample() and buffer() returned.
   std::vector<Term> terms(int form, int rank, int buffer) const override;
   int reference(int logical, int piece, int optimizer_step) override;

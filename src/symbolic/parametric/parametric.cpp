@@ -8,6 +8,7 @@
 
 #include "src/symbolic/forms.h"
 #include "src/symbolic/parametric/evaluation.h"
+#include "src/symbolic/parametric/rank_totals.h"
 #include "src/symbolic/parametric/samples.h"
 #include "src/symbolic/parametric/values.h"
 
@@ -23,6 +24,7 @@ using parametric::Fault;
 using parametric::Open;
 using parametric::OutOfReach;
 using parametric::Polynomials;
+using parametric::RankTotals;
 using parametric::run_class;
 using parametric::Sample;
 using parametric::samples_of;
@@ -41,6 +43,8 @@ bool takes_mean_of_norms(const std::vector<Step>& steps) {
 
 /// Ranks that are shown of one parameter.
 constexpr std::size_t most_samples = 16;
+/// That are looked at one by one to tell what every rank owns: a second or two.
+constexpr std::int64_t most_stretches = 2'000'000;
 
 bool same(const Term& a, const Term& b) {
   return a.rank == b.rank && a.micro_batch == b.micro_batch && a.site_use == b.site_use && a.leftover == b.leftover &&
@@ -286,6 +290,26 @@ BufferResult ParametricEngine::buffer(int rank, int buffer, int optimizer_step) 
   } catch (const OutOfReach& limit) {
     throw InputError({Diagnostic{{}, limit.what()}});
   }
+}
+
+ParametricRanks ParametricEngine::ranks() {
+  const std::size_t world = static_cast<std::size_t>(state_->schedule.mesh.world());
+  std::int64_t stretches = most_stretches;
+  ParametricRanks ranks{std::vector<bool>(world, false), std::vector<std::int64_t>(world, 0)};
+  try {
+    const ParametricResult& result = state_->result;
+    if (result.verdict != ParametricResult::Verdict::match && result.verdict != ParametricResult::Verdict::mismatch)
+      throw OutOfReach(result.undecided_step, "the optimizer step is not reached");
+    for (State::One& one : state_->classes) {
+      if (static_cast<std::size_t>(result.step) >= one.result.handed.size())
+        throw OutOfReach("", "the optimizer step is not reached");
+      RankTotals totals(*state_->world, one.result, *one.evaluation, *one.stretches, *one.values, result.step);
+      for (const int logical : one.result.members->logicals) totals.add(logical, ranks.wrong, ranks.owned, stretches);
+    }
+  } catch (const OutOfReach& limit) {
+    throw InputError({Diagnostic{{}, limit.what()}});
+  }
+  return ranks;
 }
 
 std::vector<Term> ParametricEngine::terms(int form, int, int) const {
