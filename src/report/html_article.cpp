@@ -152,16 +152,26 @@ std::string scenario_section(const Json& report) {
   return out + "</pre></details></section>\n";
 }
 
-/// What the script reads: nothing that stands in the page already.
-std::string data(const Json& report) {
+std::string script_element(const Json& object) {
+  return "<script type=\"application/json\">" + script_json(object) + "</script>\n";
+}
+
+std::string grid_data(const Json& report) {
   Json object = Json::object();
-  for (const char* key : {"file", "scenario", "verdict", "grid", "timelines"}) {
+  if (const Json* grid = report.find("grid")) object.set("grid", *grid);
+  return script_element(object);
+}
+
+/// The rest of what the script reads: nothing that stands in the page already.
+std::string timeline_data(const Json& report) {
+  Json object = Json::object();
+  for (const char* key : {"file", "scenario", "verdict", "timelines"}) {
     if (const Json* value = report.find(key)) object.set(key, *value);
   }
   if (const Json* diagnosis = report.find("diagnosis")) {
     if (const Json* steps = diagnosis->find("blame")) object.set("blame", *steps);
   }
-  return "<script type=\"application/json\">" + script_json(object) + "</script>\n";
+  return script_element(object);
 }
 
 }  // namespace
@@ -192,21 +202,25 @@ std::string html_row(const Json& report, bool linked) {
                                : "–");
 }
 
-std::string html_article(const Json& report, Detail detail) {
-  if (detail == Detail::row) return "";
-  std::string text = fmt::format("<article id=\"file={}\" data-file=\"{}\">\n{}{}", url_text(text_at(report, "file")),
-                                 html_text(text_at(report, "file")), head(report), blame(report));
-  if (detail >= Detail::ranks) text += "<section class=\"stage\" hidden></section>\n";
-  text += html_findings(report, detail < Detail::whole);
-  if (detail >= Detail::ranks) text += html_ranks(report);
-  if (detail >= Detail::whole) text += html_steps(report);
-  if (detail >= Detail::text) text += scenario_section(report);
-  if (detail >= Detail::ranks) text += data(report);
-  if (detail < Detail::text) {
-    text += fmt::format("<p class=\"left-out\">Left out here: {}the text of the scenario.</p>\n",
-                        detail < Detail::ranks ? "ranks, steps and " : "");
+std::vector<std::string> html_article(const Json& report, Detail detail, bool data) {
+  if (detail == Detail::row) return {};
+  std::string first = fmt::format("<article id=\"file={}\" data-file=\"{}\">\n{}{}", url_text(text_at(report, "file")),
+                                  html_text(text_at(report, "file")), head(report), blame(report));
+  if (data) first += "<section class=\"stage\" hidden></section>\n";
+  std::vector<std::string> parts = {first + html_findings(report, detail < Detail::whole)};
+  parts.push_back(detail >= Detail::ranks ? html_ranks(report) : "");
+  parts.push_back(detail >= Detail::whole ? html_steps(report) : "");
+  parts.push_back(detail >= Detail::text ? scenario_section(report) : "");
+  parts.push_back(data ? grid_data(report) : "");
+  parts.push_back(data ? timeline_data(report) : "");
+  if (detail < Detail::whole) {
+    parts.back() += fmt::format("<p class=\"left-out\">Without scripts, left out here: {}</p>\n",
+                                detail < Detail::ranks  ? "ranks, steps and the text of the scenario."
+                                : detail < Detail::text ? "steps and the text of the scenario."
+                                                        : "steps.");
   }
-  return text + "</article>\n";
+  parts.back() += "</article>\n";
+  return parts;
 }
 
 }  // namespace lockstep

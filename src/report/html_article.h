@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lockstep/json.h"
 
@@ -15,8 +16,10 @@ enum class Detail {
   text,      ///< the text of the file
   whole,     ///< all that is wrong, and what the ranks hold after every step as tables
 };
-/// One scenario of a page, from its JSON report with --timeline: readable without scripts. Empty for Detail::row.
-std::string html_article(const Json& report, Detail detail);
+/// One scenario of a page, from its JSON report with --timeline: readable without scripts. In parts, of which those
+/// with one index are alike between scenarios; joined they are an element. None for Detail::row. `data`: with what the
+/// script reads; else the page has it elsewhere.
+std::vector<std::string> html_article(const Json& report, Detail detail, bool data);
 /// Its row in the list, with or without a link to its article.
 std::string html_row(const Json& report, bool linked);
 /// A verdict as a word with a sign that needs no colour.

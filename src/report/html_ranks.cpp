@@ -121,6 +121,31 @@ std::string timeline_tables(const Json& timeline) {
   return text;
 }
 
+long long amount(const std::vector<Json>& runs) {
+  long long ranks = 0;
+  for (const Json& run : runs) ranks += number_of(run.items()[1]) - number_of(run.items()[0]);
+  return ranks;
+}
+
+/// Of a grid that is too large for a table: how many ranks of each row are wrong.
+std::string table_of_rows(const std::vector<Json>& rows, std::size_t columns, const std::vector<Json>& cells) {
+  std::string text =
+      "<div class=\"scroll\"><table class=\"grid\"><thead><tr><th></th><th scope=\"col\">ranks</th><th "
+      "scope=\"col\">of these wrong</th></tr></thead><tbody>\n";
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    long long ranks = 0, wrong = 0;
+    for (std::size_t column = 0; column < columns; ++column) {
+      const Json& cell = cells[row * columns + column];
+      ranks += amount(items_at(cell, "ranks"));
+      wrong += amount(items_at(cell, "wrong"));
+    }
+    text += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"{}\">{}</td></tr>\n",
+                        html_text(rows[row].text()), ranks, wrong > 0 ? "bad" : "good",
+                        wrong > 0 ? fmt::format("✗ {}", wrong) : "0");
+  }
+  return text + "</tbody></table></div>\n";
+}
+
 }  // namespace
 
 std::string html_ranks(const Json& report) {
@@ -130,24 +155,28 @@ std::string html_ranks(const Json& report) {
   const std::vector<Json>& rows = items_at(*grid, "rows");
   const std::vector<Json>& columns = items_at(*grid, "columns");
   const std::string& folded = text_at(*grid, "folded");
-  std::string text =
-      "<section class=\"ranks\"><h3>Ranks</h3>\n<p>✗ marks a cell with a rank that is at fault or hands a wrong "
-      "gradient to "
-      "its optimizer." +
-      (folded.empty() ? "" : " Each cell stands for " + html_text(folded) + ".") + "</p>\n";
-  if (cells.size() > most_cells) {
-    std::size_t wrong = 0;
-    for (const Json& cell : cells) wrong += items_at(cell, "wrong").empty() ? 0 : 1;
-    return text +
-           fmt::format("<p class=\"plain\">{} of {} cells have a wrong rank.</p>\n</section>\n", wrong, cells.size());
-  }
+  const bool sampled = grid->find("sampled")->as_boolean();
+  std::string text = "<section class=\"ranks\"><h3>Ranks</h3>\n<p>";
+  text +=
+      sampled
+          ? "✗ marks a cell with one of the ranks that stand for all that are at fault; of the others nothing is said."
+          : "✗ marks a cell with a rank that is at fault or hands a wrong gradient to its optimizer.";
+  if (!folded.empty()) text += " Each cell stands for " + html_text(folded) + ".";
+  text += "</p>\n";
+  if (cells.size() > most_cells) return text + table_of_rows(rows, columns.size(), cells) + "</section>\n";
   text += "<div class=\"scroll\"><table class=\"grid\">" + head(columns, "") + "<tbody>\n";
   for (std::size_t row = 0; row < rows.size(); ++row) {
     text += "<tr><th scope=\"row\">" + html_text(rows[row].text()) + "</th>";
     for (std::size_t column = 0; column < columns.size(); ++column) {
       const Json& cell = cells[row * columns.size() + column];
       const bool wrong = !items_at(cell, "wrong").empty();
-      text += fmt::format("<td class=\"{}\">{} {}</td>", wrong ? "bad" : "good", wrong ? "✗" : "✓",
+      text += fmt::format("<td class=\"{}\">{} {}</td>",
+                          wrong     ? "bad"
+                          : sampled ? "plain"
+                                    : "good",
+                          wrong     ? "✗"
+                          : sampled ? "·"
+                                    : "✓",
                           runs_text(items_at(cell, "ranks")));
     }
     text += "</tr>\n";

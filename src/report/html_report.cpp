@@ -2,15 +2,14 @@
 #include "src/report/html_report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "src/report/html.h"
 #include "src/report/html_article.h"
 #include "src/report/json_report.h"
+#include "src/report/page_articles.h"
 
 namespace lockstep {
 
@@ -19,19 +18,12 @@ namespace {
 /// What a page may take up in all. Some services show no larger file.
 constexpr std::size_t most_bytes = 985'000;
 
-/// Who opens a page looks first for what did not come out as expected, then for what is wrong.
-int priority(const Json& report) {
-  const Json* expected = report.find("expected");
-  if (expected != nullptr && expected->is_boolean() && !expected->as_boolean()) return 0;
-  return text_at(report, "verdict") == "match" ? 2 : 1;
-}
-
 std::string summary(const std::vector<Json>& reports) {
   std::map<std::string, std::size_t> counts;
   std::size_t unmet = 0;
   for (const Json& report : reports) {
     ++counts[text_at(report, "verdict")];
-    unmet += priority(report) == 0 ? 1 : 0;
+    unmet += page_priority(report) == 0 ? 1 : 0;
   }
   std::string text = fmt::format("{} {}", reports.size(), reports.size() == 1 ? "scenario" : "scenarios");
   for (const auto& [verdict, count] : counts) text += fmt::format(" · {} {}", count, verdict);
@@ -39,28 +31,33 @@ std::string summary(const std::vector<Json>& reports) {
   return html_text(text);
 }
 
-std::string list(const std::vector<Json>& reports, const std::vector<Detail>& details) {
+/// How much of the scenarios can be read without scripts, and whether the rest is packed.
+std::string left_out(const PageArticles& shown) {
+  const std::size_t all = shown.details.size();
+  const auto below = [&](Detail detail) {
+    return std::count_if(shown.details.begin(), shown.details.end(), [&](Detail one) { return one < detail; });
+  };
+  if (below(Detail::whole) == 0) return "";
+  std::string text = fmt::format(
+      "<p class=\"left-out\" id=\"left-out\">To keep this page under 1 MB, {} of {} scenarios are packed, and a script "
+      "unpacks them. Without it {} stand in the list alone, {} are shown without their ranks and {} without their text "
+      "or "
+      "steps; those that are wrong come first.",
+      shown.packed, all, below(Detail::findings), below(Detail::ranks) - below(Detail::findings),
+      below(Detail::whole) - below(Detail::ranks));
+  if (shown.packed < all) text += fmt::format(" There is no room for more than that of {}.", all - shown.packed);
+  return text + " <code>lockstep report</code> with fewer files shows all.</p>\n";
+}
+
+std::string list(const std::vector<Json>& reports, const PageArticles& shown) {
   if (reports.size() < 2) return "";
   std::string text =
       "<section id=\"list\"><h2>Scenarios</h2>\n<div id=\"filters\"></div>\n<table class=\"list\"><thead><tr><th "
       "scope=\"col\">Verdict</th><th scope=\"col\">Scenario</th><th scope=\"col\">Goes wrong in</th><th "
       "scope=\"col\">As expected</th></tr></thead><tbody>\n";
   for (std::size_t index = 0; index < reports.size(); ++index)
-    text += html_row(reports[index], details[index] != Detail::row);
-  text += "</tbody></table>\n";
-  const auto below = [&](Detail detail) {
-    return std::count_if(details.begin(), details.end(), [&](Detail one) { return one < detail; });
-  };
-  if (below(Detail::text) > 0) {
-    text += fmt::format(
-        "<p class=\"left-out\" id=\"left-out\">To keep this page under 1 MB, {} of {} scenarios stand in the list "
-        "alone, "
-        "{} are shown without their ranks and steps, and {} without their text. Those that are wrong come first. "
-        "<code>lockstep report</code> with fewer files shows all.</p>\n",
-        below(Detail::findings), reports.size(), below(Detail::ranks) - below(Detail::findings),
-        below(Detail::text) - below(Detail::ranks));
-  }
-  return text + "</section>\n";
+    text += html_row(reports[index], shown.details[index] != Detail::row);
+  return text + "</tbody></table>\n" + left_out(shown) + "</section>\n";
 }
 
 /// The template with each `@NAME@` replaced once; texts that are put in are not searched.
@@ -77,48 +74,6 @@ std::string filled(const std::string& page, const std::map<std::string, std::str
   }
   return out;
 }
-
-/// The articles in as much detail as the space allows. What is wrong goes first, and of that what did not come out as
-/// expected; what is right may stand in the list alone.
-class Articles {
- public:
-  Articles(const std::vector<Json>& reports, std::size_t space)
-      : reports_(reports), space_(space), details_(reports.size(), Detail::row), texts_(reports.size()) {
-    for (int wrong = 1; wrong >= 0; --wrong) {
-      for (const Detail detail : {Detail::findings, Detail::ranks, Detail::text}) raise(wrong == 1, detail);
-    }
-    raise(true, Detail::whole);
-    raise(false, Detail::whole);
-  }
-
-  /// By report.
-  const std::vector<Detail>& details() const { return details_; }
-  std::string text() const { return fmt::format("{}", fmt::join(texts_, "")); }
-
- private:
-  void raise(bool wrong, Detail detail) {
-    std::vector<std::size_t> order(reports_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return priority(reports_[a]) < priority(reports_[b]); });
-    for (const std::size_t index : order) {
-      // Nothing is skipped: a timeline without its findings would be worth little.
-      if (static_cast<int>(details_[index]) != static_cast<int>(detail) - 1) continue;
-      if ((priority(reports_[index]) < 2) != wrong) continue;
-      std::string text = html_article(reports_[index], detail);
-      // A single scenario is shown whole, however large it is: nothing else would be left to look at.
-      if (reports_.size() > 1 && used_ - texts_[index].size() + text.size() > space_) continue;
-      used_ = used_ - texts_[index].size() + text.size();
-      texts_[index] = std::move(text);
-      details_[index] = detail;
-    }
-  }
-
-  const std::vector<Json>& reports_;
-  std::size_t space_ = 0, used_ = 0;
-  std::vector<Detail> details_;
-  std::vector<std::string> texts_;
-};
 
 }  // namespace
 
@@ -139,16 +94,19 @@ void HtmlReporter::finish() {
       throw InternalError("a JSON report cannot be read: " + diagnostics.sorted().front().message);
   }
   const auto& files = embedded_page();
-  std::map<std::string, std::string> texts = {
-      {"style", files.at("page.css")},
-      {"script", files.at("page.js")},
-      {"summary", summary(reports)},
-      {"list", list(reports, std::vector<Detail>(reports.size(), Detail::findings))},
-      {"articles", ""}};
+  PageArticles articles;
+  articles.details.assign(reports.size(), Detail::findings);
+  std::map<std::string, std::string> texts = {{"style", files.at("page.css")},
+                                              {"script", files.at("page.js")},
+                                              {"summary", summary(reports)},
+                                              {"list", list(reports, articles)},
+                                              {"articles", ""},
+                                              {"packed", ""}};
   const std::size_t frame = filled(files.at("page.html"), texts).size();
-  const Articles articles(reports, most_bytes - std::min(most_bytes, frame));
-  texts["list"] = list(reports, articles.details());
-  texts["articles"] = articles.text();
+  articles = page_articles(reports, most_bytes - std::min(most_bytes, frame));
+  texts["list"] = list(reports, articles);
+  texts["articles"] = articles.text;
+  texts["packed"] = articles.data;
   write_(filled(files.at("page.html"), texts));
 }
 

@@ -40,6 +40,8 @@ void write_grid(const RankSummary& summary, JsonWriter& json) {
   strings(summary.columns, json);
   json.key("folded");
   json.string_or_null(summary.folded);
+  json.key("sampled");
+  json.boolean(summary.sampled);
   json.key("cells");
   json.begin_array();
   for (const RankSummary::Cell& cell : summary.cells) {
@@ -51,7 +53,11 @@ void write_grid(const RankSummary& summary, JsonWriter& json) {
     json.key("holds");
     json.number(cell.holding);
     json.key("owned");
-    json.number(cell.owned);
+    if (cell.owned) {
+      json.number(*cell.owned);
+    } else {
+      json.null();
+    }
     json.end_object();
   }
   json.end_array();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "src/diagnosis/fold_names.h"
 
@@ -33,20 +34,43 @@ struct Lines {
   }
 };
 
-/// Ranks that are wrong in value, or that a failure names.
-std::set<int> ranks_at_fault(const CheckResult& result) {
+struct Fault {
   std::set<int> ranks;
+  bool sampled = false;  ///< they stand for others
+};
+
+/// Ranks that are wrong in value, or that a failure names.
+Fault ranks_at_fault(const CheckResult& result, const ParametricRanks* all) {
+  Fault fault;
+  if (all != nullptr) {
+    for (std::size_t rank = 0; rank < all->wrong.size(); ++rank) {
+      if (all->wrong[rank]) fault.ranks.insert(static_cast<int>(rank));
+    }
+    return fault;
+  }
   if (result.verdict == Verdict::mismatch) {
     const WrongSet wrong = wrong_set(result);
-    ranks.insert(wrong.ranks.begin(), wrong.ranks.end());
-    return ranks;
+    return {{wrong.ranks.begin(), wrong.ranks.end()}, result.sample.has_value()};
   }
-  if (result.timeline == nullptr) return ranks;
+  if (result.timeline == nullptr) {
+    fault.sampled = result.verdict != Verdict::match;
+    return fault;
+  }
   const Outcome& outcome = result.timeline->outcome;
-  for (const Outcome::Stuck& stuck : outcome.stuck) ranks.insert(stuck.rank);
-  for (const Outcome::Met& met : outcome.met) ranks.insert(met.rank);
-  for (const Outcome::Race& race : outcome.races) ranks.insert(race.rank);
-  return ranks;
+  for (const Outcome::Stuck& stuck : outcome.stuck) fault.ranks.insert(stuck.rank);
+  for (const Outcome::Met& met : outcome.met) fault.ranks.insert(met.rank);
+  for (const Outcome::Race& race : outcome.races) fault.ranks.insert(race.rank);
+  return fault;
+}
+
+/// What the engine of all ranks together says of each, where no other ran and it can.
+std::optional<ParametricRanks> asked_of_all(const CheckResult& result) {
+  if (result.timeline != nullptr || result.parametric_engine == nullptr) return std::nullopt;
+  try {
+    return result.parametric_engine->ranks();
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
 }
 
 RankSummary::Holding holding_of(const Model& model, const LocalModel& local) {
@@ -68,10 +92,10 @@ RankSummary::Holding holding_of(const Model& model, const LocalModel& local) {
   return holding;
 }
 
-std::int64_t owned_by(const CheckResult& result, int rank) {
-  if (result.timeline == nullptr) return 0;
+std::optional<std::int64_t> owned_by(const CheckResult& result, const ParametricRanks* all, int rank) {
+  if (all != nullptr) return all->owned[static_cast<std::size_t>(rank)];
   const auto step = static_cast<std::size_t>(result.step);
-  if (step >= result.timeline->owned.size()) return 0;
+  if (result.timeline == nullptr || step >= result.timeline->owned.size()) return std::nullopt;
   std::int64_t owned = 0;
   for (const Intervals& intervals : result.timeline->owned[step][static_cast<std::size_t>(rank)])
     owned += size(intervals);
@@ -104,23 +128,32 @@ RankSummary rank_summary(const CheckResult& result) {
   for (const Axis axis : others) folded.push_back(fmt::format("{} {}", name_of(axis), mesh.size(axis)));
   summary.folded = fmt::format("{}", fmt::join(folded, " × "));
   summary.cells.resize(summary.rows.size() * summary.columns.size());
-  const std::set<int> fault = ranks_at_fault(result);
+  const std::optional<ParametricRanks> all = asked_of_all(result);
+  const Fault fault = ranks_at_fault(result, all ? &*all : nullptr);
+  summary.sampled = fault.sampled;
   for (int rank = 0; rank < mesh.world(); ++rank) {
     const int row = rows.line_of(mesh, rank), column = columns.line_of(mesh, rank);
     RankSummary::Cell& cell = summary.cells[static_cast<std::size_t>(row * columns.count() + column)];
     cell.row = row;
     cell.column = column;
     cell.ranks.push_back(rank);
-    if (fault.contains(rank)) cell.wrong.push_back(rank);
+    if (fault.ranks.contains(rank)) cell.wrong.push_back(rank);
   }
-  std::map<int, int> holding_index;  // by the local model's id
+  std::map<int, int> by_local;  // the local model's id
+  std::map<std::tuple<std::size_t, std::int64_t, std::vector<std::string>>, int> by_content;
   for (RankSummary::Cell& cell : summary.cells) {
     const int rank = cell.ranks.front();
     const LocalModel& local = schedule.model.local(rank);
-    const auto [place, fresh] = holding_index.emplace(local.id, static_cast<int>(summary.holdings.size()));
-    if (fresh) summary.holdings.push_back(holding_of(schedule.model, local));
+    const auto [place, fresh] = by_local.emplace(local.id, 0);
+    if (fresh) {
+      RankSummary::Holding holding = holding_of(schedule.model, local);
+      const auto [known, other] = by_content.emplace(std::tuple(holding.buffers, holding.elements, holding.names),
+                                                     static_cast<int>(summary.holdings.size()));
+      place->second = known->second;
+      if (other) summary.holdings.push_back(std::move(holding));
+    }
     cell.holding = place->second;
-    cell.owned = owned_by(result, rank);
+    cell.owned = owned_by(result, all ? &*all : nullptr, rank);
   }
   return summary;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,10 @@ struct RankSummary {
     std::vector<int> ranks;  ///< ascending
     std::vector<int> wrong;  ///< of them: those that own a wrong element or are stuck
     int holding = -1;        ///< index into `holdings`, of the first rank
-    std::int64_t owned = 0;  ///< elements that the first rank hands to its optimizer
+    /// Elements that the first rank hands to its optimizer; nothing where no engine says so.
+    std::optional<std::int64_t> owned;
   };
-  /// What the ranks of one local model hold.
+  /// What a rank holds.
   struct Holding {
     std::size_t buffers = 0;
     std::int64_t elements = 0;
@@ -30,9 +32,11 @@ struct RankSummary {
   std::string folded;                      ///< "tp 8 × cp 2": the axes within a cell; "" where there are none
   std::vector<Cell> cells;                 ///< by row, then column
   std::vector<Holding> holdings;
+  /// `wrong` has ranks that stand for all that are wrong, or none, and not every one.
+  bool sampled = false;
 };
 
-/// `result` must have a schedule.
+/// `result` must have a schedule. Where the parametric engine alone ran, it is asked for what the ranks have.
 RankSummary rank_summary(const CheckResult& result);
 
 }  // namespace lockstep

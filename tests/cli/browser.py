@@ -74,6 +74,15 @@ class Browser:
             assert time.monotonic() < end, f"in {seconds} s not true: {script}"
             time.sleep(0.05)
 
+    def size(self, width, height):
+        """Of what the page is shown in, in CSS pixels."""
+        self.ask(f"{self.session}/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}})
+
+    def picture(self):
+        """What can be seen, as PNG in base64."""
+        return self.ask(f"{self.session}/screenshot")
+
     def errors(self):
         """What the page wrote to the console, requests that failed among it."""
         return [entry["message"] for entry in self.ask(f"{self.session}/se/log", {"type": "browser"})]

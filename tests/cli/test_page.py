@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lockstep report`: the page as a file, and in a real browser what a person sees and does there."""
 
+import base64
 import html
 import html.parser
 import json
 import os
 import re
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
@@ -114,25 +116,46 @@ def test_what_scenarios_contain_cannot_break_the_page(tmp_path):
     page = lockstep("report", "hostile.json", cwd=tmp_path)
     assert "onerror" in page and "<img" not in page
     shape_of(page)
-    for data in re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL):
-        assert "<" not in data
-        assert json.loads(data)["timelines"][0]["parameter"].startswith("<img")
+    grid, timelines = re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert "<" not in grid + timelines
+    assert json.loads(timelines)["timelines"][0]["parameter"].startswith("<img")
 
 
-def test_the_whole_corpus_stays_under_a_megabyte(tmp_path):
-    page = lockstep("report", "scenarios", "--engine", "symbolic").encode()
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A page of every scenario."""
+    path = tmp_path_factory.mktemp("corpus") / "report.html"
+    lockstep("report", "scenarios", "-o", path)
+    return path
+
+
+def unpacked(text):
+    """{file: its article}, of those that are packed: docs/page.md says how."""
+    data = json.loads(re.search(r'<script type="application/json" id="packed">(.*?)</script>', text, re.DOTALL).group(1))
+    streams = [zlib.decompress(base64.b64decode(stream), -15).decode().split("\x1e") for stream in data["streams"]]
+    files = re.findall(r"<tr data-verdict=.*?<small>(.*?)</small>", text)
+    assert len(streams[0]) == len(data["rows"])
+    return {files[row]: "".join(parts) for row, *parts in zip(data["rows"], *streams)}
+
+
+def test_the_whole_corpus_stays_under_a_megabyte(corpus):
+    page = corpus.read_bytes()
     assert len(page) < 1_000_000
     text = page.decode()
-    told = re.search(r'id="left-out">[^,]*, (\d+) of (\d+) scenarios stand in the list alone, (\d+) are .*? and (\d+) without', text)
-    alone, listed, without_ranks, without_text = map(int, told.groups())
-    assert listed == text.count("<tr data-verdict=") > 300
-    assert alone == listed - text.count("<article ")
-    assert without_ranks == text.count("Left out here: ranks, steps and the text")
-    assert without_text == text.count("Left out here: the text")
-    # What is wrong is never in the list alone.
-    wrong = [row for row in re.findall(r"<tr data-verdict=.*?</tr>", text) if 'data-verdict="match"' not in row]
-    assert len(wrong) > 150 and all("<a href=" in row for row in wrong)
     shape_of(text)
+    listed = text.count("<tr data-verdict=")
+    assert listed > 500
+    packed = unpacked(text)
+    # Each with its ranks, steps, text and data; those of which a replay has no steps say so in the data.
+    assert len(packed) == listed
+    for article in packed.values():
+        shape_of(article)
+        assert 'class="text"' in article and article.count("application/json") == 2
+    told = re.search(r'id="left-out">[^,]*, (\d+) of (\d+) scenarios are packed, .*? Without it (\d+) stand in the list alone', text)
+    assert list(map(int, told.groups())) == [len(packed), listed, listed - text.count("<article ")]
+    # Without scripts what is wrong comes first.
+    without = re.findall(r'<article id="file=[^"]*".*?</header>', text, re.DOTALL)
+    assert len(without) > 100 and all('class="verdict match"' not in head for head in without)
 
 
 def test_the_timeline_is_what_explain_shows(page):
@@ -153,6 +176,24 @@ def test_the_timeline_is_what_explain_shows(page):
     assert [step["groups"] for step in timeline["steps"]][-2:] == [[[0, 1], [2, 3]], [[0, 2], [1, 3]]]
     assert report["grid"]["rows"] == ["pp 0", "pp 1"]
     assert [cell["wrong"] != [] for cell in report["grid"]["cells"]] == [False, True, True, False]
+    assert report["grid"]["sampled"] is False
+
+
+LARGE = "scenarios/scale/llama3-405b-tied-844.json"
+
+
+def test_a_grid_of_16384_ranks_counts_every_wrong_one():
+    """The buffers of the first and the last stage are cut differently, so that they differ in the owner of most elements."""
+    grid = json.loads(lockstep("check", "-f", "json", "--timeline", LARGE))["grid"]
+    amount = lambda runs: sum(end - begin for begin, end in runs)  # noqa: E731
+    assert (len(grid["rows"]), len(grid["columns"]), grid["folded"], grid["sampled"]) == (16, 64, "tp 8", False)
+    assert sum(amount(cell["ranks"]) for cell in grid["cells"]) == 16384
+    wrong = [sum(amount(cell["wrong"]) for cell in grid["cells"][row * 64:row * 64 + 64]) for row in range(16)]
+    assert wrong[0] > 0 and wrong[15] > 0 and wrong[1:15] == [0] * 14
+    assert sum(wrong) == 1824
+    assert all(cell["owned"] > 0 for cell in grid["cells"])
+    page = lockstep("report", LARGE)
+    assert f'<th scope="row">pp 0</th><td>1024</td><td class="bad">✗ {wrong[0]}</td>' in page
 
 
 def cells(browser):
@@ -215,6 +256,32 @@ def test_the_list_filters_and_leads_to_scenarios(page, browser):
     assert browser.text("article:not([hidden]) .now strong") == "after embedding_all_reduce"
     browser.click("#navigation a")
     browser.wait("return !document.querySelector('#list').hidden")
+    assert browser.errors() == []
+
+
+@needs_browser
+def test_a_page_of_the_whole_corpus_unpacks_what_it_shows(corpus, browser):
+    browser.open(corpus.as_uri())
+    assert browser.run("return [...document.querySelectorAll('.list tbody tr')].every((row) => row.querySelector('a'))")
+    assert browser.run("return document.querySelector('#left-out').hidden")
+    browser.type("#filters input", FIXED)
+    browser.click(".list tbody tr:not([hidden]) a")
+    shown = "article:not([hidden])"
+    browser.wait(f"return document.querySelector('{shown} .now strong') !== null")
+    assert browser.text(f"{shown} .meta code") == FIXED
+    # From a deep link, and what stood there before scripts ran is replaced.
+    browser.open(f"{corpus.as_uri()}#file={BUG}&step=embedding_all_reduce")
+    browser.wait(f"return document.querySelector('{shown} .now strong') !== null")
+    assert cells(browser) == explained()["after embedding_all_reduce"]
+    assert browser.run(f"return document.querySelectorAll('article[data-file=\"{BUG}\"]').length") == 1
+    assert browser.run("return document.title").startswith("Tied embedding all-reduced")
+    browser.open(f"{corpus.as_uri()}#file={LARGE}")
+    browser.wait(f"return document.querySelector('{shown} .grid.small') !== null")
+    assert browser.run(f"return document.querySelectorAll('{shown} .grid td.bad').length") == 115
+    browser.type(f"{shown} .grid td", "\ue014")
+    assert "ranks 16-31 · pp 0 · dp 2-3 · " in browser.text(f"{shown} .who")
+    browser.run(f"document.querySelector('{shown} .grid td.bad').focus()")
+    assert re.search(r"✗ wrong: \d+ of 16, ", browser.text(f"{shown} .who"))
     assert browser.errors() == []
 
 

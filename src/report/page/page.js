@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the JSON that is embedded beside each scenario, and nothing else. Without this script the page has the same
-// findings as tables.
+// findings as tables, of many scenarios the wrong ones: the rest is packed, and unpacked here.
 "use strict";
 (() => {
-  const articles = [...document.querySelectorAll("article")];
+  const articles = new Map([...document.querySelectorAll("article")].map((one) => [one.dataset.file, one]));
   const list = document.getElementById("list");
+  const rows = list ? [...list.querySelectorAll("tbody tr")] : [];
+  const fileOf = (row) => row.querySelector("small").textContent;
   const make = (tag, properties = {}, ...children) => {
     const element = document.createElement(tag);
     for (const [key, value] of Object.entries(properties)) {
@@ -31,8 +33,8 @@
     }
     return parts;
   };
+  const encode = (text) => encodeURIComponent(text).replace(/%2F/g, "/");
   const write = (parts) => {
-    const encode = (text) => encodeURIComponent(text).replace(/%2F/g, "/");
     const hash = Object.entries(parts).map(([key, value]) => `${key}=${encode(value)}`).join("&");
     if (`#${hash}` !== location.hash) history.replaceState(null, "", `#${hash}`);
   };
@@ -379,19 +381,23 @@
     }
   }
 
-  const runs = (list) => list.map(([first, end]) => (end - first === 1 ? `${first}` : `${first}-${end - 1}`)).join(", ");
+  const runs = (list) => list.slice(0, 8).map(([first, end]) => (end - first === 1 ? `${first}` : `${first}-${end - 1}`)).join(", ") +
+    (list.length > 8 ? ", …" : "");
   const amount = (list) => list.reduce((sum, [first, end]) => sum + end - first, 0);
 
   /** The grid of all ranks: one cell is in the tab order, arrows go on from there. */
   const rankGrid = (section, grid) => {
     const small = grid.cells.length > 256;
+    const state = (cell) => (cell.wrong.length ? "wrong" : grid.sampled ? "not looked at one by one" : "right");
     const body = grid.rows.map((row, line) => make("tr", {}, make("th", { scope: "row" }, row),
       ...grid.columns.map((column, at) => {
         const cell = grid.cells[line * grid.columns.length + at];
         const bad = cell.wrong.length > 0;
-        const label = `${row}, ${column}, rank ${runs(cell.ranks)}, ${bad ? "wrong" : "right"}`;
-        return make("td", { class: bad ? "bad" : "good", role: "gridcell", tabindex: line + at === 0 ? 0 : -1, "aria-label": label },
-          (bad ? "✗" : small ? "" : "✓") + (small ? "" : ` ${runs(cell.ranks)}`));
+        const made = make("td", { class: bad ? "bad" : grid.sampled ? "plain" : "good", role: "gridcell", tabindex: line + at === 0 ? 0 : -1,
+          "aria-label": `${row}, ${column}, rank ${runs(cell.ranks)}, ${state(cell)}` },
+        (bad ? "✗" : small ? "" : grid.sampled ? "·" : "✓") + (small ? "" : ` ${runs(cell.ranks)}`));
+        if (bad && small) made.style.setProperty("--share", `${(100 * amount(cell.wrong)) / amount(cell.ranks)}%`);
+        return made;
       })));
     const skip = Math.ceil(grid.columns.length / 16);
     const table = make("table", { class: small ? "grid small" : "grid", role: "grid", "aria-label": "Ranks" },
@@ -407,9 +413,11 @@
       who.replaceChildren(
         make("p", {}, make("strong", {}, `${several ? "ranks" : "rank"} ${runs(data.ranks)}`),
           ` · ${grid.rows[Math.floor(at / grid.columns.length)]} · ${grid.columns[at % grid.columns.length]}` +
-          (data.wrong.length ? ` · ✗ wrong: ${runs(data.wrong)}` : " · ✓ right")),
+          (data.wrong.length ? ` · ✗ wrong: ${several ? `${amount(data.wrong)} of ${amount(data.ranks)}, ` : ""}${runs(data.wrong)}`
+            : grid.sampled ? ` · ${state(data)}` : " · ✓ right")),
         make("p", {}, `${several ? "its first rank holds" : "holds"} ${count(holding.buffers, "buffer")} of ` +
-          `${count(holding.elements, "element")} and hands ${data.owned.toLocaleString("en")} of them to its optimizer`),
+          count(holding.elements, "element") +
+          (data.owned === null ? "" : ` and hands ${data.owned.toLocaleString("en")} of them to its optimizer`)),
         make("p", {}, make("small", {}, names)));
       table.querySelectorAll('[aria-selected="true"]').forEach((other) => other.removeAttribute("aria-selected"));
       cell.setAttribute("aria-selected", "true");
@@ -434,50 +442,90 @@
     section.append(who);
   };
 
+  // Scenarios that are packed: like parts of all of them stand behind one another, and each stream is packed by itself.
+  const packed = (() => {
+    const source = document.getElementById("packed");
+    const works = source && typeof DecompressionStream === "function";
+    return works ? JSON.parse(source.textContent) : { rows: [], streams: [] };
+  })();
+  const packedAt = new Map(packed.rows.map((row, at) => [fileOf(rows[row]), at]));
+  let unpacked = null;
+  const unpack = async (stream) => {
+    const bytes = Uint8Array.from(atob(stream), (letter) => letter.charCodeAt(0));
+    const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    return (await new Response(plain).text()).split("\x1e");
+  };
+
+  /** The article of a file with all that belongs to it; null where the page has none. */
   const stages = new Map();
-  const open = (article) => {
-    if (stages.has(article)) return stages.get(article);
-    const source = article.querySelector('script[type="application/json"]');
-    const data = source ? JSON.parse(source.textContent) : null;
-    const stage = data && data.timelines.length ? new Stage(article.querySelector(".stage"), data) : null;
-    if (data && data.grid) rankGrid(article.querySelector(".ranks"), data.grid);
-    stages.set(article, stage);
-    return stage;
+  const open = async (file) => {
+    let article = articles.get(file) || null;
+    if (stages.has(article)) return article;
+    if (packedAt.has(file)) {
+      unpacked = unpacked || Promise.all(packed.streams.map(unpack));
+      const whole = make("template");
+      whole.innerHTML = (await unpacked).map((parts) => parts[packedAt.get(file)]).join("");
+      const before = articles.get(file);
+      if (stages.has(before)) return before;  // Somebody else was faster.
+      article = whole.content.querySelector("article");
+      article.hidden = true;
+      if (before) before.replaceWith(article);
+      else document.getElementById("main").append(article);
+      articles.set(file, article);
+    }
+    if (!article) return null;
+    const data = Object.assign({}, ...[...article.querySelectorAll('script[type="application/json"]')].map((one) => JSON.parse(one.textContent)));
+    if (data.grid) rankGrid(article.querySelector(".ranks"), data.grid);
+    stages.set(article, data.timelines && data.timelines.length ? new Stage(article.querySelector(".stage"), data) : null);
+    return article;
   };
 
   const navigation = document.getElementById("navigation");
-  const visible = () => (list ? [...list.querySelectorAll("tbody tr")].filter((row) => !row.hidden)
-    .map((row) => row.querySelector("a")).filter((link) => link).map((link) => link.getAttribute("href")) : []);
+  const link = (file, text) => make("a", { href: `#file=${encode(file)}` }, text);
+  const navigate = (file) => {
+    const files = rows.filter((row) => !row.hidden && row.querySelector("a")).map(fileOf);
+    const at = files.indexOf(file);
+    navigation.replaceChildren(...(file === null ? [] : [make("a", { href: "#list" }, "All scenarios"),
+      at > 0 ? link(files[at - 1], "‹ Previous") : null, at >= 0 && at + 1 < files.length ? link(files[at + 1], "Next ›") : null])
+      .filter((one) => one));
+  };
 
-  const route = (focus) => {
+  let routes = 0;
+  const route = async (focus) => {
     const parts = address();
-    const article = articles.find((one) => one.dataset.file === parts.file) || (list ? null : articles[0]);
-    for (const one of articles) one.hidden = one !== article;
+    const known = articles.has(parts.file) || packedAt.has(parts.file);
+    const file = known ? parts.file : list ? null : [...articles.keys()][0];
+    routes += 1;
+    const mine = routes;
     for (const stage of stages.values()) if (stage) stage.stop();
     if (list) {
-      list.hidden = article !== null;
-      const all = visible();
-      const at = article ? all.indexOf(`#${article.id}`) : -1;
-      const link = (address_, text) => (address_ ? make("a", { href: address_ }, text) : null);
-      navigation.replaceChildren(...(article ? [link("#list", "All scenarios"), link(at > 0 && all[at - 1], "‹ Previous"),
-        link(at >= 0 && all[at + 1], "Next ›")] : []).filter((one) => one));
+      list.hidden = file !== null;
+      navigate(file);
     }
+    for (const [name, one] of articles) one.hidden = name !== file;
+    const article = file === null ? null : await open(file);
+    if (mine !== routes) return;
+    document.title = article ? `${article.querySelector("h2").textContent} · lockstep` : "lockstep report";
     if (!article) return;
-    const stage = open(article);
+    article.hidden = false;
+    const stage = stages.get(article);
     if (stage) {
       const wanted = stage.data.timelines.findIndex((timeline) => timeline.parameter === parts.parameter);
       const [, name, micro] = /^(.*?)(?:\[(\d+)\])?$/.exec(parts.step || "");
       stage.choose(Math.max(0, wanted), name, micro === undefined ? null : Number(micro));
     }
-    document.title = `${article.querySelector("h2").textContent} · lockstep`;
     if (focus) article.querySelector("h2").focus({ preventScroll: true });
     scrollTo(0, 0);
   };
 
   if (list) {
-    const rows = [...list.querySelectorAll("tbody tr")];
+    for (const row of rows) {
+      const cell = row.cells[1];
+      if (packedAt.has(fileOf(row)) && !cell.querySelector("a")) cell.firstChild.replaceWith(link(fileOf(row), cell.firstChild.textContent));
+    }
+    if (packedAt.size === rows.length) document.getElementById("left-out").hidden = true;
     const texts = rows.map((row) => row.textContent.toLowerCase());
-    const folder = (row) => row.querySelector("small").textContent.split("/").slice(0, -1).join("/") || ".";
+    const folder = (row) => fileOf(row).split("/").slice(0, -1).join("/") || ".";
     const choices = (values) => [make("option", { value: "" }, "all"),
       ...[...new Set(values)].sort().map((value) => make("option", { value }, value.replace("_", " ")))];
     const search = make("input", { type: "search", placeholder: "title, file or step" });
