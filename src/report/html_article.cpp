@@ -165,7 +165,7 @@ std::string grid_data(const Json& report) {
 /// The rest of what the script reads: nothing that stands in the page already.
 std::string timeline_data(const Json& report) {
   Json object = Json::object();
-  for (const char* key : {"file", "scenario", "verdict", "timelines"}) {
+  for (const char* key : {"file", "scenario", "verdict", "timelines_at", "timelines"}) {
     if (const Json* value = report.find(key)) object.set(key, *value);
   }
   if (const Json* diagnosis = report.find("diagnosis")) {

@@ -187,8 +187,12 @@ std::string html_ranks(const Json& report) {
 std::string html_steps(const Json& report) {
   const std::vector<Json>& timelines = items_at(report, "timelines");
   if (timelines.empty()) return "";
-  return "<section class=\"tables\"><details><summary>Every step as a table</summary>\n<p>* handed to this rank's "
-         "optimizer, ✗ wrong, ~ stale: another rank owns it</p>\n" +
+  const std::string& at = text_at(report, "timelines_at");
+  return "<section class=\"tables\"><details><summary>Every step as a table</summary>\n" +
+         (at.empty() ? ""
+                     : "<p>The ranks of a large layout are not replayed one by one. This is the same file at " +
+                           html_text(at) + ", with the same outcome.</p>\n") +
+         "<p>* handed to this rank's optimizer, ✗ wrong, ~ stale: another rank owns it</p>\n" +
          timeline_tables(timelines.front()) + "</details></section>\n";
 }
 

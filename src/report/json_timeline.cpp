@@ -2,6 +2,7 @@
 #include "src/report/json_timeline.h"
 
 #include "lockstep/operation.h"
+#include "src/diagnosis/stand_in.h"
 #include "src/report/fault_marks.h"
 #include "src/report/parameter_story.h"
 #include "src/report/rank_summary.h"
@@ -191,10 +192,15 @@ void write_json_timeline(const CheckResult& result, JsonWriter& json) {
   } else {
     json.null();
   }
+  // Of a large layout no rank was replayed: its steps are shown at a small one.
+  const std::optional<CheckResult> small = stand_in(result);
+  json.key("timelines_at");
+  json.string_or_null(small ? layout_text(*small->scenario) : "");
   json.key("timelines");
   json.begin_array();
   if (replayed) {
-    for (const ParameterStory& story : parameter_stories(result, most_timelines)) write_story(story, json);
+    for (const ParameterStory& story : parameter_stories(small ? *small : result, most_timelines))
+      write_story(story, json);
   }
   json.end_array();
 }

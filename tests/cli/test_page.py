@@ -163,7 +163,7 @@ def test_the_timeline_is_what_explain_shows(page):
     report = json.loads(lockstep("check", "-f", "json", "--timeline", BUG))
     plain = json.loads(lockstep("check", "-f", "json", BUG))
     added = set(report) - set(plain)
-    assert added == {"title", "summary", "text", "marks", "unmet", "grid", "timelines"}
+    assert added == {"title", "summary", "text", "marks", "unmet", "grid", "timelines_at", "timelines"}
     assert {**plain, "time": 0} == {**{key: report[key] for key in plain}, "time": 0}
     timeline = report["timelines"][0]
     held = {}
@@ -177,6 +177,7 @@ def test_the_timeline_is_what_explain_shows(page):
     assert report["grid"]["rows"] == ["pp 0", "pp 1"]
     assert [cell["wrong"] != [] for cell in report["grid"]["cells"]] == [False, True, True, False]
     assert report["grid"]["sampled"] is False
+    assert report["timelines_at"] is None
 
 
 LARGE = "scenarios/scale/llama3-405b-tied-844.json"
@@ -184,7 +185,8 @@ LARGE = "scenarios/scale/llama3-405b-tied-844.json"
 
 def test_a_grid_of_16384_ranks_counts_every_wrong_one():
     """The buffers of the first and the last stage are cut differently, so that they differ in the owner of most elements."""
-    grid = json.loads(lockstep("check", "-f", "json", "--timeline", LARGE))["grid"]
+    report = json.loads(lockstep("check", "-f", "json", "--timeline", LARGE))
+    grid = report["grid"]
     amount = lambda runs: sum(end - begin for begin, end in runs)  # noqa: E731
     assert (len(grid["rows"]), len(grid["columns"]), grid["folded"], grid["sampled"]) == (16, 64, "tp 8", False)
     assert sum(amount(cell["ranks"]) for cell in grid["cells"]) == 16384
@@ -192,6 +194,10 @@ def test_a_grid_of_16384_ranks_counts_every_wrong_one():
     assert wrong[0] > 0 and wrong[15] > 0 and wrong[1:15] == [0] * 14
     assert sum(wrong) == 1824
     assert all(cell["owned"] > 0 for cell in grid["cells"])
+    # The steps are those of a small layout with the same outcome.
+    assert report["timelines_at"].startswith("pp 2 × dp 2 × tp 2 = 8 ranks")
+    assert [timeline["parameter"] for timeline in report["timelines"]] == ["embedding.word_embeddings.weight", "output_layer.weight"]
+    assert any("✗" in marks for *_, marks in report["timelines"][0]["steps"][-1]["cells"])
     page = lockstep("report", LARGE)
     assert f'<th scope="row">pp 0</th><td>1024</td><td class="bad">✗ {wrong[0]}</td>' in page
 

@@ -143,6 +143,10 @@
       this.blamed = new Set((data.blame || []).map((blame) => blame.step));
       section.hidden = false;
       section.append(make("h3", {}, "Step by step"));
+      if (data.timelines_at) {
+        section.append(make("p", { class: "stand-in" }, "The ranks of a large layout are not replayed one by one. This is the same file at ",
+          make("strong", {}, data.timelines_at), ", with the same outcome."));
+      }
       this.choice = make("select", { onchange: () => this.choose(Number(this.choice.value)) },
         ...data.timelines.map((timeline, index) => make("option", { value: index }, timeline.parameter)));
       section.append(data.timelines.length > 1
@@ -399,10 +403,11 @@
         if (bad && small) made.style.setProperty("--share", `${(100 * amount(cell.wrong)) / amount(cell.ranks)}%`);
         return made;
       })));
-    const skip = Math.ceil(grid.columns.length / 16);
+    const together = small ? Math.ceil(grid.columns.length / 8) : 1;
+    const heads = grid.columns.flatMap((column, at) => (at % together ? [] : [make("th",
+      { scope: together > 1 ? "colgroup" : "col", colspan: Math.min(together, grid.columns.length - at) }, column)]));
     const table = make("table", { class: small ? "grid small" : "grid", role: "grid", "aria-label": "Ranks" },
-      make("thead", {}, make("tr", {}, make("th"), ...grid.columns.map((column, at) =>
-        make("th", { scope: "col", title: column }, !small ? column : at % skip ? "" : column.split(" ")[1])))),
+      make("thead", {}, make("tr", {}, make("th"), ...heads)),
       make("tbody", {}, ...body));
     const who = make("div", { class: "who", "aria-live": "polite" }, "Point at a cell, or go there with the arrow keys, to see what its ranks hold and own.");
     const tell = (cell, at) => {

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/stand_in.h"
+
+#include "src/diagnosis/shrink.h"
+
+namespace lockstep {
+
+std::optional<CheckResult> stand_in(const CheckResult& result) {
+  constexpr int small_world = 64;
+  const bool decided = result.parametric && result.verdict != Verdict::error;
+  if (result.timeline != nullptr || !decided || result.scenario->schedule == nullptr) return std::nullopt;
+  const FileSizes sizes = smallest_sizes(result);
+  const std::shared_ptr<const Scenario> small = sizes.empty() ? nullptr : read_at(*result.scenario, sizes);
+  if (small == nullptr || small->schedule == nullptr || small->schedule->mesh.world() > small_world)
+    return std::nullopt;
+  CheckOptions options;
+  options.host = options.blame = options.turns = options.parametric_where_large = false;
+  CheckResult found = check_scenario(small, options);
+  if (folded_wrong_names(found) != folded_wrong_names(result)) return std::nullopt;
+  return found;
+}
+
+}  // namespace lockstep
