@@ -233,7 +233,7 @@ def test_a_removed_key_need_not_belong_to_the_op(run, tmp_path):
         (["first.json"], 'lockstep: there is no command "first.json"; did you mean `lockstep check first.json`?'),
         (["check", "frist.json"], 'there is no file or folder frist.json; did you mean "first.json"?'),
         (["check", "--formatt", "json", "first.json"], 'lockstep check: there is no option --formatt; did you mean "--format"?'),
-        (["check", "-f", "yaml", "first.json"], 'lockstep check: --format takes one of text, json, concise, junit, sarif, github, gitlab, markdown; found "yaml"'),
+        (["check", "-f", "yaml", "first.json"], 'lockstep check: --format takes one of text, json, concise, junit, sarif, github, gitlab, markdown, html; found "yaml"'),
         (["check"], "lockstep check: FILES is required"),
         (["show", "gpt2"], 'there is no file gpt2; did you mean "model:gpt2"?'),
         (["show", "framework:megatrom"], 'there is no framework "megatrom"; did you mean "megatron"?'),
