@@ -62,6 +62,7 @@ struct Command {
 Command check_command();
 Command prove_command();
 Command test_command();
+Command watch_command();
 Command explain_command();
 Command repair_command();
 Command mutate_command();

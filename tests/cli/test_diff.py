@@ -151,7 +151,7 @@ def test_what_is_certain_is_told_from_what_cuts_decide(run, tmp_path):
     new = write(tmp_path, "new.json", scatter, gather, own, layout=layout)
     result = run("diff", old, new)
     assert result.stdout.startswith("same gradients")
-    assert ("  For every size: other gradients for dp = 1 and cp ≥ 2; also other gradients as soon as dp ≥ 2, wherever a cut gives an "
+    assert ("  For every size: other gradients for cp ≥ 2 and dp = 1; also other gradients as soon as dp ≥ 2, wherever a cut gives an "
             "element these owners (open: cp, dp, micro_batches).\n" in result.stdout)
 
 

@@ -21,6 +21,6 @@ TEST_CASE("text between tags has no signs of its own") {
 
 TEST_CASE("code hosts name files without detours") {
   CHECK(repository_path("./a/../b//c.json") == "b/c.json");
-  CHECK(repository_path("/root/./a.json") == "/root/a.json");
+  CHECK(repository_path("/srv/./a.json") == "/srv/a.json");
   CHECK(repository_path("a\nb.json") == "a b.json");
 }

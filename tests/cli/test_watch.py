@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lockstep watch` as a process: what it prints when files are saved, in the ways in which editors save them."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+import time
+
+import pytest
+
+
+class Watch:
+    def __init__(self, binary, folder, *arguments, terminal=False):
+        environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
+        self.reader, writer = pty.openpty() if terminal else os.pipe()
+        self.settings = termios.tcgetattr(self.reader) if terminal else None
+        self.process = subprocess.Popen([binary, "watch", *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=writer,
+                                        stderr=subprocess.STDOUT, env=environment)
+        self.writer = writer if terminal else None
+        if not terminal:
+            os.close(writer)
+        self.text = ""
+
+    def expect(self, pattern, seconds=30):
+        """The text since the last call, up to what fits."""
+        end = time.monotonic() + seconds
+        while not (found := re.search(pattern, self.text, re.DOTALL)):
+            left = end - time.monotonic()
+            assert left > 0 and select.select([self.reader], [], [], left)[0], f"{pattern!r} is not in {self.text!r}"
+            more = os.read(self.reader, 65536).decode()
+            assert more, f"it has ended with {self.process.wait()}: {self.text!r}"
+            self.text += more
+        text, self.text = self.text[: found.end()], self.text[found.end():]
+        return text
+
+    def is_quiet(self, seconds):
+        return not self.text and not select.select([self.reader], [], [], seconds)[0]
+
+
+@pytest.fixture
+def watch(binary, files):
+    started = []
+
+    def start(*arguments, **options):
+        started.append(Watch(binary, files, *arguments, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+        os.close(one.reader)
+        if one.writer is not None:
+            os.close(one.writer)
+
+
+def save_over(path, text):
+    path.write_text(text)
+
+
+def save_by_rename(path, text):
+    beside = path.with_name(f".{path.name}.swp")
+    beside.write_text(text)
+    os.replace(beside, path)
+
+
+def save_after_removal(path, text):
+    path.unlink()
+    time.sleep(0.4)
+    path.write_text(text)
+
+
+def save_in_pieces(path, text):
+    with open(path, "w") as file:
+        for begin in range(0, len(text), 60):
+            file.write(text[begin:begin + 60])
+            file.flush()
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("save", [save_over, save_by_rename, save_after_removal, save_in_pieces])
+def test_what_is_saved_is_checked_again(watch, files, save):
+    right, wrong, path = (files / "right.json").read_text(), (files / "wrong.json").read_text(), files / "step.json"
+    path.write_text(right)
+    watching = watch("step.json")
+    assert watching.expect("\n\n") == "match  step.json  right\n\n"
+    for _ in range(2):
+        save(path, wrong)
+        text = watching.expect("at fault.*?\n\n")
+        assert text.startswith("mismatch  step.json  wrong\n") and "at fault: mean" in text
+        assert "error" not in text and "no scenario" not in text
+        save(path, right)
+        assert watching.expect("\n\n") == "match  step.json  right\n\n"
+    save(path, right.replace('"layout"', '"layuot"'))
+    text = watching.expect("\n\n")
+    assert 'step.json:4:3: error: unknown key "layuot"' in text and "^~~~" in text and text.startswith("error  step.json\n")
+
+
+def test_nothing_is_printed_where_nothing_changes_and_a_touched_file_is_checked(watch, files):
+    watching = watch("right.json")
+    watching.expect("match.*\n\n")
+    assert watching.is_quiet(1)
+    # The same size in the same tick of the clock.
+    text = (files / "right.json").read_text()
+    (files / "right.json").write_text(text.replace('"name": "right"', '"name": "wight"'))
+    assert "wight" in watching.expect("\n\n")
+
+
+def test_framework_files_that_a_scenario_names_count_too(run, watch, files):
+    framework = run("show", "framework:megatron").stdout
+    (files / "mine.jsonc").write_text(framework)
+    (files / "m.json").write_text(
+        '{ "lockstep": 1, "name": "m", "layout": { "dp": 2 }, "model": { "preset": "gpt2", "layers": 2, "hidden": 16, "heads": 2 }, '
+        '"schedule": { "framework": "./mine.jsonc" } }')
+    watching = watch("m.json")
+    watching.expect("match  m.json.*\n\n")
+    (files / "mine.jsonc").write_text("{")
+    assert "mine.jsonc:1" in watching.expect("error  m.json.*\n\n")
+    (files / "mine.jsonc").write_text(framework)
+    watching.expect("match  m.json.*\n\n")
+
+
+def test_several_files_come_and_go(watch, files):
+    (files / "cases").mkdir()
+    (files / "cases" / "b.json").write_text((files / "right.json").read_text())
+    watching = watch("cases", "wrong.json")
+    assert watching.expect("at fault.*?\n\n").startswith("match  cases/b.json  right\nmismatch  wrong.json")
+    (files / "cases" / "a.json").write_text((files / "stuck.json").read_text())
+    assert watching.expect("at fault.*at fault.*?\n\n").startswith("deadlock  cases/a.json  stuck\n")
+    (files / "cases" / "a.json").unlink()
+    assert watching.expect("at fault.*?\n\n").startswith("match  cases/b.json  right\nmismatch  wrong.json")
+    (files / "cases" / "b.json").unlink()
+    (files / "wrong.json").unlink()
+    watching.expect("there is no scenario now; waiting for one\n\n")
+    (files / "wrong.json").write_text((files / "right.json").read_text())
+    assert watching.expect("\n\n") == "match  wrong.json  right\n\n"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_an_interrupt_ends_it_and_leaves_the_terminal_as_it_was(watch, terminal):
+    watching = watch("right.json", terminal=terminal)
+    text = watching.expect("Ctrl-C ends it\r\n" if terminal else "\n\n")
+    # The screen is cleared on a terminal alone.
+    assert text.startswith("\x1b[H\x1b[2J\x1b[3Jmatch  right.json") if terminal else text == "match  right.json  right\n\n"
+    watching.process.send_signal(signal.SIGINT)
+    assert watching.process.wait(timeout=10) == 0
+    if terminal:
+        assert watching.expect("\n") == "\r\n" and termios.tcgetattr(watching.reader) == watching.settings
+
+
+def test_whoever_reads_a_pipe_may_go_away(watch, files):
+    watching = watch("right.json")
+    watching.expect("\n\n")
+    os.close(watching.reader)
+    watching.reader = os.open(os.devnull, os.O_RDONLY)
+    (files / "right.json").write_text((files / "wrong.json").read_text())
+    assert watching.process.wait(timeout=20) == 141
+
+
+def test_mistakes(run, files):
+    (files / "empty").mkdir()
+    for arguments, status, sentence in [(("nothing.json",), 2, "there is no file or folder nothing.json"), (("empty",), 4, "nothing was checked"),
+                                        (("-",), 2, "standard input can be read once"), (("x*",), 2, "fits the glob x*")]:
+        done = run("watch", *arguments)
+        assert done.returncode == status and sentence in done.stderr
