@@ -113,6 +113,34 @@ TEST_CASE("sizes at which a framework has other steps are cases of their own", "
         "wrong for sp ≥ 2 and dp ≥ 2; for sp ≥ 2 and sp ≠ 4; for dp = 4");
 }
 
+TEST_CASE("sizes of the expert mesh are \"any\" in a file", "[parametric]") {
+  const auto experts = [](const char* layout, const char* edits) {
+    return std::string(R"({ "lockstep": 1, "layout": )") + layout +
+           R"(, "model": { "preset": "moe", "layers": 2, "hidden": 16, "heads": 4, "query_groups": 2, "ffn": 24,
+                           "moe_ffn": 8, "experts": 4, "vocab": 32 }, "batch": { "micro_batches": 2 },
+              "schedule": { "framework": "megatron", "options": { "calculate_per_token_loss": true }, "edits": [)" +
+           edits + "] } }";
+  };
+  const auto open_of = [&](const char* layout) {
+    const Prover prover(read_text(experts(layout, "")));
+    CHECK(prover.proof().verdict == Proof::Verdict::right);
+    return prover.proof().axes;
+  };
+  CHECK(open_of(R"({ "dp": "any", "ep": "any" })") == std::vector<Axis>{Axis::ep, Axis::edp});
+  CHECK(open_of(R"({ "dp": "any", "ep": 2 })") == std::vector<Axis>{Axis::edp});
+  CHECK(open_of(R"({ "tp": "any", "dp": 4, "ep": 2, "sequence_parallel": true })") == std::vector<Axis>{Axis::tp});
+  const std::string divided = R"x({ "set": "token_count_scale", "by": "1 / (ep * sum(tokens, dp, micro_batch))" })x";
+  CHECK(statement(experts(R"({ "dp": "any", "ep": "any" })", divided.c_str())) == "right only at ep = 1");
+  const auto limit = [&](const char* layout) {
+    const Prover prover(read_text(experts(layout, "")));
+    REQUIRE_FALSE(prover.proof().limits.empty());
+    return prover.proof().limits.front().why;
+  };
+  CHECK(limit(R"({ "dp": 4, "ep": "any" })") == "ep divides dp, so that both have to be \"any\"");
+  CHECK(limit(R"({ "dp": "any", "cp": 2, "ep": 2 })") ==
+        "beside experts only tp, dp and pp can be larger than 1, and etp is tp, where a size is \"any\"");
+}
+
 TEST_CASE("what cannot be followed is named by its step", "[parametric]") {
   const Prover prover(read_text(after_backward(R"x({ "name": "odd", "op": "scale", "by": "1/(dp+1)" })x")));
   REQUIRE_FALSE(prover.proof().limits.empty());

@@ -98,6 +98,10 @@ void Layouts::find_open(const Scenario& scenario) {
                                      {Axis::dp_shard, layout.dp_shard},
                                      {Axis::dp_replicate, layout.dp_replicate}};
   for (const Axis axis : axes) base_.axes[axis] = sizes.at(axis);
+  for (const Axis axis : layout.any) {
+    if (is_expert_axis(axis)) base_.axes[axis] = 1;
+    if (axis == Axis::dp) base_.axes[axis] = layout.ep;  // which divides it
+  }
   // A list of tokens, or of micro-batches, is of given sizes.
   const Json* batch = document_.find("batch");
   const auto is_list = [](const Json& value) {
@@ -201,10 +205,10 @@ std::optional<std::string> Layouts::enter() {
   if (any_micro_batches_) find_allowed_micro_batches();
   shrink();
   if (!read(base_)) throw InputError({Diagnostic{document_.place(), refusals_.at(base_)}});
-  if (any_axes_ && (any_of_experts_ || World::uses_expert_mesh(*read(base_)->schedule)))
-    return "with experts the sizes of both meshes hang together; `lockstep prove` takes all of them at once";
+  if (any_of_experts_ && !World::uses_expert_mesh(*read(base_)->schedule))
+    return "no parameter or step speaks of the expert mesh; give a number";
   if (!expert_) {
-    enter_expert_mesh();
+    if (const auto limit = enter_expert_mesh()) return limit;
     shrink();
   }
   find_allowed_micro_batches();
@@ -260,19 +264,48 @@ void Layouts::find_allowed() {
   axes_ = open;
 }
 
+/// The digits that are open where the file says which sizes are "any"; half a sentence where they hang together in
+/// another way.
+std::optional<std::string> Layouts::open_digits(const std::vector<Axis>& any) {
+  const auto is_any = [&](Axis axis) { return std::find(any.begin(), any.end(), axis) != any.end(); };
+  const Json* written = document_.find("layout");
+  axes_.clear();
+  for (const Axis axis : any) {
+    // It is tp where the file does not say another size.
+    if (axis == Axis::etp && is_any(Axis::tp) && written->find("etp") == nullptr) continue;
+    if (axis == Axis::tp || axis == Axis::pp) {
+      axes_.push_back(axis);
+    } else if (axis == Axis::dp) {
+      axes_.push_back(Axis::edp);
+    } else if (axis == Axis::ep && is_any(Axis::dp)) {
+      axes_.push_back(axis);
+    } else if (axis == Axis::ep) {
+      return "ep divides dp, so that both have to be \"any\"";
+    } else {
+      return "with experts the sizes of both meshes hang together, and tp, ep, dp and pp alone can be \"any\"";
+    }
+  }
+  return std::nullopt;
+}
+
 /// With experts the ranks are counted in two meshes, whose common digits are tp (which is etp), ep, edp and pp: dp is
 /// ep * edp. Other layouts of the two are left to engines that look at ranks.
-void Layouts::enter_expert_mesh() {
+std::optional<std::string> Layouts::enter_expert_mesh() {
   const std::shared_ptr<const Scenario> scenario = read(base_);
   // Where the number of micro-batches alone is open, the digits are those of one layout.
-  if (any_given_ || !World::uses_expert_mesh(*scenario->schedule)) return;
+  if (!World::uses_expert_mesh(*scenario->schedule) || (any_given_ && !any_axes_)) return std::nullopt;
   const Layout& layout = scenario->layout;
   expert_ = true;
   axes_ = {Axis::tp, Axis::ep, Axis::edp, Axis::pp};
   if (layout.cp != 1 || layout.sp != 1 || layout.dp_replicate != 1 || layout.etp != layout.tp) {
     axes_.clear();
     micro_batches_ = false;
-    return;
+    if (any_axes_)
+      return "beside experts only tp, dp and pp can be larger than 1, and etp is tp, where a size is \"any\"";
+    return std::nullopt;
+  }
+  if (any_axes_) {
+    if (auto limit = open_digits(file_layout_.any)) return limit;
   }
   base_.axes = {{Axis::tp, layout.tp},     {Axis::cp, 1},        {Axis::sp, 1}, {Axis::ep, layout.ep},
                 {Axis::edp, layout.edp()}, {Axis::pp, layout.pp}};
@@ -282,6 +315,7 @@ void Layouts::enter_expert_mesh() {
   own_.axes.at(Axis::edp) = file_layout_.edp();
   own_.axes.at(Axis::pp) = file_layout_.pp;
   std::erase_if(axes_, [&](Axis axis) { return options_.fixed.contains(axis); });
+  return std::nullopt;
 }
 
 }  // namespace lockstep::parametric

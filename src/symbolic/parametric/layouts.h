@@ -53,7 +53,8 @@ class Layouts {
   void find_open(const Scenario& scenario);
   void find_allowed_micro_batches();
   void shrink();
-  void enter_expert_mesh();
+  std::optional<std::string> enter_expert_mesh();
+  std::optional<std::string> open_digits(const std::vector<Axis>& any);
   void find_allowed();
 
   Prover::Options options_;
