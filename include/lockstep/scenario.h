@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,6 +65,9 @@ struct Scenario {
   Json document;                             ///< as written
   Json resolved;                             ///< plain parameters and steps: itself a valid scenario
   std::optional<Preset> preset;              ///< none where the scenario lists its parameters
+  /// Whole numbers up to 4 digits in the options of the schedule and in its conditions, the framework file's among
+  /// them: sizes that these may be compared with.
+  std::set<int> compared_numbers;
 };
 
 /// Reads a scenario. Throws InputError with every mistake of the file.

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
+#include <filesystem>
 #include <fstream>
 
 #include "src/cli/output.h"
@@ -95,6 +97,15 @@ void ReportSet::open(const std::string& kind, const std::string& path, const Rep
 }
 
 void ReportSet::add(const CheckResult& result) {
+  // Nothing is written before all is complete, so that the scenario is still what it was.
+  const auto same = [](const std::string& path, const std::string& file) {
+    std::error_code failed;
+    return !path.empty() && std::filesystem::equivalent(path, file, failed);
+  };
+  for (const std::string& path : paths_) {
+    if (same(path, result.file))
+      usage_error(fmt::format("the report would replace {}, which it is about; give it another name", result.file));
+  }
   if (summary_) summary_->add(result);
   for (Entry& entry : entries_) {
     entry.reporter->add(result);
@@ -105,14 +116,28 @@ void ReportSet::add(const CheckResult& result) {
 }
 
 void ReportSet::finish() {
-  if (summary_) {
-    summary_->finish();
-    append(summary_path(), summary_text_);
-  }
+  // One that fails does not take the others along.
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto& write) {
+    try {
+      write();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
   for (Entry& entry : entries_) {
-    entry.reporter->finish();
-    entry.output->commit();
+    attempt([&] {
+      entry.reporter->finish();
+      entry.output->commit();
+    });
   }
+  if (summary_) {
+    attempt([&] {
+      summary_->finish();
+      append(summary_path(), summary_text_);
+    });
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace lockstep::cli

@@ -86,6 +86,7 @@ std::string html_text(std::string_view text) {
         out += "&#39;";
         break;
       default:
+        if (c == '\r') break;  // of a line's end
         if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
           out += "\xef\xbf\xbd";
         } else {

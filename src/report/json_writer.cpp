@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "src/base/utf8.h"
+
 namespace lockstep {
 
 namespace {
@@ -70,8 +72,12 @@ void JsonWriter::string(std::string_view text) {
 
 void JsonWriter::quoted(std::string_view text) {
   buffer_ += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
+  for (; !text.empty(); text.remove_prefix(1)) {
+    const char c = text.front();
+    if (const std::size_t length = utf8_length(text); length != 1) {
+      buffer_ += length == 0 ? "\xEF\xBF\xBD" : text.substr(0, length);  // JSON has no other bytes
+      text.remove_prefix(length == 0 ? 0 : length - 1);
+    } else if (c == '"' || c == '\\') {
       buffer_ += '\\';
       buffer_ += c;
     } else if (c == '\n') {

@@ -21,7 +21,8 @@ std::string_view written_name(std::string_view name) {
 bool is_about(const Json& edit, std::string_view step) {
   for (const char* key : {"drop", "duplicate", "move", "set"}) {
     const Json* target = edit.find(key);
-    if (target != nullptr && target->is_string() && written_name(target->text()) == step) return true;
+    if (target != nullptr && target->is_string() && (target->text() == step || written_name(target->text()) == step))
+      return true;
   }
   const Json* inserted = edit.find("insert");
   const Json* name = inserted == nullptr ? nullptr : inserted->find("name");
@@ -100,8 +101,10 @@ FileStretch place_of_step(const CheckResult& result, const std::string& step) {
   const Json* schedule = scenario == nullptr ? nullptr : scenario->document.find("schedule");
   if (schedule == nullptr) return stretch_of({}, result.file);
   const std::string_view name = written_name(step);
-  if (!name.empty()) {
-    if (const Json* found = find_in_file(*schedule, name)) return stretch_of(found->place(), result.file);
+  // A name of the user's own may look like that of a copy.
+  for (const std::string_view each : {std::string_view(step), name}) {
+    if (each.empty()) continue;
+    if (const Json* found = find_in_file(*schedule, each)) return stretch_of(found->place(), result.file);
   }
   const Json* framework = schedule->find("framework");
   if (framework == nullptr) return stretch_of(schedule->place(), result.file);

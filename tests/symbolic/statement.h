@@ -53,15 +53,15 @@ class Statement {
     std::string but;
     if (after("wrong as soon as ", rest)) {
       cut_at(rest, ", but not at ", but);
-      return wrong(any(rest, ", or ", sizes) && !any(parts(but), sizes));
+      return wrong(any(rest, ", or ", sizes) && !any(split(but, " or "), sizes));
     }
     if (text_.find(" unless ") == std::string::npos && after("wrong for every size", rest)) {
       if (rest.empty()) return wrong(true);
-      return wrong(!any(parts(rest.substr(std::string(" but ").size())), sizes));
+      return wrong(!any(split(rest.substr(std::string(" but ").size()), " or "), sizes));
     }
     if (text_.find(" unless ") == std::string::npos && after("wrong for every ", rest)) {
       cut_at(rest, " but ", but);
-      return wrong(holds(rest, sizes) && !any(parts(but), sizes));
+      return wrong(holds(rest, sizes) && !any(split(but, " or "), sizes));
     }
     if (!after("wrong for ", rest)) throw std::runtime_error("not a statement: " + text_);
     Says says = Says::right;
@@ -119,7 +119,7 @@ class Statement {
   }
   static bool any(const std::vector<std::string>& conditions, const Sizes& sizes) {
     for (const std::string& one : conditions) {
-      if (condition(one, sizes)) return true;
+      if (!one.empty() && condition(one, sizes)) return true;
     }
     return false;
   }

@@ -110,6 +110,25 @@ std::optional<int> last_with_other_steps(const OpenSizes& open, Axis axis, int l
   return std::nullopt;
 }
 
+/// A size of the general case at which there are other steps than at another, of those that a condition may be about;
+/// "" where there is none.
+std::string other_steps_beyond(const OpenSizes& open, Axis axis, const Range& range) {
+  constexpr int most = 1024;
+  const auto steps = steps_at(open, axis, range.first);
+  std::set<int> sizes;
+  for (const Layouts* layouts : open.of) {
+    for (const int number : layouts->numbers()) sizes.insert({number, number + 1});
+  }
+  for (const int size : sizes) {
+    if (size < range.least || size > most || !open.allow(open.with(axis, size))) continue;
+    if (steps_at(open, axis, size) != steps) {
+      return fmt::format("the schedule has other steps at {} {} than at {} {}", name_of(axis), size, name_of(axis),
+                         range.first);
+    }
+  }
+  return "";
+}
+
 std::vector<Range> ranges_of(const OpenSizes& together, Axis axis) {
   std::vector<int> sizes = together.of.front()->allowed(axis);
   std::erase_if(sizes, [&](int size) { return !together.allow(together.with(axis, size)); });
@@ -156,8 +175,37 @@ std::vector<Range> ranges_of(const OpenSizes& together, Axis axis) {
   std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(open), [&](int size) { return size >= least; });
   if (open.size() < 2) open = allowed_from(together, axis, least);
   if (open.size() == 1) ranges.push_back({open.front(), 1, open.front(), open.front(), open.front(), ""});
-  if (open.size() > 1) ranges.push_back({std::nullopt, least, open[0], open[1], open.back(), ""});
+  if (open.size() > 1) {
+    ranges.push_back({std::nullopt, least, open[0], open[1], open.back(), ""});
+    ranges.back().unseen = other_steps_beyond(together, axis, ranges.back());
+  }
   return ranges;
+}
+
+/// The same of numbers of micro-batches.
+std::string other_steps_of_micro_batches(const OpenSizes& open, const Range& range) {
+  const auto steps = [&](int count) {
+    Sizes sizes = open.base;
+    sizes.micro_batches = count;
+    std::string all;
+    for (const Layouts* layouts : open.of) {
+      const std::shared_ptr<const Scenario> scenario = layouts->read(sizes);
+      all += scenario ? steps_text(*scenario) : "";
+    }
+    return all;
+  };
+  const std::string first = steps(range.first);
+  for (const Layouts* layouts : open.of) {
+    for (const int number : layouts->numbers()) {
+      for (const int count : {number, number + 1}) {
+        if (count < range.least) continue;
+        const std::string there = steps(count);
+        if (!there.empty() && there != first)
+          return fmt::format("the schedule has other steps at {} micro-batches than at {}", count, range.first);
+      }
+    }
+  }
+  return "";
 }
 
 Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, const std::set<std::string>& known,
@@ -254,6 +302,7 @@ void for_each_case(const OpenSizes& open, const std::function<void(Case, const s
     std::erase(several, 1);
     if (several.empty()) several = {2, 3};
     micro_batches = {{1, 1, 1, 1, 1, ""}, {std::nullopt, 2, several.front(), several.back(), several.back(), ""}};
+    micro_batches.back().unseen = other_steps_of_micro_batches(open, micro_batches.back());
   }
   std::vector<std::size_t> at(ranges.size(), 0);
   for (;;) {
@@ -279,6 +328,7 @@ void for_each_case(const OpenSizes& open, const std::function<void(Case, const s
       if (open.micro_batches) {
         one.exact_micro_batches = count.exact;
         if (!count.exact) one.least_micro_batches = count.least;
+        if (!count.unseen.empty()) unseen = count.unseen;
         first.micro_batches = count.first;
         second.micro_batches = count.second;
       }

@@ -30,24 +30,12 @@ bool speaks_of(const std::string& text, const std::string& word) {
   return false;
 }
 
-/// The whole numbers up to 3 digits in a text.
-std::set<int> numbers_in(const std::string& text) {
-  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
-  std::set<int> numbers;
-  for (auto at = text.begin(); (at = std::find_if(at, text.end(), is_digit)) != text.end();) {
-    const auto end = std::find_if_not(at, text.end(), is_digit);
-    if (end - at <= 3) numbers.insert(std::stoi(std::string(at, end)));
-    at = end;
-  }
-  return numbers;
-}
-
 }  // namespace
 
 Layouts::Layouts(const Scenario& scenario, const Prover::Options& options)
     : options_(options), file_(scenario.file), document_(scenario.document), file_layout_(scenario.layout) {
   document_.remove("expect");
-  if (const Json* schedule = document_.find("schedule")) numbers_ = numbers_in(write_json(*schedule));
+  numbers_ = scenario.compared_numbers;
   find_open(scenario);
 }
 

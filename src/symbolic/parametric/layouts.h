@@ -38,7 +38,7 @@ class Layouts {
   const Sizes& base() const { return base_; }
   /// The sizes of the file itself, 1 for an axis of size "any".
   const Sizes& own() const { return own_; }
-  /// Small whole numbers that the file's schedule has, in options or in words: sizes that it may be compared with.
+  /// Scenario::compared_numbers.
   const std::set<int>& numbers() const { return numbers_; }
   /// base() with some sizes in the place of its own.
   Sizes with(const Sizes& sizes) const;

@@ -66,6 +66,22 @@ std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& kn
   return fmt::format("wrong as soon as {}", fmt::join(ways, ", or "));
 }
 
+/// Leaves out sizes in the middle of the longest lists while there are too many points to look at all. The largest of
+/// each stands for all beyond it, and stays.
+void thin_out(std::vector<std::vector<int>>& values) {
+  constexpr double most_points = 100'000;
+  const auto points = [&] {
+    double product = 1;
+    for (const std::vector<int>& list : values) product *= static_cast<double>(list.size());
+    return product;
+  };
+  while (points() > most_points) {
+    auto longest = std::max_element(values.begin(), values.end(),
+                                    [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    longest->erase(longest->begin() + static_cast<std::ptrdiff_t>(longest->size() / 2));
+  }
+}
+
 /// A grid with all sizes that matter to one of the reasons.
 Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes,
              bool micro_batches) {
@@ -99,10 +115,9 @@ Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
         values.insert({std::max(exact->second - 1, 1), exact->second, exact->second + 1});
     }
     for (const int root : roots[i]) values.insert({root, root + 1});
-    std::vector<int> list(values.begin(), values.end());
-    if (list.size() > 12) list.resize(12);
-    grid.values.push_back(std::move(list));
+    grid.values.emplace_back(values.begin(), values.end());
   }
+  thin_out(grid.values);
   std::vector<Point> points = grid.points();
   for (const Sizes& zero : zeros) {
     const Point point = grid.point(zero);
@@ -162,7 +177,7 @@ std::string text_of(const Grid& grid, const std::vector<Reason>& reasons, bool a
     }
   }
   if (!but.empty() && with == boxes) {
-    if (const auto all = upward(grid, known, with, joined(but), alone)) return *all;
+    if (const auto all = upward(grid, known, with, fmt::format("{}", fmt::join(but, " or ")), alone)) return *all;
   }
   return statement_by_conditions(reasons, grid);
 }
