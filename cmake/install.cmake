@@ -4,8 +4,13 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+# In a wheel (pyproject.toml) the program goes where a Python environment has its commands.
+set(program_dir ${CMAKE_INSTALL_BINDIR})
+if(DEFINED SKBUILD_SCRIPTS_DIR)
+  set(program_dir ${SKBUILD_SCRIPTS_DIR})
+endif()
 if(TARGET lockstep_cli)
-  install(TARGETS lockstep_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS lockstep_cli RUNTIME DESTINATION ${program_dir} COMPONENT program)
   # Completion and manual pages, written when the program is linked (src/CMakeLists.txt).
   if(NOT CMAKE_CROSSCOMPILING)
     set(pages ${PROJECT_BINARY_DIR}/pages)

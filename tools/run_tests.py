@@ -141,6 +141,9 @@ def main():
     environment = dict(os.environ, LOCKSTEP_BINARY=str(program), PYTHONDONTWRITEBYTECODE="1")
     # What pytest finds, without what belongs to the person who runs it.
     environment.pop("PYTEST_ADDOPTS", None)
+    # It compiles the program once more: nightly, or where it is asked for.
+    if options.only and options.only in "package/test_wheel.py":
+        environment["LOCKSTEP_TEST_WHEEL"] = "1"
     programs = sorted(path for path in (options.build / "bin").glob("test_*") if os.access(path, os.X_OK))
     programs = [path for path in programs if any((ROOT / "tests" / path.name[len("test_"):]).glob("*.cpp"))]
     files = sorted((ROOT / "tests").glob("**/test_*.py"))
