@@ -74,6 +74,9 @@ class Prover {
     std::function<Scenario(const Json& document)> read = nullptr;
     std::set<Axis> fixed;              ///< axes that stay as the scenario has them
     bool fixed_micro_batches = false;  ///< so does the number of micro-batches
+    /// Whether to look for other steps at the sizes far off that conditions name. Not needed for an edit of a schedule
+    /// of which that is known already.
+    bool far_sizes = true;
   };
   explicit Prover(const Scenario& scenario);
   Prover(const Scenario& scenario, Options options);

@@ -114,6 +114,7 @@ std::optional<int> last_with_other_steps(const OpenSizes& open, Axis axis, int l
 /// "" where there is none.
 std::string other_steps_beyond(const OpenSizes& open, Axis axis, const Range& range) {
   constexpr int most = 1024;
+  if (!open.of.front()->looks_far()) return "";
   const auto steps = steps_at(open, axis, range.first);
   std::set<int> sizes;
   for (const Layouts* layouts : open.of) {
@@ -184,6 +185,7 @@ std::vector<Range> ranges_of(const OpenSizes& together, Axis axis) {
 
 /// The same of numbers of micro-batches.
 std::string other_steps_of_micro_batches(const OpenSizes& open, const Range& range) {
+  if (!open.of.front()->looks_far()) return "";
   const auto steps = [&](int count) {
     Sizes sizes = open.base;
     sizes.micro_batches = count;

@@ -38,6 +38,7 @@ class Layouts {
   const Sizes& base() const { return base_; }
   /// The sizes of the file itself, 1 for an axis of size "any".
   const Sizes& own() const { return own_; }
+  bool looks_far() const { return options_.far_sizes; }
   /// Scenario::compared_numbers.
   const std::set<int>& numbers() const { return numbers_; }
   /// base() with some sizes in the place of its own.
