@@ -24,8 +24,9 @@ TIME_LIMIT_S = 900 * max(1, int(os.environ.get("LOCKSTEP_TEST_ROUNDS", "1")) // 
 # limit the program's memory, or run in several processes of MPI, which sanitizers do not bear: once, in the release build,
 # is enough. Folders and files below tests/.
 RELEASE_ONLY = {"engines", "frameworks", "launcher", "mutation", "package", "proof", "repository", "scenarios", "sweep",
-                "tools", "cli/test_completion.py", "cli/test_docs.py", "cli/test_draw_idea.py", "cli/test_hostile.py", "cli/test_list.py",
-                "cli/test_mpi.py", "device/test_mpi_transport.py"}
+                "tools", "cli/test_completion.py", "cli/test_docs.py", "cli/test_draw_idea.py", "cli/test_formats.py", "cli/test_hostile.py",
+                "cli/test_list.py", "cli/test_mpi.py", "cli/test_page.py", "cli/test_rules.py", "cli/test_schema.py", "cli/test_watch.py",
+                "device/test_mpi_transport.py"}
 
 
 @dataclass
