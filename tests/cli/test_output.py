@@ -68,3 +68,24 @@ def test_an_interrupt_leaves_no_half_file(binary, files):
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert not list(files.glob("out.txt*"))
+
+
+def test_a_report_does_not_replace_the_scenario_that_it_is_about(run, files):
+    before = (files / "wrong.json").read_bytes()
+    for arguments in (["-o", "wrong.json"], ["--report", "junit=./wrong.json"]):
+        done = run("check", "right.json", "wrong.json", *arguments)
+        assert done.returncode == 2
+        assert "the report would replace wrong.json, which it is about; give it another name" in done.stderr
+        assert (files / "wrong.json").read_bytes() == before
+    assert not list(files.glob("*.tmp"))
+
+
+def test_a_name_in_other_bytes_costs_no_report(binary, files):
+    name = os.fsencode(files) + b"/bad\xff.json"
+    with open(name, "wb") as file:
+        file.write((files / "wrong.json").read_bytes())
+    done = subprocess.run([binary, "check", name, "--report", "html=h.html", "--report", "junit=j.xml", "--report", "json=o.json"],
+                          cwd=files, capture_output=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "bad\ufffd.json" in (files / "o.json").read_text(encoding="utf-8")
+    assert (files / "h.html").exists() and (files / "j.xml").exists()
