@@ -20,13 +20,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # More where more random cases are asked for (tests/cases.h).
 TIME_LIMIT_S = 900 * max(1, int(os.environ.get("LOCKSTEP_TEST_ROUNDS", "1")) // 4)
-# These test the sources, the data and the tools, not the program, or replay the corpus or models at full size, need to
-# limit the program's memory, or run in several processes of MPI, which sanitizers do not bear: once, in the release build,
-# is enough. Folders and files below tests/.
-RELEASE_ONLY = {"engines", "frameworks", "launcher", "mutation", "package", "proof", "repository", "scenarios", "sweep",
-                "tools", "cli/test_completion.py", "cli/test_docs.py", "cli/test_draw_idea.py", "cli/test_formats.py", "cli/test_hostile.py",
-                "cli/test_list.py", "cli/test_mpi.py", "cli/test_page.py", "cli/test_rules.py", "cli/test_schema.py", "cli/test_watch.py",
-                "device/test_mpi_transport.py"}
+# These test the sources, the data and the tools, not the program, or replay the corpus or models at full size, start the
+# program thousands of times on small files, need to limit its memory, or run in several processes of MPI, which sanitizers
+# do not bear: once, in the release build, is enough. Folders and files below tests/.
+RELEASE_ONLY = {
+    "contract", "engines", "frameworks", "launcher", "mutation", "oracle", "package", "proof", "python", "repository",
+    "scenarios", "sweep", "tools", "device/test_mpi_transport.py",
+    *(f"cli/test_{name}.py" for name in ("completion", "docs", "draw_idea", "formats", "hostile", "list", "mpi", "mutate", "page",
+                                         "page_media", "rules", "schema", "watch")),
+}
 
 
 @dataclass

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file that includes CLI11, which compiles slowly.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "lockstep/diagnostic.h"
 #include "src/cli/command.h"
 #include "src/cli/output.h"
+#include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
@@ -54,7 +56,7 @@ void add_row(CLI::App& app, const OptionRow& row) {
 }
 
 int complain(const Command& command, const std::string& message) {
-  tell(fmt::format("lockstep {}: {}\nSee `lockstep {} --help`.\n", command.name, message, command.name));
+  tell(fmt::format("lockstep {}: {}\nSee `lockstep {} --help`.\n", command.name, one_line_text(message), command.name));
   return exit_usage;
 }
 
@@ -97,6 +99,17 @@ std::string wrong_option(const Command& command, const std::vector<std::string>&
   return "";
 }
 
+std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+
+/// "SHELL is required" goes on with what it may be.
+std::string choices_of(const Command& command, const std::string& complaint) {
+  for (const OptionRow& row : command.options) {
+    if (row.is_argument() && !row.choices.empty() && complaint.starts_with(argument_name(row.flags)))
+      return fmt::format(": one of {}", joined(row.choices));
+  }
+  return "";
+}
+
 /// A value that an option does not allow, in words; "" where all are fine.
 std::string wrong_choice(const Command& command) {
   for (const OptionRow& row : command.options) {
@@ -104,9 +117,7 @@ std::string wrong_choice(const Command& command) {
     if (row.choices.empty() || target == nullptr) continue;
     const std::string& value = **target;
     if (std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end()) continue;
-    std::string choices;
-    for (const std::string& choice : row.choices) choices += (choices.empty() ? "" : ", ") + choice;
-    return fmt::format("{} takes one of {}; found \"{}\"{}", split_flags(row.flags).back(), choices, value,
+    return fmt::format("{} takes one of {}; found \"{}\"{}", split_flags(row.flags).back(), joined(row.choices), value,
                        did_you_mean(value, row.choices));
   }
   return "";
@@ -142,6 +153,14 @@ int parse_arguments(const Command& command, const std::vector<std::string>& argu
     if (flag == std::string::npos || equals == std::string::npos) return complain(command, what);
     return complain(command, fmt::format("{} takes a whole number of at least 0; found \"{}\"",
                                          what.substr(flag, equals - flag), what.substr(equals + 3)));
+  } catch (const CLI::ExtrasError& error) {
+    // "The following argument was not expected: x"
+    const std::string what = error.what();
+    const std::size_t colon = what.find(": ");
+    if (colon == std::string::npos) return complain(command, what);
+    return complain(command, fmt::format("found \"{}\", where no argument is left to give", what.substr(colon + 2)));
+  } catch (const CLI::RequiredError& error) {
+    return complain(command, error.what() + choices_of(command, error.what()));
   } catch (const CLI::ParseError& error) {
     return complain(command, error.what());
   }

@@ -69,6 +69,7 @@ Command mutate_command();
 Command report_command();
 Command placements_command();
 Command diff_command();
+Command verify_command();
 Command show_command();
 Command list_command();
 Command import_command();

@@ -33,17 +33,21 @@ std::string format_help(const std::vector<std::string>& kinds) {
 
 }  // namespace
 
+OptionRow output_row(std::string* file) {
+  return {"-o,--output",
+          "FILE",
+          "Write to FILE instead of standard output; it appears only when it is complete.",
+          {},
+          file};
+}
+
 std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>& kinds) {
   const bool every = kinds.size() == report_kinds().size();
   return {
       {"-f,--format", "KIND",
        every ? fmt::format("What to write: {} (docs/ci.md).", report_kinds_help()) : format_help(kinds), kinds,
        &format},
-      {"-o,--output",
-       "FILE",
-       "Write to FILE instead of standard output; it appears only when it is complete.",
-       {},
-       &output},
+      output_row(&output),
       {"--color",
        "WHEN",
        "Colour the text: auto looks at NO_COLOR, CLICOLOR_FORCE and the terminal.",

@@ -51,6 +51,9 @@ CheckOptions check_options(const CommonOptions& options, bool with_devices = fal
 /// CLICOLOR_FORCE and FORCE_COLOR, then whether it is a terminal.
 bool use_color(const CommonOptions& options, int descriptor);
 
+/// -o, --output.
+OptionRow output_row(std::string* file);
+
 /// An option's text as a number from 1 to `most`; 0 where it was not given. Throws InputError for anything else.
 std::int64_t number_of(std::string_view option, const std::string& text, std::int64_t most);
 

@@ -19,7 +19,7 @@ LAYERS = [
     ["scenario"],
     ["symbolic", "numeric", "transformer", "importers"],
     ["tensors", "device"],
-    ["diagnosis"],
+    ["diagnosis", "live"],
     ["report"],
     ["cli"],
 ]
@@ -41,6 +41,7 @@ HEADERS = {
     "intervals": "base",
     "job": "device",
     "json": "base",
+    "live": "live",
     "mesh": "mesh",
     "model": "model",
     "mpi": "device",

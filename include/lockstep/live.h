@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/model.h"
+#include "lockstep/rational.h"
+#include "lockstep/schedule.h"
+
+namespace lockstep {
+
+/// What each rank's backward is the gradient of, and so which coefficient a contribution should come with
+/// (docs/verify.md). D: data-parallel ranks; t: tokens of a rank's micro-batch; T: those of the optimizer step.
+enum class CapturedLoss {
+  mean,        ///< 1/D: divided for the micro-batches already
+  sum,         ///< 1
+  token_mean,  ///< t/T: each micro-batch's own mean
+  token_sum    ///< 1/T
+};
+std::string_view name_of(CapturedLoss loss);
+std::optional<CapturedLoss> loss_named(std::string_view name);
+/// All names, for messages and completion.
+const std::vector<std::string>& captured_loss_names();
+
+struct VerifyOptions {
+  std::optional<CapturedLoss> loss;  ///< in the place of what the run says
+  std::optional<int> step;           ///< this optimizer step alone
+  Selectors parameters;              ///< these alone; selectors as in a scenario
+  bool coefficients = false;         ///< keep those of right results as well
+  int threads = 0;                   ///< 0: one per core
+};
+
+/// With how much of it one rank's contribution of one micro-batch entered a result.
+struct RecoveredCoefficient {
+  int rank = 0;
+  int step = 0;                      ///< as the run counts; an earlier one for gradients that nobody zeroed
+  int micro_batch = 0;               ///< from 0 in its step
+  std::vector<int> alike;            ///< other ranks that yielded the same; the lowest names it
+  double value = 0;                  ///< by least squares
+  double error = 0;                  ///< its standard deviation
+  std::optional<Rational> exact;     ///< the fraction that it is within noise, where one is certain
+  std::optional<Rational> expected;  ///< none: not known
+};
+
+/// What was found about one piece of a parameter in one optimizer step, on ranks whose optimizers got the same bits.
+struct VerifiedPiece {
+  enum class Verdict { right, wrong, undecided };
+  int step = 0;
+  int parameter = 0;  ///< index into VerifyResult::parameters
+  int piece = 0;
+  std::vector<int> ranks;  ///< ascending; empty: no optimizer gets it
+  Verdict verdict = Verdict::undecided;
+  std::string formula;       ///< docs/formulas.md; "" where none was recovered
+  std::string expected;      ///< "" where it is not known
+  std::string difference;    ///< how the two differ, in a few words; "" where nothing short can be said
+  std::string why;           ///< what else is to be said: a sentence without a period; ""
+  double unexplained = 0;    ///< part of the result that is no sum of the contributions, from 0 on
+  double noise = 0;          ///< how large it may be from rounding alone
+  bool from_others = false;  ///< contributions cannot be told apart; the formula is one that other parameters have
+  std::vector<RecoveredCoefficient> coefficients;  ///< by step, rank and micro-batch; see VerifyOptions
+};
+std::string_view name_of(VerifiedPiece::Verdict verdict);
+
+/// A parameter of the captured model.
+struct VerifiedParameter {
+  std::string name;
+  std::vector<std::string> aliases;
+  std::vector<std::int64_t> shape;
+  std::string dtype;
+  bool frozen = false;
+  std::vector<std::string> pieces;  ///< "[0, 768)", "[0, 8) × [0, 16)"; one of "" where nobody cuts it
+};
+
+/// One thing that is wrong, with everything that it is wrong in.
+struct VerifyFinding {
+  VerifiedPiece::Verdict verdict = VerifiedPiece::Verdict::wrong;
+  std::string what;             ///< a sentence without a period
+  std::vector<int> parameters;  ///< ascending
+  std::vector<int> ranks;       ///< ascending
+  std::vector<int> steps;       ///< ascending
+  std::size_t pieces = 0;       ///< of all its parameters, in all its steps
+  std::size_t first = 0;        ///< index into VerifyResult::pieces
+};
+
+/// What `lockstep verify` found about a run.
+struct VerifyResult {
+  std::string run;
+  int world = 0;
+  std::vector<std::pair<std::string, int>> axes;  ///< of the mesh, slowest first
+  std::vector<int> ranks;                         ///< that the run holds
+  std::string adapter;
+  std::vector<std::pair<std::string, std::string>> versions;
+  std::optional<CapturedLoss> loss;
+  int sums = 0;
+  std::vector<int> steps;
+  int micro_batches = 0;  ///< most of a rank in a step
+  std::vector<VerifiedParameter> parameters;
+  std::vector<VerifiedPiece> pieces;    ///< by step, parameter, piece and first rank
+  std::vector<VerifyFinding> findings;  ///< the widest first; wrong ones before undecided ones
+  /// Collectives of a process group that do not meet: the first of each group; sentences.
+  std::vector<std::string> collectives;
+  /// What of the run is missing, so that it cannot be right as a whole; sentences.
+  std::vector<std::string> gaps;
+  std::vector<std::string> notes;  ///< what a reader should know, whatever the verdict is; sentences
+
+  std::size_t count(VerifiedPiece::Verdict verdict) const;
+  /// wrong where a piece is, or where collectives do not meet; else undecided where a piece is, where something is
+  /// missing or where nothing was compared.
+  VerifiedPiece::Verdict verdict() const;
+};
+
+/// Reads the folder of a captured run (docs/capture.md) and says of every result with which coefficients the
+/// contributions entered it. Throws InputError where a file cannot be read or is not valid, or where nothing fits the
+/// options; a run that is not complete is no error (VerifyResult::gaps).
+/// Complexity: for each piece and distinct result sums * contributions^2; memory for the events of the run.
+VerifyResult verify_run(const std::string& folder, const VerifyOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch's own wrappers and none: DistributedDataParallel, FSDP2, DTensor parallelism, and collectives that a script calls."""
+
+import torch
+
+from lockstep.errors import CaptureError
+from lockstep.optimizers import on_clipping, on_step, parameters_of, unwrapped
+from lockstep.parameters import Parameters, held_by, is_dtensor, local_of
+
+
+def kind_of(model):
+    """The name of what wraps the model."""
+    modules = list(model.modules())
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        return "ddp"
+    if any(type(module).__name__ == "FullyShardedDataParallel" for module in modules):
+        raise CaptureError("FullyShardedDataParallel (FSDP1) keeps flattened parameters, which captures do not know: use fully_shard (FSDP2)")
+    if any(hasattr(module, "_get_fsdp_state") for module in modules):
+        return "fsdp2"
+    return "dtensor" if any(is_dtensor(parameter) for parameter in model.parameters()) else "torch"
+
+
+class Plain:
+    """Gradients are where torch puts them: in .grad of the parameters that the optimizer has."""
+
+    def __init__(self, model, optimizer, run):
+        if not isinstance(model, torch.nn.Module):
+            raise CaptureError("model is a %s: expected a torch.nn.Module, or an engine of a framework that lockstep.attach knows"
+                               % type(model).__name__)
+        self.name, self.run = kind_of(model), run
+        if run.with_collectives and any(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) for module in model.modules()):
+            raise CaptureError("the model is compiled, and while collectives are recorded torch would run it uncompiled, with other numbers:"
+                               " give collectives=False, or a model that is not compiled")
+        prefix = "module" if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
+        self.parameters = Parameters(model, prefix, run.contribute)
+        if optimizer is None:
+            raise CaptureError("a capture of torch needs the optimizer: lockstep.capture(model, optimizer, …)")
+        self.optimizers = unwrapped(optimizer)
+        if not any(id(tensor) in self.parameters.by_tensor for tensor in parameters_of(self.optimizers)):
+            raise CaptureError("the optimizer has none of the model's parameters: make it after the model was wrapped, and before the capture")
+
+    def versions(self):
+        return {}
+
+    def install(self):
+        hooks = [on_step(optimizer, lambda optimizer=optimizer: self.run.before_step(optimizer)) for optimizer in self.optimizers]
+        return hooks + on_clipping(self.before_clipping)
+
+    def before_clipping(self, tensors):
+        """Gradients of the others may be those of an earlier step."""
+        clipped = {id(tensor) for tensor in tensors}
+        self.run.take_results([one for one in self.optimizers if any(id(tensor) in clipped for tensor in parameters_of([one]))])
+
+    def cut(self, parameter, tensor):
+        """(number, elements, places) of each piece that the tensor has something of, and the axes that are to be added up."""
+        held, partial = held_by(tensor)
+        if held is None:
+            return [], []
+        local = local_of(tensor)
+        found = ((number, piece.part_of(local, held)) for number, piece in enumerate(parameter.pieces))
+        return [(number,) + part for number, part in found if part is not None], partial
+
+    def contribution(self, parameter, gradient):
+        return self.cut(parameter, gradient)
+
+    def results(self, optimizer):
+        """(parameter, pieces or None where there is no gradient, axes that are to be added up) of what the optimizer gets."""
+        for tensor in parameters_of([optimizer]):
+            parameter = self.parameters.by_tensor.get(id(tensor))
+            if parameter is None or parameter.frozen:
+                continue
+            if tensor.grad is None:
+                yield parameter, None, []
+            else:
+                pieces, partial = self.cut(parameter, tensor.grad)
+                yield parameter, pieces, partial
+
+    def owned(self, parameter):
+        """Numbers of the pieces that this rank's optimizer updates."""
+        held, _ = held_by(parameter.held)
+        local = local_of(parameter.held.detach())
+        return [number for number, piece in enumerate(parameter.pieces) if held is not None and piece.part_of(local, held) is not None]

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A capture of a training run: what each backward yields, what the optimizer gets, and the collectives between (docs/capture.md)."""
+
+import atexit
+import os
+import struct
+import sys
+import time
+import weakref
+from multiprocessing import util
+
+import torch
+import torch.distributed as dist
+
+from lockstep import collectives, hashing, mesh as meshes, sketching
+from lockstep.adapters import adapter_for
+from lockstep.errors import CaptureError
+from lockstep.measuring import measure
+from lockstep.optimizers import Replaced
+from lockstep.recorder import Recorder
+
+LOSSES = ("mean", "sum", "token_mean", "token_sum", None)
+
+
+def version():
+    """The package's, or "unknown" where it was not installed."""
+    try:
+        from importlib.metadata import version as installed
+        return installed("lockstep")
+    except Exception:  # a source tree
+        return "unknown"
+
+
+class MicroBatch:
+    """What Run.micro_batch returns, so that `with` may be written around the pass."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+
+class Run:
+    """A capture: `with` it, or start() and close(). See lockstep.capture."""
+
+    def __init__(self, model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True,
+                 report=True):
+        if loss not in LOSSES:
+            raise CaptureError("loss is %r: expected \"mean\", \"sum\", \"token_mean\", \"token_sum\" or None where it is not known" % (loss,))
+        if not isinstance(sums, int) or sums < 64 or sums % 64:
+            raise CaptureError("sums is %r: expected a multiple of 64, such as 128 or 256" % (sums,))
+        if not isinstance(seed, int) or not 0 <= seed < 2**64:
+            raise CaptureError("seed is %r: expected a number from 0 to 2^64 - 1" % (seed,))
+        distributed = dist.is_available() and dist.is_initialized()
+        self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
+        self.mesh = meshes.described(mesh, self.world)
+        self.data_axes = meshes.data_axes(self.mesh["axes"], data_axes)
+        self.out, self.loss, self.sums, self.seed, self.report = out, loss, sums, seed, report
+        self.with_collectives = collectives and distributed
+        self.adapter = adapter_for(model, optimizer, self)
+        self.recorder = self.mode = None
+        self.undo = []
+
+    # The life of a capture.
+
+    def start(self):
+        if self.recorder is not None:
+            raise CaptureError("this capture was started already: each run needs one of its own")
+        self.began, self.own, self.process = time.perf_counter(), 0.0, os.getpid()
+        self.recorder = Recorder(self.out, self.rank, self.world, self.sums)
+        self.recorder.event("run", {
+            "lockstep_capture": 1, "rank": self.rank, "world": self.world, "adapter": self.adapter.name,
+            "versions": dict({"lockstep": version(), "torch": torch.__version__}, **self.adapter.versions()),
+            "sums": self.sums, "seed": self.seed, "mesh": self.mesh, "data_axes": self.data_axes, "loss": self.loss})
+        for parameter in self.adapter.parameters.all:
+            self.recorder.event("parameter", parameter.described())
+        self.recorder.flush()
+        self.step = self.steps = 0
+        self.new_step()
+        self.depth, self.loose = 0, None
+        self.pending = []
+        self.undo = [Replaced(torch.autograd, "backward", self.around_backward)] + self.adapter.install()
+        self.adapter.parameters.hook()
+        if self.with_collectives:
+            self.per_operation = collectives.cost_of_an_operation()
+            self.mode = collectives.Collectives(self.collective)
+            self.mode.__enter__()
+        reference = weakref.ref(self)
+        self.at_exit = lambda: reference() and reference().abandon()
+        atexit.register(self.at_exit)
+        self.finalizer = util.Finalize(None, self.at_exit, exitpriority=10)  # children of multiprocessing run no atexit
+        self.own += time.perf_counter() - self.began
+        return self
+
+    __enter__ = start
+
+    def __exit__(self, kind, *_):
+        self.close(died=kind is not None)
+        return False
+
+    def abandon(self):
+        """The process ends, with or without an exception, and nobody has closed the capture."""
+        self.close(died=getattr(sys, "last_value", None) is not None or sys.exc_info()[0] is not None)
+
+    def active(self):
+        """Whether it was started and not closed, by this process: the files of a fork's parent are its parent's."""
+        return self.recorder is not None and not self.recorder.lines.closed and os.getpid() == self.process
+
+    def leave_collectives(self):
+        """From another thread, where this rank waits without end: writes what it has issued since the last flush."""
+        pending = self.pending
+        self.pending = [entry for entry in pending if entry[0] != "collective"]  # should the other thread come back, they are written
+        for event, line, _, _, _ in pending:
+            if event == "collective":
+                self.recorder.event(event, line)
+        self.recorder.flush()
+
+    def close(self, died=False):
+        """Ends the capture; again, it does nothing. A step whose gradients the optimizer did not get stays without its event."""
+        if not self.active():
+            return
+        begin = time.perf_counter()
+        atexit.unregister(self.at_exit)
+        self.finalizer.cancel()
+        if self.mode is not None:
+            self.mode.leave()
+        self.adapter.parameters.unhook()
+        for replaced in reversed(self.undo):
+            replaced.remove()
+        if self.taken:
+            self.finish_step()
+        self.settle()
+        if self.rows:
+            self.recorder.sketches(self.step, self.rows)
+        end = time.perf_counter()
+        self.own += end - begin
+        if self.mode is not None:
+            self.own = min(end - self.began, self.own + self.mode.seconds + self.mode.operations * self.per_operation)
+        if not died:
+            self.recorder.event("end", {"steps": self.steps, "seconds": round(end - self.began, 3), "overhead": round(self.own, 3)})
+        self.recorder.close()
+        if self.report and self.rank == 0:
+            print("lockstep: captured in %s: optimizer steps %d, parameters %d, %.0f KB for this rank; the capture took %.2f of %.2f s"
+                  % (self.recorder.folder, self.steps, len(self.adapter.parameters.all), self.recorder.size / 1024, self.own,
+                     end - self.began), file=sys.stderr)
+
+    # Micro-batches and steps.
+
+    def new_step(self):
+        self.micro, self.tokens, self.told = -1, [], False
+        self.taken, self.stepped = set(), set()
+        self.rows = []
+
+    def micro_batch(self, tokens=None):
+        """A micro-batch begins: call it before the forward pass, or write it with `with` around the pass. `tokens` that this rank's
+        loss counts, where they differ. Where nobody calls it, each backward pass is a micro-batch."""
+        if tokens is not None and (isinstance(tokens, bool) or int(tokens) != tokens or tokens < 0):
+            raise CaptureError("tokens is %r: expected a number of tokens" % (tokens,))
+        if not self.active():
+            raise CaptureError("micro_batch was called outside of the capture: start it first")
+        if self.taken:
+            self.finish_step()
+        self.told = True
+        self.next_micro_batch(None if tokens is None else int(tokens))
+        return MicroBatch()
+
+    def next_micro_batch(self, tokens=None):
+        self.micro += 1
+        self.tokens.append(tokens)
+
+    def begin_backward(self):
+        if self.taken:
+            self.finish_step()
+        if not self.told:
+            self.next_micro_batch()
+
+    def around_backward(self, original):
+        def backward(*arguments, **keys):
+            if not self.active():  # whoever wrapped it after us calls us after our end as well
+                return original(*arguments, **keys)
+            if self.depth == 0:
+                self.begin_backward()
+            self.depth += 1
+            try:
+                return original(*arguments, **keys)
+            finally:
+                self.depth -= 1
+                if self.depth == 0 and self.active():
+                    self.settle()
+        return backward
+
+    def in_backward(self):
+        return self.depth > 0 or torch._C._current_graph_task_id() != -1
+
+    # What is recorded.
+
+    def measured(self, event, values, pieces):
+        """Adds an event for each (number of the piece, its elements, their places); hash and sketch follow in settle()."""
+        for number, flat, places in pieces:
+            form, digits, numbers = measure(flat, places, self.sums, self.seed)
+            # The row is counted when it is written: autograd has a thread for each device.
+            line = dict(values, piece=number, row=None, hash=None, dtype=form.name, nonfinite=None)
+            self.pending.append((event, line, form, digits, numbers))
+
+    def contribute(self, parameter, gradient):
+        """Called by autograd with what a backward pass yields for a parameter, before anything is added to it."""
+        if not self.active():
+            return
+        begin = time.perf_counter()
+        if self.depth == 0:  # a framework that calls autograd's engine by itself
+            task = torch._C._current_graph_task_id()
+            if task != self.loose:
+                self.begin_backward()
+                self.loose = task
+        with torch.no_grad():
+            pieces, partial = self.adapter.contribution(parameter, gradient)
+            values = {"step": self.step, "micro_batch": self.micro, "parameter": parameter.number}
+            if partial:
+                values["partial"] = partial
+            self.measured("contribution", values, pieces)
+        self.own += time.perf_counter() - begin
+
+    def collective(self, found):
+        if not self.active():
+            return
+        backward = self.in_backward() and self.micro >= 0
+        values = dict({"step": self.step, "micro_batch": self.micro if backward else None}, **found)
+        self.pending.append(("collective", values, None, None, None))
+
+    def take_results(self, optimizers=None):
+        """The gradients are what these optimizers (or all) get, if that was not seen before."""
+        if not self.active():
+            return
+        begin = time.perf_counter()
+        with torch.no_grad():
+            for number, optimizer in enumerate(self.adapter.optimizers):
+                if number in self.taken or (optimizers is not None and optimizer not in optimizers):
+                    continue
+                self.taken.add(number)
+                for parameter, pieces, partial in self.adapter.results(optimizer):
+                    values = {"step": self.step, "parameter": parameter.number}
+                    if pieces is None:
+                        for piece in self.adapter.owned(parameter):
+                            self.pending.append(("result", dict(values, piece=piece, row=None), None, None, None))
+                        continue
+                    if partial:
+                        values["partial"] = partial
+                    self.measured("result", values, pieces)
+        self.own += time.perf_counter() - begin
+
+    def before_step(self, optimizer):
+        """An optimizer is about to step."""
+        if not self.active():
+            return
+        self.take_results([optimizer])
+        self.stepped.add(id(optimizer))
+        if len(self.stepped) == len(self.adapter.optimizers):
+            self.finish_step()
+
+    def settle(self):
+        """Brings what was measured to the host, all at once, and writes it."""
+        begin = time.perf_counter()
+        pending, self.pending = self.pending, []
+        groups = {}
+        for entry in pending:
+            if entry[2] is not None:
+                groups.setdefault((entry[2], entry[3].device), []).append(entry)
+        for (form, _), entries in groups.items():
+            digits = torch.stack([entry[3] for entry in entries])
+            rows = sketching.rounded(digits.view(-1, form.digits), form.smallest).view(len(entries), self.sums)
+            numbers = torch.stack([entry[4] for entry in entries]).tolist()
+            for entry, row, (first, second, nonfinite) in zip(entries, rows.tolist(), numbers):
+                entry[1].update(hash=hashing.written((first, second)), nonfinite=nonfinite)
+                entry[1]["content"] = row
+        for event, line, form, _, _ in pending:
+            if form is not None:
+                line["row"] = len(self.rows)
+                self.rows.append(struct.pack("<%dd" % self.sums, *line.pop("content")))
+            self.recorder.event(event, line)
+        self.recorder.flush()
+        self.own += time.perf_counter() - begin
+
+    def finish_step(self):
+        self.settle()
+        self.recorder.sketches(self.step, self.rows)  # first: a step that has its line has its sketches
+        self.recorder.event("step", {"step": self.step, "micro_batches": len(self.tokens), "tokens": self.tokens})
+        self.recorder.flush()
+        self.step += 1
+        self.steps += 1
+        self.loose = None
+        self.new_step()

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mesh of a run as the first line of a capture has it."""
+
+from math import prod
+
+from lockstep.errors import CaptureError, nearest
+
+# Axes by the names that frameworks give them. Ranks along the first see different tokens.
+DATA_AXES = {"dp", "ddp", "data", "data_parallel", "fsdp", "hsdp", "dp_replicate", "dp_shard", "replicate", "shard", "batch", "cp", "sp",
+             "dp_shard_cp", "dp_cp", "edp", "context", "sequence"}
+OTHER_AXES = {"tp", "pp", "ep", "tensor", "model", "pipe", "pipeline", "expert", "mp", "etp"}
+
+
+def described(mesh, world):
+    """{"axes", "sizes", "ranks"} of a DeviceMesh, of a dictionary of sizes (the last axis varies fastest) or of None: data parallel alone."""
+    if mesh is None:
+        mesh = {"dp": world}
+    if isinstance(mesh, dict):
+        if "axes" in mesh and "sizes" in mesh:
+            result = {"axes": list(mesh["axes"]), "sizes": list(mesh["sizes"]), "ranks": list(mesh.get("ranks", range(world)))}
+        else:
+            result = {"axes": list(mesh), "sizes": list(mesh.values()), "ranks": list(range(world))}
+    elif hasattr(mesh, "mesh"):
+        names = mesh.mesh_dim_names
+        sizes = list(mesh.mesh.shape)
+        if names is None and len(sizes) == 1:
+            names = ["dp"]
+        if names is None:
+            raise CaptureError("a mesh with %d axes has no names: give them with init_device_mesh(…, mesh_dim_names=(…))" % len(sizes))
+        result = {"axes": list(names), "sizes": sizes, "ranks": mesh.mesh.reshape(-1).tolist()}
+    else:
+        raise CaptureError("mesh is a %s: expected a DeviceMesh or a dictionary of sizes such as {\"dp\": 2, \"tp\": 2}"
+                           % type(mesh).__name__)
+    if len(result["axes"]) != len(result["sizes"]) or not all(isinstance(size, int) and size > 0 for size in result["sizes"]):
+        raise CaptureError("the mesh needs a size of 1 or more for each axis; found %r and %r" % (result["axes"], result["sizes"]))
+    if prod(result["sizes"]) != len(result["ranks"]) or sorted(result["ranks"]) != list(range(world)):
+        raise CaptureError("the mesh %s has %d places, but there are %d ranks: it must hold each rank once"
+                           % (dict(zip(result["axes"], result["sizes"])), prod(result["sizes"]), world))
+    return result
+
+
+def data_axes(axes, chosen):
+    """The axes along which ranks see different tokens: those chosen, or those whose names are known."""
+    if chosen is not None:
+        chosen = [chosen] if isinstance(chosen, str) else list(chosen)
+        for name in chosen:
+            if name not in axes:
+                raise CaptureError('data_axes names "%s", which the mesh has not%s; its axes are %s'
+                                   % (name, nearest(name, axes), ", ".join(axes)))
+        return chosen
+    for name in axes:
+        if name not in DATA_AXES and name not in OTHER_AXES:
+            raise CaptureError('whether ranks along axis "%s" see different tokens is not known: say data_axes=[…], the axes along which'
+                               " they do" % name)
+    return [name for name in axes if name in DATA_AXES]

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The logical parameters of a model: names, shapes, ties and pieces, and hooks on what stands for them in a forward pass.
+
+FSDP2 puts other tensors in the place of its shards while a module computes; they are found when it does.
+"""
+
+import weakref
+
+import torch
+
+from lockstep.errors import CaptureError
+from lockstep.floats import FORMATS
+from lockstep.pieces import box_of, boxes_of, Piece, whole
+
+# Words that wrappers put in front of names or between them.
+WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
+class Parameter:
+    """`held` is the tensor that the model and the optimizer have, `pieces` how its logical tensor of `shape` is cut."""
+
+    def __init__(self, number, name, held, shape, pieces):
+        self.number, self.name, self.held, self.shape, self.pieces = number, name, held, list(shape), pieces
+        self.aliases = []
+        self.frozen = not held.requires_grad
+
+    def described(self):
+        result = {"id": self.number, "name": self.name, "shape": self.shape, "dtype": str(self.held.dtype).replace("torch.", ""),
+                  "frozen": self.frozen}
+        if self.aliases:
+            result["aliases"] = self.aliases
+        return dict(result, pieces=[piece.described() for piece in self.pieces])
+
+
+def clean(name, prefix):
+    """The name without the wrappers' words, and without a prefix that every name of a wrapper has."""
+    parts = [part for part in name.split(".") if part not in WRAPPERS]
+    if prefix and parts[0] == prefix and len(parts) > 1:
+        parts = parts[1:]
+    return ".".join(parts)
+
+
+def is_dtensor(tensor):
+    return type(tensor).__name__ == "DTensor" or (hasattr(tensor, "_local_tensor") and hasattr(tensor, "placements"))
+
+
+def local_of(tensor):
+    """The tensor that this rank holds of a DTensor, or the tensor itself; dense, and there."""
+    if is_dtensor(tensor):
+        tensor = tensor._local_tensor
+    if hasattr(tensor, "wait") and type(tensor).__name__ == "AsyncCollectiveTensor":
+        tensor = tensor.wait()
+    return tensor.to_dense() if tensor.layout != torch.strided else tensor
+
+
+def held_by(tensor):
+    """The box of the logical tensor that this rank has, and the axes over which its values are still to be added up."""
+    if not is_dtensor(tensor):
+        return [(0, size) for size in tensor.shape], []
+    mesh = tensor.device_mesh
+    at = mesh.get_coordinate()
+    if at is None:
+        return None, []
+    names = mesh.mesh_dim_names or [str(axis) for axis in range(mesh.ndim)]
+    partial = [name for name, placement in zip(names, tensor.placements) if "Partial" in type(placement).__name__]
+    return box_of(tensor.shape, tensor.placements, list(mesh.mesh.shape), at), partial
+
+
+def pieces_of(tensor):
+    if not is_dtensor(tensor):
+        return whole(tensor.shape)
+    boxes = boxes_of(tensor.shape, tensor.placements, list(tensor.device_mesh.mesh.shape))
+    return [Piece(tensor.shape, box=box) for box in boxes] or whole(tensor.shape)
+
+
+def named(module):
+    """(name, module that has it, its name there, tensor) of each parameter, ties as often as they are used."""
+    for prefix, owner in module.named_modules(remove_duplicate=False):
+        for name, tensor in owner._parameters.items():
+            if tensor is not None:
+                yield (prefix + "." if prefix else "") + name, owner, name, tensor
+
+
+class Parameters:
+    """All of `module`, and on each use a call of contribute(parameter, gradient) when its gradient is there."""
+
+    def __init__(self, module, prefix, contribute, pieces_of=pieces_of, shape_of=lambda tensor: tensor.shape):
+        self.module, self.contribute = module, contribute
+        self.all, self.by_tensor, self.by_place, self.handles = [], {}, {}, []
+        self.hooked = {}  # weak references by id: tensors are compared by their elements
+        for name, owner, attribute, tensor in named(module):
+            name = clean(name, prefix)
+            if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+                raise CaptureError('parameter "%s" has no shape yet: run the model once before the capture begins' % name)
+            parameter = self.by_tensor.get(id(tensor))
+            if parameter is None:
+                if tensor.requires_grad and tensor.dtype not in FORMATS:
+                    raise CaptureError('parameter "%s" is %s: captures know float32, float64, bfloat16 and float16'
+                                       % (name, str(tensor.dtype).replace("torch.", "")))
+                if tensor.dtype not in FORMATS:
+                    continue  # quantized and frozen
+                parameter = Parameter(len(self.all), name, tensor, shape_of(tensor), pieces_of(tensor))
+                self.all.append(parameter)
+                self.by_tensor[id(tensor)] = parameter
+            elif name != parameter.name and name not in parameter.aliases:
+                parameter.aliases.append(name)
+            self.by_place[(id(owner), attribute)] = parameter
+        if not self.all:
+            raise CaptureError("the model has no parameters to capture: %s" % type(module).__name__)
+
+    def hook(self):
+        """Begins to look at gradients."""
+        swapped = any(type(owner).__name__.startswith("FSDP") or hasattr(owner, "_get_fsdp_state") for owner in self.module.modules())
+        for _, owner, attribute, tensor in named(self.module):
+            parameter = self.by_place.get((id(owner), attribute))
+            if parameter is not None:
+                self.look_at(tensor, parameter)
+        if swapped:
+            for owner in self.module.modules():
+                if owner._parameters:
+                    self.handles.append(owner.register_forward_pre_hook(self.before))
+
+    def before(self, owner, inputs):
+        for attribute, tensor in owner._parameters.items():
+            parameter = self.by_place.get((id(owner), attribute))
+            if parameter is not None and tensor is not None:
+                self.look_at(tensor, parameter)
+
+    def look_at(self, tensor, parameter):
+        known = self.hooked.get(id(tensor))
+        if not tensor.requires_grad or (known is not None and known() is tensor):
+            return
+        self.hooked[id(tensor)] = weakref.ref(tensor)
+        self.handles.append(tensor.register_hook(lambda gradient: self.contribute(parameter, gradient)))
+
+    def unhook(self):
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "lockstep/live.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct VerifyArguments : CommonOptions {
+  std::string run;
+  std::string loss, step;
+  std::vector<std::string> parameters;
+};
+
+int run(const VerifyArguments& arguments) {
+  VerifyOptions options;
+  if (!arguments.loss.empty()) options.loss = loss_named(arguments.loss);
+  if (!arguments.step.empty())
+    options.step = arguments.step == "0" ? 0 : static_cast<int>(number_of("--step", arguments.step, INT32_MAX));
+  for (const std::string& item : arguments.parameters) {
+    if (const auto mistake = Selectors::check(item)) usage_error(fmt::format("--parameter {}: {}", item, *mistake));
+  }
+  if (!arguments.parameters.empty()) options.parameters = Selectors(arguments.parameters);
+  options.coefficients = arguments.verbose;
+  Output output(arguments.output);
+  const VerifyResult result = verify_run(arguments.run, options);
+  if (arguments.format == "json") {
+    verify_json(result, output.writer());
+  } else {
+    verify_text(result, arguments.quiet, arguments.verbose, use_color(arguments, output.terminal()), output.writer());
+  }
+  output.commit();
+  return result.verdict() == VerifiedPiece::Verdict::right ? exit_right : exit_wrong;
+}
+
+}  // namespace
+
+Command verify_command() {
+  const auto arguments = std::make_shared<VerifyArguments>();
+  Command command;
+  command.name = "verify";
+  command.summary = "Say of a captured training run which formula every rank's optimizer really got.";
+  command.text =
+      "Reads what a capture recorded of a run (docs/verify.md): sketches of every rank's gradients before they were "
+      "synchronized, and of what the optimizers got. Finds by least squares the coefficients with which the "
+      "contributions entered, rounds them to the fractions that they are within noise, and compares them with what "
+      "one device would have, by what the ranks' loss is. Prints what is wrong first, in how many parameters and on "
+      "which ranks, then the formulas, as `lockstep check` does. What cannot be told apart, what no contribution "
+      "explains and what is missing in the run is said to be so. Exit status 0 if everything is right, 1 if something "
+      "is wrong or undecided or the run is not complete, 2 if it cannot be read.";
+  command.examples = {
+      {"lockstep verify run/", "every parameter, rank and optimizer step"},
+      {"lockstep verify run/ --parameter '*norm*' -v", "some of them, with all coefficients and their errors"},
+      {"lockstep verify run/ --loss token_mean", "each rank's loss is its own token mean"},
+      {"lockstep verify run/ -f json -o verify.json", "the same for a program"},
+  };
+  std::vector<OptionRow> output = arguments->output_rows();
+  for (OptionRow& row : output) {
+    if (row.flags == "-q,--quiet") row.help = "The verdict alone, on one line.";
+    if (row.flags == "-v,--verbose")
+      row.help = "Right results too, every coefficient with its error, and no limits on lists.";
+  }
+  command.options =
+      join({{{"RUN", "", "The folder that a capture wrote.", {}, &arguments->run},
+             {"--loss",
+              "KIND",
+              "What each rank's backward is the gradient of, in the place of what the run says: mean (divided for the "
+              "micro-batches), sum, token_mean (each micro-batch's own), token_sum.",
+              {},
+              &arguments->loss,
+              captured_loss_names()},
+             {"--step", "N", "Look at this optimizer step alone.", {}, &arguments->step},
+             {"--parameter",
+              "GLOB",
+              "Look at the parameters whose names fit, or do not with ! before it; numel>N works too. May be given "
+              "several times.",
+              {},
+              &arguments->parameters}},
+            std::move(output)});
+  command.run = [arguments] {
+    if (!arguments->loss.empty() && !loss_named(arguments->loss))
+      usage_error(fmt::format("--loss takes one of {}; found \"{}\"{}", "mean, sum, token_mean, token_sum",
+                              arguments->loss, did_you_mean(arguments->loss, captured_loss_names())));
+    return run(*arguments);
+  };
+  return command;
+}
+
+}  // namespace lockstep::cli

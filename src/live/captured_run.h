@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/hash.h"
+#include "lockstep/live.h"
+
+namespace lockstep::live {
+
+/// The first line of a rank's file.
+struct Header {
+  int rank = 0, world = 0;
+  std::string adapter;
+  std::vector<std::pair<std::string, std::string>> versions;
+  int sums = 0;
+  std::uint64_t seed = 0;
+  std::vector<std::string> axes;  ///< of the mesh
+  std::vector<int> sizes;
+  std::vector<int> mesh_ranks;  ///< row-major, the last axis fastest
+  std::vector<std::string> data_axes;
+  std::optional<CapturedLoss> loss;
+};
+
+/// A parameter as one rank declares it.
+struct DeclaredParameter {
+  std::string name;
+  std::vector<std::string> aliases;
+  std::vector<std::int64_t> shape;
+  std::string dtype;
+  bool frozen = false;
+  /// By piece: one [first, end) in row-major index, or one per dimension.
+  std::vector<std::vector<Interval>> pieces;
+};
+
+/// A sketch in a rank's file of a step, and what its events say of it.
+struct SketchedTensor {
+  int rank = 0;
+  int micro_batch = 0;  ///< of a contribution
+  int parameter = 0;    ///< as the rank numbers them; in a CapturedRun the run's own number
+  int piece = 0;
+  std::int64_t row = -1;  ///< -1: the optimizer gets no gradient
+  GradientHash hash;
+  Dtype dtype = Dtype::float32;
+  std::uint64_t non_finite = 0;
+  /// By bit, the mesh's axes along which this is the rank's share of a sum (DTensor's Partial).
+  std::uint32_t partial = 0;
+};
+
+/// One optimizer step of a rank.
+struct RankStep {
+  bool complete = false;  ///< its "step" line is there
+  int micro_batches = 0;
+  std::vector<std::optional<std::int64_t>> tokens;  ///< by micro-batch
+  std::vector<SketchedTensor> contributions, results;
+  /// The dtype with the fewest digits in which a reduction ran.
+  std::optional<Dtype> coarsest_reduction;
+};
+
+/// A collective that a rank called. Not sends and receives, which meet in pairs.
+struct CapturedCollective {
+  int step = 0;
+  std::string op;
+  std::vector<int> group;     ///< ascending
+  std::int64_t elements = 0;  ///< that the rank puts in
+  std::string dtype, reduce;  ///< "" where there is none
+  int root = -1;
+  std::string call;  ///< "train.py:9 in main"; "" where it is not known
+};
+
+/// What one rank's file says.
+struct RankRecord {
+  std::string file;
+  Header header;
+  std::vector<DeclaredParameter> parameters;
+  std::map<std::int64_t, int> parameter_of_id;
+  std::map<int, RankStep> steps;
+  std::vector<CapturedCollective> collectives;  ///< in the order of its calls
+  bool cut_off = false;                         ///< the last line is not complete
+  bool ended = false;                           ///< the last event is there
+};
+
+/// Reads one rank's file. Throws InputError with everything that is wrong with it, with its place. A last line without
+/// an end is no error; nor is a file without a first line, whose header then has a world of 0: the rank died early.
+RankRecord read_rank(const std::string& file);
+
+/// The same tensor on every rank that holds it.
+struct RunParameter {
+  DeclaredParameter declared;  ///< as the lowest rank has it, with the names that any rank has for it
+  std::int64_t numel(int piece) const;
+};
+
+/// A captured run, read whole but for its sketches.
+struct CapturedRun {
+  std::string folder;
+  Header header;                  ///< of the lowest rank; what all ranks must agree on is checked
+  std::vector<RankRecord> ranks;  ///< ascending; in their tensors `parameter` is an index into `parameters`
+  std::vector<RunParameter> parameters;
+  std::vector<int> steps;  ///< of any rank, ascending
+  std::vector<std::string> gaps, notes;
+  std::vector<int> missing_ranks;
+
+  bool complete_step(int step) const;
+  /// The coordinates on the data axes of a rank, as one number.
+  int data_coordinate(int rank) const { return data_coordinates_[static_cast<std::size_t>(rank)]; }
+  int data_size() const { return data_size_; }
+  /// The coordinates on some axes (by bit), or on all others, as one number.
+  int coordinates(int rank, std::uint32_t axes) const;
+  int other_coordinates(int rank, std::uint32_t axes) const { return coordinates(rank, ~axes); }
+
+  std::vector<int> place_of_rank_;  // in the mesh
+  std::vector<int> data_coordinates_;
+  int data_size_ = 1;
+};
+
+/// More axes than a mesh may have.
+inline constexpr std::size_t most_axes = 32;
+
+/// Reads all ranks' files of a folder. Throws InputError where one is not valid, where they do not belong together, or
+/// where there is none.
+CapturedRun read_run(const std::string& folder, int threads);
+
+}  // namespace lockstep::live

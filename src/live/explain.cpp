@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/explain.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/live/candidates.h"
+#include "src/live/fractions.h"
+
+namespace lockstep::live {
+
+namespace {
+
+constexpr int least_freedom = 4;  // equations beyond the unknowns, for coefficients that mean something
+// The same where columns of earlier steps come in, which with few equations would explain anything.
+constexpr int freedom_for_earlier = 16;
+constexpr int most_back = 8;
+
+/// The fraction that a group's factor stands for: what is expected where noise allows that; else the fraction with the
+/// smallest denominator, of the factor or of the coefficient; else what a wrong normalization would make of it.
+std::optional<Rational> fraction_of(const std::vector<const Column*>& columns, const Group& group, bool expected,
+                                    double factor, double tolerance) {
+  if (expected && std::abs(factor - 1) <= tolerance) return Rational(1);
+  const Group::Share& first = group.shares.front();
+  const bool alike = std::all_of(group.shares.begin(), group.shares.end(),
+                                 [&](const Group::Share& share) { return share.weight == first.weight; });
+  std::optional<Rational> found = nearest_fraction(factor, tolerance);
+  if (alike) {
+    const std::optional<Rational> coefficient =
+        nearest_fraction(factor * first.rounded, tolerance * std::abs(first.rounded));
+    if (coefficient && (!found || coefficient->denominator() < found->denominator()))
+      found = *coefficient / first.weight;
+  }
+  if (found) return found;
+  const std::vector<Rational>* likely = columns[first.column]->likely;
+  for (std::size_t kind = 0; likely != nullptr && kind < likely->size(); ++kind) {
+    const Rational one = (*likely)[kind] / first.weight;
+    if (std::abs(to_double(one) - factor) > tolerance) continue;
+    const bool all = std::all_of(group.shares.begin(), group.shares.end(), [&](const Group::Share& share) {
+      const std::vector<Rational>* other = columns[share.column]->likely;
+      return other != nullptr && kind < other->size() && (*other)[kind] / share.weight == one;
+    });
+    if (all) return one;
+  }
+  return std::nullopt;
+}
+
+/// The search in one problem: the candidate with the fewest groups that is as good as the finest one that can be
+/// solved.
+class Search {
+ public:
+  Search(const Problem& problem, std::vector<Candidate> candidates, int freedom)
+      : problem_(problem), system_(problem), candidates_(std::move(candidates)) {
+    std::size_t last = candidates_.size();
+    while (last > 0 && !finest_.solved) {
+      const Candidate& candidate = candidates_[--last];
+      const auto groups = static_cast<int>(candidate.design.size());
+      // One factor for all may be all that a parameter of one element can tell.
+      const bool enough = system_.equations() - groups >= (candidate.uniform ? 0 : freedom);
+      if (enough) finest_ = system_.fit(candidate.design);
+    }
+    if (!finest_.solved) return;
+    told_apart_ = candidates_[last].each && finest_.freedom >= least_freedom;
+    chosen_ = &candidates_[last];
+    fit_ = finest_;
+    for (std::size_t i = 0; i <= last; ++i) {
+      Fit fit = i == last ? finest_ : system_.fit(candidates_[i].design);
+      if (!fit.solved || !fit.explained || !as_good(fit, candidates_[last].each)) continue;
+      chosen_ = &candidates_[i];
+      fit_ = std::move(fit);
+      explained_ = true;
+      return;
+    }
+  }
+
+  bool explained() const { return explained_; }
+
+  Explanation explanation(std::size_t own) const {
+    Explanation result;
+    result.explained = explained_;
+    result.residual = 1;
+    for (const Column* column : problem_.columns) result.entered.push_back({column, 0, 0, Rational(0)});
+    if (chosen_ == nullptr) {
+      if (system_.size() == 0) result.residual = 0;
+      return result;
+    }
+    result.told_apart = told_apart_;
+    result.uniform = chosen_->uniform;
+    result.of_expected = chosen_->uniform && chosen_->expected;
+    result.stale = problem_.columns.size() > own;
+    result.residual = fit_.residual;
+    result.noise = fit_.noise;
+    for (std::size_t g = 0; g < chosen_->design.size(); ++g) {
+      const Group& group = chosen_->design[g];
+      const double factor = fit_.factors[static_cast<Eigen::Index>(g)];
+      const double error = fit_.errors[static_cast<Eigen::Index>(g)];
+      const bool expected = chosen_->expected && group.shares.front().column < own;
+      const std::optional<Rational> fraction =
+          fraction_of(problem_.columns, group, expected, factor, fit_.limit * error);
+      if (result.uniform) {
+        result.factor = factor;
+        result.exact_factor = fraction;
+      }
+      for (const Group::Share& share : group.shares) {
+        Entered& one = result.entered[share.column];
+        one.value = share.rounded * factor;
+        one.error = std::abs(share.rounded) * error;
+        one.exact = fraction ? std::optional(*fraction * share.weight) : std::nullopt;
+      }
+    }
+    check_fractions(result);
+    result.right = result.of_expected && result.explained && result.exact_factor && result.exact_factor->is_one();
+    return result;
+  }
+
+ private:
+  bool near(const Eigen::VectorXd& prediction) const {
+    const auto unknowns = static_cast<double>(finest_.factors.size());
+    return LeastSquares::distance(finest_, prediction) <= unknowns + 8 * std::sqrt(2 * unknowns) + 36;
+  }
+
+  bool as_good(const Fit& fit, bool finest_is_each) const {
+    if (!finest_is_each) return near(fit.prediction);
+    for (Eigen::Index j = 0; j < fit.coefficients.size(); ++j) {
+      if (std::abs(fit.coefficients[j] - finest_.coefficients[j]) > finest_.limit * finest_.coefficient_errors[j])
+        return false;
+    }
+    return true;
+  }
+
+  /// All fractions together must explain as much as the numbers that they were rounded from.
+  void check_fractions(Explanation& result) const {
+    if (!result.exact()) return;
+    Eigen::VectorXd coefficients(static_cast<Eigen::Index>(result.entered.size()));
+    for (std::size_t j = 0; j < result.entered.size(); ++j)
+      coefficients[static_cast<Eigen::Index>(j)] = to_double(*result.entered[j].exact);
+    if (near(system_.predict(coefficients))) return;
+    for (Entered& one : result.entered) one.exact = std::nullopt;
+    result.exact_factor = std::nullopt;
+  }
+
+  const Problem& problem_;
+  LeastSquares system_;
+  std::vector<Candidate> candidates_;
+  Fit finest_, fit_;
+  const Candidate* chosen_ = nullptr;
+  bool told_apart_ = false, explained_ = false;
+};
+
+}  // namespace
+
+bool Explanation::exact() const {
+  return std::all_of(entered.begin(), entered.end(), [](const Entered& one) { return one.exact.has_value(); });
+}
+
+Explanation explain(const Problem& problem, const Earlier& earlier) {
+  const std::size_t own = problem.columns.size();
+  const std::vector<Candidate> candidates = own_candidates(problem.columns);
+  if (own == 0 && problem.result.isZero(0)) {
+    Explanation nothing;
+    nothing.explained = nothing.told_apart = nothing.uniform = nothing.of_expected = nothing.right = true;
+    nothing.factor = 1;
+    nothing.exact_factor = Rational(1);
+    return nothing;
+  }
+  const Search search(problem, candidates, least_freedom);
+  if (search.explained()) return search.explanation(own);
+  // Gradients that nobody zeroed: those of the step before, and of all before that.
+  Problem more = problem;
+  std::vector<std::size_t> first;
+  for (int back = 1; back <= most_back; ++back) {
+    const std::vector<const Column*> columns = earlier(back);
+    if (columns.empty()) break;
+    first.push_back(more.columns.size());
+    more.columns.insert(more.columns.end(), columns.begin(), columns.end());
+    const Search wider(more, candidates_with_earlier(candidates, more.columns, first), freedom_for_earlier);
+    if (wider.explained()) return wider.explanation(own);
+  }
+  return search.explanation(own);
+}
+
+bool fits(const Problem& problem, const std::vector<Rational>& coefficients) {
+  Design design(1);
+  for (std::size_t j = 0; j < coefficients.size(); ++j) {
+    if (!coefficients[j].is_zero()) design[0].shares.push_back({j, coefficients[j], to_double(coefficients[j])});
+  }
+  if (design[0].shares.empty()) return problem.result.isZero(0);
+  const Fit fit = LeastSquares(problem).fit(design);
+  return fit.solved && fit.explained && std::abs(fit.factors[0] - 1) <= fit.limit * fit.errors[0];
+}
+
+}  // namespace lockstep::live

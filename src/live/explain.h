@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "src/live/least_squares.h"
+
+namespace lockstep::live {
+
+/// How one column entered.
+struct Entered {
+  const Column* column = nullptr;
+  double value = 0, error = 0;
+  std::optional<Rational> exact;
+};
+
+/// What a result is made of.
+struct Explanation {
+  std::vector<Entered> entered;  ///< the columns of this optimizer step, then earlier ones that are in it
+  bool explained = false;        ///< nothing is left but noise
+  /// All columns were told apart. Else this is the formula with the fewest different coefficients that fits, and others
+  /// fit as well.
+  bool told_apart = false;
+  /// All columns enter with one factor times what is expected, or, where that is not known, with one coefficient.
+  bool uniform = false;
+  bool of_expected = false;  ///< `uniform`, and it is a factor on what is expected
+  double factor = 0;         ///< only where `uniform`: that one
+  std::optional<Rational> exact_factor;
+  bool right = false;              ///< uniform, expected, and the factor is 1 within noise
+  bool stale = false;              ///< columns of earlier optimizer steps are in it
+  double residual = 0, noise = 0;  ///< as in Fit
+
+  bool exact() const;
+};
+
+/// Columns of the optimizer step that is so many steps before; empty where there is none.
+using Earlier = std::function<std::vector<const Column*>(int back)>;
+
+/// Explains the result of `problem` by its columns, and where these do not suffice by those of earlier optimizer steps.
+/// Of several explanations that fit equally well the one with the fewest different coefficients is taken, and what is
+/// expected before anything else.
+Explanation explain(const Problem& problem, const Earlier& earlier);
+
+/// Whether these coefficients, by column of the problem, leave nothing of the result but noise.
+bool fits(const Problem& problem, const std::vector<Rational>& coefficients);
+
+}  // namespace lockstep::live

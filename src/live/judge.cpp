@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/judge.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "src/live/precision.h"
+#include "src/live/words.h"
+
+namespace lockstep::live {
+
+namespace {
+
+using Verdict = VerifiedPiece::Verdict;
+
+/// Ranks whose optimizers get the same bits.
+struct SameResult {
+  const SketchedTensor* first = nullptr;
+  std::vector<int> ranks;
+  std::vector<const SketchedTensor*> shares;  ///< whose sum it is, on ranks that each have a part of the sum
+};
+
+std::vector<SameResult> distinct_results(const CapturedRun& run, const Cell& cell) {
+  std::vector<SameResult> groups;
+  std::map<std::pair<std::uint32_t, int>, std::size_t> sums;  // partial axes, and the coordinates on all others
+  for (const SketchedTensor* result : cell.results) {
+    if (result->partial != 0 && result->row >= 0) {
+      const auto [found, is_new] =
+          sums.try_emplace({result->partial, run.other_coordinates(result->rank, result->partial)}, groups.size());
+      if (is_new) groups.push_back({result, {}, {}});
+      groups[found->second].ranks.push_back(result->rank);
+      groups[found->second].shares.push_back(result);
+      continue;
+    }
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const SameResult& group) {
+      const SketchedTensor& first = *group.first;
+      return group.shares.empty() && (first.row < 0) == (result->row < 0) &&
+             (result->row < 0 ||
+              (first.hash == result->hash && first.dtype == result->dtype && first.non_finite == result->non_finite));
+    });
+    if (same == groups.end()) {
+      groups.push_back({result, {result->rank}, {}});
+    } else if (same->ranks.back() != result->rank) {
+      same->ranks.push_back(result->rank);
+    }
+  }
+  return groups;
+}
+
+class Judge {
+ public:
+  Judge(const Ground& ground, const Cell& cell)
+      : ground_(ground),
+        cell_(cell),
+        columns_(gather_columns(ground.run, ground.files, ground.expected, cell.step, cell.contributions)) {
+    complete_ = ground.run.complete_step(cell.step) && columns_.missing.empty();
+    for (const Column& column : columns_.columns) {
+      support_.push_back(ground.formulas.term(column, column.expected.value_or(Rational(0))));
+      expected_known_ = expected_known_ && column.expected;
+    }
+  }
+
+  std::vector<Judged> run() {
+    std::vector<Judged> all;
+    if (cell_.results.empty()) {
+      if (columns_.columns.empty() && columns_.missing.empty() && columns_.non_finite == 0) return all;
+      all.push_back(begin({}));
+      wrong(all.back(), "no rank's optimizer gets it, and backward yields a gradient");
+    }
+    for (const SameResult& group : distinct_results(ground_.run, cell_)) {
+      all.push_back(begin(group.ranks));
+      one(all.back(), group);
+    }
+    // A contribution that is not known may be what is missing, or be the same as one that is known.
+    for (Judged& judged : all) {
+      if (complete_ || judged.piece.verdict == Verdict::undecided) continue;
+      undecided(judged, judged.piece.verdict == Verdict::right ? "right, as far as the run was recorded"
+                                                               : "as far as the run was recorded: " + judged.summary);
+    }
+    return all;
+  }
+
+ private:
+  Judged begin(std::vector<int> ranks) const {
+    Judged judged;
+    judged.piece.step = cell_.step;
+    judged.piece.parameter = cell_.parameter;
+    judged.piece.piece = cell_.piece;
+    judged.piece.ranks = std::move(ranks);
+    if (expected_known_) judged.piece.expected = ground_.formulas.print(without_zeros(support_), support_);
+    return judged;
+  }
+
+  static std::vector<Term> without_zeros(std::vector<Term> terms) {
+    std::erase_if(terms, [](const Term& term) { return term.coefficient.is_zero(); });
+    return terms;
+  }
+
+  static void wrong(Judged& judged, std::string what) {
+    judged.piece.verdict = Verdict::wrong;
+    judged.summary = std::move(what);
+  }
+  static void undecided(Judged& judged, std::string what) {
+    judged.piece.verdict = Verdict::undecided;
+    judged.summary = std::move(what);
+  }
+
+  void one(Judged& judged, const SameResult& group) {
+    SketchedTensor result = *group.first;
+    for (std::size_t i = 1; i < group.shares.size(); ++i) {
+      result.non_finite += group.shares[i]->non_finite;
+      if (unit_roundoff(group.shares[i]->dtype) > unit_roundoff(result.dtype)) result.dtype = group.shares[i]->dtype;
+    }
+    if (result.row < 0) return no_gradient(judged);
+    if (columns_.non_finite > 0) {
+      judged.piece.why =
+          fmt::format("backward yields {} that {} infinite or no number on {}, and the optimizer gets {}",
+                      counted(columns_.non_finite, "element"), columns_.non_finite == 1 ? "is" : "are",
+                      rank_words(columns_.non_finite_ranks), result.non_finite);
+      return undecided(judged, "backward yields elements that are infinite or no numbers, so the sums say nothing");
+    }
+    if (result.non_finite > 0) {
+      judged.piece.why =
+          fmt::format("{} that the optimizer gets {} infinite or no number, and none that backward yields",
+                      counted(result.non_finite, "element"), result.non_finite == 1 ? "is" : "are");
+      return wrong(judged, "the optimizer gets elements that are infinite or no numbers, and backward yields none");
+    }
+    if (!columns_.missing.empty()) return undecided(judged, columns_.missing);
+    Problem problem;
+    problem.result = Eigen::VectorXd::Zero(ground_.run.header.sums);
+    const std::vector<const SketchedTensor*> shares =
+        group.shares.empty() ? std::vector<const SketchedTensor*>{group.first} : group.shares;
+    for (const SketchedTensor* share : shares) {
+      const std::optional<std::vector<double>> row = ground_.files.row(share->rank, cell_.step, share->row);
+      if (!row)
+        return undecided(
+            judged, fmt::format("the sketches of rank {} in optimizer step {} are missing", share->rank, cell_.step));
+      problem.result += Eigen::Map<const Eigen::VectorXd>(row->data(), static_cast<Eigen::Index>(row->size()));
+    }
+    if (!problem.result.allFinite())
+      return undecided(judged, "the sketch of what the optimizer gets has sums that are no finite numbers");
+    problem.result_dtype = problem.coarsest = result.dtype;
+    if (unit_roundoff(cell_.coarsest) > unit_roundoff(problem.coarsest)) problem.coarsest = cell_.coarsest;
+    for (const Column& column : columns_.columns) {
+      problem.columns.push_back(&column);
+      if (unit_roundoff(column.dtype) > unit_roundoff(problem.coarsest)) problem.coarsest = column.dtype;
+    }
+    const RunParameter& parameter = ground_.run.parameters[static_cast<std::size_t>(cell_.parameter)];
+    problem.elements = static_cast<double>(parameter.numel(cell_.piece));
+    std::vector<std::shared_ptr<const Columns>> kept;
+    const Explanation explanation = explain(problem, [&](int back) {
+      std::vector<const Column*> columns;
+      kept.push_back(ground_.before ? ground_.before(cell_, back) : nullptr);
+      if (kept.back() != nullptr) {
+        for (const Column& column : kept.back()->columns) columns.push_back(&column);
+      }
+      return columns;
+    });
+    decide(judged, problem, explanation);
+  }
+
+  void no_gradient(Judged& judged) {
+    if (!columns_.missing.empty()) return undecided(judged, columns_.missing);
+    judged.piece.formula = "0";
+    if (columns_.columns.empty() && columns_.non_finite == 0) {
+      judged.piece.verdict = Verdict::right;
+      judged.piece.why = "no rank yields a gradient, and the optimizer gets none";
+      return;
+    }
+    wrong(judged, "the optimizer gets no gradient, and backward yields one");
+    std::set<int> ranks;
+    for (const Column& column : columns_.columns) ranks.insert(column.rank);
+    judged.piece.why = "backward yields a gradient on " + rank_words({ranks.begin(), ranks.end()});
+  }
+
+  void decide(Judged& judged, const Problem& problem, const Explanation& found) {
+    VerifiedPiece& piece = judged.piece;
+    piece.unexplained = found.residual;
+    piece.noise = found.noise;
+    judged.told_apart = found.told_apart;
+    write(judged, found);
+    if (!found.explained) return unexplained(judged, problem, found);
+    if (found.right) {
+      piece.verdict = Verdict::right;
+      return;
+    }
+    const std::vector<Term> got = terms_of(found);
+    if (!expected_known_) return without_loss(judged, found);
+    if (!found.told_apart && try_patterns(judged, problem)) return;
+    judged.open = !found.told_apart;
+    // What clipping left of earlier steps is no small fraction.
+    wrong(judged, found.exact() ? words(judged, found, got)
+                  : found.stale ? stale_words
+                                : "the coefficients are not the expected ones");
+    if (found.exact()) piece.difference = ground_.formulas.difference(got, without_zeros(support_));
+    if (!found.told_apart)
+      piece.why = fmt::format("{} cannot be told apart, so this is the simplest of several formulas",
+                              counted(problem.columns.size(), "contribution"));
+  }
+
+  std::vector<Term> terms_of(const Explanation& found) const {
+    std::vector<Term> terms;
+    for (const Entered& one : found.entered) {
+      if (one.exact && !one.exact->is_zero()) terms.push_back(ground_.formulas.term(*one.column, *one.exact));
+    }
+    return terms;
+  }
+
+  void write(Judged& judged, const Explanation& found) const {
+    VerifiedPiece& piece = judged.piece;
+    piece.formula = found.exact() ? ground_.formulas.print(terms_of(found), support_)
+                                  : ground_.formulas.print_rounded(found.entered, support_);
+    for (const Entered& one : found.entered) {
+      RecoveredCoefficient coefficient;
+      coefficient.rank = one.column->rank;
+      coefficient.step = one.column->step;
+      coefficient.micro_batch = one.column->micro_batch;
+      for (const auto& [rank, micro_batch] : one.column->members) {
+        if (rank != one.column->rank && (coefficient.alike.empty() || coefficient.alike.back() != rank))
+          coefficient.alike.push_back(rank);
+      }
+      coefficient.value = one.value;
+      coefficient.error = one.error;
+      coefficient.exact = one.exact;
+      coefficient.expected = one.column->step == cell_.step ? one.column->expected : std::optional<Rational>(0);
+      piece.coefficients.push_back(std::move(coefficient));
+    }
+    std::stable_sort(piece.coefficients.begin(), piece.coefficients.end(),
+                     [](const RecoveredCoefficient& a, const RecoveredCoefficient& b) { return a.step < b.step; });
+  }
+
+  void unexplained(Judged& judged, const Problem& problem, const Explanation& found) {
+    VerifiedPiece& piece = judged.piece;
+    if (!complete_) {
+      return undecided(judged, "a part is none of the recorded contributions; some are missing in the run");
+    }
+    if (columns_.columns.empty()) {
+      piece.formula.clear();
+      return wrong(judged, "the optimizer gets a gradient, and no rank's backward yields one");
+    }
+    if (!found.told_apart && expected_known_ && try_patterns(judged, problem)) return;
+    judged.open = !found.told_apart;
+    // Fewer digits on the way than any recorded tensor has leave the coefficients as they are.
+    if (expected_known_ && found.told_apart) {
+      bool right = true;
+      for (const Entered& one : found.entered)
+        right = right && std::abs(one.value - to_double(*one.column->expected)) <= 7 * one.error;
+      const LeastSquares system(problem);
+      Eigen::VectorXd coefficients(static_cast<Eigen::Index>(found.entered.size()));
+      for (std::size_t j = 0; j < found.entered.size(); ++j)
+        coefficients[static_cast<Eigen::Index>(j)] = found.entered[j].value;
+      const double half = 5 * std::sqrt(system.model_noise(coefficients, Dtype::bfloat16)) / system.size();
+      if (right && found.residual <= half) {
+        piece.why = fmt::format("{} is more than {} leaves, and no more than 16 bits on the way would",
+                                percent(found.residual), name_of(problem.coarsest));
+        return undecided(
+            judged, "the coefficients are right within noise, and the noise is more than the recorded types leave");
+      }
+    }
+    piece.why = fmt::format("{} of it is none of the recorded contributions; rounding leaves at most {}",
+                            percent(found.residual), percent(found.noise));
+    if (!found.told_apart && problem.columns.size() > 1) {
+      piece.formula.clear();
+      piece.coefficients.clear();
+      piece.why += fmt::format("; {} cannot be told apart by {} sums", counted(problem.columns.size(), "contribution"),
+                               ground_.run.header.sums);
+      if (expected_known_) return wrong(judged, "it is not the expected sum, and no simple formula explains it");
+    }
+    wrong(judged, "a part of it is none of the recorded contributions");
+  }
+
+  /// Where nobody said what the loss is: all contributions of all parameters should come with one coefficient.
+  void without_loss(Judged& judged, const Explanation& found) {
+    if (found.uniform && found.exact_factor && !found.exact_factor->is_zero()) {
+      judged.uniform = found.exact_factor;
+      judged.piece.verdict = Verdict::right;
+      return;
+    }
+    if (found.stale && found.exact()) return wrong(judged, stale_words);
+    std::set<int> missing;
+    bool some = false;
+    for (const Entered& one : found.entered) {
+      if (one.exact && one.exact->is_zero())
+        missing.insert(one.column->rank);
+      else
+        some = true;
+    }
+    if (!found.entered.empty() && !some) return wrong(judged, "nothing arrived");
+    if (!missing.empty() && found.told_apart) {
+      judged.piece.why = "nothing arrived of some contributions of " + rank_words({missing.begin(), missing.end()});
+      return wrong(judged, "contributions are missing");
+    }
+    undecided(judged, "the contributions come with different coefficients, and the loss is not known (--loss)");
+  }
+
+  /// Formulas that mistakes have everywhere: the own data alone, or the last micro-batch alone, or both, with what is
+  /// expected or undivided.
+  std::vector<Pattern> usual_patterns(const std::vector<int>& ranks) const {
+    std::set<int> own;
+    for (const int rank : ranks) own.insert(ground_.run.data_coordinate(rank));
+    int last = 0;
+    for (const Column& column : columns_.columns) last = std::max(last, column.micro_batch);
+    std::vector<Pattern> patterns;
+    for (const bool own_alone : {true, false}) {
+      for (const bool last_alone : {true, false}) {
+        for (const bool divided : {true, false}) {
+          Pattern pattern;
+          for (const Column& column : columns_.columns) {
+            const bool in = (!own_alone || own.contains(ground_.run.data_coordinate(column.rank))) &&
+                            (!last_alone || column.micro_batch == last);
+            const Rational whole(column.different);
+            pattern[{column.rank, column.micro_batch}] = !in ? Rational(0) : divided ? *column.expected : whole;
+          }
+          patterns.push_back(std::move(pattern));
+        }
+      }
+    }
+    return patterns;
+  }
+
+  /// A formula of other parameters, or a usual one, that explains this result as well.
+  bool try_patterns(Judged& judged, const Problem& problem) const {
+    const std::vector<Pattern> usual = usual_patterns(judged.piece.ranks);
+    std::vector<const Pattern*> all;
+    if (ground_.patterns != nullptr) {
+      for (const Pattern& pattern : *ground_.patterns) all.push_back(&pattern);
+    }
+    const std::size_t others = all.size();
+    for (const Pattern& pattern : usual) all.push_back(&pattern);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Pattern& pattern = *all[i];
+      std::vector<Rational> coefficients;
+      Explanation found;
+      for (const Column* column : problem.columns) {
+        const auto entry = pattern.find({column->rank, column->micro_batch});
+        if (entry == pattern.end()) break;
+        coefficients.push_back(entry->second);
+        found.entered.push_back({column, to_double(entry->second), 0, entry->second});
+      }
+      if (coefficients.size() != problem.columns.size() || !fits(problem, coefficients)) continue;
+      judged.piece.coefficients.clear();
+      write(judged, found);
+      const std::vector<Term> got = terms_of(found);
+      wrong(judged, words(judged, found, got));
+      judged.piece.difference = ground_.formulas.difference(got, without_zeros(support_));
+      judged.piece.from_others = i < others;
+      judged.open = i >= others;
+      judged.piece.why =
+          fmt::format("{} cannot be told apart here; this formula {}", counted(problem.columns.size(), "contribution"),
+                      i < others ? "is that of other parameters" : "fits, and others do as well");
+      return true;
+    }
+    return false;
+  }
+
+  std::string words(const Judged& judged, const Explanation& found, const std::vector<Term>& got) const {
+    return mistake_words(ground_.run, found, ground_.formulas.difference(got, without_zeros(support_)),
+                         judged.piece.ranks);
+  }
+
+  const Ground& ground_;
+  const Cell& cell_;
+  Columns columns_;
+  std::vector<Term> support_;
+  bool expected_known_ = true, complete_ = false;
+};
+
+}  // namespace
+
+std::vector<Judged> judge(const Ground& ground, const Cell& cell) { return Judge(ground, cell).run(); }
+
+std::optional<Pattern> pattern_of(const Judged& judged) {
+  if (!judged.told_apart || judged.piece.verdict != Verdict::wrong || judged.piece.coefficients.empty())
+    return std::nullopt;
+  Pattern pattern;
+  for (const RecoveredCoefficient& one : judged.piece.coefficients) {
+    if (!one.exact || one.step != judged.piece.step) return std::nullopt;
+    pattern[{one.rank, one.micro_batch}] = *one.exact;
+  }
+  return pattern;
+}
+
+}  // namespace lockstep::live

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/live/formula.h"
+
+namespace lockstep::live {
+
+/// Everything that is known of one piece in one optimizer step.
+struct Cell {
+  int step = 0, parameter = 0, piece = 0;
+  std::vector<const SketchedTensor*> contributions, results;  ///< by rank
+  Dtype coarsest = Dtype::float64;                            ///< of reductions in this step
+};
+
+/// The coefficients of a formula that was recovered where all contributions could be told apart, by rank and
+/// micro-batch of this optimizer step.
+using Pattern = std::map<std::pair<int, int>, Rational>;
+
+/// What judging needs besides the cell.
+struct Ground {
+  const CapturedRun& run;
+  SketchFiles& files;
+  const RunFormulas& formulas;
+  const Expected& expected;
+  /// The columns of this cell's piece in the optimizer step that is so many before; null where there is none.
+  std::function<std::shared_ptr<const Columns>(const Cell& cell, int back)> before;
+  /// Formulas of other parameters, the most frequent first, tried where contributions cannot be told apart.
+  const std::vector<Pattern>* patterns = nullptr;
+};
+
+/// What judging found, with what the summary needs and the report does not.
+struct Judged {
+  VerifiedPiece piece;
+  std::string summary;              ///< what is wrong, in words that are the same for the same mistake; "" where right
+  bool told_apart = false;          ///< the formula is certain
+  bool open = false;                ///< another formula may explain it better: patterns may help
+  std::optional<Rational> uniform;  ///< loss not known: the one coefficient of all contributions
+};
+
+/// Judges every distinct result of a cell, and what has no result.
+std::vector<Judged> judge(const Ground& ground, const Cell& cell);
+
+/// The coefficients of this optimizer step's contributions, where all of them are certain.
+std::optional<Pattern> pattern_of(const Judged& judged);
+
+}  // namespace lockstep::live

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "src/live/captured_run.h"
+#include "src/live/event.h"
+#include "src/live/precision.h"
+
+namespace lockstep::live {
+
+namespace {
+
+constexpr std::int64_t most_elements = INT64_MAX / 4;
+
+std::string read_text(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  if (stream) text << stream.rdbuf();
+  if (!stream || (text.str().empty() && stream.bad()))
+    throw InputError({Diagnostic{{}, fmt::format("{}: it cannot be read", file)}});
+  return std::move(text).str();
+}
+
+/// Adds the lines of one rank's file, one by one, to its record.
+class Reader {
+ public:
+  explicit Reader(std::string file) { record_.file = std::move(file); }
+
+  RankRecord run() {
+    const auto whole = std::make_shared<Source>(Source{record_.file, read_text(record_.file)});
+    const std::string& text = whole->text;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find('\n', begin), text.size());
+      line(whole, begin, end);
+      begin = end + 1;
+    }
+    if (!all_.empty()) throw InputError(all_.sorted());
+    return std::move(record_);
+  }
+
+ private:
+  void line(const std::shared_ptr<const Source>& whole, std::size_t begin, std::size_t end) {
+    // Each line is a text of its own; its mistakes are told with their place in the file.
+    auto own = std::make_shared<Source>(Source{whole->name, whole->text.substr(begin, end - begin)});
+    if (own->text.find_first_not_of(" \t\r") == std::string::npos) return;
+    Diagnostics mistakes;
+    const Json json = parse_json(own, mistakes);
+    const bool last = end == whole->text.size();
+    if (last && !mistakes.empty()) {
+      record_.cut_off = true;
+      return;
+    }
+    if (mistakes.empty()) event(json, mistakes);
+    if (mistakes.empty()) return;
+    for (const Diagnostic& mistake : mistakes.sorted()) {
+      const Place& place = mistake.place;
+      all_.add(
+          {whole, begin + std::min(place.begin, end - begin), begin + std::min(place.end, end - begin), place.pointer},
+          mistake.message);
+    }
+  }
+
+  void event(const Json& json, Diagnostics& mistakes) {
+    const Json* name = json.is_object() ? json.find("event") : nullptr;
+    if (name == nullptr || !name->is_string()) {
+      mistakes.add(json.place(), fmt::format("expected an object with the key \"event\", found {}",
+                                             json.is_object() ? "one without it" : json.describe()));
+      return;
+    }
+    const std::string& kind = name->text();
+    const Event event(json, kind, mistakes);
+    if (kind == "run") return run_line(event);
+    if (!seen_header_) {
+      if (all_.empty())
+        mistakes.add(name->place(), fmt::format("expected \"run\" as the first event, found \"{}\"", kind));
+      seen_header_ = true;
+      return;
+    }
+    if (kind == "parameter") return parameter(event);
+    if (kind == "contribution") return contribution(event);
+    if (kind == "collective") return collective(event);
+    if (kind == "result") return result(event);
+    if (kind == "step") return step(event);
+    if (kind == "end") record_.ended = true;
+  }
+
+  void run_line(const Event& event) {
+    if (seen_header_) return event.mistake("a second \"run\" line; a file holds one run of one rank");
+    seen_header_ = true;
+    Header& header = record_.header;
+    const std::int64_t version = event.whole("lockstep_capture", 1);
+    if (version > 1)
+      event.mistake(
+          fmt::format("it is of version {} of the capture format; this program reads 1: a newer one is "
+                      "needed",
+                      version));
+    header.world = static_cast<int>(event.whole("world", 1, 1 << 20));
+    header.rank = static_cast<int>(event.whole("rank", 0, header.world - 1));
+    header.adapter = event.text("adapter", "");
+    header.sums = static_cast<int>(event.whole("sums", 64, 1 << 16));
+    if (header.sums % 64 != 0) event.mistake(fmt::format("\"sums\" is {}; expected a multiple of 64", header.sums));
+    header.seed = static_cast<std::uint64_t>(event.whole("seed", 0, INT64_MAX));
+    if (const Json* versions = event.find("versions"); versions != nullptr) {
+      for (const Json::Member& member : versions->members()) {
+        if (member.value.is_string()) header.versions.emplace_back(member.key, member.value.text());
+      }
+    }
+    mesh(event, header);
+    if (const std::optional<std::string> loss = event.text_or_null("loss")) {
+      header.loss = loss_named(*loss);
+      if (!header.loss)
+        event.mistake(*event.find("loss"), fmt::format("unknown loss \"{}\"{}", *loss, did_you_mean_loss(*loss)));
+    }
+  }
+
+  static std::string did_you_mean_loss(const std::string& loss) {
+    const std::string near = did_you_mean(loss, captured_loss_names());
+    return near.empty() ? fmt::format("; expected {} or null", fmt::join(captured_loss_names(), ", ")) : near;
+  }
+
+  static void mesh(const Event& event, Header& header) {
+    const Json* mesh = event.required("mesh");
+    if (mesh == nullptr) return;
+    if (!mesh->is_object())
+      return event.mistake(*mesh, fmt::format("\"mesh\": expected an object, found {}", mesh->describe()));
+    const Event inner(*mesh, "run", event.diagnostics());
+    header.axes = inner.texts("axes");
+    for (const std::int64_t size : inner.wholes("sizes", 1, 1 << 20)) header.sizes.push_back(static_cast<int>(size));
+    for (const std::int64_t rank : inner.wholes("ranks", 0, 1 << 20))
+      header.mesh_ranks.push_back(static_cast<int>(rank));
+    if (header.axes.size() >= most_axes)
+      return inner.mistake(fmt::format("the mesh has {} axes; at most {} are read", header.axes.size(), most_axes - 1));
+    if (header.axes.size() != header.sizes.size())
+      return inner.mistake(fmt::format("the mesh has {} axes and {} sizes", header.axes.size(), header.sizes.size()));
+    std::int64_t product = 1;
+    for (const int size : header.sizes) product = std::min<std::int64_t>(product * size, 1 << 21);
+    if (product != header.world)
+      return inner.mistake(
+          fmt::format("the sizes of the mesh make {} ranks, and \"world\" is {}", product, header.world));
+    std::vector<int> sorted = header.mesh_ranks;
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<int> all(static_cast<std::size_t>(header.world));
+    std::iota(all.begin(), all.end(), 0);
+    if (sorted != all)
+      return inner.mistake(
+          fmt::format("\"ranks\" of the mesh: expected each rank from 0 to {} once", header.world - 1));
+    header.data_axes = event.texts("data_axes");
+    for (const std::string& axis : header.data_axes) {
+      if (std::find(header.axes.begin(), header.axes.end(), axis) == header.axes.end())
+        event.mistake(fmt::format("\"data_axes\" names \"{}\", which is no axis of the mesh{}", axis,
+                                  did_you_mean(axis, header.axes)));
+    }
+  }
+
+  void parameter(const Event& event) {
+    DeclaredParameter parameter;
+    const std::int64_t id = event.whole("id", 0, INT64_MAX / 2);
+    parameter.name = event.required_text("name");
+    parameter.aliases = event.texts("aliases");
+    parameter.shape = event.wholes("shape");
+    parameter.dtype = event.text("dtype", "");
+    parameter.frozen = event.boolean("frozen", false);
+    std::int64_t numel = 1;
+    for (const std::int64_t size : parameter.shape) {
+      if (size > 0 && numel > most_elements / size)
+        return event.mistake(fmt::format("the shape of \"{}\" has too many elements", parameter.name));
+      numel *= size;
+    }
+    if (const Json* pieces = event.required("pieces"); pieces != nullptr) {
+      if (!pieces->is_array())
+        return event.mistake(*pieces, fmt::format("\"pieces\": expected a list, found {}", pieces->describe()));
+      for (const Json& piece : pieces->items()) parameter.pieces.push_back(one_piece(event, piece, parameter, numel));
+    }
+    if (!record_.parameter_of_id.emplace(id, static_cast<int>(record_.parameters.size())).second)
+      return event.mistake(fmt::format("parameter {} is declared twice", id));
+    record_.parameters.push_back(std::move(parameter));
+  }
+
+  static std::vector<Interval> one_piece(const Event& event, const Json& piece, const DeclaredParameter& parameter,
+                                         std::int64_t numel) {
+    const Json* range = piece.find("range");
+    const Json* box = piece.find("box");
+    const auto interval = [&](const Json& pair, std::int64_t most) -> Interval {
+      if (pair.items().size() == 2) {
+        const auto begin = whole_number_of(pair.items()[0]), end = whole_number_of(pair.items()[1]);
+        if (begin && end && 0 <= *begin && *begin <= *end && *end <= most) return {*begin, *end};
+      }
+      event.mistake(pair,
+                    fmt::format("expected [first, end) of a piece of \"{}\" within 0 and {}", parameter.name, most));
+      return {0, 0};
+    };
+    std::vector<Interval> result;
+    if (range != nullptr) {
+      result.push_back(interval(*range, numel));
+    } else if (box != nullptr && box->items().size() == parameter.shape.size()) {
+      for (std::size_t i = 0; i < parameter.shape.size(); ++i)
+        result.push_back(interval(box->items()[i], parameter.shape[i]));
+    } else {
+      event.mistake(piece,
+                    fmt::format("a piece of \"{}\": expected \"range\" with two numbers, or \"box\" with a pair for "
+                                "each of {} dimensions",
+                                parameter.name, parameter.shape.size()));
+    }
+    return result;
+  }
+
+  /// What contributions and results have in common.
+  std::optional<SketchedTensor> tensor(const Event& event) const {
+    SketchedTensor tensor;
+    tensor.rank = record_.header.rank;
+    const Json* id = event.required("parameter");
+    const std::int64_t number = event.whole("parameter", 0, INT64_MAX / 2);
+    const auto found = record_.parameter_of_id.find(number);
+    if (id == nullptr) return std::nullopt;
+    if (found == record_.parameter_of_id.end()) {
+      event.mistake(*id, fmt::format("parameter {} was not declared by a \"parameter\" line before", number));
+      return std::nullopt;
+    }
+    tensor.parameter = found->second;
+    const DeclaredParameter& parameter = record_.parameters[static_cast<std::size_t>(found->second)];
+    const std::int64_t piece = event.whole("piece");
+    if (piece >= static_cast<std::int64_t>(parameter.pieces.size())) {
+      if (const Json* place = event.find("piece"))
+        event.mistake(*place,
+                      fmt::format("piece {} of \"{}\", which has {}", piece, parameter.name, parameter.pieces.size()));
+      return std::nullopt;
+    }
+    tensor.piece = static_cast<int>(piece);
+    return tensor;
+  }
+
+  void sketch(const Event& event, SketchedTensor& tensor) const {
+    const std::vector<std::string>& axes = record_.header.axes;
+    for (const std::string& axis : event.texts("partial")) {
+      const auto found = std::find(axes.begin(), axes.end(), axis);
+      if (found == axes.end()) {
+        event.mistake(
+            fmt::format("\"partial\" names \"{}\", which is no axis of the mesh{}", axis, did_you_mean(axis, axes)));
+        return;
+      }
+      tensor.partial |= std::uint32_t{1} << (found - axes.begin());
+    }
+    tensor.row = event.whole("row");
+    tensor.hash = event.hash("hash");
+    tensor.dtype = event.dtype("dtype");
+    tensor.non_finite = static_cast<std::uint64_t>(event.whole("nonfinite", 0, INT64_MAX));
+  }
+
+  RankStep& step_of(const Event& event) { return record_.steps[static_cast<int>(event.whole("step"))]; }
+
+  void contribution(const Event& event) {
+    RankStep& step = step_of(event);
+    std::optional<SketchedTensor> one = tensor(event);
+    if (!one) return;
+    one->micro_batch = static_cast<int>(event.whole("micro_batch", 0, 1 << 20));
+    sketch(event, *one);
+    step.micro_batches = std::max(step.micro_batches, one->micro_batch + 1);
+    step.contributions.push_back(*one);
+  }
+
+  void result(const Event& event) {
+    RankStep& step = step_of(event);
+    std::optional<SketchedTensor> one = tensor(event);
+    if (!one) return;
+    const Json* row = event.required("row");
+    if (row != nullptr && !row->is_null()) sketch(event, *one);
+    step.results.push_back(*one);
+  }
+
+  void collective(const Event& event) {
+    RankStep& step = step_of(event);
+    const std::string op = event.required_text("op"), name = text_if_any(event, "dtype");
+    if (op != "send" && op != "recv") record_.collectives.push_back(call(event, op, name));
+    if (op != "all_reduce" && op != "reduce_scatter" && op != "reduce") return;
+    for (const Dtype dtype : {Dtype::float32, Dtype::float64, Dtype::bfloat16, Dtype::float16}) {
+      if (name != name_of(dtype)) continue;
+      if (!step.coarsest_reduction || unit_roundoff(dtype) > unit_roundoff(*step.coarsest_reduction))
+        step.coarsest_reduction = dtype;
+    }
+  }
+
+  static std::string text_if_any(const Event& event, std::string_view key) {
+    return event.find(key) == nullptr ? "" : event.text_or_null(key).value_or("");
+  }
+
+  static CapturedCollective call(const Event& event, const std::string& op, const std::string& dtype) {
+    CapturedCollective call;
+    call.step = static_cast<int>(event.whole("step"));
+    call.op = op;
+    for (const std::int64_t rank : event.wholes("group", 0, most_whole)) call.group.push_back(static_cast<int>(rank));
+    std::sort(call.group.begin(), call.group.end());
+    call.elements = event.whole("elements", 0, INT64_MAX / 2);
+    call.dtype = dtype;
+    call.reduce = text_if_any(event, "reduce");
+    call.call = text_if_any(event, "call");
+    if (event.find("root") != nullptr) call.root = static_cast<int>(event.whole("root", 0, most_whole));
+    return call;
+  }
+
+  void step(const Event& event) {
+    RankStep& step = step_of(event);
+    if (step.complete) return event.mistake("a second \"step\" line of this step");
+    step.complete = true;
+    const auto count = static_cast<int>(event.whole("micro_batches", 0, 1 << 20));
+    if (count < step.micro_batches) {
+      event.mistake(fmt::format("the step has {} micro-batches, and micro-batch {} yielded a contribution", count,
+                                step.micro_batches - 1));
+    }
+    step.micro_batches = std::max(step.micro_batches, count);
+    const Json* tokens = event.find("tokens");
+    if (tokens == nullptr || tokens->is_null()) return;
+    if (!tokens->is_array() || tokens->items().size() != static_cast<std::size_t>(count))
+      return event.mistake(
+          *tokens, fmt::format("\"tokens\": expected a number or null for each of {} micro-batches, found {}", count,
+                               tokens->is_array() ? fmt::format("{}", tokens->items().size()) : tokens->describe()));
+    for (const Json& item : tokens->items()) {
+      const std::optional<std::int64_t> number = whole_number_of(item);
+      if (!item.is_null() && (!number || *number < 0 || *number > std::int64_t{1} << 40))
+        event.mistake(item,
+                      fmt::format("\"tokens\": expected a whole number from 0 on or null, found {}", item.describe()));
+      step.tokens.push_back(item.is_null() ? std::nullopt : number);
+    }
+  }
+
+  RankRecord record_;
+  Diagnostics all_;
+  bool seen_header_ = false;
+};
+
+}  // namespace
+
+RankRecord read_rank(const std::string& file) { return Reader(file).run(); }
+
+}  // namespace lockstep::live

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <set>
+
+#include "src/live/captured_run.h"
+#include "src/live/event.h"
+#include "src/numeric/parallel.h"
+
+namespace lockstep::live {
+
+namespace {
+
+[[noreturn]] void refuse(std::string sentence) { throw InputError({Diagnostic{{}, std::move(sentence)}}); }
+
+/// Files of ranks in the folder, by name.
+std::vector<std::string> rank_files(const std::string& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder, error)) refuse(fmt::format("{}: there is no such folder", folder));
+  if (!std::filesystem::is_directory(folder, error))
+    refuse(fmt::format("{}: it is a file; expected the folder of a captured run, with a rank-00000.jsonl for each rank",
+                       folder));
+  std::vector<std::string> files;
+  std::filesystem::directory_iterator entries(folder, error);
+  if (error) refuse(fmt::format("{}: it cannot be read: {}", folder, error.message()));
+  for (const auto& entry : entries) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("rank-") && name.ends_with(".jsonl")) files.push_back(entry.path().string());
+  }
+  if (files.empty())
+    refuse(fmt::format("{}: there is no rank-*.jsonl in it; expected the folder that a capture wrote (docs/verify.md)",
+                       folder));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+template <class Value>
+void must_agree(const RankRecord& a, const RankRecord& b, const char* what, const Value& one, const Value& other) {
+  if (one == other) return;
+  refuse(fmt::format("{}: {} is not that of {}; the files of one run agree on it: are two runs in this folder?", b.file,
+                     what, a.file));
+}
+
+void check_headers(const std::vector<RankRecord>& ranks) {
+  const RankRecord& first = ranks.front();
+  const Header& a = first.header;
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    const RankRecord& other = ranks[i];
+    const Header& b = other.header;
+    if (b.rank == ranks[i - 1].header.rank)
+      refuse(fmt::format("{}: it is of rank {}, and so is {}", other.file, b.rank, ranks[i - 1].file));
+    must_agree(first, other, "\"world\"", a.world, b.world);
+    must_agree(first, other, "\"sums\"", a.sums, b.sums);
+    must_agree(first, other, "\"seed\"", a.seed, b.seed);
+    must_agree(first, other, "\"mesh\"", std::tie(a.axes, a.sizes, a.mesh_ranks),
+               std::tie(b.axes, b.sizes, b.mesh_ranks));
+    must_agree(first, other, "\"data_axes\"", a.data_axes, b.data_axes);
+    must_agree(first, other, "\"loss\"", a.loss, b.loss);
+  }
+}
+
+/// Finds out which parameters of all ranks are one tensor: those that have a name in common.
+class Union {
+ public:
+  explicit Union(CapturedRun& run) : run_(run) {}
+
+  void run() {
+    for (RankRecord& rank : run_.ranks) {
+      std::vector<int> number(rank.parameters.size());
+      for (std::size_t i = 0; i < rank.parameters.size(); ++i) number[i] = place(rank, rank.parameters[i]);
+      for (auto& [step, content] : rank.steps) {
+        for (auto* tensors : {&content.contributions, &content.results}) {
+          for (SketchedTensor& tensor : *tensors) tensor.parameter = number[static_cast<std::size_t>(tensor.parameter)];
+        }
+      }
+    }
+    join();
+  }
+
+ private:
+  int place(const RankRecord& rank, const DeclaredParameter& declared) {
+    const auto [found, is_new] = by_name_.try_emplace(declared.name, static_cast<int>(run_.parameters.size()));
+    if (is_new) {
+      run_.parameters.push_back({declared});
+      first_.push_back(rank.file);
+      return found->second;
+    }
+    DeclaredParameter& known = run_.parameters[static_cast<std::size_t>(found->second)].declared;
+    const std::string& file = first_[static_cast<std::size_t>(found->second)];
+    if (known.shape != declared.shape)
+      refuse(fmt::format(
+          "{}: parameter \"{}\" has the shape [{}], and in {} it is [{}]; expected that of the whole tensor", rank.file,
+          declared.name, fmt::join(declared.shape, ", "), file, fmt::join(known.shape, ", ")));
+    if (known.pieces != declared.pieces)
+      refuse(fmt::format("{}: parameter \"{}\" is cut into other pieces than in {}", rank.file, declared.name, file));
+    known.frozen = known.frozen && declared.frozen;
+    for (const std::string& alias : declared.aliases) {
+      if (std::find(known.aliases.begin(), known.aliases.end(), alias) == known.aliases.end())
+        known.aliases.push_back(alias);
+    }
+    return found->second;
+  }
+
+  /// Parameters of other ranks that an alias names, such as the two ends of a pipeline's tied embedding.
+  void join() {
+    std::vector<int> target(run_.parameters.size());
+    std::iota(target.begin(), target.end(), 0);
+    const auto root = [&](int i) {
+      while (target[static_cast<std::size_t>(i)] != i) i = target[static_cast<std::size_t>(i)];
+      return i;
+    };
+    std::set<std::string> told;
+    for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
+      for (const std::string& alias : run_.parameters[i].declared.aliases) {
+        const auto found = by_name_.find(alias);
+        if (found == by_name_.end()) continue;
+        const int a = std::min(root(static_cast<int>(i)), root(found->second)),
+                  b = std::max(root(static_cast<int>(i)), root(found->second));
+        if (a == b) continue;
+        const DeclaredParameter& one = run_.parameters[static_cast<std::size_t>(a)].declared;
+        const DeclaredParameter& other = run_.parameters[static_cast<std::size_t>(b)].declared;
+        if (one.shape != other.shape || one.pieces != other.pieces) {
+          if (told.insert(one.name + '\n' + other.name).second)
+            run_.gaps.push_back(
+                fmt::format("{} and {} are one tensor, and ranks cut it into different pieces: they are "
+                            "not compared with each other.",
+                            one.name, other.name));
+          continue;
+        }
+        target[static_cast<std::size_t>(b)] = a;
+      }
+    }
+    std::vector<int> number(run_.parameters.size(), -1);
+    std::vector<RunParameter> joined;
+    for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
+      const auto to = static_cast<std::size_t>(root(static_cast<int>(i)));
+      if (to == i) {
+        number[i] = static_cast<int>(joined.size());
+        joined.push_back(std::move(run_.parameters[i]));
+        continue;
+      }
+      number[i] = number[to];
+      DeclaredParameter& whole = joined[static_cast<std::size_t>(number[to])].declared;
+      const std::string& name = run_.parameters[i].declared.name;
+      if (std::find(whole.aliases.begin(), whole.aliases.end(), name) == whole.aliases.end())
+        whole.aliases.push_back(name);
+    }
+    if (joined.size() == run_.parameters.size()) {
+      run_.parameters = std::move(joined);
+      return;
+    }
+    run_.parameters = std::move(joined);
+    for (RankRecord& rank : run_.ranks) {
+      for (auto& [step, content] : rank.steps) {
+        for (auto* tensors : {&content.contributions, &content.results}) {
+          for (SketchedTensor& tensor : *tensors) tensor.parameter = number[static_cast<std::size_t>(tensor.parameter)];
+        }
+      }
+    }
+  }
+
+  CapturedRun& run_;
+  std::map<std::string, int, std::less<>> by_name_;
+  std::vector<std::string> first_;  // by parameter: the file that declared it first
+};
+
+std::string listed(const std::vector<int>& ranks) {
+  constexpr std::size_t most = 8;
+  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  for (std::size_t i = 0; i < std::min(ranks.size(), most); ++i)
+    text += fmt::format("{} {}", i > 0 ? "," : "", ranks[i]);
+  return ranks.size() > most ? text + fmt::format(" and {} more", ranks.size() - most) : text;
+}
+
+void find_gaps(CapturedRun& run) {
+  std::set<int> steps, present;
+  for (const RankRecord& rank : run.ranks) {
+    present.insert(rank.header.rank);
+    for (const auto& [step, content] : rank.steps) {
+      // What is issued after the last optimizer step, such as a gathering of parameters, begins no other.
+      if (content.complete || !content.contributions.empty() || !content.results.empty()) steps.insert(step);
+    }
+  }
+  run.steps.assign(steps.begin(), steps.end());
+  std::int64_t micro_batches = 0;
+  for (const int step : run.steps) {
+    int most = 1;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found != rank.steps.end()) most = std::max(most, found->second.micro_batches);
+    }
+    micro_batches += most;
+  }
+  if (micro_batches > most_whole / 2)
+    refuse(fmt::format("{}: the run has {} micro-batches, more micro-batches than can be counted", run.folder,
+                       micro_batches));
+  for (int rank = 0; rank < run.header.world; ++rank) {
+    if (!present.contains(rank)) run.missing_ranks.push_back(rank);
+  }
+  if (!run.missing_ranks.empty())
+    run.gaps.push_back(fmt::format("{} of {} left no file: what {} contributed is not known.",
+                                   listed(run.missing_ranks), run.header.world,
+                                   run.missing_ranks.size() == 1 ? "it" : "they"));
+  std::vector<int> died;
+  for (const RankRecord& rank : run.ranks) {
+    if (rank.cut_off) run.gaps.push_back(fmt::format("{}: the last line is not complete.", rank.file));
+    if (!rank.ended) died.push_back(rank.header.rank);
+  }
+  if (!died.empty())
+    run.gaps.push_back(fmt::format("{} did not end the capture: the last lines are missing.", listed(died)));
+  for (const int step : run.steps) {
+    std::vector<int> without, unfinished;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found == rank.steps.end()) {
+        without.push_back(rank.header.rank);
+      } else if (!found->second.complete) {
+        unfinished.push_back(rank.header.rank);
+      }
+    }
+    if (!without.empty())
+      run.gaps.push_back(fmt::format("{} did not capture optimizer step {}, which others did.", listed(without), step));
+    if (!unfinished.empty())
+      run.gaps.push_back(fmt::format("{} did not finish optimizer step {}.", listed(unfinished), step));
+  }
+  if (run.steps.empty()) run.gaps.push_back("no optimizer step was captured.");
+}
+
+}  // namespace
+
+std::int64_t RunParameter::numel(int piece) const {
+  std::int64_t count = 1;
+  for (const Interval& interval : declared.pieces[static_cast<std::size_t>(piece)]) count *= interval.size();
+  return count;
+}
+
+bool CapturedRun::complete_step(int step) const {
+  return missing_ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [&](const RankRecord& rank) {
+           const auto found = rank.steps.find(step);
+           return found != rank.steps.end() && found->second.complete;
+         });
+}
+
+int CapturedRun::coordinates(int rank, std::uint32_t axes) const {
+  int rest = place_of_rank_[static_cast<std::size_t>(rank)], result = 0, stride = 1;
+  for (std::size_t axis = header.axes.size(); axis-- > 0;) {
+    const int size = header.sizes[axis];
+    if ((axes >> axis & 1) != 0) {
+      result += rest % size * stride;
+      stride *= size;
+    }
+    rest /= size;
+  }
+  return result;
+}
+
+CapturedRun read_run(const std::string& folder, int threads) {
+  CapturedRun run;
+  run.folder = folder;
+  const std::vector<std::string> files = rank_files(folder);
+  std::vector<RankRecord> records(files.size());
+  std::vector<std::vector<Diagnostic>> mistakes(files.size());
+  numeric::parallel_for(files.size(), threads, [&](std::size_t i) {
+    try {
+      records[i] = read_rank(files[i]);
+    } catch (const InputError& error) {
+      mistakes[i] = error.diagnostics();
+    }
+  });
+  std::vector<Diagnostic> all;
+  for (const std::vector<Diagnostic>& of_file : mistakes) all.insert(all.end(), of_file.begin(), of_file.end());
+  if (!all.empty()) throw InputError(std::move(all));
+  for (RankRecord& record : records) {
+    if (record.header.world == 0) {
+      run.gaps.push_back(fmt::format("{} ends before its first line does: the rank died as it began.", record.file));
+    } else {
+      run.ranks.push_back(std::move(record));
+    }
+  }
+  if (run.ranks.empty()) refuse(fmt::format("{}: no rank's file has a complete first line", folder));
+  std::stable_sort(run.ranks.begin(), run.ranks.end(),
+                   [](const RankRecord& a, const RankRecord& b) { return a.header.rank < b.header.rank; });
+  check_headers(run.ranks);
+  run.header = run.ranks.front().header;
+  Union(run).run();
+  find_gaps(run);
+  const Header& header = run.header;
+  run.place_of_rank_.resize(static_cast<std::size_t>(header.world));
+  for (std::size_t place = 0; place < header.mesh_ranks.size(); ++place)
+    run.place_of_rank_[static_cast<std::size_t>(header.mesh_ranks[place])] = static_cast<int>(place);
+  std::uint32_t data = 0;
+  for (std::size_t axis = 0; axis < header.axes.size(); ++axis) {
+    if (std::find(header.data_axes.begin(), header.data_axes.end(), header.axes[axis]) == header.data_axes.end())
+      continue;
+    data |= std::uint32_t{1} << axis;
+    run.data_size_ *= header.sizes[axis];
+  }
+  for (int rank = 0; rank < header.world; ++rank) run.data_coordinates_.push_back(run.coordinates(rank, data));
+  return run;
+}
+
+}  // namespace lockstep::live

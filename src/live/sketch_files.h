@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "lockstep/tensor_file.h"
+#include "src/live/captured_run.h"
+
+namespace lockstep::live {
+
+/// The sketches of a run, read where they are asked for. May be used from several threads at once.
+class SketchFiles {
+ public:
+  explicit SketchFiles(const CapturedRun& run) : run_(run) {}
+
+  /// A row of a rank's file of a step. Nothing where the file is missing, which missing() then names. Throws InputError
+  /// where the file is not valid or has no such row.
+  std::optional<std::vector<double>> row(int rank, int step, std::int64_t row);
+  /// Closes the files of all steps before `step`; they are opened anew where they are asked for.
+  void close_before(int step);
+  /// Files that were asked for and are not there.
+  std::set<std::pair<int, int>> missing() const;  // step and rank
+
+ private:
+  std::shared_ptr<const TensorFile> file(int rank, int step);
+
+  const CapturedRun& run_;
+  mutable std::mutex mutex_;
+  std::map<std::pair<int, int>, std::shared_ptr<const TensorFile>> files_;  // by step and rank
+  std::set<std::pair<int, int>> missing_;
+};
+
+}  // namespace lockstep::live

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace lockstep::live {
+
+std::string counted(std::uint64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
+}
+
+std::string rank_words(const std::vector<int>& ranks) {
+  constexpr std::size_t most = 8;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (parts.size() == most) {
+      parts.push_back(fmt::format("{} more", ranks.size() - i));
+      break;
+    }
+    if (end - i >= 3) {
+      parts.push_back(fmt::format("{} to {}", ranks[i], ranks[end - 1]));
+    } else {
+      end = i + 1;
+      parts.push_back(std::to_string(ranks[i]));
+    }
+    i = end;
+  }
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+  return text;
+}
+
+std::string percent(double part) {
+  const double hundredths = 100 * part;
+  return hundredths >= 10 ? fmt::format("{:.0f} %", hundredths) : fmt::format("{:.2g} %", hundredths);
+}
+
+namespace {
+
+/// All columns that entered have the property, and some that did not lack it.
+template <class Property>
+bool alone(const Explanation& found, Property property) {
+  bool others = false;
+  for (const Entered& one : found.entered) {
+    const bool zero = one.exact->is_zero();
+    if (!zero && !property(*one.column)) return false;
+    others = others || (zero && !property(*one.column));
+  }
+  return others;
+}
+
+/// ", with 1 where 1/2 was expected"; "" where those that entered have what was expected, or no one coefficient.
+std::string with_coefficient(const Explanation& found) {
+  std::optional<Rational> got, expected;
+  for (const Entered& one : found.entered) {
+    if (one.exact->is_zero() || !one.column->expected) continue;
+    if ((got && *got != *one.exact) || (expected && *expected != *one.column->expected)) return "";
+    got = one.exact;
+    expected = one.column->expected;
+  }
+  if (!got || *got == *expected) return "";
+  return fmt::format(", with {} where {} was expected", got->to_string(), expected->to_string());
+}
+
+std::string uniform_words(const Explanation& found) {
+  const Rational& factor = *found.exact_factor;
+  const std::string scope = factor > 0 ? ", invisible to Adam" : "";
+  const Entered& first = found.entered.front();
+  const bool alike = std::all_of(found.entered.begin(), found.entered.end(), [&](const Entered& one) {
+    return one.exact == first.exact && one.column->expected == first.column->expected;
+  });
+  if (alike)
+    return fmt::format("every contribution came with {} where {} was expected: uniform factor {}{}",
+                       first.exact->to_string(), first.column->expected->to_string(), factor.to_string(), scope);
+  return fmt::format("every contribution came with {} of its weight: uniform factor {}{}", factor.to_string(),
+                     factor.to_string(), scope);
+}
+
+}  // namespace
+
+std::string mistake_words(const CapturedRun& run, const Explanation& found, const std::string& difference,
+                          const std::vector<int>& ranks) {
+  if (std::all_of(found.entered.begin(), found.entered.end(), [](const Entered& one) { return one.exact->is_zero(); }))
+    return "nothing arrived";
+  if (found.stale) return stale_words;
+  if (found.of_expected && found.exact_factor) return uniform_words(found);
+  if (found.uniform && found.exact_factor)
+    return fmt::format("every contribution came with {}, whatever its tokens", found.exact_factor->to_string());
+  std::set<int> own;  // whose data are the optimizer's own
+  for (const int rank : ranks) own.insert(run.data_coordinate(rank));
+  if (own.size() == 1 && alone(found, [&](const Column& column) {
+        return std::all_of(column.members.begin(), column.members.end(),
+                           [&](const auto& member) { return own.contains(run.data_coordinate(member.first)); });
+      }))
+    return "no data-parallel rank's contribution arrived but its own" + with_coefficient(found);
+  int last = 0;
+  for (const Entered& one : found.entered) last = std::max(last, one.column->micro_batch);
+  if (alone(found, [&](const Column& column) { return column.micro_batch == last; }))
+    return "the last micro-batch alone arrived" + with_coefficient(found);
+  if (!difference.empty()) return difference;
+  return "contributions come with other coefficients than expected";
+}
+
+}  // namespace lockstep::live

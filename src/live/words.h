@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/live/explain.h"
+
+namespace lockstep::live {
+
+/// "1 element", "3 elements".
+std::string counted(std::uint64_t number, std::string_view noun);
+/// "rank 1", "ranks 0 to 3 and 6".
+std::string rank_words(const std::vector<int>& ranks);
+/// "12 %", "0.04 %".
+std::string percent(double part);
+
+inline constexpr const char* stale_words =
+    "what earlier optimizer steps left is still in it: nobody zeroed the gradient";
+
+/// What is wrong with an explanation whose coefficients are exact, in words that are the same wherever the same mistake
+/// was made. `difference` is what check says of the two formulas, `ranks` those whose optimizers get the result.
+std::string mistake_words(const CapturedRun& run, const Explanation& found, const std::string& difference,
+                          const std::vector<int>& ranks);
+
+}  // namespace lockstep::live

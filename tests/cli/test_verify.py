@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""lockstep verify, on runs written in plain Python: verdicts, words, JSON, options, exit statuses, hostile folders."""
+
+import json
+import os
+import shutil
+from fractions import Fraction
+
+import captured_run
+import pytest
+
+HALF = Fraction(1, 2)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    captured_run.simple_run(folder / "right", lambda name, rank, m: HALF)
+    captured_run.simple_run(folder / "twice", lambda name, rank, m: HALF / 2)
+    captured_run.simple_run(folder / "norms", lambda name, rank, m: 0 if "norm" in name and rank == 1 else HALF)
+    captured_run.simple_run(folder / "unknown", lambda name, rank, m: HALF, loss=None)
+    return folder
+
+
+def result_of(run, runs, name, *options):
+    finished = run("verify", str(runs / name), "-f", "json", *options)
+    return finished.returncode, json.loads(finished.stdout)
+
+
+def test_a_right_run_is_a_match(run, runs):
+    finished = run("verify", str(runs / "right"))
+    assert finished.returncode == 0
+    assert finished.stdout.startswith("match  ")
+    assert "3 parameters, 3 results compared: 3 right" in finished.stdout
+    status, result = result_of(run, runs, "right")
+    assert status == 0 and result["verdict"] == "match" and result["complete"] is True
+    assert {piece["formula"] for piece in result["results"]} == {"(g0+g1)/2"}
+    assert result["counts"] == {"right": 3, "wrong": 0, "undecided": 0}
+    assert result["results"][0]["coefficients"] == []
+    _, result = result_of(run, runs, "right", "-v")
+    assert {one["exact"] for one in result["results"][0]["coefficients"]} == {"1/2"}
+
+
+def test_the_summary_comes_first_then_the_formulas(run, runs):
+    finished = run("verify", str(runs / "twice"))
+    assert finished.returncode == 1
+    summary = "every contribution came with 1/4 where 1/2 was expected: uniform factor 1/2, invisible to Adam"
+    assert finished.stdout.index(summary) < finished.stdout.index("got       (g0+g1)/4   (half of the right gradient)")
+    assert "all 3 parameters, on every rank" in finished.stdout
+    assert "expected  (g0+g1)/2" in finished.stdout
+
+
+def test_the_parameters_at_fault_are_named_with_layers_folded(run, runs):
+    finished = run("verify", str(runs / "norms"))
+    assert finished.returncode == 1
+    assert "✗ the share of dp 1 is missing\n    layers.*.norm.weight (2), on every rank\n" in finished.stdout
+    assert "✗ layers.*.norm.weight (2)  ranks 0, 1\n    got       g0/2" in finished.stdout
+    _, result = result_of(run, runs, "norms")
+    assert [(one["what"], one["parameters"], one["ranks"]) for one in result["findings"]] == [
+        ("the share of dp 1 is missing", ["layers.0.norm.weight", "layers.1.norm.weight"], [0, 1])]
+    wrong = [piece for piece in result["results"] if piece["verdict"] == "wrong"]
+    assert [one["exact"] for one in wrong[0]["coefficients"]] == ["1/2", "1/2", "0", "0"]
+
+
+def test_options_choose_loss_parameters_and_step(run, runs):
+    assert run("verify", str(runs / "right"), "--loss", "sum").returncode == 1
+    assert run("verify", str(runs / "norms"), "--parameter", "embedding*").returncode == 0
+    assert run("verify", str(runs / "norms"), "--parameter", "!*norm*").returncode == 0
+    assert run("verify", str(runs / "norms"), "--step", "0").returncode == 1
+    assert run("verify", str(runs / "right"), "-q").stdout.count("\n") == 1
+    verbose = run("verify", str(runs / "right"), "-v").stdout
+    assert "rank 0 micro-batch 0: 0.5" in verbose and "1/2 within noise" in verbose
+    assert "loss is not known" not in run("verify", str(runs / "right")).stdout
+    unknown = run("verify", str(runs / "unknown"))
+    assert unknown.returncode == 0 and "contributions come with 1/2 in 3 of 3 results" in unknown.stdout
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--loss", "maen"], 'did you mean "mean"?'),
+    (["--parameter", "embeding.weight"], 'did you mean "embedding.weight"?'),
+    (["--step", "4"], "optimizer step 4 was not captured; the run has 0 to 0"),
+    (["--step", "x"], "--step"),
+    (["--parameter", "numel>"], "--parameter numel>"),
+])
+def test_wrong_options_are_told(run, runs, arguments, message):
+    finished = run("verify", str(runs / "right"), *arguments)
+    assert finished.returncode == 2
+    assert message in finished.stderr
+    assert finished.stdout == ""
+
+
+def test_what_cannot_be_read_is_told_with_its_place(run, runs, tmp_path):
+    assert run("verify", "nowhere").returncode == 2
+    shutil.copytree(runs / "right", tmp_path / "garbled")
+    file = tmp_path / "garbled" / "rank-00001.jsonl"
+    file.write_text(file.read_text().replace('"row":1,', '"row":"one",'))
+    finished = run("verify", "garbled")
+    assert finished.returncode == 2
+    assert "garbled/rank-00001.jsonl:" in finished.stderr
+    assert '"row" of a "contribution" line: expected a whole number from 0 to 2147483647, found the string "one"' in finished.stderr
+    assert "^~~~~" in finished.stderr
+
+
+def test_a_run_that_is_not_complete_is_never_a_match(run, runs, tmp_path):
+    shutil.copytree(runs / "right", tmp_path / "died")
+    file = tmp_path / "died" / "rank-00001.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:-2]) + lines[-2][:20])
+    finished = run("verify", "died")
+    assert finished.returncode == 1
+    assert finished.stdout.startswith("undecided  died  not complete\n")
+    assert "the last line is not complete" in finished.stdout
+    os.remove(file)
+    finished = run("verify", "died", "-f", "json")
+    assert finished.returncode == 1
+    result = json.loads(finished.stdout)
+    assert result["complete"] is False and result["counts"]["wrong"] == 0
+    assert "rank 1 of 2 left no file: what it contributed is not known." in result["gaps"]
+
+
+def test_text_from_the_run_does_not_reach_the_terminal_as_it_is(run, tmp_path):
+    captured_run.simple_run(tmp_path / "run", lambda name, rank, m: 1, parameters=[("a\x1b[31m\nb", 96)])
+    finished = run("verify", "run")
+    assert finished.returncode == 1
+    assert "\x1b" not in finished.stdout
+    assert json.loads(run("verify", "run", "-f", "json").stdout)["results"][0]["parameter"] == "a\x1b[31m\nb"

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For test_alone.py, on a Python with torch: captures in one process whose ends or optimizers are not the plain ones."""
+
+import atexit
+import os
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+
+import torch
+
+import lockstep
+
+
+def linear():
+    model = torch.nn.Linear(2, 1, bias=False)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train(model, optimizer):
+    optimizer.zero_grad()
+    model(torch.ones(2)).backward()
+    optimizer.step()
+
+
+def attached(folder, name, model, optimizer):
+    return lockstep.attach(model, optimizer, out=os.path.join(folder, name), report=False)
+
+
+def closed_in_another_order(folder):
+    plain, (model, optimizer) = torch.autograd.backward, linear()
+    first, second = (attached(folder, name, model, optimizer) for name in ("first", "second"))
+    first.close()
+    train(model, optimizer)
+    second.close()
+    train(model, optimizer)
+    torch.autograd.backward = plain
+
+
+def clipped_one_after_the_other(folder):
+    models, optimizers = zip(linear(), linear())
+    run = attached(folder, "clipped", torch.nn.ModuleList(models), list(optimizers))
+    for _ in range(2):
+        for model, optimizer in zip(models, optimizers):
+            optimizer.zero_grad()
+            model(torch.ones(2)).backward()
+            torch.nn.utils.clip_grad_norm_((tensor for tensor in model.parameters()), 1.0)
+            assert abs(model.weight.grad.norm() - 1) < 1e-3
+            torch.nn.utils.clip_grad_value_(parameters=iter([model.weight]), clip_value=0.5)
+            assert model.weight.grad.max() == 0.5
+            optimizer.step()
+    run.close()
+
+
+def forked(folder):
+    model, optimizer = linear()
+    run = attached(folder, "forked", model, optimizer)
+    model(torch.ones(2)).backward()
+    child = os.fork()
+    if child == 0:
+        train(model, optimizer)
+        run.close()
+        atexit._run_exitfuncs()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    optimizer.step()
+    run.close()
+
+
+def modes_left_in_another_order():
+    from lockstep.collectives import Collectives
+    from torch.utils.flop_counter import FlopCounterMode
+
+    mode = Collectives(None)
+    mode.__enter__()
+    with FlopCounterMode(display=False) as counter:
+        mode.leave()
+        torch.ones(2, 2) @ torch.ones(2, 2)
+    assert counter.get_total_flops() == 16
+
+
+def rows_of_two_threads(folder):
+    """As autograd does for two devices, hooks of several threads at once."""
+    model = torch.nn.ParameterList(torch.ones(64 * number) for number in range(1, 9))
+    run = attached(folder, "threads", model, torch.optim.SGD(model.parameters(), lr=0.1))
+    run.begin_backward()
+    run.depth = 1
+
+    def contribute(some):
+        for parameter in some:
+            run.contribute(parameter, torch.full(parameter.shape, 1.0 + parameter.number))
+
+    threads = [threading.Thread(target=contribute, args=(run.adapter.parameters.all[part::2],)) for part in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run.depth = 0
+    run.pending.reverse()  # in whichever order they came
+    run.settle()
+    run.close()
+
+
+def a_name_that_is_no_text(folder):
+    model = torch.nn.Module()
+    model.register_parameter("caf\u00e9\udcff", torch.nn.Parameter(torch.ones(2)))
+    attached(folder, "name", model, torch.optim.SGD(model.parameters(), lr=0.1)).close()
+
+
+def stepped_with_a_closure(folder):
+    model, optimizer = linear()
+    run = attached(folder, "closure", model, optimizer)
+    for number in (1.0, 2.0):
+        def closure():
+            optimizer.zero_grad()
+            model(torch.full((2,), number)).backward()
+        optimizer.step(closure)
+    run.close()
+
+
+def differentiated_without_adding(folder):
+    model, optimizer = linear()
+    run = attached(folder, "grad", model, optimizer)
+    torch.autograd.grad(model(torch.ones(2)), model.weight)
+    train(model, optimizer)
+    run.close()
+
+
+def main():
+    folder = sys.argv[1]
+    closed_in_another_order(folder)
+    clipped_one_after_the_other(folder)
+    forked(folder)
+    modes_left_in_another_order()
+    rows_of_two_threads(folder)
+    a_name_that_is_no_text(folder)
+    stepped_with_a_closure(folder)
+    differentiated_without_adding(folder)
+
+
+if __name__ == "__main__":
+    main()

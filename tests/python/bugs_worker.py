@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of runs with a real bug: bugs_worker.py FOLDER RANK WORLD CASE…. A case is one of the training scripts below, under torch's own
+wrappers or none, and the one option or line of it that is another; those that are called right have none, or one that must not matter."""
+
+import warnings
+
+import torch
+import torch.distributed as dist
+import worker  # finds lockstep
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from worker import CASES, Block, parallel_block, seeded, train_block
+
+import lockstep
+
+
+def case(name, world, script, **changed):
+    CASES[name] = (world, lambda out: script(out, **changed))
+
+
+class Adapted(nn.Module):
+    """A norm, a linear layer, and beside it an adapter of low rank, which may be left out."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.base = nn.Linear(8, 8)
+        self.down = nn.Linear(8, 4, bias=False)
+        self.up = nn.Linear(4, 8, bias=False)
+
+    def forward(self, inputs, adapter=True):
+        hidden = self.norm(inputs)
+        return torch.tanh(self.base(hidden)) + (self.up(self.down(hidden)) if adapter else 0)
+
+
+class Tied(nn.Module):
+    """An embedding that is the last layer's weight as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(12, 8)
+        self.hidden = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 12, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, inputs, adapter=True):
+        tokens = inputs[:, 0].mul(100).long() % 12
+        return self.head(torch.tanh(self.hidden(self.embedding(tokens))))
+
+
+def nothing(*_):
+    pass
+
+
+def inputs_of(data_rank, step, micro_batch, rows=6):
+    seeded(data_rank, step, micro_batch)
+    return torch.randn(rows, 8)
+
+
+def train(out, model, forward=None, loss="mean", mesh=None, data_rank=None, steps=1, micro_batches=2, divisor=2, rows=None, weigh=None,
+          before_forward=nothing, before_backward=nothing, after_backward=nothing, before_step=nothing, zero=True, adapter=lambda micro: True):
+    """A training loop. `loss` is a mean over rows, or with weigh(rows, rank) what that makes of their sum."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rank = dist.get_rank() if data_rank is None else data_rank
+    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss=loss, report=False) as run:
+        for step in range(steps):
+            for micro in range(micro_batches):
+                count = rows(rank, micro) if rows else 6
+                run.micro_batch(tokens=count)
+                last = micro == micro_batches - 1
+                before_forward(model, micro, last)
+                output = (forward or (lambda model: model))(model)(inputs_of(rank, step, micro, count), adapter(micro))
+                before_backward(model, micro, last)
+                value = output.square().sum() * weigh(count) if weigh else output.square().sum() / count / divisor
+                value.backward()
+                after_backward(model, optimizer, last)
+            before_step(model)
+            optimizer.step()
+            if zero:
+                optimizer.zero_grad()
+
+
+def at_last(model, micro, last):
+    model.require_backward_grad_sync = last
+
+
+def at_first(model, micro, last):
+    model.require_backward_grad_sync = micro == 0
+
+
+def ddp(out, make=Adapted, ignored=(), hook=None, unused=False, before_forward=at_last, **changed):
+    seeded(0)
+    model = make()
+    if ignored:
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ignored)
+    model = DistributedDataParallel(model, find_unused_parameters=unused)
+    if hook:
+        model.register_comm_hook(None, hook)
+    train(out, model, before_forward=before_forward, **changed)
+
+
+def ddp_in_mesh(out, axis="dp"):
+    """Ranks along tp do the same here: each has the whole model and the same tokens."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    seeded(0)
+    model = DistributedDataParallel(Adapted(), process_group=mesh[axis].get_group())
+    train(out, model, mesh=mesh, data_rank=mesh.get_local_rank("dp"), before_forward=at_last)
+
+
+def divided_again(state, bucket):
+    return default_hooks.allreduce_hook(None, bucket).then(lambda future: future.value() / dist.get_world_size())
+
+
+def uneven(rank, micro):
+    return 4 + 3 * rank + micro  # 4, 5 and 7, 8: 24 rows
+
+
+def all_again(model):
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+
+
+def zeroed(model, optimizer, last):
+    if not last:
+        optimizer.zero_grad()
+
+
+case("ddp-right", 2, ddp)
+case("ddp-hook-right", 2, ddp, hook=default_hooks.fp16_compress_hook)
+case("ddp-boundary", 2, ddp, before_forward=at_first)
+case("ddp-flag", 2, ddp, before_forward=nothing, before_backward=at_last, micro_batches=4, divisor=4)
+case("ddp-unwrapped", 2, ddp, forward=lambda model: model.module)
+case("ddp-hook", 2, ddp, hook=divided_again)
+case("ddp-ignored", 2, ddp, make=Tied, ignored=["embedding.weight", "head.weight"])
+case("ddp-group", 4, ddp_in_mesh, axis="tp")
+case("ddp-group-right", 4, ddp_in_mesh)
+case("ddp-not-divided", 2, ddp, loss="token_mean", divisor=1)
+case("ddp-tokens", 2, ddp, loss="token_mean", rows=uneven)
+case("ddp-tokens-right", 2, ddp, loss="sum", rows=uneven, weigh=lambda count: 1 / 24, before_step=all_again, before_forward=nothing,
+     forward=lambda model: model.module)
+case("ddp-sum", 2, ddp, loss="sum", rows=uneven, weigh=lambda count: 1 / 24)
+case("ddp-last", 2, ddp, after_backward=zeroed, micro_batches=3, divisor=3)
+case("ddp-not-zeroed", 2, ddp, steps=2, zero=False)
+case("ddp-reduced-again", 2, ddp, before_step=all_again)
+case("ddp-unused-right", 2, ddp, unused=True, adapter=lambda micro: micro == 0)
+case("ddp-clipped", 2, ddp, forward=lambda model: model.module, before_step=lambda model: (
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1), [dist.all_reduce(one.grad, op=dist.ReduceOp.AVG) for one in model.parameters()]))
+
+
+# Plain loops: the script reduces by itself.
+
+def average(model, op=dist.ReduceOp.AVG):
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad, op=op)
+
+
+def before_the_last(steps):
+    """Reduces after all micro-batches but the last: what that one adds comes too late."""
+    passed = []
+
+    def after_backward(model, optimizer, last):
+        passed.append(last)
+        if len(passed) == steps:
+            average(model)
+    return after_backward
+
+
+def plain(out, before_step=average, **changed):
+    seeded(0)
+    train(out, Adapted(), before_step=before_step, **changed)
+
+
+def scaled_by_norm(model):
+    """Clips by hand, which no capture sees."""
+    norm = torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm()
+    for parameter in model.parameters():
+        parameter.grad.mul_(0.1 / norm)
+    average(model)
+
+
+case("plain-right", 2, plain)
+case("plain-broadcast", 2, plain, before_step=lambda model: [dist.broadcast(one.grad, 0) for one in model.parameters()])
+case("plain-late", 2, plain, before_step=nothing, after_backward=before_the_last(3), micro_batches=4, divisor=4)
+case("plain-every-right", 2, plain, before_step=nothing, after_backward=lambda model, optimizer, last: average(model))
+case("plain-clipped", 2, plain, before_step=scaled_by_norm)
+case("plain-left-out", 2, plain, before_step=lambda model: [
+    dist.all_reduce(one.grad, op=dist.ReduceOp.AVG) for name, one in model.named_parameters() if "norm" not in name])
+case("plain-divisor", 2, plain, before_step=lambda model: (
+    average(model, dist.ReduceOp.SUM), [one.grad.div_(2 * dist.get_world_size()) for one in model.parameters()]))
+
+
+# FSDP2 and HSDP.
+
+def fsdp(out, axes=("dp_shard",), sync=lambda micro: True, ignored=(), **changed):
+    world = dist.get_world_size()
+    both = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("dp_replicate", "dp_shard")) if world == 4 else \
+        init_device_mesh("cpu", (world,), mesh_dim_names=("dp_shard",))
+    seeded(0)
+    model = Adapted()
+    left = {parameter for name, parameter in model.named_parameters() if name.startswith(tuple(ignored))} if ignored else None
+    part = both[axes] if len(axes) < both.ndim else both
+    fully_shard(model, mesh=part, ignored_params=left)
+    train(out, model, mesh=both, before_forward=lambda model, micro, last: model.set_requires_gradient_sync(sync(micro)), **changed)
+
+
+case("fsdp-right", 2, fsdp)
+case("fsdp-last-right", 2, fsdp, sync=lambda micro: micro == 1)
+case("fsdp-boundary", 2, fsdp, sync=lambda micro: micro == 0)
+case("fsdp-not-divided", 2, fsdp, loss="token_mean", divisor=1)
+case("fsdp-tokens", 2, fsdp, loss="token_mean", rows=uneven)
+case("fsdp-adapter", 2, fsdp, ignored=("down", "up"))
+case("hsdp-right", 4, fsdp, axes=("dp_replicate", "dp_shard"))
+case("hsdp-no-replicas", 4, fsdp)
+
+
+# DTensor: tensor parallelism with sequence parallelism.
+
+def tensor_parallel(out, norm=None):
+    """With `norm`, the norm is no DTensor: each rank has all of its weight and the gradient of its part of the sequence, and the script
+    reduces it so, or with "left" not at all."""
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    if norm is None:
+        model = parallel_block(mesh)
+    else:
+        seeded(0)
+        model = parallelize_module(Block(), mesh, {"up": ColwiseParallel(input_layouts=Shard(1)),
+                                                     "down": RowwiseParallel(output_layouts=Shard(1))})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def synchronize():
+        for parameter in model.norm.parameters():
+            dist.all_reduce(parameter.grad, op=norm)
+
+    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False):
+        train_block(model, optimizer, 0, 2, dist.get_rank(), synchronize=synchronize if norm not in (None, "left") else None)
+
+
+case("tp-right", 2, tensor_parallel)
+case("fsdp-tp-right", 4, worker.fsdp2_tensor_parallel)
+case("tp-own-norm-right", 2, tensor_parallel, norm=dist.ReduceOp.SUM)
+case("tp-norm", 2, tensor_parallel, norm="left")
+case("tp-norm-average", 2, tensor_parallel, norm=dist.ReduceOp.AVG)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    worker.main()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For test_mistakes.py, on a Python with torch: prints what each mistake of a user is answered with, as JSON."""
+
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+
+import torch
+
+import lockstep
+
+
+def main():
+    folder = sys.argv[1]
+    torch.distributed.init_process_group("gloo", init_method="file://" + os.path.abspath(os.path.join(folder, "store")), rank=0, world_size=1)
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    other = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+    whole = torch.nn.Linear(2, 2, dtype=torch.complex64)
+    open(os.path.join(folder, "rank-00003.jsonl"), "w").close()
+    started = lockstep.attach(model, optimizer, out=os.path.join(folder, "a"), report=False)
+
+    mistakes = {
+        "loss": lambda: lockstep.capture(model, optimizer, loss="avg"),
+        "sums": lambda: lockstep.capture(model, optimizer, sums=100),
+        "seed": lambda: lockstep.capture(model, optimizer, seed=-1),
+        "mesh": lambda: lockstep.capture(model, optimizer, mesh="dp"),
+        "mesh size": lambda: lockstep.capture(model, optimizer, mesh={"dp": 2}),
+        "axis": lambda: lockstep.capture(model, optimizer, mesh={"rows": 1}),
+        "data axis": lambda: lockstep.capture(model, optimizer, mesh={"dp": 1, "tp": 1}, data_axes=["dpp"]),
+        "model": lambda: lockstep.capture([1], optimizer),
+        "no parameters": lambda: lockstep.capture(torch.nn.ReLU(), optimizer),
+        "dtype": lambda: lockstep.capture(whole, torch.optim.SGD(whole.parameters(), lr=0.1)),
+        "no optimizer": lambda: lockstep.capture(model),
+        "not an optimizer": lambda: lockstep.capture(model, 3),
+        "other optimizer": lambda: lockstep.capture(model, other),
+        "folder": lambda: lockstep.attach(model, optimizer, out=folder),
+        "tokens": lambda: started.micro_batch(tokens=-1),
+        "twice": lambda: started.start(),
+        "ended": lambda: (started.close(), started.close(), started.micro_batch()),
+        "compiled": lambda: lockstep.capture(torch.compile(model), optimizer),
+        "no shape": lambda: lockstep.capture(torch.nn.LazyLinear(2), optimizer),
+    }
+    said = {}
+    for name, mistake in mistakes.items():
+        try:
+            mistake()
+            said[name] = None
+        except lockstep.CaptureError as error:
+            said[name] = str(error)
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capture of training runs (python/lockstep, docs/capture.md) under torch's own wrappers, with gloo: from the files alone the coefficients
+are recovered with which every rank's and micro-batch's gradient entered what the optimizer got."""
+
+import functools
+import json
+import re
+import socket
+import struct
+import subprocess
+from math import prod
+
+import pytest
+
+from torch_ranks import HERE, LOCKSTEP, clean_environment, ran, read_run, recovered, torch_python
+
+pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
+
+RUNS = {2: ["ddp_no_sync", "ddp_every", "two_optimizers", "fsdp2", "tensor_parallel", "by_hand", "bad_numbers", "died"],
+        4: ["fsdp2_last", "hsdp", "fsdp2_tensor_parallel"]}
+
+
+@functools.lru_cache(None)
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """All runs are made at once: a process takes long to load torch."""
+    folder = tmp_path_factory.mktemp("runs")
+    for world, names in RUNS.items():
+        ran(folder, world, names)
+    return folder
+
+
+def run(folder, name):
+    for error in sorted(folder.glob(f"{name}.error-*")):
+        pytest.fail(error.read_text())
+    return read_run(folder / name)
+
+
+def average(formulas, data_ranks, micro_batches=2):
+    """Every result of a step is the average over the data ranks of all contributions, in each parameter."""
+    assert any(formula.solved for formula in formulas.values())
+    for place, formula in formulas.items():
+        expected = {(rank, micro): 1 / len(data_ranks) for rank in data_ranks for micro in range(micro_batches)}
+        assert formula.columns.keys() == expected.keys()
+        assert formula.is_sum_of(expected), (place, formula.solved)
+
+
+@pytest.mark.parametrize("name", ["ddp_no_sync", "fsdp2", "fsdp2_last", "hsdp"])
+def test_an_average_over_all_ranks_is_recovered(folder, name):
+    whole = run(folder, name)
+    for step in (0, 1):
+        average(recovered(whole, step), range(len(whole)))
+    assert [rank["adapter"] for rank in whole] == [name.split("_")[0].replace("hsdp", "fsdp2")] * len(whole)
+
+
+def test_reducing_after_each_micro_batch_is_the_same_average_with_tokens_as_told(folder):
+    whole = run(folder, "ddp_every")
+    average(recovered(whole, 0), range(2))
+    assert all(rank["events"]["step"][0]["tokens"] == [10, 10] for rank in whole)
+    assert all(rank["sums"] == 192 and rank["seed"] == 5 for rank in whole)
+
+
+def test_several_optimizers_make_one_step_and_several_backward_passes_one_micro_batch(folder):
+    whole = run(folder, "two_optimizers")
+    names = {line["id"]: line["name"] for line in whole[0]["events"]["parameter"]}
+    for step in (0, 1):
+        formulas = recovered(whole, step)
+        average(formulas, range(2), 1)
+        assert {names[number] for _, number, _ in formulas} == {"embedding.weight", "hidden.weight", "back.weight"}
+    for rank in whole:
+        assert [line["tokens"] for line in rank["events"]["step"]] == [[10], [10]]
+        assert {line["micro_batch"] for line in rank["events"]["contribution"]} == {0}
+
+
+@pytest.mark.parametrize("name", ["ddp_no_sync", "fsdp2", "hsdp"])
+def test_every_piece_is_owned_and_every_shape_is_covered(folder, name):
+    whole = run(folder, name)
+    for parameter in whole[0]["events"]["parameter"]:
+        pieces = [piece["range"] for piece in parameter["pieces"]]
+        assert pieces[0][0] == 0 and pieces[-1][1] == prod(parameter["shape"])
+        assert all(one[1] == other[0] for one, other in zip(pieces, pieces[1:]))
+        owned = {line["piece"] for rank in whole for line in rank["events"]["result"] if line["parameter"] == parameter["id"]}
+        assert owned == (set() if parameter["frozen"] else set(range(len(pieces)))), parameter["name"]
+    assert all(rank["events"]["parameter"] == whole[0]["events"]["parameter"] for rank in whole)
+    tied, = (line for line in whole[0]["events"]["parameter"] if line.get("aliases"))
+    assert (tied["name"], tied["aliases"], tied["shape"]) == ("embedding.weight", ["head.weight"], [7, 6])
+
+
+@pytest.mark.parametrize("name", ["ddp_no_sync", "fsdp2"])
+def test_a_parameter_without_a_gradient_contributes_nothing(folder, name):
+    whole = run(folder, name)
+    unused, = (line["id"] for line in whole[0]["events"]["parameter"] if line["name"] == "unused")
+    for rank in whole:
+        assert not [line for line in rank["events"]["contribution"] if line["parameter"] == unused]
+        results = [line for line in rank["events"]["result"] if line["parameter"] == unused]
+        assert results and all(line["row"] is None and "hash" not in line for line in results)
+
+
+def test_tensor_parallel_gradients_are_placed_in_the_whole_and_shares_are_said_to_be_shares(folder):
+    whole = run(folder, "tensor_parallel")
+    names = {line["id"]: line for line in whole[0]["events"]["parameter"]}
+    for (rank, number, piece), formula in recovered(whole, 0).items():
+        # The norm sees a part of the sequence on each rank; its gradient is the sum of both, which torch's optimizer takes.
+        shared = names[number]["name"].startswith("norm")
+        owners = [0, 1] if shared else [piece] if len(names[number]["pieces"]) == 2 else [0]
+        expected = {(owner, micro): 1 for owner in owners for micro in (0, 1)}
+        assert formula.columns.keys() == expected.keys() and formula.is_sum_of(expected), names[number]["name"]
+    partial = {names[line["parameter"]]["name"] for line in whole[0]["events"]["contribution"] if line.get("partial") == ["tp"]}
+    assert partial == {"norm.weight", "norm.bias"}
+    columns, = (line for line in names.values() if line["name"] == "down.weight")
+    assert columns["pieces"] == [{"box": [[0, 8], [0, 6]]}, {"box": [[0, 8], [6, 12]]}]
+
+
+def test_fsdp_over_tensor_parallel_is_cut_along_both(folder):
+    whole = run(folder, "fsdp2_tensor_parallel")
+    names = {line["id"]: line for line in whole[0]["events"]["parameter"]}
+    pieces = {line["name"]: len(line["pieces"]) for line in names.values()}
+    assert pieces == {"norm.weight": 2, "norm.bias": 2, "up.weight": 4, "up.bias": 4, "down.weight": 4, "down.bias": 2}
+    for (rank, number, piece), formula in recovered(whole, 0).items():
+        assert formula.is_sum_of({column: 0.5 for column in formula.columns}), names[number]["name"]
+        # Ranks 0 and 1, and 2 and 3, are tensor parallel.
+        assert len(formula.columns) == (8 if names[number]["name"].startswith("norm") else 4)
+
+
+def test_the_formulas_of_a_script_are_recovered_mistakes_and_all(folder):
+    whole = run(folder, "by_hand")
+    names = {line["id"]: line["name"] for line in whole[0]["events"]["parameter"]}
+    for step in (0, 1):
+        # The gradients of step 0 were not zeroed: reduced already, they count for what this rank had then and what it got.
+        for (rank, number, _), formula in recovered(whole, step, before=step).items():
+            both = {"embedding.weight": 1, "hidden.weight": 0.5, "back.weight": 0.5}.get(names[number])
+            if both is None:
+                expected = {(rank, micro): 1 for micro in (0, 1)}
+                if step:
+                    expected.update({(rank, micro, "before"): 1 for micro in (0, 1)})
+            else:
+                expected = {(other, micro): both for other in (0, 1) for micro in (0, 1)}
+                if step:
+                    expected.update({(other, micro, "before"): both * 2 * both for other in (0, 1) for micro in (0, 1)})
+            assert formula.is_sum_of(expected), (names[number], step)
+    assert [rank["events"]["step"][0]["tokens"] for rank in whole] == [[3, 4], [7, 8]]
+
+
+def test_infinities_and_nans_are_counted_in_every_dtype(folder):
+    whole = run(folder, "bad_numbers")
+    for rank, bad in ((whole[0], 0), (whole[1], 3)):
+        lines = rank["events"]["contribution"] + rank["events"]["result"]
+        assert {line["dtype"] for line in lines} == {"bfloat16", "float16", "float64"} and len(lines) == 6
+        assert all(line["nonfinite"] == bad for line in lines)
+        assert all(abs(value) < float("inf") for row in rank["sketches"][0] for value in row)
+
+
+def test_a_rank_that_dies_leaves_what_it_had(folder):
+    whole = run(folder, "died")
+    assert ["end" in rank["events"] for rank in whole] == [True, False]
+    assert [len(rank["events"]["step"]) for rank in whole] == [2, 1]
+    assert {line["step"] for line in whole[1]["events"]["contribution"]} == {0}
+    assert not list((folder / "died").glob("*.part"))
+
+
+def test_collectives_have_their_groups_sizes_and_callers(folder):
+    def seen(name, rank):
+        return [(line["op"], line["group"], line["elements"], line["reduce"], line["micro_batch"])
+                for line in run(folder, name)[rank]["events"]["collective"] if line["step"] == 0]
+
+    # DDP's reducer is C++: one bucket of all that has a gradient to be had (unused ones too), and which were used.
+    reduced = [entry for entry in seen("ddp_no_sync", 1) if entry[2] > 10]
+    assert reduced == [("all_reduce", [0, 1], 42 + 30 + 5 + 30 + 1 + 3, "sum", 1)]
+    assert len([entry for entry in seen("ddp_every", 0) if entry[2] > 10]) == 2
+    shards, replicas = [2, 3], [1, 3]
+    hsdp = seen("hsdp", 3)
+    assert {tuple(entry[1]) for entry in hsdp if entry[0] == "reduce_scatter"} == {tuple(shards)}
+    assert tuple(replicas) in {tuple(entry[1]) for entry in hsdp if entry[0] == "all_reduce"}
+    calls = {line["call"].split(":")[0] for line in run(folder, "by_hand")[0]["events"]["collective"]}
+    assert calls == {"worker.py"}
+    calls = {line["call"] for line in run(folder, "fsdp2")[0]["events"]["collective"] if line["op"] == "reduce_scatter"}
+    assert all(call.startswith("torch/distributed/fsdp/") and call.endswith(" in foreach_reduce") for call in calls)
+    by_hand = seen("by_hand", 0)
+    assert [entry[3] for entry in by_hand] == ["sum", "sum", "avg"] and all(entry[4] is None for entry in by_hand)
+
+
+def test_nothing_of_the_machine_is_in_the_files(folder):
+    for file in folder.glob("*/rank-*"):
+        content = file.read_bytes()
+        assert str(folder).encode() not in content and b"site-packages" not in content
+
+
+def test_a_piece_takes_about_a_kilobyte(folder):
+    whole = run(folder, "ddp_no_sync")
+    lines = whole[0]["events"]["contribution"] + [line for line in whole[0]["events"]["result"] if line["row"] is not None]
+    size = sum(file.stat().st_size for file in (folder / "ddp_no_sync").glob("rank-00000.*"))
+    assert 1024 < size / len(lines) < 1500
+
+
+def test_rows_are_safetensors_and_each_belongs_to_one_line(folder):
+    for name in ("ddp_no_sync", "fsdp2_tensor_parallel"):
+        for rank in run(folder, name):
+            for step, rows in rank["sketches"].items():
+                lines = [line for kind in ("contribution", "result") for line in rank["events"][kind]
+                         if line["step"] == step and line["row"] is not None]
+                assert sorted(line["row"] for line in lines) == list(range(len(rows)))
+    file = next((folder / "ddp_no_sync").glob("*.safetensors"))
+    length, = struct.unpack("<Q", file.read_bytes()[:8])
+    assert length % 8 == 0 and json.loads(file.read_bytes()[8:8 + length])["sketches"]["dtype"] == "F64"
+    assert LOCKSTEP("hash", file).splitlines()[1].split()[0] == "sketches"
+
+
+def test_the_example_of_the_document_leaves_what_it_says(tmp_path):
+    text = (HERE.parents[1] / "docs" / "capture.md").read_text()
+    script, = re.findall(r"```python\n(import os, torch.*?)```", text, re.DOTALL)
+    lines = [json.loads(line) for line in re.search(r"```jsonl\n(.*?)```", text, re.DOTALL)[1].splitlines()]
+    (tmp_path / "train.py").write_text(script)
+    processes = []
+    for rank in (0, 1):
+        environment = dict(clean_environment(), RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
+                           PYTHONPATH=str(HERE.parents[1] / "python"))
+        processes.append(subprocess.Popen([torch_python(), "train.py"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True))
+    said = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    assert "lockstep: captured in run: optimizer steps 1, parameters 1, 3 KB for this rank" in said[0] and "lockstep:" not in said[1]
+    whole = read_run(tmp_path / "run")
+    found = [json.loads(line) for line in (tmp_path / "run" / "rank-00001.jsonl").read_text().splitlines()]
+    for line in (found[0], lines[0]):
+        assert line.pop("versions").keys() == {"lockstep", "torch"}
+    for line in (found[-1], lines[-1]):
+        assert 0 <= line.pop("overhead") <= line.pop("seconds")
+    assert found == lines
+    assert [{place: value for place, value in enumerate(row) if value} for row in whole[1]["sketches"][0]] == [
+        {108: -2.0, 109: 4.0}, {108: -1.5, 109: 4.0}]
+    assert {place: value for place, value in enumerate(whole[0]["sketches"][0][0]) if value} == {108: -1.0, 109: 4.0}

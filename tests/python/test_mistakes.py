@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user of the capture gets wrong is answered with a sentence; the package itself needs no torch."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from torch_ranks import HERE, python, torch_python
+
+EXPECTED = {
+    "loss": "'avg': expected \"mean\"", "sums": "100: expected a multiple of 64", "seed": "-1: expected a number from 0",
+    "mesh": "str: expected a DeviceMesh", "mesh size": "2 places, but there are 1 ranks", "axis": "\"rows\" see different tokens is not known",
+    "data axis": "(did you mean \"dp\"?); its axes are dp, tp", "model": "list: expected a torch.nn.Module", "no parameters": "ReLU",
+    "dtype": "\"weight\" is complex64", "no optimizer": "lockstep.capture(model, optimizer", "not an optimizer": "int: expected a torch.optim",
+    "other optimizer": "none of the model's parameters", "folder": "more ranks (rank-00003.jsonl; this job has 1)", "tokens": "-1: expected",
+    "twice": "each run needs one of its own", "ended": "outside of the capture", "compiled": "give collectives=False",
+    "no shape": "\"weight\" has no shape yet",
+}
+
+
+@pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
+def test_mistakes_are_answered_with_a_sentence(tmp_path):
+    said = json.loads(python(HERE / "mistakes.py", tmp_path))
+    assert said.keys() == EXPECTED.keys()
+    for name, part in EXPECTED.items():
+        assert said[name] is not None and part in said[name] and "\n" not in said[name] and not said[name].endswith("."), (name, said[name])
+
+
+def test_the_package_is_imported_without_torch_and_says_what_a_capture_needs():
+    script = ("import sys; sys.path.insert(0, sys.argv[1]); sys.modules['torch'] = None\n"
+              "import lockstep; assert lockstep.program().endswith('lockstep')\n"
+              "try: lockstep.capture(None)\n"
+              "except lockstep.CaptureError as error: print(error)")
+    done = subprocess.run([sys.executable, "-c", script, str(HERE.parents[1] / "python")], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("a capture needs torch, which this Python"), done.stderr

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For the tests of the capture: ranks on a Python that has torch, the files that they leave, and a small least-squares solver."""
+
+import functools
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROGRAM = os.environ.get("LOCKSTEP_BINARY", "lockstep")
+
+
+@functools.lru_cache(None)
+def torch_python():
+    """A Python with torch: LOCKSTEP_TORCH_PYTHON, this one, or that of tools/install-torch; None where there is none."""
+    installed = HERE.parents[1] / "build" / "torch" / "bin" / "python"
+    candidates = [os.environ.get("LOCKSTEP_TORCH_PYTHON"), sys.executable, installed if installed.exists() else None]
+    for candidate in filter(None, candidates):
+        look = [candidate, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"]
+        if subprocess.run(look, capture_output=True, check=False).returncode == 0:
+            return str(candidate)
+    return None
+
+
+def python(*arguments):
+    """What a program of ours prints on the Python that has torch."""
+    done = subprocess.run([torch_python(), *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          env=clean_environment())
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def LOCKSTEP(*arguments):
+    done = subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def clean_environment():
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "MASTER_", "RANK", "WORLD_SIZE"))}
+    return dict(kept, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", GLOO_SOCKET_IFNAME="lo")
+
+
+def ran(folder, world, cases, program="worker.py", limit=300):
+    """Runs worker.py with these cases on `world` ranks."""
+    processes = [subprocess.Popen([torch_python(), HERE / program, folder, str(rank), str(world), *cases], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=clean_environment())
+                 for rank in range(world)]
+    try:
+        said = [process.communicate(timeout=limit)[0] for process in processes]
+    except subprocess.TimeoutExpired:
+        said = ["it took longer than %d s" % limit]
+    finally:
+        for process in processes:
+            process.kill()
+    assert all(process.returncode == 0 for process in processes), "\n".join(said)
+
+
+def read_run(folder):
+    """What each rank recorded: its first line, its events by kind, and the rows of each step's sketches."""
+    ranks = []
+    for path in sorted(folder.glob("rank-*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        events = defaultdict(list)
+        for line in lines[1:]:
+            events[line["event"]].append(line)
+        sketches = {}
+        for file in folder.glob(path.stem + ".step-*.safetensors"):
+            content = file.read_bytes()
+            length, = struct.unpack("<Q", content[:8])
+            rows, sums = json.loads(content[8:8 + length])["sketches"]["shape"]
+            numbers = struct.unpack("<%dd" % (rows * sums), content[8 + length:])
+            sketches[int(file.stem.split("-")[-1])] = [numbers[row * sums:(row + 1) * sums] for row in range(rows)]
+        ranks.append(dict(lines[0], events=events, sketches=sketches))
+    assert ranks and [rank["rank"] for rank in ranks] == list(range(ranks[0]["world"]))
+    return ranks
+
+
+def norm(vector):
+    return math.sqrt(sum(value * value for value in vector))
+
+
+def dot(one, other):
+    return sum(a * b for a, b in zip(one, other))
+
+
+def least_squares(columns, target):
+    """Coefficients for which the sum of the columns comes nearest to the target (Gram and Schmidt, twice), and how far it stays away,
+    relative to the target; None where a column is made of the others."""
+    basis, triangle = [], []
+    for column in columns:
+        left, row = list(column), [0.0] * len(basis)
+        for _ in range(2):
+            for number, vector in enumerate(basis):
+                part = dot(left, vector)
+                row[number] += part
+                left = [a - part * b for a, b in zip(left, vector)]
+        length = norm(left)
+        if length <= 1e-4 * norm(column):
+            return None
+        basis.append([a / length for a in left])
+        triangle.append(row + [length])
+    left, parts = list(target), []
+    for vector in basis:
+        parts.append(dot(left, vector))
+        left = [a - parts[-1] * b for a, b in zip(left, vector)]
+    coefficients = [0.0] * len(columns)
+    for number in reversed(range(len(columns))):
+        above = sum(triangle[later][number] * coefficients[later] for later in range(number + 1, len(columns)))
+        coefficients[number] = (parts[number] - above) / triangle[number][number]
+    return coefficients, norm(left) / (norm(target) or 1)
+
+
+class Formula:
+    """A result and the contributions that it may be made of."""
+
+    def __init__(self, columns, target):
+        self.columns, self.target = columns, target
+        self.solved = least_squares(list(columns.values()), target)
+
+    def is_sum_of(self, expected):
+        """Whether it is this sum of {column: coefficient}, and, where the contributions can be told apart, no other."""
+        assert expected.keys() <= self.columns.keys()
+        made = [sum(factor * self.columns[column][place] for column, factor in expected.items()) for place in range(len(self.target))]
+        fits = norm([a - b for a, b in zip(made, self.target)]) <= 1e-5 * norm(self.target)
+        if self.solved is None:
+            return fits
+        coefficients = dict(zip(self.columns, self.solved[0]))
+        return fits and all(abs(value - expected.get(column, 0)) < 1e-3 for column, value in coefficients.items())
+
+
+def recovered(ranks, step, before=False):
+    """{(rank, parameter, piece): Formula} of every result of a step, in columns (rank, micro-batch). Equal contributions of several ranks
+    are one, that of the lowest; with `before`, those of the step before are (rank, micro-batch, "before")."""
+    columns = defaultdict(dict)
+    for number, rank in enumerate(ranks):
+        for line in rank["events"]["contribution"]:
+            if line["step"] in ((step - 1, step) if before else (step,)):
+                column = (number, line["micro_batch"]) + (("before",) if line["step"] < step else ())
+                known = columns[line["parameter"], line["piece"]]
+                row = rank["sketches"][line["step"]][line["row"]]
+                if column in known:  # another backward pass of the micro-batch
+                    known[column] = (known[column][0] + line["hash"], [sum(values) for values in zip(known[column][1], row)])
+                elif line["hash"] not in {other for other, _ in known.values()}:
+                    known[column] = (line["hash"], row)
+    shares, own = defaultdict(dict), {}
+    for number, rank in enumerate(ranks):
+        for line in rank["events"]["result"]:
+            if line["step"] == step and line["row"] is not None:
+                row = rank["sketches"][step][line["row"]]
+                if line.get("partial"):
+                    shares[line["parameter"], line["piece"]][number] = row
+                else:
+                    own[number, line["parameter"], line["piece"]] = row
+    for (parameter, piece), rows in shares.items():  # all ranks are one group here
+        own[0, parameter, piece] = [sum(values) for values in zip(*rows.values())]
+    return {place: Formula({column: sketch for column, (_, sketch) in columns[place[1:]].items()}, row) for place, row in own.items()}
