@@ -9,6 +9,7 @@
 
 #include "lockstep/check.h"
 #include "lockstep/comparison.h"
+#include "lockstep/live.h"
 #include "lockstep/prove.h"
 
 namespace lockstep {
@@ -67,6 +68,11 @@ void placements_json(const Scenario& scenario, const PlacementReport& report, co
 /// What `lockstep diff` prints. `verbose` leaves nothing out.
 void comparison_text(const ScheduleComparison& comparison, bool verbose, bool color, const Write& write);
 void comparison_json(const ScheduleComparison& comparison, const Write& write);
+
+/// What `lockstep verify` prints: what is wrong, then formulas. `quiet`: the verdict line alone; `verbose`: everything
+/// that was compared, with the coefficients and their errors.
+void verify_text(const VerifyResult& result, bool quiet, bool verbose, bool color, const Write& write);
+void verify_json(const VerifyResult& result, const Write& write);
 
 /// What `lockstep prove` prints (docs/proof.md). The proof itself follows where it was asked for (Proof::steps).
 class ProofReporter {

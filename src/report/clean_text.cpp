@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/clean_text.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "src/base/utf8.h"
@@ -13,10 +15,9 @@ std::string clean_text(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
     const std::string_view character = text.substr(0, length);
-    const auto byte = static_cast<unsigned char>(text.front());
     if (length == 0 || character == "\xEF\xBF\xBE" || character == "\xEF\xBF\xBF") {
       result += replacement;
-    } else if ((byte < 0x20 && byte != '\n') || byte == 0x7f) {
+    } else if (is_control_character(character) && character != "\n") {
       result += ' ';
     } else {
       result += character;
@@ -31,6 +32,11 @@ std::string one_line_text(std::string_view text) {
   for (char& c : result) c = c == '\n' ? ' ' : c;
   while (!result.empty() && result.back() == ' ') result.pop_back();
   return result;
+}
+
+std::string file_text(std::string_view path) {
+  const std::string text = one_line_text(path);
+  return text.find_first_of(" :") == 0 ? "./" + text : text;
 }
 
 std::string markup_text(std::string_view text) {
@@ -54,6 +60,19 @@ std::string markup_text(std::string_view text) {
     }
   }
   return result;
+}
+
+std::string url_text(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (plain || std::string_view("-._~/").find(c) != std::string_view::npos) {
+      out += c;
+    } else {
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    }
+  }
+  return out;
 }
 
 std::string repository_path(std::string_view path) {

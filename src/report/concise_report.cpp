@@ -12,7 +12,7 @@ void ConciseReporter::add(const CheckResult& result) {
   const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
   counts_.add(result, findings.size());
   for (const RuleFinding& finding : findings) {
-    write_(fmt::format("{}:{}:{}: {} {}\n", one_line_text(finding.place.file), finding.place.line, finding.place.column,
+    write_(fmt::format("{}:{}:{}: {} {}\n", file_text(finding.place.file), finding.place.line, finding.place.column,
                        finding.rule().id, one_line_text(finding.message)));
   }
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/report/clean_text.h"
 #include "src/report/html.h"
 #include "src/report/parameter_story.h"
 #include "src/report/style.h"
@@ -132,8 +133,8 @@ class Drawing {
         "aria-labelledby=\"title description\">\n<title id=\"title\">{2}</title>\n<desc "
         "id=\"description\">{3}</desc>\n{4}<rect class=\"paper\" width=\"{0}\" height=\"{1}\"/>\n<text class=\"title\" "
         "x=\"{5}\" y=\"{6}\">{7}</text>\n{8}</svg>\n",
-        width, height, html_text(title), html_text(description_), style, margin, margin + 14,
-        html_text(story_.parameter), body_);
+        width, height, html_text(clean_text(title)), html_text(clean_text(description_)), style, margin, margin + 14,
+        html_text(clean_text(story_.parameter)), body_);
   }
 
  private:
@@ -153,7 +154,7 @@ class Drawing {
 
   void text(std::string_view kind, int x, int y, const std::string& words) {
     body_ += fmt::format("<text{} x=\"{}\" y=\"{}\">{}</text>\n",
-                         kind.empty() ? "" : fmt::format(" class=\"{}\"", kind), x, y, html_text(words));
+                         kind.empty() ? "" : fmt::format(" class=\"{}\"", kind), x, y, html_text(clean_text(words)));
   }
 
   void draw_block(const State& state, std::size_t block, int left, int top) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/report/step_place.h"
+
 namespace lockstep {
 
 namespace {
@@ -57,11 +59,9 @@ class Marker {
 
   void edits(const Json& list) {
     for (const Json& edit : list.items()) {
-      for (const char* kind : {"drop", "duplicate", "move", "set"}) {
-        const Json* name = edit.find(kind);
-        if (name != nullptr && name->is_string() && names_.contains(name->text()))
-          marks_.push_back(mark_of(edit.place(), "edit of the step at fault"));
-      }
+      const bool speaks_of_one =
+          std::any_of(names_.begin(), names_.end(), [&](const std::string& name) { return is_about(edit, name); });
+      if (speaks_of_one) marks_.push_back(mark_of(edit.place(), "edit of the step at fault"));
     }
   }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "src/report/clean_text.h"
+
 namespace lockstep {
 
 namespace {
@@ -66,48 +68,17 @@ void append(const Json& value, std::string& out) {
 }  // namespace
 
 std::string html_text(std::string_view text) {
-  std::string out;
+  std::string allowed;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        if (c == '\r') break;  // of a line's end
-        if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
-          out += "\xef\xbf\xbd";
-        } else {
-          out += c;
-        }
-    }
-  }
-  return out;
-}
-
-std::string url_text(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (plain || std::string_view("-._~/").find(c) != std::string_view::npos) {
-      out += c;
+    if (c == '\r') continue;  // of a line's end
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
+      allowed += "\xef\xbf\xbd";
     } else {
-      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+      allowed += c;
     }
   }
-  return out;
+  return markup_text(allowed);
 }
 
 std::string script_json(const Json& value) {

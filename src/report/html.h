@@ -12,8 +12,6 @@ namespace lockstep {
 
 /// Text for HTML, for text and for attributes in double quotes. Control characters that HTML forbids become U+FFFD.
 std::string html_text(std::string_view text);
-/// A file's name as part of an address: what is not a letter, a digit or one of "-._~/" is written as %XX.
-std::string url_text(std::string_view text);
 /// JSON without spaces that may stand in a <script> element: `<` is written as \u003c.
 std::string script_json(const Json& value);
 

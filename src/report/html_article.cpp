@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "src/report/blame_text.h"
+#include "src/report/clean_text.h"
 #include "src/report/html.h"
 
 namespace lockstep {

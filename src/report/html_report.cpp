@@ -75,6 +75,14 @@ std::string filled(const std::string& page, const std::map<std::string, std::str
   return out;
 }
 
+/// The scripts as one, in the order in which they use each other.
+std::string script(const std::map<std::string, std::string>& files) {
+  std::string text;
+  for (const char* name : {"base.js", "formula.js", "stage.js", "rank_grid.js", "navigation.js"})
+    text += files.at(name);
+  return text;
+}
+
 }  // namespace
 
 void HtmlReporter::add(const CheckResult& result) {
@@ -96,12 +104,9 @@ void HtmlReporter::finish() {
   const auto& files = embedded_page();
   PageArticles articles;
   articles.details.assign(reports.size(), Detail::findings);
-  std::map<std::string, std::string> texts = {{"style", files.at("page.css")},
-                                              {"script", files.at("page.js")},
-                                              {"summary", summary(reports)},
-                                              {"list", list(reports, articles)},
-                                              {"articles", ""},
-                                              {"packed", ""}};
+  std::map<std::string, std::string> texts = {
+      {"style", files.at("page.css")},   {"script", script(files)}, {"summary", summary(reports)},
+      {"list", list(reports, articles)}, {"articles", ""},          {"packed", ""}};
   const std::size_t frame = filled(files.at("page.html"), texts).size();
   articles = page_articles(reports, most_bytes - std::min(most_bytes, frame));
   texts["list"] = list(reports, articles);

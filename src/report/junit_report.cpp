@@ -24,7 +24,8 @@ double seconds_of(const CheckResult& result) {
 std::string failure(const std::vector<RuleFinding>& findings, bool error) {
   std::string text;
   for (const RuleFinding& finding : findings) {
-    text += fmt::format("{} {}:{}: {}\n", finding.rule().id, finding.place.file, finding.place.line, finding.message);
+    text += fmt::format("{} {}:{}: {}\n", finding.rule().id, file_text(finding.place.file), finding.place.line,
+                        finding.message);
     for (const std::string& line : finding.lines) text += "  " + line + "\n";
   }
   const std::string_view tag = error ? "error" : "failure";

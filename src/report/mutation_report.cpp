@@ -7,6 +7,7 @@
 #include <map>
 
 #include "src/report/blame_text.h"
+#include "src/report/clean_text.h"
 #include "src/report/json_writer.h"
 #include "src/report/style.h"
 
@@ -170,8 +171,9 @@ void mutation_text(const Mutation& mutation, const ReportOptions& options, const
   const Style style(options.color);
   const MutantCounts counts = counts_of(mutation.mutants);
   const std::string word = counts.unproved == 0 ? style.good("explained") : style.bad("survivors");
-  write(fmt::format("{}  {}  {} mutants: {} killed, {} equivalent, {} not proved\n", word, mutation.scenario->file,
-                    counts.mutants, counts.killed, counts.equivalent, counts.unproved));
+  write(fmt::format("{}  {}  {} mutants: {} killed, {} equivalent, {} not proved\n", word,
+                    one_line_text(mutation.scenario->file), counts.mutants, counts.killed, counts.equivalent,
+                    counts.unproved));
   if (options.quiet) return;
   write(fmt::format("  at {}; the schedule itself: {}\n\n", mutation.sizes, mutation.base));
   write_table(by_kind(pointers({mutation})), write);
@@ -204,7 +206,7 @@ void mutation_markdown(const std::vector<Mutation>& all, const Write& write) {
   std::vector<Row> files;
   MutantCounts sum;
   for (const Mutation& one : all) {
-    files.emplace_back(fmt::format("`{}`", one.scenario->file), counts_of(one.mutants));
+    files.emplace_back(fmt::format("`{}`", one_line_text(one.scenario->file)), counts_of(one.mutants));
     sum.add(files.back().second);
   }
   write(summary(sum) + "\n");
@@ -216,7 +218,7 @@ void mutation_markdown(const std::vector<Mutation>& all, const Write& write) {
     for (const auto& [why, mutants] : survivors(one)) {
       if (first) write("\n");
       first = false;
-      write(fmt::format("- `{}`, {}: {}\n", one.scenario->file,
+      write(fmt::format("- `{}`, {}: {}\n", one_line_text(one.scenario->file),
                         counted(static_cast<std::int64_t>(mutants.size()), "mutant"), why));
       for (const Mutant* mutant : mutants) write(fmt::format("  - `{}`\n", one_line(mutant->edit)));
     }

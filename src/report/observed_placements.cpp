@@ -7,6 +7,7 @@
 
 #include "lockstep/report.h"
 #include "src/diagnosis/fold_names.h"
+#include "src/report/clean_text.h"
 #include "src/report/json_writer.h"
 #include "src/report/style.h"
 #include "src/report/text_report.h"
@@ -52,7 +53,7 @@ void placements_text(const Scenario& scenario, const PlacementReport& report, bo
       widths[axis] = std::max({widths[axis], text.size(), name_of(axis).size()});
     }
   }
-  write(fmt::format("{}  {}\n\n", style.bold(scenario.file), layout_text(scenario)));
+  write(fmt::format("{}  {}\n\n", style.bold(one_line_text(scenario.file)), layout_text(scenario)));
   std::string head = "  " + padded("parameter", name_width);
   for (const Axis axis : axes) head += "  " + padded(name_of(axis), widths[axis]);
   write(head.substr(0, head.find_last_not_of(' ') + 1) + "\n");

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "lockstep/report.h"
+#include "src/report/clean_text.h"
 #include "src/report/json_writer.h"
 #include "src/report/style.h"
 #include "src/report/text_report.h"
@@ -53,12 +54,17 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   const Style style(options.color);
   const bool right = proof.verdict == Proof::Verdict::right, wrong = proof.verdict == Proof::Verdict::wrong;
   const std::string mark = right ? style.good("proved") : wrong ? style.bad("wrong ") : style.bold("open  ");
-  if (options.quiet) return fmt::format("{}  {}  {}\n", mark, scenario.file, proof.statement);
-  std::string text = fmt::format("{}  {}  {}\n  {}\n", mark, scenario.file, scenario.name, style.bold(proof.statement));
+  if (options.quiet) return fmt::format("{}  {}  {}\n", mark, one_line_text(scenario.file), proof.statement);
+  std::string text =
+      fmt::format("{}  {}  {}\n  {}\n", mark, one_line_text(scenario.file), scenario.name, style.bold(proof.statement));
   text += fmt::format("  {}; {} case{}, {} class{} of parameters\n", open_text(proof.axes, proof.micro_batches),
                       proof.cases, proof.cases == 1 ? "" : "s", proof.classes, proof.classes == 1 ? "" : "es");
-  for (const Proof::Refused& refused : proof.refused)
-    text += fmt::format("  {} {} is refused: {}\n", name_of(refused.axis), refused.size, refused.why);
+  for (const Proof::Refused& refused : proof.refused) {
+    text += refused.sizes.size() == 1
+                ? fmt::format("  {} {} is refused: {}\n", name_of(refused.axis), refused.sizes.front(), refused.why)
+                : fmt::format("  {} {} are refused (of 1 to {}), the first one: {}\n", name_of(refused.axis),
+                              number_list(refused.sizes), refused.tried, refused.why);
+  }
   if (wrong) {
     std::vector<std::string> names = proof.wrong_parameters;
     constexpr std::size_t most = 6;
@@ -188,8 +194,11 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   result.set("open", Json::array(std::move(open)));
   std::vector<Json> refused, limits, wrong;
   for (const Proof::Refused& one : proof.refused) {
+    std::vector<Json> sizes;
+    for (const int size : one.sizes) sizes.push_back(number(size));
     refused.push_back(Json::object({{"axis", {}, text(std::string(name_of(one.axis)))},
-                                    {"size", {}, number(one.size)},
+                                    {"sizes", {}, Json::array(std::move(sizes))},
+                                    {"tried", {}, number(one.tried)},
                                     {"why", {}, text(one.why)}}));
   }
   for (const Proof::Limit& one : proof.limits) {

@@ -21,24 +21,6 @@ std::vector<int> first_of(const std::vector<int>& all, int must, std::size_t mos
   return some;
 }
 
-/// Rows, columns and blocks.
-std::tuple<Axis, Axis, std::vector<Axis>> choose_axes(const Mesh& mesh) {
-  std::vector<Axis> others;
-  for (const Axis axis : {Axis::sp, Axis::cp, Axis::tp}) {
-    if (mesh.size(axis) > 1) others.push_back(axis);
-  }
-  Axis columns = Axis::dp, rows = Axis::pp;
-  if (mesh.size(columns) == 1 && !others.empty()) {
-    columns = others.front();
-    others.erase(others.begin());
-  }
-  if (mesh.size(rows) == 1 && !others.empty()) {
-    rows = others.back();
-    others.pop_back();
-  }
-  return {rows, columns, others};
-}
-
 int block_of(const Mesh& mesh, int rank, const std::vector<Axis>& axes) {
   int block = 0;
   for (const Axis axis : axes) block = block * mesh.size(axis) + mesh.coordinate(rank, axis);
@@ -61,8 +43,25 @@ std::string trimmed(std::string line) {
 
 }  // namespace
 
+GridAxes grid_axes(const Mesh& mesh) {
+  std::vector<Axis> others;
+  for (const Axis axis : {Axis::sp, Axis::cp, Axis::tp}) {
+    if (mesh.size(axis) > 1) others.push_back(axis);
+  }
+  Axis columns = Axis::dp, rows = Axis::pp;
+  if (mesh.size(columns) == 1 && !others.empty()) {
+    columns = others.front();
+    others.erase(others.begin());
+  }
+  if (mesh.size(rows) == 1 && !others.empty()) {
+    rows = others.back();
+    others.pop_back();
+  }
+  return {rows, columns, others};
+}
+
 GridPlan plan_grid(const Mesh& mesh, const std::vector<bool>& holds, int must, std::size_t most) {
-  const auto [row_axis, column_axis, block_axes] = choose_axes(mesh);
+  const auto [row_axis, column_axis, block_axes] = grid_axes(mesh);
   // Which rank stands where; and which rows, columns and blocks hold the parameter at all.
   std::map<std::tuple<int, int, int>, int> rank_at;
   std::vector<int> rows, columns, blocks;

@@ -18,8 +18,15 @@ struct GridCell {
   bool wrong = false;  ///< and it is not what one device computes
 };
 
-/// The ranks of a grid: rows are pipeline stages, columns dp coordinates, further axes are blocks.
-/// Where pp or dp is 1, another axis takes its place.
+/// Rows are pipeline stages, columns dp coordinates, further axes are blocks. Where pp or dp is 1, another axis takes
+/// its place.
+struct GridAxes {
+  Axis rows = Axis::pp, columns = Axis::dp;
+  std::vector<Axis> blocks;
+};
+GridAxes grid_axes(const Mesh& mesh);
+
+/// The ranks of a grid.
 struct GridPlan {
   struct Block {
     std::string title;                    ///< "tp 0"; "" where there is one block

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "src/diagnosis/fold_names.h"
+#include "src/report/rank_grid.h"
 
 namespace lockstep {
 
@@ -107,19 +108,7 @@ std::optional<std::int64_t> owned_by(const CheckResult& result, const Parametric
 RankSummary rank_summary(const CheckResult& result) {
   const Schedule& schedule = *result.scenario->schedule;
   const Mesh& mesh = schedule.mesh;
-  std::vector<Axis> others;
-  for (const Axis axis : {Axis::sp, Axis::cp, Axis::tp}) {
-    if (mesh.size(axis) > 1) others.push_back(axis);
-  }
-  Axis column_axis = Axis::dp, row_axis = Axis::pp;
-  if (mesh.size(column_axis) == 1 && !others.empty()) {
-    column_axis = others.front();
-    others.erase(others.begin());
-  }
-  if (mesh.size(row_axis) == 1 && !others.empty()) {
-    row_axis = others.back();
-    others.pop_back();
-  }
+  const auto [row_axis, column_axis, others] = grid_axes(mesh);
   const Lines rows(mesh, row_axis), columns(mesh, column_axis);
   RankSummary summary;
   for (int row = 0; row < rows.count(); ++row) summary.rows.push_back(rows.name(row));

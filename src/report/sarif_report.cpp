@@ -23,16 +23,8 @@ void write_message(JsonWriter& json, std::string_view text) {
   json.end_object();
 }
 
-/// A path as a URI reference: what is no letter, digit or one of a few signs is percent-encoded.
-std::string uri_of(std::string_view path) {
-  std::string uri = path.starts_with('/') ? "file://" : "";
-  for (const char c : path) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       std::string_view("-._~/").find(c) != std::string_view::npos;
-    uri += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return uri;
-}
+/// A path as a URI reference.
+std::string uri_of(std::string_view path) { return (path.starts_with('/') ? "file://" : "") + url_text(path); }
 
 /// What GitHub shows beside a finding.
 std::string rule_help(const Rule& rule, std::string_view docs_url) {

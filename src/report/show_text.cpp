@@ -7,6 +7,7 @@
 #include "lockstep/operation.h"
 #include "lockstep/report.h"
 #include "src/diagnosis/fold_names.h"
+#include "src/report/clean_text.h"
 #include "src/report/placements.h"
 #include "src/report/text_report.h"
 
@@ -175,7 +176,7 @@ void write_steps(const std::vector<Step>& steps, std::size_t indent, std::size_t
 }  // namespace
 
 void show_text(const Scenario& scenario, bool verbose, const Write& write) {
-  write(scenario.name.empty() ? scenario.file : scenario.name);
+  write(scenario.name.empty() ? one_line_text(scenario.file) : scenario.name);
   if (!scenario.title.empty()) write("  " + scenario.title);
   if (!scenario.source_reference.empty()) write(fmt::format(" ({})", scenario.source_reference));
   std::vector<std::string> order;

@@ -18,17 +18,6 @@ std::string_view written_name(std::string_view name) {
   return copy ? name.substr(0, dot) : name;
 }
 
-bool is_about(const Json& edit, std::string_view step) {
-  for (const char* key : {"drop", "duplicate", "move", "set"}) {
-    const Json* target = edit.find(key);
-    if (target != nullptr && target->is_string() && (target->text() == step || written_name(target->text()) == step))
-      return true;
-  }
-  const Json* inserted = edit.find("insert");
-  const Json* name = inserted == nullptr ? nullptr : inserted->find("name");
-  return name != nullptr && name->is_string() && name->text() == step;
-}
-
 /// The step of that name in a list of steps or in a list inside it; null where there is none.
 const Json* find_step(const Json& steps, std::string_view wanted) {
   for (const Json& step : steps.items()) {
@@ -95,6 +84,17 @@ const Scenario* written(const CheckResult& result) {
 }
 
 }  // namespace
+
+bool is_about(const Json& edit, std::string_view step) {
+  for (const char* key : {"drop", "duplicate", "move", "set"}) {
+    const Json* target = edit.find(key);
+    if (target != nullptr && target->is_string() && (target->text() == step || written_name(target->text()) == step))
+      return true;
+  }
+  const Json* inserted = edit.find("insert");
+  const Json* name = inserted == nullptr ? nullptr : inserted->find("name");
+  return name != nullptr && name->is_string() && name->text() == step;
+}
 
 FileStretch place_of_step(const CheckResult& result, const std::string& step) {
   const Scenario* scenario = written(result);

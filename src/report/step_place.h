@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "lockstep/check.h"
 
@@ -14,6 +15,10 @@ struct FileStretch {
   std::string file;
   int line = 1, column = 1, end_column = 1;
 };
+
+/// Whether an edit drops, doubles, moves, changes or inserts the step, which may carry an iteration or the number of a
+/// copy in the edit's words.
+bool is_about(const Json& edit, std::string_view step);
 
 /// Where a step is written: the last edit of it in the scenario, the step itself, or its line in the framework file
 /// that the scenario names; for a built-in framework the name of that. `step` may carry an iteration ("backward[0]") or

@@ -27,19 +27,23 @@ std::string padded(std::string_view text, std::size_t width) {
   return std::string(text) + std::string(taken < width ? width - taken : 0, ' ');
 }
 
-std::string rank_list(const std::vector<int>& ranks, std::size_t most) {
-  std::string list = ranks.size() == 1 ? "rank " : "ranks ";
+std::string number_list(const std::vector<int>& numbers, std::size_t most) {
+  std::string list;
   std::size_t stretches = 0;
-  for (std::size_t begin = 0; begin < ranks.size();) {
+  for (std::size_t begin = 0; begin < numbers.size();) {
     std::size_t end = begin + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    if (stretches++ == most) return list + fmt::format(" and {} more", ranks.size() - begin);
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    if (stretches++ == most) return list + fmt::format(" and {} more", numbers.size() - begin);
     if (begin > 0) list += ", ";
-    list += std::to_string(ranks[begin]);
-    if (end - begin > 1) list += fmt::format("{}{}", end - begin == 2 ? ", " : "-", ranks[end - 1]);
+    list += std::to_string(numbers[begin]);
+    if (end - begin > 1) list += fmt::format("{}{}", end - begin == 2 ? ", " : "-", numbers[end - 1]);
     begin = end;
   }
   return list;
+}
+
+std::string rank_list(const std::vector<int>& ranks, std::size_t most) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + number_list(ranks, most);
 }
 
 std::string counted(std::int64_t number, std::string_view noun) {

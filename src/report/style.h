@@ -29,7 +29,9 @@ std::size_t text_width(std::string_view text);
 /// `text` and spaces up to `width` columns.
 std::string padded(std::string_view text, std::size_t width);
 
-/// "rank 3", "ranks 0-3, 8": ascending numbers, at most `most` stretches and how many more.
+/// "3", "0-3, 8": ascending numbers, at most `most` stretches and how many more.
+std::string number_list(const std::vector<int>& numbers, std::size_t most = 8);
+/// "rank 3", "ranks 0-3, 8": the same of ranks.
 std::string rank_list(const std::vector<int>& ranks, std::size_t most = 8);
 /// "1 rank", "3 ranks", "2 batches".
 std::string counted(std::int64_t number, std::string_view noun);

@@ -8,7 +8,9 @@
 #include <map>
 
 #include "lockstep/operation.h"
+#include "src/diagnosis/other_tests.h"
 #include "src/report/blame_text.h"
+#include "src/report/clean_text.h"
 #include "src/report/findings.h"
 #include "src/report/text_parameters.h"
 #include "src/report/transformer_report.h"
@@ -17,13 +19,6 @@
 namespace lockstep {
 
 namespace {
-
-bool any_value_wrong(const SymbolicResult& symbolic) {
-  return std::any_of(symbolic.buffers.begin(), symbolic.buffers.end(), [](const BufferResult& buffer) {
-    return std::any_of(buffer.pieces.begin(), buffer.pieces.end(),
-                       [](const PieceResult& piece) { return !piece.right; });
-  });
-}
 
 /// "8 processes"; with how many of them hold no rank.
 std::string processes_text(const CheckResult& result, int processes) {
@@ -109,7 +104,7 @@ std::string loss_text(const Batch& batch) {
 }  // namespace
 
 std::string verdict_line(const CheckResult& result, const Style& style) {
-  std::string line = fmt::format("{}  {}", style.verdict(result.verdict), result.file);
+  std::string line = fmt::format("{}  {}", style.verdict(result.verdict), one_line_text(result.file));
   if (result.scenario == nullptr) return line + "\n";
   const Scenario& scenario = *result.scenario;
   if (!scenario.title.empty()) {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real browser without a window: Debian's chromium, driven over the WebDriver protocol by chromedriver."""
 
+import base64
 import json
 import shutil
 import subprocess
@@ -76,8 +77,24 @@ class Browser:
 
     def size(self, width, height):
         """Of what the page is shown in, in CSS pixels."""
-        self.ask(f"{self.session}/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}})
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def command(self, name, **parameters):
+        """Of the DevTools protocol."""
+        return self.ask(f"{self.session}/goog/cdp/execute", {"cmd": name, "params": parameters})
+
+    def media(self, media="", scheme="light"):
+        """`print` or `screen`, and what the reader prefers."""
+        self.command("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def press(self, *keys):
+        """Where the focus is."""
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self.ask(f"{self.session}/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+    def pdf(self):
+        """The page as it is printed."""
+        return base64.b64decode(self.command("Page.printToPDF", printBackground=True)["data"])
 
     def picture(self):
         """What can be seen, as PNG in base64."""

@@ -8,6 +8,8 @@ using namespace lockstep;
 TEST_CASE("clean text keeps line feeds and characters, and nothing that a format cannot hold") {
   CHECK(clean_text("a\tb\x01\x1b[31mc\x7f\r\nd") == "a b  [31mc  \nd");
   CHECK(clean_text("é × 😀") == "é × 😀");
+  CHECK(clean_text("a\xC2\x9B"
+                   "31m\xC2\x85\xC2\xA0") == "a 31m \xC2\xA0");  // those of Latin-1
   CHECK(clean_text("\xff") == "\xEF\xBF\xBD");
   CHECK(clean_text("a\xC3") == "a\xEF\xBF\xBD");                                // cut in the middle
   CHECK(clean_text("\xED\xA0\x80").size() == 9);                                // a surrogate, byte by byte
@@ -24,3 +26,5 @@ TEST_CASE("code hosts name files without detours") {
   CHECK(repository_path("/srv/./a.json") == "/srv/a.json");
   CHECK(repository_path("a\nb.json") == "a b.json");
 }
+
+TEST_CASE("a file's name in an address") { CHECK(url_text("scenarios/a b#1.json") == "scenarios/a%20b%231.json"); }
