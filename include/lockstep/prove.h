@@ -32,11 +32,12 @@ struct Proof {
   std::string statement;
   std::vector<Axis> axes;      ///< that are open
   bool micro_batches = false;  ///< whether their number is open as well
-  /// Sizes that the scenario refuses, the smallest of each axis, with its reason.
+  /// Sizes of an axis that the scenario refuses, of 1 to `tried`, while the others are small.
   struct Refused {
     Axis axis;
-    int size;
-    std::string why;
+    std::vector<int> sizes;  ///< ascending; at least one
+    int tried = 1;
+    std::string why;  ///< the first is refused
   };
   std::vector<Refused> refused;
   /// Where the engine has no answer: half a sentence each, and the step ("" where it is the whole scenario).
@@ -74,9 +75,6 @@ class Prover {
     std::function<Scenario(const Json& document)> read = nullptr;
     std::set<Axis> fixed;              ///< axes that stay as the scenario has them
     bool fixed_micro_batches = false;  ///< so does the number of micro-batches
-    /// Whether to look for other steps at the sizes far off that conditions name. Not needed for an edit of a schedule
-    /// of which that is known already.
-    bool far_sizes = true;
   };
   explicit Prover(const Scenario& scenario);
   Prover(const Scenario& scenario, Options options);

@@ -68,13 +68,16 @@ struct Scenario {
   /// Whole numbers up to 4 digits in the options of the schedule and in its conditions, the framework file's among
   /// them: sizes that these may be compared with.
   std::set<int> compared_numbers;
+  /// Only where it was read for open sizes: the conditions on sizes by which the framework file came to these steps and
+  /// this loss, as expressions of nothing else. At other sizes at which they come out alike it comes to the same.
+  std::set<std::string> decided_conditions;
 };
 
 /// Reads a scenario. Throws InputError with every mistake of the file.
 Scenario read_scenario(std::shared_ptr<const Source> source);
 /// The path that stands for standard input, and what messages and reports call it. A file of that name is "./<stdin>".
 inline constexpr std::string_view standard_input_name = "<stdin>";
-/// How a command line names the file: standard input is "-".
+/// How a command line names the file: "-" for standard input, quoted, on one line, where a shell would take it apart.
 std::string argument_for(const std::string& file);
 /// Reads the file, or standard input; one that cannot be read is an InputError as well.
 Scenario read_scenario_file(const std::filesystem::path& path);

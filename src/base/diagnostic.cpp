@@ -52,12 +52,10 @@ struct Cell {
 constexpr std::size_t excerpt_width = 112;  // 120 columns less the margin with the line number
 constexpr std::size_t before_caret = 60;    // of them, where a long line is cut
 
-/// Not control characters (those of Latin-1 are two bytes), byte order marks and what is no UTF-8.
+/// Not control characters, byte order marks and what is no UTF-8.
 bool is_printable(std::string_view character) {
   if (character.empty() || character == "\xEF\xBB\xBF") return false;
-  const auto first = static_cast<unsigned char>(character[0]);
-  if (first == 0xC2) return static_cast<unsigned char>(character[1]) >= 0xA0;
-  return character == "\t" || (first >= 0x20 && first != 0x7F);
+  return character == "\t" || !is_control_character(character);
 }
 
 /// The characters of [begin, end), those that would disturb a terminal replaced.
@@ -151,7 +149,9 @@ std::string render(const Diagnostic& diagnostic) {
   const std::string pointer = place.pointer.empty() ? "" : " [" + shown(place.pointer, 200) + "]";
   if (!place.source) return fmt::format("error: {}{}\n", message, pointer);
   const LineColumn at = line_column(place);
-  std::string result = fmt::format("{}:{}:{}: error: {}{}\n", place.source->name, at.line, at.column, message, pointer);
+  std::string file = shown(place.source->name, 1000);
+  if (file.find_first_of(" :") == 0) file = "./" + file;  // "::" begins a command in the log of a GitHub job
+  std::string result = fmt::format("{}:{}:{}: error: {}{}\n", file, at.line, at.column, message, pointer);
   if (place.source->text.empty()) return result;
   const std::size_t offset = std::min(place.begin, place.source->text.size());
   const auto [line, marks] = excerpt(place, offset - static_cast<std::size_t>(at.column - 1));

@@ -21,4 +21,12 @@ std::size_t utf8_length(std::string_view text) {
   return length;
 }
 
+bool is_control_character(std::string_view character) {
+  if (character.empty()) return false;
+  const auto first = static_cast<unsigned char>(character[0]);
+  // Those of Latin-1, U+0080 to U+009F, are two bytes.
+  if (first == 0xC2 && character.size() == 2) return static_cast<unsigned char>(character[1]) < 0xA0;
+  return first < 0x20 || first == 0x7F;
+}
+
 }  // namespace lockstep

@@ -10,6 +10,9 @@ namespace lockstep {
 /// surrogates and what lies above U+10FFFF are not) or `text` is empty.
 std::size_t utf8_length(std::string_view text);
 
+/// Whether the character is one of ASCII's or Latin-1's control characters, which move a terminal's cursor.
+bool is_control_character(std::string_view character);
+
 /// Whether `byte` is any but the first of a character's bytes.
 inline bool is_utf8_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 

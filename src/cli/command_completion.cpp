@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "src/cli/completion.h"
+#include "src/cli/options.h"
 #include "src/cli/output.h"
 
 namespace lockstep::cli {
@@ -36,11 +37,7 @@ Command completion_command() {
   };
   command.options = {
       {"SHELL", "", "The shell.", {"bash", "zsh", "fish"}, &arguments->shell},
-      {"-o,--output",
-       "FILE",
-       "Write to FILE instead of standard output; it appears only when it is complete.",
-       {},
-       &arguments->output},
+      output_row(&arguments->output),
   };
   command.run = [arguments] {
     Output output(arguments->output);

@@ -182,11 +182,7 @@ Command hash_command() {
        {},
        &arguments->shards},
       {"-f,--format", "KIND", "What to write.", {"text", "json"}, &arguments->format},
-      {"-o,--output",
-       "FILE",
-       "Write to FILE instead of standard output; it appears only when it is complete.",
-       {},
-       &arguments->output},
+      output_row(&arguments->output),
       {"-q,--quiet", "", "With --compare: the last line alone.", {}, &arguments->quiet},
       {"-v,--verbose", "", "With --compare: every tensor and every range that differs.", {}, &arguments->verbose},
   };

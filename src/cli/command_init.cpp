@@ -6,6 +6,7 @@
 
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
@@ -67,7 +68,9 @@ int run(const InitArguments& arguments) {
   Output output(to_stdout ? "" : arguments.file);
   output.write(starter);
   output.commit();
-  if (!to_stdout) tell(fmt::format("wrote {}; now try: lockstep check {}\n", arguments.file, arguments.file));
+  if (!to_stdout)
+    tell(fmt::format("wrote {}; now try: lockstep check {}\n", one_line_text(arguments.file),
+                     argument_for(arguments.file)));
   return exit_right;
 }
 

@@ -99,11 +99,7 @@ Command list_command() {
       {"[FILES]", "", std::string(files_help), {}, &arguments->paths},
       {"--corpus", "", "List mistakes by project, with their kind and what other tests see.", {}, &arguments->corpus},
       {"-f,--format", "KIND", "What to write.", {"text", "markdown", "json"}, &arguments->format},
-      {"-o,--output",
-       "FILE",
-       "Write to FILE instead of standard output; it appears only when it is complete.",
-       {},
-       &arguments->output},
+      output_row(&arguments->output),
   };
   command.run = [arguments] { return run(*arguments); };
   return command;

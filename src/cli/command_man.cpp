@@ -60,8 +60,7 @@ Command man_command() {
   command.summary = "Print the manual page of a command.";
   command.text =
       "Prints a page for man, of one command or, without a name, of the program, from the table that parses the "
-      "commands. "
-      "`cmake --install` and the packages put all pages where man looks for them.";
+      "commands. `cmake --install` and the packages put all pages where man looks for them.";
   command.examples = {
       {"lockstep man check", "the page of one command; `lockstep man check | man -l -` shows it"},
       {"lockstep man --folder share/man/man1", "all pages"},
@@ -69,11 +68,7 @@ Command man_command() {
   command.options = {
       {"[COMMAND]", "", "The command; default the program itself.", {}, &arguments->command},
       {"--folder", "FOLDER", "Write the pages of all commands to FOLDER.", {}, &arguments->folder},
-      {"-o,--output",
-       "FILE",
-       "Write to FILE instead of standard output; it appears only when it is complete.",
-       {},
-       &arguments->output},
+      output_row(&arguments->output),
   };
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -18,6 +18,7 @@
 #include "src/cli/output.h"
 #include "src/cli/results.h"
 #include "src/diagnosis/mutation.h"
+#include "src/report/clean_text.h"
 #include "src/report/mutation_report.h"
 
 namespace lockstep::cli {
@@ -90,7 +91,8 @@ class Mutations {
     if (result.error_expected) return std::nullopt;
     if (result.verdict == Verdict::error) throw InputError(result.errors);
     if (result.verdict != Verdict::match) {
-      if (std::find(named_.begin(), named_.end(), argument_for(file)) == named_.end()) return std::nullopt;
+      if (std::find(named_.begin(), named_.end(), file == standard_input_name ? "-" : file) == named_.end())
+        return std::nullopt;
       throw InputError({Diagnostic{
           {},
           fmt::format("{} is wrong before any edit: {}; only a right schedule has mutants (`lockstep check {}` "
@@ -107,7 +109,8 @@ class Mutations {
 
   void show(const std::string& file, std::int64_t percent) {
     const std::lock_guard lock(mutex_);
-    const std::string line = fmt::format("file {} of {}, {} %: {}", done_ + 1, files_.size(), percent, file);
+    const std::string line =
+        fmt::format("file {} of {}, {} %: {}", done_ + 1, files_.size(), percent, one_line_text(file));
     if (line == shown_) return;
     shown_ = line;
     tell(fmt::format("\r\x1b[K{:.78}", line));
@@ -125,13 +128,16 @@ class Mutations {
   std::string shown_;
 };
 
-/// Each mutant as a scenario whose `expect` says what became of it: NAME-KIND-NUMBER.json.
-void write_mutants(const std::vector<Mutation>& all, const std::string& folder) {
+void make_empty_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error || !std::filesystem::is_empty(folder, error) || error) {
     usage_error(fmt::format("--write-mutants takes a folder that is empty or not there yet; {} is neither", folder));
   }
+}
+
+/// Each mutant as a scenario whose `expect` says what became of it: NAME-KIND-NUMBER.json.
+void write_mutants(const std::vector<Mutation>& all, const std::string& folder) {
   int written = 0;
   for (const Mutation& one : all) {
     int number = 0;
@@ -149,7 +155,8 @@ void write_mutants(const std::vector<Mutation>& all, const std::string& folder) 
       ++written;
     }
   }
-  tell(fmt::format("wrote {} mutants to {}; `lockstep test {}` runs them again\n", written, folder, folder));
+  tell(fmt::format("wrote {} mutants to {}; `lockstep test {}` runs them again\n", written, one_line_text(folder),
+                   argument_for(folder)));
 }
 
 void write_text(const std::vector<Mutation>& all, const MutateArguments& arguments, Output& output) {
@@ -171,6 +178,9 @@ int run(const MutateArguments& arguments) {
                                           : static_cast<int>(number_of("--jobs", arguments.jobs, 1024));
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (files.empty()) return nothing_found(arguments.paths);
+  // What cannot be written is said before the work.
+  Output output(arguments.output);
+  if (!arguments.mutants.empty()) make_empty_folder(arguments.mutants);
   Mutations mutations(arguments, files);
   const std::vector<Mutation> all = mutations.all(jobs);
   const std::size_t passed_over = files.size() - all.size() - mutations.refused();
@@ -178,7 +188,6 @@ int run(const MutateArguments& arguments) {
     tell(fmt::format("lockstep mutate: passed over {} of {} files, which are wrong before any edit\n", passed_over,
                      files.size()));
   if (all.empty()) return mutations.refused() > 0 ? exit_usage : exit_nothing;
-  Output output(arguments.output);
   if (arguments.format == "json") {
     mutation_json(all, output.writer());
   } else if (arguments.format == "markdown") {

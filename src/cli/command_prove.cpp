@@ -10,6 +10,7 @@
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
+#include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
@@ -49,8 +50,8 @@ int run(const ProveArguments& arguments) {
       if (proof.verdict != Proof::Verdict::right) status = std::max<int>(status, exit_wrong);
       if (arguments.counterexample.empty()) continue;
       if (!proof.counterexample) {
-        tell(fmt::format("lockstep prove: {} has no counterexample; {} was not written\n", file,
-                         arguments.counterexample));
+        tell(fmt::format("lockstep prove: {} has no counterexample; {} was not written\n", one_line_text(file),
+                         one_line_text(arguments.counterexample)));
         continue;
       }
       Output example(arguments.counterexample);

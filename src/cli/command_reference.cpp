@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "src/cli/command.h"
+#include "src/cli/options.h"
 #include "src/cli/output.h"
 
 namespace lockstep::cli {
@@ -18,11 +19,7 @@ Command reference_command() {
       {"lockstep reference -o docs/commands.md", "renew the document"},
   };
   command.options = {
-      {"-o,--output",
-       "FILE",
-       "Write to FILE instead of standard output; it appears only when it is complete.",
-       {},
-       path.get()},
+      output_row(path.get()),
   };
   command.run = [path] {
     Output output(*path);

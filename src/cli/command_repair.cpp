@@ -13,6 +13,7 @@
 #include "src/diagnosis/repairs.h"
 #include "src/diagnosis/verify_repair.h"
 #include "src/report/blame_text.h"
+#include "src/report/clean_text.h"
 #include "src/report/repair_report.h"
 #include "src/scenario/insert_edits.h"
 
@@ -21,7 +22,7 @@ namespace lockstep::cli {
 namespace {
 
 struct RepairArguments : CommonOptions {
-  std::string file, to, take = "1", most = "3";
+  std::string file, to, take, most = "3";
   bool write = false;
 };
 
@@ -39,8 +40,12 @@ RepairFindings search(const CheckResult& result, std::size_t most) {
   return findings;
 }
 
+std::int64_t taken(const RepairArguments& arguments) {
+  return arguments.take.empty() ? 1 : number_of("--take", arguments.take, most_repairs);
+}
+
 void write_repaired(const CheckResult& result, const RepairFindings& findings, const RepairArguments& arguments) {
-  const auto take = static_cast<std::size_t>(number_of("--take", arguments.take, most_repairs));
+  const auto take = static_cast<std::size_t>(taken(arguments));
   if (take > findings.repairs.size())
     usage_error(fmt::format(
         "--take {}: there {} of {}", take,
@@ -60,17 +65,19 @@ void write_repaired(const CheckResult& result, const RepairFindings& findings, c
   Output repaired(path);
   repaired.write(text);
   repaired.commit();
-  tell(fmt::format("wrote {} with repair {}{}\n", path, take,
-                   arguments.write ? fmt::format("; {}.orig is as it was", result.file) : ""));
+  tell(fmt::format("wrote {} with repair {}{}\n", one_line_text(path), take,
+                   arguments.write ? fmt::format("; {} is as it was", one_line_text(result.file + ".orig")) : ""));
 }
 
 int run(const RepairArguments& arguments) {
-  const auto most = static_cast<std::size_t>(
-      std::max(number_of("--most", arguments.most, most_repairs), number_of("--take", arguments.take, most_repairs)));
+  const auto most =
+      static_cast<std::size_t>(std::max(number_of("--most", arguments.most, most_repairs), taken(arguments)));
   const std::string file = one_scenario_file("repair", arguments.file);
   if (arguments.write && file == standard_input_name)
     usage_error(
         "--write changes FILE, and standard input cannot be written to; --to writes the repaired scenario to a file");
+  if (!arguments.take.empty() && !arguments.write && arguments.to.empty())
+    usage_error("--take says which repair --write or --to writes; give one of these too");
   if (arguments.write && !arguments.to.empty())
     usage_error("--write changes FILE and --to writes another file; give one of them");
   if (arguments.write && std::filesystem::exists(file + ".orig"))
@@ -81,9 +88,9 @@ int run(const RepairArguments& arguments) {
   const CheckResult result = check_file(file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);
+  Output output(arguments.output);  // what cannot be written is said before the search
   RepairFindings findings;
   if (result.verdict != Verdict::match) findings = search(result, most);
-  Output output(arguments.output);
   if (arguments.format == "json") {
     repair_json(result, findings, output.writer());
   } else {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -6,6 +9,7 @@
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
+#include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
@@ -18,6 +22,8 @@ struct ReportArguments : CommonOptions {
 int run(ReportArguments& arguments) {
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (files.empty()) return nothing_found(arguments.paths);
+  if (arguments.output.empty() && isatty(STDOUT_FILENO) == 1)
+    usage_error("the page is HTML, which a terminal does not show; name a file for it, such as -o report.html");
   arguments.format = "html";
   ReportSet reports(arguments, files.size() > 1);
   int status = exit_right;
@@ -25,8 +31,12 @@ int run(ReportArguments& arguments) {
     reports.add(result);
     const int one = status_of(result);
     if (one != exit_wrong) status = std::max(status, one);
+    for (const Diagnostic& error : result.errors) tell(render(error));
   });
   reports.finish();
+  if (!arguments.output.empty())
+    tell(fmt::format("wrote {}, a page of {} scenario{}; a browser opens it\n", one_line_text(arguments.output),
+                     files.size(), files.size() == 1 ? "" : "s"));
   return status;
 }
 
@@ -49,12 +59,8 @@ Command report_command() {
       {"lockstep test scenarios/ --report html=report.html", "the same page beside a test"},
   };
   command.options = {
-      {"FILES", "", "Scenario files, or folders that are searched for *.json and *.jsonc.", {}, &arguments->paths},
-      {"-o,--output",
-       "FILE",
-       "Write to FILE instead of standard output; it appears only when it is complete.",
-       {},
-       &arguments->output},
+      {"FILES", "", std::string(files_help), {}, &arguments->paths},
+      output_row(&arguments->output),
   };
   command.options = join({command.options, arguments->engine_rows()});
   command.uses_loops = true;

@@ -30,11 +30,7 @@ Command schema_command() {
   };
   command.options = {
       {"--markdown", "", "Print the keys as Markdown tables instead.", {}, &arguments->markdown},
-      {"-o,--output",
-       "FILE",
-       "Write to FILE instead of standard output; it appears only when it is complete.",
-       {},
-       &arguments->output},
+      output_row(&arguments->output),
   };
   command.run = [arguments] {
     Output output(arguments->output);

@@ -10,6 +10,7 @@
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
+#include "src/report/clean_text.h"
 #include "src/report/style.h"
 
 namespace lockstep::cli {
@@ -88,7 +89,7 @@ class TextSummary {
     const std::string colored = outcome.word == "ok"     ? style_.good(word)
                                 : outcome.word == "FAIL" ? style_.bad(word)
                                                          : style_.faint(word);
-    output_.write(fmt::format("{}  {}{}{}\n", colored, name, result.file,
+    output_.write(fmt::format("{}  {}{}{}\n", colored, name, one_line_text(result.file),
                               outcome.word == "skip" ? ": " + outcome.details.front() : ""));
     if (outcome.word == "FAIL") {
       for (const std::string& detail : outcome.details) output_.write(indented(detail));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <thread>
@@ -154,6 +155,14 @@ int run(const WatchArguments& arguments) {
   if (std::find(files.begin(), files.end(), standard_input_name) != files.end())
     usage_error("watch reads a file again when it is saved, and standard input can be read once; name a file");
   std::signal(SIGINT, on_end);
+  for (const std::string& file : files) {
+    std::error_code error;
+    if (std::filesystem::is_other(file, error))
+      usage_error(
+          fmt::format("watch reads a file again when it is saved, and {} is a pipe or a device, which can be "
+                      "read once; save it as a file, or give it to `lockstep check`",
+                      file));
+  }
   Watch(arguments).run();
 }
 

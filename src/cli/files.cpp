@@ -90,6 +90,15 @@ std::string no_match(const std::string& pattern, std::size_t fitting, std::strin
   return fmt::format("no file or folder fits the glob {}", pattern);
 }
 
+/// What two spellings of a path have in common: it is without "./" and doubled slashes. "a/.." stays, for `a` may be a
+/// link. Standard input is no path.
+std::string spelling(const std::string& path) {
+  if (path == standard_input_name) return "";
+  const fs::path whole(path);
+  const bool climbs = std::find(whole.begin(), whole.end(), "..") != whole.end();
+  return climbs ? path : whole.lexically_normal().string();
+}
+
 class Search {
  public:
   explicit Search(const Wanted& wanted) : wanted_(wanted) {}
@@ -115,7 +124,7 @@ class Search {
  private:
   void take(const std::vector<std::string>& files) {
     for (const std::string& file : files) {
-      if (!wanted_.once || seen_.insert(file).second) files_.push_back(file);
+      if (!wanted_.once || seen_.insert(spelling(file)).second) files_.push_back(file);
     }
   }
 
@@ -126,7 +135,11 @@ class Search {
       missing_.push_back({{}, fmt::format("cannot read the folder {}: {}", path, failure.code().message())});
       return {};
     }
-    return named || !wanted_.left_out(path) ? std::vector<std::string>{path} : std::vector<std::string>{};
+    if (named) return {path};
+    // As in a folder: nobody may ever write to a pipe.
+    std::error_code error;
+    return fs::is_other(path, error) || wanted_.left_out(path) ? std::vector<std::string>{}
+                                                               : std::vector<std::string>{path};
   }
 
   std::vector<std::string> found_by(const std::string& pattern) {

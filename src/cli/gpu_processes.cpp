@@ -21,6 +21,7 @@
 
 #include "src/cli/command.h"
 #include "src/cli/output.h"
+#include "src/cli/signals.h"
 #include "src/device/gpu_job.h"
 
 namespace lockstep::cli {
@@ -222,31 +223,11 @@ class GpuProcesses {
   Clock::time_point since_ = Clock::now();
 };
 
-/// While it lives, signals that end a program are only noted.
-class SignalsNoted {
- public:
-  SignalsNoted() {
-    struct sigaction action {};
-    action.sa_handler = note_signal;
-    for (std::size_t i = 0; i < count; ++i) sigaction(signals[i], &action, &before_[i]);
-  }
-  SignalsNoted(const SignalsNoted&) = delete;
-  SignalsNoted& operator=(const SignalsNoted&) = delete;
-  ~SignalsNoted() {
-    for (std::size_t i = 0; i < count; ++i) sigaction(signals[i], &before_[i], nullptr);
-  }
-
- private:
-  static constexpr std::size_t count = 3;
-  static constexpr int signals[count] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction before_[count]{};
-};
-
 }  // namespace
 
 int start_gpu_processes(int processes, const std::vector<std::string>& arguments) {
   device::nccl_patience();  // what is wrong in it is said once
-  const SignalsNoted noted;
+  const EndingSignals noted(note_signal);
   GpuProcesses started(processes);
   started.start(arguments);
   return started.wait();

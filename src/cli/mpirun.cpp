@@ -19,6 +19,7 @@
 
 #include "src/cli/command.h"
 #include "src/cli/output.h"
+#include "src/cli/signals.h"
 
 namespace lockstep::cli {
 
@@ -68,30 +69,11 @@ class StatusFile {
 
 volatile std::sig_atomic_t mpirun_process = 0, last_signal = 0;
 
+/// To mpirun, which ends its processes.
 extern "C" void hand_on(int signal) {
   last_signal = signal;
   if (mpirun_process > 0) kill(mpirun_process, signal);
 }
-
-/// While it lives, signals that end a program go to mpirun, which ends its processes.
-class SignalsHandedOn {
- public:
-  SignalsHandedOn() {
-    struct sigaction action {};
-    action.sa_handler = hand_on;
-    for (std::size_t i = 0; i < count; ++i) sigaction(signals[i], &action, &before_[i]);
-  }
-  SignalsHandedOn(const SignalsHandedOn&) = delete;
-  SignalsHandedOn& operator=(const SignalsHandedOn&) = delete;
-  ~SignalsHandedOn() {
-    for (std::size_t i = 0; i < count; ++i) sigaction(signals[i], &before_[i], nullptr);
-  }
-
- private:
-  static constexpr std::size_t count = 3;
-  static constexpr int signals[count] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction before_[count]{};
-};
 
 /// In the new process. Never returns.
 [[noreturn]] void become(const std::vector<std::string>& command, pid_t parent) {
@@ -137,7 +119,7 @@ int start_under_mpirun(int processes, const std::vector<std::string>& arguments)
   setenv("OMPI_MCA_btl_vader_max_send_size", "262144", 0);
   setenv(status_file_variable, status_file.path().c_str(), 1);
 
-  const SignalsHandedOn handed_on;
+  const EndingSignals handed_on(hand_on);
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error(fmt::format("cannot start mpirun: {}", std::strerror(errno)));

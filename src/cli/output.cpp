@@ -50,6 +50,15 @@ extern "C" void on_interrupt(int) {
   _exit(exit_interrupted);
 }
 
+/// Why the file cannot be made, for people.
+std::string reason_text(const std::string& path, int reason) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (reason == ENOENT && !folder.empty() && !std::filesystem::exists(folder, error))
+    return fmt::format("there is no folder {}", folder.string());
+  return std::strerror(reason);
+}
+
 /// Where the text is to go in the end: a link's target rather than the link.
 std::string resolved(const std::string& path) {
   std::error_code error;
@@ -97,7 +106,7 @@ Output::Output(std::string path) : path_(std::move(path)) {
     const int reason = errno;
     if (!temporary_.empty()) forget(temporary_);
     temporary_.clear();
-    usage_error(fmt::format("cannot write to {}: {}", path_, std::strerror(reason)));
+    usage_error(fmt::format("cannot write to {}: {}", path_, reason_text(path_, reason)));
   }
   if (!temporary_.empty() && exists) fchmod(descriptor_, status.st_mode & 07777);
 }

@@ -11,16 +11,30 @@
 #include "src/cli/engine_jobs.h"
 #include "src/cli/output.h"
 #include "src/numeric/loops.h"
+#include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
 namespace {
 
+int no_such_command(const std::vector<Command>& commands, const std::string& name) {
+  std::vector<std::string> known = {"help"};
+  for (const Command& command : commands) known.push_back(command.name);
+  std::string near = did_you_mean(name, known);
+  std::error_code error;
+  if (near.empty() && std::filesystem::exists(name, error))
+    near = fmt::format("; did you mean `lockstep check {}`?", argument_for(name));
+  tell(fmt::format("lockstep: there is no {} \"{}\"{}\nSee `lockstep --help`.\n",
+                   name.starts_with('-') ? "option" : "command", one_line_text(name), near));
+  return exit_usage;
+}
+
 int print_help(const std::vector<Command>& commands, const std::string& name) {
   for (const Command& command : commands) {
     if (command.name == name) return print_text(command_help(command));
   }
-  return print_text(program_help(commands));
+  const bool of_all = name.empty() || name == "help" || name == "-h" || name == "--help";
+  return of_all ? print_text(program_help(commands)) : no_such_command(commands, name);
 }
 
 int dispatch(const std::vector<std::string>& arguments) {
@@ -36,15 +50,7 @@ int dispatch(const std::vector<std::string>& arguments) {
     if (command.uses_loops) numeric::loops();  // throws for what LOCKSTEP_TARGET should not be
     return command.run();
   }
-  std::vector<std::string> known = {"help"};
-  for (const Command& command : commands) known.push_back(command.name);
-  std::string near = did_you_mean(name, known);
-  std::error_code error;
-  if (near.empty() && std::filesystem::exists(name, error))
-    near = fmt::format("; did you mean `lockstep check {}`?", name);
-  tell(fmt::format("lockstep: there is no {} \"{}\"{}\nSee `lockstep --help`.\n",
-                   name.starts_with('-') ? "option" : "command", name, near));
-  return exit_usage;
+  return no_such_command(commands, name);
 }
 
 }  // namespace
@@ -57,10 +63,11 @@ int print_text(const std::string& text) {
 }
 
 std::vector<Command> all_commands() {
-  return {check_command(),  watch_command(),   test_command(),      explain_command(),    report_command(),
-          repair_command(), mutate_command(),  prove_command(),     placements_command(), diff_command(),
-          show_command(),   list_command(),    import_command(),    hash_command(),       schema_command(),
-          init_command(),   version_command(), reference_command(), completion_command(), man_command()};
+  return {check_command(),  watch_command(),  test_command(),    explain_command(),    report_command(),
+          repair_command(), mutate_command(), prove_command(),   placements_command(), diff_command(),
+          verify_command(), show_command(),   list_command(),    import_command(),     hash_command(),
+          schema_command(), init_command(),   version_command(), reference_command(),  completion_command(),
+          man_command()};
 }
 
 namespace {
@@ -82,7 +89,7 @@ int run_dispatched(const std::vector<std::string>& arguments) {
   } catch (const InternalError& error) {
     tell(fmt::format("lockstep: a bug of lockstep: {}\n", error.what()));
   } catch (const std::exception& error) {
-    tell(fmt::format("lockstep: {}\n", error.what()));
+    tell(fmt::format("lockstep: {}\n", clean_text(error.what())));
   }
   return exit_failure;
 }

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "src/cli/output.h"
+#include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
@@ -22,6 +23,14 @@ std::string summary_path() {
   if (path == nullptr || *path == '\0')
     usage_error("--summary appends to the file that $GITHUB_STEP_SUMMARY names, and it names none");
   return path;
+}
+
+/// The path without links and detours, however it is spelled; what it leads to need not be there.
+std::filesystem::path whole(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path from_root = std::filesystem::absolute(path, error);
+  const std::filesystem::path result = std::filesystem::weakly_canonical(from_root, error);
+  return error ? from_root.lexically_normal() : result;
 }
 
 void append(const std::string& path, const std::string& text) {
@@ -39,8 +48,8 @@ int status_of(const CheckResult& result) {
 }
 
 int nothing_found(const std::vector<std::string>& paths) {
-  tell(
-      fmt::format("lockstep: nothing was checked: there is no *.json or *.jsonc file in {}\n", fmt::join(paths, ", ")));
+  tell(fmt::format("lockstep: nothing was checked: there is no *.json or *.jsonc file in {}\n",
+                   one_line_text(fmt::format("{}", fmt::join(paths, ", ")))));
   return exit_nothing;
 }
 
@@ -83,8 +92,10 @@ ReportSet::ReportSet(const CommonOptions& options, bool several, Purpose purpose
 
 void ReportSet::open(const std::string& kind, const std::string& path, const ReportOptions& options) {
   Entry entry;
-  if (!path.empty() && std::find(paths_.begin(), paths_.end(), path) != paths_.end()) {
-    usage_error(fmt::format("two reports cannot be written to one file, {}; give one of them another name", path));
+  for (const std::string& other : paths_) {
+    if (path.empty() || other.empty() || whole(path) != whole(other)) continue;
+    const std::string both = path == other ? path : fmt::format("{}, which is {} too", other, path);
+    usage_error(fmt::format("two reports cannot be written to one file, {}; give one of them another name", both));
   }
   paths_.push_back(path);
   entry.output = std::make_unique<Output>(path);
@@ -112,7 +123,8 @@ void ReportSet::add(const CheckResult& result) {
     entry.output->flush();
   }
   // Someone who reads a report file sees at once that there is nothing to trust in it.
-  if (!result.disagreement.empty()) tell(fmt::format("lockstep: {}: {}\n", result.file, result.disagreement));
+  if (!result.disagreement.empty())
+    tell(fmt::format("lockstep: {}: {}\n", one_line_text(result.file), result.disagreement));
 }
 
 void ReportSet::finish() {

@@ -10,6 +10,7 @@
 
 #include "src/diagnosis/mistake.h"
 #include "src/diagnosis/other_tests.h"
+#include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
@@ -57,7 +58,7 @@ ScenarioRow row_of(const CheckResult& result) {
   ScenarioRow row;
   row.verdict = std::string(name_of(result.verdict));
   row.axes = row.mistake = row.factor = row.replicas = row.tolerance = "-";
-  row.file = row.name = result.file;
+  row.file = row.name = file_text(result.file);
   if (result.scenario == nullptr) return row;
   const Scenario& scenario = *result.scenario;
   row.name = scenario.name;

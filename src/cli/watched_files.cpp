@@ -48,6 +48,7 @@ FileState state_of(const std::string& path) {
   FileState state;
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return state;
+  if (!S_ISREG(status.st_mode)) return state;  // a pipe: reading it would wait for whoever writes
   state.exists = true;
   state.modified_ns = std::int64_t{status.st_mtim.tv_sec} * second_ns + status.st_mtim.tv_nsec;
   state.size = static_cast<std::uint64_t>(status.st_size);
@@ -65,6 +66,8 @@ void WatchedFiles::look() {
   for (const std::string& argument : arguments_) {
     try {
       for (std::string& file : scenario_files({argument})) {
+        std::error_code error;
+        if (std::filesystem::is_other(file, error)) continue;  // a pipe came in its place
         if (std::find(files_.begin(), files_.end(), file) == files_.end()) files_.push_back(std::move(file));
       }
     } catch (const InputError&) {

@@ -36,6 +36,10 @@ std::string_view name_of(Verdict verdict) {
   return "error";
 }
 
+std::string_view name_of(Outcome::Kind kind) {
+  return kind == Outcome::Kind::complete ? "complete" : name_of(verdict_of(kind));
+}
+
 Verdict engine_verdict(const CheckResult& result, bool match) {
   if (result.timeline == nullptr) return Verdict::error;
   if (!match && !result.timeline->step_ends.empty()) return Verdict::mismatch;

@@ -75,9 +75,8 @@ class Run {
     return full_->is_right(steps);
   }
 
-  Prover prover(const Scenario& scenario, bool far_sizes) {
+  Prover prover(const Scenario& scenario) {
     Prover::Options options;
-    options.far_sizes = far_sizes;
     if (edited_ == nullptr) options.read = [this](const Json& document) { return sizes_.read(document); };
     options.fixed = fixed_;
     options.fixed_micro_batches = fixed_micro_batches_;
@@ -120,7 +119,7 @@ class Run {
       fixed_micro_batches_ = fixed_micro_batches_ || !one;
       as_in_file.emplace_back(one ? name_of(*one) : "number of micro-batches");
     }
-    const Prover base = prover(scenario_, true);
+    const Prover base = prover(scenario_);
     const Proof& proof = base.proof();
     base_ = proof.verdict;
     base_axes_ = proof.axes;
@@ -247,7 +246,7 @@ class Run {
   void prove(Mutant& mutant) {
     sizes_.set_edit(mutant.edit);
     {
-      const Prover edited = prover(subject(), false);
+      const Prover edited = prover(subject());
       const Proof& proof = edited.proof();
       if (proof.verdict == Proof::Verdict::wrong && is_kill(*proof.counterexample, mutant)) return;
       const bool right = base_ == Proof::Verdict::right && proof.verdict == Proof::Verdict::right;
@@ -306,7 +305,7 @@ class Run {
       Json batch = other.document.find("batch") != nullptr ? *other.document.find("batch") : Json::object();
       batch.set("micro_batches", Json::number(count));
       other.document.set("batch", batch);
-      const Prover edited = prover(other, false);
+      const Prover edited = prover(other);
       if (edited.proof().verdict != Proof::Verdict::wrong) continue;
       if (!is_kill(*edited.proof().counterexample, mutant)) continue;
       if (mutant.sizes.find("micro-batch") == std::string::npos)

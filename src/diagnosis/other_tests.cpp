@@ -10,13 +10,6 @@ namespace lockstep {
 
 namespace {
 
-bool any_value_wrong(const SymbolicResult& symbolic) {
-  return std::any_of(symbolic.buffers.begin(), symbolic.buffers.end(), [](const BufferResult& buffer) {
-    return std::any_of(buffer.pieces.begin(), buffer.pieces.end(),
-                       [](const PieceResult& piece) { return !piece.right; });
-  });
-}
-
 /// What owners of the same elements say of the norm.
 Replicas compare_norms(const CheckResult& result) {
   struct Owner {
@@ -66,6 +59,13 @@ std::optional<std::vector<Rational>> squared_norm_ratios(const CheckResult& resu
 }
 
 }  // namespace
+
+bool any_value_wrong(const SymbolicResult& symbolic) {
+  return std::any_of(symbolic.buffers.begin(), symbolic.buffers.end(), [](const BufferResult& buffer) {
+    return std::any_of(buffer.pieces.begin(), buffer.pieces.end(),
+                       [](const PieceResult& piece) { return !piece.right; });
+  });
+}
 
 std::string_view name_of(Replicas replicas) {
   switch (replicas) {

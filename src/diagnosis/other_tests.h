@@ -23,6 +23,9 @@ Replicas compare_replicas(const CheckResult& result);
 /// sees.
 bool wrong_in_model_alone(const CheckResult& result);
 
+/// Whether some rank's optimizer gets a wrong value for some element.
+bool any_value_wrong(const SymbolicResult& symbolic);
+
 /// Whether values are right and only the gradient norm is not.
 bool wrong_in_norm_alone(const CheckResult& result);
 

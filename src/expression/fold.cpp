@@ -19,10 +19,28 @@ NodePointer decided(const std::string& op, const NodePointer& left, const NodePo
   return nullptr;
 }
 
+/// A leaf that the environment plainly has no value for: what evaluation would say, without the message.
+bool is_unknown(const Node& node, const Environment& environment) {
+  switch (node.kind) {
+    case Node::Kind::name:
+      return environment.mesh == nullptr && environment.counts == nullptr &&
+             (environment.names == nullptr || environment.names->count(node.text) == 0);
+    case Node::Kind::rank_axis:
+      return environment.mesh == nullptr;
+    case Node::Kind::micro_batch:
+      return !environment.micro_batch;
+    case Node::Kind::tokens:
+    case Node::Kind::sum:
+      return environment.counts == nullptr;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 NodePointer fold(const NodePointer& node, const Environment& environment) {
-  if (is_value(node) || node->kind == Node::Kind::end) return node;
+  if (is_value(node) || node->kind == Node::Kind::end || is_unknown(*node, environment)) return node;
   auto copy = std::make_shared<Node>(*node);
   bool changed = false, all_known = true;
   for (NodePointer& child : copy->children) {

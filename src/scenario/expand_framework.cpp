@@ -106,13 +106,19 @@ Json Framework::with_layout_defaults(const Json& layout, Reading& reading) const
   const Json* defaults = file_.document.find("layout");
   if (defaults == nullptr) return layout;
   Template values({}, reading.diagnostics);
+  if (reading.keep_sizes) values.keep_sizes();
   for (const auto& [name, option] : options_) values.define(name, option.value);
   for (const std::string& axis : axis_names()) {
     const Json* size = layout.find(axis);
-    values.define(axis, size != nullptr && size->is_number() ? *size : Json::number("1"));
+    values.define_size(axis, size != nullptr && size->is_number() ? *size : Json::number("1"));
   }
   Json plain = Json::object({}, defaults->place());
-  const std::optional<Json> resolved = values.resolve(*defaults);
+  // What the layout gives itself hangs on nothing.
+  Json missing = Json::object({}, defaults->place());
+  for (const Json::Member& member : defaults->members()) {
+    if (layout.find(member.key) == nullptr) set_member(missing, member);
+  }
+  const std::optional<Json> resolved = values.resolve(missing);
   for (const Json::Member& member : resolved ? resolved->members() : std::vector<Json::Member>()) {
     // A layout that gives the parts of dp gives dp.
     if (member.key == "dp" && (layout.find("dp_shard") != nullptr || layout.find("dp_replicate") != nullptr)) continue;
@@ -124,9 +130,11 @@ Json Framework::with_layout_defaults(const Json& layout, Reading& reading) const
       // Also where that is "any".
       set_member(plain, {member.key, member.key_place, same->at(member.value.place())});
     } else if (const std::optional<std::int64_t> size = values.whole(member.value)) {
+      values.note_value(member.value, Rational(*size));
       set_member(plain, {member.key, member.key_place, Json::number(std::to_string(*size), member.value.place())});
     }
   }
+  reading.decided_conditions.insert(values.decided().begin(), values.decided().end());
   return with_defaults(layout, plain);
 }
 
@@ -136,8 +144,10 @@ Json Framework::with_batch_defaults(const Json& batch, Reading& reading) const {
   Environment environment;
   environment.mesh = reading.mesh.get();
   Template values(environment, reading.diagnostics);
+  if (reading.keep_sizes) values.keep_sizes();
   for (const auto& [name, option] : options_) values.define(name, option.value);
   std::optional<Json> resolved = values.resolve(*defaults);
+  reading.decided_conditions.insert(values.decided().begin(), values.decided().end());
   if (resolved && resolved->find("loss") != nullptr)
     resolved->set("loss", with_values(*resolved->find("loss"), values));
   if (!resolved) return batch;
@@ -191,6 +201,7 @@ Json Framework::steps(Reading& reading) {
   define_and_apply_rules(values, diagnostics);
   if (diagnostics.size() != before) return {};
   Json plain = expand_framework_steps(*file_.document.find("steps"), values, absent_, reading);
+  reading.decided_conditions.insert(values.decided().begin(), values.decided().end());
   return diagnostics.size() == before ? plain : Json();
 }
 

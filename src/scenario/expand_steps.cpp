@@ -16,8 +16,8 @@ class StepExpander {
     std::vector<Json> list;
     for (const Json& written : steps.items()) {
       note_absent(written);
-      const std::optional<Json> resolved = values_.resolve(written);
-      std::optional<Json> step = resolved ? expand_step(*resolved) : std::nullopt;
+      const Json* chosen = values_.chosen(written);
+      std::optional<Json> step = chosen != nullptr ? expand_step(*chosen) : std::nullopt;
       if (step) list.push_back(std::move(*step));
     }
     return Json::array(std::move(list), steps.place());
@@ -48,20 +48,28 @@ class StepExpander {
   std::optional<Json> expand_step(const Json& step) {
     if (!step.is_object()) return step;
     std::vector<Json::Member> members;
+    // First of all: what a step that is left out would be is not asked.
+    const Json when = condition_of(step);
+    if (when.is_boolean() && !when.as_boolean()) return std::nullopt;
     for (const Json::Member& member : step.members()) {
       if (member.key == "when") {
-        const Json when = fold(values_.substitute(member.value));
-        if (when.is_boolean() && !when.as_boolean()) return std::nullopt;
         if (!when.is_boolean()) members.push_back({member.key, member.key_place, when});
       } else if (member.key == "steps") {
-        members.push_back({member.key, member.key_place, expand(member.value)});
-      } else {
-        members.push_back({member.key, member.key_place, expand_value(Object::step, member.key, member.value)});
+        const Json* body = values_.chosen(member.value);
+        if (body != nullptr) members.push_back({member.key, member.key_place, expand(*body)});
+      } else if (const std::optional<Json> value = values_.resolve(member.value)) {
+        members.push_back({member.key, member.key_place, expand_value(Object::step, member.key, *value)});
       }
     }
     const Json* name = step.find("name");
     if (name != nullptr && name->is_string()) present_.push_back(name->text());
     return Json::object(std::move(members), step.place());
+  }
+
+  Json condition_of(const Json& step) {
+    const Json* written = step.find("when");
+    const std::optional<Json> when = written != nullptr ? values_.resolve(*written) : std::nullopt;
+    return when ? fold(values_.substitute(*when)) : Json::boolean(true);
   }
 
   /// A condition that the layout and the batch decide, as true or false.
@@ -72,7 +80,10 @@ class StepExpander {
       // The number of micro-batches is one example of many then.
       if (reading_.keep_sizes && condition.names().count("micro_batches") != 0) return when;
       const auto value = condition.constant(file_environment(reading_));
-      if (value && std::holds_alternative<bool>(*value)) return Json::boolean(std::get<bool>(*value), when.place());
+      if (value && std::holds_alternative<bool>(*value)) {
+        values_.note_decided(when);
+        return Json::boolean(std::get<bool>(*value), when.place());
+      }
     } catch (const ExpressionError&) {
       // The reader of the plain step reports it.
     }

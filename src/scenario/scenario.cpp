@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <tuple>
 
+#include "src/base/utf8.h"
 #include "src/scenario/checks.h"
 #include "src/scenario/edits.h"
 #include "src/scenario/expand.h"
@@ -15,6 +17,15 @@
 namespace lockstep {
 
 namespace {
+
+/// The name of a scenario that gives none; on one line, and in the log of a GitHub job no command, which begins with
+/// "::".
+std::string name_of_file(const std::string& file) {
+  std::string name;
+  for (const char c : std::filesystem::path(file).stem().string())
+    name += is_control_character({&c, 1}) ? std::string("\xEF\xBF\xBD") : std::string(1, c);
+  return name.substr(std::min(name.find_first_not_of(" :"), name.size()));
+}
 
 /// Reads one file, part by part, each against those before it. A part with mistakes leaves what
 /// depends on it unread, so that every mistake is reported once.
@@ -54,6 +65,7 @@ class ScenarioReader {
     if (const Json* schedule = scenario.document.find("schedule"))
       add_numbers(*schedule, false, scenario.compared_numbers);
     if (framework_) framework_->add_compared_numbers(scenario.compared_numbers);
+    scenario.decided_conditions = reading_.decided_conditions;
     scenario.resolved = resolved(scenario.document, layout, batch, parameters, steps);
     return scenario;
   }
@@ -86,7 +98,7 @@ class ScenarioReader {
   }
 
   void read_heads(const Fields& fields, Scenario& scenario) {
-    scenario.name = fields.text("name", std::filesystem::path(source_->name).stem().string());
+    scenario.name = fields.text("name", name_of_file(source_->name));
     scenario.title = fields.text("title");
     scenario.source_reference = fields.text("source");
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "src/expression/node.h"
 #include "src/scenario/reading.h"
 
 namespace lockstep {
@@ -65,8 +66,15 @@ void Template::define(const std::string& name, const Json& value) {
 
 void Template::define(const std::string& name, std::int64_t value) { names_[name] = Rational(value); }
 
+void Template::define_size(const std::string& name, const Json& value) {
+  define(name, value);
+  sizes_.insert(name);
+}
+
 void Template::undefine(const std::string& name) {
+  sizes_.erase(name);
   derived_.erase(name);
+  decided_for_.erase(name);
   names_.erase(name);
   nothing_.erase(name);
 }
@@ -79,23 +87,80 @@ void Template::define_all(const Json& let) {
   }
   for (const Json::Member& member : let.members()) {
     if (!check_defined_name(member, diagnostics_)) continue;
+    // What decides about a name that nothing uses decides nothing.
+    std::set<std::string> before;
+    std::swap(before, decided_);
     const std::optional<Json> value = resolve(member.value);
     if (!value) {
       define(member.key, Json());
     } else if (const std::optional<ExpressionValue> result = evaluate(*value)) {
       names_[member.key] = *result;
-      if (keep_sizes_ && std::holds_alternative<Rational>(*result)) derive(member.key, *value);
+      if (keep_sizes_ && !std::holds_alternative<std::string>(*result)) derive(member.key, *value);
+    }
+    std::swap(before, decided_);
+    if (!before.empty()) decided_for_[member.key] = std::move(before);
+  }
+}
+
+void Template::note_use(const std::string& name) {
+  const auto found = decided_for_.find(name);
+  if (found != decided_for_.end()) decided_.insert(found->second.begin(), found->second.end());
+}
+
+void Template::note_use(const Expression::Node& node) {
+  if (decided_for_.empty()) return;
+  if (node.kind == Expression::Node::Kind::name) note_use(node.text);
+  if (node.text == "and" || node.text == "or") {
+    // `split and far`: without the option nobody asks how far.
+    for (const auto& child : node.children) {
+      if (known_truth(*child) == (node.text == "or")) return;
     }
   }
+  for (const auto& child : node.children) note_use(*child);
+}
+
+std::optional<bool> Template::known_truth(const Expression::Node& node) const {
+  const std::function<bool(const Expression::Node&)> is_known = [&](const Expression::Node& part) {
+    using Kind = Expression::Node::Kind;
+    if (part.kind == Kind::name)
+      return names_.count(part.text) > 0 && derived_.count(part.text) == 0 && decided_for_.count(part.text) == 0 &&
+             sizes_.count(part.text) == 0;
+    const bool operation = part.kind == Kind::value || part.kind == Kind::logical_not || part.kind == Kind::binary;
+    return operation &&
+           std::all_of(part.children.begin(), part.children.end(), [&](const auto& child) { return is_known(*child); });
+  };
+  if (!is_known(node)) return std::nullopt;
+  try {
+    const ExpressionValue value = expression::evaluate(node, environment_);
+    if (const bool* truth = std::get_if<bool>(&value)) return *truth;
+  } catch (const ExpressionError&) {
+    // Whoever evaluates all of it says so.
+  }
+  return std::nullopt;
+}
+
+void Template::note_decided(const Json& condition) {
+  if (keep_sizes_ && condition.is_string()) decided_.insert(condition.text());
+}
+
+void Template::note_value(const Json& expression, const ExpressionValue& value) {
+  // What chose a string is noted where it was chosen.
+  if (!keep_sizes_ || std::holds_alternative<std::string>(value)) return;
+  const Json plain = substitute(expression);
+  if (!plain.is_string()) return;  // no size has a part in it
+  if (std::holds_alternative<bool>(value))
+    note_decided(plain);
+  else
+    decided_.insert(fmt::format("({}) == ({})", plain.text(), text_of(value)));
 }
 
 void Template::derive(const std::string& name, const Json& value) {
   const Expression* expression = value.is_string() ? parse(value) : nullptr;
   if (expression == nullptr) return;
+  static const std::set<std::string, std::less<>> others = {"world", "micro_batches", "pipeline_groups_agree"};
   const std::set<std::string> names = expression->names();
   const bool by_size = std::any_of(names.begin(), names.end(), [&](const std::string& one) {
-    return derived_.count(one) > 0 ||
-           (names_.count(one) == 0 && (axis_named(one) || one == "world" || one == "micro_batches"));
+    return derived_.count(one) > 0 || (names_.count(one) == 0 && (axis_named(one) || others.count(one) > 0));
   });
   if (!by_size) return;
   std::map<std::string, ExpressionValue, std::less<>> known = names_;
@@ -106,8 +171,10 @@ void Template::derive(const std::string& name, const Json& value) {
 std::string Template::inlined(const std::string& text) const {
   const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
   std::string result;
+  bool in_string = false;  // a doubled quote ends it and begins it again
   for (std::size_t at = 0; at < text.size();) {
-    if (!is_word(text[at])) {
+    if (text[at] == '\'') in_string = !in_string;
+    if (in_string || !is_word(text[at])) {
       result += text[at++];
       continue;
     }
@@ -136,6 +203,7 @@ std::optional<ExpressionValue> Template::evaluate(const Json& value) {
   try {
     const Expression* expression = parse(value);
     if (expression == nullptr) return std::nullopt;
+    note_use(expression->tree());
     return expression->evaluate(environment_);
   } catch (const ExpressionError& error) {
     diagnostics_.add(inside_string(value, error.offset, error.length), error.what());
@@ -146,7 +214,10 @@ std::optional<ExpressionValue> Template::evaluate(const Json& value) {
 std::optional<bool> Template::condition(const Json& value) {
   const std::optional<ExpressionValue> result = evaluate(value);
   if (!result) return std::nullopt;
-  if (const bool* truth = std::get_if<bool>(&*result)) return *truth;
+  if (const bool* truth = std::get_if<bool>(&*result)) {
+    if (keep_sizes_) note_decided(substitute(value));
+    return *truth;
+  }
   diagnostics_.add(value.place(),
                    fmt::format("expected a condition, but {} is {}", value.describe(), text_of(*result)));
   return std::nullopt;
@@ -164,7 +235,10 @@ std::optional<std::int64_t> Template::whole(const Json& value) {
 }
 
 std::optional<Json> Template::resolve(const Json& value) {
-  if (value.is_string() && nothing_.count(value.text()) > 0) return std::nullopt;
+  if (value.is_string() && nothing_.count(value.text()) > 0) {
+    note_use(value.text());
+    return std::nullopt;
+  }
   if (value.is_array()) {
     std::vector<Json> items;
     for (const Json& item : value.items()) {
@@ -174,9 +248,7 @@ std::optional<Json> Template::resolve(const Json& value) {
   }
   if (!value.is_object()) return value;
   if (value.find("if") != nullptr) {
-    const Fields fields(value, Object::conditional, "", "in a conditional value", diagnostics_);
-    const std::optional<bool> holds = fields.find("if") != nullptr ? condition(*fields.find("if")) : std::nullopt;
-    const Json* branch = holds ? fields.find(*holds ? "then" : "else") : nullptr;
+    const Json* branch = chosen(value);
     return branch != nullptr ? resolve(*branch) : std::nullopt;
   }
   std::vector<Json::Member> members;
@@ -185,6 +257,16 @@ std::optional<Json> Template::resolve(const Json& value) {
       members.push_back({member.key, member.key_place, std::move(*resolved)});
   }
   return Json::object(std::move(members), value.place());
+}
+
+const Json* Template::chosen(const Json& value) {
+  const Json* branch = &value;
+  while (branch != nullptr && branch->is_object() && branch->find("if") != nullptr) {
+    const Fields fields(*branch, Object::conditional, "", "in a conditional value", diagnostics_);
+    const std::optional<bool> holds = fields.find("if") != nullptr ? condition(*fields.find("if")) : std::nullopt;
+    branch = holds ? fields.find(*holds ? "then" : "else") : nullptr;
+  }
+  return branch;
 }
 
 Json Template::interpolate(const Json& text) {
@@ -201,7 +283,10 @@ Json Template::interpolate(const Json& text) {
     result += from.substr(at, open - at);
     const Json part =
         Json::string(from.substr(open + 1, close - open - 1), inside_string(text, open, close - open + 1));
-    if (const std::optional<ExpressionValue> value = evaluate(part)) result += text_of(*value);
+    if (const std::optional<ExpressionValue> value = evaluate(part)) {
+      result += text_of(*value);
+      note_value(part, *value);
+    }
     at = close + 1;
   }
   return Json::string(result, text.place());
@@ -209,7 +294,10 @@ Json Template::interpolate(const Json& text) {
 
 Json Template::replace(const Json& text) {
   const auto found = names_.find(text.text());
-  return found != names_.end() ? json_of(found->second, text.place()) : interpolate(text);
+  if (found == names_.end()) return interpolate(text);
+  note_use(text.text());
+  if (derived_.count(text.text()) > 0) note_value(text, found->second);
+  return json_of(found->second, text.place());
 }
 
 Json Template::substitute(const Json& value) {
@@ -220,8 +308,14 @@ Json Template::substitute(const Json& value) {
     bool uses_any = false;
     for (const std::string& name : expression->names()) uses_any |= names_.count(name) > 0;
     if (!uses_any) return value;
-    const Expression plain =
-        (derived_.empty() ? *expression : Expression::parse(inlined(value.text()))).substitute(names_);
+    note_use(expression->tree());
+    std::map<std::string, ExpressionValue, std::less<>> known;
+    if (keep_sizes_ && !sizes_.empty()) {
+      known = names_;
+      for (const std::string& size : sizes_) known.erase(size);
+    }
+    const Expression plain = (derived_.empty() ? *expression : Expression::parse(inlined(value.text())))
+                                 .substitute(keep_sizes_ && !sizes_.empty() ? known : names_);
     try {
       if (const std::optional<ExpressionValue> constant = plain.constant({})) return json_of(*constant, value.place());
     } catch (const ExpressionError&) {
@@ -235,6 +329,8 @@ Json Template::substitute(const Json& value) {
 }
 
 void Template::apply_rules(const Json& rules, const std::function<Place(const std::set<std::string>&)>& place_of) {
+  // A rule decides which sizes there are, not what happens at them.
+  const std::set<std::string> decided = decided_;
   for (const Json& rule : rules.items()) {
     const Fields fields(rule, Object::rule, "", "in a rule", diagnostics_);
     const Json* refuse = fields.find("refuse");
@@ -243,6 +339,7 @@ void Template::apply_rules(const Json& rules, const std::function<Place(const st
     const Expression* expression = parse(*refuse);
     diagnostics_.add(place_of(expression->names()), interpolate(*because).text());
   }
+  decided_ = decided;
 }
 
 }  // namespace lockstep

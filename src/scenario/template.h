@@ -24,6 +24,8 @@ class Template {
   void define(const std::string& name, const Json& value);
   /// A loop variable.
   void define(const std::string& name, std::int64_t value);
+  /// A size of the layout: what is decided by it is kept as a condition on its name where sizes are kept.
+  void define_size(const std::string& name, const Json& value);
   void undefine(const std::string& name);
   bool is_defined(const std::string& name) const { return names_.count(name) > 0 || nothing_.count(name) > 0; }
   /// The members of a "let", in order.
@@ -32,6 +34,13 @@ class Template {
   /// From now on names that "let" derives from sizes of the layout or the batch stand for their expressions in
   /// substitute(): what it gives then holds for other sizes as well.
   void keep_sizes() { keep_sizes_ = true; }
+  /// The conditions on sizes that came out one way or the other on the way to what was asked for, as expressions of
+  /// nothing but sizes: at sizes where they come out alike the answers are the same.
+  const std::set<std::string>& decided() const { return decided_; }
+  /// Adds one that somebody else decided: `condition` as substitute() gives it.
+  void note_decided(const Json& condition);
+  /// Adds that the expression, as it stands in the file, has this value: for whom takes the value itself.
+  void note_value(const Json& expression, const ExpressionValue& value);
 
   std::optional<ExpressionValue> evaluate(const Json& value);
   /// evaluate() that must be a condition / a whole number.
@@ -40,6 +49,8 @@ class Template {
   /// `value` without conditionals, and without what is exactly a name without a value; nothing
   /// where that drops it.
   std::optional<Json> resolve(const Json& value);
+  /// What a value that is a conditional stands for, which may have others inside; null where that is nothing.
+  const Json* chosen(const Json& value);
   /// A string with each `{EXPR}` replaced by its value.
   Json interpolate(const Json& text);
   /// A string that is exactly a defined name as the name's value; else interpolate().
@@ -54,6 +65,11 @@ class Template {
  private:
   const Expression* parse(const Json& value);
   void derive(const std::string& name, const Json& value);
+  /// Notes on what the values of the defined names in an expression hang.
+  void note_use(const Expression::Node& node);
+  void note_use(const std::string& name);
+  /// The truth of a condition of nothing but options; none where sizes have a part in it.
+  std::optional<bool> known_truth(const Expression::Node& node) const;
   /// The text with derived names replaced by their expressions in brackets.
   std::string inlined(const std::string& text) const;
 
@@ -61,8 +77,11 @@ class Template {
   Diagnostics& diagnostics_;
   std::map<std::string, ExpressionValue, std::less<>> names_;
   std::set<std::string> nothing_;
+  std::set<std::string, std::less<>> sizes_;  // of names_, those of define_size()
   bool keep_sizes_ = false;
   std::map<std::string, std::string, std::less<>> derived_;  // by name: an expression of sizes
+  std::set<std::string> decided_;
+  std::map<std::string, std::set<std::string>, std::less<>> decided_for_;  // by name from "let"
   // A loop evaluates the same few expressions thousands of times.
   std::unordered_map<std::string, Expression> parsed_;
 };

@@ -124,6 +124,9 @@ def test_globs_that_no_shell_has_expanded(run, tree, pattern, expected):
 def test_globs_folders_and_files_are_taken_once_and_in_order(run, tree):
     assert found(run, "wrong.json", "a/b/*", "a/b/c/wrong.json", "right.json", "a/b") == [
         "wrong.json", "a/b/c/wrong.json", "a/b/right.jsonc", "right.json"]
+    # In whatever spelling; the first is kept.
+    assert found(run, "./wrong.json", "wrong.json", ".//right.json", "./right.json") == ["./wrong.json", ".//right.json"]
+    assert len(found(run, "./wrong.json", "wrong.json", "a/../wrong.json")) == 2  # `a` may be a link
     absolute = str(tree / "a" / "b" / "**" / "*.json")
     assert found(run, absolute) == [str(tree / "a/b/c/wrong.json")]
 

@@ -376,3 +376,22 @@ def test_nothing_wrong_is_an_empty_report_in_every_format(reports, files):
     for format, findings in read_all(texts).items():
         assert findings == [], format
     assert sarif_run(texts["sarif"])["invocations"][0]["executionSuccessful"] is True
+
+
+def test_a_step_whose_name_looks_like_a_copy_has_its_own_line(run, files):
+    (files / "dot.json").write_text(
+        """{
+  "lockstep": 1,
+  "layout": { "dp": 4 },
+  "model": { "parameters": [ { "name": "w", "shape": [8] } ] },
+  "batch": { "tokens": "even" },
+  "schedule": { "steps": [ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+    { "name": "bucket", "op": "scale", "by": "1/4" },
+    { "name": "all_reduce", "op": "all_reduce", "over": "dp" },
+    { "name": "bucket.2", "op": "scale", "by": 3 } ] }
+}
+"""
+    )
+    assert run("check", "-f", "concise", "dot.json").stdout.startswith("dot.json:9:")
+    report = json.loads(run("check", "-f", "json", "--timeline", "dot.json").stdout)
+    assert [(mark["line"], mark["what"]) for mark in report["marks"]] == [(9, "step at fault")]

@@ -359,10 +359,12 @@ def test_pipes_in_a_folder_are_not_waited_for(limited, tmp_path):
     "arguments, status, sentence",
     [
         (["-o", "folder"], 2, b"cannot write to folder: it is a folder"),
-        (["-o", "none/report"], 2, b"cannot write to none/report: No such file or directory"),
+        (["-o", "none/report"], 2, b"cannot write to none/report: there is no folder none\n"),
         (["-o", "/dev/full"], 3, b"cannot write to /dev/full: No space left on device"),
-        (["-o", "same", "--report", "json=same"], 2, b"two reports cannot be written to one file, same"),
-        (["--report", "json=none/report"], 2, b"cannot write to none/report: No such file or directory"),
+        (["-o", "same", "--report", "json=same"], 2, b"two reports cannot be written to one file, same; give one"),
+        (["--report", "json=same", "--report", "junit=./same"], 2, b"one file, same, which is ./same too; give one"),
+        (["-o", "folder/../same", "--report", "json=same"], 2, b"one file, folder/../same, which is same too; give one"),
+        (["--report", "json=none/report"], 2, b"cannot write to none/report: there is no folder none\n"),
     ],
 )
 def test_places_that_cannot_be_written_to(limited, tmp_path, arguments, status, sentence):

@@ -2,6 +2,7 @@
 """Where output goes and what happens when it cannot go there."""
 
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -78,6 +79,35 @@ def test_a_report_does_not_replace_the_scenario_that_it_is_about(run, files):
         assert "the report would replace wrong.json, which it is about; give it another name" in done.stderr
         assert (files / "wrong.json").read_bytes() == before
     assert not list(files.glob("*.tmp"))
+
+
+def test_what_cannot_be_written_is_said_before_the_work(run, files):
+    """A search for repairs or all mutants of a schedule may take minutes."""
+    large = (files / "right.json").read_text().replace('"dp": 2', '"dp": 64').replace("8]", "4096]")
+    (files / "large.json").write_text(large.replace('"micro_batches": 1', '"micro_batches": 64'))
+    (files / "full").mkdir()
+    (files / "full" / "file").touch()
+    for arguments, sentence in [(["-o", "none/out"], "cannot write to none/out: there is no folder none"),
+                                (["--write-mutants", "full"], "full is neither")]:
+        begin = time.monotonic()
+        done = run("mutate", "large.json", *arguments)
+        assert done.returncode == 2 and sentence in done.stderr
+        assert time.monotonic() - begin < 5
+    assert not list(files.glob("*.tmp"))
+
+
+def test_a_page_is_told_where_it_is_and_what_was_not_valid(binary, run, files):
+    done = run("report", "right.json", "-o", "page.html")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "wrote page.html, a page of 1 scenario; a browser opens it\n")
+    done = run("report", "right.json", "invalid.json", "-o", "page.html")
+    assert done.returncode == 2 and done.stderr.startswith('invalid.json:4:3: error: unknown key "layuot"')
+    assert done.stderr.endswith("wrote page.html, a page of 2 scenarios; a browser opens it\n")
+    reader, writer = pty.openpty()
+    done = subprocess.run([binary, "report", "right.json"], cwd=files, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    os.close(reader)
+    assert done.returncode == 2 and "name a file for it, such as -o report.html" in done.stderr
+    assert run("report", "right.json").stdout.startswith("<!DOCTYPE html>")
 
 
 def test_a_name_in_other_bytes_costs_no_report(binary, files):

@@ -181,7 +181,9 @@ def test_sizes_that_few_micro_batches_refuse_are_looked_at_with_more(run, files)
     }""")
     done = run("prove", "any.json")
     assert done.returncode == 1
-    assert "  wrong as soon as pp ≥ 3 and micro_batches ≥ 2\n  open: pp, micro_batches; 4 cases, " in done.stdout
+    assert "  wrong as soon as pp ≥ 3 and micro_batches ≥ 2, of the sizes that could be followed\n  open: pp, micro_batches; " in done.stdout
+    assert ("  not decided for pp ≥ 3 and micro_batches = 1: none of the sizes that were tried is allowed: "
+            "1 micro-batches are fewer than the 3 stages.\n") in done.stdout
     assert "dp 2, pp 3, 3 micro-batches: rank 0 gets g0 + g1 for weight, not (g0+g1)/2\n" in done.stdout
 
 
@@ -282,3 +284,156 @@ def test_what_has_one_size_is_not_said_to_be_right_for_every_size(run, files):
     said = statement(run, files, json.dumps(text))
     assert said == ("proved", "right at the one size that it has")
     assert "nothing is open" in run("prove", "one.json").stdout
+
+
+def own_framework(files, backward='"1 / (tokens * micro_batches)"', when="true", let=""):
+    """A mean over ranks in a framework file of the user's own, which has another step or factor under a condition."""
+    (files / "mine.jsonc").write_text("""{ "lockstep_framework": 1, "name": "mine", "help": "A loop.", "options": {},
+      "batch": { "loss": "piece_mean" }, "rules": [ { "refuse": "sp > 1", "because": "no" } ],
+      "let": { %s },
+      "steps": [
+        { "name": "zero", "op": "zero" },
+        { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": %s } ] },
+        { "name": "mean", "op": "scale", "by": "1 / (dp * cp)", "when": "%s" },
+        { "name": "sum", "op": "all_reduce", "over": ["dp", "cp"] } ] }""" % (let, backward, when))
+    (files / "mine.json").write_text("""{ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [
+      { "name": "w", "shape": [64] } ] }, "batch": { "micro_batches": 2 }, "schedule": { "framework": "./mine.jsonc" } }""")
+
+
+def test_a_condition_on_a_size_is_found_or_leaves_the_proof_open(run, files):
+    own_framework(files)
+    assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size\n"
+    for when, said in {"dp != 7": "wrong   mine.json  wrong for dp = 7\n",
+                       "dp < 9": "wrong   mine.json  wrong as soon as dp ≥ 9\n",
+                       "dp != 200": "open    mine.json  right where it could be followed\n",
+                       "dp != 5000": "open    mine.json  right where it could be followed\n",
+                       "dp * cp != 18": "open    mine.json  right where it could be followed\n",
+                       "not (dp == 4 and cp == 3)": "wrong   mine.json  wrong for cp = 3 and dp = 4\n",
+                       "not (dp == 40 and cp == 3)": "open    mine.json  right where it could be followed\n"}.items():
+        own_framework(files, when=when)
+        assert run("prove", "-q", "mine.json").stdout == said, when
+    own_framework(files, when="dp != 200")
+    assert ("not decided for cp = 1, pp = 1, dp ≥ 2 and micro_batches = 1: whether \"dp != 200\" holds depends on sizes that are open\n"
+            in run("prove", "-v", "mine.json").stdout)
+
+
+def test_a_condition_that_decides_nothing_leaves_nothing_open(run, files):
+    """One of a name that is not used, of an option that rules it out, of a step that is left out."""
+    far = '"far": { "if": "dp == 200", "then": false, "else": true }, "farther": "far and dp == 300"'
+    for when in ("far", "not farther", "cp == 1 or far"):
+        own_framework(files, when=when, let=far)
+        assert run("prove", "-q", "mine.json").stdout.startswith("open "), when
+    for when in ("true", "true or far", "not (false and farther)"):
+        own_framework(files, when=when, let=far)
+        assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size\n", when
+
+
+def test_a_value_that_depends_on_the_number_of_micro_batches_leaves_the_proof_open(run, files):
+    own_framework(files, backward='{ "if": "micro_batches == 4", "then": "1 / tokens", "else": "1 / (tokens * micro_batches)" }')
+    done = run("prove", "-v", "mine.json")
+    assert done.stdout.startswith("open    mine.json")
+    assert "whether \"micro_batches == 4\" holds depends on sizes that are open\n" in done.stdout
+
+
+def test_many_sizes_at_which_it_is_right_cut_no_end_off(run, files):
+    """As many roots as there are: none of them may be lost behind the last size that is looked at."""
+    own_framework(files)
+    factor = "*".join(f"(dp - {root})" for root in range(4, 18))
+    text = (files / "mine.json").read_text().replace(
+        '"./mine.jsonc"', f'"./mine.jsonc", "edits": [ {{ "set": "mean", "by": "1 / (dp * cp) + {factor}" }} ]')
+    (files / "mine.json").write_text(text.replace('"dp": 2', '"dp": "any"'))
+    said = run("prove", "-q", "mine.json").stdout
+    assert said == "wrong   mine.json  wrong for every size but " + " or ".join(f"dp = {root}" for root in range(4, 18)) + "\n"
+
+
+def test_all_sizes_that_are_refused_are_told(run, files):
+    own_framework(files)
+    text = (files / "mine.jsonc").read_text()
+    (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or dp / 3 == floor(dp / 3) or dp == 7"'))
+    done = run("prove", "mine.json")
+    assert "  dp 3, 6, 7 are refused (of 1 to 8), the first one: no\n" in done.stdout
+    [one] = [one for one in json.loads(run("prove", "-f", "json", "mine.json").stdout)["refused"] if one["axis"] == "dp"]
+    assert one == {"axis": "dp", "sizes": [3, 6, 7], "tried": 8, "why": "no"}
+
+
+def with_step(files, step):
+    """own_framework() with one more step at the end."""
+    text = (files / "mine.jsonc").read_text()
+    (files / "mine.jsonc").write_text(text.replace('"over": ["dp", "cp"] } ]', '"over": ["dp", "cp"] }, %s ]' % step))
+
+
+TWICE = '{ "name": "twice", "op": "scale", "by": 2%s }'
+
+
+def test_a_name_without_a_value_at_some_sizes_leaves_the_proof_open(run, files):
+    for let in ('"way": { "if": "dp == 200", "then": "\'avg\'" }', '"one": { "if": "dp == 200", "then": "\'avg\'" }, "way": "one"'):
+        own_framework(files, let=let)
+        text = (files / "mine.jsonc").read_text()
+        (files / "mine.jsonc").write_text(text.replace('"op": "all_reduce"', '"op": "all_reduce", "reduce": "way"'))
+        assert run("prove", "-q", "mine.json").stdout.startswith("open "), let
+
+
+def test_a_size_in_a_name_leaves_the_proof_open(run, files):
+    for name, let in {"w{floor(dp / 200)}": "", "w{dp == 200}": "", "w{far}": '"far": "dp == 200"', "w{part}": '"part": "floor(dp / 200)"'}.items():
+        own_framework(files, let=let)
+        text = (files / "mine.jsonc").read_text()
+        (files / "mine.jsonc").write_text(text.replace('"op": "scale"', '"op": "scale", "params": "%s"' % name))
+        called = "w0" if "floor" in name or "part" in name else "wfalse"
+        (files / "mine.json").write_text((files / "mine.json").read_text().replace('"name": "w"', '"name": "%s"' % called))
+        assert run("prove", "-q", "mine.json").stdout.startswith("open "), name
+    own_framework(files, let='"far": "floor(dp / 200)"')
+    with_step(files, TWICE % ', "only": { "pp": ["far"] }')
+    text = (files / "mine.jsonc").read_text()
+    (files / "mine.jsonc").write_text(text.replace(TWICE % ', "only": { "pp": ["far"] }', '{ "name": "once", "op": "scale", "by": 1, "only": { "pp": ["far"] } }'))
+    assert run("prove", "-q", "mine.json").stdout.startswith("open ")
+
+
+def test_a_string_that_reads_like_a_name_is_none(run, files):
+    own_framework(files, let='"far": "dp == 200", "kind": { "if": "true", "then": "\'far\'" }')
+    with_step(files, TWICE % ', "when": "kind == \'far\'"')
+    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for every size\n"
+
+
+def test_a_default_of_the_layout_that_a_size_decides_leaves_the_proof_open(run, files):
+    for layout, when in {'"sequence_parallel": { "if": "cp == 50", "then": true, "else": false }': "sequence_parallel",
+                         '"virtual_stages": { "if": "pp == 50", "then": 2, "else": 1 }': "virtual_stages > 1"}.items():
+        own_framework(files)
+        with_step(files, TWICE % (', "when": "%s"' % when))
+        text = (files / "mine.jsonc").read_text()
+        (files / "mine.jsonc").write_text(text.replace('"batch":', '"layout": { %s }, "batch":' % layout))
+        assert run("prove", "-q", "mine.json").stdout.startswith("open "), layout
+    own_framework(files)
+    with_step(files, TWICE % ', "when": "cp == 1"')
+    text = (files / "mine.jsonc").read_text()
+    (files / "mine.jsonc").write_text(text.replace('"batch":', '"layout": { "cp": 2 }, "batch":'))
+    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for cp = 1\n"
+
+
+def test_whether_pipeline_groups_agree_is_not_taken_from_an_example(run, files):
+    own_framework(files, let='"apart": "not pipeline_groups_agree"')
+    with_step(files, TWICE % ', "when": "apart"')
+    text = (files / "mine.json").read_text()
+    (files / "mine.json").write_text(text.replace('{ "dp": 2 }', '{ "dp": 2, "order": "tp-pp-dp", "etp": 1 }'))
+    assert run("prove", "-q", "mine.json").stdout.startswith("open ")
+
+
+def test_a_size_that_is_refused_beside_small_others_is_looked_at_beside_larger_ones(run, files):
+    own_framework(files, let='"alone": "dp == 1"')
+    with_step(files, TWICE % ', "when": "alone"')
+    text = (files / "mine.jsonc").read_text()
+    (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or (dp == 1 and cp == 1)"'))
+    done = run("prove", "mine.json")
+    assert done.returncode == 1 and done.stdout.startswith("wrong ") and "dp 1, " in done.stdout
+
+
+def test_sizes_that_are_refused_wherever_they_were_tried_are_not_called_right(run, files):
+    """Beyond them, where nobody looked, they may be allowed, and wrong."""
+    own_framework(files)
+    text = (files / "mine.jsonc").read_text()
+    (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or pp > 1 and micro_batches < 30"'))
+    assert run("prove", "-q", "mine.json").stdout == "open    mine.json  right where it could be followed\n"
+    assert "none of the sizes that were tried is allowed: no\n" in run("prove", "-v", "mine.json").stdout
+    # An axis that has one size among those that were tried is not open, and it is told which were.
+    (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or dp > 1 and cp > 1 and dp < 30"'))
+    done = run("prove", "mine.json")
+    assert "open: dp, pp, micro_batches;" in done.stdout and "  cp 2-8 are refused (of 1 to 8), the first one: no\n" in done.stdout

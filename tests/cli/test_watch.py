@@ -167,3 +167,22 @@ def test_mistakes(run, files):
                                         (("-",), 2, "standard input can be read once"), (("x*",), 2, "fits the glob x*")]:
         done = run("watch", *arguments)
         assert done.returncode == status and sentence in done.stderr
+
+
+def test_what_can_be_read_once_is_not_watched(run, files):
+    os.mkfifo(files / "pipe.json")
+    for name in ("pipe.json", "/dev/stdin", "/dev/fd/0", "/dev/null"):
+        done = run("watch", name, stdin=subprocess.PIPE)
+        assert done.returncode == 2 and f"{name} is a pipe or a device, which can be read once" in done.stderr, name
+    # Found by a glob it is passed over, as in a folder.
+    assert run("watch", "pipe*").returncode == 2
+    assert run("check", "-q", "pipe*", "right.json").stdout == ""
+
+
+def test_a_pipe_that_takes_the_place_of_a_watched_file_is_not_waited_for(watch, files):
+    watching = watch("right.json", "wrong.json")
+    watching.expect("right.json")
+    (files / "right.json").unlink()
+    os.mkfifo(files / "right.json")
+    (files / "wrong.json").write_text((files / "stuck.json").read_text())
+    watching.expect("deadlock  wrong.json")

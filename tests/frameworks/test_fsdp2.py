@@ -47,12 +47,12 @@ def test_the_measured_settings_are_there():
 
 
 @pytest.mark.parametrize("layout", [{"dp": 3}, {"dp": 6}, {"dp_shard": 3, "dp_replicate": 2}, {"dp_shard": 2, "cp": 2}])
-@pytest.mark.parametrize("factor", [0, 1, 3, 5, 6, 2.5])
+@pytest.mark.parametrize("factor", [0, 3, 2.5])
 def test_a_divide_factor_divides_once_where_there_is_a_shard_group(layout, factor):
     ranks = layout.get("dp", layout.get("dp_shard", 1) * layout.get("dp_replicate", 1)) * layout.get("cp", 1)
     settings = [
         {"reduce_dtype": dtype, "force_sum_reduction_for_comms": force, "gradient_divide_factor": factor, **accumulation}
-        for dtype in TYPES for force in (False, True) for accumulation in ACCUMULATION.values()
+        for dtype in ("float32", "float16") for force in (False, True) for accumulation in ACCUMULATION.values()
     ]
     for report in check_all([on("fsdp2", layout, options) for options in settings]):
         everywhere(report, all_equal(1 / Fraction(factor or ranks), ranks))

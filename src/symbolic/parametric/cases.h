@@ -10,6 +10,7 @@
 
 #include "lockstep/prove.h"
 #include "src/symbolic/parametric/class_run.h"
+#include "src/symbolic/parametric/grid.h"
 
 namespace lockstep::parametric {
 
@@ -63,8 +64,8 @@ std::vector<Sizes> zeros_of(const Reason& reason);
 /// "pp ≥ 2 and dp = 1": the sizes of a case.
 std::string describe(const Case& one);
 
-/// What the reasons come to, in words. `sizes_of` lists sizes of each axis that are worth looking at.
+/// What the reasons come to, in words.
 std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
-                         const std::vector<Axis>& axes, bool micro_batches);
+                         const std::vector<Axis>& axes, bool micro_batches, const StatementWords& words = {});
 
 }  // namespace lockstep::parametric

@@ -256,4 +256,10 @@ int Evaluator::call(const Node& node, const Moment& moment) {
   throw OutOfReach(moment.step, "it takes " + node.text + "() of something that is open");
 }
 
+void require_decided(const std::set<std::string>& conditions, World& world) {
+  Diagrams diagrams(world.polynomials(), world.levels());
+  for (const std::string& condition : conditions)
+    Evaluator(world, diagrams).condition(Expression::parse(condition), Moment{});
+}
+
 }  // namespace lockstep::parametric

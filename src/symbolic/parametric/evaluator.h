@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "lockstep/expression.h"
@@ -76,5 +78,9 @@ class Evaluator {
   World& world_;
   Diagrams& diagrams_;
 };
+
+/// Throws OutOfReach where one of these conditions on sizes comes out one way at some of the sizes that are open, and
+/// the other way at others.
+void require_decided(const std::set<std::string>& conditions, World& world);
 
 }  // namespace lockstep::parametric

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "src/expression/node.h"
 #include "src/symbolic/parametric/named_coordinates.h"
 
 namespace lockstep::parametric {
@@ -96,7 +97,7 @@ std::optional<int> last_with_other_steps(const OpenSizes& open, Axis axis, int l
   std::set<int> sizes;
   for (int size = least; size < least + few; ++size) sizes.insert(size);
   for (const Layouts* layouts : open.of) {
-    sizes.insert(layouts->numbers().begin(), layouts->numbers().end());
+    for (const int number : layouts->numbers()) sizes.insert({number - 1, number});
     sizes.insert(layouts->own().axes.at(axis));
   }
   for (auto size = sizes.rbegin(); size != sizes.rend() && *size >= least; ++size) {
@@ -110,24 +111,34 @@ std::optional<int> last_with_other_steps(const OpenSizes& open, Axis axis, int l
   return std::nullopt;
 }
 
-/// A size of the general case at which there are other steps than at another, of those that a condition may be about;
-/// "" where there is none.
-std::string other_steps_beyond(const OpenSizes& open, Axis axis, const Range& range) {
-  constexpr int most = 1024;
-  if (!open.of.front()->looks_far()) return "";
-  const auto steps = steps_at(open, axis, range.first);
-  std::set<int> sizes;
+/// Whole numbers in an expression.
+void add_numbers(const Expression::Node& node, std::set<int>& numbers) {
+  if (const auto* number = std::get_if<Rational>(&node.value); node.kind == Expression::Node::Kind::value && number)
+    if (const auto whole = number->to_int64(); whole && *whole > 0 && *whole < 1 << 20)
+      numbers.insert(static_cast<int>(*whole));
+  for (const auto& child : node.children) add_numbers(*child, numbers);
+}
+
+/// The largest number that a condition on this axis and one other has, up to which each size is a case of its own: a
+/// look along the axis alone does not show what both decide together. 0 where there is none.
+int last_compared_with_others(const OpenSizes& open, Axis axis) {
+  constexpr int most = 8;
+  int last = 0;
   for (const Layouts* layouts : open.of) {
-    for (const int number : layouts->numbers()) sizes.insert({number, number + 1});
-  }
-  for (const int size : sizes) {
-    if (size < range.least || size > most || !open.allow(open.with(axis, size))) continue;
-    if (steps_at(open, axis, size) != steps) {
-      return fmt::format("the schedule has other steps at {} {} than at {} {}", name_of(axis), size, name_of(axis),
-                         range.first);
+    const std::shared_ptr<const Scenario> scenario = layouts->read(open.base);
+    for (const std::string& text : scenario ? scenario->decided_conditions : std::set<std::string>()) {
+      const Expression condition = Expression::parse(text);
+      const std::set<std::string> names = condition.names();
+      const auto others = std::count_if(open.axes.begin(), open.axes.end(), [&](Axis other) {
+        return other != axis && names.count(std::string(name_of(other))) != 0;
+      });
+      if (others != 1 || names.count(std::string(name_of(axis))) == 0) continue;
+      std::set<int> numbers;
+      add_numbers(condition.tree(), numbers);
+      for (const int number : numbers) last = number <= most ? std::max(last, number) : last;
     }
   }
-  return "";
+  return last;
 }
 
 std::vector<Range> ranges_of(const OpenSizes& together, Axis axis) {
@@ -156,9 +167,8 @@ std::vector<Range> ranges_of(const OpenSizes& together, Axis axis) {
     if (!offsets.empty()) least = std::max(least, *named.rbegin() + *offsets.rbegin() + 1);
   }
   std::vector<Range> ranges;
-  for (int size = 1; size < std::min(least, most_exact); ++size) {
-    if (together.allow(together.with(axis, size))) ranges.push_back({size, 1, size, size, size, ""});
-  }
+  // Also those that are refused beside the base's other sizes: beside others they may be allowed.
+  for (int size = 1; size < std::min(least, most_exact); ++size) ranges.push_back({size, 1, size, size, size, ""});
   if (least > most_exact) {
     ranges.push_back(
         {std::nullopt, most_exact, 1, 1, 1,
@@ -167,47 +177,17 @@ std::vector<Range> ranges_of(const OpenSizes& together, Axis axis) {
                      *named.rbegin(), name_of(axis))});
     return ranges;
   }
-  if (const auto other = last_with_other_steps(together, axis, least)) {
-    for (; least <= *other; ++least) {
-      if (together.allow(together.with(axis, least))) ranges.push_back({least, 1, least, least, least, ""});
-    }
-  }
+  const int most =
+      std::max(last_with_other_steps(together, axis, least).value_or(0), last_compared_with_others(together, axis));
+  for (; least <= most; ++least) ranges.push_back({least, 1, least, least, least, ""});
   std::vector<int> open;
   std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(open), [&](int size) { return size >= least; });
   if (open.size() < 2) open = allowed_from(together, axis, least);
   if (open.size() == 1) ranges.push_back({open.front(), 1, open.front(), open.front(), open.front(), ""});
   if (open.size() > 1) {
     ranges.push_back({std::nullopt, least, open[0], open[1], open.back(), ""});
-    ranges.back().unseen = other_steps_beyond(together, axis, ranges.back());
   }
   return ranges;
-}
-
-/// The same of numbers of micro-batches.
-std::string other_steps_of_micro_batches(const OpenSizes& open, const Range& range) {
-  if (!open.of.front()->looks_far()) return "";
-  const auto steps = [&](int count) {
-    Sizes sizes = open.base;
-    sizes.micro_batches = count;
-    std::string all;
-    for (const Layouts* layouts : open.of) {
-      const std::shared_ptr<const Scenario> scenario = layouts->read(sizes);
-      all += scenario ? steps_text(*scenario) : "";
-    }
-    return all;
-  };
-  const std::string first = steps(range.first);
-  for (const Layouts* layouts : open.of) {
-    for (const int number : layouts->numbers()) {
-      for (const int count : {number, number + 1}) {
-        if (count < range.least) continue;
-        const std::string there = steps(count);
-        if (!there.empty() && there != first)
-          return fmt::format("the schedule has other steps at {} micro-batches than at {}", count, range.first);
-      }
-    }
-  }
-  return "";
 }
 
 Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, const std::set<std::string>& known,
@@ -219,6 +199,7 @@ Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, c
   open.least = one.least;
   open.least_micro_batches = one.least_micro_batches;
   result.world = std::make_unique<World>(*result.scenario->schedule, open);
+  require_decided(result.scenario->decided_conditions, *result.world);
   result.choices = std::make_unique<Choices>(*result.world);
   for (const Class& members : result.choices->classes()) {
     if (known.count(members.key) == 0)
@@ -230,7 +211,7 @@ Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, c
 /// Takes the classes of some layouts of a case through the schedule, of the later ones those that the earlier ones
 /// lack.
 void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of_case, bool record) {
-  try {
+  const auto all = [&] {
     std::set<std::string> known;
     for (const Sizes& sizes : sizes_of_case) {
       const std::shared_ptr<const Scenario> scenario = layouts.read(sizes);
@@ -244,19 +225,24 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
       one.specimens.push_back(specimen(layouts, one, sizes, known, record));
       for (const ClassResult& result : one.specimens.back().results) known.insert(result.members->key);
     }
-  } catch (const OutOfReach& limit) {
-    one.specimens.clear();
-    one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};
-  } catch (const InputError& error) {
-    // A cut that does not come out even, for instance. The place is one in a text that nobody wrote.
-    one.specimens.clear();
-    one.limit = Proof::Limit{parametric::describe(one), "", error.diagnostics().front().message};
+  };
+  try {
+    take_as_far_as_can_be(one, all);
   } catch (const NeedsUnrolling& need) {
     // The file asks for every number of micro-batches: one of them would be another question.
     if (!layouts.any_micro_batches()) throw;
     one.specimens.clear();
     one.limit = Proof::Limit{parametric::describe(one), need.step, need.why};
   }
+}
+
+/// Whether one size of one axis, or one micro-batch, is refused beside small sizes of the others as well.
+bool is_refused_alone(const Layouts& layouts, const Case& one) {
+  const std::vector<int>& counts = layouts.allowed_micro_batches();
+  if (one.exact_micro_batches && std::find(counts.begin(), counts.end(), *one.exact_micro_batches) == counts.end())
+    return true;
+  return std::any_of(one.exact.begin(), one.exact.end(),
+                     [&](const auto& exact) { return !layouts.read(layouts.with(exact.first, exact.second)); });
 }
 
 }  // namespace
@@ -279,6 +265,19 @@ Sizes OpenSizes::with_allowed_micro_batches(const Sizes& sizes) const {
   return with_allowed_count(sizes, counts, [&](const Sizes& some) { return allow(some); });
 }
 
+void take_as_far_as_can_be(Case& one, const std::function<void()>& enter) {
+  try {
+    enter();
+  } catch (const OutOfReach& limit) {
+    one.specimens.clear();
+    one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};
+  } catch (const InputError& error) {
+    // The place is one in a text that nobody wrote.
+    one.specimens.clear();
+    one.limit = Proof::Limit{parametric::describe(one), "", error.diagnostics().front().message};
+  }
+}
+
 std::string steps_text(const Scenario& scenario) {
   const Json* schedule = scenario.resolved.find("schedule");
   return schedule == nullptr ? "" : write_json(*schedule);
@@ -289,6 +288,10 @@ std::vector<Case> find_cases(const Layouts& layouts, bool record) {
   for_each_case({{&layouts}, layouts.axes(), layouts.micro_batches(), layouts.base()},
                 [&](Case one, const std::vector<Sizes>& sizes) {
                   if (!one.limit) enter(layouts, one, sizes, record);
+                  if (one.specimens.empty() && !one.limit && !is_refused_alone(layouts, one))
+                    one.limit =
+                        Proof::Limit{parametric::describe(one), "",
+                                     "none of the sizes that were tried is allowed: " + layouts.refusal(sizes.front())};
                   if (!one.specimens.empty() || one.limit) cases.push_back(std::move(one));
                 });
   return cases;
@@ -304,7 +307,6 @@ void for_each_case(const OpenSizes& open, const std::function<void(Case, const s
     std::erase(several, 1);
     if (several.empty()) several = {2, 3};
     micro_batches = {{1, 1, 1, 1, 1, ""}, {std::nullopt, 2, several.front(), several.back(), several.back(), ""}};
-    micro_batches.back().unseen = other_steps_of_micro_batches(open, micro_batches.back());
   }
   std::vector<std::size_t> at(ranges.size(), 0);
   for (;;) {
@@ -330,7 +332,6 @@ void for_each_case(const OpenSizes& open, const std::function<void(Case, const s
       if (open.micro_batches) {
         one.exact_micro_batches = count.exact;
         if (!count.exact) one.least_micro_batches = count.least;
-        if (!count.unseen.empty()) unseen = count.unseen;
         first.micro_batches = count.first;
         second.micro_batches = count.second;
       }

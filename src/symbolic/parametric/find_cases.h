@@ -30,6 +30,9 @@ struct OpenSizes {
 /// Calls `enter` for each case, and some layouts that belong to it: the first stands for all. A case that has a limit
 /// already is one that is not looked at.
 void for_each_case(const OpenSizes& open, const std::function<void(Case, const std::vector<Sizes>&)>& enter);
+/// Takes a case through something. Where that is out of reach, or a cut does not come out even at some size, the case
+/// has no specimens, and a limit that says so.
+void take_as_far_as_can_be(Case& one, const std::function<void()>& enter);
 /// The steps as text. Two layouts of one case must have the same.
 std::string steps_text(const Scenario& scenario);
 

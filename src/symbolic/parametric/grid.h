@@ -9,12 +9,18 @@
 
 namespace lockstep::parametric {
 
+/// What a statement calls things: "wrong for dp ≥ 2, wherever its cuts give an element these owners".
+struct StatementWords {
+  std::string right = "right", wrong = "wrong", cuts = "its cuts give";
+};
+
 /// Sizes at which a statement is looked at.
 struct Grid {
   std::vector<Axis> axes;
   bool micro_batches = false;
   std::vector<std::vector<int>> values;  ///< by dimension, ascending
   std::vector<Point> known;              ///< of these, and others that matter, those that are decided
+  StatementWords words;
 
   std::size_t dimensions() const { return axes.size() + (micro_batches ? 1U : 0U); }
   std::string name(std::size_t i) const { return i < axes.size() ? std::string(name_of(axes[i])) : "micro_batches"; }

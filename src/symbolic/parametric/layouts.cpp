@@ -16,8 +16,9 @@ namespace lockstep::parametric {
 
 namespace {
 
-/// Sizes that are tried to see which an axis allows.
-constexpr int tried[] = {1, 2, 3, 4, 5, 6, 8, 12, 16};
+/// Sizes up to this one are tried to see which an axis allows, until there are enough, and these where there are few.
+constexpr int most_tried = 8, larger[] = {12, 16};
+constexpr std::size_t enough = 6;
 
 /// Whether a word stands by itself in a text.
 bool speaks_of(const std::string& text, const std::string& word) {
@@ -48,14 +49,20 @@ Sizes Layouts::with(const Sizes& sizes) const {
 
 Sizes Layouts::with(Axis axis, int size) const {
   const Sizes sizes = with(Sizes{{{axis, size}}, std::nullopt});
-  if (!micro_batches_) return sizes;
-  return with_allowed_count(sizes, allowed_micro_batches_, [&](const Sizes& some) { return read(some) != nullptr; });
+  // Where two sizes are refused with any number of micro-batches, the others are not tried with all of them either.
+  constexpr std::size_t enough = 2;
+  std::set<int>& refused = refused_with_any_count_[axis];
+  if (!micro_batches_ || (refused.size() >= enough && !refused.contains(size))) return sizes;
+  const Sizes found =
+      with_allowed_count(sizes, allowed_micro_batches_, [&](const Sizes& some) { return read(some) != nullptr; });
+  if (!read(found)) refused.insert(size);
+  return found;
 }
 
 Sizes with_allowed_count(const Sizes& sizes, const std::vector<int>& more,
                          const std::function<bool(const Sizes&)>& allowed) {
   if (allowed(sizes)) return sizes;
-  std::vector<int> counts = {2, 3, 4, 8, 12, 24};
+  std::vector<int> counts = {2, 3, 4, 8, 12, 24, 48};
   counts.insert(counts.end(), more.begin(), more.end());
   Sizes other = sizes;
   for (const int count : counts) {
@@ -150,11 +157,18 @@ std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
   return found->second;
 }
 
+std::string Layouts::refusal(const Sizes& sizes) const {
+  const auto found = refusals_.find(sizes);
+  return found == refusals_.end() ? "" : found->second;
+}
+
 std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
   Json resized = document_;
   Json layout = resized.find("layout") != nullptr ? *resized.find("layout") : Json::object();
   for (const auto& [axis, size] : sizes.axes) {
-    if (size != 1 || layout.find(name_of(axis)) != nullptr)
+    // A framework may have another default than 1.
+    const auto own = own_.axes.find(axis);
+    if (size != 1 || layout.find(name_of(axis)) != nullptr || (own != own_.axes.end() && own->second != 1))
       layout.set(name_of(axis), Json::number(std::to_string(size)));
   }
   if (sizes.axes.count(Axis::dp_shard) != 0) layout.remove("dp");
@@ -224,6 +238,7 @@ void Layouts::find_allowed_micro_batches() {
 /// Which sizes each axis can have while the others are as in the file, or 1.
 void Layouts::find_allowed() {
   allowed_.clear();
+  refused_with_any_count_.clear();
   // An axis that was found to have one size is not open any more, and what it refuses stays known.
   std::erase_if(refused_, [&](const Proof::Refused& one) {
     return std::find(axes_.begin(), axes_.end(), one.axis) != axes_.end();
@@ -231,21 +246,27 @@ void Layouts::find_allowed() {
   std::vector<Axis> open;
   for (const Axis axis : axes_) {
     std::vector<int>& sizes = allowed_[axis];
-    std::set<int> candidates(std::begin(tried), std::end(tried));
-    for (const int size : candidates) {
-      if (sizes.size() >= 6 && size != base_.axes.at(axis)) continue;
+    Proof::Refused refused{axis, {}, 0, ""};
+    while (refused.tried < most_tried && sizes.size() < enough) {
+      const int size = ++refused.tried;
       if (read(with(axis, size))) {
         sizes.push_back(size);
-      } else if (std::none_of(refused_.begin(), refused_.end(),
-                              [&](const Proof::Refused& one) { return one.axis == axis; })) {
-        refused_.push_back({axis, size, refusals_.at(with(axis, size))});
+      } else {
+        if (refused.sizes.empty()) refused.why = refusals_.at(with(axis, size));
+        refused.sizes.push_back(size);
       }
+    }
+    for (const int size : larger) {
+      if (!sizes.empty() && sizes.size() < enough && size > refused.tried && read(with(axis, size)))
+        sizes.push_back(size);
     }
     // A schedule that names a coordinate has no small sizes.
     const int own = own_.axes.at(axis);
     for (const int size : {own, own + 1, 2 * own}) {
-      if (sizes.size() < 2 && candidates.insert(size).second && read(with(axis, size))) sizes.push_back(size);
+      const bool known = size <= refused.tried || std::find(sizes.begin(), sizes.end(), size) != sizes.end();
+      if (sizes.size() < 2 && !known && read(with(axis, size))) sizes.push_back(size);
     }
+    if (!refused.sizes.empty()) refused_.push_back(std::move(refused));
     std::sort(sizes.begin(), sizes.end());
     if (sizes.size() > 1) open.push_back(axis);
   }

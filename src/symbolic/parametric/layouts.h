@@ -38,7 +38,6 @@ class Layouts {
   const Sizes& base() const { return base_; }
   /// The sizes of the file itself, 1 for an axis of size "any".
   const Sizes& own() const { return own_; }
-  bool looks_far() const { return options_.far_sizes; }
   /// Scenario::compared_numbers.
   const std::set<int>& numbers() const { return numbers_; }
   /// base() with some sizes in the place of its own.
@@ -47,6 +46,8 @@ class Layouts {
   /// The scenario, kept, with a `resolved` that has no model; nothing where it refuses these sizes. `sizes` names every
   /// axis that base() does.
   std::shared_ptr<const Scenario> read(const Sizes& sizes) const;
+  /// Why read() gave nothing; "" where it was not asked for these sizes.
+  std::string refusal(const Sizes& sizes) const;
   /// The same whole, read anew and not kept.
   std::shared_ptr<Scenario> read_whole(const Sizes& sizes) const;
 
@@ -77,6 +78,7 @@ class Layouts {
   std::vector<Proof::Refused> refused_;
   mutable std::map<Sizes, std::shared_ptr<const Scenario>> scenarios_;
   mutable std::map<Sizes, std::string> refusals_;
+  mutable std::map<Axis, std::set<int>> refused_with_any_count_;
 };
 
 /// `sizes` with the first number of micro-batches that `allowed` takes, of a few and of `more`: a pipeline may ask for

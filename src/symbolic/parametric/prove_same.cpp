@@ -57,7 +57,9 @@ struct Side {
        const std::string& name)
       : scenario(std::move(the_scenario)),
         world(std::make_unique<World>(*scenario->schedule, open)),
-        choices(std::make_unique<Choices>(*world, std::move(contents), name)) {}
+        choices(std::make_unique<Choices>(*world, std::move(contents), name)) {
+    parametric::require_decided(scenario->decided_conditions, *world);
+  }
   std::shared_ptr<const Scenario> scenario;
   std::unique_ptr<World> world;
   std::unique_ptr<Choices> choices;
@@ -136,7 +138,7 @@ struct SameProver::State {
       for (const Proof::Refused& one : layouts->refused()) {
         const bool open = std::find(proof.axes.begin(), proof.axes.end(), one.axis) != proof.axes.end();
         const bool known = std::any_of(proof.refused.begin(), proof.refused.end(), [&](const auto& other) {
-          return other.refused.axis == one.axis && other.refused.size <= one.size;
+          return other.refused.axis == one.axis && other.refused.sizes.front() <= one.sizes.front();
         });
         if (open && !known) proof.refused.push_back({of, one});
       }
@@ -144,7 +146,7 @@ struct SameProver::State {
   }
 
   void enter(Case& one, const std::vector<Sizes>& sizes_of_case) {
-    try {
+    parametric::take_as_far_as_can_be(one, [&] {
       std::map<std::string, const Class*> known;
       for (const Sizes& sizes : sizes_of_case) {
         const auto old_scenario = old_layouts.read(sizes), new_scenario = new_layouts.read(sizes);
@@ -164,14 +166,7 @@ struct SameProver::State {
         compare({old_scenario, open, contents, " in the old one"}, {new_scenario, open, contents, " in the new one"},
                 one, sizes, known);
       }
-    } catch (const OutOfReach& limit) {
-      one.specimens.clear();
-      one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};
-    } catch (const InputError& error) {
-      // A cut that does not come out even at some size.
-      one.specimens.clear();
-      one.limit = Proof::Limit{parametric::describe(one), "", error.diagnostics().front().message};
-    }
+    });
   }
 
   void compare(Side before, Side after, Case& one, const Sizes& sizes, std::map<std::string, const Class*>& known) {
@@ -224,13 +219,8 @@ struct SameProver::State {
     proof.parameters.assign(names.begin(), names.end());
     if (!reasons.empty()) {
       proof.verdict = SameProof::Verdict::other;
-      proof.statement = statement_of(cases, reasons, proof.axes, proof.micro_batches);
-      for (const auto& [word, instead] : {std::pair<std::string, std::string>("right", "the same gradients"),
-                                          {"wrong", "other gradients"},
-                                          {"its cuts give", "a cut gives"}}) {
-        for (std::size_t at = 0; (at = proof.statement.find(word, at)) != std::string::npos; at += instead.size())
-          proof.statement.replace(at, word.size(), instead);
-      }
+      proof.statement = statement_of(cases, reasons, proof.axes, proof.micro_batches,
+                                     {"the same gradients", "other gradients", "a cut gives"});
       if (!proof.limits.empty()) proof.statement += ", of the sizes that could be followed";
     } else if (proof.limits.empty()) {
       proof.verdict = SameProof::Verdict::same;

@@ -58,6 +58,20 @@ std::int64_t root_bound(const SizeTerms& part) {
   return std::min(most, (sum / leading).floor().to_int64().value_or(most) + 1);
 }
 
+/// A number that every whole root of the sum in its only size divides: the coefficient of the lowest power, once all
+/// are whole. Nothing where that is a long one.
+std::optional<std::int64_t> multiple_of_roots(const SizeTerms& part) {
+  Rational whole(1), lowest;
+  int least = std::numeric_limits<int>::max();
+  for (const auto& [monomial, coefficient] : part) whole = whole * coefficient.denominator();
+  for (const auto& [monomial, coefficient] : part) {
+    const int exponent = monomial.empty() ? 0 : monomial.front().second;
+    if (exponent < least) least = exponent, lowest = coefficient * whole;
+  }
+  const std::optional<std::int64_t> number = lowest.to_int64();
+  return number && *number != 0 ? number : std::nullopt;
+}
+
 /// Whether `a` says no more than `b`.
 bool covered(const Reason& a, const Reason& b) {
   if (b.by_cut && !a.by_cut) return false;
@@ -177,6 +191,9 @@ std::vector<Sizes> zeros_of(const Reason& reason) {
     }
     bound = std::max(bound, root_bound(part));
   }
+  // All parts are zero at once, so that one of them is enough.
+  const std::optional<std::int64_t> multiple =
+      axes.size() + (micro_batches ? 1 : 0) == 1 ? multiple_of_roots(parts.begin()->second) : std::nullopt;
   const std::size_t sizes = axes.size() + (micro_batches ? 1 : 0);
   if (sizes > 1 && always(reason)) return {};
   const auto most = static_cast<int>(sizes == 1 ? bound : sizes == 2 ? 64 : sizes == 3 ? 16 : 8);
@@ -195,6 +212,7 @@ std::vector<Sizes> zeros_of(const Reason& reason) {
     // Roots of one size lie at other cases' sizes too, where it may be right.
     int size = sizes == 1 ? 1 : last ? reason.of->least_micro_batches.value_or(1) : reason.least.at(*axis);
     for (; size <= most; ++size) {
+      if (multiple && *multiple % size != 0) continue;
       if (last) {
         point.micro_batches = size;
         self(self, axis);

@@ -23,6 +23,7 @@ std::string joined(const std::vector<std::string>& parts) {
 /// `alone`: nothing else is said to be wrong, so that it may be said what is right.
 std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& known, const std::set<Point>& wrong,
                                   const std::string& but, bool alone) {
+  const std::string& wrong_word = grid.words.wrong;
   const auto above = [](const Point& a, const Point& b) {
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (a[i] < b[i]) return false;
@@ -55,15 +56,15 @@ std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& kn
       if (least[i] == lowest[i] + 1) ones.push_back(fmt::format("{} = {}", grid.name(i), lowest[i]));
     }
     single = single && bounds.size() == 1 && ones.size() == ways.size() + 1;
-    if (bounds.empty()) return "wrong for every size" + (but.empty() ? "" : " but " + but);
+    if (bounds.empty()) return wrong_word + " for every size" + (but.empty() ? "" : " but " + but);
     ways.push_back(joined(bounds));
   }
   if (!but.empty()) {
-    return ways.size() == 1 ? fmt::format("wrong for every {} but {}", ways.front(), but)
-                            : fmt::format("wrong as soon as {}, but not at {}", fmt::join(ways, ", or "), but);
+    return ways.size() == 1 ? fmt::format("{} for every {} but {}", wrong_word, ways.front(), but)
+                            : fmt::format("{} as soon as {}, but not at {}", wrong_word, fmt::join(ways, ", or "), but);
   }
-  if (single && alone) return "right only at " + joined(ones);
-  return fmt::format("wrong as soon as {}", fmt::join(ways, ", or "));
+  if (single && alone) return grid.words.right + " only at " + joined(ones);
+  return fmt::format("{} as soon as {}", wrong_word, fmt::join(ways, ", or "));
 }
 
 /// Leaves out sizes in the middle of the longest lists while there are too many points to look at all. The largest of
@@ -85,7 +86,7 @@ void thin_out(std::vector<std::vector<int>>& values) {
 /// A grid with all sizes that matter to one of the reasons.
 Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes,
              bool micro_batches) {
-  Grid grid{axes, micro_batches, {}, {}};
+  Grid grid{axes, micro_batches, {}, {}, {}};
   std::vector<std::vector<int>> roots(grid.dimensions());  // where values depend on this size alone
   std::vector<Sizes> zeros;                                // of each reason, at the least sizes at which it is one
   for (const Reason& reason : reasons) {
@@ -156,7 +157,7 @@ std::string text_of(const Grid& grid, const std::vector<Reason>& reasons, bool a
   const Places found = places_of(grid, reasons);
   const std::set<Point>&wrong = found.wrong, &boxes = found.boxes;
   const std::vector<Point>& known = grid.known;
-  if (wrong.empty()) return "right for every size";
+  if (wrong.empty()) return grid.words.right + " for every size";
   if (needs_conditions(reasons)) return statement_by_conditions(reasons, grid);
   const auto text = upward(grid, known, wrong, "", alone);
   if (text) return *text;
@@ -194,11 +195,12 @@ std::string describe(const Case& one) {
 }
 
 std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
-                         const std::vector<Axis>& axes, bool micro_batches) {
+                         const std::vector<Axis>& axes, bool micro_batches, const StatementWords& words) {
   std::vector<Reason> certain, by_cut;
   for (const Reason& reason : reasons) (reason.by_cut ? by_cut : certain).push_back(reason);
-  const Grid grid = grid_of(cases, reasons, axes, micro_batches);
-  const std::string where_cut = ", wherever its cuts give an element these owners";
+  Grid grid = grid_of(cases, reasons, axes, micro_batches);
+  grid.words = words;
+  const std::string where_cut = fmt::format(", wherever {} an element these owners", words.cuts);
   if (certain.empty()) return text_of(grid, by_cut, true) + where_cut;
   const std::set<Point> wrong = places_of(grid, certain).wrong, more = places_of(grid, by_cut).wrong;
   if (std::includes(wrong.begin(), wrong.end(), more.begin(), more.end())) return text_of(grid, certain, true);

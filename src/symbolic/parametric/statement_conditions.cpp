@@ -129,7 +129,7 @@ std::string statement_by_conditions(const std::vector<Reason>& reasons, const Gr
     else
       texts.push_back(fmt::format("{} {}", fmt::join(places, ", or "), group.unless));
   }
-  return fmt::format("wrong for {}", fmt::join(texts, "; for "));
+  return fmt::format("{} for {}", grid.words.wrong, fmt::join(texts, "; for "));
 }
 
 }  // namespace lockstep::parametric

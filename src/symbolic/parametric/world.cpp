@@ -211,12 +211,28 @@ Group World::group(const Step& step) const {
 int World::size(Axis axis, const std::string& step) {
   if (is_expert_axis(axis) && !expert_) {
     if (open_.least.empty()) return polynomials_.constant(Rational(schedule_.mesh.size(axis)));
-    throw OutOfReach(step, "it speaks of the expert mesh");
+    return size_of_unused_expert_mesh(axis, step);
   }
   int product = 1;
   for (const int level : levels_of(axis, step))
     product = polynomials_.multiply(product, levels_[static_cast<std::size_t>(level)].polynomial);
   return product;
+}
+
+/// Nothing lies on the expert mesh, so that its digits do not matter; a condition may still ask for its sizes.
+int World::size_of_unused_expert_mesh(Axis axis, const std::string& step) {
+  const Mesh& mesh = schedule_.mesh;
+  if (axis == Axis::ep) return polynomials_.constant(Rational(mesh.size(Axis::ep)));
+  // A framework may set it to tp. Where it is by accident the same, another layout of the case tells.
+  if (axis == Axis::etp) {
+    return mesh.size(Axis::etp) == mesh.size(Axis::tp) ? size(Axis::tp, step)
+                                                       : polynomials_.constant(Rational(mesh.size(Axis::etp)));
+  }
+  if (axis != Axis::edp) throw OutOfReach(step, "it speaks of the expert mesh");
+  int size = world_size();
+  for (const Axis other : {Axis::etp, Axis::ep, Axis::pp})
+    size = polynomials_.multiply(size, *polynomials_.inverse(this->size(other, step)));
+  return size;
 }
 
 int World::world_size() {

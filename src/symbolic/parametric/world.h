@@ -88,6 +88,7 @@ class World {
 
  private:
   int least_listed(const Variable& variable) const;
+  int size_of_unused_expert_mesh(Axis axis, const std::string& step);
   void make_levels();
 
   const Schedule& schedule_;
