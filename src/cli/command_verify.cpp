@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 
@@ -20,8 +21,7 @@ struct VerifyArguments : CommonOptions {
 int run(const VerifyArguments& arguments) {
   VerifyOptions options;
   if (!arguments.loss.empty()) options.loss = loss_named(arguments.loss);
-  if (!arguments.step.empty())
-    options.step = arguments.step == "0" ? 0 : static_cast<int>(number_of("--step", arguments.step, INT32_MAX));
+  if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));
   for (const std::string& item : arguments.parameters) {
     if (const auto mistake = Selectors::check(item)) usage_error(fmt::format("--parameter {}: {}", item, *mistake));
   }
@@ -84,7 +84,7 @@ Command verify_command() {
             std::move(output)});
   command.run = [arguments] {
     if (!arguments->loss.empty() && !loss_named(arguments->loss))
-      usage_error(fmt::format("--loss takes one of {}; found \"{}\"{}", "mean, sum, token_mean, token_sum",
+      usage_error(fmt::format("--loss takes one of {}; found \"{}\"{}", fmt::join(captured_loss_names(), ", "),
                               arguments->loss, did_you_mean(arguments->loss, captured_loss_names())));
     return run(*arguments);
   };

@@ -182,13 +182,13 @@ bool use_color(const CommonOptions& options, int descriptor) {
   return descriptor >= 0 && isatty(descriptor) == 1;
 }
 
-std::int64_t number_of(std::string_view option, const std::string& text, std::int64_t most) {
+std::int64_t number_of(std::string_view option, const std::string& text, std::int64_t most, std::int64_t least) {
   if (text.empty()) return 0;
   std::int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || rest != end || value < 1 || value > most)
-    usage_error(fmt::format("{} takes a whole number from 1 to {}; found \"{}\"", option, most, text));
+  if (error != std::errc() || rest != end || value < least || value > most)
+    usage_error(fmt::format("{} takes a whole number from {} to {}; found \"{}\"", option, least, most, text));
   return value;
 }
 

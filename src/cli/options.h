@@ -54,8 +54,8 @@ bool use_color(const CommonOptions& options, int descriptor);
 /// -o, --output.
 OptionRow output_row(std::string* file);
 
-/// An option's text as a number from 1 to `most`; 0 where it was not given. Throws InputError for anything else.
-std::int64_t number_of(std::string_view option, const std::string& text, std::int64_t most);
+/// An option's text as a number from `least` to `most`; 0 where it was not given. Throws InputError for anything else.
+std::int64_t number_of(std::string_view option, const std::string& text, std::int64_t most, std::int64_t least = 1);
 
 /// A user's mistake that belongs to no place in a file.
 [[noreturn]] void usage_error(std::string message);

@@ -107,15 +107,14 @@ struct CapturedRun {
 
   bool complete_step(int step) const;
   /// The coordinates on the data axes of a rank, as one number.
-  int data_coordinate(int rank) const { return data_coordinates_[static_cast<std::size_t>(rank)]; }
-  int data_size() const { return data_size_; }
+  int data_coordinate(int rank) const { return data_coordinates[static_cast<std::size_t>(rank)]; }
   /// The coordinates on some axes (by bit), or on all others, as one number.
   int coordinates(int rank, std::uint32_t axes) const;
   int other_coordinates(int rank, std::uint32_t axes) const { return coordinates(rank, ~axes); }
 
-  std::vector<int> place_of_rank_;  // in the mesh
-  std::vector<int> data_coordinates_;
-  int data_size_ = 1;
+  std::vector<int> place_of_rank;  // in the mesh
+  std::vector<int> data_coordinates;
+  int data_ranks = 1;
 };
 
 /// More axes than a mesh may have.

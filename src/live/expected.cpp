@@ -15,7 +15,7 @@ double to_double(const Rational& value) {
 }
 
 Expected::Expected(const CapturedRun& run, std::optional<CapturedLoss> loss, int step) : run_(run), loss_(loss) {
-  tokens_.resize(static_cast<std::size_t>(run.data_size()));
+  tokens_.resize(static_cast<std::size_t>(run.data_ranks));
   for (const RankRecord& rank : run.ranks) {
     const auto found = rank.steps.find(step);
     if (found == rank.steps.end()) continue;
@@ -61,7 +61,7 @@ std::optional<Rational> Expected::of(int rank, int micro_batch) const {
   if (!loss_) return std::nullopt;
   switch (*loss_) {
     case CapturedLoss::mean:
-      return Rational(1, run_.data_size());
+      return Rational(1, run_.data_ranks);
     case CapturedLoss::sum:
       return Rational(1);
     case CapturedLoss::token_sum:
@@ -88,7 +88,7 @@ void Expected::find_likely() {
   for (const auto& counts : tokens_) {
     for (std::size_t i = 0; i < counts.size(); ++i) of_micro_batch[i] += *counts[i];
   }
-  const Rational one(1), d(run_.data_size()), m(static_cast<std::int64_t>(micro_batches));
+  const Rational one(1), d(run_.data_ranks), m(static_cast<std::int64_t>(micro_batches));
   likely_.resize(tokens_.size());
   for (std::size_t coordinate = 0; coordinate < tokens_.size(); ++coordinate) {
     std::int64_t of_rank = 0;

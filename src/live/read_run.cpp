@@ -9,6 +9,7 @@
 
 #include "src/live/captured_run.h"
 #include "src/live/event.h"
+#include "src/live/words.h"
 #include "src/numeric/parallel.h"
 
 namespace lockstep::live {
@@ -168,14 +169,6 @@ class Union {
   std::vector<std::string> first_;  // by parameter: the file that declared it first
 };
 
-std::string listed(const std::vector<int>& ranks) {
-  constexpr std::size_t most = 8;
-  std::string text = ranks.size() == 1 ? "rank" : "ranks";
-  for (std::size_t i = 0; i < std::min(ranks.size(), most); ++i)
-    text += fmt::format("{} {}", i > 0 ? "," : "", ranks[i]);
-  return ranks.size() > most ? text + fmt::format(" and {} more", ranks.size() - most) : text;
-}
-
 void find_gaps(CapturedRun& run) {
   std::set<int> steps, present;
   for (const RankRecord& rank : run.ranks) {
@@ -203,7 +196,7 @@ void find_gaps(CapturedRun& run) {
   }
   if (!run.missing_ranks.empty())
     run.gaps.push_back(fmt::format("{} of {} left no file: what {} contributed is not known.",
-                                   listed(run.missing_ranks), run.header.world,
+                                   rank_words(run.missing_ranks), run.header.world,
                                    run.missing_ranks.size() == 1 ? "it" : "they"));
   std::vector<int> died;
   for (const RankRecord& rank : run.ranks) {
@@ -211,7 +204,7 @@ void find_gaps(CapturedRun& run) {
     if (!rank.ended) died.push_back(rank.header.rank);
   }
   if (!died.empty())
-    run.gaps.push_back(fmt::format("{} did not end the capture: the last lines are missing.", listed(died)));
+    run.gaps.push_back(fmt::format("{} did not end the capture: the last lines are missing.", rank_words(died)));
   for (const int step : run.steps) {
     std::vector<int> without, unfinished;
     for (const RankRecord& rank : run.ranks) {
@@ -223,9 +216,10 @@ void find_gaps(CapturedRun& run) {
       }
     }
     if (!without.empty())
-      run.gaps.push_back(fmt::format("{} did not capture optimizer step {}, which others did.", listed(without), step));
+      run.gaps.push_back(
+          fmt::format("{} did not capture optimizer step {}, which others did.", rank_words(without), step));
     if (!unfinished.empty())
-      run.gaps.push_back(fmt::format("{} did not finish optimizer step {}.", listed(unfinished), step));
+      run.gaps.push_back(fmt::format("{} did not finish optimizer step {}.", rank_words(unfinished), step));
   }
   if (run.steps.empty()) run.gaps.push_back("no optimizer step was captured.");
 }
@@ -246,7 +240,7 @@ bool CapturedRun::complete_step(int step) const {
 }
 
 int CapturedRun::coordinates(int rank, std::uint32_t axes) const {
-  int rest = place_of_rank_[static_cast<std::size_t>(rank)], result = 0, stride = 1;
+  int rest = place_of_rank[static_cast<std::size_t>(rank)], result = 0, stride = 1;
   for (std::size_t axis = header.axes.size(); axis-- > 0;) {
     const int size = header.sizes[axis];
     if ((axes >> axis & 1) != 0) {
@@ -289,17 +283,17 @@ CapturedRun read_run(const std::string& folder, int threads) {
   Union(run).run();
   find_gaps(run);
   const Header& header = run.header;
-  run.place_of_rank_.resize(static_cast<std::size_t>(header.world));
+  run.place_of_rank.resize(static_cast<std::size_t>(header.world));
   for (std::size_t place = 0; place < header.mesh_ranks.size(); ++place)
-    run.place_of_rank_[static_cast<std::size_t>(header.mesh_ranks[place])] = static_cast<int>(place);
+    run.place_of_rank[static_cast<std::size_t>(header.mesh_ranks[place])] = static_cast<int>(place);
   std::uint32_t data = 0;
   for (std::size_t axis = 0; axis < header.axes.size(); ++axis) {
     if (std::find(header.data_axes.begin(), header.data_axes.end(), header.axes[axis]) == header.data_axes.end())
       continue;
     data |= std::uint32_t{1} << axis;
-    run.data_size_ *= header.sizes[axis];
+    run.data_ranks *= header.sizes[axis];
   }
-  for (int rank = 0; rank < header.world; ++rank) run.data_coordinates_.push_back(run.coordinates(rank, data));
+  for (int rank = 0; rank < header.world; ++rank) run.data_coordinates.push_back(run.coordinates(rank, data));
   return run;
 }
 

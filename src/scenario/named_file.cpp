@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "lockstep/scenario.h"
-#include "src/base/utf8.h"
+#include "src/base/shell_quoted.h"
 
 namespace lockstep {
 
@@ -91,27 +91,7 @@ std::optional<std::string> read_standard_input(std::string& error) {
 
 std::string argument_for(const std::string& file) {
   if (file == standard_input_name) return "-";
-  const std::string path = file.starts_with('-') ? "./" + file : file;
-  std::string plain, escaped;
-  bool needs_escapes = false;
-  for (std::string_view rest = path; !rest.empty();) {
-    const std::size_t length = utf8_length(rest);
-    const std::string_view character = rest.substr(0, std::max<std::size_t>(length, 1));
-    rest.remove_prefix(character.size());
-    plain += character == "'" ? "'\\''" : character;
-    if (length == 0 || is_control_character(character)) {
-      needs_escapes = true;
-      for (const char c : character) escaped += fmt::format("\\{:03o}", static_cast<unsigned char>(c));
-    } else {
-      if (character == "'" || character == "\\") escaped += '\\';
-      escaped += character;
-    }
-  }
-  // bash, zsh and the sh of POSIX 2024 read $'…'.
-  if (needs_escapes) return fmt::format("$'{}'", escaped);
-  if (path.empty() || path.find_first_of(" \"'`$&|;<>()*?[]{}\\!#~") != std::string::npos)
-    return fmt::format("'{}'", plain);
-  return path;
+  return shell_quoted(file.starts_with('-') ? "./" + file : file);
 }
 
 std::optional<std::string> read_text_file(const std::filesystem::path& path, std::string& error) {

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "lockstep/report.h"
+#include "src/report/json_writer.h"
+#include "src/report/run_verdict.h"
+
+namespace lockstep {
+
+namespace {
+
+void strings(JsonWriter& json, const char* key, const std::vector<std::string>& texts) {
+  json.key(key);
+  json.begin_array();
+  for (const std::string& text : texts) json.string(text);
+  json.end_array();
+}
+
+void text(JsonWriter& json, const char* key, std::string_view value) {
+  json.key(key);
+  json.string(value);
+}
+
+void text_or_null(JsonWriter& json, const char* key, std::string_view value) {
+  json.key(key);
+  json.string_or_null(value);
+}
+
+void number(JsonWriter& json, const char* key, std::int64_t value) {
+  json.key(key);
+  json.number(value);
+}
+
+void real(JsonWriter& json, const char* key, double value) {
+  json.key(key);
+  json.value(Json::number(fmt::format("{:.17g}", value)));
+}
+
+void numbers(JsonWriter& json, const char* key, const std::vector<int>& values) {
+  json.key(key);
+  json.numbers(values);
+}
+
+void piece_json(JsonWriter& json, const VerifyResult& result, const VerifiedPiece& piece) {
+  const VerifiedParameter& parameter = result.parameters[static_cast<std::size_t>(piece.parameter)];
+  json.begin_object();
+  number(json, "step", piece.step);
+  text(json, "parameter", parameter.name);
+  number(json, "piece", piece.piece);
+  text_or_null(json, "elements", parameter.pieces[static_cast<std::size_t>(piece.piece)]);
+  numbers(json, "ranks", piece.ranks);
+  text(json, "verdict", name_of(piece.verdict));
+  text_or_null(json, "formula", piece.formula);
+  text_or_null(json, "expected", piece.expected);
+  text_or_null(json, "difference", piece.difference);
+  text_or_null(json, "why", piece.why);
+  real(json, "unexplained", piece.unexplained);
+  real(json, "noise", piece.noise);
+  json.key("from_others");
+  json.boolean(piece.from_others);
+  json.key("coefficients");
+  json.begin_array();
+  for (const RecoveredCoefficient& one : piece.coefficients) {
+    json.begin_object(true);
+    number(json, "rank", one.rank);
+    number(json, "step", one.step);
+    number(json, "micro_batch", one.micro_batch);
+    numbers(json, "alike", one.alike);
+    real(json, "value", one.value);
+    real(json, "error", one.error);
+    text_or_null(json, "exact", one.exact ? one.exact->to_string() : "");
+    text_or_null(json, "expected", one.expected ? one.expected->to_string() : "");
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+}
+
+}  // namespace
+
+void verify_json(const VerifyResult& result, const Write& write) {
+  JsonWriter json(write);
+  json.begin_object();
+  number(json, "lockstep", 1);
+  text(json, "run", result.run);
+  text(json, "verdict", verdict_word(result.verdict()));
+  json.key("complete");
+  json.boolean(result.gaps.empty());
+  number(json, "world", result.world);
+  json.key("mesh");
+  json.begin_object(true);
+  for (const auto& [axis, size] : result.axes) number(json, axis.c_str(), size);
+  json.end_object();
+  numbers(json, "ranks", result.ranks);
+  text_or_null(json, "adapter", result.adapter);
+  json.key("versions");
+  json.begin_object(true);
+  for (const auto& [name, version] : result.versions) text(json, name.c_str(), version);
+  json.end_object();
+  text_or_null(json, "loss", result.loss ? name_of(*result.loss) : "");
+  number(json, "sums", result.sums);
+  numbers(json, "steps", result.steps);
+  number(json, "micro_batches", result.micro_batches);
+  strings(json, "collectives", result.collectives);
+  strings(json, "gaps", result.gaps);
+  strings(json, "notes", result.notes);
+  json.key("counts");
+  json.begin_object(true);
+  for (const PieceVerdict verdict : {PieceVerdict::right, PieceVerdict::wrong, PieceVerdict::undecided}) {
+    json.key(name_of(verdict));
+    json.number(static_cast<std::int64_t>(result.count(verdict)));
+  }
+  json.end_object();
+  json.key("findings");
+  json.begin_array();
+  for (const VerifyFinding& finding : result.findings) {
+    json.begin_object();
+    text(json, "verdict", name_of(finding.verdict));
+    text(json, "what", finding.what);
+    json.key("parameters");
+    json.begin_array();
+    for (const int parameter : finding.parameters)
+      json.string(result.parameters[static_cast<std::size_t>(parameter)].name);
+    json.end_array();
+    numbers(json, "ranks", finding.ranks);
+    numbers(json, "steps", finding.steps);
+    number(json, "results", static_cast<std::int64_t>(finding.pieces));
+    number(json, "first", static_cast<std::int64_t>(finding.first));
+    json.end_object();
+  }
+  json.end_array();
+  json.key("results");
+  json.begin_array();
+  for (const VerifiedPiece& piece : result.pieces) piece_json(json, result, piece);
+  json.end_array();
+  json.end_object();
+  json.finish();
+}
+
+}  // namespace lockstep
