@@ -65,9 +65,6 @@ struct Scenario {
   Json document;                             ///< as written
   Json resolved;                             ///< plain parameters and steps: itself a valid scenario
   std::optional<Preset> preset;              ///< none where the scenario lists its parameters
-  /// Whole numbers up to 4 digits in the options of the schedule and in its conditions, the framework file's among
-  /// them: sizes that these may be compared with.
-  std::set<int> compared_numbers;
   /// Only where it was read for open sizes: the conditions on sizes by which the framework file came to these steps and
   /// this loss, as expressions of nothing else. At other sizes at which they come out alike it comes to the same.
   std::set<std::string> decided_conditions;

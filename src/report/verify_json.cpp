@@ -106,7 +106,8 @@ void verify_json(const VerifyResult& result, const Write& write) {
   strings(json, "notes", result.notes);
   json.key("counts");
   json.begin_object(true);
-  for (const PieceVerdict verdict : {PieceVerdict::right, PieceVerdict::wrong, PieceVerdict::undecided}) {
+  for (const VerifiedPiece::Verdict verdict :
+       {VerifiedPiece::Verdict::right, VerifiedPiece::Verdict::wrong, VerifiedPiece::Verdict::undecided}) {
     json.key(name_of(verdict));
     json.number(static_cast<std::int64_t>(result.count(verdict)));
   }

@@ -53,8 +53,6 @@ class Framework {
   Json with_options(const Json& value, Reading& reading) const;
   /// Without what selects nothing in this model on any rank.
   Json without_unmatched(const Json& steps, const Model& model);
-  /// Adds the numbers in its options and conditions (Scenario::compared_numbers).
-  void add_compared_numbers(std::set<int>& numbers) const;
   /// Name of the buffer that the optimizer reads, if the file names one.
   const Json* result() const { return file_.document.find("result"); }
   /// Steps of the file that are not in the schedule, with the reason: for messages about edits.
@@ -73,9 +71,6 @@ class Framework {
   Choices options_;
   std::map<std::string, std::string> absent_;
 };
-
-/// Adds the whole numbers up to 4 digits in conditions; `all`: in everything.
-void add_numbers(const Json& value, bool all, std::set<int>& numbers);
 
 /// The steps of a framework file without conditions that layout, batch and options decide, and
 /// without options. Steps that this leaves out are noted in `absent`.

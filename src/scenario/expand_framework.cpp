@@ -40,34 +40,7 @@ Json with_values(const Json& value, Template& values) {
   return Json::object(std::move(members), value.place());
 }
 
-void add_numbers_of_text(const std::string& text, std::set<int>& numbers) {
-  constexpr std::ptrdiff_t most_digits = 4;
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (auto at = text.begin(); (at = std::find_if(at, text.end(), is_digit)) != text.end();) {
-    const auto end = std::find_if_not(at, text.end(), is_digit);
-    if (end - at <= most_digits) numbers.insert(std::stoi(std::string(at, end)));
-    at = end;
-  }
-}
-
 }  // namespace
-
-void add_numbers(const Json& value, bool all, std::set<int>& numbers) {
-  for (const Json& item : value.items()) add_numbers(item, all, numbers);
-  for (const Json::Member& member : value.members()) {
-    if (member.key != "help" && member.key != "source") add_numbers(member.value, all, numbers);
-  }
-  if (!value.is_string() && !value.is_number()) return;
-  if (all || (value.is_string() && value.text().find_first_of("=<>") != std::string::npos))
-    add_numbers_of_text(value.text(), numbers);
-}
-
-void Framework::add_compared_numbers(std::set<int>& numbers) const {
-  for (const char* part : {"let", "steps"}) {
-    if (const Json* value = file_.document.find(part)) add_numbers(*value, false, numbers);
-  }
-  for (const auto& [name, option] : options_) add_numbers(option.value, true, numbers);
-}
 
 std::unique_ptr<Framework> Framework::load(const Json& reference, const Json* options, Reading& reading) {
   std::optional<NamedFile> file = load_named_file(reference, FileKind::framework, reading.folder, reading.diagnostics);

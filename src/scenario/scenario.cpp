@@ -62,9 +62,6 @@ class ScenarioReader {
     }
     scenario.layout = reading_.layout;
     scenario.preset = reading_.preset;
-    if (const Json* schedule = scenario.document.find("schedule"))
-      add_numbers(*schedule, false, scenario.compared_numbers);
-    if (framework_) framework_->add_compared_numbers(scenario.compared_numbers);
     scenario.decided_conditions = reading_.decided_conditions;
     scenario.resolved = resolved(scenario.document, layout, batch, parameters, steps);
     return scenario;

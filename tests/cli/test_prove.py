@@ -433,6 +433,9 @@ def test_sizes_that_are_refused_wherever_they_were_tried_are_not_called_right(ru
     (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or pp > 1 and micro_batches < 30"'))
     assert run("prove", "-q", "mine.json").stdout == "open    mine.json  right where it could be followed\n"
     assert "none of the sizes that were tried is allowed: no\n" in run("prove", "-v", "mine.json").stdout
+    both = run("diff", "mine.json", "mine.json").stdout
+    assert "  For every size: the same gradients where both could be followed (open: " in both
+    assert "none of the sizes that were tried is allowed: no\n" in both
     # An axis that has one size among those that were tried is not open, and it is told which were.
     (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or dp > 1 and cp > 1 and dp < 30"'))
     done = run("prove", "mine.json")

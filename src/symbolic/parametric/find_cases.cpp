@@ -11,7 +11,6 @@
 #include <set>
 #include <utility>
 
-#include "src/expression/node.h"
 #include "src/symbolic/parametric/named_coordinates.h"
 
 namespace lockstep::parametric {
@@ -90,14 +89,16 @@ std::vector<std::string> steps_at(const OpenSizes& open, Axis axis, int size) {
 }
 
 /// The largest size from `least` on at which a framework has other steps than beyond it, as it does where it leaves out
-/// a factor that is the number of ranks: of the first few sizes, the file's, and those that its schedule has a number
-/// for.
+/// a factor that is the number of ranks: of the first few sizes, the file's, and those that a condition of its
+/// framework compares with a number.
 std::optional<int> last_with_other_steps(const OpenSizes& open, Axis axis, int least) {
   constexpr int most = 16, few = 3;
   std::set<int> sizes;
   for (int size = least; size < least + few; ++size) sizes.insert(size);
   for (const Layouts* layouts : open.of) {
-    for (const int number : layouts->numbers()) sizes.insert({number - 1, number});
+    for (const auto& [text, condition] : layouts->decided_conditions()) {
+      for (const int number : condition.numbers) sizes.insert({number - 1, number});
+    }
     sizes.insert(layouts->own().axes.at(axis));
   }
   for (auto size = sizes.rbegin(); size != sizes.rend() && *size >= least; ++size) {
@@ -111,31 +112,20 @@ std::optional<int> last_with_other_steps(const OpenSizes& open, Axis axis, int l
   return std::nullopt;
 }
 
-/// Whole numbers in an expression.
-void add_numbers(const Expression::Node& node, std::set<int>& numbers) {
-  if (const auto* number = std::get_if<Rational>(&node.value); node.kind == Expression::Node::Kind::value && number)
-    if (const auto whole = number->to_int64(); whole && *whole > 0 && *whole < 1 << 20)
-      numbers.insert(static_cast<int>(*whole));
-  for (const auto& child : node.children) add_numbers(*child, numbers);
-}
-
 /// The largest number that a condition on this axis and one other has, up to which each size is a case of its own: a
 /// look along the axis alone does not show what both decide together. 0 where there is none.
 int last_compared_with_others(const OpenSizes& open, Axis axis) {
   constexpr int most = 8;
   int last = 0;
   for (const Layouts* layouts : open.of) {
-    const std::shared_ptr<const Scenario> scenario = layouts->read(open.base);
-    for (const std::string& text : scenario ? scenario->decided_conditions : std::set<std::string>()) {
-      const Expression condition = Expression::parse(text);
-      const std::set<std::string> names = condition.names();
-      const auto others = std::count_if(open.axes.begin(), open.axes.end(), [&](Axis other) {
-        return other != axis && names.count(std::string(name_of(other))) != 0;
-      });
-      if (others != 1 || names.count(std::string(name_of(axis))) == 0) continue;
-      std::set<int> numbers;
-      add_numbers(condition.tree(), numbers);
-      for (const int number : numbers) last = number <= most ? std::max(last, number) : last;
+    for (const auto& [text, condition] : layouts->decided_conditions()) {
+      const auto is_named = [&, &names = condition.names](Axis one) {
+        return names.contains(std::string(name_of(one)));
+      };
+      const auto others = std::count_if(open.axes.begin(), open.axes.end(),
+                                        [&](Axis other) { return other != axis && is_named(other); });
+      if (others != 1 || !is_named(axis)) continue;
+      for (const int number : condition.numbers) last = number <= most ? std::max(last, number) : last;
     }
   }
   return last;
@@ -237,12 +227,22 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
 }
 
 /// Whether one size of one axis, or one micro-batch, is refused beside small sizes of the others as well.
-bool is_refused_alone(const Layouts& layouts, const Case& one) {
-  const std::vector<int>& counts = layouts.allowed_micro_batches();
-  if (one.exact_micro_batches && std::find(counts.begin(), counts.end(), *one.exact_micro_batches) == counts.end())
-    return true;
-  return std::any_of(one.exact.begin(), one.exact.end(),
-                     [&](const auto& exact) { return !layouts.read(layouts.with(exact.first, exact.second)); });
+bool is_refused_alone(const OpenSizes& open, const Case& one) {
+  return std::any_of(open.of.begin(), open.of.end(), [&](const Layouts* layouts) {
+    const std::vector<int>& counts = layouts->allowed_micro_batches();
+    if (one.exact_micro_batches && std::find(counts.begin(), counts.end(), *one.exact_micro_batches) == counts.end())
+      return true;
+    return std::any_of(one.exact.begin(), one.exact.end(),
+                       [&](const auto& exact) { return !layouts->read(layouts->with(exact.first, exact.second)); });
+  });
+}
+
+/// Why one of them refuses these sizes.
+std::string why_refused(const OpenSizes& open, const Sizes& sizes) {
+  for (const Layouts* layouts : open.of) {
+    if (!layouts->read(sizes)) return layouts->refusal(sizes);
+  }
+  return "";
 }
 
 }  // namespace
@@ -288,11 +288,7 @@ std::vector<Case> find_cases(const Layouts& layouts, bool record) {
   for_each_case({{&layouts}, layouts.axes(), layouts.micro_batches(), layouts.base()},
                 [&](Case one, const std::vector<Sizes>& sizes) {
                   if (!one.limit) enter(layouts, one, sizes, record);
-                  if (one.specimens.empty() && !one.limit && !is_refused_alone(layouts, one))
-                    one.limit =
-                        Proof::Limit{parametric::describe(one), "",
-                                     "none of the sizes that were tried is allowed: " + layouts.refusal(sizes.front())};
-                  if (!one.specimens.empty() || one.limit) cases.push_back(std::move(one));
+                  cases.push_back(std::move(one));
                 });
   return cases;
 }
@@ -347,7 +343,13 @@ void for_each_case(const OpenSizes& open, const std::function<void(Case, const s
       for (const Layouts* layouts : open.of) {
         if (one.holds(layouts->own())) sizes.push_back(layouts->own());
       }
-      if (!unseen.empty()) one.limit = Proof::Limit{parametric::describe(one), "", unseen};
+      if (!unseen.empty()) {
+        one.limit = Proof::Limit{parametric::describe(one), "", unseen};
+      } else if (std::none_of(sizes.begin(), sizes.end(), [&](const Sizes& some) { return open.allow(some); })) {
+        if (is_refused_alone(open, one)) continue;
+        one.limit = Proof::Limit{parametric::describe(one), "",
+                                 "none of the sizes that were tried is allowed: " + why_refused(open, sizes.front())};
+      }
       enter(std::move(one), sizes);
     }
     std::size_t digit = 0;

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <set>
 
+#include "src/expression/node.h"
 #include "src/scenario/open_sizes.h"
 #include "src/symbolic/parametric/world.h"
 
@@ -31,12 +32,29 @@ bool speaks_of(const std::string& text, const std::string& word) {
   return false;
 }
 
+/// Whole numbers in an expression, but for those that no size is compared with.
+void add_numbers(const Expression::Node& node, std::set<int>& numbers) {
+  constexpr int most = 1 << 20;
+  if (const auto* number = std::get_if<Rational>(&node.value); node.kind == Expression::Node::Kind::value && number) {
+    const std::optional<std::int64_t> whole = number->to_int64();
+    if (whole && *whole > 0 && *whole < most) numbers.insert(static_cast<int>(*whole));
+  }
+  for (const auto& child : node.children) add_numbers(*child, numbers);
+}
+
+DecidedCondition decided_condition(const std::string& text) {
+  const Expression condition = Expression::parse(text);
+  DecidedCondition result;
+  result.names = condition.names();
+  add_numbers(condition.tree(), result.numbers);
+  return result;
+}
+
 }  // namespace
 
 Layouts::Layouts(const Scenario& scenario, const Prover::Options& options)
     : options_(options), file_(scenario.file), document_(scenario.document), file_layout_(scenario.layout) {
   document_.remove("expect");
-  numbers_ = scenario.compared_numbers;
   find_open(scenario);
 }
 
@@ -48,12 +66,12 @@ Sizes Layouts::with(const Sizes& sizes) const {
 }
 
 Sizes Layouts::with(Axis axis, int size) const {
-  const Sizes sizes = with(Sizes{{{axis, size}}, std::nullopt});
+  Sizes sizes = with(Sizes{{{axis, size}}, std::nullopt});
   // Where two sizes are refused with any number of micro-batches, the others are not tried with all of them either.
   constexpr std::size_t enough = 2;
   std::set<int>& refused = refused_with_any_count_[axis];
   if (!micro_batches_ || (refused.size() >= enough && !refused.contains(size))) return sizes;
-  const Sizes found =
+  Sizes found =
       with_allowed_count(sizes, allowed_micro_batches_, [&](const Sizes& some) { return read(some) != nullptr; });
   if (!read(found)) refused.insert(size);
   return found;
@@ -152,6 +170,10 @@ std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
   if (std::shared_ptr<Scenario> scenario = read_whole(sizes)) {
     // With experts a model of thousands of parameters, and there are dozens of layouts.
     scenario->resolved.remove("model");
+    for (const std::string& text : scenario->decided_conditions) {
+      const auto [condition, is_unknown] = decided_conditions_.try_emplace(text);
+      if (is_unknown) condition->second = decided_condition(text);
+    }
     found->second = std::move(scenario);
   }
   return found->second;
@@ -210,7 +232,7 @@ std::optional<std::string> Layouts::enter() {
   if (any_of_experts_ && !World::uses_expert_mesh(*read(base_)->schedule))
     return "no parameter or step speaks of the expert mesh; give a number";
   if (!expert_) {
-    if (const auto limit = enter_expert_mesh()) return limit;
+    if (auto limit = enter_expert_mesh()) return limit;
     shrink();
   }
   find_allowed_micro_batches();
@@ -282,12 +304,10 @@ std::optional<std::string> Layouts::open_digits(const std::vector<Axis>& any) {
   for (const Axis axis : any) {
     // It is tp where the file does not say another size.
     if (axis == Axis::etp && is_any(Axis::tp) && written->find("etp") == nullptr) continue;
-    if (axis == Axis::tp || axis == Axis::pp) {
+    if (axis == Axis::tp || axis == Axis::pp || (axis == Axis::ep && is_any(Axis::dp))) {
       axes_.push_back(axis);
     } else if (axis == Axis::dp) {
       axes_.push_back(Axis::edp);
-    } else if (axis == Axis::ep && is_any(Axis::dp)) {
-      axes_.push_back(axis);
     } else if (axis == Axis::ep) {
       return "ep divides dp, so that both have to be \"any\"";
     } else {

@@ -13,6 +13,12 @@
 
 namespace lockstep::parametric {
 
+/// A condition on sizes by which a framework file came to its steps (Scenario::decided_conditions).
+struct DecidedCondition {
+  std::set<std::string> names;
+  std::set<int> numbers;  ///< whole and positive
+};
+
 /// A scenario at other sizes than its own: which of them a proof leaves open, which the scenario allows, and the
 /// scenario read at each.
 class Layouts {
@@ -38,8 +44,8 @@ class Layouts {
   const Sizes& base() const { return base_; }
   /// The sizes of the file itself, 1 for an axis of size "any".
   const Sizes& own() const { return own_; }
-  /// Scenario::compared_numbers.
-  const std::set<int>& numbers() const { return numbers_; }
+  /// Those of all sizes that were read so far, by their text.
+  const std::map<std::string, DecidedCondition>& decided_conditions() const { return decided_conditions_; }
   /// base() with some sizes in the place of its own.
   Sizes with(const Sizes& sizes) const;
   Sizes with(Axis axis, int size) const;
@@ -72,12 +78,12 @@ class Layouts {
   bool expert_ = false;
   Layout file_layout_;
   Sizes own_;
-  std::set<int> numbers_;
   std::map<Axis, std::vector<int>> allowed_;
   std::vector<int> allowed_micro_batches_;
   std::vector<Proof::Refused> refused_;
   mutable std::map<Sizes, std::shared_ptr<const Scenario>> scenarios_;
   mutable std::map<Sizes, std::string> refusals_;
+  mutable std::map<std::string, DecidedCondition> decided_conditions_;
   mutable std::map<Axis, std::set<int>> refused_with_any_count_;
 };
 

@@ -95,7 +95,7 @@ struct SameProver::State {
         for_each_case({{&old_layouts, &new_layouts}, proof.axes, proof.micro_batches, base},
                       [&](Case one, const std::vector<Sizes>& sizes) {
                         if (!one.limit) enter(one, sizes);
-                        if (!one.specimens.empty() || one.limit) cases.push_back(std::move(one));
+                        cases.push_back(std::move(one));
                       });
         break;
       } catch (const NeedsUnrolling&) {
