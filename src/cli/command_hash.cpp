@@ -76,6 +76,7 @@ std::vector<GradientHash> hashes_of(const std::vector<TensorPlace>& tensors, std
                                     const std::vector<ShardOption>& options) {
   if (options.empty()) return hash_tensors(tensors, offset);
   std::vector<TensorShard> shards;
+  shards.reserve(tensors.size());
   for (const TensorPlace& place : tensors) shards.push_back(shard_of(place.stored(), options, place.file->path()));
   return hash_shards(tensors, shards);
 }
@@ -94,6 +95,7 @@ int run_hashes(const HashArguments& arguments) {
   HashReport report(arguments.output, arguments.format);
   bool any = false;
   std::vector<std::unique_ptr<TensorFile>> files;
+  files.reserve(arguments.files.size());
   // All headers first, so that a mistake in the last file does not come after minutes of reading the others.
   for (const std::string& file : arguments.files) files.push_back(std::make_unique<TensorFile>(file));
   std::vector<std::vector<TensorPlace>> chosen;
