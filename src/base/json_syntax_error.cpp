@@ -26,7 +26,7 @@ std::size_t skip_space(std::string_view text, std::size_t at) {
   return std::min(text.find_first_not_of(" \t\r\n", at), text.size());
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   if (text.size() <= longest_quote) return std::string(text);
   std::size_t end = longest_quote;
   while (end > 0 && is_utf8_continuation(text[end])) --end;
@@ -59,12 +59,12 @@ Found find_at(std::string_view text, std::size_t begin) {
     while (end < text.size() && text[end] != '"' && text[end] != '\n') end += text[end] == '\\' ? 2 : 1;
     end = std::min(end, text.size());
     if (end < text.size() && text[end] == '"') ++end;
-    return {end, "the string " + quoted(text.substr(begin, end - begin))};
+    return {end, "the string " + in_quotes(text.substr(begin, end - begin))};
   }
   if (is_word(c)) {
     std::size_t end = begin;
     while (end < text.size() && is_word(text[end])) ++end;
-    const std::string word = quoted(text.substr(begin, end - begin));
+    const std::string word = in_quotes(text.substr(begin, end - begin));
     if (!is_letter(c)) return {end, "the number " + word, "", true};
     return {end, "the word " + word, meant(word), false};
   }
@@ -172,7 +172,7 @@ Expected find_mistake(std::string_view text, const JsonPosition& position, std::
 
 std::string in_words(Expected expected, const JsonPosition& position) {
   const bool in_object = position.container == Container::object;
-  const std::string key = fmt::format("\"{}\"", quoted(position.key));
+  const std::string key = fmt::format("\"{}\"", in_quotes(position.key));
   switch (expected) {
     case Expected::value:
       return in_object ? fmt::format("a value for the key {}", key) : "a value";
@@ -208,7 +208,7 @@ std::string hint_for(Expected expected, const JsonPosition& position, std::strin
       return found.hint;
     case Expected::key:
     case Expected::first_key:
-      if (is_letter(c)) return fmt::format("write \"{}\"", quoted(text.substr(at, found.end - at)));
+      if (is_letter(c)) return fmt::format("write \"{}\"", in_quotes(text.substr(at, found.end - at)));
       return c == ',' ? "there is a comma too many" : found.hint;
     case Expected::value:
     case Expected::first_value:
@@ -234,7 +234,7 @@ JsonSyntaxError explain_json_syntax_error(std::string_view text, const JsonPosit
   }
   Found found = find_at(text, at);
   const bool wants_value = expected == Expected::value || expected == Expected::first_value;
-  if (wants_value && found.is_number) found.words = quoted(text.substr(at, found.end - at));
+  if (wants_value && found.is_number) found.words = in_quotes(text.substr(at, found.end - at));
   const std::string hint = hint_for(expected, position, text, at, found);
   return {at, found.end,
           fmt::format("expected {}, found {}{}{}", in_words(expected, position), found.words, hint.empty() ? "" : "; ",
