@@ -47,6 +47,12 @@ struct RecoveredCoefficient {
   std::optional<Rational> expected;  ///< none: not known
 };
 
+/// A line of a captured run.
+struct RunPlace {
+  int rank = -1;  ///< whose file it is in; -1: none
+  int line = 0;   ///< from 1
+};
+
 /// What was found about one piece of a parameter in one optimizer step, on ranks whose optimizers got the same bits.
 struct VerifiedPiece {
   enum class Verdict { right, wrong, undecided };
@@ -54,11 +60,13 @@ struct VerifiedPiece {
   int parameter = 0;  ///< index into VerifyResult::parameters
   int piece = 0;
   std::vector<int> ranks;  ///< ascending; empty: no optimizer gets it
+  RunPlace place;          ///< what the first rank's optimizer gets; else what backward yields
   Verdict verdict = Verdict::undecided;
   std::string formula;       ///< docs/formulas.md; "" where none was recovered
   std::string expected;      ///< "" where it is not known
   std::string difference;    ///< how the two differ, in a few words; "" where nothing short can be said
   std::string why;           ///< what else is to be said: a sentence without a period; ""
+  int finding = -1;          ///< index into VerifyResult::findings; -1: right
   double unexplained = 0;    ///< part of the result that is no sum of the contributions, from 0 on
   double noise = 0;          ///< how large it may be from rounding alone
   bool from_others = false;  ///< contributions cannot be told apart; the formula is one that other parameters have
@@ -87,12 +95,19 @@ struct VerifyFinding {
   std::size_t first = 0;        ///< index into VerifyResult::pieces
 };
 
+/// A collective of a process group that does not meet.
+struct VerifiedCollective {
+  std::string what;  ///< a sentence
+  RunPlace place;    ///< of the call that is told first
+};
+
 /// What `lockstep verify` found about a run.
 struct VerifyResult {
   std::string run;
   int world = 0;
   std::vector<std::pair<std::string, int>> axes;  ///< of the mesh, slowest first
   std::vector<int> ranks;                         ///< that the run holds
+  std::vector<std::string> files;                 ///< of these ranks
   std::string adapter;
   std::vector<std::pair<std::string, std::string>> versions;
   std::optional<CapturedLoss> loss;
@@ -100,10 +115,9 @@ struct VerifyResult {
   std::vector<int> steps;
   int micro_batches = 0;  ///< most of a rank in a step
   std::vector<VerifiedParameter> parameters;
-  std::vector<VerifiedPiece> pieces;    ///< by step, parameter, piece and first rank
-  std::vector<VerifyFinding> findings;  ///< the widest first; wrong ones before undecided ones
-  /// Collectives of a process group that do not meet: the first of each group; sentences.
-  std::vector<std::string> collectives;
+  std::vector<VerifiedPiece> pieces;            ///< by step, parameter, piece and first rank
+  std::vector<VerifyFinding> findings;          ///< the widest first; wrong ones before undecided ones
+  std::vector<VerifiedCollective> collectives;  ///< the first of each process group that does not meet
   /// What of the run is missing, so that it cannot be right as a whole; sentences.
   std::vector<std::string> gaps;
   std::vector<std::string> notes;  ///< what a reader should know, whatever the verdict is; sentences

@@ -9,6 +9,7 @@
 
 #include "lockstep/check.h"
 #include "lockstep/comparison.h"
+#include "lockstep/flight_recorder.h"
 #include "lockstep/live.h"
 #include "lockstep/prove.h"
 
@@ -30,12 +31,13 @@ struct ReportOptions {
   bool timeline = false;  ///< JSON: also what a page needs to show a scenario step by step
 };
 
-/// Writes what was found about any number of scenarios in one format.
+/// Writes what was found about any number of scenarios, or about a captured run, in one format.
 class Reporter {
  public:
   virtual ~Reporter() = default;
   /// Results come one at a time and may be dropped afterwards.
   virtual void add(const CheckResult& result) = 0;
+  virtual void add(const VerifyResult& result) = 0;
   /// After the last result.
   virtual void finish() = 0;
 };
@@ -73,6 +75,10 @@ void comparison_json(const ScheduleComparison& comparison, const Write& write);
 /// that was compared, with the coefficients and their errors.
 void verify_text(const VerifyResult& result, bool quiet, bool verbose, bool color, const Write& write);
 void verify_json(const VerifyResult& result, const Write& write);
+
+/// What `lockstep import flight-recorder` prints: what does not meet, then who waits. `quiet`: the verdict line alone.
+void flight_text(const FlightResult& result, bool quiet, bool color, const Write& write);
+void flight_json(const FlightResult& result, const Write& write);
 
 /// What `lockstep prove` prints (docs/proof.md). The proof itself follows where it was asked for (Proof::steps).
 class ProofReporter {

@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
+from lockstep.frames import passes_on
+
 # Operations of torch.ops.c10d and torch.ops._c10d_functional: the name in a capture, and which argument holds what the rank puts in.
 C10D = {
     "allreduce_": ("all_reduce", 0), "allreduce_coalesced_": ("all_reduce", 0),
@@ -33,13 +35,6 @@ FUNCTIONAL = {
 }
 # By the numbers of c10d's ReduceOp.
 REDUCTIONS = ["sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"]
-
-# Frames that pass a call on: the interface of torch.distributed, autograd's engine and the dispatcher. FSDP and DTensor, which
-# stand below torch/distributed as well, are who calls.
-PASSING = ("torch/distributed/distributed_c10d.py", "torch/distributed/c10d_logger.py", "torch/distributed/_functional_collectives",
-           "torch/distributed/nn/functional.py", "torch/autograd/", "torch/_tensor.py", "torch/_ops.py", "torch/_compile.py",
-           "torch/_dynamo/", "torch/_library/", "torch/utils/_contextlib.py", "torch/utils/_python_dispatch.py", "lockstep/",
-           "contextlib.py", "typing_extensions.py", "deepspeed/comm/", "deepspeed/utils/", "torch/utils/hooks.py", "torch/nn/modules/module.py", "torch/_logging/")
 
 
 def roots():
@@ -68,8 +63,7 @@ class CallSites:
         frame = frame or sys._getframe(1)
         while frame is not None:
             path = self.path(frame.f_code.co_filename)
-            passes = path.startswith(PASSING) or path.startswith("<") or (path.startswith("torch/") and frame.f_code.co_name == "__call__")
-            if not passes:
+            if not passes_on(path, frame.f_code.co_name):
                 return "%s:%d in %s" % (path, frame.f_lineno, frame.f_code.co_name)
             frame = frame.f_back
         return None

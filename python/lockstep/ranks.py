@@ -12,7 +12,7 @@ import tempfile
 import time
 
 from lockstep import sequences
-from lockstep.errors import RanksError
+from lockstep.errors import RanksError, VerifyError
 from lockstep.server import Server
 from lockstep.verifying import LOSSES, verify
 
@@ -108,7 +108,7 @@ def output_of(folder, rank, most=10):
     return (["  it has printed:"] + ["    " + line for line in lines[-most:]]) if lines else []
 
 
-def stopped(settings, statuses):
+def stopped(settings, statuses, program):
     """The lines of a message for ranks that did not all end well."""
     folder, world = settings["folder"], settings["world"]
     errors, waits = left(folder, world, "error"), left(folder, world, "waits")
@@ -130,12 +130,19 @@ def stopped(settings, statuses):
             lines.append("  rank %d %s" % (one["rank"], "has ended" if one["done"] else "is at %s" % (one["at"] or "an unknown place")))
     else:
         lines = ["the ranks did not come to train within %d s" % START]
-    recorded = sequences.recorded(os.path.join(folder, "run"), world)
-    # After an error, what a rank has not issued says nothing.
-    apart = sequences.differences(recorded, missing=not errors and not crashed)
+    captured = os.path.join(folder, "run")
+    apart = not_met(captured, program)
     if waits or apart:
-        lines += apart + sequences.tails(recorded)
+        lines += apart + sequences.tails(sequences.recorded(captured, world))
     return lines
+
+
+def not_met(folder, program):
+    """Sentences on collectives of the run that do not meet; none where it cannot be read."""
+    try:
+        return verify(folder, program=program).report["collectives"]
+    except VerifyError:
+        return []
 
 
 def run(train, ranks=2, loss=None, arguments=None, out=None, limit=60, init=True, check=True, step=None, parameters=(), program=None):
@@ -167,7 +174,7 @@ def run(train, ranks=2, loss=None, arguments=None, out=None, limit=60, init=True
     statuses = carried_out(settings)
     kept = "the files are in %s" % folder
     if any(status != 0 for status in statuses):
-        raise Failed("\n".join(stopped(settings, statuses) + [kept]), folder)
+        raise Failed("\n".join(stopped(settings, statuses, program) + [kept]), folder)
     captured = os.path.join(folder, "run")
     if not os.path.isdir(captured):
         raise Failed('"%s" captured nothing: train within lockstep.capture(model, optimizer)' % train.__qualname__, folder)

@@ -80,11 +80,11 @@ class Verification:
             "whether the optimizers got the right gradients cannot be said"
         lines = ["%s (%d ranks, %s, loss %s)" % (said, report["world"], report["adapter"], report["loss"] or "not known")]
         bad = [one for one in report["results"] if one["verdict"] != "right"]
-        for finding in report["findings"]:
+        for number, finding in enumerate(report["findings"]):
             lines.append("  %s: %s" % (finding["verdict"], finding["what"]))
             alike = {}
             for one in bad:
-                if self.belongs(one, finding):
+                if one["finding"] == number:
                     alike.setdefault((one["step"], tuple(one["ranks"]), one["formula"], one["expected"]), []).append(one)
             for (step, ranks, formula, expected), ones in list(alike.items())[:most]:
                 names = list(dict.fromkeys(one["parameter"] for one in ones))
@@ -99,18 +99,6 @@ class Verification:
         if not report["results"]:
             lines.append("  no optimizer got anything while the capture went on")
         return "\n".join(lines)
-
-    def belongs(self, result, finding):
-        """Whether the result is of this kind. The report names the first of a kind; others have its verdict, and parameters, ranks and steps of the
-        kind; where kinds overlap, what they differ by from what is expected tells."""
-        first = self.report["results"][finding["first"]]
-        if result["verdict"] != finding["verdict"] or result["parameter"] not in finding["parameters"] or \
-                result["step"] not in finding["steps"] or not set(result["ranks"]) <= set(finding["ranks"]):
-            return False
-        rivals = [other for other in self.report["findings"] if other is not finding and other["verdict"] == finding["verdict"]
-                  and result["parameter"] in other["parameters"] and result["step"] in other["steps"]
-                  and set(result["ranks"]) <= set(other["ranks"])]
-        return result is first or not rivals or result["difference"] == first["difference"]
 
 
 def verify(folder, loss=None, step=None, parameters=(), program=None):

@@ -3,15 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 #include <map>
 #include <memory>
 
 #include "lockstep/importer.h"
 #include "src/cli/files.h"
+#include "src/cli/import_flight_recorder.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
@@ -31,31 +28,6 @@ struct ImportArguments : CommonOptions {
   bool check = false;
 };
 
-constexpr std::uint64_t most_bytes = 64 << 20;
-
-/// The file; "-" is standard input.
-std::shared_ptr<const Source> read_source(const std::string& file) {
-  std::error_code error;
-  const bool standard = file == "-";
-  if (!standard && !std::filesystem::exists(file, error)) usage_error(fmt::format("there is no file {}", file));
-  if (std::filesystem::is_directory(file, error)) usage_error(fmt::format("{} is a folder; expected a file", file));
-  std::ifstream opened;
-  if (!standard) opened.open(file, std::ios::binary);
-  std::istream& stream = standard ? std::cin : opened;
-  if (!stream) usage_error(fmt::format("cannot read {}", file));
-  auto source = std::make_shared<Source>();
-  source->name = file;
-  char buffer[1 << 16];
-  while (stream.read(buffer, sizeof buffer) || stream.gcount() > 0) {
-    source->text.append(buffer, static_cast<std::size_t>(stream.gcount()));
-    if (source->text.size() > most_bytes)
-      usage_error(fmt::format("{} is larger than 64 MiB; expected a configuration", file));
-  }
-  if (source->text.find('\0') != std::string::npos)
-    usage_error(fmt::format("{} is a binary file; expected a configuration as text", file));
-  return source;
-}
-
 /// Such an option asks for something else than a report of the verdict, so it would be dropped in silence.
 void refuse_report_options(const ImportArguments& arguments) {
   for (const auto& [given, option] :
@@ -69,9 +41,26 @@ void refuse_report_options(const ImportArguments& arguments) {
   }
 }
 
+/// Dumps are compared, and become no scenario.
+void refuse_configuration_options(const ImportArguments& arguments) {
+  for (const auto& [given, option] :
+       {std::pair(arguments.check, "--check"), std::pair(arguments.ignore_unknown, "--ignore-unknown"),
+        std::pair(!arguments.tp.empty(), "--tp"), std::pair(!arguments.pp.empty(), "--pp"),
+        std::pair(!arguments.cp.empty(), "--cp"), std::pair(!arguments.sp.empty(), "--sp"),
+        std::pair(!arguments.ep.empty(), "--ep"), std::pair(!arguments.micro_batches.empty(), "--micro-batches"),
+        std::pair(!arguments.model.empty(), "--model"), std::pair(!arguments.sizes.empty(), "--size"),
+        std::pair(!arguments.options.empty(), "--option"), std::pair(!arguments.variables.empty(), "--set"),
+        std::pair(!arguments.rest.empty(), "--"), std::pair(!arguments.reports.empty(), "--report"),
+        std::pair(!arguments.engines.empty(), "--engine"), std::pair(arguments.seed != 0, "--seed")}) {
+    if (given)
+      usage_error(fmt::format("{}: dumps of the Flight Recorder are no configuration; leave {} out", option, option));
+  }
+}
+
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
   for (const ImportFormat& format : import_formats()) names.push_back(format.name);
+  names.emplace_back(flight_recorder_format);
   return names;
 }
 
@@ -96,7 +85,8 @@ ImportRequest request_of(const ImportArguments& arguments) {
   request.options = arguments.options;
   request.variables = arguments.variables;
   request.ignore_unknown = arguments.ignore_unknown;
-  for (const std::string& file : expanded_files(arguments.files)) request.files.push_back(read_source(file));
+  for (const std::string& file : expanded_files(arguments.files))
+    request.files.push_back(read_source(file, "a configuration"));
   return request;
 }
 
@@ -153,6 +143,11 @@ std::string name_of(const ImportArguments& arguments) {
 }
 
 int run(const ImportArguments& arguments) {
+  if (arguments.kind == flight_recorder_format) {
+    refuse_configuration_options(arguments);
+    return import_flight_recorder(arguments, arguments.files,
+                                  number_of("--world-size", arguments.world, largest_import_size));
+  }
   if (!arguments.check) refuse_report_options(arguments);
   const Imported imported = import_configuration(request_of(arguments));
   const std::string text = write_json(imported.scenario);
@@ -178,7 +173,12 @@ std::string formats_text() {
   std::string text;
   for (const ImportFormat& format : import_formats())
     text += fmt::format(" {} ({}): {}.", format.name, format.title, format.reads);
-  return text;
+  return text +
+         " And flight-recorder: dumps of PyTorch's Flight Recorder as JSON, one of each rank, or a folder of them. "
+         "They "
+         "become no scenario; collectives that do not meet, that a rank does not issue and that ranks wait in are "
+         "named "
+         "(docs/flight-recorder.md), as text or with -f json, with the exit status of `lockstep verify`.";
 }
 
 std::vector<OptionRow> rows(ImportArguments& arguments) {
@@ -263,6 +263,7 @@ Command import_command() {
       {"lockstep import gpt-neox 20B.yml cluster.yml --world-size 96", "several files, merged"},
       {"lockstep import accelerate default_config.yaml ds_config.json --check -q",
        "with the DeepSpeed configuration that it names"},
+      {"lockstep import flight-recorder traces/", "why do the ranks wait for each other?"},
   };
   command.options = rows(*arguments);
   command.rest = &arguments->rest;

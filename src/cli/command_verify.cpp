@@ -6,7 +6,7 @@
 
 #include "lockstep/live.h"
 #include "src/cli/options.h"
-#include "src/cli/output.h"
+#include "src/cli/results.h"
 
 namespace lockstep::cli {
 
@@ -27,15 +27,11 @@ int run(const VerifyArguments& arguments) {
   }
   if (!arguments.parameters.empty()) options.parameters = Selectors(arguments.parameters);
   options.coefficients = arguments.verbose;
-  Output output(arguments.output);
+  ReportSet reports(arguments, false);
   const VerifyResult result = verify_run(arguments.run, options);
-  if (arguments.format == "json") {
-    verify_json(result, output.writer());
-  } else {
-    verify_text(result, arguments.quiet, arguments.verbose, use_color(arguments, output.terminal()), output.writer());
-  }
-  output.commit();
-  return result.verdict() == VerifiedPiece::Verdict::right ? exit_right : exit_wrong;
+  reports.add(result);
+  reports.finish();
+  return gate_status(arguments, result.verdict() == VerifiedPiece::Verdict::right ? exit_right : exit_wrong);
 }
 
 }  // namespace
@@ -57,9 +53,10 @@ Command verify_command() {
       {"lockstep verify run/", "every parameter, rank and optimizer step"},
       {"lockstep verify run/ --parameter '*norm*' -v", "some of them, with all coefficients and their errors"},
       {"lockstep verify run/ --loss token_mean", "each rank's loss is its own token mean"},
-      {"lockstep verify run/ -f json -o verify.json", "the same for a program"},
+      {"lockstep verify run/ -f github --report junit=verify.xml --report html=verify.html",
+       "annotations in the log of a GitHub job, test cases, and a page to look at"},
   };
-  std::vector<OptionRow> output = arguments->output_rows();
+  std::vector<OptionRow> output = arguments->output_rows(report_kinds());
   for (OptionRow& row : output) {
     if (row.flags == "-q,--quiet") row.help = "The verdict alone, on one line.";
     if (row.flags == "-v,--verbose")
@@ -81,7 +78,9 @@ Command verify_command() {
               "several times.",
               {},
               &arguments->parameters}},
-            std::move(output)});
+            std::move(output),
+            {arguments->report_row()},
+            arguments->gate_rows()});
   command.run = [arguments] {
     if (!arguments->loss.empty() && !loss_named(arguments->loss))
       usage_error(fmt::format("--loss takes one of {}; found \"{}\"{}", fmt::join(captured_loss_names(), ", "),

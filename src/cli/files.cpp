@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iostream>
 #include <set>
 
 #include "lockstep/diagnostic.h"
@@ -31,6 +33,8 @@ bool is_named_by_scenarios(const fs::path& path) {
   return document.find("lockstep_framework") != nullptr || document.find("lockstep_model") != nullptr;
 }
 
+constexpr std::uint64_t most_bytes = 64 << 20;
+
 /// What a command takes.
 struct Wanted {
   std::vector<std::string> endings;
@@ -41,6 +45,7 @@ struct Wanted {
 };
 
 const Wanted scenarios{{".json", ".jsonc"}, "scenario", true, true, is_named_by_scenarios};
+const Wanted dumps{{".json"}, "dump", false, true, [](const fs::path&) { return false; }};
 const Wanted tensors{{".safetensors", ".npy"}, "file of tensors", false, false, [](const fs::path&) { return false; }};
 
 std::vector<std::string> files_in(const fs::path& folder, const Wanted& wanted) {
@@ -176,6 +181,8 @@ std::vector<std::string> tensor_files(const std::vector<std::string>& arguments)
   return Search(tensors).all(arguments);
 }
 
+std::vector<std::string> dump_files(const std::vector<std::string>& arguments) { return Search(dumps).all(arguments); }
+
 std::string one_scenario_file(std::string_view command, const std::string& argument) {
   const std::vector<std::string> files = scenario_files({argument});
   if (files.size() == 1) return files.front();
@@ -201,6 +208,28 @@ std::vector<std::string> expanded_files(const std::vector<std::string>& argument
   }
   if (!missing.empty()) throw InputError(std::move(missing));
   return files;
+}
+
+std::shared_ptr<const Source> read_source(const std::string& file, std::string_view expected) {
+  std::error_code error;
+  const bool standard = file == "-";
+  if (!standard && !std::filesystem::exists(file, error)) usage_error(fmt::format("there is no file {}", file));
+  if (std::filesystem::is_directory(file, error)) usage_error(fmt::format("{} is a folder; expected a file", file));
+  std::ifstream opened;
+  if (!standard) opened.open(file, std::ios::binary);
+  std::istream& stream = standard ? std::cin : opened;
+  if (!stream) usage_error(fmt::format("cannot read {}", file));
+  auto source = std::make_shared<Source>();
+  source->name = file;
+  char buffer[1 << 16];
+  while (stream.read(buffer, sizeof buffer) || stream.gcount() > 0) {
+    source->text.append(buffer, static_cast<std::size_t>(stream.gcount()));
+    if (source->text.size() > most_bytes)
+      usage_error(fmt::format("{} is larger than 64 MiB; expected {}", file, expected));
+  }
+  if (source->text.find('\0') != std::string::npos)
+    usage_error(fmt::format("{} is a binary file; expected {} as text", file, expected));
+  return source;
 }
 
 }  // namespace lockstep::cli

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "lockstep/diagnostic.h"
 
 namespace lockstep::cli {
 
@@ -28,8 +31,15 @@ std::string one_scenario_file(std::string_view command, const std::string& argum
 /// none.
 std::vector<std::string> tensor_files(const std::vector<std::string>& arguments);
 
+/// Dumps of one rank each: as scenario_files(), but *.json alone; standard input is none.
+std::vector<std::string> dump_files(const std::vector<std::string>& arguments);
+
 /// Files of any kind, and "-": arguments that do not exist and are globs are expanded, all others stay as they are.
 /// Throws InputError for a glob that nothing fits.
 std::vector<std::string> expanded_files(const std::vector<std::string>& arguments);
+
+/// The text of a file; "-" is standard input. Throws InputError where it cannot be read, is larger than 64 MiB or holds
+/// a zero byte. `expected`: what it should be, for messages: "a configuration".
+std::shared_ptr<const Source> read_source(const std::string& file, std::string_view expected);
 
 }  // namespace lockstep::cli

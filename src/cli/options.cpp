@@ -58,14 +58,15 @@ std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>
   };
 }
 
+OptionRow CommonOptions::report_row() {
+  return {
+      "--report", "KIND=FILE", "Write another report to FILE, in any format of --format; may be given several times.",
+      {},         &reports,    report_kinds()};
+}
+
 std::vector<OptionRow> CommonOptions::report_rows() {
   return {
-      {"--report",
-       "KIND=FILE",
-       "Write another report to FILE, in any format of --format; may be given several times.",
-       {},
-       &reports,
-       report_kinds()},
+      report_row(),
       {"--all", "", "Report every parameter, rank and owned element, not only the wrong ones.", {}, &all},
       {"--timeline",
        "",

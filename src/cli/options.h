@@ -35,7 +35,8 @@ struct CommonOptions {
 
   /// -f, -o, --color, -q, -v; with the kinds of -f.
   std::vector<OptionRow> output_rows(const std::vector<std::string>& kinds = {"text", "json"});
-  std::vector<OptionRow> report_rows();  ///< --report, --all
+  OptionRow report_row();                ///< --report
+  std::vector<OptionRow> report_rows();  ///< --report, --all, --timeline
   std::vector<OptionRow> gate_rows();    ///< --exit-zero, --summary
   std::vector<OptionRow> engine_rows();  ///< --engine, --seed
   std::vector<OptionRow> job_rows();     ///< -j, --ranks, --gpus, --elements

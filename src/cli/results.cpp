@@ -107,21 +107,30 @@ void ReportSet::open(const std::string& kind, const std::string& path, const Rep
   entries_.push_back(std::move(entry));
 }
 
-void ReportSet::add(const CheckResult& result) {
+template <class Result>
+void ReportSet::hand_on(const Result& result, const std::vector<std::string>& files) {
   // Nothing is written before all is complete, so that the scenario is still what it was.
   const auto same = [](const std::string& path, const std::string& file) {
     std::error_code failed;
     return !path.empty() && std::filesystem::equivalent(path, file, failed);
   };
   for (const std::string& path : paths_) {
-    if (same(path, result.file))
-      usage_error(fmt::format("the report would replace {}, which it is about; give it another name", result.file));
+    for (const std::string& file : files) {
+      if (same(path, file))
+        usage_error(fmt::format("the report would replace {}, which it is about; give it another name", file));
+    }
   }
   if (summary_) summary_->add(result);
   for (Entry& entry : entries_) {
     entry.reporter->add(result);
     entry.output->flush();
   }
+}
+
+void ReportSet::add(const VerifyResult& result) { hand_on(result, result.files); }
+
+void ReportSet::add(const CheckResult& result) {
+  hand_on(result, {result.file});
   // Someone who reads a report file sees at once that there is nothing to trust in it.
   if (!result.disagreement.empty())
     tell(fmt::format("lockstep: {}: {}\n", one_line_text(result.file), result.disagreement));

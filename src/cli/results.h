@@ -32,9 +32,13 @@ class ReportSet {
   ReportSet(const CommonOptions& options, bool several, Purpose purpose);
   ReportSet(const CommonOptions& options, bool several) : ReportSet(options, several, Purpose{}) {}
   void add(const CheckResult& result);
+  /// Of a captured run. Throws InputError where a report would replace one of its files.
+  void add(const VerifyResult& result);
   void finish();
 
  private:
+  template <class Result>
+  void hand_on(const Result& result, const std::vector<std::string>& files);
   void open(const std::string& kind, const std::string& path, const ReportOptions& options);
 
   struct Entry {

@@ -44,6 +44,7 @@ struct SketchedTensor {
   int micro_batch = 0;  ///< of a contribution
   int parameter = 0;    ///< as the rank numbers them; in a CapturedRun the run's own number
   int piece = 0;
+  int line = 0;           ///< of its event in the rank's file, from 1
   std::int64_t row = -1;  ///< -1: the optimizer gets no gradient
   GradientHash hash;
   Dtype dtype = Dtype::float32;
@@ -64,7 +65,9 @@ struct RankStep {
 
 /// A collective that a rank called. Not sends and receives, which meet in pairs.
 struct CapturedCollective {
-  int step = 0;
+  int step = 0;             ///< -1: not known
+  std::int64_t number = 0;  ///< in its group, from 1; 0: as they are counted here
+  int line = 0;             ///< of its event in the rank's file, from 1
   std::string op;
   std::vector<int> group;     ///< ascending
   std::int64_t elements = 0;  ///< that the rank puts in

@@ -13,8 +13,6 @@ namespace lockstep::live {
 
 namespace {
 
-using Calls = std::vector<const CapturedCollective*>;
-
 /// Whether each rank of the group puts in as many elements.
 bool is_even(std::string_view op) {
   static const std::set<std::string_view> even = {"all_reduce", "reduce", "reduce_scatter", "broadcast"};
@@ -26,77 +24,80 @@ bool meet(const CapturedCollective& one, const CapturedCollective& other) {
          (!is_even(one.op) || one.elements == other.elements);
 }
 
-/// "all_reduce of 768 float32 at train.py:9 in main"
+std::string place(const GroupCalls& group, std::size_t index, const CapturedCollective& call) {
+  const std::int64_t number = call.number > 0 ? call.number : static_cast<std::int64_t>(index) + 1;
+  return fmt::format("collective {} of {}{}", number, group.group,
+                     call.step < 0 ? "" : fmt::format(", in optimizer step {}", call.step));
+}
+
+/// Whether calls at the same place of the sequences do not meet; told then.
+bool tell_wrong(const GroupCalls& group, CollectiveOrder& order) {
+  const auto& [first, own] = *group.calls.begin();
+  for (const auto& [rank, other] : group.calls) {
+    const std::size_t both = std::min(own.size(), other.size());
+    for (std::size_t i = 0; i < both; ++i) {
+      if (meet(*own[i], *other[i])) continue;
+      order.wrong.push_back({fmt::format("{}: rank {} calls {}, and rank {} {}.", place(group, i, *own[i]), first,
+                                         call_words(*own[i]), rank, call_words(*other[i])),
+                             {first, own[i]->line}});
+      return true;
+    }
+    const int shorter = own.size() < other.size() ? first : rank;
+    if (own.size() != other.size() && group.whole.contains(shorter)) {
+      const CapturedCollective& missing = own.size() < other.size() ? *other[both] : *own[both];
+      const int longer = shorter == first ? rank : first;
+      order.wrong.push_back({fmt::format("{}: rank {} calls {}, and rank {} nothing.", place(group, both, missing),
+                                         longer, call_words(missing), shorter),
+                             {longer, missing.line}});
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string call_words(const CapturedCollective& call) {
   std::string text = call.op;
-  if (!call.dtype.empty()) text += fmt::format(" of {} {}", call.elements, call.dtype);
+  if (!call.dtype.empty())
+    text += fmt::format(" of {} {} element{}", call.elements, call.dtype, call.elements == 1 ? "" : "s");
   if (!call.reduce.empty() && call.reduce != "sum") text += fmt::format(" ({})", call.reduce);
   if (call.root >= 0) text += fmt::format(" from or to rank {}", call.root);
   if (!call.call.empty()) text += " at " + call.call;
   return text;
 }
 
-class GroupOrder {
- public:
-  GroupOrder(const std::vector<int>& group, std::map<int, Calls> calls, const std::set<int>& whole)
-      : group_(group), calls_(std::move(calls)), whole_(whole) {}
-
-  void compare(CollectiveOrder& order) const {
-    const auto& [first, own] = *calls_.begin();
-    for (const auto& [rank, other] : calls_) {
-      const std::size_t both = std::min(own.size(), other.size());
-      for (std::size_t i = 0; i < both; ++i) {
-        if (meet(*own[i], *other[i])) continue;
-        order.wrong.push_back(fmt::format("{}: rank {} calls {}, and rank {} {}.", place(i, *own[i]), first,
-                                          call_words(*own[i]), rank, call_words(*other[i])));
-        return;
-      }
-      const int shorter = own.size() < other.size() ? first : rank;
-      if (own.size() != other.size() && whole_.contains(shorter)) {
-        const CapturedCollective& missing = own.size() < other.size() ? *other[both] : *own[both];
-        order.wrong.push_back(fmt::format("{}: rank {} calls {}, and rank {} nothing.", place(both, missing),
-                                          shorter == first ? rank : first, call_words(missing), shorter));
-        return;
-      }
-    }
-    for (const auto& [rank, other] : calls_) {
-      for (std::size_t i = 0; i < std::min(own.size(), other.size()); ++i) {
-        if (own[i]->call == other[i]->call || own[i]->call.empty() || other[i]->call.empty()) continue;
-        order.suspicious.push_back(fmt::format(
-            "{}: rank {} calls {}, and rank {} from {}. Were these different gradients, they would be mixed.",
-            place(i, *own[i]), first, call_words(*own[i]), rank, other[i]->call));
-        return;
-      }
+void compare_group(const GroupCalls& group, CollectiveOrder& order) {
+  if (group.calls.size() < 2 || tell_wrong(group, order)) return;
+  const auto& [first, own] = *group.calls.begin();
+  for (const auto& [rank, other] : group.calls) {
+    for (std::size_t i = 0; i < std::min(own.size(), other.size()); ++i) {
+      if (own[i]->call == other[i]->call || own[i]->call.empty() || other[i]->call.empty()) continue;
+      order.suspicious.push_back(
+          fmt::format("{}: rank {} calls {}, and rank {} from {}. Were these different gradients, they would be mixed.",
+                      place(group, i, *own[i]), first, call_words(*own[i]), rank, other[i]->call));
+      return;
     }
   }
-
- private:
-  std::string place(std::size_t number, const CapturedCollective& call) const {
-    return fmt::format("collective {} of {}, in optimizer step {}", number + 1, rank_words(group_), call.step);
-  }
-
-  const std::vector<int>& group_;
-  std::map<int, Calls> calls_;  // by rank, of those that were recorded
-  const std::set<int>& whole_;
-};
-
-}  // namespace
+}
 
 CollectiveOrder compare_collectives(const CapturedRun& run) {
-  std::map<std::vector<int>, std::map<int, Calls>> groups;
+  std::map<std::vector<int>, GroupCalls> groups;
   std::set<int> whole;
   for (const RankRecord& rank : run.ranks) {
     if (rank.ended && !rank.cut_off) whole.insert(rank.header.rank);
-    for (const CapturedCollective& call : rank.collectives) groups[call.group][rank.header.rank].push_back(&call);
+    for (const CapturedCollective& call : rank.collectives) groups[call.group].calls[rank.header.rank].push_back(&call);
   }
   CollectiveOrder order;
-  for (auto& [group, calls] : groups) {
+  for (auto& [ranks, group] : groups) {
+    group.group = rank_words(ranks);
+    group.whole = whole;
     // Who recorded none is behind by all of them, unless nothing of it was recorded.
     for (const RankRecord& rank : run.ranks) {
-      if (!rank.collectives.empty() && std::binary_search(group.begin(), group.end(), rank.header.rank))
-        calls[rank.header.rank];
+      if (!rank.collectives.empty() && std::binary_search(ranks.begin(), ranks.end(), rank.header.rank))
+        group.calls[rank.header.rank];
     }
-    if (calls.size() > 1) GroupOrder(group, std::move(calls), whole).compare(order);
+    compare_group(group, order);
   }
   return order;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,11 +12,25 @@ namespace lockstep::live {
 
 /// What does not meet among the collectives that the ranks of a process group recorded.
 struct CollectiveOrder {
-  /// The first of each group: a call of another operation, size or type, or one that some ranks do not make; sentences.
-  std::vector<std::string> wrong;
+  /// The first of each group: a call of another operation, size or type, or one that some ranks do not make.
+  std::vector<VerifiedCollective> wrong;
   /// Calls that meet and come from different places of the program: sentences.
   std::vector<std::string> suspicious;
 };
+
+/// The calls of one process group, by rank, from the same place of its sequence on.
+struct GroupCalls {
+  std::string group;  ///< in words: "ranks 0 and 1"
+  std::map<int, std::vector<const CapturedCollective*>> calls;
+  std::set<int> whole;  ///< ranks whose records are whole: a call that these lack was not made
+};
+
+/// Adds the first call of the group that does not meet; where all do, the first that comes from different places.
+/// Complexity: linear in the calls.
+void compare_group(const GroupCalls& group, CollectiveOrder& order);
+
+/// "all_reduce of 768 float32 elements at train.py:9 in main".
+std::string call_words(const CapturedCollective& call);
 
 /// Complexity: linear in the recorded collectives. Where a rank's record is missing or cut off, what it lacks is no
 /// finding.

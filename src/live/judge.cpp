@@ -68,11 +68,11 @@ class Judge {
     std::vector<Judged> all;
     if (cell_.results.empty()) {
       if (columns_.columns.empty() && columns_.missing.empty() && columns_.non_finite == 0) return all;
-      all.push_back(begin({}));
+      all.push_back(begin({}, cell_.contributions));
       wrong(all.back(), "no rank's optimizer gets it, and backward yields a gradient");
     }
     for (const SameResult& group : distinct_results(ground_.run, cell_)) {
-      all.push_back(begin(group.ranks));
+      all.push_back(begin(group.ranks, {group.first}));
       one(all.back(), group);
     }
     // A contribution that is not known may be what is missing, or be the same as one that is known.
@@ -85,12 +85,14 @@ class Judge {
   }
 
  private:
-  Judged begin(std::vector<int> ranks) const {
+  /// `tensors`: of the lines that tell of it, the first first.
+  Judged begin(std::vector<int> ranks, const std::vector<const SketchedTensor*>& tensors) const {
     Judged judged;
     judged.piece.step = cell_.step;
     judged.piece.parameter = cell_.parameter;
     judged.piece.piece = cell_.piece;
     judged.piece.ranks = std::move(ranks);
+    if (!tensors.empty()) judged.piece.place = {tensors.front()->rank, tensors.front()->line};
     if (expected_known_) judged.piece.expected = ground_.formulas.print(without_zeros(support_), support_);
     return judged;
   }

@@ -36,6 +36,7 @@ class Reader {
     const std::string& text = whole->text;
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = std::min(text.find('\n', begin), text.size());
+      ++line_;
       line(whole, begin, end);
       begin = end + 1;
     }
@@ -213,6 +214,7 @@ class Reader {
   std::optional<SketchedTensor> tensor(const Event& event) const {
     SketchedTensor tensor;
     tensor.rank = record_.header.rank;
+    tensor.line = line_;
     const Json* id = event.required("parameter");
     const std::int64_t number = event.whole("parameter", 0, INT64_MAX / 2);
     const auto found = record_.parameter_of_id.find(number);
@@ -288,8 +290,9 @@ class Reader {
     return event.find(key) == nullptr ? "" : event.text_or_null(key).value_or("");
   }
 
-  static CapturedCollective call(const Event& event, const std::string& op, const std::string& dtype) {
+  CapturedCollective call(const Event& event, const std::string& op, const std::string& dtype) const {
     CapturedCollective call;
+    call.line = line_;
     call.step = static_cast<int>(event.whole("step"));
     call.op = op;
     for (const std::int64_t rank : event.wholes("group", 0, most_whole)) call.group.push_back(static_cast<int>(rank));
@@ -329,6 +332,7 @@ class Reader {
 
   RankRecord record_;
   Diagnostics all_;
+  int line_ = 0;
   bool seen_header_ = false;
 };
 

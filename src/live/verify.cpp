@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "src/live/collective_order.h"
@@ -61,7 +62,10 @@ class Verifier {
     result_.run = run_.folder;
     result_.world = header.world;
     for (std::size_t i = 0; i < header.axes.size(); ++i) result_.axes.emplace_back(header.axes[i], header.sizes[i]);
-    for (const live::RankRecord& rank : run_.ranks) result_.ranks.push_back(rank.header.rank);
+    for (const live::RankRecord& rank : run_.ranks) {
+      result_.ranks.push_back(rank.header.rank);
+      result_.files.push_back(rank.file);
+    }
     result_.adapter = header.adapter;
     result_.versions = header.versions;
     result_.loss = loss_;
@@ -272,6 +276,7 @@ class Verifier {
           result_.findings.back().first = index;
         }
         VerifyFinding& finding = result_.findings[found->second];
+        one.piece.finding = static_cast<int>(found->second);
         ++finding.pieces;
         finding.parameters.push_back(one.piece.parameter);
         finding.steps.push_back(one.piece.step);
@@ -285,11 +290,27 @@ class Verifier {
         list->erase(std::unique(list->begin(), list->end()), list->end());
       }
     }
-    std::stable_sort(result_.findings.begin(), result_.findings.end(),
-                     [](const VerifyFinding& a, const VerifyFinding& b) {
-                       if (a.verdict != b.verdict) return a.verdict == Verdict::wrong;
-                       return a.pieces > b.pieces;
-                     });
+    sort_findings();
+  }
+
+  void sort_findings() {
+    const std::vector<VerifyFinding>& found = result_.findings;
+    std::vector<std::size_t> order(found.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      if (found[a].verdict != found[b].verdict) return found[a].verdict == Verdict::wrong;
+      return found[a].pieces > found[b].pieces;
+    });
+    std::vector<VerifyFinding> sorted;
+    std::vector<int> place(found.size());
+    for (const std::size_t index : order) {
+      place[index] = static_cast<int>(sorted.size());
+      sorted.push_back(std::move(result_.findings[index]));
+    }
+    result_.findings = std::move(sorted);
+    for (VerifiedPiece& piece : result_.pieces) {
+      if (piece.finding >= 0) piece.finding = place[at(piece.finding)];
+    }
   }
 
   const VerifyOptions& options_;

@@ -8,17 +8,16 @@
 
 namespace lockstep {
 
-void ConciseReporter::add(const CheckResult& result) {
-  const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
-  counts_.add(result, findings.size());
-  for (const RuleFinding& finding : findings) {
+void ConciseReporter::report(const FileFindings& file) {
+  counts_.add(file);
+  for (const RuleFinding& finding : file.findings) {
     write_(fmt::format("{}:{}:{}: {} {}\n", file_text(finding.place.file), finding.place.line, finding.place.column,
                        finding.rule().id, one_line_text(finding.message)));
   }
 }
 
 void ConciseReporter::finish() {
-  if (!options_.quiet) write_(counts_.sentence() + "\n");
+  if (!options().quiet) write_(counts_.sentence() + "\n");
 }
 
 }  // namespace lockstep

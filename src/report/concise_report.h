@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "lockstep/report.h"
+#include "src/report/finding_reporter.h"
 #include "src/report/summary_counts.h"
 
 namespace lockstep {
 
 /// `--format concise`: "FILE:LINE:COLUMN: LS001 sentence", a line for each finding, for editors and problem matchers;
 /// and a line that counts.
-class ConciseReporter : public Reporter {
+class ConciseReporter : public FindingReporter {
  public:
-  ConciseReporter(const ReportOptions& options, Write write)
-      : options_(options), write_(std::move(write)), counts_(options.expectations) {}
-  void add(const CheckResult& result) override;
+  ConciseReporter(const ReportOptions& options, Write write) : FindingReporter(options), write_(std::move(write)) {}
   void finish() override;
 
  private:
-  ReportOptions options_;
+  void report(const FileFindings& file) override;
+
   Write write_;
   SummaryCounts counts_;
 };

@@ -27,10 +27,9 @@ std::string escaped(std::string_view text, bool property) {
 
 }  // namespace
 
-void GithubReporter::add(const CheckResult& result) {
-  const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
-  counts_.add(result, findings.size());
-  for (const RuleFinding& finding : findings) {
+void GithubReporter::report(const FileFindings& file) {
+  counts_.add(file);
+  for (const RuleFinding& finding : file.findings) {
     if (shown_ == most_shown) return;
     ++shown_;
     std::string text = finding.message;

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-void GitlabReporter::add(const CheckResult& result) {
-  for (const RuleFinding& finding : rule_findings(result, options_.expectations)) {
+void GitlabReporter::report(const FileFindings& file) {
+  for (const RuleFinding& finding : file.findings) {
     const std::string path = repository_path(finding.place.file);
     json_.begin_object();
     json_.key("description");
@@ -20,7 +20,9 @@ void GitlabReporter::add(const CheckResult& result) {
     json_.key("fingerprint");
     json_.string(fmt::format("{}:{}", path, finding.fingerprint));
     json_.key("severity");
-    json_.string(finding.kind == RuleKind::not_checked ? "blocker" : "critical");
+    json_.string(finding.kind == RuleKind::not_checked ? "blocker"
+                 : finding.kind == RuleKind::undecided ? "major"
+                                                       : "critical");
     json_.key("location");
     json_.begin_object();
     json_.key("path");

@@ -8,6 +8,7 @@
 
 #include "src/report/html.h"
 #include "src/report/html_article.h"
+#include "src/report/html_run.h"
 #include "src/report/json_report.h"
 #include "src/report/page_articles.h"
 
@@ -75,12 +76,20 @@ std::string filled(const std::string& page, const std::map<std::string, std::str
   return out;
 }
 
+constexpr std::string_view navigation = "<nav id=\"navigation\" aria-label=\"Scenarios\"></nav>";
+
 /// The scripts as one, in the order in which they use each other.
 std::string script(const std::map<std::string, std::string>& files) {
-  std::string text;
+  std::string text =
+      "<script>\n"
+      "// Reads the JSON that is embedded beside each scenario, and nothing else. Without this script the page has the "
+      "same\n"
+      "// findings as tables, of many scenarios the wrong ones: the rest is packed, and unpacked here.\n"
+      "\"use strict\";\n"
+      "(() => {\n";
   for (const char* name : {"base.js", "formula.js", "stage.js", "rank_grid.js", "navigation.js"})
     text += files.at(name);
-  return text;
+  return text + "})();\n</script>\n";
 }
 
 }  // namespace
@@ -93,7 +102,23 @@ void HtmlReporter::add(const CheckResult& result) {
   reports_.push_back(std::move(text));
 }
 
-void HtmlReporter::finish() {
+void HtmlReporter::add(const VerifyResult& result) { runs_ += html_run(result); }
+
+void HtmlReporter::finish() { runs_.empty() ? write_scenarios() : write_runs(); }
+
+void HtmlReporter::write_runs() const {
+  const auto& files = embedded_page();
+  const std::map<std::string, std::string> texts = {{"style", files.at("page.css")},
+                                                    {"script", ""},
+                                                    {"summary", "A captured run"},
+                                                    {"list", ""},
+                                                    {"articles", runs_},
+                                                    {"navigation", ""},
+                                                    {"packed", ""}};
+  write_(filled(files.at("page.html"), texts));
+}
+
+void HtmlReporter::write_scenarios() const {
   std::vector<Json> reports;
   for (const std::string& text : reports_) {
     Diagnostics diagnostics;
@@ -105,8 +130,9 @@ void HtmlReporter::finish() {
   PageArticles articles;
   articles.details.assign(reports.size(), Detail::findings);
   std::map<std::string, std::string> texts = {
-      {"style", files.at("page.css")},   {"script", script(files)}, {"summary", summary(reports)},
-      {"list", list(reports, articles)}, {"articles", ""},          {"packed", ""}};
+      {"style", files.at("page.css")},        {"script", script(files)}, {"summary", summary(reports)},
+      {"list", list(reports, articles)},      {"articles", ""},          {"packed", ""},
+      {"navigation", std::string(navigation)}};
   const std::size_t frame = filled(files.at("page.html"), texts).size();
   articles = page_articles(reports, most_bytes - std::min(most_bytes, frame));
   texts["list"] = list(reports, articles);

@@ -127,6 +127,12 @@ void JsonWriter::value(const Json& json, bool one_line) {
   }
 }
 
+void JsonWriter::strings(const std::vector<std::string>& texts) {
+  begin_array();
+  for (const std::string& text : texts) string(text);
+  end_array();
+}
+
 void JsonWriter::numbers(const std::vector<int>& values) {
   begin_array(true);
   for (const int one : values) number(one);

@@ -33,6 +33,8 @@ class JsonWriter {
   void string_or_null(std::string_view text);
   void value(const Json& json, bool one_line = false);
   void numbers(const std::vector<int>& values);
+  /// One a line.
+  void strings(const std::vector<std::string>& texts);
   /// [[begin, end], …]
   void intervals(const Intervals& intervals);
   void interval(const Interval& interval);

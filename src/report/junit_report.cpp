@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "src/report/clean_text.h"
-#include "src/report/rule_findings.h"
+#include "src/report/run_findings.h"
 
 namespace lockstep {
 
@@ -18,6 +18,11 @@ std::string attribute(std::string_view text) { return markup_text(one_line_text(
 double seconds_of(const CheckResult& result) {
   return result.parametric_seconds + result.symbolic_seconds + result.host_seconds + result.mpi_seconds +
          result.cuda_seconds + result.nccl_seconds + result.transformer_seconds;
+}
+
+/// What could not be checked, and not what is wrong.
+bool is_error(RuleKind kind) {
+  return kind == RuleKind::invalid_file || kind == RuleKind::not_checked || kind == RuleKind::undecided;
 }
 
 /// All findings of a file in one failure: a test case has at most one.
@@ -37,28 +42,40 @@ std::string failure(const std::vector<RuleFinding>& findings, bool error) {
 
 void JunitReporter::add(const CheckResult& result) {
   const std::filesystem::path path(result.file);
-  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-  const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
-  const bool skipped = options_.expectations && has_no_expectation(result);
-  const bool error = !findings.empty() && (findings.front().kind == RuleKind::invalid_file ||
-                                           findings.front().kind == RuleKind::not_checked);
-  Suite& suite = suites_[folder];
+  const FileFindings file = findings_of(result, options_.expectations);
+  const std::vector<RuleFinding>& findings = file.findings;
+  const bool here = !findings.empty() && findings.front().place.file == result.file;
+  Case one;
+  one.suite = path.has_parent_path() ? path.parent_path().string() : ".";
+  one.name = path.filename().string();
+  one.place = {result.file, here ? findings.front().place.line : 1, 1, 1};
+  one.seconds = seconds_of(result);
+  one.skipped = file.left_out;
+  if (file.expected_mistake) one.expected = file.verdict;
+  add(one, findings);
+}
+
+void JunitReporter::add(const VerifyResult& result) {
+  for (const RunCase& one : run_cases(result)) add({result.run, one.name, one.place, 0, false, ""}, one.findings);
+}
+
+void JunitReporter::add(const Case& one, const std::vector<RuleFinding>& findings) {
+  const bool error = !findings.empty() && is_error(findings.front().kind);
+  Suite& suite = suites_[one.suite];
   ++suite.tests;
   suite.failures += findings.empty() || error ? 0 : 1;
   suite.errors += error ? 1 : 0;
-  suite.skipped += skipped ? 1 : 0;
-  suite.seconds += seconds_of(result);
-  const bool here = !findings.empty() && findings.front().place.file == result.file;
-  const int line = here ? findings.front().place.line : 1;
-  suite.cases += fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.6f}\" file=\"{}\" line=\"{}\"",
-                             attribute(folder), attribute(path.filename().string()), seconds_of(result),
-                             attribute(result.file), line);
+  suite.skipped += one.skipped ? 1 : 0;
+  suite.seconds += one.seconds;
+  suite.cases +=
+      fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.6f}\" file=\"{}\" line=\"{}\"",
+                  attribute(one.suite), attribute(one.name), one.seconds, attribute(one.place.file), one.place.line);
   std::string inside;
   if (!findings.empty()) inside += failure(findings, error);
-  if (skipped) inside += "      <skipped message=\"the file has no `expect`\"/>\n";
-  if (is_expected_mistake(result)) {
+  if (one.skipped) inside += "      <skipped message=\"the file has no `expect`\"/>\n";
+  if (!one.expected.empty()) {
     ++suite.expected;
-    inside += fmt::format("      <system-out>{}, as the file's `expect` says</system-out>\n", name_of(result.verdict));
+    inside += fmt::format("      <system-out>{}, as the file's `expect` says</system-out>\n", one.expected);
   }
   suite.cases += inside.empty() ? "/>\n" : fmt::format(">\n{}    </testcase>\n", inside);
 }

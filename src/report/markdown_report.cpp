@@ -38,13 +38,13 @@ std::string cell(std::string_view text) {
   return text.find('|') == std::string_view::npos ? code(text) : escaped(text);
 }
 
-std::string details_of(const CheckResult& result, const std::vector<RuleFinding>& findings, std::string_view docs_url) {
-  std::string text = fmt::format("\n<details>\n<summary>{}: {}</summary>\n\n", markup_text(one_line_text(result.file)),
-                                 name_of(result.verdict));
-  for (const RuleFinding& finding : findings) {
+std::string details_of(const FileFindings& file, std::string_view docs_url) {
+  std::string text =
+      fmt::format("\n<details>\n<summary>{}: {}</summary>\n\n", markup_text(one_line_text(file.file)), file.verdict);
+  for (const RuleFinding& finding : file.findings) {
     const std::string name = fmt::format("{} {}", finding.rule().id, finding.rule().name);
     const std::string url = rule_url(finding.rule(), docs_url);
-    const std::string other = finding.place.file == result.file ? "" : code(finding.place.file) + " ";
+    const std::string other = finding.place.file == file.file ? "" : code(finding.place.file) + " ";
     text += fmt::format("**{}**, {}line {}: {}\n\n", url.empty() ? name : fmt::format("[{}]({})", name, url), other,
                         finding.place.line, escaped(finding.message));
     for (const std::string& line : finding.lines) text += fmt::format("- {}\n", code(line));
@@ -55,25 +55,23 @@ std::string details_of(const CheckResult& result, const std::vector<RuleFinding>
 
 }  // namespace
 
-void MarkdownReporter::add(const CheckResult& result) {
-  const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
-  counts_.add(result, findings.size());
-  if (findings.empty() && options_.quiet) return;
-  const bool left_out = options_.expectations && has_no_expectation(result);
-  const std::string_view sign = !findings.empty() ? "❌" : left_out ? "➖" : "✅";
+void MarkdownReporter::report(const FileFindings& file) {
+  counts_.add(file);
+  if (file.findings.empty() && options().quiet) return;
+  const std::string_view sign = !file.findings.empty() ? "❌" : file.left_out ? "➖" : "✅";
   std::vector<std::string> words;
-  if (left_out) words.push_back("no `expect`");
-  if (is_expected_mistake(result)) words.push_back("as expected");
-  if (!result.blame.empty()) words.push_back(cell(result.blame.front().step));
+  if (file.left_out) words.push_back("no `expect`");
+  if (file.expected_mistake) words.push_back("as expected");
+  if (!file.step.empty()) words.push_back(cell(file.step));
   const std::string row =
-      fmt::format("| {} | {} | {} | {} |\n", sign, cell(result.file), name_of(result.verdict), fmt::join(words, ": "));
+      fmt::format("| {} | {} | {} | {} |\n", sign, cell(file.file), file.verdict, fmt::join(words, ": "));
   if (rows_.size() + row.size() > most_rows_bytes) {
     ++rows_left_out_;
   } else {
     rows_ += row;
   }
-  if (findings.empty()) return;
-  const std::string details = details_of(result, findings, options_.docs_url);
+  if (file.findings.empty()) return;
+  const std::string details = details_of(file, options().docs_url);
   if (details_.size() + details.size() > most_details_bytes) {
     ++details_left_out_;
   } else {
@@ -83,7 +81,8 @@ void MarkdownReporter::add(const CheckResult& result) {
 
 void MarkdownReporter::finish() {
   write_(fmt::format("### lockstep\n\n{}.\n", counts_.sentence()));
-  if (!rows_.empty()) write_("\n| | file | verdict | step at fault |\n|---|---|---|---|\n" + rows_);
+  if (!rows_.empty())
+    write_(fmt::format("\n| | {} | verdict | step at fault |\n|---|---|---|---|\n", counts_.noun()) + rows_);
   if (rows_left_out_ > 0) write_(fmt::format("\n{} are left out of the table.\n", counted(rows_left_out_, "file")));
   write_(details_);
   if (details_left_out_ > 0)

@@ -30,11 +30,6 @@ std::string fingerprint_of(const std::string& text) {
   return fmt::format("{:016x}", hash);
 }
 
-std::string without_digits(std::string text) {
-  std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
-  return text;
-}
-
 /// The lines of a text, without the indentation that they share.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -49,7 +44,10 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 class Gatherer {
  public:
-  explicit Gatherer(const CheckResult& result) : result_(result) {}
+  explicit Gatherer(const CheckResult& result)
+      : result_(result),
+        fingerprints_(result.scenario != nullptr && !result.scenario->name.empty() ? result.scenario->name
+                                                                                   : result.file) {}
 
   std::vector<RuleFinding> gather() {
     if (!result_.disagreement.empty())
@@ -82,13 +80,8 @@ class Gatherer {
   std::vector<RuleFinding> take() { return std::move(findings_); }
 
  private:
-  /// `what`: what tells this finding from others of its rule and file, without anything that drifts.
   void add(RuleFinding finding, const std::string& what) {
-    const bool named = result_.scenario != nullptr && !result_.scenario->name.empty();
-    const std::string& name = named ? result_.scenario->name : result_.file;
-    finding.fingerprint = fingerprint_of(fmt::format("{}\n{}\n{}", finding.rule().id, name, what));
-    const int count = ++seen_[finding.fingerprint];
-    if (count > 1) finding.fingerprint += fmt::format(":{}", count);
+    finding.fingerprint = fingerprints_.next(finding.rule(), what);
     findings_.push_back(std::move(finding));
   }
 
@@ -322,10 +315,34 @@ class Gatherer {
 
   const CheckResult& result_;
   std::vector<RuleFinding> findings_;
-  std::map<std::string, int> seen_;
+  Fingerprints fingerprints_;
 };
 
 }  // namespace
+
+std::string without_digits(std::string text) {
+  std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+  return text;
+}
+
+std::string Fingerprints::next(const Rule& rule, const std::string& what) {
+  std::string text = fingerprint_of(fmt::format("{}\n{}\n{}", rule.id, name_, what));
+  const int count = ++seen_[text];
+  return count == 1 ? text : fmt::format("{}:{}", text, count);
+}
+
+FileFindings findings_of(const CheckResult& result, bool expectations) {
+  FileFindings file;
+  file.file = result.file;
+  file.verdict = name_of(result.verdict);
+  file.match = result.verdict == Verdict::match;
+  file.failed = !result.disagreement.empty() || result.machine_failed;
+  file.expected_mistake = is_expected_mistake(result);
+  file.left_out = expectations && has_no_expectation(result);
+  if (!result.blame.empty()) file.step = result.blame.front().step;
+  file.findings = rule_findings(result, expectations);
+  return file;
+}
 
 bool has_no_expectation(const CheckResult& result) {
   const bool expects = result.error_expected || (result.scenario != nullptr && result.scenario->expect);

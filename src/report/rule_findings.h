@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/check.h"
@@ -22,6 +24,36 @@ struct RuleFinding {
 
   const Rule& rule() const { return rule_of(kind); }
 };
+
+/// Gives the findings of one file their fingerprints.
+class Fingerprints {
+ public:
+  /// `name`: of the file, wherever it lies.
+  explicit Fingerprints(std::string name) : name_(std::move(name)) {}
+  /// `what`: what tells this finding from others of its rule and file, without anything that drifts.
+  std::string next(const Rule& rule, const std::string& what);
+
+ private:
+  std::string name_;
+  std::map<std::string, int> seen_;
+};
+
+/// What the formats that list findings say of one scenario or captured run.
+struct FileFindings {
+  std::string file;  ///< of a run its folder
+  bool is_run = false;
+  std::string_view verdict;
+  bool match = false;
+  bool failed = false;            ///< the machine failed, or engines disagree
+  bool expected_mistake = false;  ///< is_expected_mistake()
+  bool left_out = false;          ///< `lockstep test` has no `expect` to hold it against
+  std::string step;               ///< at fault; ""
+  std::vector<RuleFinding> findings;
+};
+FileFindings findings_of(const CheckResult& result, bool expectations);
+
+/// A text without what changes from run to run.
+std::string without_digits(std::string text);
 
 /// Every finding of a result, those of the verdict first; empty for a match. Parameters that are wrong alike are one
 /// finding. With `expectations` what the file's `expect` says is no finding, what it says and is not so is one, and a

@@ -90,6 +90,9 @@ const std::vector<Rule>& rules() {
       {"LS016", "NotChecked", "The scenario could not be checked on this machine.",
        "An engine, its memory or a device failed, or two engines disagree, which is a bug of lockstep.",
        "See the message; a smaller layout or another engine may do.", ""},
+      {"LS017", "Undecided", "A captured run does not say enough to call it right or wrong.",
+       "A rank, a file or a line is missing, or rounding hides more than the difference would be.",
+       "Capture all ranks to the end; with more sums where contributions cannot be told apart.", ""},
   };
   return table;
 }

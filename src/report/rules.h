@@ -34,7 +34,8 @@ enum class RuleKind {
   in_the_model,
   invalid_file,
   unmet_expectation,
-  not_checked
+  not_checked,
+  undecided
 };
 
 /// All rules, by id: the one table behind SARIF's list of rules and the pages in docs/rules/.

@@ -88,7 +88,7 @@ void write_result(JsonWriter& json, const RuleFinding& finding) {
 }  // namespace
 
 SarifReporter::SarifReporter(const ReportOptions& options, Write write)
-    : options_(options), json_(std::move(write)), counts_(options.expectations) {
+    : FindingReporter(options), json_(std::move(write)) {
   json_.begin_object();
   json_.key("$schema");
   json_.string("https://json.schemastore.org/sarif-2.1.0.json");
@@ -137,9 +137,9 @@ void SarifReporter::write_rules() {
     json_.key("text");
     json_.string(rule.repair);
     json_.key("markdown");
-    json_.string(rule_help(rule, options_.docs_url));
+    json_.string(rule_help(rule, options().docs_url));
     json_.end_object();
-    if (const std::string url = rule_url(rule, options_.docs_url); !url.empty()) {
+    if (const std::string url = rule_url(rule, options().docs_url); !url.empty()) {
       json_.key("helpUri");
       json_.string(url);
     }
@@ -158,11 +158,10 @@ void SarifReporter::write_rules() {
   json_.end_array();
 }
 
-void SarifReporter::add(const CheckResult& result) {
-  const std::vector<RuleFinding> findings = rule_findings(result, options_.expectations);
-  counts_.add(result, findings.size());
-  successful_ = successful_ && result.disagreement.empty() && !result.machine_failed;
-  for (const RuleFinding& finding : findings) {
+void SarifReporter::report(const FileFindings& file) {
+  counts_.add(file);
+  successful_ = successful_ && !file.failed;
+  for (const RuleFinding& finding : file.findings) {
     if (written_ == most_results) {
       ++left_out_;
       continue;

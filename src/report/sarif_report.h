@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "lockstep/report.h"
+#include "src/report/finding_reporter.h"
 #include "src/report/json_writer.h"
 #include "src/report/summary_counts.h"
 
@@ -11,16 +11,15 @@ namespace lockstep {
 /// that GitHub accepts of a run; a notification counts the rest. A mistake that a file's `expect` describes is no
 /// result, for GitHub shows those with a suppression like all others; another notification counts such files. Sources:
 /// OASIS sarif-v2.1.0; github/docs, sarif-support-for-code-scanning.md.
-class SarifReporter : public Reporter {
+class SarifReporter : public FindingReporter {
  public:
   SarifReporter(const ReportOptions& options, Write write);
-  void add(const CheckResult& result) override;
   void finish() override;
 
  private:
+  void report(const FileFindings& file) override;
   void write_rules();
 
-  ReportOptions options_;
   JsonWriter json_;
   SummaryCounts counts_;
   std::size_t written_ = 0, left_out_ = 0;

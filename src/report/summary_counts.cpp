@@ -3,23 +3,23 @@
 
 #include <fmt/format.h>
 
-#include "src/report/rule_findings.h"
 #include "src/report/style.h"
 
 namespace lockstep {
 
-void SummaryCounts::add(const CheckResult& result, std::size_t findings) {
+void SummaryCounts::add(const FileFindings& file) {
   ++files_;
-  if (result.verdict == Verdict::match) ++matches_;
-  if (is_expected_mistake(result)) ++expected_;
-  if (expectations_ && has_no_expectation(result)) ++left_out_;
-  findings_ += findings;
+  runs_ = file.is_run;
+  if (file.match) ++matches_;
+  if (file.expected_mistake) ++expected_;
+  if (file.left_out) ++left_out_;
+  findings_ += file.findings.size();
 }
 
 std::string SummaryCounts::sentence() const {
   const int wrong = files_ - matches_;
   std::string text =
-      fmt::format("{}: {} match{}, {} {} not; {}", counted(files_, "file"), matches_, matches_ == 1 ? "es" : "", wrong,
+      fmt::format("{}: {} match{}, {} {} not; {}", counted(files_, noun()), matches_, matches_ == 1 ? "es" : "", wrong,
                   wrong == 1 ? "does" : "do", counted(static_cast<std::int64_t>(findings_), "finding"));
   // Whoever hides a mistake behind an `expect` is seen to do so.
   if (expected_ > 0)

@@ -14,6 +14,9 @@ class TextReporter : public Reporter {
   TextReporter(const ReportOptions& options, Write write)
       : options_(options), style_(options.color), write_(std::move(write)) {}
   void add(const CheckResult& result) override;
+  void add(const VerifyResult& result) override {
+    verify_text(result, options_.quiet, options_.verbose, options_.color, write_);
+  }
   void finish() override {}
 
  private:

@@ -2,19 +2,12 @@
 #include <fmt/format.h>
 
 #include "lockstep/report.h"
-#include "src/report/json_writer.h"
+#include "src/report/json_report.h"
 #include "src/report/run_verdict.h"
 
 namespace lockstep {
 
 namespace {
-
-void strings(JsonWriter& json, const char* key, const std::vector<std::string>& texts) {
-  json.key(key);
-  json.begin_array();
-  for (const std::string& text : texts) json.string(text);
-  json.end_array();
-}
 
 void text(JsonWriter& json, const char* key, std::string_view value) {
   json.key(key);
@@ -54,6 +47,8 @@ void piece_json(JsonWriter& json, const VerifyResult& result, const VerifiedPiec
   text_or_null(json, "expected", piece.expected);
   text_or_null(json, "difference", piece.difference);
   text_or_null(json, "why", piece.why);
+  json.key("finding");
+  piece.finding < 0 ? json.null() : json.number(piece.finding);
   real(json, "unexplained", piece.unexplained);
   real(json, "noise", piece.noise);
   json.key("from_others");
@@ -78,8 +73,7 @@ void piece_json(JsonWriter& json, const VerifyResult& result, const VerifiedPiec
 
 }  // namespace
 
-void verify_json(const VerifyResult& result, const Write& write) {
-  JsonWriter json(write);
+void write_json_run(const VerifyResult& result, JsonWriter& json) {
   json.begin_object();
   number(json, "lockstep", 1);
   text(json, "run", result.run);
@@ -101,9 +95,14 @@ void verify_json(const VerifyResult& result, const Write& write) {
   number(json, "sums", result.sums);
   numbers(json, "steps", result.steps);
   number(json, "micro_batches", result.micro_batches);
-  strings(json, "collectives", result.collectives);
-  strings(json, "gaps", result.gaps);
-  strings(json, "notes", result.notes);
+  std::vector<std::string> collectives;
+  for (const VerifiedCollective& one : result.collectives) collectives.push_back(one.what);
+  json.key("collectives");
+  json.strings(collectives);
+  json.key("gaps");
+  json.strings(result.gaps);
+  json.key("notes");
+  json.strings(result.notes);
   json.key("counts");
   json.begin_object(true);
   for (const VerifiedPiece::Verdict verdict :
@@ -135,6 +134,11 @@ void verify_json(const VerifyResult& result, const Write& write) {
   for (const VerifiedPiece& piece : result.pieces) piece_json(json, result, piece);
   json.end_array();
   json.end_object();
+}
+
+void verify_json(const VerifyResult& result, const Write& write) {
+  JsonWriter json(write);
+  write_json_run(result, json);
   json.finish();
 }
 

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "lockstep/report.h"
-#include "src/diagnosis/fold_names.h"
 #include "src/report/clean_text.h"
 #include "src/report/elide.h"
 #include "src/report/run_verdict.h"
+#include "src/report/run_words.h"
 #include "src/report/style.h"
-#include "src/report/text_report.h"
 
 namespace lockstep {
 
@@ -22,12 +18,10 @@ using PieceVerdict = VerifiedPiece::Verdict;
 
 constexpr std::size_t most_names = 6, most_findings = 12, most_formulas = 12;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 class TextVerify {
  public:
   TextVerify(const VerifyResult& result, bool verbose, bool color, const Write& write)
-      : result_(result), verbose_(verbose), style_(color), write_(write) {}
+      : result_(result), words_(result), verbose_(verbose), style_(color), write_(write) {}
 
   void head() const {
     const PieceVerdict verdict = result_.verdict();
@@ -42,83 +36,17 @@ class TextVerify {
 
   void run() const {
     head();
-    write_("  " + layout() + "\n");
-    write_("  " + counts() + "\n");
+    write_("  " + words_.layout() + "\n");
+    write_("  " + words_.counts() + "\n");
     for (const std::string& gap : result_.gaps) write_("  not complete: " + clean(gap) + "\n");
     for (const std::string& note : result_.notes) write_("  " + clean(note) + "\n");
-    for (const std::string& one : result_.collectives) write_(style_.bad("✗") + " " + clean(one) + "\n");
+    for (const VerifiedCollective& one : result_.collectives) write_(style_.bad("✗") + " " + clean(one.what) + "\n");
     findings();
     formulas();
   }
 
  private:
   static std::string clean(const std::string& text) { return one_line_text(text); }
-
-  std::string layout() const {
-    std::string text;
-    for (const auto& [axis, size] : result_.axes) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", axis, size);
-    text += fmt::format("{}{}", text.empty() ? "" : " = ", counted(result_.world, "rank"));
-    text += fmt::format(", {}, {}", counted(static_cast<std::int64_t>(result_.steps.size()), "optimizer step"),
-                        counted(result_.micro_batches, "micro-batch"));
-    text += result_.loss ? fmt::format(", loss {}", name_of(*result_.loss)) : ", loss not known";
-    if (!result_.adapter.empty()) text += ", " + result_.adapter;
-    for (const auto& [name, version] : result_.versions) {
-      if (name != "lockstep") text += fmt::format(", {} {}", name, version);
-    }
-    return clean(text);
-  }
-
-  std::string counts() const {
-    const std::size_t right = result_.count(PieceVerdict::right), wrong = result_.count(PieceVerdict::wrong),
-                      undecided = result_.count(PieceVerdict::undecided);
-    std::set<int> parameters;
-    for (const VerifiedPiece& piece : result_.pieces) parameters.insert(piece.parameter);
-    std::string text =
-        fmt::format("{}, {} compared: {} right", counted(static_cast<std::int64_t>(parameters.size()), "parameter"),
-                    counted(static_cast<std::int64_t>(result_.pieces.size()), "result"), right);
-    if (wrong > 0) text += fmt::format(", {} wrong", wrong);
-    if (undecided > 0) text += fmt::format(", {} undecided", undecided);
-    return text;
-  }
-
-  /// "24 of 26 parameters", or their names where they are few; layers folded.
-  std::string where(const VerifyFinding& finding) const {
-    std::map<std::string, int> names;
-    for (const int parameter : finding.parameters) ++names[folded_name(result_.parameters[at(parameter)].name)];
-    std::set<int> compared;
-    for (const VerifiedPiece& piece : result_.pieces) compared.insert(piece.parameter);
-    std::string text;
-    if (finding.parameters.size() == compared.size()) {
-      text = compared.size() == 1 ? clean(result_.parameters[at(finding.parameters.front())].name)
-                                  : fmt::format("all {} parameters", compared.size());
-    } else if (names.size() > most_names && !verbose_) {
-      text = fmt::format("{} of {} parameters", finding.parameters.size(), compared.size());
-    } else {
-      for (const auto& [name, count] : names) {
-        text += text.empty() ? "" : ", ";
-        if (count > 1) {
-          text += fmt::format("{} ({})", clean(name), count);
-          continue;
-        }
-        for (const int parameter : finding.parameters) {  // one alone keeps its number
-          const std::string& whole = result_.parameters[at(parameter)].name;
-          if (folded_name(whole) == name) text += clean(whole);
-        }
-      }
-    }
-    if (finding.ranks.size() == result_.ranks.size()) {
-      text += ", on every rank";
-    } else if (!finding.ranks.empty()) {
-      text += ", on " + rank_list(finding.ranks);
-    }
-    if (result_.steps.size() > 1) {
-      text += finding.steps.size() == result_.steps.size()
-                  ? ", in every optimizer step"
-                  : fmt::format(", in optimizer step{} {}", finding.steps.size() == 1 ? "" : "s",
-                                fmt::join(finding.steps, ", "));
-    }
-    return text;
-  }
 
   void findings() const {
     std::size_t shown = 0;
@@ -129,62 +57,30 @@ class TextVerify {
         break;
       }
       const std::string mark = finding.verdict == PieceVerdict::wrong ? style_.bad("✗") : style_.bold("?");
-      write_(fmt::format("{} {}\n    {}\n", mark, clean(finding.what), where(finding)));
+      write_(fmt::format("{} {}\n    {}\n", mark, clean(finding.what),
+                         words_.where(finding, verbose_ ? unlimited_width : most_names)));
     }
   }
 
   void formulas() const {
     // One formula for each distinct one of a finding; pieces that share it are counted.
-    std::map<std::tuple<int, std::string, std::string, std::string, std::vector<int>, std::string, int>, std::size_t>
-        places;
-    struct Row {
-      const VerifiedPiece* first;
-      std::size_t parameters = 0;
-      std::string name;
-    };
-    std::vector<Row> rows;
-    for (const VerifiedPiece& piece : result_.pieces) {
-      if (piece.verdict == PieceVerdict::right && !verbose_) continue;
-      const std::string name = folded_name(result_.parameters[at(piece.parameter)].name);
-      const auto [found, is_new] =
-          places.try_emplace({static_cast<int>(piece.verdict), name + piece_of(piece), piece.formula, piece.expected,
-                              piece.ranks, piece.why, piece.step},
-                             rows.size());
-      if (is_new) rows.push_back({&piece, 0, name});
-      ++rows[found->second].parameters;
-    }
-    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-      const auto order = [](PieceVerdict verdict) {
-        return verdict == PieceVerdict::wrong ? 0 : verdict == PieceVerdict::undecided ? 1 : 2;
-      };
-      return order(a.first->verdict) < order(b.first->verdict);
-    });
+    const std::vector<RunRow> rows = words_.rows(words_.pieces(verbose_));
     std::size_t shown = 0;
-    for (const Row& row : rows) {
+    for (const RunRow& row : rows) {
       if (!verbose_ && shown++ == most_formulas) {
         write_(fmt::format("\nand {} more (-v shows all)\n", rows.size() - most_formulas));
         break;
       }
-      one(*row.first, row.parameters, row.name);
+      one(*row.first, row.name);
     }
   }
 
-  std::string piece_of(const VerifiedPiece& piece) const {
-    return result_.parameters[at(piece.parameter)].pieces[at(piece.piece)];
-  }
-
-  void one(const VerifiedPiece& piece, std::size_t parameters, const std::string& folded) const {
+  void one(const VerifiedPiece& piece, const std::string& name) const {
     const std::size_t widest = verbose_ ? unlimited_width : widest_line;
-    std::string name =
-        parameters > 1 ? fmt::format("{} ({})", folded, parameters) : result_.parameters[at(piece.parameter)].name;
-    if (!piece_of(piece).empty()) name += " " + piece_of(piece);
     const std::string mark = piece.verdict == PieceVerdict::right   ? style_.good("✓")
                              : piece.verdict == PieceVerdict::wrong ? style_.bad("✗")
                                                                     : style_.bold("?");
-    write_(fmt::format(
-        "\n{} {}  {}{}\n", mark, clean(name),
-        piece.ranks.empty() ? "no rank's optimizer" : rank_list(piece.ranks, verbose_ ? piece.ranks.size() : 8),
-        result_.steps.size() > 1 ? fmt::format(", optimizer step {}", piece.step) : ""));
+    write_(fmt::format("\n{} {}  {}\n", mark, name, words_.ranks(piece, verbose_ ? piece.ranks.size() : 8)));
     if (!piece.formula.empty())
       write_(fmt::format("    got       {}{}\n", paint(piece.verdict, elided(piece.formula, widest)),
                          piece.difference.empty() ? "" : "   (" + piece.difference + ")"));
@@ -227,6 +123,7 @@ class TextVerify {
   }
 
   const VerifyResult& result_;
+  RunWords words_;
   bool verbose_;
   Style style_;
   const Write& write_;

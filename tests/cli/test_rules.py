@@ -42,10 +42,10 @@ def test_a_page_says_what_the_program_says(run, files, name):
     assert text.startswith(f"# {name} {rule['name']}\n")
     for sentence in (rule["shortDescription"]["text"], rule["fullDescription"]["text"], rule["help"]["text"]):
         assert plain(sentence) in plain(text), sentence
-    assert "\n## A scenario\n" in text and "\n## What mends it\n" in text
+    assert f"\n## {'A run' if name == 'LS017' else 'A scenario'}\n" in text and "\n## What mends it\n" in text
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name != "LS016"])
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in ("LS016", "LS017")])
 def test_the_scenario_of_a_page_is_found_by_its_rule_alone(run, tmp_path, name):
     text = PAGES[name].read_text(encoding="utf-8")
     (tmp_path / "scenario.json").write_text(SCENARIO.findall(text)[0], encoding="utf-8")
@@ -54,6 +54,12 @@ def test_the_scenario_of_a_page_is_found_by_its_rule_alone(run, tmp_path, name):
     found = re.findall(r"^scenario\.json:\d+:\d+: (LS\d{3}) ", done.stdout, re.MULTILINE)
     assert found == [name], done.stdout
     assert done.returncode == (2 if name == "LS014" else 1)
+
+
+def test_the_run_of_a_page_is_found_by_its_rule_alone(run):
+    folder = re.search(r"^\$ tools/lockstep verify -f concise (.*)$", PAGES["LS017"].read_text(encoding="utf-8"), re.MULTILINE)[1]
+    done = run("verify", "-f", "concise", str(ROOT / folder))
+    assert set(re.findall(r": (LS\d{3}) ", done.stdout)) == {"LS017"} and done.returncode == 1
 
 
 def test_what_this_machine_cannot_check_is_found_by_its_rule(binary, tmp_path):

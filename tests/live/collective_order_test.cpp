@@ -46,6 +46,12 @@ VerifyResult verified(const std::vector<std::string>& first, const std::vector<s
   return verify_run(folder.path());
 }
 
+std::vector<std::string> sentences(const VerifyResult& result) {
+  std::vector<std::string> texts;
+  for (const VerifiedCollective& one : result.collectives) texts.push_back(one.what);
+  return texts;
+}
+
 }  // namespace
 
 TEST_CASE("collectives that meet are right, wherever they are called from") {
@@ -59,7 +65,7 @@ TEST_CASE("collectives that meet are right, wherever they are called from") {
   CHECK(other.verdict() == VerifiedPiece::Verdict::right);
   CHECK(other.notes ==
         std::vector<std::string>{
-            "collective 1 of ranks 0 and 1, in optimizer step 0: rank 0 calls all_reduce of 500 float32 at "
+            "collective 1 of ranks 0 and 1, in optimizer step 0: rank 0 calls all_reduce of 500 float32 elements at "
             "train.py:9 in main, and rank 1 from train.py:12 in main. Were these different gradients, they "
             "would be mixed."});
   // The pieces of an all_gather may differ.
@@ -71,11 +77,19 @@ TEST_CASE("the first collective that does not meet is named with both calls") {
   const auto crossed = verified({reduce, call("broadcast", 500, "train.py:10 in main", R"(,"root":0)"), reduce},
                                 {reduce, call("all_reduce", 500, "train.py:11 in main"), reduce});
   CHECK(crossed.verdict() == VerifiedPiece::Verdict::wrong);
-  CHECK(crossed.collectives ==
+  CHECK(sentences(crossed) ==
         std::vector<std::string>{
-            "collective 2 of ranks 0 and 1, in optimizer step 0: rank 0 calls broadcast of 500 float32 "
-            "from or to rank 0 at train.py:10 in main, and rank 1 all_reduce of 500 float32 at "
+            "collective 2 of ranks 0 and 1, in optimizer step 0: rank 0 calls broadcast of 500 float32 elements "
+            "from or to rank 0 at train.py:10 in main, and rank 1 all_reduce of 500 float32 elements at "
             "train.py:11 in main."});
+  // The line of the call that is told first: after those of the run, the parameter, the contribution and one call.
+  CHECK(crossed.collectives.front().place.rank == 0);
+  CHECK(crossed.collectives.front().place.line == 5);
+  const auto one = verified({call("all_reduce", 1, "")}, {call("all_reduce", 2, "")});
+  CHECK(sentences(one) ==
+        std::vector<std::string>{
+            "collective 1 of ranks 0 and 1, in optimizer step 0: rank 0 calls all_reduce of 1 float32 "
+            "element, and rank 1 all_reduce of 2 float32 elements."});
   CHECK(verified({reduce}, {call("all_reduce", 400, "train.py:9 in main")}).collectives.size() == 1);
   CHECK(verified({reduce}, {call("all_reduce", 500, "train.py:9 in main", R"(,"dtype2":1)")}).collectives.empty());
 }
@@ -83,12 +97,12 @@ TEST_CASE("the first collective that does not meet is named with both calls") {
 TEST_CASE("a collective that a rank leaves out is named, unless its record just ends") {
   const std::string reduce = call("all_reduce", 500, "train.py:9 in main");
   const auto missing = verified({reduce, reduce}, {reduce});
-  CHECK(missing.collectives ==
+  CHECK(sentences(missing) ==
         std::vector<std::string>{"collective 2 of ranks 0 and 1, in optimizer step 0: rank 0 calls "
-                                 "all_reduce of 500 float32 at train.py:9 in main, and rank 1 nothing."});
-  CHECK(verified({reduce}, {reduce, reduce}).collectives ==
+                                 "all_reduce of 500 float32 elements at train.py:9 in main, and rank 1 nothing."});
+  CHECK(sentences(verified({reduce}, {reduce, reduce})) ==
         std::vector<std::string>{
-            "collective 2 of ranks 0 and 1, in optimizer step 0: rank 1 calls all_reduce of 500 float32 at "
+            "collective 2 of ranks 0 and 1, in optimizer step 0: rank 1 calls all_reduce of 500 float32 elements at "
             "train.py:9 in main, and rank 0 nothing."});
   CHECK(verified({reduce, reduce}, {reduce}, false).collectives.empty());
   // Where a rank recorded none at all, they were left out of the capture.

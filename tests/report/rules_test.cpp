@@ -20,7 +20,7 @@ TEST_CASE("rules have ids in order, names of their own, and sentences that fit w
       CHECK(text.ends_with('.'));
     }
   }
-  CHECK(rule_of(RuleKind::not_checked).id == rules().back().id);
+  CHECK(rule_of(RuleKind::undecided).id == rules().back().id);
   CHECK(rule_of(RuleKind::missing_reduction).id == "LS001");
   CHECK(rule_of(RuleKind::race).name == "Race");
 }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lockstep/report.h"
+#include "src/report/clean_text.h"
+#include "src/report/json_writer.h"
+#include "src/report/run_verdict.h"
+#include "src/report/style.h"
+
+namespace lockstep {
+
+void flight_text(const FlightResult& result, bool quiet, bool color, const Write& write) {
+  const Style style(color);
+  const auto line = [&](const std::string& before, const std::string& text) {
+    write(before + one_line_text(text) + "\n");
+  };
+  const VerifiedPiece::Verdict verdict = result.verdict();
+  const std::string word(verdict_word(verdict));
+  write(fmt::format("{}  {} of {}\n",
+                    verdict == VerifiedPiece::Verdict::right   ? style.good(word)
+                    : verdict == VerifiedPiece::Verdict::wrong ? style.bad(word)
+                                                               : style.bold(word),
+                    counted(static_cast<std::int64_t>(result.ranks.size()), "dump"), counted(result.world, "rank")));
+  if (quiet) return;
+  std::size_t groups = 0;
+  for (const FlightGroup& group : result.groups) groups += group.last > 0 ? 1 : 0;
+  line("  ",
+       fmt::format("{} in {}, Flight Recorder {}", counted(result.calls, "collective"),
+                   counted(static_cast<std::int64_t>(groups), "process group"), fmt::join(result.versions, " and ")));
+  for (const std::string& gap : result.gaps) line("  not complete: ", gap);
+  for (const std::string& note : result.notes) line("  ", note);
+  for (const std::string& one : result.collectives) line(style.bad("✗") + " ", one);
+  for (const std::string& one : result.waiting) line("  ", one);
+}
+
+void flight_json(const FlightResult& result, const Write& write) {
+  JsonWriter json(write);
+  json.begin_object();
+  json.key("lockstep");
+  json.number(1);
+  json.key("verdict");
+  json.string(verdict_word(result.verdict()));
+  json.key("world");
+  json.number(result.world);
+  json.key("ranks");
+  json.numbers(result.ranks);
+  json.key("versions");
+  json.strings(result.versions);
+  json.key("calls");
+  json.number(result.calls);
+  json.key("groups");
+  json.begin_array();
+  for (const FlightGroup& group : result.groups) {
+    json.begin_object(true);
+    json.key("name");
+    json.string(group.name);
+    json.key("description");
+    json.string(group.description);
+    json.key("ranks");
+    json.numbers(group.ranks);
+    json.key("members_known");
+    json.boolean(group.members_known);
+    json.key("first");
+    json.number(group.first);
+    json.key("last");
+    json.number(group.last);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("collectives");
+  json.strings(result.collectives);
+  json.key("waiting");
+  json.strings(result.waiting);
+  json.key("gaps");
+  json.strings(result.gaps);
+  json.key("notes");
+  json.strings(result.notes);
+  json.end_object();
+  json.finish();
+}
+
+}  // namespace lockstep

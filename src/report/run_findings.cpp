@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/report/run_findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/diagnosis/fold_names.h"
+#include "src/report/elide.h"
+#include "src/report/run_verdict.h"
+#include "src/report/run_words.h"
+#include "src/report/style.h"
+
+namespace lockstep {
+
+namespace {
+
+using PieceVerdict = VerifiedPiece::Verdict;
+using Pieces = std::vector<const VerifiedPiece*>;
+
+constexpr std::size_t most_names = 6, most_rows = 23;
+
+/// The rule that a result breaks, by its coefficients: as rule_of_values() has it of a scenario.
+RuleKind rule_of_piece(const VerifiedPiece& piece) {
+  if (piece.verdict == PieceVerdict::undecided) return RuleKind::undecided;
+  if (piece.ranks.empty() || (piece.coefficients.empty() && piece.formula == "0")) return RuleKind::no_owner;
+  if (piece.coefficients.empty()) return RuleKind::wrong_values;
+  if (piece.unexplained > piece.noise) return RuleKind::leftover;
+  bool missing = false, one_factor = true;
+  std::optional<Rational> factor;
+  for (const RecoveredCoefficient& one : piece.coefficients) {
+    const bool is_zero = one.exact && one.exact->is_zero();
+    if (one.step != piece.step && !is_zero) return RuleKind::leftover;
+    if (one.step != piece.step || (one.expected && one.expected->is_zero())) continue;
+    missing = missing || is_zero;
+    if (!one.exact) {
+      one_factor = false;
+      continue;
+    }
+    const Rational own = one.expected ? *one.exact / *one.expected : *one.exact;
+    one_factor = one_factor && (!factor || *factor == own);
+    factor = own;
+  }
+  if (missing) return RuleKind::missing_reduction;
+  return one_factor ? RuleKind::wrong_factor : RuleKind::wrong_weights;
+}
+
+std::string sentence(std::string text) {
+  if (!text.empty() && text.back() != '.') text += '.';
+  return text;
+}
+
+class RunGatherer {
+ public:
+  explicit RunGatherer(const VerifyResult& result) : result_(result), words_(result), fingerprints_("captured run") {}
+
+  std::vector<RuleFinding> all() {
+    std::vector<RuleFinding> findings = collectives();
+    std::vector<Pieces> pieces(result_.findings.size());
+    for (const VerifiedPiece& piece : result_.pieces) {
+      if (piece.finding >= 0) pieces[static_cast<std::size_t>(piece.finding)].push_back(&piece);
+    }
+    for (std::size_t index = 0; index < pieces.size(); ++index) {
+      const VerifyFinding& finding = result_.findings[index];
+      findings.push_back(of_pieces(finding, pieces[index], words_.where(finding, most_names)));
+    }
+    for (RuleFinding& gap : gaps()) findings.push_back(std::move(gap));
+    return findings;
+  }
+
+  std::vector<RunCase> cases() {
+    std::map<int, std::map<int, Pieces>> wrong;  // by parameter, by finding
+    std::map<int, RunPlace> places;
+    for (const VerifiedPiece& piece : result_.pieces) {
+      places.try_emplace(piece.parameter, piece.place);
+      if (piece.finding >= 0) wrong[piece.parameter][piece.finding].push_back(&piece);
+    }
+    std::vector<RunCase> list;
+    for (const int parameter : words_.compared()) {
+      RunCase one{result_.parameters[static_cast<std::size_t>(parameter)].name, stretch(places.at(parameter)), {}};
+      for (const auto& [finding, pieces] : wrong[parameter])
+        one.findings.push_back(of_pieces(result_.findings[static_cast<std::size_t>(finding)], pieces, ""));
+      list.push_back(std::move(one));
+    }
+    list.push_back({"collectives meet", stretch({}), collectives()});
+    list.push_back({"the run is complete", stretch({}), gaps()});
+    return list;
+  }
+
+ private:
+  FileStretch stretch(const RunPlace& place) const {
+    const auto found = std::lower_bound(result_.ranks.begin(), result_.ranks.end(), place.rank);
+    const bool known = found != result_.ranks.end() && *found == place.rank;
+    const std::size_t index = known ? static_cast<std::size_t>(found - result_.ranks.begin()) : 0;
+    return {index < result_.files.size() ? result_.files[index] : result_.run, std::max(1, place.line), 1, 1};
+  }
+
+  RuleFinding plain(RuleKind kind, const std::string& message, const RunPlace& place) {
+    RuleFinding finding;
+    finding.kind = kind;
+    finding.message = sentence(message);
+    finding.place = stretch(place);
+    finding.fingerprint = fingerprints_.next(finding.rule(), without_digits(message));
+    return finding;
+  }
+
+  std::vector<RuleFinding> collectives() {
+    std::vector<RuleFinding> list;
+    for (const VerifiedCollective& one : result_.collectives)
+      list.push_back(plain(RuleKind::invalid_collective, one.what, one.place));
+    return list;
+  }
+
+  std::vector<RuleFinding> gaps() {
+    std::vector<RuleFinding> list;
+    for (const std::string& gap : result_.gaps) list.push_back(plain(RuleKind::undecided, gap, {}));
+    if (result_.pieces.empty() && result_.gaps.empty())
+      list.push_back(plain(RuleKind::undecided, "nothing was compared: no optimizer got a gradient", {}));
+    return list;
+  }
+
+  /// `where` "": what is wrong of one parameter, whose name stands above.
+  RuleFinding of_pieces(const VerifyFinding& found, const Pieces& pieces, const std::string& where) {
+    const VerifiedPiece& first = *pieces.front();
+    RuleFinding finding;
+    finding.kind = rule_of_piece(first);
+    finding.message = sentence(where.empty() ? found.what : fmt::format("{}: {}", found.what, where));
+    finding.place = stretch(first.place);
+    const std::vector<RunRow> rows = words_.rows(pieces);
+    for (const RunRow& row : rows) {
+      if (finding.lines.size() == most_rows) {
+        finding.lines.push_back(fmt::format("and {} more", rows.size() - most_rows));
+        break;
+      }
+      finding.lines.push_back(line(row));
+    }
+    const std::string& name = result_.parameters[static_cast<std::size_t>(first.parameter)].name;
+    finding.fingerprint = fingerprints_.next(finding.rule(), folded_name(name) + "\n" + without_digits(found.what));
+    return finding;
+  }
+
+  std::string line(const RunRow& row) const {
+    const VerifiedPiece& piece = *row.first;
+    std::string text = fmt::format("{}, {}: ", row.name, words_.ranks(piece));
+    text += piece.formula.empty() ? "no formula" : "got " + elided(piece.formula, widest_side);
+    if (!piece.expected.empty()) text += ", expected " + elided(piece.expected, widest_side);
+    return piece.why.empty() ? text : fmt::format("{} ({})", text, piece.why);
+  }
+
+  const VerifyResult& result_;
+  RunWords words_;
+  Fingerprints fingerprints_;
+};
+
+}  // namespace
+
+FileFindings findings_of(const VerifyResult& result) {
+  FileFindings file;
+  file.file = result.run;
+  file.is_run = true;
+  file.verdict = verdict_word(result.verdict());
+  file.match = result.verdict() == PieceVerdict::right;
+  file.findings = RunGatherer(result).all();
+  return file;
+}
+
+std::vector<RunCase> run_cases(const VerifyResult& result) { return RunGatherer(result).cases(); }
+
+}  // namespace lockstep

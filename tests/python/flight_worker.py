@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank, with gloo and the Flight Recorder: flight_worker.py FOLDER RANK WORLD CASE. It writes the recorder's dump as pickle and as JSON, before
+it goes on where the ranks wait for each other."""
+
+import datetime
+import os
+import sys
+import threading
+import time
+
+folder, rank, world, case = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+os.environ["TORCH_FR_BUFFER_SIZE"] = "3" if case == "ring" else "100"
+
+import torch  # noqa: E402  (the recorder reads its variable when torch is loaded)
+import torch.distributed as dist  # noqa: E402
+from torch._C import _distributed_c10d as c10d  # noqa: E402
+
+
+def dump():
+    with open(os.path.join(folder, case, "trace_%d" % rank), "wb") as file:
+        file.write(c10d._dump_fr_trace())
+    with open(os.path.join(folder, case, "json", "trace_%d.json" % rank), "wb") as file:
+        file.write(c10d._dump_fr_trace_json())
+
+
+def dump_and_die():
+    time.sleep(3)
+    dump()
+    os._exit(0)
+
+
+os.makedirs(os.path.join(folder, case, "json"), exist_ok=True)
+store = dist.FileStore(os.path.join(folder, case, "store"), world)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=60))
+values = torch.ones(5)
+for _ in range(4):
+    dist.all_reduce(values)
+if case == "groups":
+    pair = dist.new_group([0, 1], group_desc="mesh_tp")
+    if rank < 2:
+        dist.all_reduce(torch.ones(3), group=pair)
+if case == "crossed":
+    threading.Thread(target=dump_and_die).start()
+    dist.broadcast(values, 0) if rank == 0 else dist.all_reduce(torch.ones(1))
+if case == "left_out":
+    threading.Thread(target=dump_and_die).start()
+    if rank == 0:
+        dist.barrier()
+    time.sleep(60)
+dump()
+dist.barrier()
+dist.destroy_process_group()
