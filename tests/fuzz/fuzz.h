@@ -26,6 +26,10 @@ void parse(std::string_view input);
 /// and so must the resolved form of the scenario.
 void run_engines(std::string_view input);
 
+/// Takes what stands between record separators (U+001E) as the files of the ranks of a captured run, verifies it and
+/// writes every report; with "D:" before them, as dumps of PyTorch's Flight Recorder.
+void read_runs(std::string_view input);
+
 /// The scenario that `input` stands for, as JSON.
 std::string scenario_from(std::string_view input);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fuzzing has found, kept: every file of regressions/ is run again. NAME.parse and NAME.engine say by which
+// What fuzzing has found, kept: every file of regressions/ is run again. NAME.parse, NAME.engine and NAME.run say by which
 // target.
 #include <algorithm>
 #include <filesystem>
@@ -31,5 +31,7 @@ void replay(const std::string& extension, void (*run)(std::string_view)) {
 }  // namespace
 
 TEST_CASE("what fuzzing of the parsers found stays mended") { replay(".parse", lockstep::fuzz::parse); }
+
+TEST_CASE("what fuzzing of captured runs found stays mended") { replay(".run", lockstep::fuzz::read_runs); }
 
 TEST_CASE("what fuzzing of the engines found stays mended") { replay(".engine", lockstep::fuzz::run_engines); }

@@ -26,6 +26,11 @@ def dump():
 def dump_and_die():
     time.sleep(3)
     dump()
+    # A rank that goes away first would end the others' collectives.
+    files = [os.path.join(folder, case, "json", "trace_%d.json" % other) for other in range(world)]
+    while not all(os.path.exists(file) and os.path.getsize(file) for file in files):
+        time.sleep(0.1)
+    time.sleep(0.5)
     os._exit(0)
 
 
