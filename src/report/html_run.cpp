@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "src/diagnosis/fold_names.h"
 #include "src/report/clean_text.h"
@@ -85,12 +86,13 @@ class RunArticle {
   struct Row {
     std::string name;
     std::size_t parameters = 0;
-    std::vector<char> marks;  // by place in the run's ranks: as PieceVerdict + 1; 0: its optimizer gets none of it
+    std::vector<std::uint8_t>
+        marks;  // by place in the run's ranks: as PieceVerdict + 1; 0: its optimizer gets none of it
     int worst = 0;
   };
 
   /// Wrong counts more than undecided, and that more than right.
-  static char mark_of(PieceVerdict verdict) {
+  static std::uint8_t mark_of(PieceVerdict verdict) {
     return verdict == PieceVerdict::right ? 1 : verdict == PieceVerdict::undecided ? 2 : 3;
   }
 
@@ -102,18 +104,19 @@ class RunArticle {
       const auto index = static_cast<std::size_t>(parameter);
       const std::string name = folded_name(result_.parameters[index].name);
       const auto [found, is_new] = places.try_emplace(name, rows.size());
-      if (is_new) rows.push_back({result_.parameters[index].name, 0, std::vector<char>(result_.ranks.size()), 0});
+      if (is_new)
+        rows.push_back({result_.parameters[index].name, 0, std::vector<std::uint8_t>(result_.ranks.size()), 0});
       Row& row = rows[found->second];
       if (++row.parameters > 1) row.name = name;
       row_of[index] = found->second;
     }
     for (const VerifiedPiece& piece : result_.pieces) {
       Row& row = rows[row_of[static_cast<std::size_t>(piece.parameter)]];
-      const char mark = mark_of(piece.verdict);
+      const std::uint8_t mark = mark_of(piece.verdict);
       row.worst = std::max<int>(row.worst, mark);
       for (const int rank : piece.ranks) {
         const auto place = std::lower_bound(result_.ranks.begin(), result_.ranks.end(), rank) - result_.ranks.begin();
-        char& cell = row.marks[static_cast<std::size_t>(place)];
+        std::uint8_t& cell = row.marks[static_cast<std::size_t>(place)];
         cell = std::max(cell, mark);
       }
     }
@@ -149,8 +152,8 @@ class RunArticle {
   static std::string cells(const Row& row) {
     constexpr std::string_view signs[] = {"·", "✓", "?", "✗"}, classes[] = {"plain", "good", "bad", "bad"};
     std::string text;
-    for (const char mark : row.marks) {
-      const auto index = static_cast<std::size_t>(mark);
+    for (const std::uint8_t mark : row.marks) {
+      const auto index = std::size_t{mark};
       text += fmt::format("<td class=\"{}\">{}</td>", classes[index], signs[index]);
     }
     return text;
@@ -158,8 +161,8 @@ class RunArticle {
 
   /// Of more ranks than fit side by side: how many get it, and how many of these wrongly.
   static std::string sums(const Row& row) {
-    const auto have = std::count_if(row.marks.begin(), row.marks.end(), [](char mark) { return mark > 0; });
-    const auto bad = std::count_if(row.marks.begin(), row.marks.end(), [](char mark) { return mark > 1; });
+    const auto have = std::count_if(row.marks.begin(), row.marks.end(), [](std::uint8_t mark) { return mark > 0; });
+    const auto bad = std::count_if(row.marks.begin(), row.marks.end(), [](std::uint8_t mark) { return mark > 1; });
     return fmt::format("<td class=\"plain\">{}</td><td class=\"{}\">{}</td>", have, bad > 0 ? "bad" : "good",
                        bad > 0 ? fmt::format("✗ {}", bad) : "0");
   }

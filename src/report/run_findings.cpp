@@ -106,6 +106,7 @@ class RunGatherer {
 
   std::vector<RuleFinding> collectives() {
     std::vector<RuleFinding> list;
+    list.reserve(result_.collectives.size());
     for (const VerifiedCollective& one : result_.collectives)
       list.push_back(plain(RuleKind::invalid_collective, one.what, one.place));
     return list;
@@ -113,6 +114,7 @@ class RunGatherer {
 
   std::vector<RuleFinding> gaps() {
     std::vector<RuleFinding> list;
+    list.reserve(result_.gaps.size() + 1);
     for (const std::string& gap : result_.gaps) list.push_back(plain(RuleKind::undecided, gap, {}));
     if (result_.pieces.empty() && result_.gaps.empty())
       list.push_back(plain(RuleKind::undecided, "nothing was compared: no optimizer got a gradient", {}));
