@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from lockstep import collectives, hashing, mesh as meshes, sketching
-from lockstep.adapters import adapter_for
+from lockstep.adapters import adapter_for, mesh_of
 from lockstep.errors import CaptureError
 from lockstep.measuring import measure
 from lockstep.optimizers import Replaced
@@ -54,7 +54,7 @@ class Run:
             raise CaptureError("seed is %r: expected a number from 0 to 2^64 - 1" % (seed,))
         distributed = dist.is_available() and dist.is_initialized()
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
-        self.mesh = meshes.described(mesh, self.world)
+        self.mesh = meshes.described(mesh_of(model) if mesh is None else mesh, self.world)
         self.data_axes = meshes.data_axes(self.mesh["axes"], data_axes)
         self.out, self.loss, self.sums, self.seed, self.report = out, loss, sums, seed, report
         self.with_collectives = collectives and distributed

@@ -84,12 +84,13 @@ def named(module):
 class Parameters:
     """All of `module`, and on each use a call of contribute(parameter, gradient) when its gradient is there."""
 
-    def __init__(self, module, prefix, contribute, pieces_of=pieces_of, shape_of=lambda tensor: tensor.shape):
+    def __init__(self, module, prefix, contribute, pieces_of=pieces_of, shape_of=lambda tensor: tensor.shape,
+                 renamed=lambda name: name):
         self.module, self.contribute = module, contribute
         self.all, self.by_tensor, self.by_place, self.handles = [], {}, {}, []
         self.hooked = {}  # weak references by id: tensors are compared by their elements
         for name, owner, attribute, tensor in named(module):
-            name = clean(name, prefix)
+            name = renamed(clean(name, prefix))
             if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
                 raise CaptureError('parameter "%s" has no shape yet: run the model once before the capture begins' % name)
             parameter = self.by_tensor.get(id(tensor))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capture of Megatron-core, whose own code runs in megatron_worker.py: right runs are recognized as right, and real bugs, put in by a line or a
+flag, by their formulas. The table of docs/pytest.md is what comes out; where the corpus has a scenario for it, `lockstep check` predicts the same.
+`LOCKSTEP_BINARY=… python3 tests/python/test_megatron.py` writes the table's last columns anew. Needs megatron-core beside torch
+(LOCKSTEP_MEGATRON_PYTHON may name another Python).
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from math import prod
+from pathlib import Path
+
+import pytest
+
+import torch_ranks
+from torch_ranks import HERE, PROGRAM, ran, read_run
+
+sys.path.insert(0, str(HERE.parents[1] / "python"))
+
+from lockstep import verify
+
+from test_bugs import SCENARIO, same
+from test_frameworks import python_with
+
+PYTHON = python_with("megatron")
+pytestmark = pytest.mark.skipif(PYTHON is None, reason="no Python with torch and megatron-core (LOCKSTEP_MEGATRON_PYTHON names one)")
+
+DOCUMENT = HERE.parents[1] / "docs" / "pytest.md"
+# | case | what is wrong | parameter | rank | what its optimizer gets | what verify says |
+ROW = re.compile(r"^\| `(?P<case>megatron-[\w-]+)` \| (?P<bug>.*?) \| `(?P<parameter>[\w.]+)` \| (?P<rank>\d) \| `(?P<formula>.*?)` \| (?P<said>.*?) \|$", re.MULTILINE)
+ROWS = {row["case"]: row for row in ROW.finditer(DOCUMENT.read_text(encoding="utf-8"))}
+WORLDS = {name: int(world) for name, world in re.findall(r'^case\("([\w-]+)", (\d)', (HERE / "megatron_worker.py").read_text(), re.MULTILINE)}
+
+
+def runs(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch_ranks, "torch_python", lambda: PYTHON)
+        for world in sorted(set(WORLDS.values())):
+            ran(folder, world, [name for name in WORLDS if WORLDS[name] == world] + ["refused"] * (world == 2), "megatron_worker.py")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return runs(tmp_path_factory.mktemp("megatron"))
+
+
+def measured(folder, case, parameter, rank):
+    """What the rank's optimizer gets of the parameter in the first step, of its pieces one that is not right, and the words; and the verification."""
+    for error in sorted(folder.glob(f"{case}.error-*")):
+        pytest.fail(error.read_text())
+    verification = verify(folder / case, program=PROGRAM)
+    results = [one for one in verification.report["results"] if one["parameter"] == parameter and rank in one["ranks"] and one["step"] == 0]
+    assert results, f"rank {rank} gets nothing of {parameter}"
+    chosen = sorted(results, key=lambda one: one["verdict"] == "right")[0]
+    found = [one for one in verification.findings if chosen["parameter"] in one["parameters"] and rank in one["ranks"]]
+    return verification, chosen["formula"], found[0]["what"] if found else "match"
+
+
+def test_the_table_has_every_case():
+    assert ROWS.keys() == WORLDS.keys()
+    assert sum(not case.endswith("right") for case in ROWS) >= 10
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_the_run_is_recognized(folder, case):
+    row = ROWS[case]
+    verification, formula, said = measured(folder, case, row["parameter"], int(row["rank"]))
+    assert same(formula, row["formula"]) and said == row["said"], (formula, said)
+    assert verification.ok == case.endswith("right") and verification.verdict == ("match" if verification.ok else "mismatch")
+    assert verification.report["complete"] and verification.report["counts"]["undecided"] == 0 and not verification.report["collectives"]
+
+
+@pytest.mark.parametrize("case", ["pp-right", "interleaved-right", "recompute-right", "fused-right", "tokens-right"])
+def test_each_pass_belongs_to_its_micro_batch(folder, case):
+    """Under pipelines forward passes come before the backward passes of earlier micro-batches; chunks, and what is computed again, have passes of their own."""
+    for rank in read_run(folder / ("megatron-" + case)):
+        steps = rank["events"]["step"]
+        assert [step["micro_batches"] for step in steps] == [2, 2]
+        counts = Counter((line["step"], line["parameter"], line["piece"]) for line in rank["events"]["contribution"])
+        assert counts and set(counts.values()) == {2}
+        assert len({(line["step"], line["parameter"], line["piece"], line["micro_batch"]) for line in rank["events"]["contribution"]}) == 2 * len(counts)
+    assert case != "tokens-right" or [step["tokens"] for step in steps] == [[2, 10], [2, 10]]
+
+
+def test_pieces_cover_each_parameter_once_and_have_one_owner(folder):
+    ranks = read_run(folder / "megatron-tp-dp-right")
+    assert all(rank["mesh"] == {"axes": ["dp", "tp"], "sizes": [2, 2], "ranks": [0, 1, 2, 3]} for rank in ranks)
+    replicated = {"layernorm", "position_embeddings", "linear_proj.bias", "linear_fc2.bias"}
+    for parameter in ranks[0]["events"]["parameter"]:
+        boxes = [piece.get("box") or piece["range"] for piece in parameter["pieces"]]
+        sizes = [prod(end - first for first, end in box) if isinstance(box[0], list) else box[1] - box[0] for box in boxes]
+        assert sum(sizes) == prod(parameter["shape"])
+        owners = Counter(line["piece"] for rank in ranks for line in rank["events"]["result"]
+                         if (line["step"], line["parameter"]) == (0, parameter["id"]))
+        tp = 2 if any(name in parameter["name"] for name in replicated) else 1
+        assert owners == {number: tp for number in range(len(sizes))}, parameter["name"]
+    assert any("box" in piece for parameter in ranks[0]["events"]["parameter"] for piece in parameter["pieces"])
+
+
+def test_what_cannot_be_captured_is_refused_in_a_sentence(folder):
+    for error in sorted(folder.glob("refused.error-*")):
+        pytest.fail(error.read_text())
+
+
+@pytest.mark.parametrize("case", [case for case, row in ROWS.items() if SCENARIO.search(row["bug"])])
+def test_check_predicts_what_was_measured(case):
+    """The scenario of the corpus has the same layout and micro-batches."""
+    row = ROWS[case]
+    done = subprocess.run([PROGRAM, "check", "-f", "json", SCENARIO.search(row["bug"])[1]], cwd=HERE.parents[1], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True)
+    report = json.loads(done.stdout)
+    if case.endswith("right"):
+        assert report["verdict"] == "match"
+        return
+    pieces = [piece for parameter in report["parameters"] for held in parameter["ranks"] for piece in held["pieces"]
+              if int(row["rank"]) in held.get("ranks", [held.get("rank")])]
+    assert {piece["formula"] for piece in pieces if piece["verdict"] != "match"} == {row["formula"]}
+
+
+def main():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        runs(Path(folder))
+        for case, row in ROWS.items():
+            _, formula, said = measured(Path(folder), case, row["parameter"], int(row["rank"]))
+            text = text.replace(row[0], f"| `{case}` | {row['bug']} | `{row['parameter']}` | {row['rank']} | `{formula}` | {said} |")
+    DOCUMENT.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
