@@ -18,7 +18,7 @@ def boxes_between(shape, begin, end):
     first, last = -(-begin // size), end // size
     if first > last:  # within one row
         return [[(last, last + 1)] + box for box in boxes_between(shape[1:], begin - last * size, end - last * size)]
-    head = [[(first - 1, first)] + box for box in boxes_between(shape[1:], begin - (first - 1) * size, size)] if begin < first * size else []
+    head = [[(first - 1, first)] + box for box in boxes_between(shape[1:], begin % size, size)] if begin % size else []
     middle = [[(first, last)] + [(0, one) for one in shape[1:]]] if first < last else []
     return head + middle + [[(last, last + 1)] + box for box in boxes_between(shape[1:], 0, end - last * size)]
 
@@ -67,6 +67,9 @@ class Cut:
 
     def parts_of(self, flat, begin):
         """(number, elements, places) of the pieces in what this rank has from its part's element `begin` on."""
-        end = begin + flat.numel()
-        return [(number, flat[first - begin:last - begin], self.pieces[number].places(self.pieces[number].range or self.pieces[number].box, flat.device))
-                for number, first, last in self.own if begin <= first and last <= end]
+        found = []
+        for number, first, last in self.own:
+            if begin <= first and last <= begin + flat.numel():
+                piece = self.pieces[number]
+                found.append((number, flat[first - begin:last - begin], piece.places(piece.range or piece.box, flat.device)))
+        return found

@@ -6,7 +6,7 @@ from lockstep.errors import CaptureError
 
 
 def names_of(model):
-    """Package and name of the class of a model, or of each in a list, and of those that it inherits. A framework is not imported to find out."""
+    """Package and name of the class of a model, or of each in a list, and of those that it inherits. No framework is imported to find out."""
     models = model if isinstance(model, (list, tuple)) else [model]
     return {(kind.__module__ or "").split(".")[0] + "." + kind.__name__ for one in models for kind in type(one).__mro__}
 

@@ -23,7 +23,8 @@ from lockstep.parameters import Parameters
 
 OPTIMIZERS = ("DistributedOptimizer", "Float16OptimizerWithFloat16Params", "FP32Optimizer")
 # Options with which gradients do not come from autograd's passes, or not one pass for each micro-batch.
-UNKNOWN = ("delay_wgrad_compute", "defer_embedding_wgrad_compute", "overlap_moe_expert_parallel_comm", "enable_cuda_graph", "external_cuda_graph")
+UNKNOWN = ("delay_wgrad_compute", "defer_embedding_wgrad_compute", "overlap_moe_expert_parallel_comm", "enable_cuda_graph",
+           "external_cuda_graph")
 
 exchanges = itertools.count()
 
@@ -33,15 +34,17 @@ def mesh():
     from megatron.core import parallel_state as state
 
     if not state.model_parallel_is_initialized():
-        raise CaptureError("megatron.core.parallel_state is not initialized, from which captures know the mesh: call initialize_model_parallel first")
-    groups = {"pp": state.get_pipeline_model_parallel_group(), "dp": state.get_data_parallel_group(), "cp": state.get_context_parallel_group(),
-              "tp": state.get_tensor_model_parallel_group()}
+        raise CaptureError("megatron.core.parallel_state is not initialized, from which captures know the mesh: call initialize_model_parallel"
+                           " first")
+    groups = {"pp": state.get_pipeline_model_parallel_group(), "dp": state.get_data_parallel_group(),
+              "cp": state.get_context_parallel_group(), "tp": state.get_tensor_model_parallel_group()}
     ranks = {axis: dist.get_process_group_ranks(group) for axis, group in groups.items()}
     axes = sorted((axis for axis in ranks if len(ranks[axis]) > 1), key=lambda axis: ranks[axis][0] - ranks[axis][1])
     stride = 1
     for axis in reversed(axes):
         if any(after - before != stride for before, after in zip(ranks[axis], ranks[axis][1:])):
-            raise CaptureError("the ranks %s of group %s are no axis of a grid: say mesh={…}, the last axis varies fastest" % (ranks[axis], axis))
+            raise CaptureError("the ranks %s of group %s are no axis of a grid: say mesh={…}, the last axis varies fastest"
+                               % (ranks[axis], axis))
         stride *= len(ranks[axis])
     return {axis: len(ranks[axis]) for axis in axes} or {"dp": 1}
 
@@ -52,7 +55,8 @@ def leaves(optimizer):
     if hasattr(optimizer, "chained_optimizers"):
         return [leaf for one in optimizer.chained_optimizers for leaf in leaves(one)]
     if names.isdisjoint(OPTIMIZERS):
-        raise CaptureError("optimizer is a %s: expected what megatron.core.optimizer.get_megatron_optimizer returns" % type(optimizer).__name__)
+        raise CaptureError("optimizer is a %s: expected what megatron.core.optimizer.get_megatron_optimizer returns"
+                           % type(optimizer).__name__)
     return [optimizer]
 
 
@@ -114,8 +118,8 @@ class Megatron(Plain):
             if getattr(chunk.config, "cuda_graph_impl", "none") != "none":
                 raise CaptureError("with cuda_graph_impl, Megatron-core's gradients come from no backward pass: turn it off for the capture")
         if self.run.with_collectives and has_compiled_functions():
-            raise CaptureError("Megatron-core's own functions are compiled, and while collectives are recorded torch would run them uncompiled, with"
-                               " other numbers: give collectives=False, or set TORCH_COMPILE_DISABLE=1 for the whole run")
+            raise CaptureError("Megatron-core's own functions are compiled, and while collectives are recorded torch would run them uncompiled,"
+                               " with other numbers: give collectives=False, or set TORCH_COMPILE_DISABLE=1 for the whole run")
 
     def versions(self):
         import megatron.core
@@ -157,8 +161,8 @@ class Megatron(Plain):
                 owned = optimizer._get_model_param_range_map(tensor)["param"]
                 if not {owned.start, owned.end} <= {0, tensor.numel(), *self.borders.get(id(tensor), [])}:
                     name = next(name for name, other in self.modules.named_parameters() if other is tensor)
-                    raise CaptureError("the distributed optimizer owns the elements [%d, %d) of %s, and the reduce-scatter of its bucket gives other"
-                                       " parts to the ranks: they must be the same" % (owned.start, owned.end, self.renamed(name)))
+                    raise CaptureError("the distributed optimizer owns the elements [%d, %d) of %s, and the reduce-scatter of its bucket gives"
+                                       " other parts to the ranks: they must be the same" % (owned.start, owned.end, self.renamed(name)))
 
     def join_shared_embeddings(self):
         """(tensor, names of it on all stages) of the word embedding that several stages have, whose borders become those of all of them:
@@ -227,7 +231,8 @@ class Megatron(Plain):
                     Replaced(torch.autograd, "backward", self.around_pass)]
         for optimizer in self.optimizers:
             if hasattr(optimizer, "_copy_model_grads_to_main_grads"):  # before they are unscaled
-                replaced.append(Replaced(optimizer, "_copy_model_grads_to_main_grads", after(lambda one=optimizer: self.run.take_results([one]))))
+                replaced.append(Replaced(optimizer, "_copy_model_grads_to_main_grads",
+                                         after(lambda one=optimizer: self.run.take_results([one]))))
             replaced.append(Replaced(optimizer, "prepare_grads", after(lambda one=optimizer: self.prepared(one))))
         return replaced
 
@@ -304,7 +309,7 @@ class Megatron(Plain):
 
 
 def given(optimizer):
-    """(model's parameter, gradient that the optimizer gets of it or None, the place in the parameter where that begins) of a Megatron optimizer."""
+    """(model's parameter, gradient that the optimizer gets of it or None, place in the parameter where that begins) of a Megatron optimizer."""
     if getattr(optimizer, "is_stub_optimizer", False):
         return
     gradient = "grad"
