@@ -187,11 +187,8 @@ Command watch_command() {
   };
   std::vector<OptionRow> options = {{"FILES", "", std::string(files_help), {}, &arguments->paths}};
   for (OptionRow& row : arguments->output_rows()) {
-    if (row.flags == "--color") options.push_back(std::move(row));
-    if (row.flags == "-v,--verbose") {
-      row.help = "The whole report of each file.";
-      options.push_back(std::move(row));
-    }
+    if (row.flags == "-v,--verbose") row.help = "The whole report of each file.";
+    if (row.flags == "-v,--verbose" || row.flags == "--color") options.push_back(std::move(row));
   }
   command.options = join({std::move(options), arguments->engine_rows()});
   command.uses_loops = true;

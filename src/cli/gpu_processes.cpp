@@ -183,7 +183,7 @@ class GpuProcesses {
     const bool spoke = first && WIFEXITED(*first) && WEXITSTATUS(*first) != exit_failure;
     if (board_->failed_by_itself()) return *board_->failure();
     // Who was killed says nothing, and the others only know that it is gone.
-    if (const std::string killed = killed_by_a_signal(); !killed.empty()) return killed;
+    if (std::string killed = killed_by_a_signal(); !killed.empty()) return killed;
     if (!stuck_.empty()) return stuck_;
     if (spoke) return "";
     if (const auto heard = board_->failure()) return *heard;

@@ -33,7 +33,7 @@ std::string in_path(const std::string& name) {
   const std::string path = variable == nullptr ? "" : variable;
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find(':', begin), path.size());
-    const std::string candidate = (fs::path(path.substr(begin, end - begin)) / name).string();
+    std::string candidate = (fs::path(path.substr(begin, end - begin)) / name).string();
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
     begin = end + 1;
   }
@@ -78,6 +78,7 @@ extern "C" void hand_on(int signal) {
 /// In the new process. Never returns.
 [[noreturn]] void become(const std::vector<std::string>& command, pid_t parent) {
   std::vector<char*> words;
+  words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   // A group of its own: an interrupt from the terminal comes once, from us. And should we be killed, mpirun is told.
