@@ -2,6 +2,7 @@
 """A capture of a training run: what each backward yields, what the optimizer gets, and the collectives between (docs/capture.md)."""
 
 import atexit
+import contextlib
 import os
 import struct
 import sys
@@ -17,6 +18,7 @@ from lockstep.adapters import adapter_for, mesh_of
 from lockstep.errors import CaptureError
 from lockstep.measuring import measure
 from lockstep.optimizers import Replaced
+from lockstep.parameters import local_of
 from lockstep.recorder import Recorder
 
 LOSSES = ("mean", "sum", "token_mean", "token_sum", None)
@@ -203,6 +205,17 @@ class Run:
             line = dict(values, piece=number, row=None, hash=None, dtype=form.name, nonfinite=None)
             self.pending.append((event, line, form, digits, numbers))
 
+    @contextlib.contextmanager
+    def not_followed(self):
+        """Our own operations on gradients: no collective gets what they make."""
+        if self.mode is not None:
+            self.mode.carried.paused = True
+        try:
+            yield
+        finally:
+            if self.mode is not None:
+                self.mode.carried.paused = False
+
     def contribute(self, parameter, gradient):
         """Called by autograd with what a backward pass yields for a parameter, before anything is added to it."""
         if not self.active():
@@ -218,7 +231,10 @@ class Run:
             values = {"step": self.step, "micro_batch": self.micro, "parameter": parameter.number}
             if partial:
                 values["partial"] = partial
-            self.measured("contribution", values, pieces)
+            with self.not_followed():
+                self.measured("contribution", values, pieces)
+        if self.mode is not None:
+            self.mode.carried.put(local_of(gradient), [parameter.number])
         self.own += time.perf_counter() - begin
 
     def collective(self, found):
@@ -233,7 +249,7 @@ class Run:
         if not self.active():
             return
         begin = time.perf_counter()
-        with torch.no_grad():
+        with torch.no_grad(), self.not_followed():
             for number, optimizer in enumerate(self.adapter.optimizers):
                 if number in self.taken or (optimizers is not None and optimizer not in optimizers):
                     continue
@@ -286,6 +302,8 @@ class Run:
         self.recorder.sketches(self.step, self.rows)  # first: a step that has its line has its sketches
         self.recorder.event("step", {"step": self.step, "micro_batches": len(self.tokens), "tokens": self.tokens})
         self.recorder.flush()
+        if self.mode is not None:
+            self.mode.carried.clear()
         self.step += 1
         self.steps += 1
         self.loose = None
