@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/json.h"
 #include "lockstep/model.h"
 #include "lockstep/rational.h"
 #include "lockstep/schedule.h"
@@ -38,13 +39,14 @@ struct VerifyOptions {
 /// With how much of it one rank's contribution of one micro-batch entered a result.
 struct RecoveredCoefficient {
   int rank = 0;
-  int step = 0;                      ///< as the run counts; an earlier one for gradients that nobody zeroed
-  int micro_batch = 0;               ///< from 0 in its step
-  std::vector<int> alike;            ///< other ranks that yielded the same; the lowest names it
-  double value = 0;                  ///< by least squares
-  double error = 0;                  ///< its standard deviation
-  std::optional<Rational> exact;     ///< the fraction that it is within noise, where one is certain
-  std::optional<Rational> expected;  ///< none: not known
+  int step = 0;                              ///< as the run counts; an earlier one for gradients that nobody zeroed
+  int micro_batch = 0;                       ///< from 0 in its step
+  std::vector<int> alike;                    ///< other ranks that yielded the same; the lowest names it
+  std::vector<std::pair<int, int>> members;  ///< rank and micro-batch of all that yielded the same
+  double value = 0;                          ///< by least squares
+  double error = 0;                          ///< its standard deviation
+  std::optional<Rational> exact;             ///< the fraction that it is within noise, where one is certain
+  std::optional<Rational> expected;          ///< none: not known
 };
 
 /// A line of a captured run.
@@ -133,5 +135,27 @@ struct VerifyResult {
 /// options; a run that is not complete is no error (VerifyResult::gaps).
 /// Complexity: for each piece and distinct result sums * contributions^2; memory for the events of the run.
 VerifyResult verify_run(const std::string& folder, const VerifyOptions& options = {});
+
+struct RecordOptions {
+  std::optional<CapturedLoss> loss;  ///< in the place of what the run says
+  std::optional<int> step;           ///< this optimizer step alone
+  int threads = 0;                   ///< 0: one per core
+};
+
+/// A captured run as a scenario: its layout, its parameters and the collectives that carried their gradients.
+struct RecordedRun {
+  Json scenario;  ///< valid; made by the program: its values have no places
+  /// Results whose formula the scenario predicts otherwise than it was measured; sentences. Empty: prediction and
+  /// measurement meet in every result, on every rank.
+  std::vector<std::string> unmet;
+  /// What was left out, and what ranks do by themselves that only the coefficients show; sentences.
+  std::vector<std::string> notes;
+  std::size_t results = 0;  ///< distinct ones that were compared
+};
+
+/// Writes down what a captured run (docs/capture.md) did to its gradients, and holds what the symbolic engine predicts
+/// of it against the formulas that verify_run recovers. Throws InputError where the run is not complete, where it says
+/// too little, or where no scenario can say what it did: docs/record.md.
+RecordedRun record_run(const std::string& folder, const RecordOptions& options = {});
 
 }  // namespace lockstep

@@ -74,7 +74,8 @@ class Run:
         self.recorder.event("run", {
             "lockstep_capture": 1, "rank": self.rank, "world": self.world, "adapter": self.adapter.name,
             "versions": dict({"lockstep": version(), "torch": torch.__version__}, **self.adapter.versions()),
-            "sums": self.sums, "seed": self.seed, "mesh": self.mesh, "data_axes": self.data_axes, "loss": self.loss})
+            "sums": self.sums, "seed": self.seed, "mesh": self.mesh, "data_axes": self.data_axes, "loss": self.loss,
+            "collectives": self.with_collectives})
         for parameter in self.adapter.parameters.all:
             self.recorder.event("parameter", parameter.described())
         self.recorder.flush()

@@ -70,6 +70,7 @@ Command report_command();
 Command placements_command();
 Command diff_command();
 Command verify_command();
+Command record_command();
 Command show_command();
 Command list_command();
 Command import_command();

@@ -25,6 +25,7 @@ struct Header {
   std::vector<int> mesh_ranks;  ///< row-major, the last axis fastest
   std::vector<std::string> data_axes;
   std::optional<CapturedLoss> loss;
+  bool collectives = false;  ///< they were recorded, each with the parameters whose gradients it carries
 };
 
 /// A parameter as one rank declares it.
@@ -74,6 +75,11 @@ struct CapturedCollective {
   std::string dtype, reduce;  ///< "" where there is none
   int root = -1;
   std::string call;  ///< "train.py:9 in main"; "" where it is not known
+  /// Whose gradients it carries, in the order of their memory; numbers as in SketchedTensor.
+  std::vector<int> parameters;
+  int passes = 0;              ///< micro-batches of the step whose backward pass had begun
+  bool in_backward = false;    ///< within that of the last one
+  bool after_results = false;  ///< after what the optimizer gets was looked at
 };
 
 /// What one rank's file says.

@@ -225,6 +225,7 @@ class Judge {
         if (rank != one.column->rank && (coefficient.alike.empty() || coefficient.alike.back() != rank))
           coefficient.alike.push_back(rank);
       }
+      coefficient.members = one.column->members;
       coefficient.value = one.value;
       coefficient.error = one.error;
       coefficient.exact = one.exact;

@@ -112,6 +112,7 @@ class Reader {
       }
     }
     mesh(event, header);
+    header.collectives = event.boolean("collectives", false);
     if (const std::optional<std::string> loss = event.text_or_null("loss")) {
       header.loss = loss_named(*loss);
       if (!header.loss)
@@ -277,7 +278,7 @@ class Reader {
   void collective(const Event& event) {
     RankStep& step = step_of(event);
     const std::string op = event.required_text("op"), name = text_if_any(event, "dtype");
-    if (op != "send" && op != "recv") record_.collectives.push_back(call(event, op, name));
+    if (op != "send" && op != "recv") record_.collectives.push_back(call(event, op, name, step));
     if (op != "all_reduce" && op != "reduce_scatter" && op != "reduce") return;
     for (const Dtype dtype : {Dtype::float32, Dtype::float64, Dtype::bfloat16, Dtype::float16}) {
       if (name != name_of(dtype)) continue;
@@ -290,7 +291,8 @@ class Reader {
     return event.find(key) == nullptr ? "" : event.text_or_null(key).value_or("");
   }
 
-  CapturedCollective call(const Event& event, const std::string& op, const std::string& dtype) const {
+  CapturedCollective call(const Event& event, const std::string& op, const std::string& dtype,
+                          const RankStep& step) const {
     CapturedCollective call;
     call.line = line_;
     call.step = static_cast<int>(event.whole("step"));
@@ -302,6 +304,23 @@ class Reader {
     call.reduce = text_if_any(event, "reduce");
     call.call = text_if_any(event, "call");
     if (event.find("root") != nullptr) call.root = static_cast<int>(event.whole("root", 0, most_whole));
+    if (const Json* parameters = event.find("parameters"); parameters != nullptr) {
+      for (const std::int64_t id : event.wholes("parameters", 0, INT64_MAX / 2)) {
+        const auto found = record_.parameter_of_id.find(id);
+        if (found == record_.parameter_of_id.end()) {
+          event.mistake(*parameters, fmt::format("parameter {} was not declared by a \"parameter\" line before", id));
+        } else {
+          call.parameters.push_back(found->second);
+        }
+      }
+    }
+    if (const Json* pass = event.find("micro_batch"); pass != nullptr && !pass->is_null()) {
+      call.in_backward = true;
+      call.passes = static_cast<int>(event.whole("micro_batch", 0, 1 << 20)) + 1;
+    } else {
+      call.passes = step.micro_batches;
+    }
+    call.after_results = !step.results.empty();
     return call;
   }
 

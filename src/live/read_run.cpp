@@ -61,6 +61,7 @@ void check_headers(const std::vector<RankRecord>& ranks) {
                std::tie(b.axes, b.sizes, b.mesh_ranks));
     must_agree(first, other, "\"data_axes\"", a.data_axes, b.data_axes);
     must_agree(first, other, "\"loss\"", a.loss, b.loss);
+    must_agree(first, other, "\"collectives\"", a.collectives, b.collectives);
   }
 }
 
@@ -73,16 +74,23 @@ class Union {
     for (RankRecord& rank : run_.ranks) {
       std::vector<int> number(rank.parameters.size());
       for (std::size_t i = 0; i < rank.parameters.size(); ++i) number[i] = place(rank, rank.parameters[i]);
-      for (auto& [step, content] : rank.steps) {
-        for (auto* tensors : {&content.contributions, &content.results}) {
-          for (SketchedTensor& tensor : *tensors) tensor.parameter = number[static_cast<std::size_t>(tensor.parameter)];
-        }
-      }
+      renumber(rank, number);
     }
     join();
   }
 
  private:
+  static void renumber(RankRecord& rank, const std::vector<int>& number) {
+    for (auto& [step, content] : rank.steps) {
+      for (auto* tensors : {&content.contributions, &content.results}) {
+        for (SketchedTensor& tensor : *tensors) tensor.parameter = number[static_cast<std::size_t>(tensor.parameter)];
+      }
+    }
+    for (CapturedCollective& call : rank.collectives) {
+      for (int& parameter : call.parameters) parameter = number[static_cast<std::size_t>(parameter)];
+    }
+  }
+
   int place(const RankRecord& rank, const DeclaredParameter& declared) {
     const auto [found, is_new] = by_name_.try_emplace(declared.name, static_cast<int>(run_.parameters.size()));
     if (is_new) {
@@ -155,13 +163,7 @@ class Union {
       return;
     }
     run_.parameters = std::move(joined);
-    for (RankRecord& rank : run_.ranks) {
-      for (auto& [step, content] : rank.steps) {
-        for (auto* tensors : {&content.contributions, &content.results}) {
-          for (SketchedTensor& tensor : *tensors) tensor.parameter = number[static_cast<std::size_t>(tensor.parameter)];
-        }
-      }
-    }
+    for (RankRecord& rank : run_.ranks) renumber(rank, number);
   }
 
   CapturedRun& run_;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "lockstep/live.h"
+#include "src/cli/options.h"
+#include "src/cli/output.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct RecordArguments {
+  std::string run, output, loss, step;
+};
+
+int run(const RecordArguments& arguments) {
+  RecordOptions options;
+  if (!arguments.loss.empty()) options.loss = loss_named(arguments.loss);
+  if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));
+  Output output(arguments.output);
+  const RecordedRun recorded = record_run(arguments.run, options);
+  output.write(write_json(recorded.scenario));
+  output.commit();
+  std::string text;
+  for (const std::string& sentence : recorded.unmet) text += fmt::format("✗ {}\n", sentence);
+  for (const std::string& sentence : recorded.notes) text += fmt::format("note: {}\n", sentence);
+  text += recorded.unmet.empty()
+              ? fmt::format("the recorded schedule predicts what was measured in all {} results\n", recorded.results)
+              : std::string("the recorded schedule does not predict what was measured: it is not what the run did\n");
+  tell(text);
+  return recorded.unmet.empty() ? exit_right : exit_wrong;
+}
+
+}  // namespace
+
+Command record_command() {
+  const auto arguments = std::make_shared<RecordArguments>();
+  Command command;
+  command.name = "record";
+  command.summary = "Write the schedule of a captured training run as a scenario.";
+  command.text =
+      "Reads what a capture recorded of a run (docs/record.md) and writes it as a scenario: the layout, the parameters "
+      "and how the ranks cut them, and the collectives that carried gradients, by name of the place in the program "
+      "that "
+      "called them. Then check, prove, repair and diff work on it. What ranks do by themselves, such as dividing, no "
+      "collective shows: it is taken from the coefficients that `lockstep verify` recovers, and said to be so. The "
+      "formulas that the scenario predicts are held against the measured ones, for every parameter and rank. Exit "
+      "status "
+      "0 if they are the same, 1 if they are not, 2 if the run says too little for a scenario.";
+  command.examples = {
+      {"lockstep record run/ -o scenario.json", "then: lockstep check scenario.json"},
+      {"lockstep record run/ --step 3", "one optimizer step, to standard output"},
+  };
+  command.options = {
+      {"RUN", "", "The folder that a capture wrote.", {}, &arguments->run},
+      {"-o,--output", "FILE", "Write the scenario to this file instead of standard output.", {}, &arguments->output},
+      {"--loss",
+       "KIND",
+       "What each rank's backward is the gradient of, in the place of what the run says: mean, sum, token_mean or "
+       "token_sum.",
+       {},
+       &arguments->loss,
+       captured_loss_names()},
+      {"--step", "N", "Record this optimizer step alone.", {}, &arguments->step},
+  };
+  command.run = [arguments] {
+    if (!arguments->loss.empty() && !loss_named(arguments->loss))
+      usage_error(fmt::format("--loss takes one of {}; found \"{}\"{}", fmt::join(captured_loss_names(), ", "),
+                              arguments->loss, did_you_mean(arguments->loss, captured_loss_names())));
+    return run(*arguments);
+  };
+  return command;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/gradient_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "src/live/words.h"
+
+namespace lockstep::live {
+
+namespace {
+
+[[noreturn]] void refuse(std::string sentence) { throw InputError({Diagnostic{{}, std::move(sentence)}}); }
+
+/// "train.py:9" of "train.py:9 in main"; of a file in a package, without its folders.
+std::string site_of(const std::string& call) {
+  std::string site = call.substr(0, call.find(" in "));
+  return site.substr(site.rfind('/') == std::string::npos ? 0 : site.rfind('/') + 1);
+}
+
+std::string words_of(const CapturedCollective& call) {
+  std::string text = fmt::format("{} of {} {}", call.op, call.elements, call.dtype);
+  return call.call.empty() ? text : text + " at " + call.call;
+}
+
+/// A call of one parameter on one rank in one optimizer step.
+struct Instance {
+  GradientCall call;
+  int pass = 0;
+  bool in_backward = false;
+  std::size_t order = 0;
+
+  bool same(const Instance& other) const { return pass == other.pass && call.same_kind(other.call); }
+};
+
+class Finder {
+ public:
+  Finder(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes)
+      : run_(run), steps_(steps), axes_(axes) {}
+
+  GradientCalls find() {
+    // By parameter and optimizer step, as the lowest rank has it.
+    std::map<std::pair<int, int>, std::vector<Instance>> known;
+    std::map<int, int> first_rank;
+    for (const RankRecord& rank : run_.ranks) {
+      const std::map<std::pair<int, int>, std::vector<Instance>> own = of_rank(rank);
+      std::set<int> held;
+      for (const auto& [step, content] : rank.steps) {
+        for (const SketchedTensor& one : content.contributions) held.insert(one.parameter);
+        for (const SketchedTensor& one : content.results) held.insert(one.parameter);
+      }
+      for (const auto& [key, instances] : own) held.insert(key.first);
+      for (const int parameter : held) {
+        const auto [first, is_new] = first_rank.try_emplace(parameter, rank.header.rank);
+        for (const int step : steps_) {
+          const auto found = own.find({parameter, step});
+          const std::vector<Instance> instances = found == own.end() ? std::vector<Instance>{} : found->second;
+          std::vector<Instance>& same = known[{parameter, step}];
+          if (is_new) {
+            same = instances;
+          } else if (!std::equal(same.begin(), same.end(), instances.begin(), instances.end(),
+                                 [](const Instance& a, const Instance& b) { return a.same(b); })) {
+            refuse(
+                fmt::format("{}: in optimizer step {}, rank {} calls other collectives for the gradient of {} than "
+                            "rank {}, and no step of a schedule says that.",
+                            run_.folder, step, rank.header.rank, name(parameter), first->second));
+          }
+        }
+      }
+    }
+    result_.of_parameter.resize(run_.parameters.size());
+    for (std::size_t i = 0; i < run_.parameters.size(); ++i) join(static_cast<int>(i), known);
+    for (const auto& [why, words] : left_out_)
+      result_.left_out.push_back(fmt::format(
+          "{}{}: {}.", words.second > 1 ? fmt::format("{} calls such as ", words.second) : "", words.first, why));
+    return std::move(result_);
+  }
+
+ private:
+  const std::string& name(int parameter) const {
+    return run_.parameters[static_cast<std::size_t>(parameter)].declared.name;
+  }
+
+  std::map<std::pair<int, int>, std::vector<Instance>> of_rank(const RankRecord& rank) {
+    std::map<std::pair<int, int>, std::vector<Instance>> found;
+    // Elements that the rank holds, and those that its optimizer gets.
+    std::map<int, std::int64_t> whole, owned;
+    count(rank, whole, owned);
+    std::set<int> scattered;
+    std::size_t order = 0;
+    for (const CapturedCollective& call : rank.collectives) {
+      ++order;
+      if (call.parameters.empty() || call.group.size() < 2) continue;
+      if (std::find(steps_.begin(), steps_.end(), call.step) == steps_.end()) continue;
+      std::int64_t all = 0, parts = 0;
+      bool is_scattered = true;
+      for (const int parameter : call.parameters) {
+        all += whole[parameter];
+        parts += owned[parameter];
+        is_scattered = is_scattered && scattered.contains(parameter);
+      }
+      const std::string why = why_left_out(call, is_scattered ? parts : all);
+      if (!why.empty()) {
+        if (rank.header.rank == run_.ranks.front().header.rank) {
+          auto& entry = left_out_[why];
+          if (entry.second++ == 0) entry.first = words_of(call);
+        }
+        continue;
+      }
+      Instance instance;
+      instance.call = gradient_call(call);
+      instance.pass = call.passes - 1;
+      instance.in_backward = call.in_backward;
+      instance.order = order;
+      for (const int parameter : call.parameters) {
+        found[{parameter, call.step}].push_back(instance);
+        if (call.op == "reduce_scatter") scattered.insert(parameter);
+      }
+    }
+    return found;
+  }
+
+  void count(const RankRecord& rank, std::map<int, std::int64_t>& whole, std::map<int, std::int64_t>& owned) const {
+    std::map<int, std::set<int>> pieces, results;
+    for (const auto& [step, content] : rank.steps) {
+      for (const SketchedTensor& one : content.contributions) pieces[one.parameter].insert(one.piece);
+      for (const SketchedTensor& one : content.results) results[one.parameter].insert(one.piece);
+    }
+    const auto sum = [&](const std::map<int, std::set<int>>& all, std::map<int, std::int64_t>& counts) {
+      for (const auto& [parameter, of_parameter] : all) {
+        for (const int piece : of_parameter)
+          counts[parameter] += run_.parameters[static_cast<std::size_t>(parameter)].numel(piece);
+      }
+    };
+    sum(pieces, whole);
+    sum(results, owned);
+  }
+
+  static std::string why_left_out(const CapturedCollective& call, std::int64_t expected) {
+    static const std::set<std::string> known = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"};
+    if (!known.contains(call.op)) return "it moves gradients, and a schedule has no such step for them";
+    if (!call.reduce.empty() && call.reduce != "sum" && call.reduce != "avg" && call.reduce != "premul_sum")
+      return fmt::format("it takes the {} of gradients, which no step of a schedule does", call.reduce);
+    if (call.after_results)
+      return "it comes after what the optimizer gets was looked at, which is before clipping or the step";
+    if (call.passes < 1) return "it comes before the first backward pass of the optimizer step";
+    if (call.elements < expected)
+      return fmt::format("it carries {} of {} elements of the gradients that went into it, and a step takes whole ones",
+                         call.elements, expected);
+    return "";
+  }
+
+  GradientCall gradient_call(const CapturedCollective& call) const {
+    GradientCall result;
+    result.op = call.op;
+    result.members = static_cast<int>(call.group.size());
+    result.average = call.reduce == "avg";
+    result.site = site_of(call.call);
+    if (call.root >= 0)
+      result.root =
+          static_cast<int>(std::lower_bound(call.group.begin(), call.group.end(), call.root) - call.group.begin());
+    std::int64_t product = 1;
+    for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
+      const std::uint32_t bit = std::uint32_t{1} << axis;
+      const bool varies = std::any_of(call.group.begin(), call.group.end(), [&](int rank) {
+        return run_.coordinates(rank, bit) != run_.coordinates(call.group.front(), bit);
+      });
+      if (!varies) continue;
+      result.axes.push_back(axes_[axis]);
+      product *= run_.header.sizes[axis];
+    }
+    if (product != result.members)
+      refuse(
+          fmt::format("{}: {} is among {}, which are no whole axes of the mesh; a step of a schedule runs over axes.",
+                      run_.folder, words_of(call), rank_words(call.group)));
+    return result;
+  }
+
+  /// The calls of all optimizer steps and micro-batches as one list.
+  void join(int parameter, const std::map<std::pair<int, int>, std::vector<Instance>>& known) {
+    std::vector<MetCall>& met = result_.of_parameter[static_cast<std::size_t>(parameter)];
+    bool is_first = true;
+    for (const int step : steps_) {
+      const auto found = known.find({parameter, step});
+      if (found == known.end()) return;
+      std::vector<MetCall> own = aligned(found->second);
+      if (is_first) {
+        met = std::move(own);
+      } else if (!std::equal(met.begin(), met.end(), own.begin(), own.end(), [&](const MetCall& a, const MetCall& b) {
+                   return a.passes == b.passes && result_.calls[static_cast<std::size_t>(a.call)].same_kind(
+                                                      result_.calls[static_cast<std::size_t>(b.call)]);
+                 })) {
+        refuse(
+            fmt::format("{}: the gradient of {} meets other collectives in optimizer step {} than in {}; --step "
+                        "records one of them.",
+                        run_.folder, name(parameter), step, steps_.front()));
+      }
+      is_first = false;
+    }
+  }
+
+  /// Calls of several micro-batches that are the same are one.
+  std::vector<MetCall> aligned(const std::vector<Instance>& instances) {
+    std::vector<MetCall> met;
+    std::size_t at = 0;
+    int pass = -1;
+    for (const Instance& instance : instances) {
+      if (instance.pass != pass) at = 0;
+      pass = instance.pass;
+      const int call = number(instance.call);
+      const auto found =
+          std::find_if(met.begin() + static_cast<std::ptrdiff_t>(at), met.end(),
+                       [&](const MetCall& one) { return one.call == call && !one.passes.contains(pass); });
+      at = static_cast<std::size_t>(found - met.begin());
+      if (found == met.end()) met.push_back({call, {}, instance.in_backward, instance.order});
+      met[at++].passes.insert(pass);
+    }
+    return met;
+  }
+
+  int number(const GradientCall& call) {
+    const auto [found, is_new] = numbers_.try_emplace({call.op, call.axes, call.average, call.root, call.site},
+                                                      static_cast<int>(result_.calls.size()));
+    if (is_new) result_.calls.push_back(call);
+    return found->second;
+  }
+
+  const CapturedRun& run_;
+  const std::vector<int>& steps_;
+  const AxisNames& axes_;
+  std::map<std::tuple<std::string, std::vector<std::string>, bool, int, std::string>, int> numbers_;
+  std::map<std::string, std::pair<std::string, int>> left_out_;  // by why: the first call, and how many
+  GradientCalls result_;
+};
+
+}  // namespace
+
+bool GradientCall::same_kind(const GradientCall& other) const {
+  return std::tie(op, axes, members, average, root) ==
+         std::tie(other.op, other.axes, other.members, other.average, other.root);
+}
+
+GradientCalls find_gradient_calls(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes) {
+  return Finder(run, steps, axes).find();
+}
+
+}  // namespace lockstep::live

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/live/captured_run.h"
+
+namespace lockstep::live {
+
+/// A collective on gradients, as a step of a schedule may say it.
+struct GradientCall {
+  std::string op;                 ///< all_reduce, reduce_scatter, all_gather, broadcast or reduce
+  std::vector<std::string> axes;  ///< of the layout, that its groups run over, the slowest first
+  int members = 1;                ///< of a group
+  bool average = false;
+  int root = -1;     ///< position in the group; -1: none
+  std::string site;  ///< "train.py:9", on the lowest rank; "" where it is not known
+
+  /// Everything but the site.
+  bool same_kind(const GradientCall& other) const;
+  friend bool operator==(const GradientCall&, const GradientCall&) = default;
+};
+
+/// A call that a parameter met, in the same micro-batches of every optimizer step.
+struct MetCall {
+  int call = 0;              ///< index into GradientCalls::calls
+  std::set<int> passes;      ///< after the backward passes of these micro-batches, or within them
+  bool in_backward = false;  ///< of the last one
+  std::size_t order = 0;     ///< of the first, among all calls of its rank
+};
+
+/// The collectives of a run that carry gradients.
+struct GradientCalls {
+  std::vector<GradientCall> calls;                 ///< each once
+  std::vector<std::vector<MetCall>> of_parameter;  ///< by the run's number, in the order in which it met them
+  std::vector<std::string> left_out;               ///< what the schedule has not, and why: sentences
+};
+
+/// The run's own axes as the layout names them, by axis of the mesh.
+using AxisNames = std::vector<std::string>;
+
+/// Finds what each parameter met in these optimizer steps. Throws InputError where ranks, or steps, treat a parameter
+/// differently, so that no one step of a schedule says it. Complexity: near linear in the collectives and what they
+/// carry.
+GradientCalls find_gradient_calls(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes);
+
+}  // namespace lockstep::live

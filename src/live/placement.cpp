@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace lockstep::live {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+std::int64_t numel(const std::vector<Interval>& box) {
+  std::int64_t count = 1;
+  for (const Interval& interval : box) count *= interval.size();
+  return count;
+}
+
+std::vector<Interval> whole_of(const DeclaredParameter& parameter) {
+  std::vector<Interval> box;
+  for (const std::int64_t size : parameter.shape) box.push_back({0, size});
+  return box;
+}
+
+/// The box that these pieces make together; nothing where they make none.
+std::optional<std::vector<Interval>> joined(const DeclaredParameter& parameter, const std::set<int>& pieces) {
+  std::int64_t count = 0;
+  std::vector<Interval> box;
+  bool all_boxes = true;
+  for (const int piece : pieces) {
+    const std::vector<Interval>& own = parameter.pieces[at(piece)];
+    count += numel(own);
+    const std::optional<std::vector<Interval>> next = box_of_piece(parameter, piece);
+    all_boxes = all_boxes && next;
+    if (!all_boxes) continue;
+    if (box.empty()) box = *next;
+    for (std::size_t i = 0; i < next->size(); ++i) {
+      box[i].begin = std::min(box[i].begin, (*next)[i].begin);
+      box[i].end = std::max(box[i].end, (*next)[i].end);
+    }
+  }
+  std::vector<Interval> whole = whole_of(parameter);
+  if (count == numel(whole)) return whole;
+  return all_boxes && numel(box) == count ? std::optional(box) : std::nullopt;
+}
+
+class Finder {
+ public:
+  Finder(const CapturedRun& run, const VerifyResult& verified, const std::vector<int>& steps)
+      : run_(run), verified_(verified), steps_(steps), axes_(run.header.axes.size()) {
+    for (std::size_t axis = 0; axis < axes_; ++axis) {
+      const auto& data = run.header.data_axes;
+      is_data_.push_back(std::find(data.begin(), data.end(), run.header.axes[axis]) != data.end());
+    }
+    rank_of_place_.resize(run.place_of_rank.size());
+    for (std::size_t rank = 0; rank < run.place_of_rank.size(); ++rank)
+      rank_of_place_[at(run.place_of_rank[rank])] = static_cast<int>(rank);
+  }
+
+  std::vector<Placement> find() {
+    result_.resize(run_.parameters.size());
+    boxes();
+    partial();
+    micro_batches();
+    return std::move(result_);
+  }
+
+ private:
+  /// The rank whose coordinate on the axis is the first, the others being the same.
+  int first_along(int rank, std::size_t axis) const {
+    int stride = 1;
+    for (std::size_t i = axis + 1; i < axes_; ++i) stride *= run_.header.sizes[i];
+    const int place = run_.place_of_rank[at(rank)];
+    return rank_of_place_[at(place - place / stride % run_.header.sizes[axis] * stride)];
+  }
+
+  void boxes() {
+    std::vector<std::map<int, std::set<int>>> pieces(run_.parameters.size());  // by parameter and rank
+    for (const RankRecord& rank : run_.ranks) {
+      for (const int step : steps_) {
+        const auto found = rank.steps.find(step);
+        if (found == rank.steps.end()) continue;
+        for (const SketchedTensor& one : found->second.contributions) {
+          pieces[at(one.parameter)][rank.header.rank].insert(one.piece);
+          mark(result_[at(one.parameter)].partial, one.partial);
+        }
+        for (const SketchedTensor& one : found->second.results)
+          mark(result_[at(one.parameter)].redistributed, one.partial);
+      }
+    }
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const DeclaredParameter& parameter = run_.parameters[i].declared;
+      std::map<int, std::vector<Interval>> box;
+      for (const auto& [rank, of_rank] : pieces[i]) {
+        const auto own = joined(parameter, of_rank);
+        if (!own)
+          refuse(fmt::format("rank {} yields a gradient for a part of {} that is no box", rank, parameter.name));
+        box[rank] = *own;
+      }
+      for (const auto& [rank, own] : box) {
+        for (std::size_t axis = 0; axis < axes_; ++axis) {
+          const auto other = box.find(first_along(rank, axis));
+          if (other == box.end()) continue;
+          for (std::size_t dim = 0; dim < own.size(); ++dim) {
+            if (own[dim] == other->second[dim]) continue;
+            if (is_data_[axis])
+              refuse(fmt::format("ranks along {} see different tokens and hold different parts of {}",
+                                 run_.header.axes[axis], parameter.name));
+            const std::pair<int, int> cut(static_cast<int>(axis), static_cast<int>(dim));
+            auto& shard = result_[i].shard;
+            if (std::find(shard.begin(), shard.end(), cut) == shard.end()) shard.push_back(cut);
+          }
+        }
+      }
+      std::sort(result_[i].shard.begin(), result_[i].shard.end());
+    }
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw InputError(
+        {Diagnostic{{}, fmt::format("{}: {}, which no placement of a scenario says.", run_.folder, what)}});
+  }
+
+  void mark(std::vector<int>& axes, std::uint32_t bits) const {
+    for (std::size_t axis = 0; axis < axes_; ++axis) {
+      const int number = static_cast<int>(axis);
+      if ((bits >> axis & 1) != 0 && std::find(axes.begin(), axes.end(), number) == axes.end()) axes.push_back(number);
+    }
+  }
+
+  /// Ranks that see the same tokens and hold the same part either yield the same, or each a share of it.
+  void partial() {
+    for (const VerifiedPiece& piece : verified_.pieces) {
+      Placement& placement = result_[at(piece.parameter)];
+      std::set<std::pair<int, int>> alone;  // first rank and micro-batch of contributions
+      for (const RecoveredCoefficient& one : piece.coefficients) {
+        if (one.step == piece.step) alone.insert({one.rank, one.micro_batch});
+      }
+      for (const RecoveredCoefficient& one : piece.coefficients) {
+        if (one.step != piece.step) continue;
+        for (std::size_t axis = 0; axis < axes_; ++axis) {
+          const int number = static_cast<int>(axis);
+          const int first = first_along(one.rank, axis);
+          const bool cut = std::any_of(placement.shard.begin(), placement.shard.end(),
+                                       [&](const std::pair<int, int>& shard) { return shard.first == number; });
+          if (is_data_[axis] || cut || first == one.rank || !alone.contains({first, one.micro_batch})) continue;
+          mark(placement.partial, std::uint32_t{1} << axis);
+        }
+      }
+    }
+    for (Placement& placement : result_) std::sort(placement.partial.begin(), placement.partial.end());
+  }
+
+  /// Where backward yields a parameter's gradient on every rank in the same micro-batches, and not in all.
+  void micro_batches() {
+    std::vector<std::map<std::pair<int, int>, std::set<int>>> passes(run_.parameters.size());  // by rank and step
+    int all = 0;
+    for (const RankRecord& rank : run_.ranks) {
+      for (const int step : steps_) {
+        const auto found = rank.steps.find(step);
+        if (found == rank.steps.end()) continue;
+        all = std::max(all, found->second.micro_batches);
+        for (const SketchedTensor& one : found->second.contributions) {
+          if (one.hash != zero_hash_) passes[at(one.parameter)][{rank.header.rank, step}].insert(one.micro_batch);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < passes.size(); ++i) {
+      if (passes[i].empty()) continue;
+      const std::set<int>& first = passes[i].begin()->second;
+      const bool same =
+          std::all_of(passes[i].begin(), passes[i].end(), [&](const auto& one) { return one.second == first; });
+      if (same && static_cast<int>(first.size()) < all) result_[i].micro_batches.emplace(first.begin(), first.end());
+    }
+  }
+
+  const CapturedRun& run_;
+  const VerifyResult& verified_;
+  const std::vector<int>& steps_;
+  std::size_t axes_;
+  std::vector<bool> is_data_;
+  std::vector<int> rank_of_place_;
+  GradientHash zero_hash_;
+  std::vector<Placement> result_;
+};
+
+}  // namespace
+
+std::optional<std::vector<Interval>> box_of_piece(const DeclaredParameter& parameter, int piece) {
+  const std::vector<Interval>& own = parameter.pieces[at(piece)];
+  if (own.size() == parameter.shape.size() && own.size() != 1) return own;
+  if (own.size() == 1 && parameter.shape.size() == 1) return own;
+  if (own.size() != 1) return std::nullopt;
+  const Interval range = own.front();
+  std::int64_t suffix = 1;
+  for (const std::int64_t size : parameter.shape) suffix *= size;
+  std::vector<Interval> box;
+  std::int64_t begin = range.begin, end = range.end;
+  for (std::size_t dim = 0; dim < parameter.shape.size(); ++dim) {
+    const std::int64_t size = parameter.shape[dim];
+    if (size == 0 || begin >= end) return std::nullopt;
+    suffix /= size;
+    const std::int64_t first = begin / suffix, last = (end - 1) / suffix;
+    box.push_back({first, last + 1});
+    if (first != last) {  // the rest must be whole
+      if (begin % suffix != 0 || end % suffix != 0) return std::nullopt;
+      for (std::size_t rest = dim + 1; rest < parameter.shape.size(); ++rest) box.push_back({0, parameter.shape[rest]});
+      return box;
+    }
+    begin -= first * suffix;
+    end -= first * suffix;
+  }
+  return box;
+}
+
+std::vector<Placement> find_placements(const CapturedRun& run, const VerifyResult& verified,
+                                       const std::vector<int>& steps) {
+  return Finder(run, verified, steps).find();
+}
+
+}  // namespace lockstep::live

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/live/captured_run.h"
+
+namespace lockstep::live {
+
+/// How backward spreads a parameter's gradient over the ranks.
+struct Placement {
+  std::vector<std::pair<int, int>> shard;         ///< axis of the mesh and the dimension that it cuts
+  std::vector<int> partial;                       ///< axes over which the ranks' gradients are to be added up
+  std::vector<int> redistributed;                 ///< axes over which what the optimizers get is to be added up as well
+  std::optional<std::vector<int>> micro_batches;  ///< in which backward yields it, where that is not in all
+};
+
+/// A piece as a box of the parameter; nothing where it is none.
+std::optional<std::vector<Interval>> box_of_piece(const DeclaredParameter& parameter, int piece);
+
+/// The placement of each parameter, from what the ranks contributed and from which contributions `verified` found to be
+/// the same. Throws InputError where ranks along a data axis hold different parts, which lockstep's axes do not do.
+std::vector<Placement> find_placements(const CapturedRun& run, const VerifyResult& verified,
+                                       const std::vector<int>& steps);
+
+}  // namespace lockstep::live

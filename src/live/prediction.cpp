@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/prediction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "src/live/expected.h"
+
+namespace lockstep::live {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+constexpr std::size_t most_stretches = 1 << 16;
+
+/// The stretches of a box in row-major order within another box that holds it.
+std::optional<Intervals> stretches(const std::vector<Interval>& inner, const std::vector<Interval>& outer) {
+  Intervals found = {{0, 1}};
+  for (std::size_t dim = 0; dim < inner.size(); ++dim) {
+    const Interval cut = {inner[dim].begin - outer[dim].begin, inner[dim].end - outer[dim].begin};
+    const std::int64_t size = outer[dim].size();
+    if (cut.begin < 0 || cut.end > size) return std::nullopt;
+    Intervals next;
+    // Stretches that span whole rows stay one.
+    for (const Interval& one : found) {
+      if (cut.begin == 0 && cut.end == size) {
+        next.push_back({one.begin * size, one.end * size});
+        continue;
+      }
+      for (std::int64_t row = one.begin; row < one.end; ++row) {
+        if (next.size() == most_stretches) return std::nullopt;
+        next.push_back({row * size + cut.begin, row * size + cut.end});
+      }
+    }
+    found = std::move(next);
+  }
+  return found;
+}
+
+}  // namespace
+
+Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario)
+    : recording_(recording), scenario_(std::move(scenario)) {
+  const Schedule& schedule = *scenario_->schedule;
+  timeline_ = std::make_shared<const Timeline>(walk(schedule));
+  if (timeline_->outcome.kind != Outcome::Kind::complete)
+    throw InternalError("the schedule of a run that ended does not end");
+  engine_ = std::make_unique<SymbolicEngine>(schedule, *timeline_);
+  std::multimap<std::size_t, std::pair<std::size_t, int>> ends;
+  const std::size_t steps = timeline_->rank_ends.size();
+  held_.resize(steps);
+  for (std::size_t step = 0; step < steps; ++step) {
+    held_[step].resize(at(schedule.mesh.world()));
+    for (int rank = 0; rank < schedule.mesh.world(); ++rank)
+      ends.emplace(timeline_->rank_ends[step][at(rank)], std::pair(step, rank));
+  }
+  auto next = ends.begin();
+  const auto read = [&](std::size_t done) {
+    for (; next != ends.end() && next->first <= done; ++next) {
+      const auto [step, rank] = next->second;
+      const std::size_t buffers = schedule.model.local(rank).buffers.size();
+      for (std::size_t buffer = 0; buffer < buffers; ++buffer) {
+        std::vector<Held>& held = held_[step][at(rank)].emplace_back();
+        for (const SymbolicEngine::Content& one : engine_->content(rank, static_cast<int>(buffer), schedule.result))
+          held.push_back({one.elements, one.form});
+      }
+    }
+  };
+  engine_->run([&](std::size_t event) { read(event + 1); });
+  read(timeline_->events.size());
+}
+
+int Prediction::buffer_of(int rank, int parameter) const {
+  const Model& model = scenario_->schedule->model;
+  return model.buffer_of(rank, model.logical_of(parameter));
+}
+
+std::optional<std::size_t> Prediction::index_of(int step) const {
+  const auto found = std::lower_bound(recording_.steps.begin(), recording_.steps.end(), step);
+  if (found == recording_.steps.end() || *found != step) return std::nullopt;
+  return static_cast<std::size_t>(found - recording_.steps.begin());
+}
+
+std::optional<Intervals> Prediction::local_of(int parameter, int piece, int rank, int buffer) const {
+  const Model& model = scenario_->schedule->model;
+  const LocalBuffer& local = model.local(rank).buffers[at(buffer)];
+  const Piece& held = model.pieces(local.logical)[at(local.piece)];
+  const DeclaredParameter& declared = recording_.run->parameters[at(parameter)].declared;
+  const auto box = box_of_piece(declared, piece);
+  if (box) return stretches(*box, held.dims);
+  std::int64_t whole = 1;
+  for (const std::int64_t size : declared.shape) whole *= size;
+  if (held.numel != whole) return std::nullopt;
+  return Intervals{declared.pieces[at(piece)].front()};
+}
+
+std::string Prediction::formula(int form, int rank, int buffer, std::size_t step) const {
+  const Schedule& schedule = *scenario_->schedule;
+  const LocalBuffer& local = schedule.model.local(rank).buffers[at(buffer)];
+  return print_formula(schedule, rank, buffer, engine_->terms(form, rank, buffer),
+                       reference_terms(schedule, local.logical, local.piece, static_cast<int>(step)));
+}
+
+Meeting Prediction::meet(const VerifiedPiece& piece) const {
+  const auto step = index_of(piece.step);
+  if (!step) throw InternalError("a result of an optimizer step that was not recorded");
+  if (piece.ranks.empty()) return {false, true, "no rank's optimizer gets it, which no schedule says", {}};
+  Meeting all;
+  all.meets = true;
+  for (const int rank : piece.ranks) {
+    Meeting one = meet_on(piece, rank, *step);
+    if (!one.meets) return one;
+    all.certain = all.certain && one.certain;
+  }
+  return all;
+}
+
+Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t step) const {
+  const int buffer = buffer_of(rank, piece.parameter);
+  if (buffer < 0) return {false, true, "the schedule's rank does not hold it", {}};
+  if (piece.formula.empty() || (piece.coefficients.empty() && piece.formula != "0"))
+    return {false, false, "no formula was recovered of it", {}};
+  const std::optional<Intervals> elements = local_of(piece.parameter, piece.piece, rank, buffer);
+  if (!elements) return {false, true, "it is cut into pieces that no schedule has", {}};
+  Meeting result;
+  result.meets = true;
+  std::map<int, Meeting> known;  // by form
+  const std::vector<Held>& held = held_[step][at(rank)][at(buffer)];
+  for (const Interval& stretch : *elements) {
+    if (intersect(timeline_->owned[step][at(rank)][at(buffer)], stretch) != Intervals{stretch}) {
+      return {false, true, "the schedule gives it to another rank's optimizer", {}};
+    }
+    auto one = std::upper_bound(held.begin(), held.end(), stretch.begin,
+                                [](std::int64_t begin, const Held& part) { return begin < part.elements.end; });
+    for (; one != held.end() && one->elements.begin < stretch.end; ++one) {
+      const auto [found, is_new] = known.try_emplace(one->form);
+      if (!is_new) continue;
+      Coefficients predicted;
+      bool foreign = false;
+      for (const Term& term : engine_->terms(one->form, rank, buffer)) {
+        foreign = foreign || term.foreign || !term.leftover.empty();
+        predicted[{term.rank, term.micro_batch}] += term.coefficient;
+      }
+      found->second = foreign ? Meeting{} : compare(piece, predicted, step);
+      if (!found->second.meets) {
+        found->second.why = fmt::format("the schedule predicts {}, and {} was measured",
+                                        formula(one->form, rank, buffer, step), piece.formula);
+        return found->second;
+      }
+      result.certain = result.certain && found->second.certain;
+    }
+  }
+  return result;
+}
+
+Meeting Prediction::compare(const VerifiedPiece& piece, const Coefficients& predicted, std::size_t step) const {
+  const Batch& batch = scenario_->schedule->batch;
+  Coefficients left = predicted;
+  Meeting result;
+  result.meets = true;
+  bool proportional = true;
+  for (const RecoveredCoefficient& one : piece.coefficients) {
+    const auto own = index_of(one.step);
+    if (!own) return {false, true, "", {}};
+    Rational sum;
+    for (const auto& [rank, micro_batch] : one.members) {
+      const auto found = left.find({rank, batch.first_micro_batch(static_cast<int>(*own)) + micro_batch});
+      if (found == left.end()) continue;
+      sum += found->second;
+      left.erase(found);
+    }
+    if (one.exact) {
+      result.meets = result.meets && sum == *one.exact;
+      proportional = proportional && sum.is_zero() == one.exact->is_zero();
+      if (sum.is_zero() || !proportional) continue;
+      const Rational ratio = *one.exact / sum;
+      proportional = !result.ratio || *result.ratio == ratio;
+      result.ratio = ratio;
+    } else {
+      result.certain = proportional = false;
+      // As many standard deviations as verify itself takes for noise.
+      constexpr double most_deviations = 7;
+      result.meets = result.meets && std::abs(one.value - to_double(sum)) <= most_deviations * one.error;
+    }
+  }
+  if (piece.coefficients.empty() && piece.verdict != VerifiedPiece::Verdict::right) result.meets = predicted.empty();
+  // Contributions of this optimizer step that are not among the measured ones are zero, and enter with any coefficient.
+  const int first = batch.first_micro_batch(static_cast<int>(step));
+  for (const auto& [source, coefficient] : left) {
+    if (source.second < first && !coefficient.is_zero()) result.meets = proportional = false;
+  }
+  if (!proportional) result.ratio.reset();
+  return result;
+}
+
+std::vector<int> Prediction::other_owners(int parameter, int step,
+                                          const std::map<int, std::vector<int>>& pieces) const {
+  std::vector<int> ranks;
+  const auto index = index_of(step);
+  if (!index) return ranks;
+  for (int rank = 0; rank < scenario_->schedule->mesh.world(); ++rank) {
+    const int buffer = buffer_of(rank, parameter);
+    if (buffer < 0) continue;
+    std::int64_t own = 0, gets = 0;
+    for (const Interval& interval : timeline_->owned[*index][at(rank)][at(buffer)]) own += interval.size();
+    if (const auto found = pieces.find(rank); found != pieces.end()) {
+      for (const int piece : found->second) gets += recording_.run->parameters[at(parameter)].numel(piece);
+    }
+    if (own != gets) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+}  // namespace lockstep::live

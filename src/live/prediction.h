@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/check.h"
+#include "src/live/recorded_schedule.h"
+
+namespace lockstep::live {
+
+/// How what a schedule predicts of a result and what was measured meet.
+struct Meeting {
+  bool meets = false;
+  bool certain = true;  ///< every coefficient was measured as a fraction
+  std::string why;      ///< where they do not: a sentence's end, "… predicts g0, and g0/2 was measured"
+  /// Where measured coefficients are one number times the predicted ones: that number.
+  std::optional<Rational> ratio;
+};
+
+/// The formulas of a recorded scenario, as the symbolic engine computes them.
+class Prediction {
+ public:
+  Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario);
+
+  /// `piece` as verify_run found it, with its coefficients.
+  Meeting meet(const VerifiedPiece& piece) const;
+  /// Ranks whose optimizers get other elements of a parameter in an optimizer step of the run than the schedule has it,
+  /// of those that got any; `pieces` by rank.
+  std::vector<int> other_owners(int parameter, int step, const std::map<int, std::vector<int>>& pieces) const;
+
+ private:
+  using Coefficients = std::map<std::pair<int, int>, Rational>;  // by rank and micro-batch, counted through the run
+  struct Held {
+    Interval elements;
+    int form = 0;
+  };
+
+  Meeting meet_on(const VerifiedPiece& piece, int rank, std::size_t step) const;
+  Meeting compare(const VerifiedPiece& piece, const Coefficients& predicted, std::size_t step) const;
+  /// Local elements of a piece on a rank; nothing where these are too many stretches.
+  std::optional<Intervals> local_of(int parameter, int piece, int rank, int buffer) const;
+  std::string formula(int form, int rank, int buffer, std::size_t step) const;
+  int buffer_of(int rank, int parameter) const;
+  std::optional<std::size_t> index_of(int step) const;
+
+  const Recording& recording_;
+  std::shared_ptr<const Scenario> scenario_;
+  std::shared_ptr<const Timeline> timeline_;
+  std::unique_ptr<SymbolicEngine> engine_;
+  std::vector<std::vector<std::vector<std::vector<Held>>>> held_;  // by optimizer step, rank and buffer
+};
+
+}  // namespace lockstep::live

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/record.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "src/diagnosis/fold_names.h"
+#include "src/live/prediction.h"
+#include "src/live/run_layout.h"
+#include "src/live/words.h"
+
+namespace lockstep {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
+namespace live {
+
+namespace {
+
+class Recorder {
+ public:
+  Recorder(const CapturedRun& run, const VerifyResult& verified) : run_(run), verified_(verified) {}
+
+  RecordedRun record(std::shared_ptr<const Scenario>* scenario) {
+    describe();
+    for (const VerifiedPiece& piece : verified_.pieces) of_parameter_[piece.parameter].push_back(&piece);
+    const std::vector<Unseen> unseen = find_unseen();
+    RecordedRun result;
+    result.scenario = scenario_of(recording_, unseen);
+    result.results = verified_.pieces.size();
+    const std::shared_ptr<const Scenario> read = read_recorded(result.scenario);
+    if (scenario != nullptr) *scenario = read;
+    compare(Prediction(recording_, read), result);
+    result.notes.insert(result.notes.end(), recording_.calls.left_out.begin(), recording_.calls.left_out.end());
+    say_unseen(unseen, result.notes);
+    return result;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw InputError({Diagnostic{{}, fmt::format("{}: {}", run_.folder, what)}});
+  }
+
+  void describe() {
+    const Header& header = run_.header;
+    if (!run_.gaps.empty()) refuse("no schedule is recorded of a run that is not complete: " + run_.gaps.front());
+    if (!verified_.collectives.empty())
+      refuse("no schedule is recorded of collectives that do not meet: " + verified_.collectives.front());
+    if (!verified_.loss)
+      refuse(
+          "what each rank differentiates is not known, so nobody can say what is right; expected --loss mean, sum, "
+          "token_mean or token_sum (docs/verify.md).");
+    if (!header.collectives && header.world > 1)
+      refuse(
+          "the capture does not say whose gradients the collectives carried; expected one that was made with "
+          "collectives=True by this version of the package.");
+    recording_.run = &run_;
+    recording_.steps = verified_.steps;
+    recording_.loss = *verified_.loss;
+    name_axes();
+    for (const int step : recording_.steps) {
+      std::set<int> counts;
+      for (const RankRecord& rank : run_.ranks) counts.insert(rank.steps.at(step).micro_batches);
+      if (counts.size() > 1)
+        refuse(fmt::format("in optimizer step {}, ranks have {} micro-batches; in a scenario all have as many.", step,
+                           fmt::join(counts, " and ")));
+      recording_.micro_batches.push_back(std::max(1, *counts.begin()));
+    }
+    recording_.calls = find_gradient_calls(run_, recording_.steps, recording_.names);
+    recording_.placements = find_placements(run_, verified_, recording_.steps);
+  }
+
+  void name_axes() {
+    const Header& header = run_.header;
+    const auto is_data = [&](const std::string& axis) {
+      return std::find(header.data_axes.begin(), header.data_axes.end(), axis) != header.data_axes.end();
+    };
+    const bool known = layout_of(header).has_value();
+    // One axis needs no name that lockstep knows.
+    if (!known && header.axes.size() != 1)
+      refuse(
+          fmt::format("the axes of the mesh are {}; a layout has tp, cp, sp, dp (or dp_replicate and dp_shard) and "
+                      "pp, and counts its ranks row by row.",
+                      fmt::join(header.axes, ", ")));
+    for (std::size_t i = 0; i < header.axes.size(); ++i) {
+      std::string name = header.axes[i];
+      if (!known) name = is_data(name) ? "dp" : "tp";
+      const bool splits = name.starts_with("dp") || name == "cp" || name == "sp";
+      if (name == "pp" && header.sizes[i] > 1) refuse("pipelines are not recorded yet.");
+      if (header.sizes[i] > 1 && splits != is_data(header.axes[i]))
+        refuse(fmt::format("ranks along {} see {} tokens in the run, and in a scenario {} ones.", name,
+                           splits ? "the same" : "different", splits ? "different" : "the same"));
+      recording_.names.push_back(name);
+      recording_.axes.emplace_back(name, header.sizes[i]);
+    }
+  }
+
+  // What no collective shows.
+
+  /// Ways in which nobody sees what ranks do, the most usual first.
+  std::vector<Unseen> ways(int parameter) const {
+    std::vector<Unseen> all;
+    std::vector<bool> divides = {false};
+    if (is_summed(recording_, parameter)) {
+      divides = {true, false};
+      if (run_.header.adapter != "ddp") std::reverse(divides.begin(), divides.end());
+    }
+    for (const bool kept : {false, true}) {
+      if (kept && recording_.steps.size() == 1) continue;
+      for (const bool cleared : {false, true}) {
+        if (cleared && *std::max_element(recording_.micro_batches.begin(), recording_.micro_batches.end()) == 1)
+          continue;
+        for (const bool divided : divides) all.push_back({divided, cleared, kept, std::nullopt});
+      }
+    }
+    return all;
+  }
+
+  /// For each parameter the first way in which prediction and measurement meet; else the first in which they are one
+  /// factor apart; else the most usual.
+  std::vector<Unseen> find_unseen() const {
+    const std::size_t count = run_.parameters.size();
+    std::vector<Unseen> chosen(count);
+    std::vector<std::vector<Unseen>> all(count);
+    std::vector<char> settled(count, 0);
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      all[i] = ways(static_cast<int>(i));
+      chosen[i] = all[i].front();
+      settled[i] = of_parameter_.contains(static_cast<int>(i)) ? 0 : 1;
+      most = std::max(most, all[i].size());
+    }
+    std::vector<std::optional<Unseen>> with_factor(count);
+    for (std::size_t way = 0; way < most; ++way) {
+      std::vector<Unseen> tried = chosen;
+      bool any = false;
+      for (std::size_t i = 0; i < count; ++i) {
+        if (settled[i] != 0 || way >= all[i].size()) continue;
+        tried[i] = all[i][way];
+        any = true;
+      }
+      if (!any) continue;
+      const Prediction prediction(recording_, read_recorded(scenario_of(recording_, tried)));
+      for (std::size_t i = 0; i < count; ++i) {
+        if (settled[i] != 0 || way >= all[i].size()) continue;
+        const auto [meets, factor] = meet(prediction, static_cast<int>(i));
+        if (meets) {
+          chosen[i] = tried[i];
+          settled[i] = 1;
+        } else if (factor && !with_factor[i]) {
+          with_factor[i] = tried[i];
+          with_factor[i]->factor = factor;
+        }
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (settled[i] == 0 && with_factor[i]) chosen[i] = *with_factor[i];
+    }
+    return chosen;
+  }
+
+  /// Whether all results of a parameter meet; and the one factor that is missing, where there is one.
+  std::pair<bool, std::optional<Rational>> meet(const Prediction& prediction, int parameter) const {
+    bool all = true, proportional = true;
+    std::optional<Rational> factor;
+    for (const VerifiedPiece* piece : of_parameter_.at(parameter)) {
+      const Meeting one = prediction.meet(*piece);
+      all = all && one.meets;
+      if (one.meets && !one.ratio) continue;  // nothing arrives, and nothing should
+      proportional = proportional && one.ratio && (!factor || *factor == *one.ratio);
+      factor = one.ratio;
+    }
+    return {all, proportional ? factor : std::nullopt};
+  }
+
+  // What is said.
+
+  /// "norm.weight", "norm.weight and 3 others".
+  std::string names(const std::set<int>& parameters) const {
+    const std::string& first = run_.parameters[at(*parameters.begin())].declared.name;
+    if (parameters.size() == 1) return first;
+    return parameters.size() == 2
+               ? fmt::format("{} and {}", first, run_.parameters[at(*parameters.rbegin())].declared.name)
+               : fmt::format("{} and {} others", first, parameters.size() - 1);
+  }
+
+  void compare(const Prediction& prediction, RecordedRun& result) const {
+    std::map<std::pair<std::string, std::vector<int>>, std::set<int>> unmet;
+    std::set<int> uncertain;
+    std::vector<std::pair<std::string, std::vector<int>>> order;
+    const auto add = [&](const std::string& why, const std::vector<int>& ranks, int parameter) {
+      const auto [found, is_new] = unmet.try_emplace({why, ranks});
+      if (is_new) order.emplace_back(why, ranks);
+      found->second.insert(parameter);
+    };
+    std::map<std::pair<int, int>, std::map<int, std::vector<int>>> pieces;  // by step and parameter; by rank
+    for (const VerifiedPiece& piece : verified_.pieces) {
+      const Meeting one = prediction.meet(piece);
+      if (!one.meets) add(one.why, piece.ranks, piece.parameter);
+      if (one.meets && !one.certain) uncertain.insert(piece.parameter);
+      for (const int rank : piece.ranks) pieces[{piece.step, piece.parameter}][rank].push_back(piece.piece);
+    }
+    for (const auto& [key, of_rank] : pieces) {
+      const std::vector<int> ranks = prediction.other_owners(key.second, key.first, of_rank);
+      if (!ranks.empty()) add("the schedule's optimizers get other elements of it than the run's", ranks, key.second);
+    }
+    for (const auto& key : order) {
+      const auto& [why, ranks] = key;
+      result.unmet.push_back(
+          fmt::format("{}{}: {}.", names(unmet.at(key)), ranks.empty() ? "" : " on " + rank_words(ranks), why));
+    }
+    if (!uncertain.empty())
+      result.notes.push_back(
+          fmt::format("of {}, some coefficients were measured as no certain fraction; what the schedule "
+                      "predicts is within their noise.",
+                      names(uncertain)));
+  }
+
+  void say_unseen(const std::vector<Unseen>& unseen, std::vector<std::string>& notes) const {
+    std::set<int> divides, cleared, kept;
+    std::map<Rational, std::set<int>> factors;
+    for (const auto& [parameter, pieces] : of_parameter_) {
+      const Unseen& one = unseen[at(parameter)];
+      if (one.divides) divides.insert(parameter);
+      if (one.cleared_between) cleared.insert(parameter);
+      if (one.kept) kept.insert(parameter);
+      if (one.factor) factors[*one.factor].insert(parameter);
+    }
+    const auto say = [&](const std::set<int>& parameters, const std::string& what) {
+      if (parameters.empty()) return;
+      notes.push_back(fmt::format("{}: {}, which no collective shows; the coefficients do.",
+                                  parameters.size() == of_parameter_.size() ? "all parameters" : names(parameters),
+                                  what));
+    };
+    say(divides, "divided by the group's size before each sum");
+    say(cleared, "cleared between the micro-batches");
+    say(kept, "not cleared after an optimizer step");
+    for (const auto& [factor, parameters] : factors) say(parameters, "multiplied with " + factor.to_string());
+  }
+
+  const CapturedRun& run_;
+  const VerifyResult& verified_;
+  Recording recording_;
+  std::map<int, std::vector<const VerifiedPiece*>> of_parameter_;
+};
+
+}  // namespace
+
+RecordedRun record(const CapturedRun& run, const VerifyResult& verified, std::shared_ptr<const Scenario>* scenario) {
+  return Recorder(run, verified).record(scenario);
+}
+
+std::shared_ptr<const Scenario> read_recorded(const Json& document) {
+  try {
+    return std::make_shared<const Scenario>(
+        read_scenario(std::make_shared<Source>(Source{"the recorded scenario", write_json(document)})));
+  } catch (const InputError& error) {
+    throw InternalError(fmt::format("a recorded scenario is not valid: {}", error.what()));
+  }
+}
+
+}  // namespace live
+
+RecordedRun record_run(const std::string& folder, const RecordOptions& options) {
+  const live::CapturedRun run = live::read_run(folder, options.threads);
+  VerifyOptions verify;
+  verify.loss = options.loss;
+  verify.step = options.step;
+  verify.coefficients = true;
+  verify.threads = options.threads;
+  return live::record(run, verify_run(folder, verify));
+}
+
+}  // namespace lockstep

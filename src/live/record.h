@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "lockstep/scenario.h"
+#include "src/live/captured_run.h"
+
+namespace lockstep::live {
+
+/// record_run() of a run that was read and verified already, in these optimizer steps and all parameters, with every
+/// coefficient; `scenario`, if given, becomes the scenario as it was read.
+RecordedRun record(const CapturedRun& run, const VerifyResult& verified,
+                   std::shared_ptr<const Scenario>* scenario = nullptr);
+
+/// `document`, read. Throws InternalError where it is not valid.
+std::shared_ptr<const Scenario> read_recorded(const Json& document);
+
+}  // namespace lockstep::live

@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/recorded_schedule.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace lockstep::live {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+Json number(std::int64_t value) { return Json::number(std::to_string(value)); }
+
+/// The buffer in which the gradient waits for a reduce-scatter; what comes out of that is added to the optimizer's.
+constexpr const char* unreduced = "unreduced";
+
+/// Every gradient that goes through a reduce-scatter. What FSDP and ZeRO reduce is not where they keep what came out.
+bool is_scattered(const Recording& recording, int parameter) {
+  const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
+  return std::any_of(met.begin(), met.end(),
+                     [&](const MetCall& one) { return recording.calls.calls[at(one.call)].op == "reduce_scatter"; });
+}
+
+bool sums(const GradientCall& call) { return !call.average && call.op != "broadcast" && call.op != "all_gather"; }
+
+/// A selector that fits this name alone.
+std::string selector(const std::string& name) {
+  std::string text;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (c == '*' || c == '?' || c == '[') {
+      text += std::string("[") + c + "]";
+    } else {
+      // What selectors would take for a word of theirs.
+      const bool first_of_word = i == 0 && (name.find_first_of(":<>=") != std::string::npos || c == ' ');
+      text += i == 0 && c == '!' ? "?" : first_of_word ? std::string("[") + c + "]" : std::string(1, c);
+    }
+  }
+  return text;
+}
+
+/// With the characters alone that names of steps have.
+std::string step_word(std::string text) {
+  for (char& c : text) {
+    const bool known = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       std::string_view("_.-:/").find(c) != std::string_view::npos;
+    if (!known) c = '_';
+  }
+  return text;
+}
+
+class Writer {
+ public:
+  Writer(const Recording& recording, const std::vector<Unseen>& unseen) : recording_(recording), unseen_(unseen) {
+    const auto& parameters = recording.run->parameters;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!parameters[i].declared.frozen) all_.push_back(static_cast<int>(i));
+    }
+    most_ = *std::max_element(recording.micro_batches.begin(), recording.micro_batches.end());
+    find_steps();
+  }
+
+  Json scenario() {
+    Json document = Json::object();
+    document.set("lockstep", number(1));
+    document.set("name", Json::string("recorded"));
+    document.set("title", Json::string(title()));
+    document.set("layout", layout());
+    Json model = Json::object();
+    model.set("parameters", parameters());
+    document.set("model", model);
+    document.set("batch", batch());
+    Json schedule = Json::object();
+    schedule.set("steps", steps());
+    document.set("schedule", schedule);
+    return document;
+  }
+
+ private:
+  /// A step that several parameters share: what it does, when, and to which buffer.
+  struct Shared {
+    int call = 0;
+    bool in_tail = false;  // after all micro-batches
+    std::set<int> passes;
+    bool owned = false, scattered = false, rows = true;
+    int occurrence = 0;
+    int parted = -1;  // a sequence of calls that goes with no common order: steps of its own
+    auto key() const { return std::tie(call, in_tail, passes, owned, scattered, rows, occurrence, parted); }
+    bool operator<(const Shared& other) const { return key() < other.key(); }
+  };
+  struct Placed {
+    std::size_t order = SIZE_MAX;
+    std::vector<int> parameters;
+  };
+
+  std::string title() const {
+    const Header& header = recording_.run->header;
+    std::string text = "Recorded from a training run";
+    if (!header.adapter.empty()) text += ": " + header.adapter;
+    for (const auto& [name, version] : header.versions) {
+      if (name != "lockstep") text += fmt::format(", {} {}", name, version);
+    }
+    return text;
+  }
+
+  Json layout() const {
+    Json object = Json::object();
+    std::vector<std::string> order;
+    for (auto axis = recording_.axes.rbegin(); axis != recording_.axes.rend(); ++axis) {
+      const std::string name = axis->first.starts_with("dp") ? "dp" : axis->first;
+      if (order.empty() || order.back() != name) order.push_back(name);
+    }
+    for (const auto& [name, size] : recording_.axes) object.set(name, number(size));
+    if (order.size() > 1) object.set("order", Json::string(fmt::format("{}", fmt::join(order, "-"))));
+    return object;
+  }
+
+  Json parameters() const {
+    std::vector<Json> list;
+    for (std::size_t i = 0; i < recording_.run->parameters.size(); ++i) {
+      const DeclaredParameter& declared = recording_.run->parameters[i].declared;
+      const Placement& placement = recording_.placements[i];
+      Json one = Json::object();
+      one.set("name", Json::string(declared.name));
+      std::vector<Json> shape;
+      for (const std::int64_t size : declared.shape) shape.push_back(number(size));
+      one.set("shape", Json::array(std::move(shape)));
+      if (declared.dtype == "float64" || declared.dtype == "bfloat16" || declared.dtype == "float16")
+        one.set("dtype", Json::string(declared.dtype));
+      Json shards = Json::object();
+      for (const auto& [axis, dim] : placement.shard) {
+        Json cut = number(dim);
+        if (declared.shape[at(dim)] % recording_.run->header.sizes[at(axis)] != 0) {
+          cut = Json::object();
+          cut.set("dim", number(dim));
+          cut.set("uneven", Json::boolean(true));
+        }
+        shards.set(recording_.names[at(axis)], cut);
+      }
+      if (!placement.shard.empty()) one.set("shard", shards);
+      if (!placement.partial.empty()) one.set("partial", axis_list(placement.partial));
+      if (declared.frozen) one.set("frozen", Json::boolean(true));
+      if (placement.micro_batches) {
+        std::vector<Json> passes;
+        for (const int pass : *placement.micro_batches) passes.push_back(number(pass));
+        one.set("micro_batches", Json::array(std::move(passes)));
+      }
+      list.push_back(one);
+    }
+    return Json::array(std::move(list));
+  }
+
+  Json axis_list(const std::vector<int>& axes) const {
+    std::vector<Json> names;
+    for (const int axis : axes) names.push_back(Json::string(recording_.names[at(axis)]));
+    return Json::array(std::move(names));
+  }
+
+  Json batch() const {
+    Json object = Json::object();
+    const std::vector<int>& counts = recording_.micro_batches;
+    if (std::all_of(counts.begin(), counts.end(), [&](int count) { return count == counts.front(); })) {
+      object.set("micro_batches", number(counts.front()));
+    } else {
+      std::vector<Json> list;
+      for (const int count : counts) list.push_back(number(count));
+      object.set("micro_batches", Json::array(std::move(list)));
+    }
+    if (counts.size() > 1) object.set("steps", number(static_cast<std::int64_t>(counts.size())));
+    object.set("tokens", tokens());
+    const bool by_tokens = recording_.loss == CapturedLoss::token_mean || recording_.loss == CapturedLoss::token_sum;
+    object.set("loss", Json::string(by_tokens                              ? "token_mean"
+                                    : recording_.loss == CapturedLoss::sum ? "sum"
+                                                                           : "piece_mean"));
+    return object;
+  }
+
+  /// A list [micro-batch][dp][cp][sp], or "even" where what a rank's loss is does not depend on them, or nobody told.
+  Json tokens() const {
+    const bool needed = recording_.loss == CapturedLoss::token_mean || recording_.loss == CapturedLoss::token_sum;
+    std::map<std::tuple<int, int, int, int>, std::int64_t> known;
+    int passes = 0;
+    std::set<std::int64_t> different;
+    for (std::size_t step = 0; step < recording_.steps.size(); ++step) {
+      for (const RankRecord& rank : recording_.run->ranks) {
+        const auto found = rank.steps.find(recording_.steps[step]);
+        if (found == rank.steps.end()) continue;
+        const auto [dp, cp, sp] = data_place(rank.header.rank);
+        for (std::size_t i = 0; i < found->second.tokens.size(); ++i) {
+          const auto& count = found->second.tokens[i];
+          if (!count) continue;
+          known[{passes + static_cast<int>(i), dp, cp, sp}] = *count;
+          different.insert(*count);
+        }
+      }
+      passes += recording_.micro_batches[step];
+    }
+    const int dp = size_of("dp"), cp = size_of("cp"), sp = size_of("sp");
+    const std::size_t all = static_cast<std::size_t>(passes) * at(dp) * at(cp) * at(sp);
+    if (known.size() != all || (!needed && (different.size() < 2 || different.contains(0))))
+      return Json::string("even");
+    const auto list = [](int count, const auto& make) {
+      std::vector<Json> items;
+      for (int i = 0; i < count; ++i) items.push_back(make(i));
+      return Json::array(std::move(items));
+    };
+    return list(passes, [&](int m) {
+      return list(dp, [&](int d) {
+        return list(cp, [&](int c) { return list(sp, [&](int s) { return number(known.at({m, d, c, s})); }); });
+      });
+    });
+  }
+
+  /// The coordinates on dp, cp and sp.
+  std::tuple<int, int, int> data_place(int rank) const {
+    const auto along = [&](std::string_view name) {
+      int place = 0;
+      for (std::size_t axis = 0; axis < recording_.names.size(); ++axis) {
+        const std::string& own = recording_.names[axis];
+        if (own != name && !(name == "dp" && own.starts_with("dp"))) continue;
+        place =
+            place * recording_.run->header.sizes[axis] + recording_.run->coordinates(rank, std::uint32_t{1} << axis);
+      }
+      return place;
+    };
+    return {along("dp"), along("cp"), along("sp")};
+  }
+
+  int size_of(std::string_view name) const {
+    int size = 1;
+    for (const auto& [axis, own] : recording_.axes) {
+      if (axis == name || (name == "dp" && axis.starts_with("dp"))) size *= own;
+    }
+    return size;
+  }
+
+  // The steps.
+
+  void find_steps() {
+    for (const int parameter : all_) {
+      for (const auto& [step, order] : shared_of(parameter, -1)) {
+        Placed& placed = placed_[step];
+        placed.order = std::min(placed.order, order);
+        placed.parameters.push_back(parameter);
+      }
+    }
+    // Where the common order is not that of a parameter, its steps are its own, and those of others that go like it.
+    std::map<std::vector<Shared>, int> sequences;
+    for (const int parameter : all_) {
+      const auto own = shared_of(parameter, -1);
+      const bool ordered = std::is_sorted(own.begin(), own.end(), [&](const auto& a, const auto& b) {
+        if (a.first.in_tail != b.first.in_tail) return b.first.in_tail;
+        return placed_.at(a.first).order < placed_.at(b.first).order;
+      });
+      if (ordered) continue;
+      std::vector<Shared> sequence;
+      for (const auto& [step, order] : own) {
+        sequence.push_back(step);
+        std::erase(placed_.at(step).parameters, parameter);
+      }
+      const int number = sequences.try_emplace(sequence, static_cast<int>(sequences.size())).first->second;
+      for (const auto& [step, order] : shared_of(parameter, number)) {
+        Placed& placed = placed_[step];
+        placed.order = std::min(placed.order, order);
+        placed.parameters.push_back(parameter);
+      }
+    }
+    std::erase_if(placed_, [](const auto& entry) { return entry.second.parameters.empty(); });
+  }
+
+  /// What one parameter takes part in, in its order, each with its place in the run.
+  std::vector<std::pair<Shared, std::size_t>> shared_of(int parameter, int parted) const {
+    const std::vector<MetCall>& met = recording_.calls.of_parameter[at(parameter)];
+    std::size_t tail = met.size();
+    const std::set<int> last = {most_ - 1};
+    while (tail > 0 && met[tail - 1].passes == last && (most_ > 1 || !met[tail - 1].in_backward)) --tail;
+    std::vector<std::pair<Shared, std::size_t>> own;
+    const bool scattered = is_scattered(recording_, parameter);
+    bool owned = false;
+    std::map<Shared, int> times;
+    for (std::size_t i = 0; i < met.size(); ++i) {
+      const GradientCall& call = recording_.calls.calls[at(met[i].call)];
+      Shared step;
+      step.call = met[i].call;
+      step.in_tail = i >= tail;
+      step.passes = met[i].passes;
+      step.scattered = scattered;
+      if (i == tail) owned = false;
+      step.owned = owned && call.op != "all_gather";
+      step.rows = call.op != "reduce_scatter" || cut_by_rows(parameter);
+      owned = owned || call.op == "reduce_scatter";
+      step.parted = parted;
+      step.occurrence = times[step]++;
+      own.emplace_back(std::move(step), met[i].order);
+    }
+    return own;
+  }
+
+  bool cut_by_rows(int parameter) const {
+    const DeclaredParameter& declared = recording_.run->parameters[at(parameter)].declared;
+    for (std::size_t i = 0; i < declared.pieces.size(); ++i) {
+      if (!box_of_piece(declared, static_cast<int>(i))) return false;
+    }
+    return true;
+  }
+
+  Json steps() {
+    std::vector<std::pair<std::size_t, const Shared*>> each, tail;
+    for (const auto& [step, placed] : placed_) (step.in_tail ? tail : each).emplace_back(placed.order, &step);
+    std::sort(each.begin(), each.end(), [](const auto& a, const auto& b) {
+      return a.first < b.first || (a.first == b.first && *a.second < *b.second);
+    });
+    std::sort(tail.begin(), tail.end(), [](const auto& a, const auto& b) {
+      return a.first < b.first || (a.first == b.first && *a.second < *b.second);
+    });
+    std::vector<Json> list, inner;
+    add(list, "zero", "zero", chosen([](const Unseen& one) { return !one.kept; }));
+    add(inner, "zero_between", "zero", chosen([](const Unseen& one) { return one.cleared_between; }),
+        [](Json& step) { step.set("when", Json::string("micro_batch != first")); });
+    std::vector<int> direct, scattered;
+    for (const int parameter : all_) (is_scattered(recording_, parameter) ? scattered : direct).push_back(parameter);
+    add(inner, "backward", "backward", direct, [&](Json& step) { by(step); });
+    add(inner, "backward", "backward", scattered, [&](Json& step) {
+      by(step);
+      step.set("buffer", Json::string(unreduced));
+    });
+    for (const auto& [order, step] : each) collective(inner, *step, placed_.at(*step).parameters);
+    collect(inner, each, false);
+    Json loop = Json::object();
+    loop.set("name", Json::string("micro_batches"));
+    loop.set("op", Json::string("each"));
+    loop.set("steps", Json::array(std::move(inner)));
+    list.push_back(loop);
+    for (const auto& [order, step] : tail) collective(list, *step, placed_.at(*step).parameters);
+    collect(list, tail, true);
+    redistribute(list);
+    std::map<Rational, std::vector<int>> factors;
+    for (const int parameter : all_) {
+      if (const auto& factor = unseen_[at(parameter)].factor) factors[*factor].push_back(parameter);
+    }
+    for (const auto& [factor, parameters] : factors) {
+      add(list, "scale", "scale", parameters, [&](Json& step) { step.set("by", Json::string(factor.to_string())); });
+    }
+    return Json::array(std::move(list));
+  }
+
+  template <class Choice>
+  std::vector<int> chosen(const Choice& choice) const {
+    std::vector<int> parameters;
+    for (const int parameter : all_) {
+      if (choice(unseen_[at(parameter)])) parameters.push_back(parameter);
+    }
+    return parameters;
+  }
+
+  /// Adds a step on these parameters, if there are any.
+  void add(std::vector<Json>& list, const std::string& name, std::string_view op, const std::vector<int>& parameters,
+           const std::function<void(Json&)>& fill = {}) {
+    if (parameters.empty()) return;
+    Json step = Json::object();
+    const int times = ++names_[name];
+    step.set("name", Json::string(times == 1 ? name : fmt::format("{}.{}", name, times)));
+    step.set("op", Json::string(std::string(op)));
+    if (parameters.size() != all_.size()) step.set("params", selectors(parameters));
+    if (fill) fill(step);
+    list.push_back(step);
+  }
+
+  Json selectors(const std::vector<int>& parameters) const {
+    std::vector<int> others;
+    std::set_difference(all_.begin(), all_.end(), parameters.begin(), parameters.end(), std::back_inserter(others));
+    const bool exclude = others.size() < parameters.size();
+    std::vector<Json> items;
+    for (const int parameter : exclude ? others : parameters) {
+      const std::string item = selector(recording_.run->parameters[at(parameter)].declared.name);
+      items.push_back(Json::string(exclude ? "!" + item : item));
+    }
+    return Json::array(std::move(items));
+  }
+
+  /// What each rank's backward is the gradient of (docs/verify.md).
+  void by(Json& step) const {
+    if (recording_.loss == CapturedLoss::mean) step.set("by", Json::string("1 / (tokens * micro_batches)"));
+    if (recording_.loss == CapturedLoss::token_mean) step.set("by", Json::string("1 / tokens"));
+  }
+
+  std::optional<std::string> when(const std::set<int>& passes) const {
+    const int count = static_cast<int>(passes.size());
+    if (count == most_) return std::nullopt;
+    if (passes == std::set<int>{0}) return "micro_batch == first";
+    if (passes == std::set<int>{most_ - 1}) return "micro_batch == last";
+    if (count == most_ - 1 && !passes.contains(0)) return "micro_batch != first";
+    if (count == most_ - 1 && !passes.contains(most_ - 1)) return "micro_batch != last";
+    std::vector<std::string> all;
+    for (const int pass : passes) all.push_back(fmt::format("micro_batch == {}", pass));
+    return fmt::format("{}", fmt::join(all, " or "));
+  }
+
+  void place(Json& step, const Shared& shared) const {
+    if (const auto condition = shared.in_tail ? std::nullopt : when(shared.passes))
+      step.set("when", Json::string(*condition));
+    if (shared.scattered) step.set("buffer", Json::string(unreduced));
+  }
+
+  void collective(std::vector<Json>& list, const Shared& shared, std::vector<int> parameters) {
+    std::sort(parameters.begin(), parameters.end());
+    const GradientCall& call = recording_.calls.calls[at(shared.call)];
+    std::vector<std::string> axes = call.axes;
+    if (axes == std::vector<std::string>{"dp_replicate", "dp_shard"}) axes = {"dp"};
+    const std::string site = call.site.empty() ? "" : "/" + step_word(call.site);
+    const std::string over_axes = fmt::format("{}", fmt::join(axes, "_"));
+    std::vector<int> divided;
+    for (const int parameter : parameters) {
+      if (sums(call) && unseen_[at(parameter)].divides) divided.push_back(parameter);
+    }
+    add(list, over_axes + "_scale" + site, "scale", divided, [&](Json& step) {
+      step.set("by", Json::string(axes.size() == 1 ? "1 / " + axes.front()
+                                                   : fmt::format("1 / ({})", fmt::join(axes, " * "))));
+      place(step, shared);
+    });
+    add(list, fmt::format("{}_{}{}", over_axes, call.op, site), call.op, parameters, [&](Json& step) {
+      std::vector<Json> over;
+      for (const std::string& axis : axes) over.push_back(Json::string(axis));
+      step.set("over", over.size() == 1 ? over.front() : Json::array(std::move(over)));
+      if (call.average) step.set("reduce", Json::string("avg"));
+      if (call.root >= 0) step.set("root", number(call.root));
+      if (call.op == "reduce_scatter") {
+        Json geometry = Json::object();
+        geometry.set("kind", Json::string(shared.rows ? "rows" : "parameter"));
+        step.set("geometry", geometry);
+      }
+      place(step, shared);
+      if (shared.owned) step.set("on", Json::string("owned"));
+    });
+  }
+
+  /// What came out of a reduce-scatter is added to what the optimizer gets, and the rest begins anew.
+  void collect(std::vector<Json>& list, const std::vector<std::pair<std::size_t, const Shared*>>& steps, bool in_tail) {
+    std::map<int, std::set<int>> passes;  // by parameter
+    for (const auto& [order, step] : steps) {
+      if (!step->scattered) continue;
+      for (const int parameter : placed_.at(*step).parameters)
+        passes[parameter].insert(step->passes.begin(), step->passes.end());
+    }
+    std::map<std::set<int>, std::vector<int>> together;
+    for (const auto& [parameter, own] : passes) together[own].push_back(parameter);
+    for (const auto& [own, parameters] : together) {
+      const auto condition = in_tail ? std::nullopt : when(own);
+      add(list, "accumulate", "accumulate", parameters, [&](Json& step) {
+        step.set("from", Json::string(unreduced));
+        step.set("to", Json::string("grad"));
+        step.set("on", Json::string("owned"));
+        if (condition) step.set("when", Json::string(*condition));
+      });
+      add(list, "zero_unreduced", "zero", parameters, [&](Json& step) {
+        step.set("buffer", Json::string(unreduced));
+        if (condition) step.set("when", Json::string(*condition));
+      });
+    }
+  }
+
+  /// DTensor adds up what is Partial where it is used first, which may be in the optimizer.
+  void redistribute(std::vector<Json>& list) {
+    std::map<std::vector<int>, std::vector<int>> together;
+    for (const int parameter : all_) {
+      const std::vector<int>& axes = recording_.placements[at(parameter)].redistributed;
+      if (!axes.empty()) together[axes].push_back(parameter);
+    }
+    for (const auto& [axes, parameters] : together) {
+      std::vector<std::string> names;
+      for (const int axis : axes) names.push_back(recording_.names[at(axis)]);
+      add(list, fmt::format("{}_all_reduce/optimizer", fmt::join(names, "_")), "all_reduce",
+          parameters, [&](Json& step) { step.set("over", axis_list(axes)); });
+    }
+  }
+
+  const Recording& recording_;
+  const std::vector<Unseen>& unseen_;
+  std::vector<int> all_;  // parameters that take a gradient
+  int most_ = 1;          // micro-batches
+  std::map<Shared, Placed> placed_;
+  std::map<std::string, int> names_;
+};
+
+}  // namespace
+
+Json scenario_of(const Recording& recording, const std::vector<Unseen>& unseen) {
+  return Writer(recording, unseen).scenario();
+}
+
+bool is_summed(const Recording& recording, int parameter) {
+  const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
+  return std::any_of(met.begin(), met.end(),
+                     [&](const MetCall& one) { return sums(recording.calls.calls[at(one.call)]); });
+}
+
+}  // namespace lockstep::live

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/json.h"
+#include "src/live/gradient_calls.h"
+#include "src/live/placement.h"
+
+namespace lockstep::live {
+
+/// What ranks do to a parameter's gradient by themselves, which no collective shows.
+struct Unseen {
+  bool divides = false;            ///< by the group's size before each sum
+  bool cleared_between = false;    ///< between micro-batches
+  bool kept = false;               ///< nobody clears it between optimizer steps
+  std::optional<Rational> factor;  ///< at the end
+
+  friend bool operator==(const Unseen&, const Unseen&) = default;
+};
+
+/// Everything that a recorded scenario is written from.
+struct Recording {
+  const CapturedRun* run = nullptr;
+  std::vector<int> steps;  ///< of the run, ascending
+  CapturedLoss loss = CapturedLoss::mean;
+  std::vector<int> micro_batches;                 ///< by optimizer step
+  std::vector<std::pair<std::string, int>> axes;  ///< of the layout with their sizes, the slowest first
+  AxisNames names;
+  std::vector<Placement> placements;  ///< by parameter
+  GradientCalls calls;
+};
+
+/// The scenario in which each parameter is treated as `unseen` has it, by parameter.
+Json scenario_of(const Recording& recording, const std::vector<Unseen>& unseen);
+
+/// Whether a reduction with a sum, before which a rank may divide, is among what the parameter meets.
+bool is_summed(const Recording& recording, int parameter);
+
+}  // namespace lockstep::live
