@@ -33,6 +33,7 @@ struct VerifyOptions {
   std::optional<int> step;           ///< this optimizer step alone
   Selectors parameters;              ///< these alone; selectors as in a scenario
   bool coefficients = false;         ///< keep those of right results as well
+  bool blame = true;                 ///< where something is wrong, look for the step at fault and its repair
   int threads = 0;                   ///< 0: one per core
 };
 
@@ -71,6 +72,7 @@ struct VerifiedPiece {
   int finding = -1;          ///< index into VerifyResult::findings; -1: right
   double unexplained = 0;    ///< part of the result that is no sum of the contributions, from 0 on
   double noise = 0;          ///< how large it may be from rounding alone
+  bool told_apart = false;   ///< no other coefficients of the contributions would do
   bool from_others = false;  ///< contributions cannot be told apart; the formula is one that other parameters have
   std::vector<RecoveredCoefficient> coefficients;  ///< by step, rank and micro-batch; see VerifyOptions
 };
@@ -103,6 +105,12 @@ struct VerifiedCollective {
   RunPlace place;    ///< of the call that is told first
 };
 
+/// A step of the schedule that was recorded, and what is wrong with it.
+struct StepAtFault {
+  std::string step;
+  std::string why;  ///< as Blame::why
+};
+
 /// What `lockstep verify` found about a run.
 struct VerifyResult {
   std::string run;
@@ -123,6 +131,11 @@ struct VerifyResult {
   /// What of the run is missing, so that it cannot be right as a whole; sentences.
   std::vector<std::string> gaps;
   std::vector<std::string> notes;  ///< what a reader should know, whatever the verdict is; sentences
+  /// The collectives at fault and their repair, as check_scenario says them of what record_run writes; only where that
+  /// predicts everything that was measured, and all parameters were looked at.
+  std::vector<StepAtFault> blame;
+  std::vector<Json> repair;  ///< edits of that scenario after which everything matches; the first repair that was found
+  std::string not_blamed;    ///< something is wrong, and why no step is named: a sentence; ""
 
   std::size_t count(VerifiedPiece::Verdict verdict) const;
   /// wrong where a piece is, or where collectives do not meet; else undecided where a piece is, where something is

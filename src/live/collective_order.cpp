@@ -94,7 +94,8 @@ CollectiveOrder compare_collectives(const CapturedRun& run) {
     group.whole = whole;
     // Who recorded none is behind by all of them, unless nothing of it was recorded.
     for (const RankRecord& rank : run.ranks) {
-      if (!rank.collectives.empty() && std::binary_search(ranks.begin(), ranks.end(), rank.header.rank))
+      if ((rank.header.collectives || !rank.collectives.empty()) &&
+          std::binary_search(ranks.begin(), ranks.end(), rank.header.rank))
         group.calls[rank.header.rank];
     }
     compare_group(group, order);

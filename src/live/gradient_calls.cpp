@@ -42,6 +42,7 @@ class Finder {
       : run_(run), steps_(steps), axes_(axes) {}
 
   GradientCalls find() {
+    join_members();
     // By parameter and optimizer step, as the lowest rank has it.
     std::map<std::pair<int, int>, std::vector<Instance>> known;
     std::map<int, int> first_rank;
@@ -84,6 +85,19 @@ class Finder {
     return run_.parameters[static_cast<std::size_t>(parameter)].declared.name;
   }
 
+  /// What one member of a group puts in all of them do: those that had no gradient of a parameter, zeros.
+  void join_members() {
+    for (const RankRecord& rank : run_.ranks) {
+      std::map<std::vector<int>, std::size_t> next;
+      for (const CapturedCollective& call : rank.collectives) {
+        std::vector<std::set<int>>& of_group = carried_[call.group];
+        const std::size_t place = next[call.group]++;
+        if (of_group.size() <= place) of_group.resize(place + 1);
+        of_group[place].insert(call.parameters.begin(), call.parameters.end());
+      }
+    }
+  }
+
   std::map<std::pair<int, int>, std::vector<Instance>> of_rank(const RankRecord& rank) {
     std::map<std::pair<int, int>, std::vector<Instance>> found;
     // Elements that the rank holds, and those that its optimizer gets.
@@ -91,13 +105,15 @@ class Finder {
     count(rank, whole, owned);
     std::set<int> scattered;
     std::size_t order = 0;
+    std::map<std::vector<int>, std::size_t> next;
     for (const CapturedCollective& call : rank.collectives) {
       ++order;
-      if (call.parameters.empty() || call.group.size() < 2) continue;
-      if (std::find(steps_.begin(), steps_.end(), call.step) == steps_.end()) continue;
+      const std::set<int>& parameters = carried_[call.group][next[call.group]++];
+      if (parameters.empty() || call.group.size() < 2) continue;
+      if (!std::binary_search(steps_.begin(), steps_.end(), call.step)) continue;
       std::int64_t all = 0, parts = 0;
       bool is_scattered = true;
-      for (const int parameter : call.parameters) {
+      for (const int parameter : parameters) {
         all += whole[parameter];
         parts += owned[parameter];
         is_scattered = is_scattered && scattered.contains(parameter);
@@ -115,7 +131,7 @@ class Finder {
       instance.pass = call.passes - 1;
       instance.in_backward = call.in_backward;
       instance.order = order;
-      for (const int parameter : call.parameters) {
+      for (const int parameter : parameters) {
         found[{parameter, call.step}].push_back(instance);
         if (call.op == "reduce_scatter") scattered.insert(parameter);
       }
@@ -153,7 +169,7 @@ class Finder {
     return "";
   }
 
-  GradientCall gradient_call(const CapturedCollective& call) const {
+  GradientCall gradient_call(const CapturedCollective& call) {
     GradientCall result;
     result.op = call.op;
     result.members = static_cast<int>(call.group.size());
@@ -162,6 +178,14 @@ class Finder {
     if (call.root >= 0)
       result.root =
           static_cast<int>(std::lower_bound(call.group.begin(), call.group.end(), call.root) - call.group.begin());
+    const auto [found, is_new] = axes_of_group_.try_emplace(call.group);
+    if (is_new) found->second = axes_of(call);
+    result.axes = found->second;
+    return result;
+  }
+
+  std::vector<std::string> axes_of(const CapturedCollective& call) const {
+    std::vector<std::string> axes;
     std::int64_t product = 1;
     for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
       const std::uint32_t bit = std::uint32_t{1} << axis;
@@ -169,14 +193,14 @@ class Finder {
         return run_.coordinates(rank, bit) != run_.coordinates(call.group.front(), bit);
       });
       if (!varies) continue;
-      result.axes.push_back(axes_[axis]);
+      axes.push_back(axes_[axis]);
       product *= run_.header.sizes[axis];
     }
-    if (product != result.members)
+    if (product != static_cast<std::int64_t>(call.group.size()))
       refuse(
           fmt::format("{}: {} is among {}, which are no whole axes of the mesh; a step of a schedule runs over axes.",
                       run_.folder, words_of(call), rank_words(call.group)));
-    return result;
+    return axes;
   }
 
   /// The calls of all optimizer steps and micro-batches as one list.
@@ -232,7 +256,9 @@ class Finder {
   const std::vector<int>& steps_;
   const AxisNames& axes_;
   std::map<std::tuple<std::string, std::vector<std::string>, bool, int, std::string>, int> numbers_;
-  std::map<std::string, std::pair<std::string, int>> left_out_;  // by why: the first call, and how many
+  std::map<std::vector<int>, std::vector<std::string>> axes_of_group_;
+  std::map<std::vector<int>, std::vector<std::set<int>>> carried_;  // by group, in the order of its calls
+  std::map<std::string, std::pair<std::string, int>> left_out_;     // by why: the first call, and how many
   GradientCalls result_;
 };
 

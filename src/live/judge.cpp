@@ -183,7 +183,7 @@ class Judge {
     VerifiedPiece& piece = judged.piece;
     piece.unexplained = found.residual;
     piece.noise = found.noise;
-    judged.told_apart = found.told_apart;
+    judged.told_apart = piece.told_apart = found.told_apart;
     write(judged, found);
     if (!found.explained) return unexplained(judged, problem, found);
     if (found.right) {

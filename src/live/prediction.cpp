@@ -4,10 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-
-#include "src/live/expected.h"
 
 namespace lockstep::live {
 
@@ -43,8 +40,8 @@ std::optional<Intervals> stretches(const std::vector<Interval>& inner, const std
 
 }  // namespace
 
-Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario)
-    : recording_(recording), scenario_(std::move(scenario)) {
+Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence)
+    : recording_(recording), scenario_(std::move(scenario)), evidence_(evidence) {
   const Schedule& schedule = *scenario_->schedule;
   timeline_ = std::make_shared<const Timeline>(walk(schedule));
   if (timeline_->outcome.kind != Outcome::Kind::complete)
@@ -122,8 +119,6 @@ Meeting Prediction::meet(const VerifiedPiece& piece) const {
 Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t step) const {
   const int buffer = buffer_of(rank, piece.parameter);
   if (buffer < 0) return {false, true, "the schedule's rank does not hold it", {}};
-  if (piece.formula.empty() || (piece.coefficients.empty() && piece.formula != "0"))
-    return {false, false, "no formula was recovered of it", {}};
   const std::optional<Intervals> elements = local_of(piece.parameter, piece.piece, rank, buffer);
   if (!elements) return {false, true, "it is cut into pieces that no schedule has", {}};
   Meeting result;
@@ -147,8 +142,9 @@ Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t st
       }
       found->second = foreign ? Meeting{} : compare(piece, predicted, step);
       if (!found->second.meets) {
-        found->second.why = fmt::format("the schedule predicts {}, and {} was measured",
-                                        formula(one->form, rank, buffer, step), piece.formula);
+        found->second.why =
+            fmt::format("the schedule predicts {}, and {}", formula(one->form, rank, buffer, step),
+                        piece.formula.empty() ? "no formula was recovered" : piece.formula + " was measured");
         return found->second;
       }
       result.certain = result.certain && found->second.certain;
@@ -182,9 +178,6 @@ Meeting Prediction::compare(const VerifiedPiece& piece, const Coefficients& pred
       result.ratio = ratio;
     } else {
       result.certain = proportional = false;
-      // As many standard deviations as verify itself takes for noise.
-      constexpr double most_deviations = 7;
-      result.meets = result.meets && std::abs(one.value - to_double(sum)) <= most_deviations * one.error;
     }
   }
   if (piece.coefficients.empty() && piece.verdict != VerifiedPiece::Verdict::right) result.meets = predicted.empty();
@@ -193,8 +186,24 @@ Meeting Prediction::compare(const VerifiedPiece& piece, const Coefficients& pred
   for (const auto& [source, coefficient] : left) {
     if (source.second < first && !coefficient.is_zero()) result.meets = proportional = false;
   }
+  // Where the coefficients do not say it, the sketches do.
+  if (!result.certain || (!result.meets && !piece.told_apart)) {
+    result.certain = false;
+    result.meets = explains(piece, predicted);
+  }
   if (!proportional) result.ratio.reset();
   return result;
+}
+
+bool Prediction::explains(const VerifiedPiece& piece, const Coefficients& predicted) const {
+  const Batch& batch = scenario_->schedule->batch;
+  Evidence::Formula formula;
+  for (const auto& [source, coefficient] : predicted) {
+    int step = 0;
+    while (step + 1 < batch.steps() && batch.first_micro_batch(step + 1) <= source.second) ++step;
+    formula[{recording_.steps[at(step)], source.first, source.second - batch.first_micro_batch(step)}] = coefficient;
+  }
+  return evidence_.explains(piece, formula);
 }
 
 std::vector<int> Prediction::other_owners(int parameter, int step,

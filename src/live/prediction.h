@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/check.h"
+#include "src/live/evidence.h"
 #include "src/live/recorded_schedule.h"
 
 namespace lockstep::live {
@@ -16,8 +17,10 @@ namespace lockstep::live {
 /// How what a schedule predicts of a result and what was measured meet.
 struct Meeting {
   bool meets = false;
-  bool certain = true;  ///< every coefficient was measured as a fraction
-  std::string why;      ///< where they do not: a sentence's end, "… predicts g0, and g0/2 was measured"
+  /// The measured coefficients are fractions, and the predicted ones. Else what is predicted leaves nothing of the
+  /// result but noise.
+  bool certain = true;
+  std::string why;  ///< where they do not: a sentence's end, "… predicts g0, and g0/2 was measured"
   /// Where measured coefficients are one number times the predicted ones: that number.
   std::optional<Rational> ratio;
 };
@@ -25,7 +28,8 @@ struct Meeting {
 /// The formulas of a recorded scenario, as the symbolic engine computes them.
 class Prediction {
  public:
-  Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario);
+  /// What is given must outlive it.
+  Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence);
 
   /// `piece` as verify_run found it, with its coefficients.
   Meeting meet(const VerifiedPiece& piece) const;
@@ -47,9 +51,11 @@ class Prediction {
   std::string formula(int form, int rank, int buffer, std::size_t step) const;
   int buffer_of(int rank, int parameter) const;
   std::optional<std::size_t> index_of(int step) const;
+  bool explains(const VerifiedPiece& piece, const Coefficients& predicted) const;
 
   const Recording& recording_;
   std::shared_ptr<const Scenario> scenario_;
+  Evidence& evidence_;
   std::shared_ptr<const Timeline> timeline_;
   std::unique_ptr<SymbolicEngine> engine_;
   std::vector<std::vector<std::vector<std::vector<Held>>>> held_;  // by optimizer step, rank and buffer

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "src/diagnosis/fold_names.h"
+#include "lockstep/check.h"
 #include "src/live/prediction.h"
 #include "src/live/run_layout.h"
 #include "src/live/words.h"
@@ -38,7 +38,7 @@ class Recorder {
     result.results = verified_.pieces.size();
     const std::shared_ptr<const Scenario> read = read_recorded(result.scenario);
     if (scenario != nullptr) *scenario = read;
-    compare(Prediction(recording_, read), result);
+    compare(Prediction(recording_, read, *evidence_), result);
     result.notes.insert(result.notes.end(), recording_.calls.left_out.begin(), recording_.calls.left_out.end());
     say_unseen(unseen, result.notes);
     return result;
@@ -65,6 +65,7 @@ class Recorder {
     recording_.run = &run_;
     recording_.steps = verified_.steps;
     recording_.loss = *verified_.loss;
+    evidence_ = std::make_unique<Evidence>(run_, *verified_.loss);
     name_axes();
     for (const int step : recording_.steps) {
       std::set<int> counts;
@@ -108,17 +109,19 @@ class Recorder {
   /// Ways in which nobody sees what ranks do, the most usual first.
   std::vector<Unseen> ways(int parameter) const {
     std::vector<Unseen> all;
-    std::vector<bool> divides = {false};
-    if (is_summed(recording_, parameter)) {
-      divides = {true, false};
-      if (run_.header.adapter != "ddp") std::reverse(divides.begin(), divides.end());
-    }
+    using Divides = Unseen::Divides;
+    const auto [within, outside] = summed(recording_, parameter);
+    std::vector<Divides> divides = {Divides::no};
+    // DDP divides before it sums, and its hooks as well; who calls a sum by himself may.
+    if (within > 0)
+      divides.insert(run_.header.adapter == "ddp" ? divides.begin() : divides.end(), Divides::in_backward);
+    if (outside > 0) divides.push_back(Divides::everywhere);
     for (const bool kept : {false, true}) {
       if (kept && recording_.steps.size() == 1) continue;
       for (const bool cleared : {false, true}) {
         if (cleared && *std::max_element(recording_.micro_batches.begin(), recording_.micro_batches.end()) == 1)
           continue;
-        for (const bool divided : divides) all.push_back({divided, cleared, kept, std::nullopt});
+        for (const Divides divided : divides) all.push_back({divided, cleared, kept, std::nullopt});
       }
     }
     return all;
@@ -148,7 +151,7 @@ class Recorder {
         any = true;
       }
       if (!any) continue;
-      const Prediction prediction(recording_, read_recorded(scenario_of(recording_, tried)));
+      const Prediction prediction(recording_, read_recorded(scenario_of(recording_, tried)), *evidence_);
       for (std::size_t i = 0; i < count; ++i) {
         if (settled[i] != 0 || way >= all[i].size()) continue;
         const auto [meets, factor] = meet(prediction, static_cast<int>(i));
@@ -219,8 +222,7 @@ class Recorder {
     }
     if (!uncertain.empty())
       result.notes.push_back(
-          fmt::format("of {}, some coefficients were measured as no certain fraction; what the schedule "
-                      "predicts is within their noise.",
+          fmt::format("{}: other coefficients would do as well; what the schedule predicts leaves nothing but noise.",
                       names(uncertain)));
   }
 
@@ -229,7 +231,7 @@ class Recorder {
     std::map<Rational, std::set<int>> factors;
     for (const auto& [parameter, pieces] : of_parameter_) {
       const Unseen& one = unseen[at(parameter)];
-      if (one.divides) divides.insert(parameter);
+      if (one.divides != Unseen::Divides::no) divides.insert(parameter);
       if (one.cleared_between) cleared.insert(parameter);
       if (one.kept) kept.insert(parameter);
       if (one.factor) factors[*one.factor].insert(parameter);
@@ -240,7 +242,7 @@ class Recorder {
                                   parameters.size() == of_parameter_.size() ? "all parameters" : names(parameters),
                                   what));
     };
-    say(divides, "divided by the group's size before each sum");
+    say(divides, "divided by the group's size before a sum");
     say(cleared, "cleared between the micro-batches");
     say(kept, "not cleared after an optimizer step");
     for (const auto& [factor, parameters] : factors) say(parameters, "multiplied with " + factor.to_string());
@@ -249,6 +251,7 @@ class Recorder {
   const CapturedRun& run_;
   const VerifyResult& verified_;
   Recording recording_;
+  std::unique_ptr<Evidence> evidence_;
   std::map<int, std::vector<const VerifiedPiece*>> of_parameter_;
 };
 
@@ -263,8 +266,17 @@ std::shared_ptr<const Scenario> read_recorded(const Json& document) {
     return std::make_shared<const Scenario>(
         read_scenario(std::make_shared<Source>(Source{"the recorded scenario", write_json(document)})));
   } catch (const InputError& error) {
-    throw InternalError(fmt::format("a recorded scenario is not valid: {}", error.what()));
+    throw InputError({Diagnostic{
+        {}, fmt::format("what the run did is no valid scenario: {}", error.diagnostics().front().message)}});
   }
+}
+
+void blame(std::shared_ptr<const Scenario> scenario, VerifyResult& result) {
+  CheckOptions options;
+  options.host = false;
+  const CheckResult checked = check_scenario(std::move(scenario), options);
+  for (const Blame& one : checked.blame) result.blame.push_back({one.step, one.why});
+  if (!checked.repairs.empty()) result.repair = checked.repairs.front().edits;
 }
 
 }  // namespace live
@@ -275,6 +287,7 @@ RecordedRun record_run(const std::string& folder, const RecordOptions& options) 
   verify.loss = options.loss;
   verify.step = options.step;
   verify.coefficients = true;
+  verify.blame = false;
   verify.threads = options.threads;
   return live::record(run, verify_run(folder, verify));
 }

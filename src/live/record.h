@@ -13,7 +13,10 @@ namespace lockstep::live {
 RecordedRun record(const CapturedRun& run, const VerifyResult& verified,
                    std::shared_ptr<const Scenario>* scenario = nullptr);
 
-/// `document`, read. Throws InternalError where it is not valid.
+/// Fills in the steps at fault of a recorded scenario, and the edits that mend it.
+void blame(std::shared_ptr<const Scenario> scenario, VerifyResult& result);
+
+/// `document`, read. Throws InputError where it is not valid, as with a size that no scenario has.
 std::shared_ptr<const Scenario> read_recorded(const Json& document);
 
 }  // namespace lockstep::live

@@ -89,10 +89,12 @@ class Writer {
     int call = 0;
     bool in_tail = false;  // after all micro-batches
     std::set<int> passes;
-    bool owned = false, scattered = false, rows = true;
+    bool owned = false, scattered = false, rows = true, in_backward = false;
     int occurrence = 0;
     int parted = -1;  // a sequence of calls that goes with no common order: steps of its own
-    auto key() const { return std::tie(call, in_tail, passes, owned, scattered, rows, occurrence, parted); }
+    auto key() const {
+      return std::tie(call, in_tail, passes, owned, scattered, rows, in_backward, occurrence, parted);
+    }
     bool operator<(const Shared& other) const { return key() < other.key(); }
   };
   struct Placed {
@@ -291,6 +293,7 @@ class Writer {
       step.call = met[i].call;
       step.in_tail = i >= tail;
       step.passes = met[i].passes;
+      step.in_backward = met[i].in_backward;
       step.scattered = scattered;
       if (i == tail) owned = false;
       step.owned = owned && call.op != "all_gather";
@@ -418,7 +421,10 @@ class Writer {
     const std::string over_axes = fmt::format("{}", fmt::join(axes, "_"));
     std::vector<int> divided;
     for (const int parameter : parameters) {
-      if (sums(call) && unseen_[at(parameter)].divides) divided.push_back(parameter);
+      const Unseen::Divides divides = unseen_[at(parameter)].divides;
+      if (sums(call) &&
+          (divides == Unseen::Divides::everywhere || (divides == Unseen::Divides::in_backward && shared.in_backward)))
+        divided.push_back(parameter);
     }
     add(list, over_axes + "_scale" + site, "scale", divided, [&](Json& step) {
       step.set("by", Json::string(axes.size() == 1 ? "1 / " + axes.front()
@@ -476,8 +482,8 @@ class Writer {
     for (const auto& [axes, parameters] : together) {
       std::vector<std::string> names;
       for (const int axis : axes) names.push_back(recording_.names[at(axis)]);
-      add(list, fmt::format("{}_all_reduce/optimizer", fmt::join(names, "_")), "all_reduce",
-          parameters, [&](Json& step) { step.set("over", axis_list(axes)); });
+      add(list, fmt::format("{}_all_reduce/optimizer", fmt::join(names, "_")), "all_reduce", parameters,
+          [&](Json& step) { step.set("over", axis_list(axes)); });
     }
   }
 
@@ -495,10 +501,12 @@ Json scenario_of(const Recording& recording, const std::vector<Unseen>& unseen) 
   return Writer(recording, unseen).scenario();
 }
 
-bool is_summed(const Recording& recording, int parameter) {
-  const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
-  return std::any_of(met.begin(), met.end(),
-                     [&](const MetCall& one) { return sums(recording.calls.calls[at(one.call)]); });
+std::pair<int, int> summed(const Recording& recording, int parameter) {
+  std::pair<int, int> count;
+  for (const MetCall& met : recording.calls.of_parameter[at(parameter)]) {
+    if (sums(recording.calls.calls[at(met.call)])) ++(met.in_backward ? count.first : count.second);
+  }
+  return count;
 }
 
 }  // namespace lockstep::live

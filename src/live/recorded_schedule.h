@@ -15,7 +15,8 @@ namespace lockstep::live {
 
 /// What ranks do to a parameter's gradient by themselves, which no collective shows.
 struct Unseen {
-  bool divides = false;            ///< by the group's size before each sum
+  enum class Divides { no, in_backward, everywhere };
+  Divides divides = Divides::no;   ///< by the group's size before sums: none, those within backward passes, all
   bool cleared_between = false;    ///< between micro-batches
   bool kept = false;               ///< nobody clears it between optimizer steps
   std::optional<Rational> factor;  ///< at the end
@@ -38,7 +39,8 @@ struct Recording {
 /// The scenario in which each parameter is treated as `unseen` has it, by parameter.
 Json scenario_of(const Recording& recording, const std::vector<Unseen>& unseen);
 
-/// Whether a reduction with a sum, before which a rank may divide, is among what the parameter meets.
-bool is_summed(const Recording& recording, int parameter);
+/// Of the reductions that a parameter meets, those that sum, so that a rank may divide before them: within backward
+/// passes, and outside.
+std::pair<int, int> summed(const Recording& recording, int parameter);
 
 }  // namespace lockstep::live

@@ -11,6 +11,7 @@
 #include "src/live/collective_order.h"
 #include "src/live/judge.h"
 #include "src/live/precision.h"
+#include "src/live/record.h"
 #include "src/live/words.h"
 #include "src/numeric/parallel.h"
 
@@ -53,6 +54,12 @@ class Verifier {
     }
     compare_without_loss();
     finish();
+    if (options_.blame && result_.verdict() == Verdict::wrong) blame();
+    if (!options_.coefficients) {
+      for (VerifiedPiece& piece : result_.pieces) {
+        if (piece.verdict == Verdict::right) std::vector<RecoveredCoefficient>().swap(piece.coefficients);
+      }
+    }
     return std::move(result_);
   }
 
@@ -216,10 +223,6 @@ class Verifier {
     for (std::vector<Judged>& of_cell : judged) {
       if (of_cell.size() > 1) told_apart_bits(of_cell);
       for (Judged& one : of_cell) {
-        if (!options_.coefficients && one.piece.verdict == Verdict::right) {
-          one.piece.coefficients.clear();
-          one.piece.coefficients.shrink_to_fit();
-        }
         judged_.push_back(std::move(one));
       }
     }
@@ -311,6 +314,24 @@ class Verifier {
     for (VerifiedPiece& piece : result_.pieces) {
       if (piece.finding >= 0) piece.finding = place[at(piece.finding)];
     }
+  }
+
+  /// The step at fault: what the run did as a scenario, diagnosed as every scenario is.
+  void blame() {
+    // Without collectives there is no schedule, and of some parameters alone it would be another one.
+    if (!run_.header.collectives || !options_.parameters.items().empty()) return;
+    std::shared_ptr<const Scenario> scenario;
+    try {
+      const RecordedRun recorded = live::record(run_, result_, &scenario);
+      if (!recorded.unmet.empty()) {
+        result_.not_blamed = "no step is named: " + recorded.unmet.front();
+        return;
+      }
+    } catch (const InputError& error) {
+      result_.not_blamed = "no step is named: " + error.diagnostics().front().message;
+      return;
+    }
+    live::blame(std::move(scenario), result_);
   }
 
   const VerifyOptions& options_;

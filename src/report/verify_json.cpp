@@ -129,6 +129,20 @@ void write_json_run(const VerifyResult& result, JsonWriter& json) {
     json.end_object();
   }
   json.end_array();
+  json.key("blame");
+  json.begin_array();
+  for (const StepAtFault& one : result.blame) {
+    json.begin_object();
+    text(json, "step", one.step);
+    text(json, "why", one.why);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("repair");
+  json.begin_array();
+  for (const Json& edit : result.repair) json.value(edit, true);
+  json.end_array();
+  text_or_null(json, "not_blamed", result.not_blamed);
   json.key("results");
   json.begin_array();
   for (const VerifiedPiece& piece : result.pieces) piece_json(json, result, piece);

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "lockstep/report.h"
+#include "src/base/shell_quoted.h"
+#include "src/report/blame_text.h"
 #include "src/report/clean_text.h"
 #include "src/report/elide.h"
 #include "src/report/run_verdict.h"
@@ -43,6 +45,7 @@ class TextVerify {
     for (const VerifiedCollective& one : result_.collectives) write_(style_.bad("✗") + " " + clean(one.what) + "\n");
     findings();
     formulas();
+    blame();
   }
 
  private:
@@ -73,6 +76,17 @@ class TextVerify {
       }
       one(*row.first, row.name);
     }
+  }
+
+  void blame() const {
+    if (!result_.not_blamed.empty()) write_("\n  " + clean(result_.not_blamed) + "\n");
+    if (result_.blame.empty()) return;
+    write_("\n");
+    for (const StepAtFault& one : result_.blame)
+      write_(fmt::format("  {} {}, which {}\n", style_.bold("at fault:"), clean(one.step), clean(one.why)));
+    for (const Json& edit : result_.repair) write_(fmt::format("    right with {}\n", clean(one_line(edit))));
+    write_(fmt::format("    `lockstep record {} -o scenario.json` writes the schedule for check, repair and prove\n",
+                       shell_quoted(result_.run)));
   }
 
   void one(const VerifiedPiece& piece, const std::string& name) const {

@@ -80,6 +80,7 @@ class RunWriter {
     int sums = 128;
     Dtype dtype = Dtype::float32;  ///< of contributions
     Dtype result_dtype = Dtype::float32;
+    bool collectives = false;  ///< they are recorded, with the gradients that they carry
   };
   RunWriter(std::string folder, Settings settings) : folder_(std::move(folder)), settings_(std::move(settings)) {
     int world = 1;
@@ -97,9 +98,9 @@ class RunWriter {
       line(
           rank,
           R"({{"event":"run","lockstep_capture":1,"rank":{},"world":{},"adapter":"ddp","versions":{{"lockstep":"0.1.0"}},)"
-          R"("sums":{},"seed":0,"mesh":{{"axes":[{}],"sizes":[{}],"ranks":[{}]}},"data_axes":[{}],"loss":{}}})",
+          R"("sums":{},"seed":0,"mesh":{{"axes":[{}],"sizes":[{}],"ranks":[{}]}},"data_axes":[{}],"loss":{},"collectives":{}}})",
           rank, world, settings_.sums, fmt::join(axes, ","), fmt::join(sizes, ","), fmt::join(all, ","),
-          fmt::join(data, ","), settings_.loss);
+          fmt::join(data, ","), settings_.loss, settings_.collectives);
     }
   }
 

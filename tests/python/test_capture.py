@@ -185,6 +185,31 @@ def test_collectives_have_their_groups_sizes_and_callers(folder):
     assert [entry[3] for entry in by_hand] == ["sum", "sum", "avg"] and all(entry[4] is None for entry in by_hand)
 
 
+def test_collectives_say_whose_gradients_they_carry(folder):
+    def carried(name, rank=1):
+        """(op, names of parameters) of the calls that carry gradients, in the first step, and how many carry none."""
+        whole = run(folder, name)[rank]
+        names = {line["id"]: line["name"] for line in whole["events"]["parameter"]}
+        calls = [(line["op"], [names[number] for number in line["parameters"]]) for line in whole["events"]["collective"] if line["step"] == 0]
+        return [call for call in calls if call[1]], len([call for call in calls if not call[1]])
+
+    everything = {"embedding.weight", "hidden.weight", "hidden.bias", "back.weight", "scale"}  # what no pass uses has no gradient
+    buckets, others = carried("ddp_no_sync")
+    assert [(op, set(names)) for op, names in buckets] == [("all_reduce", everything)] and others >= 1  # others: which were used
+    by_hand, others = carried("by_hand")
+    assert by_hand == [("all_reduce", [name]) for name in ("embedding.weight", "hidden.weight", "back.weight")] and others == 0
+    # Gathered parameters and the norm that clips carry none; shards that replicas reduce do, after the reduce-scatter.
+    for name, ops in (("fsdp2", {"reduce_scatter"}), ("hsdp", {"reduce_scatter", "all_reduce"})):
+        calls, others = carried(name)
+        assert {op for op, _ in calls} == ops and others > 0
+        for op in ops:
+            assert {each for kind, names in calls if kind == op for each in names} == everything
+    # Nor do activations; DTensor adds up the norm's shares before FSDP2 cuts them.
+    calls, others = carried("fsdp2_tensor_parallel")
+    assert others > 0 and calls[:2] == [("all_reduce", ["norm.weight"]), ("all_reduce", ["norm.bias"])]
+    assert calls[2][0] == "reduce_scatter" and len(calls[2][1]) == 6 and len(calls) == 6
+
+
 def test_nothing_of_the_machine_is_in_the_files(folder):
     for file in folder.glob("*/rank-*"):
         content = file.read_bytes()

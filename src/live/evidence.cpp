@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/evidence.h"
+
+#include <algorithm>
+#include <deque>
+#include <set>
+
+#include "src/live/explain.h"
+#include "src/live/precision.h"
+
+namespace lockstep::live {
+
+namespace {
+
+void make_coarser(Dtype& known, Dtype other) {
+  if (unit_roundoff(other) > unit_roundoff(known)) known = other;
+}
+
+}  // namespace
+
+Evidence::Evidence(const CapturedRun& run, CapturedLoss loss) : run_(run), loss_(loss), files_(run) {
+  for (const RankRecord& rank : run.ranks) {
+    for (const auto& [step, content] : rank.steps) {
+      for (const SketchedTensor& one : content.contributions)
+        tensors_[{step, one.parameter, one.piece}].contributions.push_back(&one);
+      for (const SketchedTensor& one : content.results)
+        tensors_[{step, one.parameter, one.piece}].results.push_back(&one);
+    }
+  }
+}
+
+bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
+  Problem problem;
+  problem.elements = static_cast<double>(run_.parameters[static_cast<std::size_t>(piece.parameter)].numel(piece.piece));
+  problem.result = Eigen::VectorXd::Zero(run_.header.sums);
+  bool is_first = true;
+  for (const SketchedTensor* one : tensors_[{piece.step, piece.parameter, piece.piece}].results) {
+    if (!std::binary_search(piece.ranks.begin(), piece.ranks.end(), one->rank)) continue;
+    if (!is_first && one->partial == 0) break;  // the same bits
+    if (one->row < 0 || one->non_finite > 0) return false;
+    const auto row = files_.row(one->rank, piece.step, one->row);
+    if (!row) return false;
+    problem.result += Eigen::Map<const Eigen::VectorXd>(row->data(), static_cast<Eigen::Index>(row->size()));
+    if (is_first) problem.result_dtype = problem.coarsest = one->dtype;
+    make_coarser(problem.coarsest, one->dtype);
+    is_first = false;
+  }
+  if (is_first || !problem.result.allFinite()) return false;
+  std::set<int> steps = {piece.step};
+  for (const auto& [source, coefficient] : formula) steps.insert(std::get<0>(source));
+  std::vector<Rational> coefficients;
+  std::deque<Columns> kept;
+  for (const int step : steps) {
+    for (const RankRecord& rank : run_.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found != rank.steps.end() && found->second.coarsest_reduction)
+        make_coarser(problem.coarsest, *found->second.coarsest_reduction);
+    }
+    const Expected expected(run_, loss_, step);
+    kept.push_back(
+        gather_columns(run_, files_, expected, step, tensors_[{step, piece.parameter, piece.piece}].contributions));
+    if (!kept.back().missing.empty() || kept.back().non_finite > 0) return false;
+    for (const Column& column : kept.back().columns) {
+      Rational sum;
+      for (const auto& [rank, micro_batch] : column.members) {
+        const auto found = formula.find({step, rank, micro_batch});
+        if (found != formula.end()) sum += found->second;
+      }
+      problem.columns.push_back(&column);
+      coefficients.push_back(sum);
+      make_coarser(problem.coarsest, column.dtype);
+    }
+  }
+  return fits(problem, coefficients);
+}
+
+}  // namespace lockstep::live

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/record.h"
+
+#include <algorithm>
+#include <set>
+
+#include "lockstep/check.h"
+#include "lockstep/diagnostic.h"
+#include "lockstep/live.h"
+#include "tests/catch.h"
+#include "tests/live/run_writer.h"
+
+namespace lockstep {
+namespace {
+
+using test::RunWriter;
+
+/// A collective's line. `micro_batch` "null": outside of backward passes.
+std::string call(const std::string& op, const std::vector<int>& group, int elements, const std::string& micro_batch,
+                 const std::string& parameters, const std::string& reduce = "sum",
+                 const std::string& site = "train.py:9 in main") {
+  return fmt::format(
+      R"({{"event":"collective","step":0,"micro_batch":{},"op":"{}","group":[{}],"elements":{},"dtype":"float32",)"
+      R"("reduce":"{}","async":false,"call":"{}","parameters":[{}]}})",
+      micro_batch, op, fmt::join(group, ","), elements, reduce, site, parameters);
+}
+
+/// One optimizer step of two parameters of 600 elements, "a" and "b", with lines between.
+struct Loop {
+  RunWriter::Settings settings;
+  int micro_batches = 2;
+  /// What a rank's optimizer gets of another's contribution.
+  std::function<double(const std::string& name, int owner, int rank, int micro_batch)> coefficient =
+      [](const std::string&, int, int, int) { return 0.5; };
+  std::function<std::vector<std::string>(int rank, int micro_batch)> lines = [](int, int) {
+    return std::vector<std::string>{};
+  };                                 ///< after a backward pass
+  std::vector<std::string> results;  ///< after the results
+  std::vector<std::int64_t> cuts = {0, 600};
+  /// Whether ranks along the mesh's last axis see the same tokens.
+  bool replicated = false;
+  bool shares = false;  ///< of it each rank has a share, although they see the same
+
+  Loop() { settings.collectives = true; }
+
+  std::vector<double> gradient(int parameter, int rank, int micro_batch) const {
+    const int source = replicated && !shares ? rank / settings.mesh.back().second : rank;
+    return test::drawn(600, static_cast<std::uint64_t>(parameter * 1000 + source * 10 + micro_batch + 1));
+  }
+
+  void write(const std::string& folder) const {
+    RunWriter writer(folder, settings);
+    const std::vector<std::string> names = {"a", "b"};
+    for (int p = 0; p < 2; ++p) writer.parameter(p, names[static_cast<std::size_t>(p)], 600, cuts);
+    const int world = writer.world();
+    for (int rank = 0; rank < world; ++rank) {
+      for (int m = 0; m < micro_batches; ++m) {
+        for (int p = 0; p < 2; ++p) {
+          const std::vector<double> values = gradient(p, rank, m);
+          for (std::size_t piece = 0; piece + 1 < cuts.size(); ++piece)
+            writer.contribution(rank, 0, m, p, static_cast<int>(piece), part(values, piece), cuts[piece]);
+        }
+        for (const std::string& line : lines(rank, m)) writer.line(rank, "{}", line);
+      }
+      for (int p = 0; p < 2; ++p) {
+        std::vector<double> sum(600);
+        for (int source = 0; source < world; ++source) {
+          for (int m = 0; m < micro_batches; ++m) {
+            const double factor = coefficient(names[static_cast<std::size_t>(p)], rank, source, m);
+            const std::vector<double> values = gradient(p, source, m);
+            for (std::size_t i = 0; i < sum.size(); ++i)
+              sum[i] = test::rounded(sum[i] + factor * values[i], Dtype::float32);
+          }
+        }
+        for (std::size_t piece = 0; piece + 1 < cuts.size(); ++piece) {
+          if (cuts.size() == 2 || static_cast<int>(piece) == rank)
+            writer.result(rank, 0, p, static_cast<int>(piece), part(sum, piece), cuts[piece]);
+        }
+      }
+      for (const std::string& line : results) writer.line(rank, "{}", line);
+      writer.step(rank, 0, micro_batches);
+    }
+    writer.finish();
+  }
+
+  std::vector<double> part(const std::vector<double>& values, std::size_t piece) const {
+    return {values.begin() + cuts[piece], values.begin() + cuts[piece + 1]};
+  }
+};
+
+RecordedRun recorded(const Loop& loop, const RecordOptions& options = {}) {
+  const test::Folder folder;
+  loop.write(folder.path());
+  return record_run(folder.path(), options);
+}
+
+std::string refusal(const Loop& loop, const RecordOptions& options = {}) {
+  try {
+    recorded(loop, options);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// "zero; micro_batches(backward; …); …" with what each step has besides its name and op.
+std::string words(const Json& steps) {
+  std::string text;
+  for (const Json& step : steps.items()) {
+    text += text.empty() ? "" : "; ";
+    text += step.find("name")->text();
+    for (const Json::Member& member : step.members()) {
+      if (member.key == "name" || member.key == "op") continue;
+      std::string value = write_json(member.value);
+      value.erase(std::remove(value.begin(), value.end(), '\n'), value.end());
+      text += member.key == "steps" ? "(" + words(member.value) + ")" : " " + member.key + "=" + value;
+    }
+  }
+  return text;
+}
+std::string words(const RecordedRun& run) { return words(*run.scenario.find("schedule")->find("steps")); }
+
+CheckResult checked(const RecordedRun& run) {
+  CheckOptions options;
+  options.host = false;
+  return check_scenario(live::read_recorded(run.scenario), options);
+}
+
+const std::vector<int> both = {0, 1};
+const std::string backward = "backward by=\"1 / (tokens * micro_batches)\"";
+
+}  // namespace
+
+TEST_CASE("an all-reduce after the last micro-batch stands behind the loop") {
+  Loop loop;
+  loop.lines = [](int, int m) {
+    return m == 1 ? std::vector{call("all_reduce", both, 600, "null", "0", "avg"),
+                                call("all_reduce", both, 600, "null", "1", "avg")}
+                  : std::vector<std::string>{};
+  };
+  const RecordedRun run = recorded(loop);
+  CHECK(run.unmet.empty());
+  CHECK(run.notes.empty());
+  CHECK(words(run) == "zero; micro_batches(" + backward + "); dp_all_reduce/train.py:9 over=\"dp\" reduce=\"avg\"");
+  CHECK(checked(run).verdict == Verdict::match);
+}
+
+TEST_CASE("a rank that has no gradient of a parameter puts zeros into what others reduce") {
+  Loop loop;
+  loop.lines = [](int rank, int m) {
+    return m == 1 ? std::vector{call("all_reduce", both, 1200, "null", rank == 0 ? "0,1" : "0", "avg")}
+                  : std::vector<std::string>{};
+  };
+  const RecordedRun run = recorded(loop);
+  CHECK(run.unmet.empty());
+  CHECK(words(run).ends_with("dp_all_reduce/train.py:9 over=\"dp\" reduce=\"avg\""));
+}
+
+TEST_CASE("one in every backward pass stands in the loop, and one in some has a condition") {
+  Loop loop;
+  loop.micro_batches = 4;
+  loop.lines = [](int, int m) { return std::vector{call("all_reduce", both, 1200, std::to_string(m), "0,1", "avg")}; };
+  CHECK(words(recorded(loop)) ==
+        "zero; micro_batches(" + backward + "; dp_all_reduce/train.py:9 over=\"dp\" reduce=\"avg\")");
+  loop.lines = [](int, int m) {
+    return m == 1 ? std::vector{call("all_reduce", both, 1200, "1", "0,1", "avg")} : std::vector<std::string>{};
+  };
+  loop.coefficient = [](const std::string&, int owner, int rank, int m) {
+    return m < 2 ? 0.5 : owner == rank ? 1.0 : 0.0;
+  };
+  const RecordedRun run = recorded(loop);
+  CHECK(run.unmet.empty());
+  CHECK(words(run) == "zero; micro_batches(" + backward +
+                          "; dp_all_reduce/train.py:9 over=\"dp\" reduce=\"avg\" when=\"micro_batch == 1\")");
+  CHECK(checked(run).verdict == Verdict::mismatch);
+}
+
+TEST_CASE("what a collective is said to carry is believed only where the formulas meet") {
+  Loop loop;  // both are reduced, and the line says that one is
+  loop.lines = [](int, int m) {
+    return m == 1 ? std::vector{call("all_reduce", both, 600, "null", "0", "avg")} : std::vector<std::string>{};
+  };
+  const RecordedRun run = recorded(loop);
+  REQUIRE(run.unmet.size() == 1);
+  CHECK(run.unmet[0] == "b on ranks 0 and 1: the schedule predicts g0, and (g0+g1)/2 was measured.");
+}
+
+TEST_CASE("a division that no collective shows is found in the coefficients and said") {
+  Loop loop;
+  loop.lines = [](int, int m) {
+    return m == 1 ? std::vector{call("all_reduce", both, 1200, "1", "0,1")} : std::vector<std::string>{};
+  };
+  RecordedRun run = recorded(loop);  // DDP's own
+  CHECK(run.unmet.empty());
+  CHECK(words(run) == "zero; micro_batches(" + backward +
+                          "); dp_scale/train.py:9 by=\"1 / dp\"; dp_all_reduce/train.py:9 over=\"dp\"");
+  REQUIRE(run.notes.size() == 1);
+  CHECK(run.notes[0] ==
+        "all parameters: divided by the group's size before a sum, which no collective shows; the coefficients do.");
+  loop.coefficient = [](const std::string& name, int, int, int) { return name == "a" ? 0.5 : 1.0 / 6; };
+  run = recorded(loop);
+  CHECK(run.unmet.empty());
+  CHECK(words(run).ends_with("dp_all_reduce/train.py:9 over=\"dp\"; scale params=[\"b\"] by=\"1/3\""));
+  CHECK(checked(run).verdict == Verdict::mismatch);
+}
+
+TEST_CASE("what clears a gradient between micro-batches is found in the coefficients") {
+  Loop loop;
+  loop.micro_batches = 3;
+  loop.lines = [](int, int m) {
+    return m == 2 ? std::vector{call("all_reduce", both, 1200, "null", "0,1", "avg")} : std::vector<std::string>{};
+  };
+  loop.coefficient = [](const std::string&, int, int, int m) { return m == 2 ? 0.5 : 0.0; };
+  const RecordedRun run = recorded(loop);
+  CHECK(run.unmet.empty());
+  CHECK(words(run).starts_with("zero; micro_batches(zero_between when=\"micro_batch != first\"; backward"));
+}
+
+TEST_CASE("shards that are reduced in each micro-batch are added up beside the gradient") {
+  Loop loop;
+  loop.settings.mesh = {{"dp_shard", 2}};
+  loop.settings.data_axes = {"dp_shard"};
+  loop.cuts = {0, 300, 600};
+  loop.lines = [](int, int m) {
+    return std::vector{call("all_gather", both, 300, "null", ""),
+                       call("reduce_scatter", both, 1200, std::to_string(m), "0,1", "avg")};
+  };
+  const RecordedRun run = recorded(loop);
+  CHECK(run.unmet.empty());
+  CHECK(run.notes.empty());
+  CHECK(words(run) == "zero; micro_batches(" + backward +
+                          " buffer=\"unreduced\"; dp_shard_reduce_scatter/train.py:9 over=\"dp_shard\" "
+                          "reduce=\"avg\" geometry={ \"kind\": \"rows\" } buffer=\"unreduced\"; accumulate "
+                          "from=\"unreduced\" to=\"grad\" "
+                          "on=\"owned\"; zero_unreduced buffer=\"unreduced\")");
+  CHECK(checked(run).verdict == Verdict::match);
+}
+
+TEST_CASE("ranks that own other elements than the schedule gives them are told") {
+  Loop loop;
+  loop.settings.mesh = {{"dp_shard", 2}};
+  loop.settings.data_axes = {"dp_shard"};
+  loop.cuts = {0, 200, 600};
+  loop.lines = [](int, int m) {
+    return std::vector{call("reduce_scatter", both, 1200, std::to_string(m), "0,1", "avg")};
+  };
+  const RecordedRun run = recorded(loop);
+  REQUIRE_FALSE(run.unmet.empty());
+  CHECK(std::any_of(run.unmet.begin(), run.unmet.end(), [](const std::string& sentence) {
+    return sentence == "a and b on ranks 0 and 1: the schedule's optimizers get other elements of it than the run's.";
+  }));
+}
+
+TEST_CASE("ranks that see the same tokens and yield different gradients have shares of a sum") {
+  Loop loop;
+  loop.settings.mesh = {{"tp", 2}};
+  loop.settings.data_axes = {};
+  loop.replicated = true;
+  loop.coefficient = [](const std::string&, int owner, int rank, int) { return owner == rank ? 1.0 : 0.0; };
+  RecordedRun run = recorded(loop);
+  CHECK(run.unmet.empty());
+  CHECK(run.scenario.find("model")->find("parameters")->items()[0].find("partial") == nullptr);
+  CHECK(checked(run).verdict == Verdict::match);
+  loop.shares = true;
+  run = recorded(loop);
+  CHECK(run.unmet.empty());
+  CHECK(run.scenario.find("model")->find("parameters")->items()[0].find("partial")->items()[0].text() == "tp");
+  CHECK(checked(run).verdict == Verdict::mismatch);
+}
+
+TEST_CASE("what carries parts of gradients, or comes when they were looked at, is left out with a note") {
+  Loop loop;
+  loop.coefficient = [](const std::string&, int owner, int rank, int) { return owner == rank ? 1.0 : 0.0; };
+  loop.lines = [](int, int m) {
+    return m == 1
+               ? std::vector{call("all_reduce", both, 100, "null", "0"), call("send", both, 600, "null", "0"),
+                             call("all_reduce", both, 1, "null", ""), call("all_reduce", both, 600, "null", "0", "max")}
+               : std::vector<std::string>{};
+  };
+  loop.results = {call("all_reduce", both, 600, "null", "0")};
+  const RecordedRun run = recorded(loop);
+  CHECK(run.unmet.empty());
+  CHECK(words(run) == "zero; micro_batches(" + backward + ")");
+  const std::set<std::string> notes(run.notes.begin(), run.notes.end());
+  CHECK(notes == std::set<std::string>{
+                     "all_reduce of 100 float32 at train.py:9 in main: it carries 100 of 600 elements of the gradients "
+                     "that went into it, and a step takes whole ones.",
+                     "all_reduce of 600 float32 at train.py:9 in main: it comes after what the optimizer gets was "
+                     "looked at, which is before clipping or the step.",
+                     "all_reduce of 600 float32 at train.py:9 in main: it takes the max of gradients, which no step of "
+                     "a schedule does."});
+}
+
+TEST_CASE("a run that says too little for a scenario is refused in a sentence") {
+  Loop loop;
+  loop.lines = [](int rank, int m) {
+    return m == 1 && rank == 0 ? std::vector{call("all_reduce", both, 600, "null", "0", "avg")}
+                               : std::vector<std::string>{};
+  };
+  CHECK(says(refusal(loop), "collectives that do not meet"));
+  loop.settings.mesh = {{"dp", 2}, {"tp", 2}};
+  loop.lines = [](int rank, int m) {
+    return m == 1 && rank < 2 ? std::vector{call("all_reduce", both, 600, "null", "0", "avg")}
+                              : std::vector<std::string>{};
+  };
+  CHECK(says(refusal(loop), "rank 2 calls other collectives for the gradient of a than rank 0"));
+  loop = Loop();
+  loop.settings.loss = "null";
+  CHECK(says(refusal(loop), "expected --loss mean, sum, token_mean or token_sum"));
+  RecordOptions options;
+  options.loss = CapturedLoss::mean;
+  CHECK(refusal(loop, options).empty());
+  loop = Loop();
+  loop.settings.collectives = false;
+  CHECK(says(refusal(loop), "whose gradients the collectives carried"));
+  loop = Loop();
+  loop.settings.mesh = {{"pp", 2}};
+  loop.settings.data_axes = {};
+  CHECK(says(refusal(loop), "pipelines are not recorded yet"));
+  loop.settings.mesh = {{"data", 2}, {"model", 1}};
+  loop.settings.data_axes = {"data"};
+  CHECK(says(refusal(loop), "the axes of the mesh are data, model"));
+  loop = Loop();
+  loop.settings.mesh = {{"dp", 4}};
+  loop.lines = [](int rank, int m) {
+    const std::vector<int> group = {0, 1, 2};
+    return m == 1 && rank < 3 ? std::vector{call("all_reduce", group, 600, "null", "0", "avg")}
+                              : std::vector<std::string>{};
+  };
+  CHECK(says(refusal(loop), "which are no whole axes of the mesh"));
+}
+
+TEST_CASE("verify names the step at fault and its repair where the schedule predicts what was measured") {
+  Loop loop;
+  loop.lines = [](int, int m) {
+    return m == 1 ? std::vector{call("all_reduce", both, 600, "null", "0", "avg")} : std::vector<std::string>{};
+  };
+  loop.coefficient = [](const std::string& name, int owner, int rank, int) {
+    return name == "a" ? 0.5 : owner == rank ? 1.0 : 0.0;
+  };
+  const test::Folder folder;
+  loop.write(folder.path());
+  const VerifyResult verified = verify_run(folder.path());
+  REQUIRE(verified.blame.size() == 1);
+  CHECK(verified.blame[0].step == "dp_all_reduce/train.py:9");
+  REQUIRE_FALSE(verified.repair.empty());
+  CHECK(verified.not_blamed.empty());
+  VerifyOptions options;
+  options.blame = false;
+  CHECK(verify_run(folder.path(), options).blame.empty());
+  loop.lines = [](int, int) { return std::vector<std::string>{}; };
+  loop.coefficient = [](const std::string&, int, int, int) { return 0.25; };
+  loop.write(folder.path());
+  const VerifyResult other = verify_run(folder.path());
+  CHECK(other.blame.empty());
+  CHECK_THAT(other.not_blamed,
+             Catch::Matchers::StartsWith("no step is named: a and b on ranks 0 and 1: the schedule "));
+}
+
+}  // namespace lockstep
