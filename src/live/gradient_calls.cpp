@@ -175,6 +175,9 @@ class Finder {
     result.members = static_cast<int>(call.group.size());
     result.average = call.reduce == "avg";
     result.site = site_of(call.call);
+    if (call.root >= 0 && !std::binary_search(call.group.begin(), call.group.end(), call.root))
+      refuse(fmt::format("{}: {} has rank {} as its root, which is not in its group.", run_.folder, words_of(call),
+                         call.root));
     if (call.root >= 0)
       result.root =
           static_cast<int>(std::lower_bound(call.group.begin(), call.group.end(), call.root) - call.group.begin());
@@ -185,6 +188,9 @@ class Finder {
   }
 
   std::vector<std::string> axes_of(const CapturedCollective& call) const {
+    if (call.group.back() >= run_.header.world)
+      refuse(fmt::format("{}: {} is among {}, and the run has {} ranks.", run_.folder, words_of(call),
+                         rank_words(call.group), run_.header.world));
     std::vector<std::string> axes;
     std::int64_t product = 1;
     for (std::size_t axis = 0; axis < axes_.size(); ++axis) {

@@ -22,6 +22,7 @@ std::int64_t numel(const std::vector<Interval>& box) {
 
 std::vector<Interval> whole_of(const DeclaredParameter& parameter) {
   std::vector<Interval> box;
+  box.reserve(parameter.shape.size());
   for (const std::int64_t size : parameter.shape) box.push_back({0, size});
   return box;
 }

@@ -51,7 +51,8 @@ class Recorder {
 
   void describe() {
     const Header& header = run_.header;
-    if (!run_.gaps.empty()) refuse("no schedule is recorded of a run that is not complete: " + run_.gaps.front());
+    if (!verified_.gaps.empty())
+      refuse("no schedule is recorded of a run that is not complete: " + verified_.gaps.front());
     if (!verified_.collectives.empty())
       refuse("no schedule is recorded of collectives that do not meet: " + verified_.collectives.front());
     if (!verified_.loss)

@@ -10,13 +10,13 @@
 #include <set>
 #include <tuple>
 
+#include "src/live/recorded_model.h"
+
 namespace lockstep::live {
 
 namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-Json number(std::int64_t value) { return Json::number(std::to_string(value)); }
 
 /// The buffer in which the gradient waits for a reduce-scatter; what comes out of that is added to the optimizer's.
 constexpr const char* unreduced = "unreduced";
@@ -68,15 +68,7 @@ class Writer {
   }
 
   Json scenario() {
-    Json document = Json::object();
-    document.set("lockstep", number(1));
-    document.set("name", Json::string("recorded"));
-    document.set("title", Json::string(title()));
-    document.set("layout", layout());
-    Json model = Json::object();
-    model.set("parameters", parameters());
-    document.set("model", model);
-    document.set("batch", batch());
+    Json document = described(recording_);
     Json schedule = Json::object();
     schedule.set("steps", steps());
     document.set("schedule", schedule);
@@ -101,147 +93,6 @@ class Writer {
     std::size_t order = SIZE_MAX;
     std::vector<int> parameters;
   };
-
-  std::string title() const {
-    const Header& header = recording_.run->header;
-    std::string text = "Recorded from a training run";
-    if (!header.adapter.empty()) text += ": " + header.adapter;
-    for (const auto& [name, version] : header.versions) {
-      if (name != "lockstep") text += fmt::format(", {} {}", name, version);
-    }
-    return text;
-  }
-
-  Json layout() const {
-    Json object = Json::object();
-    std::vector<std::string> order;
-    for (auto axis = recording_.axes.rbegin(); axis != recording_.axes.rend(); ++axis) {
-      const std::string name = axis->first.starts_with("dp") ? "dp" : axis->first;
-      if (order.empty() || order.back() != name) order.push_back(name);
-    }
-    for (const auto& [name, size] : recording_.axes) object.set(name, number(size));
-    if (order.size() > 1) object.set("order", Json::string(fmt::format("{}", fmt::join(order, "-"))));
-    return object;
-  }
-
-  Json parameters() const {
-    std::vector<Json> list;
-    for (std::size_t i = 0; i < recording_.run->parameters.size(); ++i) {
-      const DeclaredParameter& declared = recording_.run->parameters[i].declared;
-      const Placement& placement = recording_.placements[i];
-      Json one = Json::object();
-      one.set("name", Json::string(declared.name));
-      std::vector<Json> shape;
-      for (const std::int64_t size : declared.shape) shape.push_back(number(size));
-      one.set("shape", Json::array(std::move(shape)));
-      if (declared.dtype == "float64" || declared.dtype == "bfloat16" || declared.dtype == "float16")
-        one.set("dtype", Json::string(declared.dtype));
-      Json shards = Json::object();
-      for (const auto& [axis, dim] : placement.shard) {
-        Json cut = number(dim);
-        if (declared.shape[at(dim)] % recording_.run->header.sizes[at(axis)] != 0) {
-          cut = Json::object();
-          cut.set("dim", number(dim));
-          cut.set("uneven", Json::boolean(true));
-        }
-        shards.set(recording_.names[at(axis)], cut);
-      }
-      if (!placement.shard.empty()) one.set("shard", shards);
-      if (!placement.partial.empty()) one.set("partial", axis_list(placement.partial));
-      if (declared.frozen) one.set("frozen", Json::boolean(true));
-      if (placement.micro_batches) {
-        std::vector<Json> passes;
-        for (const int pass : *placement.micro_batches) passes.push_back(number(pass));
-        one.set("micro_batches", Json::array(std::move(passes)));
-      }
-      list.push_back(one);
-    }
-    return Json::array(std::move(list));
-  }
-
-  Json axis_list(const std::vector<int>& axes) const {
-    std::vector<Json> names;
-    for (const int axis : axes) names.push_back(Json::string(recording_.names[at(axis)]));
-    return Json::array(std::move(names));
-  }
-
-  Json batch() const {
-    Json object = Json::object();
-    const std::vector<int>& counts = recording_.micro_batches;
-    if (std::all_of(counts.begin(), counts.end(), [&](int count) { return count == counts.front(); })) {
-      object.set("micro_batches", number(counts.front()));
-    } else {
-      std::vector<Json> list;
-      for (const int count : counts) list.push_back(number(count));
-      object.set("micro_batches", Json::array(std::move(list)));
-    }
-    if (counts.size() > 1) object.set("steps", number(static_cast<std::int64_t>(counts.size())));
-    object.set("tokens", tokens());
-    const bool by_tokens = recording_.loss == CapturedLoss::token_mean || recording_.loss == CapturedLoss::token_sum;
-    object.set("loss", Json::string(by_tokens                              ? "token_mean"
-                                    : recording_.loss == CapturedLoss::sum ? "sum"
-                                                                           : "piece_mean"));
-    return object;
-  }
-
-  /// A list [micro-batch][dp][cp][sp], or "even" where what a rank's loss is does not depend on them, or nobody told.
-  Json tokens() const {
-    const bool needed = recording_.loss == CapturedLoss::token_mean || recording_.loss == CapturedLoss::token_sum;
-    std::map<std::tuple<int, int, int, int>, std::int64_t> known;
-    int passes = 0;
-    std::set<std::int64_t> different;
-    for (std::size_t step = 0; step < recording_.steps.size(); ++step) {
-      for (const RankRecord& rank : recording_.run->ranks) {
-        const auto found = rank.steps.find(recording_.steps[step]);
-        if (found == rank.steps.end()) continue;
-        const auto [dp, cp, sp] = data_place(rank.header.rank);
-        for (std::size_t i = 0; i < found->second.tokens.size(); ++i) {
-          const auto& count = found->second.tokens[i];
-          if (!count) continue;
-          known[{passes + static_cast<int>(i), dp, cp, sp}] = *count;
-          different.insert(*count);
-        }
-      }
-      passes += recording_.micro_batches[step];
-    }
-    const int dp = size_of("dp"), cp = size_of("cp"), sp = size_of("sp");
-    const std::size_t all = static_cast<std::size_t>(passes) * at(dp) * at(cp) * at(sp);
-    if (known.size() != all || (!needed && (different.size() < 2 || different.contains(0))))
-      return Json::string("even");
-    const auto list = [](int count, const auto& make) {
-      std::vector<Json> items;
-      for (int i = 0; i < count; ++i) items.push_back(make(i));
-      return Json::array(std::move(items));
-    };
-    return list(passes, [&](int m) {
-      return list(dp, [&](int d) {
-        return list(cp, [&](int c) { return list(sp, [&](int s) { return number(known.at({m, d, c, s})); }); });
-      });
-    });
-  }
-
-  /// The coordinates on dp, cp and sp.
-  std::tuple<int, int, int> data_place(int rank) const {
-    const auto along = [&](std::string_view name) {
-      int place = 0;
-      for (std::size_t axis = 0; axis < recording_.names.size(); ++axis) {
-        const std::string& own = recording_.names[axis];
-        if (own != name && !(name == "dp" && own.starts_with("dp"))) continue;
-        place =
-            place * recording_.run->header.sizes[axis] + recording_.run->coordinates(rank, std::uint32_t{1} << axis);
-      }
-      return place;
-    };
-    return {along("dp"), along("cp"), along("sp")};
-  }
-
-  int size_of(std::string_view name) const {
-    int size = 1;
-    for (const auto& [axis, own] : recording_.axes) {
-      if (axis == name || (name == "dp" && axis.starts_with("dp"))) size *= own;
-    }
-    return size;
-  }
 
   // The steps.
 
@@ -401,9 +252,7 @@ class Writer {
     if (passes == std::set<int>{most_ - 1}) return "micro_batch == last";
     if (count == most_ - 1 && !passes.contains(0)) return "micro_batch != first";
     if (count == most_ - 1 && !passes.contains(most_ - 1)) return "micro_batch != last";
-    std::vector<std::string> all;
-    for (const int pass : passes) all.push_back(fmt::format("micro_batch == {}", pass));
-    return fmt::format("{}", fmt::join(all, " or "));
+    return fmt::format("micro_batch == {}", fmt::join(passes, " or micro_batch == "));
   }
 
   void place(Json& step, const Shared& shared) const {
@@ -432,11 +281,10 @@ class Writer {
       place(step, shared);
     });
     add(list, fmt::format("{}_{}{}", over_axes, call.op, site), call.op, parameters, [&](Json& step) {
-      std::vector<Json> over;
-      for (const std::string& axis : axes) over.push_back(Json::string(axis));
-      step.set("over", over.size() == 1 ? over.front() : Json::array(std::move(over)));
+      step.set("over", axes.size() == 1 ? Json::string(axes.front())
+                                        : list_of(axes, [](const std::string& axis) { return Json::string(axis); }));
       if (call.average) step.set("reduce", Json::string("avg"));
-      if (call.root >= 0) step.set("root", number(call.root));
+      if (call.root >= 0) step.set("root", json_number(call.root));
       if (call.op == "reduce_scatter") {
         Json geometry = Json::object();
         geometry.set("kind", Json::string(shared.rows ? "rows" : "parameter"));
@@ -483,7 +331,7 @@ class Writer {
       std::vector<std::string> names;
       for (const int axis : axes) names.push_back(recording_.names[at(axis)]);
       add(list, fmt::format("{}_all_reduce/optimizer", fmt::join(names, "_")), "all_reduce", parameters,
-          [&](Json& step) { step.set("over", axis_list(axes)); });
+          [&](Json& step) { step.set("over", axis_list(recording_, axes)); });
     }
   }
 

@@ -210,6 +210,7 @@ class Verifier {
     }
     if (!counts.empty()) {
       std::vector<std::pair<int, const live::Pattern*>> sorted;
+      sorted.reserve(counts.size());
       for (const auto& [pattern, count] : counts) sorted.emplace_back(-count, &pattern);
       std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
       std::vector<live::Pattern> patterns;
@@ -367,6 +368,7 @@ std::optional<CapturedLoss> loss_named(std::string_view name) {
 const std::vector<std::string>& captured_loss_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
+    all.reserve(loss_names.size());
     for (const auto& [loss, name] : loss_names) all.emplace_back(name);
     return all;
   }();

@@ -330,6 +330,17 @@ TEST_CASE("a run that says too little for a scenario is refused in a sentence") 
                               : std::vector<std::string>{};
   };
   CHECK(says(refusal(loop), "which are no whole axes of the mesh"));
+  loop = Loop();
+  loop.lines = [](int, int m) {
+    return m == 1 ? std::vector{call("all_reduce", {0, 1, 7}, 600, "null", "0", "avg")} : std::vector<std::string>{};
+  };
+  CHECK(says(refusal(loop), "is among ranks 0, 1 and 7, and the run has 2 ranks"));
+  loop.lines = [](int, int m) {
+    std::string line = call("broadcast", both, 600, "null", "0");
+    line.insert(line.size() - 1, R"(,"root":5)");
+    return m == 1 ? std::vector{line} : std::vector<std::string>{};
+  };
+  CHECK(says(refusal(loop), "has rank 5 as its root, which is not in its group"));
 }
 
 TEST_CASE("verify names the step at fault and its repair where the schedule predicts what was measured") {

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/recorded_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+namespace lockstep::live {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+std::string title(const Recording& recording) {
+  const Header& header = recording.run->header;
+  std::string text = "Recorded from a training run";
+  if (!header.adapter.empty()) text += ": " + header.adapter;
+  for (const auto& [name, version] : header.versions) {
+    if (name != "lockstep") text += fmt::format(", {} {}", name, version);
+  }
+  return text;
+}
+
+Json layout(const Recording& recording) {
+  Json object = Json::object();
+  std::vector<std::string> order;
+  for (auto axis = recording.axes.rbegin(); axis != recording.axes.rend(); ++axis) {
+    const std::string name = axis->first.starts_with("dp") ? "dp" : axis->first;
+    if (order.empty() || order.back() != name) order.push_back(name);
+  }
+  for (const auto& [name, size] : recording.axes) object.set(name, json_number(size));
+  if (order.size() > 1) object.set("order", Json::string(fmt::format("{}", fmt::join(order, "-"))));
+  return object;
+}
+
+Json parameters(const Recording& recording) {
+  std::vector<Json> list;
+  for (std::size_t i = 0; i < recording.run->parameters.size(); ++i) {
+    const DeclaredParameter& declared = recording.run->parameters[i].declared;
+    const Placement& placement = recording.placements[i];
+    Json one = Json::object();
+    one.set("name", Json::string(declared.name));
+    one.set("shape", list_of(declared.shape, json_number));
+    if (declared.dtype == "float64" || declared.dtype == "bfloat16" || declared.dtype == "float16")
+      one.set("dtype", Json::string(declared.dtype));
+    Json shards = Json::object();
+    for (const auto& [axis, dim] : placement.shard) {
+      Json cut = json_number(dim);
+      if (declared.shape[at(dim)] % recording.run->header.sizes[at(axis)] != 0) {
+        cut = Json::object();
+        cut.set("dim", json_number(dim));
+        cut.set("uneven", Json::boolean(true));
+      }
+      shards.set(recording.names[at(axis)], cut);
+    }
+    if (!placement.shard.empty()) one.set("shard", shards);
+    if (!placement.partial.empty()) one.set("partial", axis_list(recording, placement.partial));
+    if (declared.frozen) one.set("frozen", Json::boolean(true));
+    if (placement.micro_batches) one.set("micro_batches", list_of(*placement.micro_batches, json_number));
+    list.push_back(one);
+  }
+  return Json::array(std::move(list));
+}
+
+int size_of(const Recording& recording, std::string_view name) {
+  int size = 1;
+  for (const auto& [axis, own] : recording.axes) {
+    if (axis == name || (name == "dp" && axis.starts_with("dp"))) size *= own;
+  }
+  return size;
+}
+
+/// The coordinates on dp, cp and sp.
+std::tuple<int, int, int> data_place(const Recording& recording, int rank) {
+  const auto along = [&](std::string_view name) {
+    int place = 0;
+    for (std::size_t axis = 0; axis < recording.names.size(); ++axis) {
+      const std::string& own = recording.names[axis];
+      if (own != name && !(name == "dp" && own.starts_with("dp"))) continue;
+      place = place * recording.run->header.sizes[axis] + recording.run->coordinates(rank, std::uint32_t{1} << axis);
+    }
+    return place;
+  };
+  return {along("dp"), along("cp"), along("sp")};
+}
+
+/// A list [micro-batch][dp][cp][sp], or "even" where what a rank's loss is does not depend on them, or nobody told.
+Json tokens(const Recording& recording) {
+  const bool needed = recording.loss == CapturedLoss::token_mean || recording.loss == CapturedLoss::token_sum;
+  std::map<std::tuple<int, int, int, int>, std::int64_t> known;
+  int passes = 0;
+  std::set<std::int64_t> different;
+  for (std::size_t step = 0; step < recording.steps.size(); ++step) {
+    for (const RankRecord& rank : recording.run->ranks) {
+      const auto found = rank.steps.find(recording.steps[step]);
+      if (found == rank.steps.end()) continue;
+      const auto [dp, cp, sp] = data_place(recording, rank.header.rank);
+      for (std::size_t i = 0; i < found->second.tokens.size(); ++i) {
+        const auto& count = found->second.tokens[i];
+        if (!count) continue;
+        known[{passes + static_cast<int>(i), dp, cp, sp}] = *count;
+        different.insert(*count);
+      }
+    }
+    passes += recording.micro_batches[step];
+  }
+  const int dp = size_of(recording, "dp"), cp = size_of(recording, "cp"), sp = size_of(recording, "sp");
+  const std::size_t all = static_cast<std::size_t>(passes) * at(dp) * at(cp) * at(sp);
+  if (known.size() != all || (!needed && (different.size() < 2 || different.contains(0)))) return Json::string("even");
+  const auto list = [](int count, const auto& make) {
+    std::vector<int> numbers(at(count));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    return list_of(numbers, make);
+  };
+  return list(passes, [&](int m) {
+    return list(dp, [&](int d) {
+      return list(cp, [&](int c) { return list(sp, [&](int s) { return json_number(known.at({m, d, c, s})); }); });
+    });
+  });
+}
+
+Json batch(const Recording& recording) {
+  Json object = Json::object();
+  const std::vector<int>& counts = recording.micro_batches;
+  if (std::all_of(counts.begin(), counts.end(), [&](int count) { return count == counts.front(); })) {
+    object.set("micro_batches", json_number(counts.front()));
+  } else {
+    object.set("micro_batches", list_of(counts, json_number));
+  }
+  if (counts.size() > 1) object.set("steps", json_number(static_cast<std::int64_t>(counts.size())));
+  object.set("tokens", tokens(recording));
+  const bool by_tokens = recording.loss == CapturedLoss::token_mean || recording.loss == CapturedLoss::token_sum;
+  object.set("loss", Json::string(by_tokens                             ? "token_mean"
+                                  : recording.loss == CapturedLoss::sum ? "sum"
+                                                                        : "piece_mean"));
+  return object;
+}
+
+}  // namespace
+
+Json json_number(std::int64_t value) { return Json::number(std::to_string(value)); }
+
+Json axis_list(const Recording& recording, const std::vector<int>& axes) {
+  return list_of(axes, [&](int axis) { return Json::string(recording.names[at(axis)]); });
+}
+
+Json described(const Recording& recording) {
+  Json document = Json::object();
+  document.set("lockstep", json_number(1));
+  document.set("name", Json::string("recorded"));
+  document.set("title", Json::string(title(recording)));
+  document.set("layout", layout(recording));
+  Json model = Json::object();
+  model.set("parameters", parameters(recording));
+  document.set("model", model);
+  document.set("batch", batch(recording));
+  return document;
+}
+
+}  // namespace lockstep::live
