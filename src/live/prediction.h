@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/check.h"
+#include "lockstep/scenario.h"
+#include "lockstep/symbolic.h"
 #include "src/live/evidence.h"
 #include "src/live/recorded_schedule.h"
 

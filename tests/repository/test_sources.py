@@ -19,7 +19,8 @@ LAYERS = [
     ["scenario"],
     ["symbolic", "numeric", "transformer", "importers"],
     ["tensors", "device"],
-    ["diagnosis", "live"],
+    ["diagnosis"],
+    ["live"],
     ["report"],
     ["cli"],
 ]
