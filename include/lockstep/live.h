@@ -34,6 +34,7 @@ struct VerifyOptions {
   Selectors parameters;              ///< these alone; selectors as in a scenario
   bool coefficients = false;         ///< keep those of right results as well
   bool blame = true;                 ///< where something is wrong, look for the step at fault and its repair
+  std::string reference;             ///< folder of a run on one device, with the same model and data; "": none
   int threads = 0;                   ///< 0: one per core
 };
 
@@ -95,7 +96,7 @@ struct VerifyFinding {
   std::vector<int> parameters;  ///< ascending
   std::vector<int> ranks;       ///< ascending
   std::vector<int> steps;       ///< ascending
-  std::size_t pieces = 0;       ///< of all its parameters, in all its steps
+  std::size_t pieces = 0;       ///< of all its parameters, in all its steps; 0: it is about the reference
   std::size_t first = 0;        ///< index into VerifyResult::pieces
 };
 
@@ -109,6 +110,33 @@ struct VerifiedCollective {
 struct StepAtFault {
   std::string step;
   std::string why;  ///< as Blame::why
+};
+
+/// How one parameter compares with the gradient of a run on one device.
+struct ReferencedParameter {
+  int parameter = 0;  ///< index into VerifyResult::parameters
+  /// Whether what the ranks contribute, with the coefficients that are expected, adds up to that gradient.
+  VerifiedPiece::Verdict contributions = VerifiedPiece::Verdict::undecided;
+  /// Whether what the optimizers get is that gradient.
+  VerifiedPiece::Verdict result = VerifiedPiece::Verdict::undecided;
+  double difference = 0;         ///< of the contributions' sum to it, relative to the larger of the two
+  double roundings = 0;          ///< the same in units of the largest error of one rounding
+  double result_roundings = 0;   ///< of what the optimizers get to it, the farthest
+  std::string dtype;             ///< whose rounding that is: the coarsest recorded one
+  std::optional<Rational> part;  ///< the contributions add up to so much of it; only where that explains the difference
+  std::string formula;           ///< what the true gradient is, in the contributions; "" where none was found
+  std::string what;              ///< what is wrong or not known, without a period; ""
+};
+
+/// The run on one device that a run was compared with.
+struct VerifiedReference {
+  std::string run;
+  std::optional<CapturedLoss> loss;
+  std::optional<int> step;                      ///< that was compared; none: the two have none in common
+  int micro_batches = 0;                        ///< of the reference
+  std::vector<ReferencedParameter> parameters;  ///< ascending
+
+  std::size_t count(VerifiedPiece::Verdict contributions) const;
 };
 
 /// What `lockstep verify` found about a run.
@@ -136,10 +164,11 @@ struct VerifyResult {
   std::vector<StepAtFault> blame;
   std::vector<Json> repair;  ///< edits of that scenario after which everything matches; the first repair that was found
   std::string not_blamed;    ///< something is wrong, and why no step is named: a sentence; ""
+  std::optional<VerifiedReference> reference;
 
   std::size_t count(VerifiedPiece::Verdict verdict) const;
-  /// wrong where a piece is, or where collectives do not meet; else undecided where a piece is, where something is
-  /// missing or where nothing was compared.
+  /// wrong where a piece is, where collectives do not meet or where contributions do not add up to the reference's
+  /// gradient; else undecided where a piece is, where something is missing or where nothing was compared.
   VerifiedPiece::Verdict verdict() const;
 };
 

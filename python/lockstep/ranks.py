@@ -145,7 +145,28 @@ def not_met(folder, program):
         return []
 
 
-def run(train, ranks=2, loss=None, arguments=None, out=None, limit=60, init=True, check=True, step=None, parameters=(), program=None):
+def trained(train, ranks, loss, arguments, limit, init, folder, program, of=""):
+    """Carries out one training on these ranks, with its files in the folder; the folder of its capture."""
+    file = checked(train, ranks, loss, arguments, limit)
+    os.makedirs(folder, exist_ok=True)
+    environment = dict(os.environ)
+    if sys.platform == "linux":
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    settings = {"folder": folder, "world": ranks, "limit": limit, "init": init, "arguments": arguments, "module": train.__module__,
+                "file": file, "function": train.__qualname__, "environment": environment, "path": list(sys.path),
+                "directory": os.getcwd(), "port": free_port()}
+    statuses = carried_out(settings)
+    if any(status != 0 for status in statuses):
+        lines = stopped(settings, statuses, program)
+        raise Failed("\n".join([of + lines[0], *lines[1:], "the files are in %s" % folder]), folder)
+    captured = os.path.join(folder, "run")
+    if not os.path.isdir(captured):
+        raise Failed('%s"%s" captured nothing: train within lockstep.capture(model, optimizer)' % (of, train.__qualname__), folder)
+    return captured
+
+
+def run(train, ranks=2, loss=None, arguments=None, out=None, limit=60, init=True, check=True, step=None, parameters=(), program=None,
+        reference=None):
     """Calls train(rank, world) in `ranks` processes of this machine, joined by gloo, and verifies what it captures.
 
     train: a function at the top of a file. It makes model and optimizer, and trains within lockstep.capture(model, optimizer, …), whose folder
@@ -157,30 +178,27 @@ def run(train, ranks=2, loss=None, arguments=None, out=None, limit=60, init=True
     init: whether to make the process group; with False, train does it (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set).
     check: whether what is not right raises Failed, an AssertionError; False: the Verification is returned anyhow.
     step, parameters, program: as for lockstep.verify.
+    reference: a function that trains the same model on the same data on one device, called with (0, 1) and the arguments, and captures as well;
+               True: train itself, if with world 1 it takes all data; or the folder of such a run. What the ranks contribute must add up to its gradients.
     Returns a Verification. Raises Failed also where a rank raises or does not end, RanksError where the ranks cannot be started.
     """
     arguments = {} if arguments is None else arguments
-    file = checked(train, ranks, loss, arguments, limit)
+    checked(train, ranks, loss, arguments, limit)
+    single = train if reference is True else reference
+    trains = inspect.isfunction(single)
+    if trains:
+        checked(single, 1, loss, arguments, limit)
+    elif single is not None and not isinstance(single, (str, os.PathLike)):
+        raise RanksError("reference is a %s: expected a function train(rank, world), True for the same function, or a folder" % type(single).__name__)
     folder = tempfile.mkdtemp(prefix="lockstep-run-") if out is None else os.path.abspath(os.fspath(out))
     if os.path.exists(folder) and os.listdir(folder):
         raise RanksError('the folder "%s" is not empty: choose another one with out=, or remove it' % folder)
-    os.makedirs(folder, exist_ok=True)
-    environment = dict(os.environ)
-    if sys.platform == "linux":
-        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    settings = {"folder": folder, "world": ranks, "limit": limit, "init": init, "arguments": arguments, "module": train.__module__,
-                "file": file, "function": train.__qualname__, "environment": environment, "path": list(sys.path),
-                "directory": os.getcwd(), "port": free_port()}
-    statuses = carried_out(settings)
-    kept = "the files are in %s" % folder
-    if any(status != 0 for status in statuses):
-        raise Failed("\n".join(stopped(settings, statuses, program) + [kept]), folder)
-    captured = os.path.join(folder, "run")
-    if not os.path.isdir(captured):
-        raise Failed('"%s" captured nothing: train within lockstep.capture(model, optimizer)' % train.__qualname__, folder)
-    verification = verify(captured, loss=loss, step=step, parameters=parameters, program=program)
+    captured = trained(train, ranks, loss, arguments, limit, init, folder, program)
+    if trains:
+        single = trained(single, 1, loss, arguments, limit, init, os.path.join(folder, "reference"), program, "on one rank, for the reference: ")
+    verification = verify(captured, loss=loss, step=step, parameters=parameters, program=program, reference=single)
     if check and not verification.ok:
-        raise Failed("\n".join([verification.message(), kept]), folder, verification)
+        raise Failed("\n".join([verification.message(), "the files are in %s" % folder]), folder, verification)
     if out is None:
         str(verification)
         shutil.rmtree(folder, ignore_errors=True)

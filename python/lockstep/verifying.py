@@ -82,6 +82,9 @@ class Verification:
         bad = [one for one in report["results"] if one["verdict"] != "right"]
         for number, finding in enumerate(report["findings"]):
             lines.append("  %s: %s" % (finding["verdict"], finding["what"]))
+            if not finding["results"]:  # it is about the reference
+                lines.append("    %s" % listed(finding["parameters"]))
+                continue
             alike = {}
             for one in bad:
                 if one["finding"] == number:
@@ -101,11 +104,13 @@ class Verification:
         return "\n".join(lines)
 
 
-def verify(folder, loss=None, step=None, parameters=(), program=None):
+def verify(folder, loss=None, step=None, parameters=(), program=None, reference=None):
     """Runs `lockstep verify` on a captured run. Returns a Verification; raises VerifyError where the run cannot be read.
 
     loss: what each rank's backward is the gradient of, in the place of what the run says ("mean", "sum", "token_mean", "token_sum").
     step: this optimizer step alone. parameters: globs of names, one or several. program: another lockstep than the package's.
+    reference: the folder of a captured run on one rank, of the same model with the same weights and data, to whose gradients the ranks'
+               contributions must add up.
     """
     if loss is not None and loss not in LOSSES:
         raise VerifyError("loss is %r: expected \"mean\", \"sum\", \"token_mean\", \"token_sum\" or None for what the run says" % (loss,))
@@ -115,6 +120,11 @@ def verify(folder, loss=None, step=None, parameters=(), program=None):
     if not os.path.isdir(folder):
         raise VerifyError('"%s" is not a folder: expected the one that lockstep.capture has written (out=)' % folder)
     arguments = [folder]
+    if reference is not None:
+        reference = os.fspath(reference)
+        if not os.path.isdir(reference):
+            raise VerifyError('"%s" is not a folder: expected the one that lockstep.capture has written on one rank' % reference)
+        arguments += ["--reference", reference]
     if loss is not None:
         arguments += ["--loss", loss]
     if step is not None:

@@ -14,7 +14,7 @@ namespace {
 
 struct VerifyArguments : CommonOptions {
   std::string run;
-  std::string loss, step;
+  std::string loss, step, reference;
   std::vector<std::string> parameters;
 };
 
@@ -28,6 +28,7 @@ int run(const VerifyArguments& arguments) {
   if (!arguments.parameters.empty()) options.parameters = Selectors(arguments.parameters);
   options.coefficients = arguments.verbose;
   ReportSet reports(arguments, false);
+  options.reference = arguments.reference;
   const VerifyResult result = verify_run(arguments.run, options);
   reports.add(result);
   reports.finish();
@@ -48,11 +49,15 @@ Command verify_command() {
       "one device would have, by what the ranks' loss is. Prints what is wrong first, in how many parameters and on "
       "which ranks, then the formulas, as `lockstep check` does. What cannot be told apart, what no contribution "
       "explains and what is missing in the run is said to be so. Exit status 0 if everything is right, 1 if something "
-      "is wrong or undecided or the run is not complete, 2 if it cannot be read.";
+      "is wrong or undecided or the run is not complete, 2 if it cannot be read. With --reference, also compares what "
+      "the "
+      "ranks contribute with the gradients of a run on one device, so that a wrong local backward is told apart from a "
+      "wrong synchronization.";
   command.examples = {
       {"lockstep verify run/", "every parameter, rank and optimizer step"},
       {"lockstep verify run/ --parameter '*norm*' -v", "some of them, with all coefficients and their errors"},
       {"lockstep verify run/ --loss token_mean", "each rank's loss is its own token mean"},
+      {"lockstep verify run/ --reference one/", "against a capture of the same model and data on one rank"},
       {"lockstep verify run/ -f github --report junit=verify.xml --report html=verify.html",
        "annotations in the log of a GitHub job, test cases, and a page to look at"},
   };
@@ -71,6 +76,12 @@ Command verify_command() {
               {},
               &arguments->loss,
               captured_loss_names()},
+             {"--reference",
+              "RUN",
+              "The folder of a captured run on one rank, of the same model with the same weights and data: the ranks' "
+              "contributions must add up to its gradients.",
+              {},
+              &arguments->reference},
              {"--step", "N", "Look at this optimizer step alone.", {}, &arguments->step},
              {"--parameter",
               "GLOB",

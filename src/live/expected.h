@@ -20,6 +20,8 @@ class Expected {
   std::optional<Rational> of(int rank, int micro_batch) const;
   /// Tokens of a rank's micro-batch; nothing where nobody told.
   std::optional<std::int64_t> tokens(int rank, int micro_batch) const;
+  /// Tokens of the optimizer step; nothing where not all are known.
+  std::optional<std::int64_t> total() const { return total_; }
   /// What wrong normalizations would give this contribution, as far as token counts are known; always the same ones in
   /// the same order.
   const std::vector<Rational>& likely(int rank, int micro_batch) const;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "src/live/precision.h"
+#include "src/live/results.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {
@@ -16,40 +17,6 @@ namespace lockstep::live {
 namespace {
 
 using Verdict = VerifiedPiece::Verdict;
-
-/// Ranks whose optimizers get the same bits.
-struct SameResult {
-  const SketchedTensor* first = nullptr;
-  std::vector<int> ranks;
-  std::vector<const SketchedTensor*> shares;  ///< whose sum it is, on ranks that each have a part of the sum
-};
-
-std::vector<SameResult> distinct_results(const CapturedRun& run, const Cell& cell) {
-  std::vector<SameResult> groups;
-  std::map<std::pair<std::uint32_t, int>, std::size_t> sums;  // partial axes, and the coordinates on all others
-  for (const SketchedTensor* result : cell.results) {
-    if (result->partial != 0 && result->row >= 0) {
-      const auto [found, is_new] =
-          sums.try_emplace({result->partial, run.other_coordinates(result->rank, result->partial)}, groups.size());
-      if (is_new) groups.push_back({result, {}, {}});
-      groups[found->second].ranks.push_back(result->rank);
-      groups[found->second].shares.push_back(result);
-      continue;
-    }
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const SameResult& group) {
-      const SketchedTensor& first = *group.first;
-      return group.shares.empty() && (first.row < 0) == (result->row < 0) &&
-             (result->row < 0 ||
-              (first.hash == result->hash && first.dtype == result->dtype && first.non_finite == result->non_finite));
-    });
-    if (same == groups.end()) {
-      groups.push_back({result, {result->rank}, {}});
-    } else if (same->ranks.back() != result->rank) {
-      same->ranks.push_back(result->rank);
-    }
-  }
-  return groups;
-}
 
 class Judge {
  public:
@@ -71,7 +38,7 @@ class Judge {
       all.push_back(begin({}, cell_.contributions));
       wrong(all.back(), "no rank's optimizer gets it, and backward yields a gradient");
     }
-    for (const SameResult& group : distinct_results(ground_.run, cell_)) {
+    for (const SameResult& group : distinct_results(ground_.run, cell_.results)) {
       all.push_back(begin(group.ranks, {group.first}));
       one(all.back(), group);
     }
@@ -112,11 +79,7 @@ class Judge {
   }
 
   void one(Judged& judged, const SameResult& group) {
-    SketchedTensor result = *group.first;
-    for (std::size_t i = 1; i < group.shares.size(); ++i) {
-      result.non_finite += group.shares[i]->non_finite;
-      if (unit_roundoff(group.shares[i]->dtype) > unit_roundoff(result.dtype)) result.dtype = group.shares[i]->dtype;
-    }
+    const SketchedTensor result = whole(group);
     if (result.row < 0) return no_gradient(judged);
     if (columns_.non_finite > 0) {
       judged.piece.why =
@@ -133,16 +96,9 @@ class Judge {
     }
     if (!columns_.missing.empty()) return undecided(judged, columns_.missing);
     Problem problem;
-    problem.result = Eigen::VectorXd::Zero(ground_.run.header.sums);
-    const std::vector<const SketchedTensor*> shares =
-        group.shares.empty() ? std::vector<const SketchedTensor*>{group.first} : group.shares;
-    for (const SketchedTensor* share : shares) {
-      const std::optional<std::vector<double>> row = ground_.files.row(share->rank, cell_.step, share->row);
-      if (!row)
-        return undecided(
-            judged, fmt::format("the sketches of rank {} in optimizer step {} are missing", share->rank, cell_.step));
-      problem.result += Eigen::Map<const Eigen::VectorXd>(row->data(), static_cast<Eigen::Index>(row->size()));
-    }
+    if (const std::optional<int> missing = read_result(ground_.files, cell_.step, group, problem.result))
+      return undecided(judged,
+                       fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
     if (!problem.result.allFinite())
       return undecided(judged, "the sketch of what the optimizer gets has sums that are no finite numbers");
     problem.result_dtype = problem.coarsest = result.dtype;

@@ -12,8 +12,6 @@ namespace lockstep::live {
 
 namespace {
 
-/// Roundings of an element besides those of the additions: a cast, a division, the way to the optimizer and back.
-constexpr double other_roundings = 4;
 /// The noise is estimated from the residual where there are so many more equations than unknowns.
 constexpr int enough_freedom = 16;
 /// A residual may be so many times what rounding is thought to leave.
@@ -62,7 +60,7 @@ double LeastSquares::model_noise(const Eigen::VectorXd& coefficients, Dtype dtyp
              problem_.columns[static_cast<std::size_t>(b)]->micro_batch;
     });
   }
-  const double roundings = additions + other_roundings;
+  const double roundings = additions + problem_.roundings;
   return roundings * (squared(unit_roundoff(dtype)) / 3 * largest +
                       squared(smallest_spacing(dtype) * scale_) / 12 * problem_.elements);
 }

@@ -15,6 +15,8 @@ struct Problem {
   Dtype result_dtype = Dtype::float32;
   Dtype coarsest = Dtype::float32;  ///< of the result, the columns and the reductions
   double elements = 1;              ///< of the piece
+  /// Roundings of an element besides those of the additions: a cast, a division, the way to the optimizer and back.
+  double roundings = 4;
 };
 
 /// Columns that enter with one factor, each times its weight.

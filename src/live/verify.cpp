@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 #include <set>
@@ -12,6 +11,7 @@
 #include "src/live/judge.h"
 #include "src/live/precision.h"
 #include "src/live/record.h"
+#include "src/live/reference.h"
 #include "src/live/words.h"
 #include "src/numeric/parallel.h"
 
@@ -21,10 +21,6 @@ namespace {
 
 using live::Judged;
 using Verdict = VerifiedPiece::Verdict;
-
-constexpr std::array loss_names = {std::pair{CapturedLoss::mean, "mean"}, std::pair{CapturedLoss::sum, "sum"},
-                                   std::pair{CapturedLoss::token_mean, "token_mean"},
-                                   std::pair{CapturedLoss::token_sum, "token_sum"}};
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -41,6 +37,7 @@ class Verifier {
   Verifier(const std::string& folder, const VerifyOptions& options)
       : options_(options), run_(live::read_run(folder, options.threads)), files_(run_), formulas_(run_) {
     loss_ = options.loss ? options.loss : run_.header.loss;
+    if (!options.reference.empty()) reference_.emplace(options.reference, run_, options.threads);
   }
 
   VerifyResult run() {
@@ -53,8 +50,9 @@ class Verifier {
       verify_step(step);
     }
     compare_without_loss();
+    if (reference_) compare_to_reference();
     finish();
-    if (options_.blame && result_.verdict() == Verdict::wrong) blame();
+    if (options_.blame && (result_.count(Verdict::wrong) > 0 || !result_.collectives.empty())) blame();
     if (!options_.coefficients) {
       for (VerifiedPiece& piece : result_.pieces) {
         if (piece.verdict == Verdict::right) std::vector<RecoveredCoefficient>().swap(piece.coefficients);
@@ -257,6 +255,97 @@ class Verifier {
     }
   }
 
+  /// The first optimizer step that both have: after it, weights differ by rounding at least.
+  void compare_to_reference() {
+    const live::CapturedRun& reference = reference_->run();
+    VerifiedReference& compared = result_.reference.emplace();
+    compared.run = reference.folder;
+    compared.loss = reference.header.loss;
+    result_.gaps.insert(result_.gaps.end(), reference_->unmatched().begin(), reference_->unmatched().end());
+    for (const int step : chosen_steps_) {
+      if (!compared.step && reference.complete_step(step)) compared.step = step;
+    }
+    if (!compared.step) {
+      result_.gaps.push_back(
+          "the reference has no complete optimizer step that is looked at: nothing was compared with it.");
+      return;
+    }
+    const int step = *compared.step;
+    if (*compared.step != run_.steps.front())
+      result_.notes.push_back(fmt::format(
+          "optimizer step {} is compared with the reference: it must have begun with the same weights.", step));
+    VerifyOptions own;
+    own.step = step;
+    own.threads = options_.threads;
+    const VerifyResult itself = verify_run(reference.folder, own);
+    compared.micro_batches = itself.micro_batches;
+    if (itself.verdict() != Verdict::right)
+      result_.gaps.push_back(
+          fmt::format("the reference is not right itself: `lockstep verify {}` says more.", reference.folder));
+    const std::optional<std::int64_t> tokens = expected_.at(step).total(),
+                                      others = live::Expected(reference, reference.header.loss, step).total();
+    if (tokens && others && *tokens != *others) {
+      result_.gaps.push_back(
+          fmt::format("in optimizer step {} the run counts {} tokens and the reference {}, so their data differ: "
+                      "nothing was compared.",
+                      step, *tokens, *others));
+      return;
+    }
+    const auto of_piece = [&](int parameter, int piece) -> const live::Cell* {
+      const auto found = cells_.at(step).find({parameter, piece});
+      return found == cells_.at(step).end() ? nullptr : &found->second;
+    };
+    live::ComparedStep ground{run_, files_, formulas_, expected_.at(step), step, Dtype::float64, {}, {}, {}};
+    ground.contributions = [&](int parameter, int piece) {
+      const live::Cell* cell = of_piece(parameter, piece);
+      return cell == nullptr ? std::vector<const live::SketchedTensor*>() : cell->contributions;
+    };
+    ground.results = [&](int parameter, int piece) {
+      const live::Cell* cell = of_piece(parameter, piece);
+      return cell == nullptr ? std::vector<const live::SketchedTensor*>() : cell->results;
+    };
+    for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
+      const int parameter = static_cast<int>(i);
+      if (chosen_[i] != 0 && !run_.parameters[i].declared.frozen && reference_->counterpart(parameter) >= 0)
+        ground.parameters.push_back(parameter);
+    }
+    if (!cells_.at(step).empty()) ground.coarsest = cells_.at(step).begin()->second.coarsest;
+    compared.parameters = live::compare_with_reference(ground, *reference_, options_.threads);
+    tell_apart(compared);
+  }
+
+  /// Whether it is the local backward or the synchronization that is wrong.
+  void tell_apart(const VerifiedReference& compared) {
+    std::map<int, const ReferencedParameter*> of_parameter;
+    std::set<std::optional<Rational>> parts;
+    for (const ReferencedParameter& one : compared.parameters) {
+      of_parameter[one.parameter] = &one;
+      parts.insert(one.part);
+    }
+    if (parts.size() == 1 && *parts.begin() && compared.parameters.size() > 1)
+      result_.notes.push_back(
+          "all contributions differ from the true gradient by one factor: see whether the losses of both runs are what "
+          "they are said to be (--loss).");
+    for (Judged& judged : judged_) {
+      const auto found = of_parameter.find(judged.piece.parameter);
+      if (found == of_parameter.end() || judged.piece.step != *compared.step) continue;
+      const ReferencedParameter& one = *found->second;
+      const bool right = judged.piece.verdict == Verdict::right;
+      const char* said = "";
+      if (one.contributions == Verdict::right && !right)
+        said = one.result == Verdict::right
+                   ? "the contributions add up to the true gradient, and within rounding the optimizers get it"
+                   : "the contributions add up to the true gradient: the synchronization is wrong";
+      if (one.contributions == Verdict::wrong)
+        said = one.result == Verdict::right
+                   ? "the optimizers get the true gradient all the same: two mistakes cancel, or "
+                     "the loss is another"
+               : right ? "the synchronization is right, the contributions are not"
+                       : "neither the contributions nor the synchronization are right";
+      if (*said != '\0') judged.piece.why += fmt::format("{}{}", judged.piece.why.empty() ? "" : "; ", said);
+    }
+  }
+
   void finish() {
     if (!rounded_differently_.empty())
       result_.notes.push_back(
@@ -294,6 +383,7 @@ class Verifier {
         list->erase(std::unique(list->begin(), list->end()), list->end());
       }
     }
+    if (result_.reference) find_in_reference(*result_.reference);
     sort_findings();
   }
 
@@ -303,6 +393,7 @@ class Verifier {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       if (found[a].verdict != found[b].verdict) return found[a].verdict == Verdict::wrong;
+      if ((found[a].pieces == 0) != (found[b].pieces == 0)) return found[a].pieces == 0;  // what comes before all else
       return found[a].pieces > found[b].pieces;
     });
     std::vector<VerifyFinding> sorted;
@@ -335,10 +426,22 @@ class Verifier {
     live::blame(std::move(scenario), result_);
   }
 
+  /// Findings about what the ranks contribute.
+  void find_in_reference(const VerifiedReference& reference) {
+    std::map<std::pair<Verdict, std::string>, std::size_t> places;
+    for (const ReferencedParameter& one : reference.parameters) {
+      if (one.contributions == Verdict::right) continue;
+      const auto [found, is_new] = places.try_emplace({one.contributions, one.what}, result_.findings.size());
+      if (is_new) result_.findings.push_back({one.contributions, one.what, {}, {}, {*reference.step}, 0, 0});
+      result_.findings[found->second].parameters.push_back(one.parameter);
+    }
+  }
+
   const VerifyOptions& options_;
   live::CapturedRun run_;
   live::SketchFiles files_;
   live::RunFormulas formulas_;
+  std::optional<live::ReferenceRun> reference_;
   std::optional<CapturedLoss> loss_;
   std::vector<char> chosen_;  // by parameter
   std::vector<int> chosen_steps_;
@@ -350,44 +453,6 @@ class Verifier {
 };
 
 }  // namespace
-
-std::string_view name_of(CapturedLoss loss) {
-  for (const auto& [one, name] : loss_names) {
-    if (one == loss) return name;
-  }
-  return "";
-}
-
-std::optional<CapturedLoss> loss_named(std::string_view name) {
-  for (const auto& [loss, known] : loss_names) {
-    if (name == known) return loss;
-  }
-  return std::nullopt;
-}
-
-const std::vector<std::string>& captured_loss_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    all.reserve(loss_names.size());
-    for (const auto& [loss, name] : loss_names) all.emplace_back(name);
-    return all;
-  }();
-  return names;
-}
-
-std::string_view name_of(VerifiedPiece::Verdict verdict) {
-  return verdict == Verdict::right ? "right" : verdict == Verdict::wrong ? "wrong" : "undecided";
-}
-
-std::size_t VerifyResult::count(Verdict verdict) const {
-  return static_cast<std::size_t>(std::count_if(pieces.begin(), pieces.end(),
-                                                [&](const VerifiedPiece& piece) { return piece.verdict == verdict; }));
-}
-
-VerifiedPiece::Verdict VerifyResult::verdict() const {
-  if (count(Verdict::wrong) > 0 || !collectives.empty()) return Verdict::wrong;
-  return count(Verdict::undecided) > 0 || !gaps.empty() || pieces.empty() ? Verdict::undecided : Verdict::right;
-}
 
 VerifyResult verify_run(const std::string& folder, const VerifyOptions& options) {
   return Verifier(folder, options).run();

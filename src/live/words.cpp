@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <set>
 
 namespace lockstep::live {
@@ -12,28 +14,37 @@ std::string counted(std::uint64_t number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
 
-std::string rank_words(const std::vector<int>& ranks) {
+namespace {
+
+/// "0 to 3 and 6".
+std::string numbers_words(const std::vector<int>& numbers) {
   constexpr std::size_t most = 8;
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < ranks.size();) {
+  for (std::size_t i = 0; i < numbers.size();) {
     std::size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
     if (parts.size() == most) {
-      parts.push_back(fmt::format("{} more", ranks.size() - i));
+      parts.push_back(fmt::format("{} more", numbers.size() - i));
       break;
     }
     if (end - i >= 3) {
-      parts.push_back(fmt::format("{} to {}", ranks[i], ranks[end - 1]));
+      parts.push_back(fmt::format("{} to {}", numbers[i], numbers[end - 1]));
     } else {
       end = i + 1;
-      parts.push_back(std::to_string(ranks[i]));
+      parts.push_back(std::to_string(numbers[i]));
     }
     i = end;
   }
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i)
     text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
   return text;
+}
+
+}  // namespace
+
+std::string rank_words(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + numbers_words(ranks);
 }
 
 std::string percent(double part) {
@@ -68,8 +79,42 @@ std::string with_coefficient(const Explanation& found) {
   return fmt::format(", with {} where {} was expected", got->to_string(), expected->to_string());
 }
 
-std::string uniform_words(const Explanation& found) {
-  const Rational& factor = *found.exact_factor;
+/// Micro-batches of which nobody else's contributions arrived, where those of all others came as they should: what
+/// went on to accumulate after the reduction, or without it. "" where it is not so.
+std::string not_reduced_words(const Explanation& found, const std::function<bool(const Column&)>& own) {
+  std::map<int, std::vector<const Entered*>> of_micro_batch;
+  for (const Entered& one : found.entered) of_micro_batch[one.column->micro_batch].push_back(&one);
+  std::vector<int> without;
+  Explanation part;
+  for (const auto& [micro_batch, entered] : of_micro_batch) {
+    const bool as_expected = std::all_of(entered.begin(), entered.end(),
+                                         [](const Entered* one) { return one->exact == one->column->expected; });
+    if (as_expected) continue;
+    const bool own_alone = std::all_of(entered.begin(), entered.end(),
+                                       [&](const Entered* one) { return one->exact->is_zero() != own(*one->column); });
+    if (!own_alone) return "";
+    without.push_back(micro_batch);
+    for (const Entered* one : entered) part.entered.push_back(*one);
+  }
+  if (without.empty() || without.size() == of_micro_batch.size()) return "";
+  return fmt::format("micro-batch{} {} {} not reduced: only the data-parallel rank's own contribution is in it{}",
+                     without.size() == 1 ? "" : "es", numbers_words(without), without.size() == 1 ? "was" : "were",
+                     with_coefficient(part));
+}
+
+/// What all coefficients are times the expected ones, if there is one such number.
+std::optional<Rational> factor_of(const Explanation& found) {
+  std::optional<Rational> factor;
+  for (const Entered& one : found.entered) {
+    if (!one.column->expected || one.column->expected->is_zero()) return std::nullopt;
+    const Rational own = *one.exact / *one.column->expected;
+    if (factor && *factor != own) return std::nullopt;
+    factor = own;
+  }
+  return factor;
+}
+
+std::string uniform_words(const Explanation& found, const Rational& factor) {
   const std::string scope = factor > 0 ? ", invisible to Adam" : "";
   const Entered& first = found.entered.front();
   const bool alike = std::all_of(found.entered.begin(), found.entered.end(), [&](const Entered& one) {
@@ -89,21 +134,25 @@ std::string mistake_words(const CapturedRun& run, const Explanation& found, cons
   if (std::all_of(found.entered.begin(), found.entered.end(), [](const Entered& one) { return one.exact->is_zero(); }))
     return "nothing arrived";
   if (found.stale) return stale_words;
-  if (found.of_expected && found.exact_factor) return uniform_words(found);
+  if (const std::optional<Rational> factor = factor_of(found)) return uniform_words(found, *factor);
   if (found.uniform && found.exact_factor)
     return fmt::format("every contribution came with {}, whatever its tokens", found.exact_factor->to_string());
   std::set<int> own;  // whose data are the optimizer's own
   for (const int rank : ranks) own.insert(run.data_coordinate(rank));
-  if (own.size() == 1 && alone(found, [&](const Column& column) {
-        return std::all_of(column.members.begin(), column.members.end(),
-                           [&](const auto& member) { return own.contains(run.data_coordinate(member.first)); });
-      }))
+  const auto is_own = [&](const Column& column) {
+    return std::all_of(column.members.begin(), column.members.end(),
+                       [&](const auto& member) { return own.contains(run.data_coordinate(member.first)); });
+  };
+  if (own.size() == 1 && alone(found, is_own))
     return "no data-parallel rank's contribution arrived but its own" + with_coefficient(found);
   int last = 0;
   for (const Entered& one : found.entered) last = std::max(last, one.column->micro_batch);
   if (alone(found, [&](const Column& column) { return column.micro_batch == last; }))
     return "the last micro-batch alone arrived" + with_coefficient(found);
   if (!difference.empty()) return difference;
+  if (own.size() == 1) {
+    if (std::string text = not_reduced_words(found, is_own); !text.empty()) return text;
+  }
   return "contributions come with other coefficients than expected";
 }
 

@@ -37,6 +37,8 @@ class RunArticle {
     std::string text = fmt::format(
         "<header><p><span class=\"verdict {0}\">{1} {0}</span></p>\n<h2>{2}</h2>\n<p class=\"meta\">{3}<br>{4}</p>\n",
         verdict, sign, text_of(result_.run), text_of(words_.layout()), text_of(words_.counts()));
+    if (const std::string line = words_.reference(); !line.empty())
+      text += "<p class=\"meta\">" + text_of(line) + "</p>\n";
     for (const std::string& gap : result_.gaps)
       text += "<p class=\"meta unmet\">not complete: " + text_of(gap) + "</p>\n";
     for (const std::string& note : result_.notes) text += "<p class=\"meta\">note: " + text_of(note) + "</p>\n";
@@ -57,6 +59,8 @@ class RunArticle {
                           finding.verdict == PieceVerdict::undecided ? "undecided: " : "", text_of(finding.what),
                           text_of(words_.where(finding, most_names)));
     }
+    for (const StepAtFault& one : result_.blame)
+      text += fmt::format("<li>at fault: {}, which {}</li>\n", code(one.step), text_of(one.why));
     return text + "</ul>\n</section>\n";
   }
 

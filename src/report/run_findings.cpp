@@ -62,7 +62,8 @@ class RunGatherer {
     }
     for (std::size_t index = 0; index < pieces.size(); ++index) {
       const VerifyFinding& finding = result_.findings[index];
-      findings.push_back(of_pieces(finding, pieces[index], words_.where(finding, most_names)));
+      const std::string where = words_.where(finding, most_names);
+      findings.push_back(pieces[index].empty() ? of_reference(finding, where) : of_pieces(finding, pieces[index], where));
     }
     for (RuleFinding& gap : gaps()) findings.push_back(std::move(gap));
     return findings;
@@ -71,13 +72,20 @@ class RunGatherer {
   std::vector<RunCase> cases() {
     std::map<int, std::map<int, Pieces>> wrong;  // by parameter, by finding
     std::map<int, RunPlace> places;
+    std::map<int, std::vector<RuleFinding>> of_parameter;
+    for (const VerifyFinding& finding : result_.findings) {
+      if (finding.pieces > 0) continue;
+      for (const int parameter : finding.parameters) of_parameter[parameter].push_back(of_reference(finding, ""));
+    }
     for (const VerifiedPiece& piece : result_.pieces) {
       places.try_emplace(piece.parameter, piece.place);
       if (piece.finding >= 0) wrong[piece.parameter][piece.finding].push_back(&piece);
     }
     std::vector<RunCase> list;
-    for (const int parameter : words_.compared()) {
-      RunCase one{result_.parameters[static_cast<std::size_t>(parameter)].name, stretch(places.at(parameter)), {}};
+    for (const int parameter : words_.compared()) of_parameter.try_emplace(parameter);
+    for (auto& [parameter, findings] : of_parameter) {
+      RunCase one{result_.parameters[static_cast<std::size_t>(parameter)].name, stretch(places[parameter]),
+                  std::move(findings)};
       for (const auto& [finding, pieces] : wrong[parameter])
         one.findings.push_back(of_pieces(result_.findings[static_cast<std::size_t>(finding)], pieces, ""));
       list.push_back(std::move(one));
@@ -121,6 +129,13 @@ class RunGatherer {
     return list;
   }
 
+  /// What is wrong with the ranks' own gradients: where is as in of_pieces().
+  RuleFinding of_reference(const VerifyFinding& found, const std::string& where) {
+    const bool is_known = found.verdict == PieceVerdict::wrong;
+    return plain(is_known ? RuleKind::in_the_model : RuleKind::undecided,
+                 where.empty() ? found.what : fmt::format("{}: {}", found.what, where), {});
+  }
+
   /// `where` "": what is wrong of one parameter, whose name stands above.
   RuleFinding of_pieces(const VerifyFinding& found, const Pieces& pieces, const std::string& where) {
     const VerifiedPiece& first = *pieces.front();
@@ -162,6 +177,7 @@ FileFindings findings_of(const VerifyResult& result) {
   file.is_run = true;
   file.verdict = verdict_word(result.verdict());
   file.match = result.verdict() == PieceVerdict::right;
+  if (!result.blame.empty()) file.step = result.blame.front().step;
   file.findings = RunGatherer(result).all();
   return file;
 }

@@ -51,6 +51,28 @@ std::string RunWords::counts() const {
   return text;
 }
 
+std::string RunWords::reference() const {
+  if (!result_.reference || result_.reference->parameters.empty()) return "";
+  const VerifiedReference& reference = *result_.reference;
+  const std::size_t right = reference.count(PieceVerdict::right);
+  const auto all = static_cast<std::int64_t>(reference.parameters.size());
+  const ReferencedParameter* worst = nullptr;
+  for (const ReferencedParameter& one : reference.parameters) {
+    if (one.contributions == PieceVerdict::right && (worst == nullptr || one.roundings > worst->roundings))
+      worst = &one;
+  }
+  std::string text = fmt::format(
+      "reference {}, optimizer step {}: the contributions to {} add up to its gradient", reference.run, *reference.step,
+      right == reference.parameters.size() ? counted(all, "parameter")
+                                           : fmt::format("{} of {}", right, counted(all, "parameter")));
+  if (worst != nullptr && worst->roundings == 0) {
+    text += " exactly";
+  } else if (worst != nullptr) {
+    text += fmt::format(" within {:.2g} roundings of {}", worst->roundings, worst->dtype);
+  }
+  return one_line_text(text);
+}
+
 std::string RunWords::where(const VerifyFinding& finding, std::size_t most_names) const {
   std::map<std::string, std::pair<int, int>> names;  // how many parameters, and the first of them
   for (const int parameter : finding.parameters) {

@@ -24,6 +24,8 @@ class RunWords {
   std::string layout() const;
   /// "3 parameters, 3 results compared: 2 right, 1 wrong".
   std::string counts() const;
+  /// With how many parameters the contributions add up to the reference's gradient, and how nearly; "" without one.
+  std::string reference() const;
   /// "norm.weight, on rank 1, in optimizer step 0"; of more than `most_names` names, layers folded, their number alone.
   std::string where(const VerifyFinding& finding, std::size_t most_names) const;
   /// Complexity: near linear in the pieces.

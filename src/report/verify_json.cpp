@@ -71,6 +71,36 @@ void piece_json(JsonWriter& json, const VerifyResult& result, const VerifiedPiec
   json.end_object();
 }
 
+void reference_json(JsonWriter& json, const VerifyResult& result) {
+  json.key("reference");
+  if (!result.reference) return json.null();
+  const VerifiedReference& reference = *result.reference;
+  json.begin_object();
+  text(json, "run", reference.run);
+  text_or_null(json, "loss", reference.loss ? name_of(*reference.loss) : "");
+  json.key("step");
+  reference.step ? json.number(*reference.step) : json.null();
+  number(json, "micro_batches", reference.micro_batches);
+  json.key("parameters");
+  json.begin_array();
+  for (const ReferencedParameter& one : reference.parameters) {
+    json.begin_object();
+    text(json, "parameter", result.parameters[static_cast<std::size_t>(one.parameter)].name);
+    text(json, "contributions", name_of(one.contributions));
+    text(json, "result", name_of(one.result));
+    text_or_null(json, "what", one.what);
+    text_or_null(json, "part", one.part ? one.part->to_string() : "");
+    text_or_null(json, "formula", one.formula);
+    real(json, "difference", one.difference);
+    real(json, "roundings", one.roundings);
+    real(json, "result_roundings", one.result_roundings);
+    text(json, "dtype", one.dtype);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+}
+
 }  // namespace
 
 void write_json_run(const VerifyResult& result, JsonWriter& json) {
@@ -103,6 +133,7 @@ void write_json_run(const VerifyResult& result, JsonWriter& json) {
   json.strings(result.gaps);
   json.key("notes");
   json.strings(result.notes);
+  reference_json(json, result);
   json.key("counts");
   json.begin_object(true);
   for (const VerifiedPiece::Verdict verdict :

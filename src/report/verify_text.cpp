@@ -40,16 +40,44 @@ class TextVerify {
     head();
     write_("  " + words_.layout() + "\n");
     write_("  " + words_.counts() + "\n");
+    if (const std::string line = words_.reference(); !line.empty()) write_("  " + line + "\n");
     for (const std::string& gap : result_.gaps) write_("  not complete: " + clean(gap) + "\n");
     for (const std::string& note : result_.notes) write_("  " + clean(note) + "\n");
     for (const VerifiedCollective& one : result_.collectives) write_(style_.bad("✗") + " " + clean(one.what) + "\n");
     findings();
+    if (result_.reference) differences(*result_.reference);
     formulas();
     blame();
   }
 
  private:
   static std::string clean(const std::string& text) { return one_line_text(text); }
+
+  /// How far contributions are from the reference's gradient.
+  void differences(const VerifiedReference& reference) const {
+    std::size_t shown = 0, all = reference.parameters.size();
+    if (!verbose_) all -= reference.count(PieceVerdict::right);
+    for (const ReferencedParameter& one : reference.parameters) {
+      if (one.contributions == PieceVerdict::right && !verbose_) continue;
+      if (!verbose_ && shown++ == most_formulas) {
+        write_(fmt::format("\nand {} more (-v shows all)\n", all - most_formulas));
+        break;
+      }
+      write_(fmt::format("\n{} {}  contributions\n", mark(one.contributions),
+                         clean(result_.parameters[at(one.parameter)].name)));
+      if (one.difference > 0)
+        write_(fmt::format("    {:.2g} % from the gradient on one device: {:.2g} roundings of {}\n",
+                           100 * one.difference, one.roundings, one.dtype));
+      if (!one.formula.empty())
+        write_(fmt::format("    that gradient is {}\n", elided(one.formula, verbose_ ? unlimited_width : widest_line)));
+    }
+  }
+
+  std::string mark(PieceVerdict verdict) const {
+    return verdict == PieceVerdict::right   ? style_.good("✓")
+           : verdict == PieceVerdict::wrong ? style_.bad("✗")
+                                            : style_.bold("?");
+  }
 
   void findings() const {
     std::size_t shown = 0;
@@ -59,8 +87,7 @@ class TextVerify {
         write_(fmt::format("  and {} more (-v shows all)\n", result_.findings.size() - most_findings));
         break;
       }
-      const std::string mark = finding.verdict == PieceVerdict::wrong ? style_.bad("✗") : style_.bold("?");
-      write_(fmt::format("{} {}\n    {}\n", mark, clean(finding.what),
+      write_(fmt::format("{} {}\n    {}\n", mark(finding.verdict), clean(finding.what),
                          words_.where(finding, verbose_ ? unlimited_width : most_names)));
     }
   }
@@ -91,10 +118,7 @@ class TextVerify {
 
   void one(const VerifiedPiece& piece, const std::string& name) const {
     const std::size_t widest = verbose_ ? unlimited_width : widest_line;
-    const std::string mark = piece.verdict == PieceVerdict::right   ? style_.good("✓")
-                             : piece.verdict == PieceVerdict::wrong ? style_.bad("✗")
-                                                                    : style_.bold("?");
-    write_(fmt::format("\n{} {}  {}\n", mark, name, words_.ranks(piece, verbose_ ? piece.ranks.size() : 8)));
+    write_(fmt::format("\n{} {}  {}\n", mark(piece.verdict), name, words_.ranks(piece, verbose_ ? piece.ranks.size() : 8)));
     if (!piece.formula.empty())
       write_(fmt::format("    got       {}{}\n", paint(piece.verdict, elided(piece.formula, widest)),
                          piece.difference.empty() ? "" : "   (" + piece.difference + ")"));

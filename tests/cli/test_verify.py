@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from fractions import Fraction
+from pathlib import Path
 
 import captured_run
 import pytest
@@ -124,3 +125,39 @@ def test_text_from_the_run_does_not_reach_the_terminal_as_it_is(run, tmp_path):
     assert finished.returncode == 1
     assert "\x1b" not in finished.stdout
     assert json.loads(run("verify", "run", "-f", "json").stdout)["results"][0]["parameter"] == "a\x1b[31m\nb"
+
+
+RUNS = Path(os.environ.get("LOCKSTEP_SOURCE_DIR") or Path(__file__).resolve().parents[2]) / "tests" / "live" / "runs"
+
+
+def test_contributions_are_compared_with_a_run_on_one_device(run):
+    halved, one = str(RUNS / "halved"), str(RUNS / "one")
+    assert run("verify", halved).returncode == 0
+    finished = run("verify", halved, "--reference", one, "-f", "json")
+    assert finished.returncode == 1
+    result = json.loads(finished.stdout)
+    assert result["verdict"] == "mismatch" and result["counts"]["wrong"] == 0
+    assert [(one["what"], one["parameters"], one["results"]) for one in result["findings"]] == [
+        ("the contributions add up to 1/2 of the true gradient", ["norm.weight", "norm.bias"], 0)]
+    parts = {parameter["parameter"]: parameter["part"] for parameter in result["reference"]["parameters"]}
+    assert parts == dict.fromkeys(["norm.weight", "norm.bias"], "1/2") | dict.fromkeys(
+        ["base.weight", "base.bias", "down.weight", "up.weight"])
+    assert run("verify", halved, "--reference", one, "--parameter", "base*").returncode == 0
+    assert run("verify", one, "--reference", one).returncode == 0
+    assert "all contributions differ" in run("verify", halved, "--reference", one, "--parameter", "norm*").stdout
+    doubled = run("verify", halved, "--reference", one, "--loss", "sum")
+    assert "the contributions add up to 2 × the true gradient" in doubled.stdout
+
+
+@pytest.mark.parametrize("reference, message", [
+    ("nowhere", "nowhere: there is no such folder"),
+    (str(RUNS / "norm"), "the run has 2 ranks; expected a reference on one"),
+    ("seed", 'its "seed" is 7, and that of'),
+])
+def test_what_is_no_reference_is_refused(run, tmp_path, reference, message):
+    shutil.copytree(RUNS / "one", tmp_path / "seed")
+    file = tmp_path / "seed" / "rank-00000.jsonl"
+    file.write_text(file.read_text().replace('"seed":0', '"seed":7'))
+    finished = run("verify", str(RUNS / "halved"), "--reference", reference)
+    assert finished.returncode == 2 and finished.stdout == ""
+    assert message in finished.stderr

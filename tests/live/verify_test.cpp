@@ -113,6 +113,31 @@ TEST_CASE("what arrives from a part of the micro-batches, or from nobody else, i
   CHECK(formulas(early) == Texts{"g0.0 + g1.0 + (g0.1+g1.1)/2"});
 }
 
+TEST_CASE("micro-batches that were not reduced are named") {
+  const auto said = [](std::function<bool(int micro_batch)> reduced, double own, int micro_batches) {
+    SimpleRun run = run_with([=](int owner, int rank, int step, int m) {
+      return step != 0 ? 0 : reduced(m) ? 0.5 : owner == rank ? own : 0;
+    });
+    run.micro_batches = micro_batches;
+    const VerifyResult result = verified(run);
+    CHECK(result.findings.size() == 1);
+    return result.findings.at(0).what;
+  };
+  CHECK(said([](int m) { return m == 0; }, 1, 2) ==
+        "micro-batch 1 was not reduced: only the data-parallel rank's own contribution is in it, with 1 where 1/2 was "
+        "expected");
+  CHECK(said([](int m) { return m == 0; }, 1, 4) ==
+        "micro-batches 1 to 3 were not reduced: only the data-parallel rank's own contribution is in it, with 1 where "
+        "1/2 was expected");
+  CHECK(said([](int m) { return m == 1; }, 0.5, 3) ==
+        "micro-batches 0 and 2 were not reduced: only the data-parallel rank's own contribution is in it");
+  // A factor on what was reduced is another mistake.
+  SimpleRun run = run_with([](int owner, int rank, int step, int m) {
+    return step != 0 ? 0 : m == 0 ? 0.25 : owner == rank ? 1 : 0;
+  });
+  CHECK(verified(run).findings.at(0).what == "contributions come with other coefficients than expected");
+}
+
 TEST_CASE("gradients that nobody zeroed are recognized through several optimizer steps") {
   SimpleRun run = run_with([](int, int, int, int) { return 0.5; });
   run.steps = 3;
