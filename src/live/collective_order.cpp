@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -43,8 +45,10 @@ bool tell_wrong(const GroupCalls& group, CollectiveOrder& order) {
       return true;
     }
     const int shorter = own.size() < other.size() ? first : rank;
-    if (own.size() != other.size() && group.whole.contains(shorter)) {
-      const CapturedCollective& missing = own.size() < other.size() ? *other[both] : *own[both];
+    const auto whole = group.whole.find(shorter);
+    if (own.size() == other.size() || whole == group.whole.end()) continue;
+    const CapturedCollective& missing = own.size() < other.size() ? *other[both] : *own[both];
+    if (missing.step < whole->second) {
       const int longer = shorter == first ? rank : first;
       order.wrong.push_back({fmt::format("{}: rank {} calls {}, and rank {} nothing.", place(group, both, missing),
                                          longer, call_words(missing), shorter),
@@ -83,9 +87,12 @@ void compare_group(const GroupCalls& group, CollectiveOrder& order) {
 
 CollectiveOrder compare_collectives(const CapturedRun& run) {
   std::map<std::vector<int>, GroupCalls> groups;
-  std::set<int> whole;
+  std::map<int, int> whole;
   for (const RankRecord& rank : run.ranks) {
-    if (rank.ended && !rank.cut_off) whole.insert(rank.header.rank);
+    const auto lacks =
+        std::find_if(run.steps.begin(), run.steps.end(), [&](int step) { return !rank.steps.contains(step); });
+    if (rank.ended && !rank.cut_off)
+      whole.emplace(rank.header.rank, lacks == run.steps.end() ? std::numeric_limits<int>::max() : *lacks);
     for (const CapturedCollective& call : rank.collectives) groups[call.group].calls[rank.header.rank].push_back(&call);
   }
   CollectiveOrder order;

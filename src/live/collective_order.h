@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,9 @@ struct CollectiveOrder {
 struct GroupCalls {
   std::string group;  ///< in words: "ranks 0 and 1"
   std::map<int, std::vector<const CapturedCollective*>> calls;
-  std::set<int> whole;  ///< ranks whose records are whole: a call that these lack was not made
+  /// Of the ranks whose records are whole, the first optimizer step that others captured and they did not: a call
+  /// before it that they lack was not made.
+  std::map<int, int> whole;
 };
 
 /// Adds the first call of the group that does not meet; where all do, the first that comes from different places.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -192,7 +193,7 @@ class Aligner {
       if (next != over.end() && next->second) {
         early.push_back(rank);
       } else {
-        compared.whole.insert(rank);
+        compared.whole.emplace(rank, std::numeric_limits<int>::max());
       }
     }
     if (!early.empty())

@@ -3,7 +3,11 @@
 
 import json
 import os
+import random
 import shutil
+import struct
+import time
+from array import array
 from fractions import Fraction
 from pathlib import Path
 
@@ -161,3 +165,38 @@ def test_what_is_no_reference_is_refused(run, tmp_path, reference, message):
     finished = run("verify", str(RUNS / "halved"), "--reference", reference)
     assert finished.returncode == 2 and finished.stdout == ""
     assert message in finished.stderr
+
+
+def test_thousands_of_parameters(run, tmp_path, capsys):
+    """5,000 parameters, 4 ranks, 2 micro-batches: the sketches are drawn, for verify sees nothing else."""
+    folder, count, sums, generator = tmp_path / "large", 5000, 128, random.Random(0)
+    folder.mkdir()
+
+    def drawn():
+        return array("d", array("h", generator.randbytes(2 * sums)))
+    contributions = [[drawn() for _ in range(8)] for _ in range(count)]
+    results = [array("d", (sum(values) / 4 for values in zip(*of))) for of in contributions]
+    for rank in range(4):
+        lines = [{"event": "run", "lockstep_capture": 1, "rank": rank, "world": 4, "adapter": "ddp", "versions": {}, "sums": sums, "seed": 0,
+                  "mesh": {"axes": ["dp"], "sizes": [4], "ranks": [0, 1, 2, 3]}, "data_axes": ["dp"], "loss": "mean"}]
+        lines += [{"event": "parameter", "id": number, "name": f"layers.{number}.weight", "aliases": [], "shape": [4096], "dtype": "float32",
+                   "frozen": False, "pieces": [{"range": [0, 4096]}]} for number in range(count)]
+        rows = array("d")
+        for number in range(count):
+            for micro in (0, 1):
+                tensor = {"step": 0, "parameter": number, "piece": 0, "dtype": "float32", "nonfinite": 0}
+                lines.append({"event": "contribution", "micro_batch": micro, "row": len(rows) // sums, "hash": "%032x" % (1 + 8 * number + 2 * rank + micro),
+                              **tensor})
+                rows.extend(contributions[number][2 * rank + micro])
+            lines.append({"event": "result", "row": len(rows) // sums, "hash": "f" * 24 + "%08x" % number, **tensor})
+            rows.extend(results[number])
+        lines += [{"event": "step", "step": 0, "micro_batches": 2, "tokens": [None, None]}, {"event": "end", "steps": 1, "seconds": 1, "overhead": 1}]
+        (folder / f"rank-{rank:05}.jsonl").write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+        header = json.dumps({"sketches": {"dtype": "F64", "shape": [len(rows) // sums, sums], "data_offsets": [0, 8 * len(rows)]}}).encode()
+        header += b" " * (-len(header) % 8)
+        (folder / f"rank-{rank:05}.step-00000.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + rows.tobytes())
+    start = time.monotonic()
+    finished = run("verify", "large")
+    with capsys.disabled():
+        print(f"\n  verify of 5000 parameters, 4 ranks, 2 micro-batches: {time.monotonic() - start:.1f} s")
+    assert finished.returncode == 0 and "5000 parameters, 5000 results compared: 5000 right" in finished.stdout

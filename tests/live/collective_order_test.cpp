@@ -109,4 +109,26 @@ TEST_CASE("a collective that a rank leaves out is named, unless its record just 
   CHECK(verified({reduce}, {}).collectives.empty());
 }
 
+TEST_CASE("collectives of optimizer steps that a rank did not capture are not missed") {
+  const test::Folder folder;
+  RunWriter writer(folder.path(), {});
+  writer.parameter(0, "weight", 500);
+  const std::vector<double> values = test::drawn(500, 1);
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int step = 0; step < 2 - rank; ++step) {
+      writer.contribution(rank, step, 0, 0, 0, values);
+      writer.line(
+          rank,
+          R"({{"event":"collective","step":{},"op":"all_reduce","group":[0,1],"elements":500,"dtype":"float32"}})",
+          step);
+      writer.result(rank, step, 0, 0, values);
+      writer.step(rank, step, 1);
+    }
+  }
+  writer.finish();
+  const VerifyResult result = verify_run(folder.path());
+  CHECK(result.collectives.empty());
+  CHECK(result.gaps == std::vector<std::string>{"rank 1 did not capture optimizer step 1, which others did."});
+}
+
 }  // namespace lockstep

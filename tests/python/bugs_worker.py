@@ -17,7 +17,8 @@ from worker import CASES, Block, parallel_block, seeded, train_block
 import lockstep
 
 
-def case(name, world, script, **changed):
+def case(name, world, script, reference=None, **changed):
+    """`reference` names the case, of one rank, with which `lockstep verify` compares it (test_bugs.py)."""
     CASES[name] = (world, lambda out: script(out, **changed))
 
 
@@ -246,6 +247,110 @@ case("fsdp-tp-right", 4, worker.fsdp2_tensor_parallel)
 case("tp-own-norm-right", 2, tensor_parallel, norm=dist.ReduceOp.SUM)
 case("tp-norm", 2, tensor_parallel, norm="left")
 case("tp-norm-average", 2, tensor_parallel, norm=dist.ReduceOp.AVG)
+
+
+# Backwards that are wrong before anything is synchronized: a run of the same model on the same data on one rank tells.
+
+class Halved(torch.autograd.Function):
+    """A function of one's own whose backward divides by the number of ranks, as if nobody else averaged."""
+
+    @staticmethod
+    def forward(ctx, inputs):
+        return inputs.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient / 2
+
+
+class Scaled(Adapted):
+    def forward(self, inputs, adapter=True):
+        hidden = Halved.apply(self.norm(inputs))
+        return torch.tanh(self.base(hidden)) + self.up(self.down(hidden))
+
+
+def single(out, world=2, micro_batches=2, loss="mean"):
+    """All ranks' micro-batches on one rank, one after the other."""
+    seeded(0)
+    model = Adapted()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with lockstep.capture(model, optimizer, out=out, loss=loss, report=False) as run:
+        for rank in range(world):
+            for micro in range(micro_batches):
+                run.micro_batch(tokens=6)
+                (model(inputs_of(rank, 0, micro)).square().sum() / 6 / micro_batches / world).backward()
+        optimizer.step()
+
+
+case("single", 1, single)
+case("ddp-reference-right", 2, ddp, reference="single")
+case("fsdp-reference-right", 2, fsdp, reference="single")
+case("ddp-backward", 2, ddp, make=Scaled, reference="single")
+case("ddp-backward-and-boundary", 2, ddp, make=Scaled, before_forward=at_first, reference="single")
+
+
+class Copied(torch.autograd.Function):
+    """What every rank has goes to the ranks' parts of a matrix: backward adds up what they send back, or forgets it."""
+
+    @staticmethod
+    def forward(ctx, inputs, summed):
+        ctx.summed = summed
+        return inputs.view_as(inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if ctx.summed:
+            gradient = gradient.clone()
+            dist.all_reduce(gradient)
+        return gradient, None
+
+
+class AddedUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, inputs):
+        inputs = inputs.clone()
+        dist.all_reduce(inputs)
+        return inputs
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def column_and_row(hidden, block, summed):
+    """Tensor parallelism by hand, as Megatron has it."""
+    local = [one.to_local() for one in (block.up.weight, block.up.bias, block.down.weight)]
+    hidden = torch.tanh(nn.functional.linear(Copied.apply(hidden, summed), *local[:2]))
+    return AddedUp.apply(nn.functional.linear(hidden, local[2])) + block.down.bias
+
+
+def blocks_by_hand(out, summed=True):
+    """Two blocks, one above the other, on one rank whole, on two cut by hand. `summed`: whether backward has the all-reduce that belongs to the
+    copying of inputs."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    world = dist.get_world_size()
+    seeded(0)
+    model = nn.Sequential(Block(), Block())
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
+    if world > 1:
+        for block in model:
+            for layer, name, dimension in [(block.up, "weight", 0), (block.up, "bias", 0), (block.down, "weight", 1)]:
+                cut = distribute_tensor(getattr(layer, name).detach(), mesh, [Shard(dimension)])
+                setattr(layer, name, nn.Parameter(cut))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False):
+        for micro in range(2):
+            hidden = inputs_of(0, 0, micro)
+            for block in model:
+                hidden = hidden + column_and_row(block.norm(hidden), block, summed) if world > 1 else block(hidden)
+            (hidden.square().mean() / 2).backward()
+        optimizer.step()
+
+
+case("tp-single", 1, blocks_by_hand)
+case("tp-by-hand-right", 2, blocks_by_hand, reference="tp-single")
+case("tp-not-summed", 2, blocks_by_hand, summed=False, reference="tp-single")
 
 
 if __name__ == "__main__":

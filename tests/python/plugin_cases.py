@@ -99,6 +99,35 @@ def test_a_wrong_run_is_returned_where_it_is_not_checked(lockstep, tmp_path):
         lockstep.verify(tmp_path / "lockstep-1" / "run", loss="sum")
 
 
+def split(rank, world, factor=1):
+    """The same batch on any number of ranks; each takes its part."""
+    model, optimizer = made()
+    torch.manual_seed(5)
+    batch = torch.randn(24, 8).chunk(world)[rank]
+    with package.capture(model, optimizer, loss="mean"):
+        (model(batch).square().mean() * (factor if world > 1 else 1)).backward()
+        optimizer.step()
+
+
+def alone(rank, world, factor=1):
+    assert world == 1
+    split(rank, world)
+
+
+def test_a_run_on_one_rank_is_the_reference(lockstep, tmp_path):
+    run = lockstep.run(split, reference=True)
+    assert run.ok and run.report["reference"]["parameters"][0]["contributions"] == "right"
+    assert lockstep.verify(tmp_path / "lockstep-1" / "run", reference=tmp_path / "lockstep-1" / "reference" / "run").ok
+    assert lockstep.run(split, reference=alone).ok
+    assert lockstep.run(split, reference=tmp_path / "lockstep-1" / "reference" / "run").ok
+
+
+def test_a_backward_that_is_wrong_fails_against_the_reference(lockstep):
+    assert lockstep.run(split, arguments={"factor": 0.25}).ok
+    with pytest.raises(AssertionError, match="the contributions add up to 1/4 of the true gradient\n    weight, bias"):
+        lockstep.run(split, arguments={"factor": 0.25}, reference=alone)
+
+
 def test_a_temporary_folder_is_removed_where_all_is_right(lockstep):
     run = package.run(train)
     assert run.ok and not os.path.exists(run.folder) and str(run).startswith("match")
@@ -125,6 +154,9 @@ def test_mistakes_are_answered_with_a_sentence(lockstep, tmp_path):
             (lambda: run(train, loss="avg"), package.RanksError, "loss is 'avg': expected"),
             (lambda: run(train, limit=-1), package.RanksError, "limit is -1: expected seconds"),
             (lambda: run(train, out=tmp_path / "full"), package.RanksError, "is not empty"),
+            (lambda: run(train, reference=3), package.RanksError, "reference is a int: expected a function"),
+            (lambda: run(train, reference=within), package.RanksError, "within a function"),
+            (lambda: verify(tmp_path, reference=tmp_path / "none"), package.VerifyError, "is not a folder"),
             (lambda: verify(tmp_path / "none"), package.VerifyError, "is not a folder"),
             (lambda: verify(tmp_path / "full"), package.VerifyError, "full"),
             (lambda: verify(tmp_path / "broken"), package.VerifyError, "complete first line"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real bugs, put into scripts under torch's own wrappers by a line or an option, and what `lockstep verify` says of them: the table of
+"""Real bugs, put into scripts under torch's own wrappers, DeepSpeed and accelerate by a line or an option, and what `lockstep verify` says of them: the table of
 docs/pytest.md is what comes out, and where the corpus has a scenario for it, `lockstep check` predicts the same formula.
 `LOCKSTEP_BINARY=… python3 tests/python/test_bugs.py` writes the table's last columns anew.
 """
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from torch_ranks import HERE, PROGRAM, ran, torch_python
+from test_frameworks import python_with, run_on
+from torch_ranks import HERE, PROGRAM, torch_python
 
 sys.path.insert(0, str(HERE.parents[1] / "python"))
 
@@ -26,27 +27,44 @@ DOCUMENT = HERE.parents[1] / "docs" / "pytest.md"
 ROW = re.compile(r"^\| `(?P<case>[\w-]+)` \| (?P<bug>.*?) \| `(?P<parameter>[\w.]+)` \| `(?P<formula>.*?)` \| (?P<said>.*?) \|$", re.MULTILINE)
 SCENARIO = re.compile(r"\]\(\.\./(scenarios/[^)]*\.json)\)")
 ROWS = {row["case"]: row for row in ROW.finditer(DOCUMENT.read_text(encoding="utf-8"))}
-WORLDS = {name: int(world) for name, world in re.findall(r'^case\("([\w-]+)", (\d)', (HERE / "bugs_worker.py").read_text(), re.MULTILINE)}
+# case("NAME", WORLD, …, reference="NAME", …) in each worker; those of one rank are references.
+CASE = re.compile(r'^case\("([\w-]+)", (\d)(?:.*?reference="([\w-]+)")?', re.MULTILINE)
+WORKERS = {"torch": "bugs_worker.py", "deepspeed": "deepspeed_bugs_worker.py", "accelerate": "accelerate_bugs_worker.py"}
+CASES = {name: (package, int(world), reference or None) for package, worker in WORKERS.items()
+         for name, world, reference in CASE.findall((HERE / worker).read_text(encoding="utf-8"))}
 
 
-def runs(folder):
-    for world in sorted(set(WORLDS.values())):
-        ran(folder, world, [name for name in WORLDS if WORLDS[name] == world], "bugs_worker.py")
+def runs(folder, package):
+    """What the cases of a package left in a folder of theirs."""
+    folder = folder / package
+    folder.mkdir()
+    for world in sorted({world for of, world, _ in CASES.values() if of == package}):
+        run_on(package, folder, [name for name, case in CASES.items() if case[:2] == (package, world)], WORKERS[package], world)
     return folder
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return runs(tmp_path_factory.mktemp("bugs"))
+def folders(tmp_path_factory):
+    """By package, made where a case asks for it."""
+    made, folder = {}, tmp_path_factory.mktemp("bugs")
+
+    def of(package):
+        if python_with(package) is None:
+            pytest.skip("no Python with torch and %s (LOCKSTEP_%s_PYTHON names one)" % (package, package.upper()))
+        if package not in made:
+            made[package] = runs(folder, package)
+        return made[package]
+    return of
 
 
 def measured(folder, case, parameter):
     """The formula of rank 0 in the last step, and the words, of a run."""
-    for error in sorted(folder.glob(f"{case}.error-*")):
+    reference = CASES[case][2]
+    for error in sorted(error for name in (case, reference) for error in folder.glob(f"{name}.error-*")):
         pytest.fail(error.read_text())
-    verification = verify(folder / case, program=PROGRAM)
+    verification = verify(folder / case, program=PROGRAM, reference=reference and folder / reference)
     formulas = {place: formula for place, formula in verification.formulas(parameter).items() if place[2] == 0}
-    found = [one for one in verification.findings if parameter in one["parameters"] and 0 in one["ranks"]]
+    found = [one for one in verification.findings if parameter in one["parameters"] and (0 in one["ranks"] or not one["results"])]
     return verification, formulas[max(formulas)], found[0]["what"] if found else "match"
 
 
@@ -58,13 +76,14 @@ def same(one, other):
 
 
 def test_the_table_has_every_case():
-    assert ROWS.keys() == WORLDS.keys()
+    assert ROWS.keys() == {case for case, (_, world, _) in CASES.items() if world > 1}
+    assert {case for _, _, case in CASES.values() if case} == {case for case, (_, world, _) in CASES.items() if world == 1}
     assert sum(not case.endswith("right") for case in ROWS) >= 10
 
 
 @pytest.mark.parametrize("case", ROWS)
-def test_the_run_is_recognized(folder, case):
-    verification, formula, said = measured(folder, case, ROWS[case]["parameter"])
+def test_the_run_is_recognized(folders, case):
+    verification, formula, said = measured(folders(CASES[case][0]), case, ROWS[case]["parameter"])
     assert same(formula, ROWS[case]["formula"]) and said == ROWS[case]["said"], (formula, said)
     assert verification.ok == case.endswith("right") and verification.verdict == ("match" if verification.ok else "mismatch")
     assert verification.report["complete"] and verification.report["counts"]["undecided"] == 0
@@ -87,10 +106,13 @@ def test_check_predicts_what_was_measured(case):
 def main():
     text = DOCUMENT.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        runs(Path(folder))
-        for case, row in ROWS.items():
-            _, formula, said = measured(Path(folder), case, row["parameter"])
-            text = text.replace(row[0], f"| `{case}` | {row['bug']} | `{row['parameter']}` | `{formula}` | {said} |")
+        for package in filter(python_with, WORKERS):
+            of_package = runs(Path(folder), package)
+            for case, row in ROWS.items():
+                if CASES[case][0] != package:
+                    continue
+                _, formula, said = measured(of_package, case, row["parameter"])
+                text = text.replace(row[0], f"| `{case}` | {row['bug']} | `{row['parameter']}` | `{formula}` | {said} |")
     DOCUMENT.write_text(text, encoding="utf-8")
 
 

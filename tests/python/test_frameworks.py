@@ -18,11 +18,11 @@ def python_with(package):
     return python if python and subprocess.run([python, "-c", look], capture_output=True).returncode == 0 else None
 
 
-def run_on(package, folder, cases):
+def run_on(package, folder, cases, worker="frameworks_worker.py", world=2):
     """What ranks on the Python with the package left."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch_ranks, "torch_python", lambda: python_with(package))
-        ran(folder, 2, cases, "frameworks_worker.py")
+        ran(folder, world, cases, worker)
     return folder
 
 

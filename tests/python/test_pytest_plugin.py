@@ -47,7 +47,8 @@ def results(tmp_path_factory):
 
 PASS = ["test_gradients_are_averaged", "test_a_script_makes_its_process_group", "test_four_ranks_give_a_verification_and_its_text",
         "test_a_wrong_run_is_returned_where_it_is_not_checked", "test_a_temporary_folder_is_removed_where_all_is_right",
-        "test_mistakes_are_answered_with_a_sentence"]
+        "test_mistakes_are_answered_with_a_sentence", "test_a_run_on_one_rank_is_the_reference",
+        "test_a_backward_that_is_wrong_fails_against_the_reference"]
 FAIL = {
     "test_raises": "rank 1 failed: ArithmeticError: no number\n", "test_dies": "rank 1 died with status 7",
     "test_captures_nothing": "captured nothing: train within lockstep.capture",

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real runs that end badly: what is left is read, and `lockstep verify` says what is missing or no number."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from torch_ranks import HERE, PROGRAM, clean_environment, torch_python
+
+sys.path.insert(0, str(HERE.parents[1] / "python"))
+
+from lockstep import verify
+
+pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
+
+
+def left(folder, case, world=2):
+    """The run that a case leaves, and how its ranks ended."""
+    processes = [subprocess.Popen([torch_python(), HERE / "robust_worker.py", folder, str(rank), str(world), case], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=clean_environment()) for rank in range(world)]
+    said = [process.communicate(timeout=300)[1] for process in processes]
+    statuses = [process.returncode for process in processes]
+    assert all(status in (0, -signal.SIGKILL) for status in statuses), "\n".join(said)
+    return folder / "run", statuses
+
+
+def step_verdicts(verification, step):
+    return {one["verdict"] for one in verification.report["results"] if one["step"] == step}
+
+
+def test_a_rank_that_is_killed_leaves_what_it_had(tmp_path):
+    run, statuses = left(tmp_path, "killed")
+    assert statuses[1] == -signal.SIGKILL
+    verification = verify(run, program=PROGRAM)
+    assert verification.verdict == "undecided" and not verification.report["complete"]
+    assert step_verdicts(verification, 0) == {"right"}
+    assert step_verdicts(verification, 1) <= {"undecided"}
+    gaps = " ".join(verification.report["gaps"])
+    assert "rank 1 did not end the capture" in gaps or "ranks 0 and 1 did not end the capture" in gaps
+    assert "did not finish optimizer step 1" in gaps
+    lines = (run / "rank-00001.jsonl").read_text().splitlines()
+    assert sum('"event":"contribution"' in line and '"step":1' in line for line in lines) == 8  # of two micro-batches, four parameters each
+
+
+def test_ranks_that_captured_different_steps_are_told(tmp_path):
+    run, _ = left(tmp_path, "shorter")
+    verification = verify(run, program=PROGRAM)
+    assert verification.verdict == "undecided"
+    assert step_verdicts(verification, 0) == {"right"} and step_verdicts(verification, 2) == {"undecided"}
+    for step in (1, 2):
+        assert "rank 1 did not capture optimizer step %d, which others did." % step in verification.report["gaps"]
+
+
+def test_a_loss_that_is_no_number_is_told_with_its_rank(tmp_path):
+    run, _ = left(tmp_path, "overflowed")
+    verification = verify(run, program=PROGRAM)
+    assert verification.verdict == "undecided" and step_verdicts(verification, 0) == {"right"}
+    assert [finding["what"] for finding in verification.findings] == [
+        "backward yields elements that are infinite or no numbers, so the sums say nothing"]
+    assert all("on rank 1" in one["why"] for one in verification.report["results"] if one["step"] == 1)
+
+
+def test_an_overflow_after_backward_is_wrong(tmp_path):
+    run, _ = left(tmp_path, "overflowed_after")
+    verification = verify(run, program=PROGRAM)
+    assert verification.verdict == "mismatch"
+    finding, = verification.findings
+    assert finding["what"] == "the optimizer gets elements that are infinite or no numbers, and backward yields none"
+    assert finding["parameters"] == ["0.weight"]
+
+
+def test_parameters_without_a_gradient_are_right_where_nobody_gets_one(tmp_path):
+    run, _ = left(tmp_path, "without_gradient")
+    verification = verify(run, program=PROGRAM)
+    assert verification.verdict == "match" and len(verification.report["results"]) == 100
+    without = [one["parameter"] for one in verification.report["results"] if one["why"] == "no rank yields a gradient, and the optimizer gets none"]
+    assert sorted(without) == sorted("scales.%d" % number for number in range(0, 100, 10))
