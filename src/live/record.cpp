@@ -54,7 +54,7 @@ class Recorder {
     if (!verified_.gaps.empty())
       refuse("no schedule is recorded of a run that is not complete: " + verified_.gaps.front());
     if (!verified_.collectives.empty())
-      refuse("no schedule is recorded of collectives that do not meet: " + verified_.collectives.front());
+      refuse("no schedule is recorded of collectives that do not meet: " + verified_.collectives.front().what);
     if (!verified_.loss)
       refuse(
           "what each rank differentiates is not known, so nobody can say what is right; expected --loss mean, sum, "

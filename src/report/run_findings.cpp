@@ -63,7 +63,8 @@ class RunGatherer {
     for (std::size_t index = 0; index < pieces.size(); ++index) {
       const VerifyFinding& finding = result_.findings[index];
       const std::string where = words_.where(finding, most_names);
-      findings.push_back(pieces[index].empty() ? of_reference(finding, where) : of_pieces(finding, pieces[index], where));
+      findings.push_back(pieces[index].empty() ? of_reference(finding, where)
+                                               : of_pieces(finding, pieces[index], where));
     }
     for (RuleFinding& gap : gaps()) findings.push_back(std::move(gap));
     return findings;

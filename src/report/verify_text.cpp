@@ -64,7 +64,7 @@ class TextVerify {
         break;
       }
       write_(fmt::format("\n{} {}  contributions\n", mark(one.contributions),
-                         clean(result_.parameters[at(one.parameter)].name)));
+                         clean(result_.parameters[static_cast<std::size_t>(one.parameter)].name)));
       if (one.difference > 0)
         write_(fmt::format("    {:.2g} % from the gradient on one device: {:.2g} roundings of {}\n",
                            100 * one.difference, one.roundings, one.dtype));
@@ -118,7 +118,8 @@ class TextVerify {
 
   void one(const VerifiedPiece& piece, const std::string& name) const {
     const std::size_t widest = verbose_ ? unlimited_width : widest_line;
-    write_(fmt::format("\n{} {}  {}\n", mark(piece.verdict), name, words_.ranks(piece, verbose_ ? piece.ranks.size() : 8)));
+    write_(fmt::format("\n{} {}  {}\n", mark(piece.verdict), name,
+                       words_.ranks(piece, verbose_ ? piece.ranks.size() : 8)));
     if (!piece.formula.empty())
       write_(fmt::format("    got       {}{}\n", paint(piece.verdict, elided(piece.formula, widest)),
                          piece.difference.empty() ? "" : "   (" + piece.difference + ")"));

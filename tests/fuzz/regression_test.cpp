@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fuzzing has found, kept: every file of regressions/ is run again. NAME.parse, NAME.engine and NAME.run say by which
-// target.
+// What fuzzing has found, kept: every file of regressions/ is run again. NAME.parse, NAME.engine and NAME.run say by
+// which target.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
