@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real bugs, put into scripts under torch's own wrappers, DeepSpeed and accelerate by a line or an option, and what `lockstep verify` says of them: the table of
-docs/pytest.md is what comes out, and where the corpus has a scenario for it, `lockstep check` predicts the same formula.
+docs/pytest.md is what comes out, and where the corpus has a scenario for it, `lockstep check` predicts the same formula, as it
+does for the schedule that `lockstep record` makes of the run.
 `LOCKSTEP_BINARY=… python3 tests/python/test_bugs.py` writes the table's last columns anew.
 """
 
@@ -32,6 +33,12 @@ CASE = re.compile(r'^case\("([\w-]+)", (\d)(?:.*?reference="([\w-]+)")?', re.MUL
 WORKERS = {"torch": "bugs_worker.py", "deepspeed": "deepspeed_bugs_worker.py", "accelerate": "accelerate_bugs_worker.py"}
 CASES = {name: (package, int(world), reference or None) for package, worker in WORKERS.items()
          for name, world, reference in CASE.findall((HERE / worker).read_text(encoding="utf-8"))}
+
+# What each rank multiplies its gradient with is no fraction, and another one on each rank: no step of a schedule.
+NOT_A_SCHEDULE = {"plain-clipped"}
+# What no collective shows and the coefficients do, beside DDP's division.
+UNSEEN = {"ddp-hook": ["multiplied with 1/2"], "ddp-last": ["cleared between the micro-batches"],
+          "ddp-not-zeroed": ["not cleared after an optimizer step"], "plain-divisor": ["multiplied with 1/4"]}
 
 
 def runs(folder, package):
@@ -103,6 +110,78 @@ def test_check_predicts_what_was_measured(case):
         assert report["verdict"] == "match"
     else:
         assert {piece["formula"] for piece in pieces if piece["verdict"] != "match"} == {ROWS[case]["formula"]}
+
+
+def program(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
+def predicted(report):
+    """{(optimizer step, name, rank): the different formulas of its wrong pieces} as `check` has them."""
+    found = {}
+    for parameter in report["parameters"]:
+        for entry in parameter["ranks"]:
+            for rank in entry.get("ranks") or [entry["rank"]]:
+                wrong = {piece["formula"] for piece in entry["pieces"] if piece["verdict"] != "match"}
+                found.update({(report["step"], parameter["name"], rank): wrong} if wrong else {})
+    return found
+
+
+@pytest.mark.parametrize("case", [case for case in ROWS if CASES[case][0] == "torch" and not CASES[case][2] and case not in NOT_A_SCHEDULE])
+def test_check_predicts_the_same_for_the_recorded_schedule(folders, tmp_path, case):
+    """Of what `lockstep record` wrote, for every parameter and rank."""
+    scenario = tmp_path / "scenario.json"
+    recorded = program("record", folders("torch") / case, "-o", scenario)
+    assert recorded.returncode == 0, recorded.stderr
+    for sentence in UNSEEN.get(case, []):
+        assert sentence in recorded.stderr
+    checked = program("check", "-f", "json", scenario)
+    report = json.loads(checked.stdout)
+    verification = verify(folders("torch") / case, program=PROGRAM)
+    assert report["verdict"] == verification.verdict, checked.stdout
+    measured = {}
+    for result in verification.report["results"]:
+        # What cannot be told apart has several formulas.
+        if result["verdict"] == "wrong" and all(one["exact"] for one in result["coefficients"]) and "told apart" not in (result["why"] or ""):
+            for rank in result["ranks"]:
+                measured.setdefault((result["step"], result["parameter"], rank), set()).add(result["formula"])
+    # check ends at the first optimizer step that is wrong.
+    expected = {place: formulas for place, formulas in measured.items() if place[0] == report["step"]}
+    found = predicted(report)
+    assert {place: found.get(place) for place in expected} == expected
+    assert bool(expected) == (not case.endswith("right"))
+
+
+def test_a_rank_that_clips_by_itself_is_no_schedule(folders, tmp_path):
+    recorded = program("record", folders("torch") / "plain-clipped", "-o", tmp_path / "scenario.json")
+    assert recorded.returncode == 1
+    assert "the schedule predicts (g0+g1)/2, and " in recorded.stderr and "does not predict what was measured" in recorded.stderr
+
+
+def test_the_steps_have_the_names_of_their_axes_and_places(folders):
+    def steps(case):
+        inner = []
+        for step in json.loads(program("record", folders("torch") / case).stdout)["schedule"]["steps"]:
+            inner += [step] + step.get("steps", [])
+        return inner
+
+    line = next(number for number, text in enumerate((HERE / "bugs_worker.py").read_text().splitlines(), 1) if "all_reduce(parameter.grad, op=op)" in text)
+    assert [step["name"] for step in steps("plain-right")] == ["zero", "micro_batches", "backward", "dp_all_reduce/bugs_worker.py:%d" % line]
+    sharded = {step["op"]: step for step in steps("hsdp-right")}
+    assert sharded["reduce_scatter"]["over"] == "dp_shard" and sharded["reduce_scatter"]["geometry"] == {"kind": "rows"}
+    assert sharded["all_reduce"]["over"] == "dp_replicate" and sharded["all_reduce"]["on"] == "owned"
+    left_out = [step for step in steps("plain-left-out") if step["op"] == "all_reduce"]
+    assert left_out[0]["params"] == ["!norm.weight", "!norm.bias"]
+
+
+@pytest.mark.parametrize("case, step", [("plain-left-out", "dp_all_reduce/"), ("plain-late", "dp_all_reduce/"), ("ddp-last", "zero_between"),
+                                        ("ddp-ignored", "dp_all_reduce/"), ("tp-norm-average", "tp_all_reduce/")])
+def test_verify_names_the_step_at_fault_and_a_repair(folders, case, step):
+    report = verify(folders("torch") / case, program=PROGRAM).report
+    assert report["not_blamed"] is None and any(step in blame["step"] for blame in report["blame"]), report["blame"]
+    assert report["repair"]
+    text = program("verify", folders("torch") / case).stdout
+    assert "at fault: " + report["blame"][0]["step"] in text and "right with " in text
 
 
 def main():
