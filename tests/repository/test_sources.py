@@ -36,6 +36,7 @@ HEADERS = {
     "cuda": "device",
     "diagnostic": "base",
     "expression": "expression",
+    "flight_recorder": "live",
     "gradient_state": "schedule",
     "hash": "numeric",
     "importer": "importers",
