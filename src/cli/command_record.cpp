@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "lockstep/live.h"
+#include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 
@@ -22,13 +23,15 @@ int run(const RecordArguments& arguments) {
   if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));
   Output output(arguments.output);
   const RecordedRun recorded = record_run(arguments.run, options);
+  keep_inputs(arguments.output, {arguments.run});
   output.write(write_json(recorded.scenario));
   output.commit();
   std::string text;
   for (const std::string& sentence : recorded.unmet) text += fmt::format("✗ {}\n", sentence);
   for (const std::string& sentence : recorded.notes) text += fmt::format("note: {}\n", sentence);
   text += recorded.unmet.empty()
-              ? fmt::format("the recorded schedule predicts what was measured in all {} results\n", recorded.results)
+              ? fmt::format("the recorded schedule predicts what was measured in {}\n",
+                            recorded.results == 1 ? "its one result" : fmt::format("all {} results", recorded.results))
               : std::string("the recorded schedule does not predict what was measured: it is not what the run did\n");
   tell(text);
   return recorded.unmet.empty() ? exit_right : exit_wrong;
@@ -48,8 +51,7 @@ Command record_command() {
       "called them. Then check, prove, repair and diff work on it. What ranks do by themselves, such as dividing, no "
       "collective shows: it is taken from the coefficients that `lockstep verify` recovers, and said to be so. The "
       "formulas that the scenario predicts are held against the measured ones, for every parameter and rank. Exit "
-      "status "
-      "0 if they are the same, 1 if they are not, 2 if the run says too little for a scenario.";
+      "status 0 if they are the same, 1 if they are not, 2 if the run says too little for a scenario.";
   command.examples = {
       {"lockstep record run/ -o scenario.json", "then: lockstep check scenario.json"},
       {"lockstep record run/ --step 3", "one optimizer step, to standard output"},

@@ -232,4 +232,17 @@ std::shared_ptr<const Source> read_source(const std::string& file, std::string_v
   return source;
 }
 
+void keep_inputs(const std::string& output, const std::vector<std::string>& inputs) {
+  std::error_code failed;
+  if (output.empty() || !std::filesystem::exists(output, failed)) return;
+  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
+  for (const std::string& input : inputs) {
+    const bool is_folder = std::filesystem::is_directory(input, failed);
+    const std::filesystem::path place = !is_folder ? std::filesystem::path(output) : folder.empty() ? "." : folder;
+    if (std::filesystem::equivalent(place, input, failed))
+      usage_error(fmt::format("the report would replace {}, which it is about; give it another name",
+                              is_folder ? output : input));
+  }
+}
+
 }  // namespace lockstep::cli

@@ -38,6 +38,10 @@ std::vector<std::string> dump_files(const std::vector<std::string>& arguments);
 /// Throws InputError for a glob that nothing fits.
 std::vector<std::string> expanded_files(const std::vector<std::string>& arguments);
 
+/// Throws InputError where `output` is one of the files, or lies in one of the folders, that are read: it would replace
+/// what it is about. "" is standard output.
+void keep_inputs(const std::string& output, const std::vector<std::string>& inputs);
+
 /// The text of a file; "-" is standard input. Throws InputError where it cannot be read, is larger than 64 MiB or holds
 /// a zero byte. `expected`: what it should be, for messages: "a configuration".
 std::shared_ptr<const Source> read_source(const std::string& file, std::string_view expected);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "src/cli/files.h"
 #include "src/cli/output.h"
 #include "src/report/clean_text.h"
 
@@ -110,16 +111,7 @@ void ReportSet::open(const std::string& kind, const std::string& path, const Rep
 template <class Result>
 void ReportSet::hand_on(const Result& result, const std::vector<std::string>& files) {
   // Nothing is written before all is complete, so that the scenario is still what it was.
-  const auto same = [](const std::string& path, const std::string& file) {
-    std::error_code failed;
-    return !path.empty() && std::filesystem::equivalent(path, file, failed);
-  };
-  for (const std::string& path : paths_) {
-    for (const std::string& file : files) {
-      if (same(path, file))
-        usage_error(fmt::format("the report would replace {}, which it is about; give it another name", file));
-    }
-  }
+  for (const std::string& path : paths_) keep_inputs(path, files);
   if (summary_) summary_->add(result);
   for (Entry& entry : entries_) {
     entry.reporter->add(result);
@@ -127,7 +119,11 @@ void ReportSet::hand_on(const Result& result, const std::vector<std::string>& fi
   }
 }
 
-void ReportSet::add(const VerifyResult& result) { hand_on(result, result.files); }
+void ReportSet::add(const VerifyResult& result) {
+  std::vector<std::string> folders = {result.run};
+  if (result.reference) folders.push_back(result.reference->run);
+  hand_on(result, folders);
+}
 
 void ReportSet::add(const CheckResult& result) {
   hand_on(result, {result.file});

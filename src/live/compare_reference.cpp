@@ -22,8 +22,10 @@ using Verdict = VerifiedPiece::Verdict;
 /// Two computations of one gradient, in other batches and orders of summation, may be so many roundings apart
 /// (docs/verify.md has what was measured).
 constexpr double most_roundings = 64;
-/// Where float32 gradients were computed in 16 bits, which a capture does not see, so many roundings to bfloat16.
-constexpr double most_unseen_roundings = 8;
+/// Of 16 bits so many roundings are some per cent, which may be a rank's whole share: right is what is nearer than
+/// this, and the rest undecided. Where float32 gradients were computed in 16 bits, which a capture does not see, as
+/// many roundings to bfloat16 are undecided.
+constexpr double most_coarse_roundings = 8;
 /// A gradient of no more than so many roundings of the largest one is zero as far as can be told.
 constexpr double roundings_of_zero = 4;
 
@@ -95,15 +97,19 @@ class Comparison {
   /// Whether both are no more than what rounding leaves of the largest gradient, which may be nothing at all.
   bool both_zero(const Eigen::VectorXd& sum, Dtype dtype) const {
     const double zero = roundings_of_zero * unit_roundoff(dtype) * largest_ * std::sqrt(elements_);
-    return sum.norm() <= zero && truth_.sum.norm() <= zero;
+    return sum.stableNorm() <= zero && truth_.sum.stableNorm() <= zero;
   }
 
   /// Whether the two are one gradient, as far as rounding tells; `distance` is their difference.
   Verdict compare(const Eigen::VectorXd& sum, double distance, Dtype dtype) const {
-    if (distance <= most_roundings * rounding(dtype)) return Verdict::right;
-    if (both_zero(sum, dtype))
-      return unit_roundoff(dtype) <= unit_roundoff(Dtype::float32) ? Verdict::right : Verdict::undecided;
-    return distance <= most_unseen_roundings * rounding(Dtype::bfloat16) ? Verdict::undecided : Verdict::wrong;
+    const double unit = rounding(dtype);
+    // Numbers whose squares no float64 holds.
+    if (!std::isfinite(unit) || (unit == 0 && distance > 0)) return Verdict::undecided;
+    const bool fine = unit_roundoff(dtype) <= unit_roundoff(Dtype::float32);
+    if (distance <= (fine ? most_roundings : most_coarse_roundings) * unit) return Verdict::right;
+    if (both_zero(sum, dtype)) return fine ? Verdict::right : Verdict::undecided;
+    const double unclear = std::max(most_roundings * unit, most_coarse_roundings * rounding(Dtype::bfloat16));
+    return distance <= unclear ? Verdict::undecided : Verdict::wrong;
   }
 
   void contributions() {
@@ -119,7 +125,8 @@ class Comparison {
     if (own_.non_finite > 0 || truth_.non_finite > 0)
       return undecided("backward yields elements that are infinite or no numbers, so the sums say nothing");
     if (!own_.known) return undecided("what the contributions should add up to is not known without the loss");
-    const double distance = (own_.sum - truth_.sum).stableNorm(), size = std::max(own_.sum.norm(), truth_.sum.norm());
+    const double distance = (own_.sum - truth_.sum).stableNorm(),
+                 size = std::max(own_.sum.stableNorm(), truth_.sum.stableNorm());
     result_.difference = size > 0 ? distance / size : 0;
     result_.roundings = distance > 0 ? distance / rounding(dtype()) : 0;
     result_.contributions = compare(own_.sum, distance, dtype());
@@ -140,7 +147,7 @@ class Comparison {
     problem.result = truth_.sum;
     problem.elements = elements_;
     for (const auto& [dtype, roundings] :
-         {std::pair(this->dtype(), most_roundings), std::pair(Dtype::bfloat16, most_unseen_roundings)}) {
+         {std::pair(this->dtype(), most_roundings), std::pair(Dtype::bfloat16, most_coarse_roundings)}) {
       problem.roundings = 3 * squared(roundings / 5);  // its own margin is 5, and a rounding leaves 1/3 of its square
       problem.result_dtype = problem.coarsest = dtype;
       const Explanation found = explain(problem, [](int) { return std::vector<const Column*>(); });
@@ -158,6 +165,12 @@ class Comparison {
     if (both_zero(own_.sum, dtype()))
       return undecided(
           "the contributions do not add up to the true gradient, which is as small as what rounding leaves of others");
+    if (unit_roundoff(dtype()) > unit_roundoff(Dtype::float32))
+      return undecided(
+          fmt::format("the contributions are farther from the true gradient than rounding to {} mostly leaves them, "
+                      "and not as far as "
+                      "it ever does",
+                      name_of(dtype())));
     undecided(
         "the contributions are as far from the true gradient as rounding to 16 bits leaves them, and no recorded "
         "gradient has so few");

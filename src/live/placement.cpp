@@ -170,8 +170,13 @@ class Finder {
         }
       }
     }
+    std::set<int> measured;
+    for (const VerifiedPiece& piece : verified_.pieces) measured.insert(piece.parameter);
     for (std::size_t i = 0; i < passes.size(); ++i) {
-      if (passes[i].empty()) continue;
+      if (passes[i].empty()) {
+        result_[i].untouched = !measured.contains(static_cast<int>(i));
+        continue;
+      }
       const std::set<int>& first = passes[i].begin()->second;
       const bool same =
           std::all_of(passes[i].begin(), passes[i].end(), [&](const auto& one) { return one.second == first; });

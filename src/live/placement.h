@@ -15,6 +15,7 @@ struct Placement {
   std::vector<std::pair<int, int>> shard;         ///< axis of the mesh and the dimension that it cuts
   std::vector<int> partial;                       ///< axes over which the ranks' gradients are to be added up
   std::vector<int> redistributed;                 ///< axes over which what the optimizers get is to be added up as well
+  bool untouched = false;                         ///< no rank's backward yields it, and no optimizer gets it
   std::optional<std::vector<int>> micro_batches;  ///< in which backward yields it, where that is not in all
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "lockstep/check.h"
@@ -18,6 +19,10 @@ namespace lockstep {
 namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+constexpr std::int64_t most_micro_batches = 1024, most_passes_of_calls = 1'000'000;
+/// The search for the step at fault tries out the schedule without and with each step.
+constexpr std::size_t most_blamed_steps = 64;
 
 }  // namespace
 
@@ -41,6 +46,13 @@ class Recorder {
     compare(Prediction(recording_, read, *evidence_), result);
     result.notes.insert(result.notes.end(), recording_.calls.left_out.begin(), recording_.calls.left_out.end());
     say_unseen(unseen, result.notes);
+    std::set<int> untouched;
+    for (std::size_t i = 0; i < recording_.placements.size(); ++i) {
+      if (recording_.placements[i].untouched && !run_.parameters[i].declared.frozen)
+        untouched.insert(static_cast<int>(i));
+    }
+    if (!untouched.empty())
+      result.notes.push_back(fmt::format("no backward yields a gradient of {}: recorded as frozen.", names(untouched)));
     return result;
   }
 
@@ -51,6 +63,8 @@ class Recorder {
 
   void describe() {
     const Header& header = run_.header;
+    if (verified_.pieces.empty())
+      refuse("no optimizer got a gradient, so there is nothing that a schedule could be held against.");
     if (!verified_.gaps.empty())
       refuse("no schedule is recorded of a run that is not complete: " + verified_.gaps.front());
     if (!verified_.collectives.empty())
@@ -76,8 +90,21 @@ class Recorder {
                            fmt::join(counts, " and ")));
       recording_.micro_batches.push_back(std::max(1, *counts.begin()));
     }
+    refuse_too_much();
     recording_.calls = find_gradient_calls(run_, recording_.steps, recording_.names);
     recording_.placements = find_placements(run_, verified_, recording_.steps);
+  }
+
+  /// What a call does is looked for in each micro-batch.
+  void refuse_too_much() const {
+    const std::int64_t passes =
+        std::accumulate(recording_.micro_batches.begin(), recording_.micro_batches.end(), std::int64_t{0});
+    const auto calls = static_cast<std::int64_t>(run_.ranks.front().collectives.size());
+    if (passes > most_micro_batches || passes * calls > most_passes_of_calls)
+      refuse(fmt::format(
+          "{} micro-batches with {} collectives on a rank are more than are recorded at once; expected --step, or a "
+          "shorter capture.",
+          passes, calls));
   }
 
   void name_axes() {
@@ -273,6 +300,12 @@ std::shared_ptr<const Scenario> read_recorded(const Json& document) {
 }
 
 void blame(std::shared_ptr<const Scenario> scenario, VerifyResult& result) {
+  if (scenario->schedule->steps.size() > most_blamed_steps) {
+    result.not_blamed =
+        fmt::format("no step is named: the recorded schedule has {} steps, and the search takes up to {}.",
+                    scenario->schedule->steps.size(), most_blamed_steps);
+    return;
+  }
   CheckOptions options;
   options.host = false;
   const CheckResult checked = check_scenario(std::move(scenario), options);

@@ -60,7 +60,7 @@ Json parameters(const Recording& recording) {
     }
     if (!placement.shard.empty()) one.set("shard", shards);
     if (!placement.partial.empty()) one.set("partial", axis_list(recording, placement.partial));
-    if (declared.frozen) one.set("frozen", Json::boolean(true));
+    if (declared.frozen || placement.untouched) one.set("frozen", Json::boolean(true));
     if (placement.micro_batches) one.set("micro_batches", list_of(*placement.micro_batches, json_number));
     list.push_back(one);
   }

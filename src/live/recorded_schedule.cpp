@@ -61,7 +61,7 @@ class Writer {
   Writer(const Recording& recording, const std::vector<Unseen>& unseen) : recording_(recording), unseen_(unseen) {
     const auto& parameters = recording.run->parameters;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (!parameters[i].declared.frozen) all_.push_back(static_cast<int>(i));
+      if (!parameters[i].declared.frozen && !recording.placements[i].untouched) all_.push_back(static_cast<int>(i));
     }
     most_ = *std::max_element(recording.micro_batches.begin(), recording.micro_batches.end());
     find_steps();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace lockstep::live {
@@ -59,6 +60,7 @@ void ReferenceRun::match(const CapturedRun& run) {
   }
   std::vector<std::string> without, others;
   std::vector<char> taken(run_.parameters.size());
+  std::set<int> tied;  // that several of the run have for one
   for (const RunParameter& parameter : run.parameters) {
     const DeclaredParameter& declared = parameter.declared;
     int found = -1;
@@ -73,11 +75,24 @@ void ReferenceRun::match(const CapturedRun& run) {
     }
     const auto place = static_cast<std::size_t>(found);
     const DeclaredParameter& other = run_.parameters[place].declared;
+    if (taken[place] == 1) tied.insert(found);
     taken[place] = 1;
     if (other.shape == declared.shape) continue;
     counterpart_.back() = -1;
     unmatched_.push_back(fmt::format("{} has the shape [{}], and in the reference it is [{}]: it is not compared.",
                                      declared.name, fmt::join(declared.shape, ", "), fmt::join(other.shape, ", ")));
+  }
+  for (std::size_t i = 0; i < counterpart_.size(); ++i) {
+    const DeclaredParameter& declared = run.parameters[i].declared;
+    std::set<int> all;
+    for (const std::string& name : names_of(declared)) {
+      if (const auto entry = numbers.find(name); entry != numbers.end()) all.insert(entry->second);
+    }
+    if (counterpart_[i] < 0 || (all.size() < 2 && !tied.contains(counterpart_[i]))) continue;
+    counterpart_[i] = -1;
+    unmatched_.push_back(
+        fmt::format("{} is one parameter with another in one of the runs, and not in the other: it is not compared.",
+                    declared.name));
   }
   if (std::find(taken.begin(), taken.end(), 1) == taken.end())
     refuse(fmt::format("{}: no parameter has the name of one of {}{}; expected a run of the same model", run_.folder,

@@ -330,9 +330,9 @@ class Verifier {
       const auto found = of_parameter.find(judged.piece.parameter);
       if (found == of_parameter.end() || judged.piece.step != *compared.step) continue;
       const ReferencedParameter& one = *found->second;
-      const bool right = judged.piece.verdict == Verdict::right;
+      const bool right = judged.piece.verdict == Verdict::right, wrong = judged.piece.verdict == Verdict::wrong;
       const char* said = "";
-      if (one.contributions == Verdict::right && !right)
+      if (one.contributions == Verdict::right && wrong)
         said = one.result == Verdict::right
                    ? "the contributions add up to the true gradient, and within rounding the optimizers get it"
                    : "the contributions add up to the true gradient: the synchronization is wrong";
@@ -340,8 +340,9 @@ class Verifier {
         said = one.result == Verdict::right
                    ? "the optimizers get the true gradient all the same: two mistakes cancel, or "
                      "the loss is another"
-               : right ? "the synchronization is right, the contributions are not"
-                       : "neither the contributions nor the synchronization are right";
+               : right  ? "the synchronization is right, the contributions are not"
+               : !wrong ? "the contributions are not right"
+                        : "neither the contributions nor the synchronization are right";
       if (*said != '\0') judged.piece.why += fmt::format("{}{}", judged.piece.why.empty() ? "" : "; ", said);
     }
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "lockstep/report.h"
 #include "src/report/json_report.h"
 #include "src/report/run_verdict.h"
@@ -26,7 +28,7 @@ void number(JsonWriter& json, const char* key, std::int64_t value) {
 
 void real(JsonWriter& json, const char* key, double value) {
   json.key(key);
-  json.value(Json::number(fmt::format("{:.17g}", value)));
+  std::isfinite(value) ? json.value(Json::number(fmt::format("{:.17g}", value))) : json.null();
 }
 
 void numbers(JsonWriter& json, const char* key, const std::vector<int>& values) {

@@ -56,3 +56,49 @@ def test_what_cannot_be_recorded_is_refused_in_a_sentence(run, arguments, senten
     finished = run("record", *arguments)
     assert finished.returncode == 2 and sentence in finished.stderr and "Traceback" not in finished.stderr
     assert finished.stdout == ""
+
+
+def changed(folder, change):
+    """The run with other lines: change(event, line) gives those that stand for one."""
+    folder.mkdir()
+    for file in Path(RUN).iterdir():
+        content = file.read_bytes()
+        if file.suffix == ".jsonl":
+            content = b"".join(new + b"\n" for line in content.splitlines() for new in change(json.loads(line), line))
+        (folder / file.name).write_bytes(content)
+    return str(folder)
+
+
+def test_what_no_backward_yields_is_frozen_and_to_blame_for_nothing(run, tmp_path):
+    silent = changed(tmp_path / "run", lambda event, line: [] if event["event"] in ("contribution", "result") and event["parameter"] in (1, 2) else [line])
+    scenario = tmp_path / "scenario.json"
+    finished = run("record", silent, "-o", str(scenario))
+    assert finished.returncode == 0 and "in its one result" in finished.stderr
+    assert "note: no backward yields a gradient of 1.weight and 1.bias: recorded as frozen." in finished.stderr
+    assert run("check", "-q", str(scenario)).stdout.startswith("match ") and run("verify", "-q", silent).stdout.startswith("match ")
+
+
+def test_where_nothing_was_measured_no_schedule_is_said_to_meet_it(run, tmp_path):
+    empty = changed(tmp_path / "run", lambda event, line: [] if event["event"] in ("contribution", "result") else [line])
+    finished = run("record", empty)
+    assert finished.returncode == 2 and "no optimizer got a gradient" in finished.stderr and finished.stdout == ""
+
+
+def test_many_steps_and_micro_batches_are_not_searched_for_ever(run, tmp_path):
+    def called_from_everywhere(event, line):
+        return [line.replace(b"train.py:13", b"train.py:%d" % number) for number in range(13, 113)] if event["event"] == "collective" else [line]
+    verified = run("verify", changed(tmp_path / "calls", called_from_everywhere)).stdout
+    assert "no step is named: the recorded schedule has 202 steps" in verified and "the search takes up to 64" in verified
+    many = changed(tmp_path / "many", lambda event, line: [line.replace(b'"micro_batches":2,"tokens":[null,null]', b'"micro_batches":1000000')])
+    finished = run("record", many)
+    assert finished.returncode == 2 and "are more than are recorded at once" in finished.stderr
+
+
+def test_the_run_is_never_replaced(run, tmp_path):
+    copy = changed(tmp_path / "run", lambda event, line: [line])
+    before = {file.name: file.read_bytes() for file in Path(copy).iterdir()}
+    for name in before:
+        for arguments in (["record", copy], ["verify", copy, "-f", "json"], ["verify", RUN, "--reference", copy, "-f", "json"]):
+            finished = run(*arguments, "-o", str(Path(copy) / name))
+            assert finished.returncode == 2, arguments
+    assert {file.name: file.read_bytes() for file in Path(copy).iterdir()} == before

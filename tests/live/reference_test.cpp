@@ -216,6 +216,10 @@ TEST_CASE("a difference is held against the rounding of the recorded types") {
         "gradient has so few");
   both.settings.dtype = both.settings.result_dtype = Dtype::bfloat16;
   CHECK(both.verified().reference->count(Verdict::right) == 2);
+  both.backward = [](int, int rank, int) { return rank == 0 ? 1.07 : 1.0; };  // some per cent: a mistake, or rounding
+  const VerifyResult far = both.verified();
+  CHECK(far.reference->count(Verdict::right) == 0);
+  CHECK(far.verdict() != Verdict::right);
   both.backward = [](int, int, int) { return 0.5; };  // a factor is found through that noise as well
   CHECK(both.verified().reference->parameters[0].part == Rational(1, 2));
 }
