@@ -33,6 +33,7 @@ std::optional<CapturedLoss> loss_named(std::string_view name) {
 const std::vector<std::string>& captured_loss_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
+    all.reserve(loss_names.size());
     for (const auto& [loss, name] : loss_names) all.emplace_back(name);
     return all;
   }();

@@ -195,7 +195,7 @@ class Gatherer {
 
   /// The step at fault: of several the one after which this section is wrong.
   std::string step_of(const Section& section) const {
-    const std::string turn = section.turn == nullptr ? "" : section.turn->point.step;
+    std::string turn = section.turn == nullptr ? "" : section.turn->point.step;
     if (result_.blame.empty()) return turn;
     for (const Blame& blame : result_.blame) {
       if (blame.step == turn) return turn;

@@ -128,6 +128,7 @@ void write_json_run(const VerifyResult& result, JsonWriter& json) {
   numbers(json, "steps", result.steps);
   number(json, "micro_batches", result.micro_batches);
   std::vector<std::string> collectives;
+  collectives.reserve(result.collectives.size());
   for (const VerifiedCollective& one : result.collectives) collectives.push_back(one.what);
   json.key("collectives");
   json.strings(collectives);

@@ -295,6 +295,7 @@ std::vector<Case> find_cases(const Layouts& layouts, bool record) {
 
 void for_each_case(const OpenSizes& open, const std::function<void(Case, const std::vector<Sizes>&)>& enter) {
   std::vector<std::vector<Range>> ranges;
+  ranges.reserve(open.axes.size());
   for (const Axis axis : open.axes) ranges.push_back(ranges_of(open, axis));
   if (std::any_of(ranges.begin(), ranges.end(), [](const auto& list) { return list.empty(); })) return;
   std::vector<Range> micro_batches = {{std::nullopt, 1, 1, 1, 1, ""}};

@@ -68,9 +68,9 @@ Sizes Layouts::with(const Sizes& sizes) const {
 Sizes Layouts::with(Axis axis, int size) const {
   Sizes sizes = with(Sizes{{{axis, size}}, std::nullopt});
   // Where two sizes are refused with any number of micro-batches, the others are not tried with all of them either.
-  constexpr std::size_t enough = 2;
+  constexpr std::size_t enough_refused = 2;
   std::set<int>& refused = refused_with_any_count_[axis];
-  if (!micro_batches_ || (refused.size() >= enough && !refused.contains(size))) return sizes;
+  if (!micro_batches_ || (refused.size() >= enough_refused && !refused.contains(size))) return sizes;
   Sizes found =
       with_allowed_count(sizes, allowed_micro_batches_, [&](const Sizes& some) { return read(some) != nullptr; });
   if (!read(found)) refused.insert(size);
