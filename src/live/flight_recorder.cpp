@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 #include "src/live/collective_order.h"
@@ -21,6 +22,13 @@ namespace {
 
 using live::FlightCall;
 using live::FlightDump;
+
+/// Whether a rank comes out of the operation only after all have called it. The root of a broadcast, and who sends to
+/// the root of a reduction, may be done before others begin.
+bool waits_for_all(std::string_view op) {
+  static const std::set<std::string_view> all = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"};
+  return all.contains(op);
+}
 
 /// The calls of one group, by rank.
 struct Group {
@@ -163,7 +171,7 @@ class Aligner {
       if (calls != nullptr) told.last = std::max(told.last, calls->back()->call.number);
     }
     told.first = begin;
-    std::map<std::size_t, bool> over;  // by place: whether a rank's call there is over
+    std::size_t made = 0;  // how many calls every rank has made, as one of these is over
     for (const auto& [rank, calls] : have) {
       const std::int64_t last = calls == nullptr ? 0 : calls->back()->call.number;
       if (last + 1 < begin) {
@@ -177,27 +185,26 @@ class Aligner {
       if (calls == nullptr) continue;
       for (const FlightCall* call : *calls) {
         if (call->call.number < begin) continue;
-        over[list.size()] = over[list.size()] || call->done;
         list.push_back(&call->call);
+        if (call->done && waits_for_all(call->call.op)) made = std::max(made, list.size());
       }
     }
-    tell_early(compared, over);
+    tell_early(compared, made);
     live::compare_group(compared, order_);
   }
 
-  /// A call that is over on one rank was made by all: a dump that does not have it was written before.
-  void tell_early(live::GroupCalls& compared, const std::map<std::size_t, bool>& over) {
+  /// A dump that lacks one of the `made` calls was written before others: what it lacks is not compared.
+  void tell_early(live::GroupCalls& compared, std::size_t made) {
     std::vector<int> early;
     for (const auto& [rank, calls] : compared.calls) {
-      const auto next = over.find(calls.size());
-      if (next != over.end() && next->second) {
+      if (calls.size() < made) {
         early.push_back(rank);
       } else {
         compared.whole.emplace(rank, std::numeric_limits<int>::max());
       }
     }
     if (!early.empty())
-      result_.notes.push_back(
+      result_.gaps.push_back(
           fmt::format("the dump of {} was written before others: collectives of {} that it lacks "
                       "are over elsewhere.",
                       live::rank_words(early), words_));

@@ -85,8 +85,8 @@ def test_dumps_with_nothing_in_common_are_not_compared(run, tmp_path):
 def test_a_dump_that_was_written_before_others_is_no_rank_that_hangs(run, tmp_path):
     both(tmp_path, [entry(0, 1), entry(1, 2)], [entry(0, 1)])
     result = result_of(run)
-    assert result["verdict"] == "match"
-    assert result["notes"] == ["the dump of rank 1 was written before others: collectives of ranks 0 and 1 (default_pg) that it lacks are over elsewhere."]
+    assert result["verdict"] == "undecided" and result["collectives"] == []
+    assert result["gaps"] == ["the dump of rank 1 was written before others: collectives of ranks 0 and 1 (default_pg) that it lacks are over elsewhere."]
 
 
 def test_groups_are_told_apart_and_missing_dumps_are_told(run, tmp_path):

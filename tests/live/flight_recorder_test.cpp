@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/flight_recorder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+
+namespace lockstep {
+namespace {
+
+using Verdict = VerifiedPiece::Verdict;
+
+/// An entry of a dump, with what else it holds.
+std::string entry(int record, int number, const std::string& op = "all_reduce", const std::string& state = "completed",
+                  const std::string& group = "0", const std::string& types = R"("Float")") {
+  return fmt::format(
+      R"({{"record_id":{},"process_group":["{}","group {}"],"collective_seq_id":{},"profiling_name":"nccl:{}",)"
+      R"("input_sizes":[[5]],"input_dtypes":[{}],"state":"{}","is_p2p":false}})",
+      record, group, group, number, op, types, state);
+}
+
+/// A dump of each of the ranks, whose groups are 0 of them all and 1 of ranks 0 and 1.
+FlightResult result_of(const std::vector<std::vector<std::string>>& ranks) {
+  std::vector<std::string> all, files;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    all.push_back(fmt::format("{}", rank));
+    files.push_back(fmt::format("trace_{}.json", rank));
+  }
+  return read_flight_recorder(files, [&](const std::string& file) {
+    const auto rank = static_cast<std::size_t>(std::find(files.begin(), files.end(), file) - files.begin());
+    return std::make_shared<const Source>(Source{
+        file,
+        fmt::format(
+            R"({{"version":"2.10","pg_config":{{"0":{{"ranks":"[{}]"}},"1":{{"ranks":"[0, 1]"}}}},"entries":[{}]}})",
+            fmt::join(all, ", "), fmt::join(ranks[rank], ","))});
+  });
+}
+
+using Sentences = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a call that is over on one rank was made by all only where it waits for all") {
+  for (const std::string op : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"}) {
+    const FlightResult early = result_of({{entry(0, 1), entry(1, 2, op)}, {entry(0, 1)}});
+    CHECK(early.collectives.empty());
+    CHECK(early.gaps == Sentences{"the dump of rank 1 was written before others: collectives of ranks 0 and 1 (group "
+                                  "0) that it lacks are over elsewhere."});
+    CHECK(early.verdict() == Verdict::undecided);
+  }
+  for (const std::string op : {"broadcast", "reduce", "gather", "scatter"}) {
+    const FlightResult alone = result_of({{entry(0, 1), entry(1, 2, op)}, {entry(0, 1)}});
+    CHECK(alone.collectives == Sentences{fmt::format("collective 2 of ranks 0 and 1 (group 0): rank 0 calls {} of 5 "
+                                                     "float32 elements, and rank 1 nothing.",
+                                                     op)});
+    CHECK(alone.gaps.empty());
+    // One that comes later tells it.
+    const FlightResult early = result_of({{entry(0, 1), entry(1, 2, op), entry(2, 3)}, {entry(0, 1)}});
+    CHECK(early.collectives.empty());
+    CHECK(early.verdict() == Verdict::undecided);
+  }
+}
+
+}  // namespace lockstep
