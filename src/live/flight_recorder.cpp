@@ -146,30 +146,38 @@ class Aligner {
     if (!group.calls.empty() || !name.empty()) result_.groups.push_back(std::move(told));
   }
 
-  /// The number of the first call that a rank's dump has; 0: nothing is known of what it called.
-  std::int64_t first_of(int rank, const std::vector<const FlightCall*>* calls) const {
+  /// The number of the first call that a rank's dump has; nothing where it is not known what the rank called.
+  std::optional<std::int64_t> first_of(int rank, const std::vector<const FlightCall*>* calls) const {
     if (calls != nullptr) return calls->front()->call.number;
-    return by_rank_.at(rank)->lost_start ? 0 : 1;
+    return by_rank_.at(rank)->lost_start ? std::nullopt : std::optional<std::int64_t>(0);
   }
 
   void align(const Group& group, FlightGroup& told) {
     live::GroupCalls compared{words_, {}, {}};
     std::map<int, const std::vector<const FlightCall*>*> have;
-    std::int64_t begin = 1;
+    std::vector<int> unknown;  // ranks of which only a dump without any call of the group is there
+    std::int64_t begin = 0;
     int late = 0;  // the rank whose dump begins last
     for (const int rank : told.ranks) {
       if (!by_rank_.contains(rank)) continue;
       const auto found = group.calls.find(rank);
       const auto* calls = found == group.calls.end() ? nullptr : &found->second;
-      const std::int64_t first = first_of(rank, calls);
-      if (first == 0) continue;
+      const std::optional<std::int64_t> first = first_of(rank, calls);
+      if (!first) {
+        unknown.push_back(rank);
+        continue;
+      }
       have[rank] = calls;
-      if (first > begin) {
-        begin = first;
+      if (*first > begin) {
+        begin = *first;
         late = rank;
       }
       if (calls != nullptr) told.last = std::max(told.last, calls->back()->call.number);
     }
+    if (!unknown.empty())
+      result_.gaps.push_back(fmt::format(
+          "the dump of {} begins too late to tell what {} called in {}: a larger TORCH_FR_BUFFER_SIZE keeps it.",
+          live::rank_words(unknown), unknown.size() == 1 ? "it" : "each", words_));
     told.first = begin;
     std::size_t made = 0;  // how many calls every rank has made, as one of these is over
     for (const auto& [rank, calls] : have) {

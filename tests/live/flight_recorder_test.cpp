@@ -66,4 +66,19 @@ TEST_CASE("a call that is over on one rank was made by all only where it waits f
   }
 }
 
+TEST_CASE("a member whose dump lost its start and has no call of a group is told") {
+  const auto call = [](int record) { return entry(record, record + 1); };
+  const auto pair = entry(3, 1, "all_reduce", "completed", "1");
+  const FlightResult lost =
+      result_of({{call(3), call(4), entry(5, 1, "all_reduce", "completed", "1")}, {call(3), call(4)}});
+  CHECK(lost.gaps ==
+        Sentences{"the dump of rank 1 begins too late to tell what it called in ranks 0 and 1 (group 1): a "
+                  "larger TORCH_FR_BUFFER_SIZE keeps it."});
+  CHECK(lost.verdict() == Verdict::undecided);
+  // A dump that is whole tells that the rank called nothing.
+  const FlightResult none = result_of({{call(0), call(1), call(2), pair}, {call(0), call(1), call(2)}});
+  CHECK(none.gaps == Sentences{"the dump of rank 1 was written before others: collectives of ranks 0 and 1 (group 1) "
+                               "that it lacks are over elsewhere."});
+}
+
 }  // namespace lockstep
