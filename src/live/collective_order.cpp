@@ -27,7 +27,7 @@ bool meet(const CapturedCollective& one, const CapturedCollective& other) {
 }
 
 std::string place(const GroupCalls& group, std::size_t index, const CapturedCollective& call) {
-  const std::int64_t number = call.number > 0 ? call.number : static_cast<std::int64_t>(index) + 1;
+  const std::int64_t number = group.numbered ? call.number : static_cast<std::int64_t>(index) + 1;
   return fmt::format("collective {} of {}{}", number, group.group,
                      call.step < 0 ? "" : fmt::format(", in optimizer step {}", call.step));
 }

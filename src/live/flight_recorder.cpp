@@ -153,7 +153,7 @@ class Aligner {
   }
 
   void align(const Group& group, FlightGroup& told) {
-    live::GroupCalls compared{words_, {}, {}};
+    live::GroupCalls compared{words_, {}, true, {}};
     std::map<int, const std::vector<const FlightCall*>*> have;
     std::vector<int> unknown;  // ranks of which only a dump without any call of the group is there
     std::int64_t begin = 0;

@@ -81,4 +81,15 @@ TEST_CASE("a member whose dump lost its start and has no call of a group is told
                                "that it lacks are over elsewhere."});
 }
 
+TEST_CASE("calls that are numbered from 0 are compared") {
+  const FlightResult right = result_of({{entry(0, 0), entry(1, 1)}, {entry(0, 0), entry(1, 1)}});
+  CHECK(right.verdict() == Verdict::right);
+  CHECK(right.groups.front().first == 0);
+  const Sentences wrong = {
+      "collective 0 of ranks 0 and 1 (group 0): rank 0 calls all_reduce of 5 float32 elements, and rank 1 broadcast of "
+      "5 float32 elements."};
+  CHECK(result_of({{entry(0, 0)}, {entry(0, 0, "broadcast")}}).collectives == wrong);
+  CHECK(result_of({{entry(0, 0), entry(1, 1)}, {entry(0, 0, "broadcast"), entry(1, 1)}}).collectives == wrong);
+}
+
 }  // namespace lockstep
