@@ -22,7 +22,7 @@ bool is_even(std::string_view op) {
 }
 
 bool meet(const CapturedCollective& one, const CapturedCollective& other) {
-  return one.op == other.op && one.dtype == other.dtype && one.reduce == other.reduce && one.root == other.root &&
+  return one.number == other.number && one.op == other.op && one.dtype == other.dtype && one.reduce == other.reduce && one.root == other.root &&
          (!is_even(one.op) || one.elements == other.elements);
 }
 
@@ -39,8 +39,10 @@ bool tell_wrong(const GroupCalls& group, CollectiveOrder& order) {
     const std::size_t both = std::min(own.size(), other.size());
     for (std::size_t i = 0; i < both; ++i) {
       if (meet(*own[i], *other[i])) continue;
-      order.wrong.push_back({fmt::format("{}: rank {} calls {}, and rank {} {}.", place(group, i, *own[i]), first,
-                                         call_words(*own[i]), rank, call_words(*other[i])),
+      const bool other_number = own[i]->number != other[i]->number;
+      order.wrong.push_back({fmt::format("{}: rank {} calls {}, and rank {} {}{}.", place(group, i, *own[i]), first,
+                                         call_words(*own[i]), rank, call_words(*other[i]),
+                                         other_number ? fmt::format(" as collective {}", other[i]->number) : ""),
                              {first, own[i]->line}});
       return true;
     }

@@ -17,7 +17,8 @@ struct CollectiveOrder {
   std::vector<std::string> suspicious;
 };
 
-/// The calls of one process group, by rank, from the same place of its sequence on.
+/// The calls of one process group, by rank, from the same place of its sequence on. Those of one place meet only if
+/// they have the same number.
 struct GroupCalls {
   std::string group;  ///< in words: "ranks 0 and 1"
   std::map<int, std::vector<const CapturedCollective*>> calls;

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <set>
 #include <string_view>
 
 #include "lockstep/json.h"
 #include "src/live/event.h"
+#include "src/live/words.h"
 
 namespace lockstep::live {
 
@@ -207,6 +209,10 @@ class DumpReader {
     one.call.group = group->items()[0].text();
     FlightGroupNames& names = dump_.groups[one.call.group];
     if (names.description.empty()) names.description = group->items()[1].text();
+    const std::vector<int>& ranks = names.ranks;
+    if (!ranks.empty() && !std::binary_search(ranks.begin(), ranks.end(), dump_.rank) && foreign_.insert(&names).second)
+      mistake(*group, fmt::format("the dump of rank {} has a call of a process group that is of {}: is the dump rank {}'s?",
+                                  dump_.rank, rank_words(ranks), dump_.rank));
     CapturedCollective& call = one.call.call;
     call.step = -1;
     call.number = sequence.value_or(0);
@@ -270,6 +276,7 @@ class DumpReader {
   Diagnostics mistakes_;
   FlightDump dump_;
   std::vector<Recorded> recorded_;
+  std::set<const FlightGroupNames*> foreign_;  // groups without the rank, with calls of it: each is told once
   std::int64_t first_record_ = INT64_MAX;
 };
 
