@@ -26,6 +26,15 @@ bool meet(const CapturedCollective& one, const CapturedCollective& other) {
          (!is_even(one.op) || one.elements == other.elements);
 }
 
+/// Types in words, of many only the first. Others than those that a framework has may be of any length.
+std::string type_words(const std::string& types) {
+  constexpr std::size_t longest = 60;
+  if (types.size() <= longest) return types;
+  std::size_t end = longest;
+  while (end > 0 && (static_cast<unsigned char>(types[end]) & 0xC0) == 0x80) --end;
+  return types.substr(0, end) + "\xE2\x80\xA6";
+}
+
 std::string place(const GroupCalls& group, std::size_t index, const CapturedCollective& call) {
   const std::int64_t number = group.numbered ? call.number : static_cast<std::int64_t>(index) + 1;
   return fmt::format("collective {} of {}{}", number, group.group,
@@ -66,7 +75,7 @@ bool tell_wrong(const GroupCalls& group, CollectiveOrder& order) {
 std::string call_words(const CapturedCollective& call) {
   std::string text = call.op;
   if (!call.dtype.empty())
-    text += fmt::format(" of {} {} element{}", call.elements, call.dtype, call.elements == 1 ? "" : "s");
+    text += fmt::format(" of {} {} element{}", call.elements, type_words(call.dtype), call.elements == 1 ? "" : "s");
   if (!call.reduce.empty() && call.reduce != "sum") text += fmt::format(" ({})", call.reduce);
   if (call.root >= 0) text += fmt::format(" from or to rank {}", call.root);
   if (!call.call.empty()) text += " at " + call.call;

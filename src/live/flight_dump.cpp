@@ -245,14 +245,13 @@ class DumpReader {
       }
     }
     if (types == nullptr) return;
-    std::vector<std::string> each;
+    std::set<std::string> each;
     for (const Json& type : types->items()) {
       if (!type.is_string())
         return mistake(type, fmt::format("\"input_dtypes\" of an entry: expected names, found {}", type.describe()));
       const std::string name = dtype_of(type.text());
-      if (std::find(each.begin(), each.end(), name) == each.end()) each.push_back(name);
+      if (each.insert(name).second) call.dtype += (call.dtype.empty() ? "" : "+") + name;
     }
-    for (const std::string& name : each) call.dtype += (call.dtype.empty() ? "" : "+") + name;
   }
 
   void order() {

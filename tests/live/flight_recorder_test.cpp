@@ -108,4 +108,16 @@ TEST_CASE("a call of a rank that is not in the group is a mistake of the file") 
   CHECK(result_of({{call, foreign}, {call, foreign}, {call}}).verdict() == Verdict::right);
 }
 
+TEST_CASE("of a call with many types the first are named") {
+  std::string types = R"("Float")";
+  for (int i = 0; i < 50000; ++i) types += fmt::format(R"(,"Type{}")", i);
+  const std::string many = entry(0, 1, "all_reduce", "completed", "0", types);
+  CHECK(result_of({{many}, {many}}).verdict() == Verdict::right);
+  const std::string more = entry(0, 1, "all_reduce", "completed", "0", types + R"(,"Float","Half")");
+  CHECK(result_of({{many}, {more}}).collectives ==
+        Sentences{"collective 1 of ranks 0 and 1 (group 0): rank 0 calls all_reduce of 5 "
+                  "float32+Type0+Type1+Type2+Type3+Type4+Type5+Type6+Type7+Type… elements, and rank 1 all_reduce of 5 "
+                  "float32+Type0+Type1+Type2+Type3+Type4+Type5+Type6+Type7+Type… elements."});
+}
+
 }  // namespace lockstep
