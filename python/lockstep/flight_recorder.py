@@ -13,6 +13,9 @@ import sys
 from lockstep.frames import passes_on
 
 
+MOST_VALUES = 1 << 24
+
+
 class DumpError(Exception):
     """A dump that cannot be turned into JSON."""
 
@@ -23,6 +26,27 @@ class Plain(pickle.Unpickler):
 
     def persistent_load(self, pid):
         raise DumpError("it refers to something outside of it")
+
+
+def bounded(dump):
+    """Raises DumpError where a dump is of more than MOST_VALUES values as JSON, which writes a list as often as the pickle refers to it. Each 64
+    characters of a text count for one more.
+    """
+    count, waiting = 1, [dump]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            count += len(one)
+            parts = list(one) + list(one.values()) if count <= MOST_VALUES else ()
+        elif isinstance(one, (list, tuple)):
+            count += len(one)
+            parts = one
+        else:
+            count += len(one) >> 6 if isinstance(one, str) else 0
+            parts = ()
+        if count > MOST_VALUES:
+            raise DumpError("it holds what is no JSON of less than %d values, as lists hold themselves or one list is in many places" % MOST_VALUES)
+        waiting.extend(parts)
 
 
 def call_of(frames):
@@ -50,6 +74,7 @@ def loaded(file):
         raise DumpError("it is no whole pickle (%s)" % (error or type(error).__name__)) from error
     if not isinstance(dump, dict) or "version" not in dump:
         raise DumpError("it holds no dump of the Flight Recorder: a dictionary with \"version\" and \"entries\"")
+    bounded(dump)
     try:
         for entry in dump.get("entries") or ():
             entry["call"] = call_of(entry.pop("frames", None) or ())

@@ -101,3 +101,13 @@ def test_a_pickle_within_itself_is_refused(tmp_path):
     dump["self"] = dump
     (tmp_path / "trace_0").write_bytes(pickle.dumps(dump))
     assert "it holds what is no JSON" in converted(tmp_path / "trace_0").stderr
+
+
+@pytest.mark.parametrize("shared, levels", [([], 9), ({"x" * 200000: 0}, 4)])
+def test_a_pickle_whose_lists_are_shared_is_refused_before_they_are_written(tmp_path, shared, levels):
+    for _ in range(levels):
+        shared = [shared] * 10
+    (tmp_path / "trace_0").write_bytes(pickle.dumps({"version": "2.10", "entries": [], "more": shared}))
+    done = converted(tmp_path / "trace_0")
+    assert done.returncode == 2 and "it holds what is no JSON of less than 16777216 values" in done.stderr
+    assert os.listdir(tmp_path) == ["trace_0"]
