@@ -22,8 +22,8 @@ bool is_even(std::string_view op) {
 }
 
 bool meet(const CapturedCollective& one, const CapturedCollective& other) {
-  return one.number == other.number && one.op == other.op && one.dtype == other.dtype && one.reduce == other.reduce && one.root == other.root &&
-         (!is_even(one.op) || one.elements == other.elements);
+  return one.number == other.number && one.op == other.op && one.dtype == other.dtype && one.reduce == other.reduce &&
+         one.root == other.root && (!is_even(one.op) || one.elements == other.elements);
 }
 
 /// Types in words, of many only the first. Others than those that a framework has may be of any length.

@@ -211,8 +211,9 @@ class DumpReader {
     if (names.description.empty()) names.description = group->items()[1].text();
     const std::vector<int>& ranks = names.ranks;
     if (!ranks.empty() && !std::binary_search(ranks.begin(), ranks.end(), dump_.rank) && foreign_.insert(&names).second)
-      mistake(*group, fmt::format("the dump of rank {} has a call of a process group that is of {}: is the dump rank {}'s?",
-                                  dump_.rank, rank_words(ranks), dump_.rank));
+      mistake(*group,
+              fmt::format("the dump of rank {} has a call of a process group that is of {}: is the dump rank {}'s?",
+                          dump_.rank, rank_words(ranks), dump_.rank));
     CapturedCollective& call = one.call.call;
     call.step = -1;
     call.number = sequence.value_or(0);

@@ -93,8 +93,8 @@ TEST_CASE("calls that are numbered from 0 are compared") {
 }
 
 TEST_CASE("calls with different numbers do not meet") {
-  const FlightResult skipped = result_of(
-      {{entry(0, 1), entry(1, 2), entry(2, 3)}, {entry(0, 1), entry(1, 3), entry(2, 4)}});
+  const FlightResult skipped =
+      result_of({{entry(0, 1), entry(1, 2), entry(2, 3)}, {entry(0, 1), entry(1, 3), entry(2, 4)}});
   CHECK(skipped.collectives ==
         Sentences{"collective 2 of ranks 0 and 1 (group 0): rank 0 calls all_reduce of 5 float32 elements, and rank 1 "
                   "all_reduce of 5 float32 elements as collective 3."});
@@ -104,7 +104,7 @@ TEST_CASE("a call of a rank that is not in the group is a mistake of the file") 
   const std::string call = entry(0, 1), foreign = entry(1, 1, "all_reduce", "completed", "1");
   CHECK_THROWS_WITH(result_of({{call}, {call}, {call, foreign, foreign}}),
                     Catch::Contains("the dump of rank 2 has a call of a process group that is of ranks 0 and 1: is the "
-                                      "dump rank 2's?"));
+                                    "dump rank 2's?"));
   CHECK(result_of({{call, foreign}, {call, foreign}, {call}}).verdict() == Verdict::right);
 }
 
