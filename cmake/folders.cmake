@@ -26,13 +26,13 @@ target_link_libraries(lockstep_flags INTERFACE fmt::fmt Threads::Threads)
 # Headers that most sources include, read once. Not in the release build, which shows whether each source includes what
 # it uses.
 set(LOCKSTEP_PRECOMPILED_HEADERS <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <numeric> <optional> <set> <string>
-                                 <string_view> <unordered_map> <variant> <vector> <fmt/format.h> <fmt/ranges.h>
-                                 ${PROJECT_SOURCE_DIR}/include/lockstep/check.h)
+                                 <string_view> <unordered_map> <variant> <vector> <fmt/format.h> <fmt/ranges.h>)
 if(LOCKSTEP_PRECOMPILE)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cpp CONTENT "")
   add_library(lockstep_precompiled OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
   target_link_libraries(lockstep_precompiled PRIVATE lockstep_flags)
-  target_precompile_headers(lockstep_precompiled PRIVATE ${LOCKSTEP_PRECOMPILED_HEADERS})
+  target_precompile_headers(lockstep_precompiled PRIVATE ${LOCKSTEP_PRECOMPILED_HEADERS}
+                                                         ${PROJECT_SOURCE_DIR}/include/lockstep/check.h)
 endif()
 
 # lockstep_folder(NAME [LIBRARY ...]): src/NAME/*.cpp as lockstep_NAME; LIBRARY is needed to compile it.

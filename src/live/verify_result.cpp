@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-using Verdict = VerifiedPiece::Verdict;
+using PieceVerdict = VerifiedPiece::Verdict;
 
 constexpr std::array loss_names = {std::pair{CapturedLoss::mean, "mean"}, std::pair{CapturedLoss::sum, "sum"},
                                    std::pair{CapturedLoss::token_mean, "token_mean"},
@@ -41,24 +41,27 @@ const std::vector<std::string>& captured_loss_names() {
 }
 
 std::string_view name_of(VerifiedPiece::Verdict verdict) {
-  return verdict == Verdict::right ? "right" : verdict == Verdict::wrong ? "wrong" : "undecided";
+  return verdict == PieceVerdict::right ? "right" : verdict == PieceVerdict::wrong ? "wrong" : "undecided";
 }
 
-std::size_t VerifyResult::count(Verdict verdict) const {
+std::size_t VerifyResult::count(PieceVerdict verdict) const {
   return static_cast<std::size_t>(std::count_if(pieces.begin(), pieces.end(),
                                                 [&](const VerifiedPiece& piece) { return piece.verdict == verdict; }));
 }
 
-std::size_t VerifiedReference::count(Verdict contributions) const {
+std::size_t VerifiedReference::count(PieceVerdict contributions) const {
   return static_cast<std::size_t>(
       std::count_if(parameters.begin(), parameters.end(),
                     [&](const ReferencedParameter& one) { return one.contributions == contributions; }));
 }
 
 VerifiedPiece::Verdict VerifyResult::verdict() const {
-  const auto any = [&](Verdict verdict) { return count(verdict) > 0 || (reference && reference->count(verdict) > 0); };
-  if (any(Verdict::wrong) || !collectives.empty()) return Verdict::wrong;
-  return any(Verdict::undecided) || !gaps.empty() || pieces.empty() ? Verdict::undecided : Verdict::right;
+  const auto any = [&](PieceVerdict verdict) {
+    return count(verdict) > 0 || (reference && reference->count(verdict) > 0);
+  };
+  if (any(PieceVerdict::wrong) || !collectives.empty()) return PieceVerdict::wrong;
+  return any(PieceVerdict::undecided) || !gaps.empty() || pieces.empty() ? PieceVerdict::undecided
+                                                                         : PieceVerdict::right;
 }
 
 }  // namespace lockstep
