@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <memory>
 
 #include "lockstep/live.h"
+#include "src/cli/captured_loss.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -19,7 +19,7 @@ struct RecordArguments {
 
 int run(const RecordArguments& arguments) {
   RecordOptions options;
-  if (!arguments.loss.empty()) options.loss = loss_named(arguments.loss);
+  options.loss = given_loss(arguments.loss);
   if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));
   Output output(arguments.output);
   const RecordedRun recorded = record_run(arguments.run, options);
@@ -45,13 +45,13 @@ Command record_command() {
   command.name = "record";
   command.summary = "Write the schedule of a captured training run as a scenario.";
   command.text =
-      "Reads what a capture recorded of a run (docs/record.md) and writes it as a scenario: the layout, the parameters "
-      "and how the ranks cut them, and the collectives that carried gradients, by name of the place in the program "
-      "that "
-      "called them. Then check, prove, repair and diff work on it. What ranks do by themselves, such as dividing, no "
-      "collective shows: it is taken from the coefficients that `lockstep verify` recovers, and said to be so. The "
-      "formulas that the scenario predicts are held against the measured ones, for every parameter and rank. Exit "
-      "status 0 if they are the same, 1 if they are not, 2 if the run says too little for a scenario.";
+      "Reads what a capture recorded of a run (docs/record.md) and writes it as a scenario: the layout, the "
+      "parameters and how the ranks cut them, and the collectives that carried gradients, by name of the place in "
+      "the program that called them. Then check, prove, repair and diff work on it. What ranks do by themselves, "
+      "such as dividing, no collective shows: it is taken from the coefficients that `lockstep verify` recovers, and "
+      "said to be so. The formulas that the scenario predicts are held against the measured ones, for every "
+      "parameter and rank. Exit status 0 if they are the same, 1 if they are not, 2 if the run says too little for a "
+      "scenario.";
   command.examples = {
       {"lockstep record run/ -o scenario.json", "then: lockstep check scenario.json"},
       {"lockstep record run/ --step 3", "one optimizer step, to standard output"},
@@ -59,21 +59,10 @@ Command record_command() {
   command.options = {
       {"RUN", "", "The folder that a capture wrote.", {}, &arguments->run},
       {"-o,--output", "FILE", "Write the scenario to this file instead of standard output.", {}, &arguments->output},
-      {"--loss",
-       "KIND",
-       "What each rank's backward is the gradient of, in the place of what the run says: mean, sum, token_mean or "
-       "token_sum.",
-       {},
-       &arguments->loss,
-       captured_loss_names()},
+      loss_row(&arguments->loss),
       {"--step", "N", "Record this optimizer step alone.", {}, &arguments->step},
   };
-  command.run = [arguments] {
-    if (!arguments->loss.empty() && !loss_named(arguments->loss))
-      usage_error(fmt::format("--loss takes one of {}; found \"{}\"{}", fmt::join(captured_loss_names(), ", "),
-                              arguments->loss, did_you_mean(arguments->loss, captured_loss_names())));
-    return run(*arguments);
-  };
+  command.run = [arguments] { return run(*arguments); };
   return command;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <memory>
 
 #include "lockstep/live.h"
+#include "src/cli/captured_loss.h"
 #include "src/cli/options.h"
 #include "src/cli/results.h"
 
@@ -20,7 +20,7 @@ struct VerifyArguments : CommonOptions {
 
 int run(const VerifyArguments& arguments) {
   VerifyOptions options;
-  if (!arguments.loss.empty()) options.loss = loss_named(arguments.loss);
+  options.loss = given_loss(arguments.loss);
   if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));
   for (const std::string& item : arguments.parameters) {
     if (const auto mistake = Selectors::check(item)) usage_error(fmt::format("--parameter {}: {}", item, *mistake));
@@ -48,11 +48,10 @@ Command verify_command() {
       "contributions entered, rounds them to the fractions that they are within noise, and compares them with what "
       "one device would have, by what the ranks' loss is. Prints what is wrong first, in how many parameters and on "
       "which ranks, then the formulas, as `lockstep check` does. What cannot be told apart, what no contribution "
-      "explains and what is missing in the run is said to be so. Exit status 0 if everything is right, 1 if something "
-      "is wrong or undecided or the run is not complete, 2 if it cannot be read. With --reference, also compares what "
-      "the "
-      "ranks contribute with the gradients of a run on one device, so that a wrong local backward is told apart from a "
-      "wrong synchronization.";
+      "explains and what is missing in the run is said to be so. Exit status 0 if everything is right, 1 if "
+      "something is wrong or undecided or the run is not complete, 2 if it cannot be read. With --reference, also "
+      "compares what the ranks contribute with the gradients of a run on one device, so that a wrong local backward "
+      "is told apart from a wrong synchronization.";
   command.examples = {
       {"lockstep verify run/", "every parameter, rank and optimizer step"},
       {"lockstep verify run/ --parameter '*norm*' -v", "some of them, with all coefficients and their errors"},
@@ -69,13 +68,7 @@ Command verify_command() {
   }
   command.options =
       join({{{"RUN", "", "The folder that a capture wrote.", {}, &arguments->run},
-             {"--loss",
-              "KIND",
-              "What each rank's backward is the gradient of, in the place of what the run says: mean (divided for the "
-              "micro-batches), sum, token_mean (each micro-batch's own), token_sum.",
-              {},
-              &arguments->loss,
-              captured_loss_names()},
+             loss_row(&arguments->loss),
              {"--reference",
               "RUN",
               "The folder of a captured run on one rank, of the same model with the same weights and data: the ranks' "
@@ -92,12 +85,7 @@ Command verify_command() {
             std::move(output),
             {arguments->report_row()},
             arguments->gate_rows()});
-  command.run = [arguments] {
-    if (!arguments->loss.empty() && !loss_named(arguments->loss))
-      usage_error(fmt::format("--loss takes one of {}; found \"{}\"{}", fmt::join(captured_loss_names(), ", "),
-                              arguments->loss, did_you_mean(arguments->loss, captured_loss_names())));
-    return run(*arguments);
-  };
+  command.run = [arguments] { return run(*arguments); };
   return command;
 }
 

@@ -23,8 +23,6 @@ struct Summed {
   bool several = false;
 };
 
-Dtype coarser(Dtype a, Dtype b) { return unit_roundoff(a) < unit_roundoff(b) ? b : a; }
-
 /// Ranks that compute one thing in other orders of summation differ by a few roundings.
 bool nearly_equal(const Column& a, const Summed& b) {
   const double tolerance = 4 * unit_roundoff(coarser(a.dtype, b.dtype)) + 0x1p-19;

@@ -31,7 +31,6 @@ constexpr double roundings_of_zero = 4;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 double squared(double value) { return value * value; }
-Dtype coarser(Dtype a, Dtype b) { return unit_roundoff(a) < unit_roundoff(b) ? b : a; }
 
 /// Contributions added up.
 struct Added {

@@ -10,14 +10,6 @@
 
 namespace lockstep::live {
 
-namespace {
-
-void make_coarser(Dtype& known, Dtype other) {
-  if (unit_roundoff(other) > unit_roundoff(known)) known = other;
-}
-
-}  // namespace
-
 Evidence::Evidence(const CapturedRun& run, CapturedLoss loss) : run_(run), loss_(loss), files_(run) {
   for (const RankRecord& rank : run.ranks) {
     for (const auto& [step, content] : rank.steps) {
@@ -42,7 +34,7 @@ bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
     if (!row) return false;
     problem.result += Eigen::Map<const Eigen::VectorXd>(row->data(), static_cast<Eigen::Index>(row->size()));
     if (is_first) problem.result_dtype = problem.coarsest = one->dtype;
-    make_coarser(problem.coarsest, one->dtype);
+    problem.coarsest = coarser(problem.coarsest, one->dtype);
     is_first = false;
   }
   if (is_first || !problem.result.allFinite()) return false;
@@ -54,7 +46,7 @@ bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
     for (const RankRecord& rank : run_.ranks) {
       const auto found = rank.steps.find(step);
       if (found != rank.steps.end() && found->second.coarsest_reduction)
-        make_coarser(problem.coarsest, *found->second.coarsest_reduction);
+        problem.coarsest = coarser(problem.coarsest, *found->second.coarsest_reduction);
     }
     const Expected expected(run_, loss_, step);
     kept.push_back(
@@ -68,7 +60,7 @@ bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
       }
       problem.columns.push_back(&column);
       coefficients.push_back(sum);
-      make_coarser(problem.coarsest, column.dtype);
+      problem.coarsest = coarser(problem.coarsest, column.dtype);
     }
   }
   return fits(problem, coefficients);

@@ -101,11 +101,11 @@ class Judge {
                        fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
     if (!problem.result.allFinite())
       return undecided(judged, "the sketch of what the optimizer gets has sums that are no finite numbers");
-    problem.result_dtype = problem.coarsest = result.dtype;
-    if (unit_roundoff(cell_.coarsest) > unit_roundoff(problem.coarsest)) problem.coarsest = cell_.coarsest;
+    problem.result_dtype = result.dtype;
+    problem.coarsest = coarser(result.dtype, cell_.coarsest);
     for (const Column& column : columns_.columns) {
       problem.columns.push_back(&column);
-      if (unit_roundoff(column.dtype) > unit_roundoff(problem.coarsest)) problem.coarsest = column.dtype;
+      problem.coarsest = coarser(problem.coarsest, column.dtype);
     }
     const RunParameter& parameter = ground_.run.parameters[static_cast<std::size_t>(cell_.parameter)];
     problem.elements = static_cast<double>(parameter.numel(cell_.piece));

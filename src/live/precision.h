@@ -20,6 +20,9 @@ inline double unit_roundoff(Dtype dtype) {
   return 0x1p-9;
 }
 
+/// The one with fewer digits.
+inline Dtype coarser(Dtype a, Dtype b) { return unit_roundoff(a) < unit_roundoff(b) ? b : a; }
+
 /// Distance of the smallest numbers, below which a gradient fades to nothing.
 inline double smallest_spacing(Dtype dtype) {
   switch (dtype) {

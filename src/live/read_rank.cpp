@@ -282,8 +282,7 @@ class Reader {
     if (op != "all_reduce" && op != "reduce_scatter" && op != "reduce") return;
     for (const Dtype dtype : {Dtype::float32, Dtype::float64, Dtype::bfloat16, Dtype::float16}) {
       if (name != name_of(dtype)) continue;
-      if (!step.coarsest_reduction || unit_roundoff(dtype) > unit_roundoff(*step.coarsest_reduction))
-        step.coarsest_reduction = dtype;
+      step.coarsest_reduction = coarser(step.coarsest_reduction.value_or(dtype), dtype);
     }
   }
 

@@ -40,7 +40,7 @@ SketchedTensor whole(const SameResult& result) {
   SketchedTensor all = *result.first;
   for (std::size_t i = 1; i < result.shares.size(); ++i) {
     all.non_finite += result.shares[i]->non_finite;
-    if (unit_roundoff(result.shares[i]->dtype) > unit_roundoff(all.dtype)) all.dtype = result.shares[i]->dtype;
+    all.dtype = coarser(all.dtype, result.shares[i]->dtype);
   }
   return all;
 }

@@ -11,25 +11,10 @@ os.environ.update(ACCELERATE_USE_CPU="true", MASTER_ADDR="127.0.0.1", MASTER_POR
 
 import torch
 import worker  # finds lockstep
-from torch import nn
-from worker import CASES, seeded
+from worker import Small, seeded
+from worker import variant as case
 
 import lockstep
-
-
-def case(name, world, script, reference=None, **changed):
-    CASES[name] = (world, lambda out: script(out, **changed))
-
-
-class Small(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.LayerNorm(8)
-        self.base = nn.Linear(8, 8)
-        self.out = nn.Linear(8, 6, bias=False)
-
-    def forward(self, inputs):
-        return self.out(torch.tanh(self.base(self.norm(inputs))))
 
 
 def accelerated(out, fsdp=False, divisor=1, loss="mean", first_alone=False, micro_batches=2, data_ranks=None):

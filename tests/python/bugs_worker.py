@@ -12,14 +12,10 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
-from worker import CASES, Block, parallel_block, seeded, train_block
+from worker import Block, parallel_block, seeded, train_block
+from worker import variant as case
 
 import lockstep
-
-
-def case(name, world, script, reference=None, **changed):
-    """`reference` names the case, of one rank, with which `lockstep verify` compares it (test_bugs.py)."""
-    CASES[name] = (world, lambda out: script(out, **changed))
 
 
 class Adapted(nn.Module):

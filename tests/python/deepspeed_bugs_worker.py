@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 import worker  # finds lockstep
 from torch import nn
-from worker import CASES, seeded
+from worker import Small, seeded
+from worker import variant as case
 
 import lockstep
 
@@ -25,21 +26,6 @@ from deepspeed.sequence import layer as ulysses_layer
 
 # It would be compiled now, in the user's cache, and a process that was killed meanwhile leaves a lock for which all others wait.
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-
-
-def case(name, world, script, reference=None, **changed):
-    CASES[name] = (world, lambda out: script(out, **changed))
-
-
-class Small(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.LayerNorm(8)
-        self.base = nn.Linear(8, 8)
-        self.out = nn.Linear(8, 6, bias=False)
-
-    def forward(self, inputs):
-        return self.out(torch.tanh(self.base(self.norm(inputs))))
 
 
 def nothing(*_):

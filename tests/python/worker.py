@@ -31,6 +31,24 @@ def case(world):
     return add
 
 
+def variant(name, world, script, reference=None, **changed):
+    """script(out, **changed) as a case. `reference` names the one, of one rank, with which `lockstep verify` compares it (test_bugs.py)."""
+    CASES[name] = (world, lambda out: script(out, **changed))
+
+
+class Small(nn.Module):
+    """What runs with real bugs train where nothing more is needed."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.base = nn.Linear(8, 8)
+        self.out = nn.Linear(8, 6, bias=False)
+
+    def forward(self, inputs):
+        return self.out(torch.tanh(self.base(self.norm(inputs))))
+
+
 class Tied(nn.Module):
     """Tied ends, a frozen parameter, one that no pass uses, a scalar, and rows that do not divide by 2 or 4."""
 
