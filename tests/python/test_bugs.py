@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from recorded_runs import predicts_what_was_measured, program
 from test_frameworks import python_with, run_on
 from torch_ranks import HERE, PROGRAM, torch_python
 
@@ -112,44 +113,11 @@ def test_check_predicts_what_was_measured(case):
         assert {piece["formula"] for piece in pieces if piece["verdict"] != "match"} == {ROWS[case]["formula"]}
 
 
-def program(*arguments):
-    return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-
-
-def predicted(report):
-    """{(optimizer step, name, rank): the different formulas of its wrong pieces} as `check` has them."""
-    found = {}
-    for parameter in report["parameters"]:
-        for entry in parameter["ranks"]:
-            for rank in entry.get("ranks") or [entry["rank"]]:
-                wrong = {piece["formula"] for piece in entry["pieces"] if piece["verdict"] != "match"}
-                found.update({(report["step"], parameter["name"], rank): wrong} if wrong else {})
-    return found
-
-
 @pytest.mark.parametrize("case", [case for case in ROWS if CASES[case][0] == "torch" and not CASES[case][2] and case not in NOT_A_SCHEDULE])
 def test_check_predicts_the_same_for_the_recorded_schedule(folders, tmp_path, case):
-    """Of what `lockstep record` wrote, for every parameter and rank."""
-    scenario = tmp_path / "scenario.json"
-    recorded = program("record", folders("torch") / case, "-o", scenario)
-    assert recorded.returncode == 0, recorded.stderr
+    recorded = predicts_what_was_measured(folders("torch") / case, tmp_path, right=case.endswith("right"))
     for sentence in UNSEEN.get(case, []):
         assert sentence in recorded.stderr
-    checked = program("check", "-f", "json", scenario)
-    report = json.loads(checked.stdout)
-    verification = verify(folders("torch") / case, program=PROGRAM)
-    assert report["verdict"] == verification.verdict, checked.stdout
-    measured = {}
-    for result in verification.report["results"]:
-        # What cannot be told apart has several formulas.
-        if result["verdict"] == "wrong" and all(one["exact"] for one in result["coefficients"]) and "told apart" not in (result["why"] or ""):
-            for rank in result["ranks"]:
-                measured.setdefault((result["step"], result["parameter"], rank), set()).add(result["formula"])
-    # check ends at the first optimizer step that is wrong.
-    expected = {place: formulas for place, formulas in measured.items() if place[0] == report["step"]}
-    found = predicted(report)
-    assert {place: found.get(place) for place in expected} == expected
-    assert bool(expected) == (not case.endswith("right"))
 
 
 def test_a_rank_that_clips_by_itself_is_no_schedule(folders, tmp_path):
