@@ -234,9 +234,13 @@ class Run:
                 values["partial"] = partial
             with self.not_followed():
                 self.measured("contribution", values, pieces)
-        if self.mode is not None:
-            self.mode.carried.put(local_of(gradient), [parameter.number])
+        self.carries(local_of(gradient), parameter)
         self.own += time.perf_counter() - begin
+
+    def carries(self, tensor, parameter):
+        """The tensor has a gradient of this parameter now: collectives that get it, or what is made of it, carry that."""
+        if self.mode is not None:
+            self.mode.carried.put(tensor, [parameter.number])
 
     def collective(self, found):
         if not self.active():

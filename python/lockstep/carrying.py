@@ -6,6 +6,8 @@ part and writes at least as many elements elsewhere hands them on; a norm, which
 so that memory that was freed and given to another tensor is no mistake.
 """
 
+import bisect
+
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -20,21 +22,53 @@ def flat(arguments):
 
 
 def memory_of(tensor):
-    """Its storage and the [first, end) of it, in elements, that the tensor spans; None where it has none."""
+    """Its storage and the [first, end) of it, in bytes, that the tensor spans; None where it has none."""
     tensor = getattr(tensor, "elem", tensor) if type(tensor).__name__ == "AsyncCollectiveTensor" else tensor
     try:
         storage = tensor.untyped_storage()
         span = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
-        return storage, tensor.storage_offset(), tensor.storage_offset() + span
+        first, size = tensor.storage_offset(), tensor.element_size()
+        return storage, first * size, (first + span) * size
     except (NotImplementedError, RuntimeError):
         return None
+
+
+class Parts:
+    """What lies where in a storage: parts that do not overlap, in their order. Finding one takes logarithmic time."""
+
+    def __init__(self):
+        self.firsts = []
+        self.known = {}  # by the first element: the end, and numbers of parameters
+
+    def within(self, first, end):
+        """The places in self.firsts of the parts that overlap [first, end)."""
+        begin = bisect.bisect_right(self.firsts, first)
+        if begin and self.known[self.firsts[begin - 1]][0] > first:
+            begin -= 1
+        return slice(begin, bisect.bisect_left(self.firsts, end))
+
+    def put(self, first, end, numbers):
+        """[first, end) has these now; of a part that reaches beyond it, the rest stays what it was."""
+        places = self.within(first, end)
+        parts = {first: (end, numbers)}
+        for before in self.firsts[places]:
+            old_end, old = self.known.pop(before)
+            if before < first:
+                parts[before] = (first, old)
+            if old_end > end:
+                parts[end] = (old_end, old)
+        self.known.update(parts)
+        self.firsts[places] = sorted(parts)
+
+    def of(self, first, end):
+        return [self.known[one][1] for one in self.firsts[self.within(first, end)]]
 
 
 class Carried:
     """Gradients in memory, from one optimizer step to the next."""
 
     def __init__(self):
-        self.storages = {}  # by address: a weak reference that keeps the address, and {(first, end): numbers of parameters}
+        self.storages = {}  # by address: a weak reference that keeps the address, and Parts in bytes
         self.paused = False
 
     def clear(self):
@@ -43,24 +77,29 @@ class Carried:
     def put(self, tensor, numbers):
         """From now on the tensor has the gradients of these parameters."""
         memory = memory_of(tensor)
-        if memory is None or not numbers:
+        if memory is None or not numbers or memory[1] == memory[2]:
             return
         storage, first, end = memory
-        _, parts = self.storages.setdefault(storage._cdata, (StorageWeakRef(storage), {}))
-        for other in [part for part in parts if first <= part[0] and part[1] <= end]:
-            del parts[other]
-        parts[first, end] = tuple(numbers)
+        self.storages.setdefault(storage._cdata, (StorageWeakRef(storage), Parts()))[1].put(first, end, tuple(numbers))
 
     def of(self, tensor):
         """Numbers of the parameters whose gradients, or parts of them, the tensor has, as they follow each other in memory."""
         memory = memory_of(tensor)
         if memory is None or memory[0]._cdata not in self.storages:
             return []
-        parts = self.storages[memory[0]._cdata][1]
-        return self.once(parts[part] for part in sorted(parts) if part[0] < memory[2] and memory[1] < part[1])
+        return self.once(self.storages[memory[0]._cdata][1].of(memory[1], memory[2]))
 
     def of_all(self, tensors):
         return self.once(self.of(tensor) for tensor in tensors)
+
+    def left_by_a_collective(self, inputs, written):
+        """What it leaves, on this rank, are sums or parts of the gradients that went in. In their own memory they stay where they were."""
+        numbers = self.of_all(inputs)
+        own = {memory[0]._cdata for memory in map(memory_of, inputs) if memory is not None}
+        for tensor in written if numbers else []:
+            memory = memory_of(tensor)
+            if memory is not None and not (memory[0]._cdata in own and self.of(tensor)):
+                self.put(tensor, numbers)
 
     @staticmethod
     def once(lists):

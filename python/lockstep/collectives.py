@@ -163,16 +163,12 @@ class Collectives(TorchDispatchMode):
     def issue(self, function, arguments, keys):
         begin = time.perf_counter()
         found, inputs = described(function, arguments, keys, self.groups)
-        numbers = self.carried.of_all(inputs)
         if found:
-            found.update(call=self.sites.innermost(), parameters=numbers)
+            found.update(call=self.sites.innermost(), parameters=self.carried.of_all(inputs))
             self.record(found)
         self.seconds += time.perf_counter() - begin
         result = function(*arguments, **keys)
-        if numbers:  # what it leaves, on this rank, are sums or parts of the same gradients
-            for tensor in flat(list(arguments) + [result]):
-                if not any(tensor is one for one in inputs):
-                    self.carried.put(tensor, numbers)
+        self.carried.left_by_a_collective(inputs, flat(list(arguments) + [result]))
         return result
 
 

@@ -206,6 +206,7 @@ class Megatron(Plain):
         self.count(parameter)
         if self.fused:
             gradient = self.with_fused(parameter.held, gradient)
+            self.run.carries(parameter.held.main_grad, parameter)
         return self.cut_of(parameter.held).parts_of(gradient.reshape(-1), 0), []
 
     def results(self, optimizer):

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lockstep.carrying knows of memory, against a list with an entry for each byte; and gradients that are followed through operations."""
+
+import os
+import random
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+
+import torch
+
+from lockstep.carrying import Carried, Parts
+from lockstep.collectives import Collectives
+
+
+def parts_against_bytes(rounds=300):
+    random.seed(3)
+    compared = 0
+    for _ in range(rounds):
+        parts, known = Parts(), [None] * 40
+        for number in range(random.randint(1, 12)):
+            first = random.randrange(40)
+            end = random.randint(first + 1, 40)
+            parts.put(first, end, (number,))
+            known[first:end] = [number] * (end - first)
+            assert parts.firsts == sorted(parts.known)
+            for _ in range(5):
+                first = random.randrange(40)
+                end = random.randint(first + 1, 40)
+                expected = [one for place, one in enumerate(known[first:end]) if one is not None and one not in known[first:end][:place]]
+                assert list(dict.fromkeys(number for numbers in parts.of(first, end) for number in numbers)) == expected
+                compared += 1
+    return compared
+
+
+def a_bucket_that_is_used_again():
+    carried, bucket = Carried(), torch.zeros(8)
+    carried.put(bucket, [1, 2, 3])
+    carried.put(bucket[2:4], [4])
+    assert carried.of(bucket[2:4]) == [4] and carried.of(bucket[3:5]) == [4, 1, 2, 3] and carried.of(bucket[4:]) == [1, 2, 3]
+    assert carried.of(bucket.view(torch.uint8)[8:16]) == [4]  # whatever the elements are taken for
+
+
+def a_collective_in_its_own_memory():
+    """As Megatron reduces and scatters: the rank's part of the buffer keeps the parameters that lie there."""
+    carried, bucket, other = Carried(), torch.zeros(8), torch.zeros(4)
+    for place in range(4):
+        carried.put(bucket[2 * place:2 * place + 2], [place])
+    carried.left_by_a_collective([bucket], [bucket[:4], other])
+    assert carried.of(bucket[:4]) == [0, 1] and carried.of(other) == [0, 1, 2, 3]
+
+
+def operations():
+    with Collectives(lambda found: None) as mode:
+        gradient, bucket = torch.ones(3), torch.zeros(6)
+        mode.carried.put(gradient, [7])
+        bucket[:3].copy_(gradient)
+        half = bucket.to(torch.bfloat16)
+        size = gradient.norm()
+        assert [mode.carried.of(tensor) for tensor in (bucket[:3], bucket[3:], half, size)] == [[7], [], [7], []]
+
+
+if __name__ == "__main__":
+    a_bucket_that_is_used_again()
+    a_collective_in_its_own_memory()
+    operations()
+    print("counted: %d stretches" % parts_against_bytes())
