@@ -254,25 +254,23 @@ std::vector<ReferencedParameter> compare_with_reference(const ComparedStep& comp
   }
   // Added up as they are where nobody said what they are: that is what autograd does.
   const Expected expected(run, run.header.loss.value_or(CapturedLoss::sum), compared.step);
-  std::vector<Added> truths(compared.parameters.size());
+  // Of all its parameters, so that what is zero does not depend on which of them are looked at.
+  std::vector<Added> truths(run.parameters.size());
   std::vector<double> sizes(truths.size());
   numeric::parallel_for(truths.size(), threads, [&](std::size_t i) {
-    const int parameter = compared.parameters[i];
     Added& truth = truths[i];
     truth.sum = Eigen::VectorXd::Zero(run.header.sums);
-    truth.add(
-        gather_columns(run, reference.files(), expected, compared.step, tensors[at(reference.counterpart(parameter))]));
+    truth.add(gather_columns(run, reference.files(), expected, compared.step, tensors[i]));
     if (!expected.unknown().empty()) truth.missing = expected.unknown();
     double elements = 1;
-    for (const std::int64_t size : compared.run.parameters[at(parameter)].declared.shape)
-      elements *= static_cast<double>(size);
-    sizes[i] = elements > 0 ? truth.sum.norm() / std::sqrt(elements) : 0;
+    for (const std::int64_t size : run.parameters[i].declared.shape) elements *= static_cast<double>(size);
+    sizes[i] = elements > 0 && truth.sum.allFinite() ? truth.sum.stableNorm() / std::sqrt(elements) : 0;
   });
-  double largest = 0;
-  for (const double size : sizes) largest = std::max(largest, size);
-  std::vector<ReferencedParameter> all(truths.size());
+  const double largest = sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
+  std::vector<ReferencedParameter> all(compared.parameters.size());
   numeric::parallel_for(all.size(), threads, [&](std::size_t i) {
-    all[i] = Comparison(compared, compared.parameters[i], truths[i], largest).run();
+    const int parameter = compared.parameters[i];
+    all[i] = Comparison(compared, parameter, truths[at(reference.counterpart(parameter))], largest).run();
   });
   return all;
 }

@@ -12,6 +12,7 @@
 #include "lockstep/check.h"
 #include "src/live/prediction.h"
 #include "src/live/run_layout.h"
+#include "src/live/verify.h"
 #include "src/live/words.h"
 
 namespace lockstep {
@@ -323,7 +324,7 @@ RecordedRun record_run(const std::string& folder, const RecordOptions& options) 
   verify.coefficients = true;
   verify.blame = false;
   verify.threads = options.threads;
-  return live::record(run, verify_run(folder, verify));
+  return live::record(run, live::verify(run, verify));
 }
 
 }  // namespace lockstep

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/live/verify.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "src/live/collective_order.h"
-#include "src/live/judge.h"
+#include "src/live/findings.h"
 #include "src/live/precision.h"
 #include "src/live/record.h"
-#include "src/live/reference.h"
 #include "src/live/words.h"
 #include "src/numeric/parallel.h"
 
@@ -34,8 +34,8 @@ std::string piece_words(const live::DeclaredParameter& parameter, const std::vec
 
 class Verifier {
  public:
-  Verifier(const std::string& folder, const VerifyOptions& options)
-      : options_(options), run_(live::read_run(folder, options.threads)), files_(run_), formulas_(run_) {
+  Verifier(const live::CapturedRun& run, const VerifyOptions& options)
+      : options_(options), run_(run), files_(run_), formulas_(run_) {
     loss_ = options.loss ? options.loss : run_.header.loss;
     if (!options.reference.empty()) reference_.emplace(options.reference, run_, options.threads);
   }
@@ -50,7 +50,10 @@ class Verifier {
       verify_step(step);
     }
     compare_without_loss();
-    if (reference_) compare_to_reference();
+    if (reference_) {
+      live::compare_to_reference({run_, files_, formulas_, options_, chosen_, chosen_steps_, cells_, expected_},
+                                 *reference_, judged_, result_);
+    }
     finish();
     if (options_.blame && (result_.count(Verdict::wrong) > 0 || !result_.collectives.empty())) blame();
     if (!options_.coefficients) {
@@ -146,7 +149,7 @@ class Verifier {
 
   /// Sorts the tensors of a step by parameter and piece.
   void index(int step) {
-    std::map<std::pair<int, int>, live::Cell>& cells = cells_[step];
+    live::Cells& cells = cells_[step];
     expected_.try_emplace(step, run_, loss_, step);
     Dtype coarsest = Dtype::float64;
     for (const live::RankRecord& rank : run_.ranks) {
@@ -154,9 +157,7 @@ class Verifier {
       if (found == rank.steps.end()) continue;
       const live::RankStep& content = found->second;
       result_.micro_batches = std::max(result_.micro_batches, content.micro_batches);
-      if (content.coarsest_reduction &&
-          live::unit_roundoff(*content.coarsest_reduction) > live::unit_roundoff(coarsest))
-        coarsest = *content.coarsest_reduction;
+      coarsest = live::coarser(coarsest, content.coarsest_reduction.value_or(coarsest));
       for (const live::SketchedTensor& one : content.contributions)
         cell(cells, step, one).contributions.push_back(&one);
       for (const live::SketchedTensor& one : content.results) cell(cells, step, one).results.push_back(&one);
@@ -164,8 +165,7 @@ class Verifier {
     for (auto& [key, cell] : cells) cell.coarsest = coarsest;
   }
 
-  static live::Cell& cell(std::map<std::pair<int, int>, live::Cell>& cells, int step,
-                          const live::SketchedTensor& tensor) {
+  static live::Cell& cell(live::Cells& cells, int step, const live::SketchedTensor& tensor) {
     live::Cell& cell = cells[{tensor.parameter, tensor.piece}];
     cell.step = step;
     cell.parameter = tensor.parameter;
@@ -255,98 +255,6 @@ class Verifier {
     }
   }
 
-  /// The first optimizer step that both have: after it, weights differ by rounding at least.
-  void compare_to_reference() {
-    const live::CapturedRun& reference = reference_->run();
-    VerifiedReference& compared = result_.reference.emplace();
-    compared.run = reference.folder;
-    compared.loss = reference.header.loss;
-    result_.gaps.insert(result_.gaps.end(), reference_->unmatched().begin(), reference_->unmatched().end());
-    for (const int step : chosen_steps_) {
-      if (!compared.step && reference.complete_step(step)) compared.step = step;
-    }
-    if (!compared.step) {
-      result_.gaps.push_back(
-          "the reference has no complete optimizer step that is looked at: nothing was compared with it.");
-      return;
-    }
-    const int step = *compared.step;
-    if (*compared.step != run_.steps.front())
-      result_.notes.push_back(fmt::format(
-          "optimizer step {} is compared with the reference: it must have begun with the same weights.", step));
-    VerifyOptions own;
-    own.step = step;
-    own.threads = options_.threads;
-    const VerifyResult itself = verify_run(reference.folder, own);
-    compared.micro_batches = itself.micro_batches;
-    if (itself.verdict() != Verdict::right)
-      result_.gaps.push_back(
-          fmt::format("the reference is not right itself: `lockstep verify {}` says more.", reference.folder));
-    const std::optional<std::int64_t> tokens = expected_.at(step).total(),
-                                      others = live::Expected(reference, reference.header.loss, step).total();
-    if (tokens && others && *tokens != *others) {
-      result_.gaps.push_back(
-          fmt::format("in optimizer step {} the run counts {} tokens and the reference {}, so their data differ: "
-                      "nothing was compared.",
-                      step, *tokens, *others));
-      return;
-    }
-    const auto of_piece = [&](int parameter, int piece) -> const live::Cell* {
-      const auto found = cells_.at(step).find({parameter, piece});
-      return found == cells_.at(step).end() ? nullptr : &found->second;
-    };
-    live::ComparedStep ground{run_, files_, formulas_, expected_.at(step), step, Dtype::float64, {}, {}, {}};
-    ground.contributions = [&](int parameter, int piece) {
-      const live::Cell* cell = of_piece(parameter, piece);
-      return cell == nullptr ? std::vector<const live::SketchedTensor*>() : cell->contributions;
-    };
-    ground.results = [&](int parameter, int piece) {
-      const live::Cell* cell = of_piece(parameter, piece);
-      return cell == nullptr ? std::vector<const live::SketchedTensor*>() : cell->results;
-    };
-    for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
-      const int parameter = static_cast<int>(i);
-      if (chosen_[i] != 0 && !run_.parameters[i].declared.frozen && reference_->counterpart(parameter) >= 0)
-        ground.parameters.push_back(parameter);
-    }
-    if (!cells_.at(step).empty()) ground.coarsest = cells_.at(step).begin()->second.coarsest;
-    compared.parameters = live::compare_with_reference(ground, *reference_, options_.threads);
-    tell_apart(compared);
-  }
-
-  /// Whether it is the local backward or the synchronization that is wrong.
-  void tell_apart(const VerifiedReference& compared) {
-    std::map<int, const ReferencedParameter*> of_parameter;
-    std::set<std::optional<Rational>> parts;
-    for (const ReferencedParameter& one : compared.parameters) {
-      of_parameter[one.parameter] = &one;
-      parts.insert(one.part);
-    }
-    if (parts.size() == 1 && *parts.begin() && compared.parameters.size() > 1)
-      result_.notes.push_back(
-          "all contributions differ from the true gradient by one factor: see whether the losses of both runs are what "
-          "they are said to be (--loss).");
-    for (Judged& judged : judged_) {
-      const auto found = of_parameter.find(judged.piece.parameter);
-      if (found == of_parameter.end() || judged.piece.step != *compared.step) continue;
-      const ReferencedParameter& one = *found->second;
-      const bool right = judged.piece.verdict == Verdict::right, wrong = judged.piece.verdict == Verdict::wrong;
-      const char* said = "";
-      if (one.contributions == Verdict::right && wrong)
-        said = one.result == Verdict::right
-                   ? "the contributions add up to the true gradient, and within rounding the optimizers get it"
-                   : "the contributions add up to the true gradient: the synchronization is wrong";
-      if (one.contributions == Verdict::wrong)
-        said = one.result == Verdict::right
-                   ? "the optimizers get the true gradient all the same: two mistakes cancel, or "
-                     "the loss is another"
-               : right  ? "the synchronization is right, the contributions are not"
-               : !wrong ? "the contributions are not right"
-                        : "neither the contributions nor the synchronization are right";
-      if (*said != '\0') judged.piece.why += fmt::format("{}{}", judged.piece.why.empty() ? "" : "; ", said);
-    }
-  }
-
   void finish() {
     if (!rounded_differently_.empty())
       result_.notes.push_back(
@@ -358,55 +266,7 @@ class Verifier {
     result_.notes.insert(result_.notes.end(), order.suspicious.begin(), order.suspicious.end());
     for (const auto& [step, rank] : files_.missing())
       result_.gaps.push_back(fmt::format("rank-{:05}.step-{:05}.safetensors is missing.", rank, step));
-    std::map<std::pair<Verdict, std::string>, std::size_t> places;
-    for (Judged& one : judged_) {
-      const std::size_t index = result_.pieces.size();
-      if (one.piece.verdict != Verdict::right) {
-        const auto [found, is_new] = places.try_emplace({one.piece.verdict, one.summary}, result_.findings.size());
-        if (is_new) {
-          result_.findings.emplace_back();
-          result_.findings.back().verdict = one.piece.verdict;
-          result_.findings.back().what = one.summary;
-          result_.findings.back().first = index;
-        }
-        VerifyFinding& finding = result_.findings[found->second];
-        one.piece.finding = static_cast<int>(found->second);
-        ++finding.pieces;
-        finding.parameters.push_back(one.piece.parameter);
-        finding.steps.push_back(one.piece.step);
-        finding.ranks.insert(finding.ranks.end(), one.piece.ranks.begin(), one.piece.ranks.end());
-      }
-      result_.pieces.push_back(std::move(one.piece));
-    }
-    for (VerifyFinding& finding : result_.findings) {
-      for (std::vector<int>* list : {&finding.parameters, &finding.ranks, &finding.steps}) {
-        std::sort(list->begin(), list->end());
-        list->erase(std::unique(list->begin(), list->end()), list->end());
-      }
-    }
-    if (result_.reference) find_in_reference(*result_.reference);
-    sort_findings();
-  }
-
-  void sort_findings() {
-    const std::vector<VerifyFinding>& found = result_.findings;
-    std::vector<std::size_t> order(found.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      if (found[a].verdict != found[b].verdict) return found[a].verdict == Verdict::wrong;
-      if ((found[a].pieces == 0) != (found[b].pieces == 0)) return found[a].pieces == 0;  // what comes before all else
-      return found[a].pieces > found[b].pieces;
-    });
-    std::vector<VerifyFinding> sorted;
-    std::vector<int> place(found.size());
-    for (const std::size_t index : order) {
-      place[index] = static_cast<int>(sorted.size());
-      sorted.push_back(std::move(result_.findings[index]));
-    }
-    result_.findings = std::move(sorted);
-    for (VerifiedPiece& piece : result_.pieces) {
-      if (piece.finding >= 0) piece.finding = place[at(piece.finding)];
-    }
+    live::find_mistakes(std::move(judged_), result_);
   }
 
   /// The step at fault: what the run did as a scenario, diagnosed as every scenario is.
@@ -427,26 +287,15 @@ class Verifier {
     live::blame(std::move(scenario), result_);
   }
 
-  /// Findings about what the ranks contribute.
-  void find_in_reference(const VerifiedReference& reference) {
-    std::map<std::pair<Verdict, std::string>, std::size_t> places;
-    for (const ReferencedParameter& one : reference.parameters) {
-      if (one.contributions == Verdict::right) continue;
-      const auto [found, is_new] = places.try_emplace({one.contributions, one.what}, result_.findings.size());
-      if (is_new) result_.findings.push_back({one.contributions, one.what, {}, {}, {*reference.step}, 0, 0});
-      result_.findings[found->second].parameters.push_back(one.parameter);
-    }
-  }
-
   const VerifyOptions& options_;
-  live::CapturedRun run_;
+  const live::CapturedRun& run_;
   live::SketchFiles files_;
   live::RunFormulas formulas_;
   std::optional<live::ReferenceRun> reference_;
   std::optional<CapturedLoss> loss_;
   std::vector<char> chosen_;  // by parameter
   std::vector<int> chosen_steps_;
-  std::map<int, std::map<std::pair<int, int>, live::Cell>> cells_;  // by step; parameter and piece
+  live::CellsOfSteps cells_;
   std::map<int, live::Expected> expected_;
   std::vector<Judged> judged_;
   std::set<int> rounded_differently_;
@@ -455,8 +304,14 @@ class Verifier {
 
 }  // namespace
 
+namespace live {
+
+VerifyResult verify(const CapturedRun& run, const VerifyOptions& options) { return Verifier(run, options).run(); }
+
+}  // namespace live
+
 VerifyResult verify_run(const std::string& folder, const VerifyOptions& options) {
-  return Verifier(folder, options).run();
+  return live::verify(live::read_run(folder, options.threads), options);
 }
 
 }  // namespace lockstep

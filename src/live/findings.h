@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "src/live/judge.h"
+
+namespace lockstep::live {
+
+/// Moves what was judged into the result, and groups what is not right of it, and of its comparison with a reference,
+/// into findings: pieces that are wrong, or undecided, for the same reason are one.
+void find_mistakes(std::vector<Judged> judged, VerifyResult& result);
+
+}  // namespace lockstep::live

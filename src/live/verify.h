@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "src/live/judge.h"
+#include "src/live/reference.h"
+
+namespace lockstep::live {
+
+/// verify_run() of a run that was read already, which must outlive the call.
+VerifyResult verify(const CapturedRun& run, const VerifyOptions& options);
+
+/// By parameter and piece.
+using Cells = std::map<std::pair<int, int>, Cell>;
+/// By optimizer step.
+using CellsOfSteps = std::map<int, Cells>;
+
+/// What verify() knows when all pieces are judged.
+struct JudgedRun {
+  const CapturedRun& run;
+  SketchFiles& files;
+  const RunFormulas& formulas;
+  const VerifyOptions& options;
+  const std::vector<char>& chosen;  ///< by parameter: whether it is looked at
+  const std::vector<int>& steps;    ///< that are looked at, ascending
+  const CellsOfSteps& cells;
+  const std::map<int, Expected>& expected;  ///< by optimizer step
+};
+
+/// Compares the first optimizer step that both runs have whole with the reference (after it, weights differ by rounding
+/// at least): fills in `result.reference`, says of judged pieces whether it is the local backward or the
+/// synchronization that is wrong, and adds notes and gaps.
+void compare_to_reference(const JudgedRun& judged_run, ReferenceRun& reference, std::vector<Judged>& judged,
+                          VerifyResult& result);
+
+}  // namespace lockstep::live
