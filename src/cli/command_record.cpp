@@ -8,6 +8,7 @@
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
@@ -27,8 +28,8 @@ int run(const RecordArguments& arguments) {
   output.write(write_json(recorded.scenario));
   output.commit();
   std::string text;
-  for (const std::string& sentence : recorded.unmet) text += fmt::format("✗ {}\n", sentence);
-  for (const std::string& sentence : recorded.notes) text += fmt::format("note: {}\n", sentence);
+  for (const std::string& sentence : recorded.unmet) text += fmt::format("✗ {}\n", one_line_text(sentence));
+  for (const std::string& sentence : recorded.notes) text += fmt::format("note: {}\n", one_line_text(sentence));
   text += recorded.unmet.empty()
               ? fmt::format("the recorded schedule predicts what was measured in {}\n",
                             recorded.results == 1 ? "its one result" : fmt::format("all {} results", recorded.results))

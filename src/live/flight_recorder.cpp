@@ -77,7 +77,8 @@ class Aligner {
     result_.versions.assign(versions.begin(), versions.end());
     missing();
     gather();
-    for (const auto& [key, group] : groups_) compare(key, group);
+    for (const auto& [key, group] : groups_) describe(key, group);
+    compare();
     result_.notes.insert(result_.notes.end(), order_.suspicious.begin(), order_.suspicious.end());
     for (const VerifiedCollective& one : order_.wrong) result_.collectives.push_back(one.what);
     if (!unknown_.empty())
@@ -128,7 +129,7 @@ class Aligner {
 
   bool is_default(const std::string& name) const { return default_ == name; }
 
-  void compare(const GroupKey& key, const Group& group) {
+  void describe(const GroupKey& key, const Group& group) {
     const auto& [name, known] = key;
     FlightGroup told;
     told.name = name;
@@ -198,19 +199,26 @@ class Aligner {
       }
     }
     tell_early(compared, made);
-    live::compare_group(compared, order_);
+    aligned_.push_back(std::move(compared));
+  }
+
+  /// A dump that was written before others, as one group shows, was so for all groups.
+  void compare() {
+    for (live::GroupCalls& group : aligned_) {
+      for (const auto& [rank, calls] : group.calls) {
+        if (!early_.contains(rank)) group.whole.emplace(rank, std::numeric_limits<int>::max());
+      }
+      live::compare_group(group, order_);
+    }
   }
 
   /// A dump that lacks one of the `made` calls was written before others: what it lacks is not compared.
-  void tell_early(live::GroupCalls& compared, std::size_t made) {
+  void tell_early(const live::GroupCalls& compared, std::size_t made) {
     std::vector<int> early;
     for (const auto& [rank, calls] : compared.calls) {
-      if (calls.size() < made) {
-        early.push_back(rank);
-      } else {
-        compared.whole.emplace(rank, std::numeric_limits<int>::max());
-      }
+      if (calls.size() < made) early.push_back(rank);
     }
+    early_.insert(early.begin(), early.end());
     if (!early.empty())
       result_.gaps.push_back(
           fmt::format("the dump of {} was written before others: collectives of {} that it lacks "
@@ -244,6 +252,8 @@ class Aligner {
   std::optional<std::string> default_;  // the name of the group of all ranks
   std::set<std::string> unknown_;
   std::string words_;  // of the group at hand
+  std::vector<live::GroupCalls> aligned_;
+  std::set<int> early_;  // ranks whose dumps were written before others
   live::CollectiveOrder order_;
   FlightResult result_;
 };

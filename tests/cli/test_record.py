@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,16 @@ def test_what_it_does_not_predict_is_said_and_the_exit_status_is_1(run, tmp_path
     verified = run("verify", str(tmp_path))
     assert verified.returncode == 1 and "no step is named: 0.weight on ranks 0 and 1: " in verified.stdout
     assert "at fault" not in verified.stdout
+
+
+def test_what_a_run_says_cannot_drive_the_terminal(run, tmp_path):
+    for file in (ROOT / "tests" / "live" / "runs" / "left-out").iterdir():
+        # A call that carries less than the gradient is left out of the schedule, with a note that names its place.
+        content = re.sub(rb'"elements":\d+', b'"elements":1', file.read_bytes()).replace(b'"call":"train.py', b'"call":"\\u001b[2J\\ntrain.py')
+        (tmp_path / file.name).write_bytes(content)
+    finished = run("record", str(tmp_path))
+    assert finished.returncode == 1 and "train.py:13" in finished.stderr
+    assert "\x1b" not in finished.stderr and "\ntrain" not in finished.stderr
 
 
 @pytest.mark.parametrize("arguments, sentence", [

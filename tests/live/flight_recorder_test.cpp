@@ -66,6 +66,14 @@ TEST_CASE("a call that is over on one rank was made by all only where it waits f
   }
 }
 
+TEST_CASE("a dump that one group shows to be early is early for all groups") {
+  const std::string pair = entry(2, 1, "broadcast", "completed", "1");
+  const FlightResult early = result_of({{entry(0, 1), entry(1, 2), pair}, {entry(0, 1)}});
+  CHECK(early.collectives.empty());
+  CHECK(early.verdict() == Verdict::undecided);
+  CHECK(result_of({{entry(0, 1), entry(1, 2), pair}, {entry(0, 1), entry(1, 2)}}).collectives.size() == 1);
+}
+
 TEST_CASE("a member whose dump lost its start and has no call of a group is told") {
   const auto call = [](int record) { return entry(record, record + 1); };
   const auto pair = entry(3, 1, "all_reduce", "completed", "1");
