@@ -14,7 +14,6 @@ namespace {
 constexpr int least_freedom = 4;  // equations beyond the unknowns, for coefficients that mean something
 // The same where columns of earlier steps come in, which with few equations would explain anything.
 constexpr int freedom_for_earlier = 16;
-constexpr int most_back = 8;
 
 /// The fraction that a group's factor stands for: what is expected where noise allows that; else the fraction with the
 /// smallest denominator, of the factor or of the coefficient; else what a wrong normalization would make of it.

@@ -35,6 +35,9 @@ struct Explanation {
   bool exact() const;
 };
 
+/// So many optimizer steps before are looked at for gradients that nobody zeroed.
+inline constexpr int most_back = 8;
+
 /// Columns of the optimizer step that is so many steps before; empty where there is none.
 using Earlier = std::function<std::vector<const Column*>(int back)>;
 

@@ -18,6 +18,8 @@ namespace {
 
 using Verdict = VerifiedPiece::Verdict;
 
+constexpr std::size_t most_columns = 4096;  // of a pattern
+
 class Judge {
  public:
   Judge(const Ground& ground, const Cell& cell)
@@ -109,16 +111,18 @@ class Judge {
     }
     const RunParameter& parameter = ground_.run.parameters[static_cast<std::size_t>(cell_.parameter)];
     problem.elements = static_cast<double>(parameter.numel(cell_.piece));
-    std::vector<std::shared_ptr<const Columns>> kept;
-    const Explanation explanation = explain(problem, [&](int back) {
-      std::vector<const Column*> columns;
-      kept.push_back(ground_.before ? ground_.before(cell_, back) : nullptr);
-      if (kept.back() != nullptr) {
-        for (const Column& column : kept.back()->columns) columns.push_back(&column);
-      }
-      return columns;
-    });
-    decide(judged, problem, explanation);
+    decide(judged, problem, explain(problem, [&](int back) { return earlier(back); }));
+  }
+
+  /// The columns of the optimizer step that is so many before; empty where there is none.
+  std::vector<const Column*> earlier(int back) {
+    while (static_cast<int>(earlier_.size()) < back)
+      earlier_.push_back(ground_.before ? ground_.before(cell_, static_cast<int>(earlier_.size()) + 1) : nullptr);
+    std::vector<const Column*> columns;
+    if (const auto& found = earlier_[static_cast<std::size_t>(back - 1)]; found != nullptr) {
+      for (const Column& column : found->columns) columns.push_back(&column);
+    }
+    return columns;
   }
 
   void no_gradient(Judged& judged) {
@@ -201,8 +205,8 @@ class Judge {
       piece.formula.clear();
       return wrong(judged, "the optimizer gets a gradient, and no rank's backward yields one");
     }
-    if (!found.told_apart && expected_known_ && try_patterns(judged, problem)) return;
-    judged.open = !found.told_apart;
+    if (expected_known_ && try_patterns(judged, problem)) return;
+    judged.open = true;  // formulas of other parameters may tell
     // Fewer digits on the way than any recorded tensor has leave the coefficients as they are.
     if (expected_known_ && found.told_apart) {
       bool right = true;
@@ -257,8 +261,8 @@ class Judge {
   }
 
   /// Formulas that mistakes have everywhere: the own data alone, or the last micro-batch alone, or both, with what is
-  /// expected or undivided.
-  std::vector<Pattern> usual_patterns(const std::vector<int>& ranks) const {
+  /// expected or undivided; and what is expected with all that the last optimizer steps left.
+  std::vector<Pattern> usual_patterns(const std::vector<int>& ranks) {
     std::set<int> own;
     for (const int rank : ranks) own.insert(ground_.run.data_coordinate(rank));
     int last = 0;
@@ -272,17 +276,31 @@ class Judge {
             const bool in = (!own_alone || own.contains(ground_.run.data_coordinate(column.rank))) &&
                             (!last_alone || column.micro_batch == last);
             const Rational whole(column.different);
-            pattern[{column.rank, column.micro_batch}] = !in ? Rational(0) : divided ? *column.expected : whole;
+            pattern[source_of(column)] = !in ? Rational(0) : divided ? *column.expected : whole;
           }
           patterns.push_back(std::move(pattern));
         }
       }
     }
+    Pattern pattern;
+    for (const Column& column : columns_.columns) pattern[source_of(column)] = *column.expected;
+    for (int back = 1; back <= most_back; ++back) {
+      const std::vector<const Column*> columns = earlier(back);
+      if (columns.empty() || !std::all_of(columns.begin(), columns.end(),
+                                          [](const Column* column) { return column->expected.has_value(); }))
+        break;
+      for (const Column* column : columns) pattern[source_of(*column)] = *column->expected;
+      patterns.push_back(pattern);
+    }
     return patterns;
   }
 
+  std::tuple<int, int, int> source_of(const Column& column) const {
+    return {cell_.step - column.step, column.rank, column.micro_batch};
+  }
+
   /// A formula of other parameters, or a usual one, that explains this result as well.
-  bool try_patterns(Judged& judged, const Problem& problem) const {
+  bool try_patterns(Judged& judged, const Problem& problem) {
     const std::vector<Pattern> usual = usual_patterns(judged.piece.ranks);
     std::vector<const Pattern*> all;
     if (ground_.patterns != nullptr) {
@@ -291,29 +309,41 @@ class Judge {
     const std::size_t others = all.size();
     for (const Pattern& pattern : usual) all.push_back(&pattern);
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const Pattern& pattern = *all[i];
-      std::vector<Rational> coefficients;
-      Explanation found;
-      for (const Column* column : problem.columns) {
-        const auto entry = pattern.find({column->rank, column->micro_batch});
-        if (entry == pattern.end()) break;
-        coefficients.push_back(entry->second);
-        found.entered.push_back({column, to_double(entry->second), 0, entry->second});
-      }
-      if (coefficients.size() != problem.columns.size() || !fits(problem, coefficients)) continue;
-      judged.piece.coefficients.clear();
-      write(judged, found);
-      const std::vector<Term> got = terms_of(found);
-      wrong(judged, words(judged, found, got));
-      judged.piece.difference = ground_.formulas.difference(got, without_zeros(support_));
-      judged.piece.from_others = i < others;
-      judged.open = i >= others;
-      judged.piece.why =
-          fmt::format("{} cannot be told apart here; this formula {}", counted(problem.columns.size(), "contribution"),
-                      i < others ? "is that of other parameters" : "fits, and others do as well");
-      return true;
+      if (try_pattern(judged, problem, *all[i], i < others)) return true;
     }
     return false;
+  }
+
+  bool try_pattern(Judged& judged, Problem problem, const Pattern& pattern, bool of_others) {
+    const int oldest = pattern.empty() ? 0 : std::get<0>(pattern.rbegin()->first);
+    const std::size_t own = problem.columns.size();
+    for (int back = 1; back <= most_back && problem.columns.size() < most_columns; ++back) {
+      const std::vector<const Column*> columns = earlier(back);
+      if (columns.empty() || cell_.step - columns.front()->step > oldest) break;
+      problem.columns.insert(problem.columns.end(), columns.begin(), columns.end());
+    }
+    std::vector<Rational> coefficients;
+    Explanation found;
+    for (const Column* column : problem.columns) {
+      const auto entry = pattern.find(source_of(*column));
+      if (entry == pattern.end()) return false;
+      coefficients.push_back(entry->second);
+      found.entered.push_back({column, to_double(entry->second), 0, entry->second});
+    }
+    found.stale = problem.columns.size() > own;
+    if ((oldest > 0) != found.stale || !fits(problem, coefficients)) return false;
+    judged.piece.coefficients.clear();
+    judged.told_apart = judged.piece.told_apart = false;
+    write(judged, found);
+    const std::vector<Term> got = terms_of(found);
+    wrong(judged, words(judged, found, got));
+    judged.piece.difference = ground_.formulas.difference(got, without_zeros(support_));
+    judged.piece.from_others = of_others;
+    judged.open = !of_others;
+    judged.piece.why =
+        fmt::format("{} cannot be told apart here; this formula {}", counted(problem.columns.size(), "contribution"),
+                    of_others ? "is that of other parameters" : "fits, and others do as well");
+    return true;
   }
 
   std::string words(const Judged& judged, const Explanation& found, const std::vector<Term>& got) const {
@@ -325,6 +355,7 @@ class Judge {
   const Cell& cell_;
   Columns columns_;
   std::vector<Term> support_;
+  std::vector<std::shared_ptr<const Columns>> earlier_;  // of the optimizer steps before, the last first
   bool expected_known_ = true, complete_ = false;
 };
 
@@ -337,8 +368,8 @@ std::optional<Pattern> pattern_of(const Judged& judged) {
     return std::nullopt;
   Pattern pattern;
   for (const RecoveredCoefficient& one : judged.piece.coefficients) {
-    if (!one.exact || one.step != judged.piece.step) return std::nullopt;
-    pattern[{one.rank, one.micro_batch}] = *one.exact;
+    if (!one.exact) return std::nullopt;
+    pattern[{judged.piece.step - one.step, one.rank, one.micro_batch}] = *one.exact;
   }
   return pattern;
 }

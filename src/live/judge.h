@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "src/live/formula.h"
@@ -20,9 +20,9 @@ struct Cell {
   Dtype coarsest = Dtype::float64;                            ///< of reductions in this step
 };
 
-/// The coefficients of a formula that was recovered where all contributions could be told apart, by rank and
-/// micro-batch of this optimizer step.
-using Pattern = std::map<std::pair<int, int>, Rational>;
+/// The coefficients of a formula that was recovered where all contributions could be told apart: by how many optimizer
+/// steps a contribution is older than the result, by rank and by micro-batch.
+using Pattern = std::map<std::tuple<int, int, int>, Rational>;
 
 /// What judging needs besides the cell.
 struct Ground {
@@ -32,7 +32,8 @@ struct Ground {
   const Expected& expected;
   /// The columns of this cell's piece in the optimizer step that is so many before; null where there is none.
   std::function<std::shared_ptr<const Columns>(const Cell& cell, int back)> before;
-  /// Formulas of other parameters, the most frequent first, tried where contributions cannot be told apart.
+  /// Formulas of other parameters, the most frequent first, tried where contributions, or those of earlier optimizer
+  /// steps, cannot be told apart.
   const std::vector<Pattern>* patterns = nullptr;
 };
 
@@ -48,7 +49,7 @@ struct Judged {
 /// Judges every distinct result of a cell, and what has no result.
 std::vector<Judged> judge(const Ground& ground, const Cell& cell);
 
-/// The coefficients of this optimizer step's contributions, where all of them are certain.
+/// The coefficients of the contributions, where all of them are certain.
 std::optional<Pattern> pattern_of(const Judged& judged);
 
 }  // namespace lockstep::live

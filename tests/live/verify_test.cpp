@@ -153,6 +153,22 @@ TEST_CASE("gradients that nobody zeroed are recognized through several optimizer
   CHECK(formulas(alone) == Texts{"(g0+g0.0+g0.1+g1+g1.0+g1.1)/2"});
 }
 
+TEST_CASE("small parameters that nobody zeroed are told by the formula of large ones, or by the usual one") {
+  SimpleRun run = run_with([](int, int, int, int) { return 0.5; });
+  run.steps = 2;
+  run.parameters = {{"norm", 10}, {"weight", 300}};
+  const Texts both = {"(g0+g1)/2", "(g0+g0.0+g0.1+g1+g1.0+g1.1)/2"};
+  VerifyResult result = verified(run);
+  REQUIRE(result.findings.size() == 1);
+  CHECK(result.findings[0].parameters == std::vector<int>{0, 1});
+  CHECK(formulas(result) == both);
+  run.parameters = {{"norm", 10}};
+  result = verified(run);
+  REQUIRE(result.findings.size() == 1);
+  CHECK(result.findings[0].what == "what earlier optimizer steps left is still in it: nobody zeroed the gradient");
+  CHECK(formulas(result) == both);
+}
+
 TEST_CASE("gradients that were clipped before nobody zeroed them are recognized by no fraction") {
   SimpleRun run = run_with([](int, int, int step, int) { return step == 0 ? 0.5 : 0.00528959; });
   run.steps = 2;
