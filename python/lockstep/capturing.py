@@ -16,6 +16,7 @@ import torch.distributed as dist
 from lockstep import collectives, hashing, mesh as meshes, sketching
 from lockstep.adapters import adapter_for, mesh_of
 from lockstep.errors import CaptureError
+from lockstep.loss_scaler import LossScaler
 from lockstep.measuring import measure
 from lockstep.optimizers import Replaced
 from lockstep.parameters import local_of
@@ -60,6 +61,7 @@ class Run:
         self.data_axes = meshes.data_axes(self.mesh["axes"], data_axes)
         self.out, self.loss, self.sums, self.seed, self.report = out, loss, sums, seed, report
         self.with_collectives = collectives and distributed
+        self.scaler = LossScaler(self)
         self.adapter = adapter_for(model, optimizer, self)
         self.recorder = self.mode = None
         self.undo = []
@@ -152,7 +154,7 @@ class Run:
 
     def new_step(self):
         self.micro, self.tokens, self.told = -1, [], False
-        self.taken, self.stepped = set(), set()
+        self.taken, self.stepped, self.skipped = set(), set(), set()
         self.rows = []
 
     def micro_batch(self, tokens=None):
@@ -232,6 +234,8 @@ class Run:
             values = {"step": self.step, "micro_batch": self.micro, "parameter": parameter.number}
             if partial:
                 values["partial"] = partial
+            if self.scaler.scale is not None:
+                values["loss_scale"] = self.scaler.scale
             with self.not_followed():
                 self.measured("contribution", values, pieces)
         self.carries(local_of(gradient), parameter)
@@ -259,6 +263,7 @@ class Run:
                 if number in self.taken or (optimizers is not None and optimizer not in optimizers):
                     continue
                 self.taken.add(number)
+                scale = self.scaler.of_results(optimizer)
                 for parameter, pieces, partial in self.adapter.results(optimizer):
                     values = {"step": self.step, "parameter": parameter.number}
                     if pieces is None:
@@ -267,15 +272,19 @@ class Run:
                         continue
                     if partial:
                         values["partial"] = partial
+                    if scale is not None:
+                        values["loss_scale"] = scale
                     self.measured("result", values, pieces)
         self.own += time.perf_counter() - begin
 
     def before_step(self, optimizer):
-        """An optimizer is about to step."""
+        """An optimizer is about to step, unless its loss scaler has found infinite gradients."""
         if not self.active():
             return
         self.take_results([optimizer])
         self.stepped.add(id(optimizer))
+        if self.scaler.skips(optimizer):
+            self.skipped.add(id(optimizer))
         if len(self.stepped) == len(self.adapter.optimizers):
             self.finish_step()
 
@@ -305,11 +314,15 @@ class Run:
     def finish_step(self):
         self.settle()
         self.recorder.sketches(self.step, self.rows)  # first: a step that has its line has its sketches
-        self.recorder.event("step", {"step": self.step, "micro_batches": len(self.tokens), "tokens": self.tokens})
+        step = {"step": self.step, "micro_batches": len(self.tokens), "tokens": self.tokens}
+        if self.skipped and len(self.skipped) == len(self.adapter.optimizers):
+            step["skipped"] = True
+        self.recorder.event("step", step)
         self.recorder.flush()
         if self.mode is not None:
             self.mode.carried.clear()
         self.step += 1
         self.steps += 1
         self.loose = None
+        self.scaler.forget()
         self.new_step()

@@ -50,6 +50,7 @@ struct SketchedTensor {
   GradientHash hash;
   Dtype dtype = Dtype::float32;
   std::uint64_t non_finite = 0;
+  double loss_scale = 1;  ///< what the file has is the gradient times this
   /// By bit, the mesh's axes along which this is the rank's share of a sum (DTensor's Partial).
   std::uint32_t partial = 0;
 };
@@ -57,6 +58,7 @@ struct SketchedTensor {
 /// One optimizer step of a rank.
 struct RankStep {
   bool complete = false;  ///< its "step" line is there
+  bool skipped = false;   ///< the loss scaler found infinite gradients, and no optimizer stepped
   int micro_batches = 0;
   std::vector<std::optional<std::int64_t>> tokens;  ///< by micro-batch
   std::vector<SketchedTensor> contributions, results;

@@ -38,7 +38,7 @@ Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expecte
   std::map<std::pair<int, int>, Summed> contributions;
   std::set<int> non_finite;
   for (const SketchedTensor* tensor : tensors) {
-    const std::optional<std::vector<double>> row = files.row(tensor->rank, step, tensor->row);
+    const std::optional<std::vector<double>> row = files.row(*tensor, step);
     if (!row) {
       if (result.missing.empty())
         result.missing = fmt::format("the sketches of rank {} in optimizer step {} are missing", tensor->rank, step);

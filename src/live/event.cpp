@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 
 #include "lockstep/rational.h"
 
@@ -42,6 +43,19 @@ std::optional<std::int64_t> Event::whole_or_null(std::string_view key) const {
   const Json* found = required(key);
   if (found == nullptr || found->is_null()) return std::nullopt;
   return whole(key, 0, INT64_MAX / 2);
+}
+
+double Event::factor(std::string_view key) const {
+  const Json* found = object_.find(key);
+  if (found == nullptr) return 1;
+  double number = 0;
+  if (found->is_number()) {
+    const std::string& text = found->text();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc() && end == text.data() + text.size() && number > 0 && std::isfinite(number)) return number;
+  }
+  wrong_type(key, *found, "a number greater than 0");
+  return 1;
 }
 
 std::string Event::text(std::string_view key, std::string_view fallback) const {

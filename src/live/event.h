@@ -26,6 +26,8 @@ class Event {
   std::int64_t whole(std::string_view key, std::int64_t least = 0, std::int64_t most = most_whole) const;
   /// Nothing where the value is null; where the key is missing that is a mistake.
   std::optional<std::int64_t> whole_or_null(std::string_view key) const;
+  /// Greater than 0 and finite; 1 where the key is missing.
+  double factor(std::string_view key) const;
   std::string text(std::string_view key, std::string_view fallback) const;
   std::string required_text(std::string_view key) const;
   std::optional<std::string> text_or_null(std::string_view key) const;

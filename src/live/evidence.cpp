@@ -30,7 +30,7 @@ bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
     if (!std::binary_search(piece.ranks.begin(), piece.ranks.end(), one->rank)) continue;
     if (!is_first && one->partial == 0) break;  // the same bits
     if (one->row < 0 || one->non_finite > 0) return false;
-    const auto row = files_.row(one->rank, piece.step, one->row);
+    const auto row = files_.row(*one, piece.step);
     if (!row) return false;
     problem.result += Eigen::Map<const Eigen::VectorXd>(row->data(), static_cast<Eigen::Index>(row->size()));
     if (is_first) problem.result_dtype = problem.coarsest = one->dtype;

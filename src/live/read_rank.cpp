@@ -252,6 +252,7 @@ class Reader {
     tensor.hash = event.hash("hash");
     tensor.dtype = event.dtype("dtype");
     tensor.non_finite = static_cast<std::uint64_t>(event.whole("nonfinite", 0, INT64_MAX));
+    tensor.loss_scale = event.factor("loss_scale");
   }
 
   RankStep& step_of(const Event& event) { return record_.steps[static_cast<int>(event.whole("step"))]; }
@@ -327,6 +328,7 @@ class Reader {
     RankStep& step = step_of(event);
     if (step.complete) return event.mistake("a second \"step\" line of this step");
     step.complete = true;
+    step.skipped = event.boolean("skipped", false);
     const auto count = static_cast<int>(event.whole("micro_batches", 0, 1 << 20));
     if (count < step.micro_batches) {
       event.mistake(fmt::format("the step has {} micro-batches, and micro-batch {} yielded a contribution", count,

@@ -171,6 +171,34 @@ class Union {
   std::vector<std::string> first_;  // by parameter: the file that declared it first
 };
 
+/// Steps that the loss scaler of every rank skipped have no results; where that of some did, replicas drift apart.
+void drop_skipped(CapturedRun& run, std::set<int>& steps) {
+  std::vector<int> dropped;
+  for (const int step : steps) {
+    std::vector<int> skipped, taken;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found != rank.steps.end() && found->second.complete)
+        (found->second.skipped ? skipped : taken).push_back(rank.header.rank);
+    }
+    if (skipped.empty()) continue;
+    if (taken.empty()) {
+      dropped.push_back(step);
+    } else {
+      run.gaps.push_back(
+          fmt::format("in optimizer step {} the loss scaler of {} found infinite gradients and let no optimizer step, "
+                      "and {} stepped: replicas drift apart.",
+                      step, rank_words(skipped), rank_words(taken)));
+    }
+  }
+  for (const int step : dropped) steps.erase(step);
+  if (!dropped.empty())
+    run.notes.push_back(fmt::format("{} {} skipped: loss scalers found infinite gradients.",
+                                    dropped.size() == 1 ? fmt::format("optimizer step {}", dropped.front())
+                                                        : fmt::format("optimizer steps {}", fmt::join(dropped, ", ")),
+                                    dropped.size() == 1 ? "was" : "were"));
+}
+
 void find_gaps(CapturedRun& run) {
   std::set<int> steps, present;
   for (const RankRecord& rank : run.ranks) {
@@ -180,6 +208,7 @@ void find_gaps(CapturedRun& run) {
       if (content.complete || !content.contributions.empty() || !content.results.empty()) steps.insert(step);
     }
   }
+  drop_skipped(run, steps);
   run.steps.assign(steps.begin(), steps.end());
   std::int64_t micro_batches = 0;
   for (const int step : run.steps) {

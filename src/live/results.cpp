@@ -24,8 +24,8 @@ std::vector<SameResult> distinct_results(const CapturedRun& run, const std::vect
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const SameResult& group) {
       const SketchedTensor& first = *group.first;
       return group.shares.empty() && (first.row < 0) == (result->row < 0) &&
-             (result->row < 0 ||
-              (first.hash == result->hash && first.dtype == result->dtype && first.non_finite == result->non_finite));
+             (result->row < 0 || (first.hash == result->hash && first.dtype == result->dtype &&
+                                  first.non_finite == result->non_finite && first.loss_scale == result->loss_scale));
     });
     if (same == groups.end()) {
       groups.push_back({result, {result->rank}, {}});
@@ -50,7 +50,7 @@ std::optional<int> read_result(SketchFiles& files, int step, const SameResult& r
       result.shares.empty() ? std::vector<const SketchedTensor*>{result.first} : result.shares;
   values.resize(0);
   for (const SketchedTensor* share : shares) {
-    const std::optional<std::vector<double>> row = files.row(share->rank, step, share->row);
+    const std::optional<std::vector<double>> row = files.row(*share, step);
     if (!row) return share->rank;
     const Eigen::Map<const Eigen::VectorXd> one(row->data(), static_cast<Eigen::Index>(row->size()));
     if (values.size() == 0)

@@ -45,17 +45,20 @@ std::shared_ptr<const TensorFile> SketchFiles::file(int rank, int step) {
   return opened;
 }
 
-std::optional<std::vector<double>> SketchFiles::row(int rank, int step, std::int64_t row) {
-  const std::shared_ptr<const TensorFile> from = file(rank, step);
+std::optional<std::vector<double>> SketchFiles::row(const SketchedTensor& tensor, int step) {
+  const std::shared_ptr<const TensorFile> from = file(tensor.rank, step);
   if (from == nullptr) return std::nullopt;
-  const StoredTensor& tensor = from->tensors()[0];
-  if (static_cast<std::uint64_t>(row) >= tensor.shape[0])
-    refuse(*from, fmt::format("rank {} names row {} in optimizer step {}, and the file has {}", rank, row, step,
-                              tensor.shape[0]));
-  const auto sums = static_cast<std::size_t>(tensor.shape[1]);
+  const StoredTensor& sketches = from->tensors()[0];
+  if (static_cast<std::uint64_t>(tensor.row) >= sketches.shape[0])
+    refuse(*from, fmt::format("rank {} names row {} in optimizer step {}, and the file has {}", tensor.rank, tensor.row,
+                              step, sketches.shape[0]));
+  const auto sums = static_cast<std::size_t>(sketches.shape[1]);
   std::vector<double> values(sums);
-  from->read(tensor.begin + static_cast<std::uint64_t>(row) * sums * sizeof(double), values.data(),
+  from->read(sketches.begin + static_cast<std::uint64_t>(tensor.row) * sums * sizeof(double), values.data(),
              sums * sizeof(double));
+  if (tensor.loss_scale != 1) {
+    for (double& value : values) value /= tensor.loss_scale;
+  }
   return values;
 }
 

@@ -19,9 +19,9 @@ class SketchFiles {
  public:
   explicit SketchFiles(const CapturedRun& run) : run_(run) {}
 
-  /// A row of a rank's file of a step. Nothing where the file is missing, which missing() then names. Throws InputError
-  /// where the file is not valid or has no such row.
-  std::optional<std::vector<double>> row(int rank, int step, std::int64_t row);
+  /// The sums of a tensor's gradient, without the loss scale, from the rank's file of the step. Nothing where the file
+  /// is missing, which missing() then names. Throws InputError where the file is not valid or has no such row.
+  std::optional<std::vector<double>> row(const SketchedTensor& tensor, int step);
   /// Closes the files of all steps before `step`; they are opened anew where they are asked for.
   void close_before(int step);
   /// Files that were asked for and are not there.

@@ -67,6 +67,55 @@ def test_the_parameters_at_fault_are_named_with_layers_folded(run, runs):
     assert [one["exact"] for one in wrong[0]["coefficients"]] == ["1/2", "1/2", "0", "0"]
 
 
+def rewritten(source, folder, change):
+    """The run again, each of its lines as `change(rank, line)` leaves it."""
+    shutil.copytree(source, folder)
+    for rank, file in enumerate(sorted(folder.glob("*.jsonl"))):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line in lines:
+            change(rank, line)
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(folder)
+
+
+def test_a_loss_scale_is_taken_out_of_the_sums(run, tmp_path):
+    captured_run.simple_run(tmp_path / "scaled", lambda name, rank, m: HALF / 1024)
+    assert run("verify", str(tmp_path / "scaled")).returncode == 1
+
+    def scale(rank, line):
+        if line["event"] == "contribution":
+            line["loss_scale"] = 1024
+    finished = run("verify", rewritten(tmp_path / "scaled", tmp_path / "told", scale))
+    assert finished.returncode == 0 and finished.stdout.startswith("match  ")
+
+    def of_all(rank, line):
+        if line["event"] in ("contribution", "result"):
+            line["loss_scale"] = 1024.0
+    assert run("verify", rewritten(tmp_path / "scaled", tmp_path / "all", of_all)).returncode == 1
+
+    def zero(rank, line):
+        if line["event"] == "contribution":
+            line["loss_scale"] = 0
+    finished = run("verify", rewritten(tmp_path / "scaled", tmp_path / "zero", zero))
+    assert finished.returncode == 2
+    assert '"loss_scale" of a "contribution" line: expected a number greater than 0, found the number 0' in finished.stderr
+
+
+def test_a_step_that_loss_scalers_skip_is_not_looked_at(run, runs, tmp_path):
+    def skip(ranks):
+        def change(rank, line):
+            if line["event"] == "step" and rank in ranks:
+                line["skipped"] = True
+        return change
+    finished = run("verify", rewritten(runs / "twice", tmp_path / "all", skip((0, 1))))
+    assert "optimizer step 0 was skipped: loss scalers found infinite gradients." in finished.stdout
+    assert "no optimizer step was captured" in finished.stdout and finished.returncode == 1
+    finished = run("verify", rewritten(runs / "right", tmp_path / "some", skip((1,))))
+    assert finished.returncode == 1 and finished.stdout.startswith("undecided  ")
+    assert ("in optimizer step 0 the loss scaler of rank 1 found infinite gradients and let no optimizer step, and rank 0 stepped: "
+            "replicas drift apart.") in finished.stdout
+
+
 def test_options_choose_loss_parameters_and_step(run, runs):
     assert run("verify", str(runs / "right"), "--loss", "sum").returncode == 1
     assert run("verify", str(runs / "norms"), "--parameter", "embedding*").returncode == 0

@@ -58,7 +58,8 @@ def inputs_of(data_rank, step, micro_batch, rows=6):
 
 
 def train(out, model, forward=None, loss="mean", mesh=None, data_rank=None, steps=1, micro_batches=2, divisor=2, rows=None, weigh=None,
-          before_forward=nothing, before_backward=nothing, after_backward=nothing, before_step=nothing, zero=True, adapter=lambda micro: True):
+          before_forward=nothing, before_backward=nothing, after_backward=nothing, before_step=nothing, zero=True, adapter=lambda micro: True,
+          scaler=None):
     """A training loop. `loss` is a mean over rows, or with weigh(rows, rank) what that makes of their sum."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     rank = dist.get_rank() if data_rank is None else data_rank
@@ -72,10 +73,14 @@ def train(out, model, forward=None, loss="mean", mesh=None, data_rank=None, step
                 output = (forward or (lambda model: model))(model)(inputs_of(rank, step, micro, count), adapter(micro))
                 before_backward(model, micro, last)
                 value = output.square().sum() * weigh(count) if weigh else output.square().sum() / count / divisor
-                value.backward()
+                (scaler.scale(value) if scaler else value).backward()
                 after_backward(model, optimizer, last)
             before_step(model)
-            optimizer.step()
+            if scaler:
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                optimizer.step()
             if zero:
                 optimizer.zero_grad()
 
@@ -125,7 +130,19 @@ def zeroed(model, optimizer, last):
         optimizer.zero_grad()
 
 
+def infinite_at_first(model):
+    if not hasattr(model, "was_infinite"):
+        model.was_infinite = True
+        next(model.parameters()).grad.fill_(float("inf"))
+
+
+def scaled(out, **changed):
+    """Losses are scaled; the scaler skips the first optimizer step, and halves its scale then."""
+    ddp(out, steps=3, scaler=torch.amp.GradScaler("cpu"), before_step=infinite_at_first, **changed)
+
+
 case("ddp-right", 2, ddp)
+case("ddp-scaler-right", 2, scaled)
 case("ddp-hook-right", 2, ddp, hook=default_hooks.fp16_compress_hook)
 case("ddp-boundary", 2, ddp, before_forward=at_first)
 case("ddp-flag", 2, ddp, before_forward=nothing, before_backward=at_last, micro_batches=4, divisor=4)

@@ -44,7 +44,7 @@ class Plain:
 
     def install(self):
         hooks = [on_step(optimizer, lambda optimizer=optimizer: self.run.before_step(optimizer)) for optimizer in self.optimizers]
-        return hooks + on_clipping(self.before_clipping)
+        return hooks + on_clipping(self.before_clipping) + self.run.scaler.install()
 
     def before_clipping(self, tensors):
         """Gradients of the others may be those of an earlier step."""
