@@ -138,12 +138,28 @@ def without_sp(engine):
     engine.sequence_parallel_size = 1
 
 
+# Parameters in bfloat16 whose gradients are added up in float32: BF16_Optimizer.
+IN_FLOAT32 = {"bf16": {"enabled": True, "immediate_grad_update": False}, "data_types": {"grad_accum_dtype": "fp32"}}
+
+
+def added_after_the_reduction(engine):
+    """As before PR 7985: the micro-batch at the boundary is added to the sum when that was reduced."""
+    reduce, add = engine.allreduce_gradients, engine.optimizer.backward_epilogue
+
+    def reduce_and_add(*arguments, **keys):
+        reduce(*arguments, **keys)
+        add()
+    engine.allreduce_gradients, engine.optimizer.backward_epilogue = reduce_and_add, nothing
+
+
 case("zero-right", 2, zero, stage=2)
 case("zero-last", 2, zero, stage=2, micro_batches=3, boundary=lambda last: True, step_at_last=True)
 case("zero-boundary-right", 2, zero, stage=2, micro_batches=3, boundary=lambda last: last)
 case("zero-predivided", 4, zero, stage=3, zero={"reduce_scatter": False}, gradient_predivide_factor=4.0)
 case("zero-predivided-right", 4, zero, stage=3, zero={"reduce_scatter": False}, gradient_predivide_factor=2.0)
 case("zero-not-zeroed", 2, zero, stage=0, micro_batches=1, steps=2, after_initialize=lambda engine: setattr(engine, "zero_grad", nothing))
+case("bf16-right", 2, zero, micro_batches=4, **IN_FLOAT32)
+case("bf16-late", 2, zero, micro_batches=4, after_initialize=added_after_the_reduction, **IN_FLOAT32)
 case("zero-gas", 2, zero, stage=1, kind="token_mean", accumulation=1, boundary=lambda last: last)
 case("ulysses-right", 4, ulysses)
 case("ulysses-local-mean", 4, ulysses, divided=False)

@@ -2,6 +2,7 @@
 """DeepSpeed engines, ZeRO 0 to 3, with or without Ulysses.
 
 ZeRO 1 and 2 lay the parameters of a group out in one flat tensor and give each rank an equal part of it; ZeRO 3 cuts each parameter by itself.
+BF16_Optimizer (bfloat16 with ZeRO 1 and sums in float32) has ZeRO 1's parts, in gradients of its own, to which it adds each micro-batch.
 What a rank's part of the gradient is, it has when the engine begins its model step, before it is unscaled and clipped.
 """
 
@@ -34,10 +35,14 @@ class DeepSpeed(Plain):
                                    " offloading" % name)
         needed = {0: [], 1: ["bit16_groups", "averaged_gradients"], 2: ["bit16_groups", "averaged_gradients"],
                   3: ["fp16_groups", "averaged_gradients"]}
+        self.in_float32 = type(self.zero).__name__ == "BF16_Optimizer"
+        if self.in_float32:
+            self.stage = 1  # with pipelines, ZeRO 0 has it as well
+            needed[1] = ["bf16_groups", "bf16_groups_flat", "fp32_groups_gradient_flat_partition", "fp32_groups_has_gradients"]
         missing = [name for name in needed[self.stage] if not hasattr(self.zero, name)]
-        if missing or type(self.zero).__name__ in ("BF16_Optimizer", "MiCS_Optimizer"):
-            raise CaptureError("a DeepSpeed engine with ZeRO %d and %s is not known to captures: they know DeepSpeedZeroOptimizer and optimizers"
-                               " that take .grad" % (self.stage, type(self.zero).__name__))
+        if missing or type(self.zero).__name__ == "MiCS_Optimizer":
+            raise CaptureError("a DeepSpeed engine with ZeRO %d and %s is not known to captures: they know DeepSpeedZeroOptimizer, BF16_Optimizer"
+                               " and optimizers that take .grad" % (self.stage, type(self.zero).__name__))
         self.flat = self.offsets() if self.stage in (1, 2) else {}
         self.parameters = Parameters(engine.module, None, run.contribute, self.pieces_of, self.shape_of)
 
@@ -52,9 +57,13 @@ class DeepSpeed(Plain):
     def offsets(self):
         """By parameter: its group, where it begins in the group's flat tensor, and the elements of a rank's part."""
         found = {}
-        for group, tensors in enumerate(getattr(self.zero, "round_robin_bit16_groups", self.zero.bit16_groups)):
+        if self.in_float32:
+            groups, flat = self.zero.bf16_groups, self.zero.bf16_groups_flat
+        else:
+            groups, flat = getattr(self.zero, "round_robin_bit16_groups", self.zero.bit16_groups), self.zero.bit16_groups_flat
+        for group, tensors in enumerate(groups):
             world = dist.get_world_size(self.zero.real_dp_process_group[group])
-            size = self.zero.bit16_groups_flat[group].numel() // world
+            size = flat[group].numel() // world
             starts = getattr(self.zero, "round_robin_bit16_offsets", {group: None})[group]
             begin = 0
             for number, tensor in enumerate(tensors):
@@ -100,13 +109,19 @@ class DeepSpeed(Plain):
         else:
             yield from self.results_of_flat_groups()
 
+    def part_of(self, group):
+        """This rank's part of a group's flat gradient; None where there is none."""
+        if self.in_float32:
+            return self.zero.fp32_groups_gradient_flat_partition[group] if any(self.zero.fp32_groups_has_gradients[group]) else None
+        gradients = self.zero.averaged_gradients.get(group)
+        return torch.cat([part.reshape(-1) for part in gradients]) if gradients is not None else None
+
     def results_of_flat_groups(self):
         parts = {}
         for number, (group, begin, size) in self.flat.items():
             parameter = self.parameters.by_tensor[number]
             if group not in parts:
-                gradients = self.zero.averaged_gradients.get(group)
-                parts[group] = torch.cat([part.reshape(-1) for part in gradients]) if gradients is not None else None
+                parts[group] = self.part_of(group)
             if parts[group] is None:
                 yield parameter, None, []
                 continue
