@@ -90,6 +90,7 @@ struct RankRecord {
   Header header;
   std::vector<DeclaredParameter> parameters;
   std::map<std::int64_t, int> parameter_of_id;
+  std::vector<int> run_parameters;  ///< the numbers that its parameters have in a CapturedRun
   std::map<int, RankStep> steps;
   std::vector<CapturedCollective> collectives;  ///< in the order of its calls
   bool cut_off = false;                         ///< the last line is not complete

@@ -181,32 +181,36 @@ class Finder {
     if (call.root >= 0)
       result.root =
           static_cast<int>(std::lower_bound(call.group.begin(), call.group.end(), call.root) - call.group.begin());
-    const auto [found, is_new] = axes_of_group_.try_emplace(call.group);
-    if (is_new) found->second = axes_of(call);
-    result.axes = found->second;
+    const auto [found, is_new] = place_of_group_.try_emplace(call.group);
+    if (is_new) found->second = place_of(call);
+    std::tie(result.axes, result.stages) = found->second;
     return result;
   }
 
-  std::vector<std::string> axes_of(const CapturedCollective& call) const {
+  /// Axes and, where these are not all, stages.
+  std::pair<std::vector<std::string>, std::vector<int>> place_of(const CapturedCollective& call) const {
     if (call.group.back() >= run_.header.world)
       refuse(fmt::format("{}: {} is among {}, and the run has {} ranks.", run_.folder, words_of(call),
                          rank_words(call.group), run_.header.world));
     std::vector<std::string> axes;
+    std::vector<int> stages;
     std::int64_t product = 1;
     for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
       const std::uint32_t bit = std::uint32_t{1} << axis;
-      const bool varies = std::any_of(call.group.begin(), call.group.end(), [&](int rank) {
-        return run_.coordinates(rank, bit) != run_.coordinates(call.group.front(), bit);
-      });
-      if (!varies) continue;
+      std::set<int> coordinates;
+      for (const int rank : call.group) coordinates.insert(run_.coordinates(rank, bit));
+      if (coordinates.size() == 1) continue;
       axes.push_back(axes_[axis]);
-      product *= run_.header.sizes[axis];
+      const bool picks =
+          axes_[axis] == name_of(Axis::pp) && static_cast<int>(coordinates.size()) < run_.header.sizes[axis];
+      if (picks) stages.assign(coordinates.begin(), coordinates.end());
+      product *= picks ? static_cast<int>(coordinates.size()) : run_.header.sizes[axis];
     }
     if (product != static_cast<std::int64_t>(call.group.size()))
       refuse(
           fmt::format("{}: {} is among {}, which are no whole axes of the mesh; a step of a schedule runs over axes.",
                       run_.folder, words_of(call), rank_words(call.group)));
-    return axes;
+    return {axes, stages};
   }
 
   /// The calls of all optimizer steps and micro-batches as one list.
@@ -252,8 +256,8 @@ class Finder {
   }
 
   int number(const GradientCall& call) {
-    const auto [found, is_new] = numbers_.try_emplace({call.op, call.axes, call.average, call.root, call.site},
-                                                      static_cast<int>(result_.calls.size()));
+    const auto [found, is_new] = numbers_.try_emplace(
+        {call.op, call.axes, call.stages, call.average, call.root, call.site}, static_cast<int>(result_.calls.size()));
     if (is_new) result_.calls.push_back(call);
     return found->second;
   }
@@ -261,8 +265,8 @@ class Finder {
   const CapturedRun& run_;
   const std::vector<int>& steps_;
   const AxisNames& axes_;
-  std::map<std::tuple<std::string, std::vector<std::string>, bool, int, std::string>, int> numbers_;
-  std::map<std::vector<int>, std::vector<std::string>> axes_of_group_;
+  std::map<std::tuple<std::string, std::vector<std::string>, std::vector<int>, bool, int, std::string>, int> numbers_;
+  std::map<std::vector<int>, std::pair<std::vector<std::string>, std::vector<int>>> place_of_group_;
   std::map<std::vector<int>, std::vector<std::set<int>>> carried_;  // by group, in the order of its calls
   std::map<std::string, std::pair<std::string, int>> left_out_;     // by why: the first call, and how many
   GradientCalls result_;
@@ -271,8 +275,8 @@ class Finder {
 }  // namespace
 
 bool GradientCall::same_kind(const GradientCall& other) const {
-  return std::tie(op, axes, members, average, root) ==
-         std::tie(other.op, other.axes, other.members, other.average, other.root);
+  return std::tie(op, axes, stages, members, average, root) ==
+         std::tie(other.op, other.axes, other.stages, other.members, other.average, other.root);
 }
 
 GradientCalls find_gradient_calls(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes) {

@@ -13,6 +13,7 @@ namespace lockstep::live {
 struct GradientCall {
   std::string op;                 ///< all_reduce, reduce_scatter, all_gather, broadcast or reduce
   std::vector<std::string> axes;  ///< of the layout, that its groups run over, the slowest first
+  std::vector<int> stages;        ///< pipeline stages, where the groups have not all of them
   int members = 1;                ///< of a group
   bool average = false;
   int root = -1;     ///< position in the group; -1: none

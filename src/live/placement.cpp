@@ -55,6 +55,7 @@ class Finder {
       : run_(run), verified_(verified), steps_(steps), axes_(run.header.axes.size()) {
     for (std::size_t axis = 0; axis < axes_; ++axis) {
       const auto& data = run.header.data_axes;
+      if (run.header.axes[axis] == name_of(Axis::pp) && run.header.sizes[axis] > 1) pipeline_ = axis;
       is_data_.push_back(std::find(data.begin(), data.end(), run.header.axes[axis]) != data.end());
     }
     rank_of_place_.resize(run.place_of_rank.size());
@@ -67,6 +68,7 @@ class Finder {
     boxes();
     partial();
     micro_batches();
+    stages();
     return std::move(result_);
   }
 
@@ -105,7 +107,7 @@ class Finder {
       for (const auto& [rank, own] : box) {
         for (std::size_t axis = 0; axis < axes_; ++axis) {
           const auto other = box.find(first_along(rank, axis));
-          if (other == box.end()) continue;
+          if (axis == pipeline_ || other == box.end()) continue;
           for (std::size_t dim = 0; dim < own.size(); ++dim) {
             if (own[dim] == other->second[dim]) continue;
             if (is_data_[axis])
@@ -148,7 +150,9 @@ class Finder {
           const int first = first_along(one.rank, axis);
           const bool cut = std::any_of(placement.shard.begin(), placement.shard.end(),
                                        [&](const std::pair<int, int>& shard) { return shard.first == number; });
-          if (is_data_[axis] || cut || first == one.rank || !alone.contains({first, one.micro_batch})) continue;
+          if (is_data_[axis] || axis == pipeline_ || cut || first == one.rank ||
+              !alone.contains({first, one.micro_batch}))
+            continue;
           mark(placement.partial, std::uint32_t{1} << axis);
         }
       }
@@ -184,11 +188,26 @@ class Finder {
     }
   }
 
+  /// A stage holds what one of its ranks declares.
+  void stages() {
+    if (!pipeline_) return;
+    std::vector<std::map<int, std::string>> names(run_.parameters.size());
+    for (const RankRecord& rank : run_.ranks) {
+      const int stage = run_.coordinates(rank.header.rank, std::uint32_t{1} << *pipeline_);
+      for (std::size_t i = 0; i < rank.parameters.size(); ++i)
+        names[at(rank.run_parameters[i])].emplace(stage, rank.parameters[i].name);
+    }
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      for (const auto& [stage, name] : names[i]) result_[i].stages.push_back({stage, name});
+    }
+  }
+
   const CapturedRun& run_;
   const VerifyResult& verified_;
   const std::vector<int>& steps_;
   std::size_t axes_;
   std::vector<bool> is_data_;
+  std::optional<std::size_t> pipeline_;  // the axis
   std::vector<int> rank_of_place_;
   GradientHash zero_hash_;
   std::vector<Placement> result_;

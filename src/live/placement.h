@@ -10,11 +10,18 @@
 
 namespace lockstep::live {
 
+/// A pipeline stage that holds a parameter, and the name that it has there.
+struct StageName {
+  int stage = 0;
+  std::string name;
+};
+
 /// How backward spreads a parameter's gradient over the ranks.
 struct Placement {
   std::vector<std::pair<int, int>> shard;         ///< axis of the mesh and the dimension that it cuts
   std::vector<int> partial;                       ///< axes over which the ranks' gradients are to be added up
   std::vector<int> redistributed;                 ///< axes over which what the optimizers get is to be added up as well
+  std::vector<StageName> stages;                  ///< ascending; empty where there is no pipeline
   bool untouched = false;                         ///< no rank's backward yields it, and no optimizer gets it
   std::optional<std::vector<int>> micro_batches;  ///< in which backward yields it, where that is not in all
 };

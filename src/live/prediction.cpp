@@ -73,7 +73,7 @@ Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenari
 
 int Prediction::buffer_of(int rank, int parameter) const {
   const Model& model = scenario_->schedule->model;
-  return model.buffer_of(rank, model.logical_of(parameter));
+  return model.buffer_of(rank, model.logical_of(recording_.in_model[at(parameter)]));
 }
 
 std::optional<std::size_t> Prediction::index_of(int step) const {

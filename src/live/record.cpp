@@ -11,6 +11,7 @@
 
 #include "lockstep/check.h"
 #include "src/live/prediction.h"
+#include "src/live/recorded_model.h"
 #include "src/live/run_layout.h"
 #include "src/live/verify.h"
 #include "src/live/words.h"
@@ -94,6 +95,7 @@ class Recorder {
     refuse_too_much();
     recording_.calls = find_gradient_calls(run_, recording_.steps, recording_.names);
     recording_.placements = find_placements(run_, verified_, recording_.steps);
+    find_model(recording_);
   }
 
   /// What a call does is looked for in each micro-batch.
@@ -124,7 +126,6 @@ class Recorder {
       std::string name = header.axes[i];
       if (!known) name = is_data(name) ? "dp" : "tp";
       const bool splits = name.starts_with("dp") || name == "cp" || name == "sp";
-      if (name == "pp" && header.sizes[i] > 1) refuse("pipelines are not recorded yet.");
       if (header.sizes[i] > 1 && splits != is_data(header.axes[i]))
         refuse(fmt::format("ranks along {} see {} tokens in the run, and in a scenario {} ones.", name,
                            splits ? "the same" : "different", splits ? "different" : "the same"));

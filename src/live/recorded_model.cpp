@@ -40,14 +40,16 @@ Json layout(const Recording& recording) {
 
 Json parameters(const Recording& recording) {
   std::vector<Json> list;
-  for (std::size_t i = 0; i < recording.run->parameters.size(); ++i) {
-    const DeclaredParameter& declared = recording.run->parameters[i].declared;
-    const Placement& placement = recording.placements[i];
+  for (const RecordedParameter& own : recording.model) {
+    const DeclaredParameter& declared = recording.run->parameters[at(own.parameter)].declared;
+    const Placement& placement = recording.placements[at(own.parameter)];
     Json one = Json::object();
-    one.set("name", Json::string(declared.name));
+    one.set("name", Json::string(own.name));
     one.set("shape", list_of(declared.shape, json_number));
     if (declared.dtype == "float64" || declared.dtype == "bfloat16" || declared.dtype == "float16")
       one.set("dtype", Json::string(declared.dtype));
+    if (!placement.stages.empty()) one.set("stage", own.stage ? json_number(*own.stage) : Json::string("all"));
+    if (!own.tied.empty()) one.set("tied", Json::string(own.tied));
     Json shards = Json::object();
     for (const auto& [axis, dim] : placement.shard) {
       Json cut = json_number(dim);
@@ -65,6 +67,24 @@ Json parameters(const Recording& recording) {
     list.push_back(one);
   }
   return Json::array(std::move(list));
+}
+
+/// A glob that fits this text alone.
+std::string glob(const std::string& text) {
+  std::string pattern;
+  for (const char c : text)
+    pattern += c == '*' || c == '?' || c == '[' ? std::string("[") + c + "]" : std::string(1, c);
+  return pattern;
+}
+
+/// A selector that fits this name alone.
+std::string selector(const std::string& name) {
+  const std::string pattern = glob(name);
+  if (pattern.starts_with('[')) return pattern;
+  // What selectors would take for a word of theirs.
+  if (name.starts_with('!')) return "?" + pattern.substr(1);
+  const bool is_word = name.find_first_of(":<>=") != std::string::npos || name.starts_with(' ');
+  return is_word ? fmt::format("[{}]{}", name.front(), pattern.substr(1)) : pattern;
 }
 
 int size_of(const Recording& recording, std::string_view name) {
@@ -147,6 +167,47 @@ Json json_number(std::int64_t value) { return Json::number(std::to_string(value)
 
 Json axis_list(const Recording& recording, const std::vector<int>& axes) {
   return list_of(axes, [&](int axis) { return Json::string(recording.names[at(axis)]); });
+}
+
+void find_model(Recording& recording) {
+  const CapturedRun& run = *recording.run;
+  std::set<std::string> names;
+  for (const RunParameter& parameter : run.parameters) names.insert(parameter.declared.name);
+  recording.in_model.assign(run.parameters.size(), -1);
+  const int stages = size_of(recording, name_of(Axis::pp));
+  const auto axis = std::find(recording.names.begin(), recording.names.end(), name_of(Axis::pp));
+  const std::uint32_t bit = stages > 1 ? std::uint32_t{1} << (axis - recording.names.begin()) : 0;
+  std::set<std::pair<int, int>> done;  // parameters on their stages
+  for (const RankRecord& rank : run.ranks) {
+    const int stage = bit != 0 ? run.coordinates(rank.header.rank, bit) : 0;
+    for (const int parameter : rank.run_parameters) {
+      const std::vector<StageName>& held = recording.placements[at(parameter)].stages;
+      const bool everywhere =
+          static_cast<int>(held.size()) == stages &&
+          std::all_of(held.begin(), held.end(), [&](const StageName& one) { return one.name == held.front().name; });
+      if (!done.emplace(parameter, everywhere ? 0 : stage).second) continue;
+      int& first = recording.in_model[at(parameter)];
+      RecordedParameter one;
+      one.parameter = parameter;
+      one.name = run.parameters[at(parameter)].declared.name;
+      if (!held.empty() && !everywhere) {
+        one.stage = stage;
+        if (held.size() > 1) one.tied = one.name;
+        if (first >= 0) {
+          const auto own =
+              std::find_if(held.begin(), held.end(), [&](const StageName& at) { return at.stage == stage; });
+          one.name = names.insert(own->name).second ? own->name : fmt::format("{} (stage {})", one.name, stage);
+        }
+      }
+      if (first < 0) first = static_cast<int>(recording.model.size());
+      recording.model.push_back(std::move(one));
+    }
+  }
+}
+
+std::string selector_of(const Recording& recording, int parameter) {
+  const RecordedParameter& own = recording.model[at(recording.in_model[at(parameter)])];
+  return own.tied.empty() ? selector(own.name) : "tied:" + glob(own.tied);
 }
 
 Json described(const Recording& recording) {

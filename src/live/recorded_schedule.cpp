@@ -28,22 +28,11 @@ bool is_scattered(const Recording& recording, int parameter) {
                      [&](const MetCall& one) { return recording.calls.calls[at(one.call)].op == "reduce_scatter"; });
 }
 
-bool sums(const GradientCall& call) { return !call.average && call.op != "broadcast" && call.op != "all_gather"; }
-
-/// A selector that fits this name alone.
-std::string selector(const std::string& name) {
-  std::string text;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (c == '*' || c == '?' || c == '[') {
-      text += std::string("[") + c + "]";
-    } else {
-      // What selectors would take for a word of theirs.
-      const bool first_of_word = i == 0 && (name.find_first_of(":<>=") != std::string::npos || c == ' ');
-      text += i == 0 && c == '!' ? "?" : first_of_word ? std::string("[") + c + "]" : std::string(1, c);
-    }
-  }
-  return text;
+/// Whether ranks that see different tokens sum, so that somebody may divide before.
+bool sums(const GradientCall& call) {
+  return !call.average && call.op != "broadcast" && call.op != "all_gather" &&
+         std::any_of(call.axes.begin(), call.axes.end(),
+                     [](const std::string& axis) { return axis != name_of(Axis::pp) && axis != name_of(Axis::tp); });
 }
 
 /// With the characters alone that names of steps have.
@@ -233,7 +222,7 @@ class Writer {
     const bool exclude = others.size() < parameters.size();
     std::vector<Json> items;
     for (const int parameter : exclude ? others : parameters) {
-      const std::string item = selector(recording_.run->parameters[at(parameter)].declared.name);
+      const std::string item = selector_of(recording_, parameter);
       items.push_back(Json::string(exclude ? "!" + item : item));
     }
     return Json::array(std::move(items));
@@ -261,6 +250,16 @@ class Writer {
     if (shared.scattered) step.set("buffer", Json::string(unreduced));
   }
 
+  static Json over(const GradientCall& call, const std::vector<std::string>& axes) {
+    if (call.stages.empty())
+      return axes.size() == 1 ? Json::string(axes.front())
+                              : list_of(axes, [](const std::string& axis) { return Json::string(axis); });
+    Json picks = Json::object();
+    for (const std::string& axis : axes)
+      picks.set(axis, axis == name_of(Axis::pp) ? list_of(call.stages, json_number) : Json::string("all"));
+    return picks;
+  }
+
   void collective(std::vector<Json>& list, const Shared& shared, std::vector<int> parameters) {
     std::sort(parameters.begin(), parameters.end());
     const GradientCall& call = recording_.calls.calls[at(shared.call)];
@@ -281,8 +280,7 @@ class Writer {
       place(step, shared);
     });
     add(list, fmt::format("{}_{}{}", over_axes, call.op, site), call.op, parameters, [&](Json& step) {
-      step.set("over", axes.size() == 1 ? Json::string(axes.front())
-                                        : list_of(axes, [](const std::string& axis) { return Json::string(axis); }));
+      step.set("over", over(call, axes));
       if (call.average) step.set("reduce", Json::string("avg"));
       if (call.root >= 0) step.set("root", json_number(call.root));
       if (call.op == "reduce_scatter") {

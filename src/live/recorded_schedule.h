@@ -24,6 +24,15 @@ struct Unseen {
   friend bool operator==(const Unseen&, const Unseen&) = default;
 };
 
+/// A parameter of the scenario. What several pipeline stages hold under other names, or not all of them, is as many
+/// that are tied.
+struct RecordedParameter {
+  std::string name;
+  int parameter = 0;         ///< of the run
+  std::optional<int> stage;  ///< none: all stages, or there is one
+  std::string tied;          ///< "": not
+};
+
 /// Everything that a recorded scenario is written from.
 struct Recording {
   const CapturedRun* run = nullptr;
@@ -32,7 +41,9 @@ struct Recording {
   std::vector<int> micro_batches;                 ///< by optimizer step
   std::vector<std::pair<std::string, int>> axes;  ///< of the layout with their sizes, the slowest first
   AxisNames names;
-  std::vector<Placement> placements;  ///< by parameter
+  std::vector<Placement> placements;     ///< by parameter
+  std::vector<RecordedParameter> model;  ///< in the order of each rank's parameters
+  std::vector<int> in_model;             ///< by parameter: the first of its parameters in the scenario
   GradientCalls calls;
 };
 

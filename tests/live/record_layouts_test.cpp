@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/catch.h"
+#include "tests/live/recorded.h"
+
+namespace lockstep {
+namespace {
+
+using test::call;
+using test::checked;
+using test::words;
+
+/// A parameter of a run, or a copy of it under another name.
+struct Tensor {
+  std::string name, aliases;  // aliases with their quotes
+  std::vector<std::int64_t> shape = {600};
+  std::vector<std::int64_t> cuts = {0, 600};  // of its row-major index
+  std::map<int, std::vector<int>> pieces;     // by rank that holds it
+  int drawn = 0;                              // contributions of the same number are the same
+};
+
+/// One optimizer step, whose optimizers get all that their ranks hold.
+struct Layouts {
+  test::RunWriter::Settings settings;
+  std::vector<Tensor> tensors;
+  int micro_batches = 1;
+  /// What a rank's optimizer gets of another's contribution to a tensor, or to one that is tied to it.
+  std::function<double(int owner, int rank)> coefficient = [](int owner, int rank) {
+    return owner == rank ? 1.0 : 0.0;
+  };
+  std::map<int, std::vector<std::string>> lines;  // after the backward passes, by rank
+  std::string tokens = "null";
+
+  Layouts() { settings.collectives = true; }
+
+  std::vector<double> gradient(const Tensor& tensor, int rank, int m) const {
+    return test::drawn(static_cast<std::size_t>(tensor.cuts.back()),
+                       static_cast<std::uint64_t>(tensor.drawn * 1000 + rank * 10 + m + 1));
+  }
+
+  static std::vector<double> part(const std::vector<double>& values, const Tensor& tensor, int piece) {
+    const auto first = values.begin();
+    return {first + tensor.cuts[static_cast<std::size_t>(piece)],
+            first + tensor.cuts[static_cast<std::size_t>(piece) + 1]};
+  }
+
+  RecordedRun recorded() const {
+    const test::Folder folder;
+    test::RunWriter writer(folder.path(), settings);
+    for (int rank = 0; rank < writer.world(); ++rank) {
+      for (std::size_t id = 0; id < tensors.size(); ++id) {
+        if (tensors[id].pieces.contains(rank)) declare(writer, rank, static_cast<int>(id));
+      }
+      for (int m = 0; m < micro_batches; ++m) {
+        for (std::size_t id = 0; id < tensors.size(); ++id) {
+          const auto held = tensors[id].pieces.find(rank);
+          if (held == tensors[id].pieces.end()) continue;
+          const std::vector<double> values = gradient(tensors[id], rank, m);
+          for (const int piece : held->second)
+            writer.contribution(rank, 0, m, static_cast<int>(id), piece, part(values, tensors[id], piece),
+                                tensors[id].cuts[static_cast<std::size_t>(piece)]);
+        }
+      }
+      if (const auto own = lines.find(rank); own != lines.end()) {
+        for (const std::string& line : own->second) writer.line(rank, "{}", line);
+      }
+      for (std::size_t id = 0; id < tensors.size(); ++id) {
+        const auto held = tensors[id].pieces.find(rank);
+        if (held == tensors[id].pieces.end()) continue;
+        for (const int piece : held->second) {
+          const Tensor& own = tensors[id];
+          writer.result(rank, 0, static_cast<int>(id), piece, part(sum(own, rank, piece), own, piece),
+                        own.cuts[static_cast<std::size_t>(piece)]);
+        }
+      }
+      writer.step(rank, 0, micro_batches, tokens);
+    }
+    writer.finish();
+    return record_run(folder.path(), {});
+  }
+
+ private:
+  /// Of all contributions to a piece, under whatever name.
+  std::vector<double> sum(const Tensor& tensor, int owner, int piece) const {
+    std::vector<double> all(static_cast<std::size_t>(tensor.cuts.back()));
+    for (const Tensor& other : tensors) {
+      if (other.name != tensor.name && other.aliases != "\"" + tensor.name + "\"") continue;
+      for (const auto& [rank, pieces] : other.pieces) {
+        const double factor = coefficient(owner, rank);
+        if (factor == 0 || std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) continue;
+        for (int m = 0; m < micro_batches; ++m) {
+          const std::vector<double> values = gradient(other, rank, m);
+          for (std::size_t i = 0; i < all.size(); ++i)
+            all[i] = test::rounded(all[i] + factor * values[i], Dtype::float32);
+        }
+      }
+    }
+    return all;
+  }
+
+  void declare(test::RunWriter& writer, int rank, int id) const {
+    const Tensor& tensor = tensors[static_cast<std::size_t>(id)];
+    std::string pieces;
+    for (std::size_t i = 0; i + 1 < tensor.cuts.size(); ++i)
+      pieces += fmt::format(R"({}{{"range":[{},{}]}})", i > 0 ? "," : "", tensor.cuts[i], tensor.cuts[i + 1]);
+    writer.line(rank,
+                R"({{"event":"parameter","id":{},"name":"{}","shape":[{}],"dtype":"float32","frozen":false,)"
+                R"("aliases":[{}],"pieces":[{}]}})",
+                id, tensor.name, fmt::join(tensor.shape, ","), tensor.aliases, pieces);
+  }
+};
+
+Tensor whole(const std::string& name, const std::vector<int>& ranks, int drawn, const std::string& aliases = "") {
+  Tensor tensor;
+  tensor.name = name;
+  tensor.aliases = aliases;
+  tensor.drawn = drawn;
+  for (const int rank : ranks) tensor.pieces[rank] = {0};
+  return tensor;
+}
+
+/// The scenario's parameter of this name, without its name and shape.
+std::string written(const RecordedRun& run, const std::string& name) {
+  for (const Json& one : run.scenario.find("model")->find("parameters")->items()) {
+    if (one.find("name")->text() != name) continue;
+    std::string text;
+    for (const Json::Member& member : one.members()) {
+      if (member.key == "name") continue;
+      text += (text.empty() ? "" : " ") + member.key + "=" + write_json(member.value);
+    }
+    text.erase(std::remove(text.begin(), text.end(), '\n'), text.end());
+    return text;
+  }
+  return "no parameter";
+}
+
+const std::string prefix = "zero; micro_batches(backward by=\"1 / (tokens * micro_batches)\"); ";
+
+/// Four stages; the first and the last share an embedding, and all have a gate.
+Layouts pipeline() {
+  Layouts run;
+  run.settings.mesh = {{"pp", 4}};
+  run.settings.data_axes = {};
+  run.tensors = {whole("embedding", {0}, 1, "\"head\""), whole("first", {0}, 2), whole("second", {1}, 3),
+                 whole("gate", {0, 1, 2, 3}, 4), whole("head", {3}, 5, "\"embedding\"")};
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("stages hold parameters, tied ones under the name that each has for them") {
+  Layouts run = pipeline();
+  CHECK(written(run.recorded(), "gate") == "shape=[600] stage=\"all\"");
+  run.tensors.erase(run.tensors.begin() + 3);
+  const RecordedRun alone = run.recorded();
+  CHECK(alone.unmet.empty());
+  CHECK(words(alone) + "; " == prefix);
+  CHECK(written(alone, "embedding") == "shape=[600] stage=0 tied=\"embedding\"");
+  CHECK(written(alone, "head") == "shape=[600] stage=3 tied=\"embedding\"");
+  CHECK(written(alone, "second") == "shape=[600] stage=1");
+  const CheckResult check = checked(alone);
+  CHECK(check.verdict == Verdict::mismatch);
+  REQUIRE_FALSE(check.repairs.empty());
+  CHECK(check.blame.front().step == "ends_all_reduce");
+}
+
+TEST_CASE("groups of some stages are picks") {
+  Layouts run = pipeline();
+  run.coefficient = [](int owner, int rank) { return owner == rank || (owner % 3 == 0 && rank % 3 == 0) ? 1.0 : 0.0; };
+  run.tensors.erase(run.tensors.begin() + 3);  // the gate
+  run.lines[0] = {call("all_reduce", {0, 3}, 600, "null", "0")};
+  run.lines[3] = {call("all_reduce", {0, 3}, 600, "null", "3", "sum", "train.py:12 in main")};
+  const RecordedRun recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(words(recorded) == prefix + "pp_all_reduce/train.py:9 params=[\"tied:embedding\"] over={  \"pp\": [0, 3]}");
+  CHECK(checked(recorded).verdict == Verdict::match);
+}
+
+TEST_CASE("what all stages hold is summed over the pipeline, whatever else each of them calls") {
+  Layouts run = pipeline();
+  run.tensors[0].aliases = run.tensors[4].aliases = "";
+  run.settings.mesh = {{"pp", 4}, {"dp", 2}};
+  run.settings.data_axes = {"dp"};
+  for (Tensor& tensor : run.tensors) {
+    std::map<int, std::vector<int>> both;
+    for (const auto& [rank, pieces] : tensor.pieces) both[2 * rank] = both[2 * rank + 1] = pieces;
+    tensor.pieces = both;
+  }
+  for (int rank = 0; rank < 8; ++rank) {
+    const std::vector<int> data = {rank / 2 * 2, rank / 2 * 2 + 1};
+    const std::vector<int> stages = {rank % 2, rank % 2 + 2, rank % 2 + 4, rank % 2 + 6};
+    // A stage that has more to do comes later to what all of them do.
+    for (int other = 0; other < rank / 2; ++other) run.lines[rank].push_back(call("all_gather", data, 1, "null", ""));
+    if (rank == 2 || rank == 3)
+      run.lines[rank].push_back(call("all_reduce", data, 600, "null", "2", "avg", "own.py:1"));
+    if (rank < 2) run.lines[rank].push_back(call("all_reduce", data, 1200, "null", "0,1", "avg", "own.py:2"));
+    run.lines[rank].push_back(call("all_reduce", data, 600, "null", "3", "avg"));
+    run.lines[rank].push_back(call("all_reduce", stages, 600, "null", "3", "sum", "train.py:10"));
+    if (rank >= 6) run.lines[rank].push_back(call("all_reduce", data, 600, "null", "4", "avg", "own.py:3"));
+  }
+  run.coefficient = [](int, int) { return 0.5; };
+  const RecordedRun recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(words(recorded) == prefix +
+                               "dp_all_reduce/own.py:2 params=[\"embedding\", \"first\"] over=\"dp\" reduce=\"avg\"; "
+                               "dp_all_reduce/train.py:9 params=[\"gate\"] over=\"dp\" reduce=\"avg\"; "
+                               "dp_all_reduce/own.py:1 params=[\"second\"] over=\"dp\" reduce=\"avg\"; "
+                               "pp_all_reduce/train.py:10 params=[\"gate\"] over=\"pp\"; "
+                               "dp_all_reduce/own.py:3 params=[\"head\"] over=\"dp\" reduce=\"avg\"");
+  CHECK(checked(recorded).verdict == Verdict::match);
+}
+
+}  // namespace lockstep
