@@ -87,12 +87,25 @@ std::optional<Intervals> Prediction::local_of(int parameter, int piece, int rank
   const LocalBuffer& local = model.local(rank).buffers[at(buffer)];
   const Piece& held = model.pieces(local.logical)[at(local.piece)];
   const DeclaredParameter& declared = recording_.run->parameters[at(parameter)].declared;
-  const auto box = box_of_piece(declared, piece);
-  if (box) return stretches(*box, held.dims);
-  std::int64_t whole = 1;
-  for (const std::int64_t size : declared.shape) whole *= size;
-  if (held.numel != whole) return std::nullopt;
-  return Intervals{declared.pieces[at(piece)].front()};
+  const std::vector<std::int64_t>& shape = recording_.placements[at(parameter)].shape;
+  const auto bounds = bounds_of_piece(declared, piece, shape);
+  if (!bounds) return Intervals{};
+  const std::vector<Interval>& own = declared.pieces[at(piece)];
+  if (own.size() > 1) {
+    const auto box = box_of_piece(declared, piece, shape);
+    return box ? stretches(*box, held.dims) : std::nullopt;
+  }
+  // A range that spans several rows of a dimension spans all of the later ones, and so does what holds it.
+  std::int64_t first = 0, last = 0, size = 1, begin = own.front().begin, end = own.front().end - 1;
+  for (std::size_t dim = shape.size(); dim-- > 0;) {
+    if ((*bounds)[dim].begin < held.dims[dim].begin || (*bounds)[dim].end > held.dims[dim].end) return std::nullopt;
+    first += (begin % shape[dim] - held.dims[dim].begin) * size;
+    last += (end % shape[dim] - held.dims[dim].begin) * size;
+    begin /= shape[dim];
+    end /= shape[dim];
+    size *= held.dims[dim].size();
+  }
+  return Intervals{{first, last + 1}};
 }
 
 std::string Prediction::formula(int form, int rank, int buffer, std::size_t step) const {

@@ -94,7 +94,7 @@ class Recorder {
     }
     refuse_too_much();
     recording_.calls = find_gradient_calls(run_, recording_.steps, recording_.names);
-    recording_.placements = find_placements(run_, verified_, recording_.steps);
+    recording_.placements = find_placements(run_, verified_, recording_.steps, recording_.names);
     find_model(recording_);
   }
 
@@ -125,10 +125,13 @@ class Recorder {
     for (std::size_t i = 0; i < header.axes.size(); ++i) {
       std::string name = header.axes[i];
       if (!known) name = is_data(name) ? "dp" : "tp";
-      const bool splits = name.starts_with("dp") || name == "cp" || name == "sp";
-      if (header.sizes[i] > 1 && splits != is_data(header.axes[i]))
+      // Along cp and sp a scenario splits the tokens. Where they are no data axes, a rank's loss is its part of one
+      // that they have together.
+      if (header.sizes[i] > 1 && !splits_sequence(name) && splits_tokens(name) != is_data(header.axes[i]))
         refuse(fmt::format("ranks along {} see {} tokens in the run, and in a scenario {} ones.", name,
-                           splits ? "the same" : "different", splits ? "different" : "the same"));
+                           splits_tokens(name) ? "the same" : "different",
+                           splits_tokens(name) ? "different" : "the same"));
+      if (splits_sequence(name) && !is_data(header.axes[i]) && header.sizes[i] > 1) recording_.shares.push_back(name);
       recording_.names.push_back(name);
       recording_.axes.emplace_back(name, header.sizes[i]);
     }

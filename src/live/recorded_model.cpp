@@ -45,7 +45,7 @@ Json parameters(const Recording& recording) {
     const Placement& placement = recording.placements[at(own.parameter)];
     Json one = Json::object();
     one.set("name", Json::string(own.name));
-    one.set("shape", list_of(declared.shape, json_number));
+    one.set("shape", list_of(placement.shape, json_number));
     if (declared.dtype == "float64" || declared.dtype == "bfloat16" || declared.dtype == "float16")
       one.set("dtype", Json::string(declared.dtype));
     if (!placement.stages.empty()) one.set("stage", own.stage ? json_number(*own.stage) : Json::string("all"));
@@ -53,7 +53,7 @@ Json parameters(const Recording& recording) {
     Json shards = Json::object();
     for (const auto& [axis, dim] : placement.shard) {
       Json cut = json_number(dim);
-      if (declared.shape[at(dim)] % recording.run->header.sizes[at(axis)] != 0) {
+      if (placement.shape[at(dim)] % recording.run->header.sizes[at(axis)] != 0) {
         cut = Json::object();
         cut.set("dim", json_number(dim));
         cut.set("uneven", Json::boolean(true));
@@ -79,7 +79,7 @@ std::string glob(const std::string& text) {
 
 /// A selector that fits this name alone.
 std::string selector(const std::string& name) {
-  const std::string pattern = glob(name);
+  std::string pattern = glob(name);
   if (pattern.starts_with('[')) return pattern;
   // What selectors would take for a word of theirs.
   if (name.starts_with('!')) return "?" + pattern.substr(1);

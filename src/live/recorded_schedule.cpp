@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "src/live/recorded_model.h"
+#include "src/live/run_layout.h"
 
 namespace lockstep::live {
 
@@ -31,8 +32,7 @@ bool is_scattered(const Recording& recording, int parameter) {
 /// Whether ranks that see different tokens sum, so that somebody may divide before.
 bool sums(const GradientCall& call) {
   return !call.average && call.op != "broadcast" && call.op != "all_gather" &&
-         std::any_of(call.axes.begin(), call.axes.end(),
-                     [](const std::string& axis) { return axis != name_of(Axis::pp) && axis != name_of(Axis::tp); });
+         std::any_of(call.axes.begin(), call.axes.end(), splits_tokens);
 }
 
 /// With the characters alone that names of steps have.
@@ -149,7 +149,7 @@ class Writer {
   bool cut_by_rows(int parameter) const {
     const DeclaredParameter& declared = recording_.run->parameters[at(parameter)].declared;
     for (std::size_t i = 0; i < declared.pieces.size(); ++i) {
-      if (!box_of_piece(declared, static_cast<int>(i))) return false;
+      if (!box_of_piece(declared, static_cast<int>(i), declared.shape)) return false;
     }
     return true;
   }
@@ -230,8 +230,14 @@ class Writer {
 
   /// What each rank's backward is the gradient of (docs/verify.md).
   void by(Json& step) const {
-    if (recording_.loss == CapturedLoss::mean) step.set("by", Json::string("1 / (tokens * micro_batches)"));
-    if (recording_.loss == CapturedLoss::token_mean) step.set("by", Json::string("1 / tokens"));
+    if (recording_.loss == CapturedLoss::sum) return;
+    std::vector<std::string> divisors;
+    if (recording_.loss != CapturedLoss::token_sum) divisors.emplace_back("tokens");
+    if (recording_.loss == CapturedLoss::mean) divisors.emplace_back("micro_batches");
+    divisors.insert(divisors.end(), recording_.shares.begin(), recording_.shares.end());
+    if (divisors.empty()) return;
+    step.set("by", Json::string(divisors.size() == 1 ? "1 / " + divisors.front()
+                                                     : fmt::format("1 / ({})", fmt::join(divisors, " * "))));
   }
 
   std::optional<std::string> when(const std::set<int>& passes) const {

@@ -41,6 +41,7 @@ struct Recording {
   std::vector<int> micro_batches;                 ///< by optimizer step
   std::vector<std::pair<std::string, int>> axes;  ///< of the layout with their sizes, the slowest first
   AxisNames names;
+  std::vector<std::string> shares;       ///< axes that split the tokens of a loss, of which each rank's is a part
   std::vector<Placement> placements;     ///< by parameter
   std::vector<RecordedParameter> model;  ///< in the order of each rank's parameters
   std::vector<int> in_model;             ///< by parameter: the first of its parameters in the scenario

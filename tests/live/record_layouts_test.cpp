@@ -14,6 +14,7 @@ struct Tensor {
   std::string name, aliases;  // aliases with their quotes
   std::vector<std::int64_t> shape = {600};
   std::vector<std::int64_t> cuts = {0, 600};  // of its row-major index
+  std::vector<std::string> boxes;             // or the pieces one after another are these
   std::map<int, std::vector<int>> pieces;     // by rank that holds it
   int drawn = 0;                              // contributions of the same number are the same
 };
@@ -101,7 +102,9 @@ struct Layouts {
     const Tensor& tensor = tensors[static_cast<std::size_t>(id)];
     std::string pieces;
     for (std::size_t i = 0; i + 1 < tensor.cuts.size(); ++i)
-      pieces += fmt::format(R"({}{{"range":[{},{}]}})", i > 0 ? "," : "", tensor.cuts[i], tensor.cuts[i + 1]);
+      pieces += (i > 0 ? "," : "") + (tensor.boxes.empty()
+                                          ? fmt::format(R"({{"range":[{},{}]}})", tensor.cuts[i], tensor.cuts[i + 1])
+                                          : fmt::format(R"({{"box":{}}})", tensor.boxes[i]));
     writer.line(rank,
                 R"({{"event":"parameter","id":{},"name":"{}","shape":[{}],"dtype":"float32","frozen":false,)"
                 R"("aliases":[{}],"pieces":[{}]}})",
@@ -173,6 +176,79 @@ TEST_CASE("groups of some stages are picks") {
   CHECK(recorded.unmet.empty());
   CHECK(words(recorded) == prefix + "pp_all_reduce/train.py:9 params=[\"tied:embedding\"] over={  \"pp\": [0, 3]}");
   CHECK(checked(recorded).verdict == Verdict::match);
+}
+
+TEST_CASE("equal blocks of a dimension, each as far from the next, are one more dimension") {
+  Layouts run;
+  run.settings.mesh = {{"tp", 2}};
+  run.settings.data_axes = {};
+  Tensor tensor;
+  tensor.name = "gated";
+  tensor.shape = {8, 75};
+  tensor.cuts = {0, 150, 300, 450, 600};
+  tensor.pieces = {{0, {0, 2}}, {1, {1, 3}}};
+  run.tensors = {tensor};
+  RecordedRun recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(written(recorded, "gated") == "shape=[2, 4, 75] shard={ \"tp\": 1 }");
+  CHECK(checked(recorded).verdict == Verdict::match);
+  // What no row ends is in the same order.
+  run.tensors[0].cuts = {0, 100, 150, 300, 450, 520, 600};
+  run.tensors[0].pieces = {{0, {0, 1, 3}}, {1, {2, 4, 5}}};
+  recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(written(recorded, "gated") == "shape=[2, 4, 75] shard={ \"tp\": 1 }");
+  // Columns.
+  tensor.shape = {4, 150};
+  tensor.cuts = {0, 100, 200, 300, 400, 500, 600};
+  tensor.boxes = {"[[0,4],[0,25]]",   "[[0,4],[25,50]]",   "[[0,4],[50,75]]",
+                  "[[0,4],[75,100]]", "[[0,4],[100,125]]", "[[0,4],[125,150]]"};
+  tensor.pieces = {{0, {0, 2, 4}}, {1, {1, 3, 5}}};
+  run.tensors = {tensor};
+  recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(written(recorded, "gated") == "shape=[4, 3, 50] shard={ \"tp\": 2 }");
+  // Those of a rank that are not as far from each other as the others are.
+  run.tensors[0].pieces = {{0, {0, 2, 5}}, {1, {1, 3, 4}}};
+  CHECK_THROWS_WITH(run.recorded(),
+                    Catch::Matchers::Contains("rank 0 yields a gradient for a part of gated that is no box"));
+}
+
+TEST_CASE("axes that split sequences have shares of a loss where a rank's is its part of the mean") {
+  for (const std::string axis : {"sp", "cp"}) {
+    Layouts run;
+    run.settings.mesh = {{"dp", 2}, {axis, 2}};
+    run.settings.data_axes = {"dp"};
+    run.tensors = {whole("a", {0, 1, 2, 3}, 1)};
+    run.coefficient = [](int, int) { return 0.5; };
+    for (int rank = 0; rank < 4; ++rank) {
+      run.lines[rank] = {call("all_reduce", {rank % 2, rank % 2 + 2}, 600, "null", "0", "avg"),
+                         call("all_reduce", {rank / 2 * 2, rank / 2 * 2 + 1}, 600, "null", "0")};
+    }
+    RecordedRun recorded = run.recorded();
+    CHECK(recorded.unmet.empty());
+    CHECK(words(recorded) == fmt::format("zero; micro_batches(backward by=\"1 / (tokens * micro_batches * {0})\"); "
+                                         "dp_all_reduce/train.py:9 over=\"dp\" reduce=\"avg\"; "
+                                         "{0}_all_reduce/train.py:9 over=\"{0}\"",
+                                         axis));
+    CHECK(written(recorded, "a") == "shape=[600]");
+    CHECK(checked(recorded).verdict == Verdict::match);
+    // 4 tokens of 8.
+    run.tokens = "[4]";
+    for (const auto& [loss, by, right] :
+         std::vector<std::tuple<std::string, std::string, double>>{{"token_sum", "1 / " + axis, 1.0 / 8},
+                                                                   {"token_mean", "1 / (tokens * " + axis + ")", 0.5},
+                                                                   {"sum", "", 1}}) {
+      run.settings.loss = "\"" + loss + "\"";
+      for (const double factor : {right, right / 2}) {
+        run.coefficient = [factor](int, int) { return factor; };
+        recorded = run.recorded();
+        CHECK(recorded.unmet.empty());
+        CHECK(words(recorded).starts_with("zero; micro_batches(backward" + (by.empty() ? ")" : " by=\"" + by + "\")")));
+        CHECK(checked(recorded).verdict == (factor == right ? Verdict::match : Verdict::mismatch));
+      }
+    }
+  }
 }
 
 TEST_CASE("what all stages hold is summed over the pipeline, whatever else each of them calls") {

@@ -44,6 +44,7 @@ RECORDED = [
     "megatron-pp-right",
     "megatron-tied",
     "megatron-interleaved-right",
+    "megatron-sp-gated-right",
 ]
 
 
