@@ -38,7 +38,8 @@ class Recorder {
 
   RecordedRun record(std::shared_ptr<const Scenario>* scenario) {
     describe();
-    for (const VerifiedPiece& piece : verified_.pieces) of_parameter_[piece.parameter].push_back(&piece);
+    for (const VerifiedPiece& piece : verified_.pieces)
+      of_parameter_[recording_.experts.lead[at(piece.parameter)]].push_back(&piece);
     const std::vector<Unseen> unseen = find_unseen();
     RecordedRun result;
     result.scenario = scenario_of(recording_, unseen);
@@ -93,8 +94,15 @@ class Recorder {
       recording_.micro_batches.push_back(std::max(1, *counts.begin()));
     }
     refuse_too_much();
-    recording_.calls = find_gradient_calls(run_, recording_.steps, recording_.names);
+    recording_.experts = find_experts(run_, recording_.names);
+    recording_.calls = find_gradient_calls(run_, recording_.steps, recording_.names, recording_.experts);
     recording_.placements = find_placements(run_, verified_, recording_.steps, recording_.names);
+    // Experts that no token has visited are touched where one of the same parameter is.
+    for (const std::vector<int>& together : recording_.experts.together) {
+      const bool untouched = std::all_of(together.begin(), together.end(),
+                                         [&](int parameter) { return recording_.placements[at(parameter)].untouched; });
+      for (const int parameter : together) recording_.placements[at(parameter)].untouched = untouched;
+    }
     find_model(recording_);
   }
 
@@ -255,7 +263,7 @@ class Recorder {
     }
     if (!uncertain.empty())
       result.notes.push_back(
-          fmt::format("{}: other coefficients would do as well; what the schedule predicts leaves nothing but noise.",
+          fmt::format("{}: coefficients alone do not say it; what the schedule predicts leaves nothing but noise.",
                       names(uncertain)));
   }
 
@@ -285,7 +293,7 @@ class Recorder {
   const VerifyResult& verified_;
   Recording recording_;
   std::unique_ptr<Evidence> evidence_;
-  std::map<int, std::vector<const VerifiedPiece*>> of_parameter_;
+  std::map<int, std::vector<const VerifiedPiece*>> of_parameter_;  // by the one that leads
 };
 
 }  // namespace

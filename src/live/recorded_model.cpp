@@ -34,6 +34,11 @@ Json layout(const Recording& recording) {
     if (order.empty() || order.back() != name) order.push_back(name);
   }
   for (const auto& [name, size] : recording.axes) object.set(name, json_number(size));
+  if (recording.experts.mesh) {
+    object.set("ep", json_number(recording.experts.size()));
+    order.clear();
+    for (const Axis axis : recording.experts.mesh->layout().order) order.emplace_back(name_of(axis));
+  }
   if (order.size() > 1) object.set("order", Json::string(fmt::format("{}", fmt::join(order, "-"))));
   return object;
 }
@@ -45,7 +50,10 @@ Json parameters(const Recording& recording) {
     const Placement& placement = recording.placements[at(own.parameter)];
     Json one = Json::object();
     one.set("name", Json::string(own.name));
-    one.set("shape", list_of(placement.shape, json_number));
+    std::vector<std::int64_t> shape = placement.shape;
+    const bool is_expert = recording.experts.coordinate[at(own.parameter)] >= 0;
+    if (is_expert) shape.insert(shape.begin(), recording.experts.size());
+    one.set("shape", list_of(shape, json_number));
     if (declared.dtype == "float64" || declared.dtype == "bfloat16" || declared.dtype == "float16")
       one.set("dtype", Json::string(declared.dtype));
     if (!placement.stages.empty()) one.set("stage", own.stage ? json_number(*own.stage) : Json::string("all"));
@@ -60,10 +68,14 @@ Json parameters(const Recording& recording) {
       }
       shards.set(recording.names[at(axis)], cut);
     }
-    if (!placement.shard.empty()) one.set("shard", shards);
+    if (is_expert) shards.set(std::string(name_of(Axis::ep)), json_number(0));
+    if (is_expert || !placement.shard.empty()) one.set("shard", shards);
+    if (is_expert)
+      one.set("dispatch",
+              list_of(std::vector<Axis>{Axis::ep}, [](Axis axis) { return Json::string(std::string(name_of(axis))); }));
     if (!placement.partial.empty()) one.set("partial", axis_list(recording, placement.partial));
     if (declared.frozen || placement.untouched) one.set("frozen", Json::boolean(true));
-    if (placement.micro_batches) one.set("micro_batches", list_of(*placement.micro_batches, json_number));
+    if (placement.micro_batches && !is_expert) one.set("micro_batches", list_of(*placement.micro_batches, json_number));
     list.push_back(one);
   }
   return Json::array(std::move(list));
@@ -181,6 +193,7 @@ void find_model(Recording& recording) {
   for (const RankRecord& rank : run.ranks) {
     const int stage = bit != 0 ? run.coordinates(rank.header.rank, bit) : 0;
     for (const int parameter : rank.run_parameters) {
+      if (!recording.experts.leads(parameter)) continue;
       const std::vector<StageName>& held = recording.placements[at(parameter)].stages;
       const bool everywhere =
           static_cast<int>(held.size()) == stages &&
@@ -189,7 +202,8 @@ void find_model(Recording& recording) {
       int& first = recording.in_model[at(parameter)];
       RecordedParameter one;
       one.parameter = parameter;
-      one.name = run.parameters[at(parameter)].declared.name;
+      const std::vector<int>& together = recording.experts.together[at(parameter)];
+      one.name = together.empty() ? run.parameters[at(parameter)].declared.name : name_of_experts(run, together);
       if (!held.empty() && !everywhere) {
         one.stage = stage;
         if (held.size() > 1) one.tied = one.name;
@@ -203,6 +217,8 @@ void find_model(Recording& recording) {
       recording.model.push_back(std::move(one));
     }
   }
+  for (std::size_t i = 0; i < recording.in_model.size(); ++i)
+    recording.in_model[i] = recording.in_model[at(recording.experts.lead[i])];
 }
 
 std::string selector_of(const Recording& recording, int parameter) {

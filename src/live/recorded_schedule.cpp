@@ -50,7 +50,9 @@ class Writer {
   Writer(const Recording& recording, const std::vector<Unseen>& unseen) : recording_(recording), unseen_(unseen) {
     const auto& parameters = recording.run->parameters;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (!parameters[i].declared.frozen && !recording.placements[i].untouched) all_.push_back(static_cast<int>(i));
+      const int parameter = static_cast<int>(i);
+      if (!parameters[i].declared.frozen && !recording.placements[i].untouched && recording.experts.leads(parameter))
+        all_.push_back(parameter);
     }
     most_ = *std::max_element(recording.micro_batches.begin(), recording.micro_batches.end());
     find_steps();
@@ -219,6 +221,14 @@ class Writer {
   Json selectors(const std::vector<int>& parameters) const {
     std::vector<int> others;
     std::set_difference(all_.begin(), all_.end(), parameters.begin(), parameters.end(), std::back_inserter(others));
+    const auto is_expert = [&](int parameter) { return recording_.experts.coordinate[at(parameter)] >= 0; };
+    // All experts, or all others.
+    for (const bool experts : {true, false}) {
+      if (recording_.experts.mesh &&
+          std::all_of(parameters.begin(), parameters.end(), [&](int one) { return is_expert(one) == experts; }) &&
+          std::all_of(others.begin(), others.end(), [&](int one) { return is_expert(one) != experts; }))
+        return Json::array({Json::string(experts ? "shard:ep" : "!shard:ep")});
+    }
     const bool exclude = others.size() < parameters.size();
     std::vector<Json> items;
     for (const int parameter : exclude ? others : parameters) {

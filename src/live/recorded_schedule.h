@@ -10,6 +10,7 @@
 #include "lockstep/json.h"
 #include "src/live/gradient_calls.h"
 #include "src/live/placement.h"
+#include "src/live/recorded_experts.h"
 
 namespace lockstep::live {
 
@@ -25,7 +26,7 @@ struct Unseen {
 };
 
 /// A parameter of the scenario. What several pipeline stages hold under other names, or not all of them, is as many
-/// that are tied.
+/// that are tied; experts of ranks along ep are together one.
 struct RecordedParameter {
   std::string name;
   int parameter = 0;         ///< of the run
@@ -41,8 +42,9 @@ struct Recording {
   std::vector<int> micro_batches;                 ///< by optimizer step
   std::vector<std::pair<std::string, int>> axes;  ///< of the layout with their sizes, the slowest first
   AxisNames names;
-  std::vector<std::string> shares;       ///< axes that split the tokens of a loss, of which each rank's is a part
-  std::vector<Placement> placements;     ///< by parameter
+  std::vector<std::string> shares;    ///< axes that split the tokens of a loss, of which each rank's is a part
+  std::vector<Placement> placements;  ///< by parameter
+  Experts experts;
   std::vector<RecordedParameter> model;  ///< in the order of each rank's parameters
   std::vector<int> in_model;             ///< by parameter: the first of its parameters in the scenario
   GradientCalls calls;

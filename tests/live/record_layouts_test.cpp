@@ -24,18 +24,21 @@ struct Layouts {
   test::RunWriter::Settings settings;
   std::vector<Tensor> tensors;
   int micro_batches = 1;
-  /// What a rank's optimizer gets of another's contribution to a tensor, or to one that is tied to it.
-  std::function<double(int owner, int rank)> coefficient = [](int owner, int rank) {
-    return owner == rank ? 1.0 : 0.0;
-  };
+  /// What an owner's optimizer gets, in a tensor, of a rank's contribution to this or another one.
+  std::function<double(const Tensor& to, int owner, const Tensor& of, int rank)> coefficient =
+      [](const Tensor& to, int owner, const Tensor& of, int rank) {
+        return to.name == of.name && owner == rank ? 1.0 : 0.0;
+      };
   std::map<int, std::vector<std::string>> lines;  // after the backward passes, by rank
   std::string tokens = "null";
 
   Layouts() { settings.collectives = true; }
 
   std::vector<double> gradient(const Tensor& tensor, int rank, int m) const {
-    return test::drawn(static_cast<std::size_t>(tensor.cuts.back()),
-                       static_cast<std::uint64_t>(tensor.drawn * 1000 + rank * 10 + m + 1));
+    if (tensor.drawn == 0) return std::vector<double>(static_cast<std::size_t>(tensor.cuts.back()));
+    return test::drawn(static_cast<std::size_t>(tensor.cuts.back()), 1000 * static_cast<std::uint64_t>(tensor.drawn) +
+                                                                         10 * static_cast<std::uint64_t>(rank) +
+                                                                         static_cast<std::uint64_t>(m) + 1);
   }
 
   static std::vector<double> part(const std::vector<double>& values, const Tensor& tensor, int piece) {
@@ -80,13 +83,12 @@ struct Layouts {
   }
 
  private:
-  /// Of all contributions to a piece, under whatever name.
+  /// Of all contributions to a piece.
   std::vector<double> sum(const Tensor& tensor, int owner, int piece) const {
     std::vector<double> all(static_cast<std::size_t>(tensor.cuts.back()));
     for (const Tensor& other : tensors) {
-      if (other.name != tensor.name && other.aliases != "\"" + tensor.name + "\"") continue;
       for (const auto& [rank, pieces] : other.pieces) {
-        const double factor = coefficient(owner, rank);
+        const double factor = coefficient(tensor, owner, other, rank);
         if (factor == 0 || std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) continue;
         for (int m = 0; m < micro_batches; ++m) {
           const std::vector<double> values = gradient(other, rank, m);
@@ -148,6 +150,29 @@ Layouts pipeline() {
   return run;
 }
 
+/// Two data-parallel ranks for each of two experts, which see tokens of both.
+Layouts experts(const std::string& reduce) {
+  Layouts run;
+  run.settings.mesh = {{"dp", 4}};
+  run.tensors = {whole("dense", {0, 1, 2, 3}, 1), whole("experts.0.weight", {0, 2}, 2),
+                 whole("experts.1.weight", {1, 3}, 3)};
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::vector<int> alike = {rank % 2, rank % 2 + 2};
+    run.lines[rank] = {call("all_reduce", {0, 1, 2, 3}, 600, "null", "0", "avg"),
+                       call("all_reduce", alike, 600, "null", std::to_string(1 + rank % 2), reduce, "experts.py:3")};
+  }
+  return run;
+}
+
+std::string refusal(const Layouts& run) {
+  try {
+    run.recorded();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace
 
 TEST_CASE("stages hold parameters, tied ones under the name that each has for them") {
@@ -168,7 +193,10 @@ TEST_CASE("stages hold parameters, tied ones under the name that each has for th
 
 TEST_CASE("groups of some stages are picks") {
   Layouts run = pipeline();
-  run.coefficient = [](int owner, int rank) { return owner == rank || (owner % 3 == 0 && rank % 3 == 0) ? 1.0 : 0.0; };
+  run.coefficient = [](const Tensor& to, int owner, const Tensor& of, int rank) {
+    const bool tied = !to.aliases.empty() && !of.aliases.empty();
+    return tied || (to.name == of.name && owner == rank) ? 1.0 : 0.0;
+  };
   run.tensors.erase(run.tensors.begin() + 3);  // the gate
   run.lines[0] = {call("all_reduce", {0, 3}, 600, "null", "0")};
   run.lines[3] = {call("all_reduce", {0, 3}, 600, "null", "3", "sum", "train.py:12 in main")};
@@ -184,6 +212,7 @@ TEST_CASE("equal blocks of a dimension, each as far from the next, are one more 
   run.settings.data_axes = {};
   Tensor tensor;
   tensor.name = "gated";
+  tensor.drawn = 1;
   tensor.shape = {8, 75};
   tensor.cuts = {0, 150, 300, 450, 600};
   tensor.pieces = {{0, {0, 2}}, {1, {1, 3}}};
@@ -214,13 +243,87 @@ TEST_CASE("equal blocks of a dimension, each as far from the next, are one more 
                     Catch::Matchers::Contains("rank 0 yields a gradient for a part of gated that is no box"));
 }
 
+TEST_CASE("experts of different ranks are one parameter, whose tokens are dispatched") {
+  Layouts run = experts("avg");
+  run.coefficient = [](const Tensor& to, int, const Tensor& of, int) {
+    return to.name != of.name ? 0.0 : to.name == "dense" ? 0.25 : 0.5;
+  };
+  RecordedRun recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(write_json(*recorded.scenario.find("layout")) == "{ \"dp\": 4, \"ep\": 2, \"order\": \"ep-dp\" }\n");
+  CHECK(written(recorded, "dense") == "shape=[600]");
+  CHECK(written(recorded, "experts.0+1.weight") == "shape=[2, 600] shard={ \"ep\": 0 } dispatch=[\"ep\"]");
+  CHECK(words(recorded) == prefix +
+                               "dp_all_reduce/train.py:9 params=[\"!shard:ep\"] over=\"dp\" reduce=\"avg\"; "
+                               "edp_all_reduce/experts.py:3 params=[\"shard:ep\"] over=\"edp\" reduce=\"avg\"");
+  CHECK(checked(recorded).verdict == Verdict::mismatch);
+  // Each has the tokens of two ranks in it: the mean is over four.
+  run = experts("sum");
+  run.coefficient = [](const Tensor& to, int, const Tensor& of, int) { return to.name == of.name ? 0.25 : 0.0; };
+  recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(checked(recorded).verdict == Verdict::match);
+  // An expert that no token has visited.
+  run.tensors[2].drawn = 0;
+  recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(written(recorded, "experts.0+1.weight") == "shape=[2, 600] shard={ \"ep\": 0 } dispatch=[\"ep\"]");
+  run.lines[1][1] = call("all_reduce", {1, 3}, 600, "null", "2", "avg", "experts.py:3");
+  run.lines[3][1] = run.lines[1][1];
+  CHECK(test::says(refusal(run),
+                   "experts.0.weight meets other collectives than that of experts.1.weight, an expert of other ranks"));
+}
+
+TEST_CASE("what of another expert is added to one is predicted") {
+  Layouts run;
+  run.tensors = {whole("experts.0.weight", {0}, 1), whole("experts.1.weight", {1}, 2)};
+  run.coefficient = [](const Tensor&, int, const Tensor&, int) { return 0.5; };
+  for (int rank = 0; rank < 2; ++rank)
+    run.lines[rank] = {call("all_reduce", {0, 1}, 600, "null", std::to_string(rank), "avg")};
+  const RecordedRun recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(words(recorded) == prefix + "dp_all_reduce/train.py:9 over=\"dp\" reduce=\"avg\"");
+  CHECK(checked(recorded).verdict == Verdict::mismatch);
+  // With another factor it is not.
+  run.coefficient = [](const Tensor& to, int, const Tensor& of, int) { return to.name == of.name ? 0.5 : 0.25; };
+  CHECK_FALSE(run.recorded().unmet.empty());
+}
+
+TEST_CASE("each stage has experts of its own") {
+  Layouts run;
+  run.settings.mesh = {{"pp", 2}, {"dp", 2}};
+  run.tensors = {whole("layers.0.experts.0", {0}, 1), whole("layers.0.experts.1", {1}, 2),
+                 whole("layers.1.experts.0", {2}, 3), whole("layers.1.experts.1", {3}, 4)};
+  run.coefficient = [](const Tensor& to, int, const Tensor& of, int) { return to.name == of.name ? 0.5 : 0.0; };
+  const RecordedRun recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(written(recorded, "layers.0.experts.0+1") == "shape=[2, 600] stage=0 shard={ \"ep\": 0 } dispatch=[\"ep\"]");
+  CHECK(written(recorded, "layers.1.experts.0+1") == "shape=[2, 600] stage=1 shard={ \"ep\": 0 } dispatch=[\"ep\"]");
+  CHECK(checked(recorded).verdict == Verdict::match);
+}
+
+TEST_CASE("what some ranks of a stage hold and is on no expert mesh is refused in a sentence") {
+  Layouts run = experts("avg");
+  run.tensors[1].pieces = {{0, {0}}, {1, {0}}, {2, {0}}};
+  CHECK(test::says(refusal(run), "experts.0.weight is on ranks 0 to 2 and on no other of their stage"));
+  run = experts("avg");
+  run.tensors.push_back(whole("experts.3.weight", {1, 3}, 4));
+  CHECK(test::says(refusal(run), "ranks of one stage hold 1 and 2 parameters that the others have not"));
+  run = experts("avg");
+  run.tensors[2].name = "other.3.weight";
+  CHECK(test::says(refusal(run), "experts.0.weight and other.3.weight are in the same place"));
+  run = experts("avg");
+  run.settings.mesh = {{"dp", 2}, {"tp", 2}};
+  CHECK(test::says(refusal(run), "are not recorded under tensor parallelism yet"));
+}
+
 TEST_CASE("axes that split sequences have shares of a loss where a rank's is its part of the mean") {
   for (const std::string axis : {"sp", "cp"}) {
     Layouts run;
     run.settings.mesh = {{"dp", 2}, {axis, 2}};
     run.settings.data_axes = {"dp"};
     run.tensors = {whole("a", {0, 1, 2, 3}, 1)};
-    run.coefficient = [](int, int) { return 0.5; };
+    run.coefficient = [](const Tensor&, int, const Tensor&, int) { return 0.5; };
     for (int rank = 0; rank < 4; ++rank) {
       run.lines[rank] = {call("all_reduce", {rank % 2, rank % 2 + 2}, 600, "null", "0", "avg"),
                          call("all_reduce", {rank / 2 * 2, rank / 2 * 2 + 1}, 600, "null", "0")};
@@ -241,7 +344,7 @@ TEST_CASE("axes that split sequences have shares of a loss where a rank's is its
                                                                    {"sum", "", 1}}) {
       run.settings.loss = "\"" + loss + "\"";
       for (const double factor : {right, right / 2}) {
-        run.coefficient = [factor](int, int) { return factor; };
+        run.coefficient = [factor](const Tensor&, int, const Tensor&, int) { return factor; };
         recorded = run.recorded();
         CHECK(recorded.unmet.empty());
         CHECK(words(recorded).starts_with("zero; micro_batches(backward" + (by.empty() ? ")" : " by=\"" + by + "\")")));
@@ -273,7 +376,7 @@ TEST_CASE("what all stages hold is summed over the pipeline, whatever else each 
     run.lines[rank].push_back(call("all_reduce", stages, 600, "null", "3", "sum", "train.py:10"));
     if (rank >= 6) run.lines[rank].push_back(call("all_reduce", data, 600, "null", "4", "avg", "own.py:3"));
   }
-  run.coefficient = [](int, int) { return 0.5; };
+  run.coefficient = [](const Tensor& to, int, const Tensor& of, int) { return to.name == of.name ? 0.5 : 0.0; };
   const RecordedRun recorded = run.recorded();
   CHECK(recorded.unmet.empty());
   CHECK(words(recorded) == prefix +
