@@ -202,7 +202,7 @@ class Finder {
         std::set<int> coordinates;
         for (const int rank : call.group) coordinates.insert(coordinate(rank, axis));
         if (coordinates.size() == 1) continue;
-        found.first.push_back(names[axis]);
+        found.first.emplace_back(names[axis]);
         const bool picks = names[axis] == name_of(Axis::pp) && static_cast<int>(coordinates.size()) < size(axis);
         if (picks) found.second.assign(coordinates.begin(), coordinates.end());
         product *= picks ? static_cast<int>(coordinates.size()) : size(axis);
@@ -215,8 +215,7 @@ class Finder {
     if (!found && experts_.mesh) {
       const Mesh& mesh = *experts_.mesh;
       const std::vector<Axis> axes = {Axis::pp, Axis::edp, Axis::ep};
-      std::vector<std::string> names;
-      for (const Axis axis : axes) names.emplace_back(name_of(axis));
+      const std::vector<std::string_view> names = {name_of(Axis::pp), name_of(Axis::edp), name_of(Axis::ep)};
       found = over(
           names, [&](std::size_t axis) { return mesh.size(axes[axis]); },
           [&](int rank, std::size_t axis) { return mesh.coordinate(rank, axes[axis]); });
