@@ -35,6 +35,7 @@ struct DeclaredParameter {
   std::vector<std::int64_t> shape;
   std::string dtype;
   bool frozen = false;
+  int chunk = 0;  ///< of its pipeline stage
   /// By piece: one [first, end) in row-major index, or one per dimension.
   std::vector<std::vector<Interval>> pieces;
 };

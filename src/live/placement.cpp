@@ -62,7 +62,7 @@ class Finder {
   Finder(const CapturedRun& run, const VerifyResult& verified, const std::vector<int>& steps, const AxisNames& names)
       : run_(run), verified_(verified), steps_(steps), axes_(run.header.axes.size()) {
     for (std::size_t axis = 0; axis < axes_; ++axis) {
-      if (run.header.axes[axis] == name_of(Axis::pp) && run.header.sizes[axis] > 1) pipeline_ = axis;
+      if (names[axis] == name_of(Axis::pp) && run.header.sizes[axis] > 1) pipeline_ = axis;
       is_data_.push_back(splits_tokens(names[axis]));
     }
     rank_of_place_.resize(run.place_of_rank.size());
@@ -215,14 +215,15 @@ class Finder {
   /// A stage holds what one of its ranks declares.
   void stages() {
     if (!pipeline_) return;
-    std::vector<std::map<int, std::string>> names(run_.parameters.size());
+    std::vector<std::map<int, StageName>> names(run_.parameters.size());
     for (const RankRecord& rank : run_.ranks) {
       const int stage = run_.coordinates(rank.header.rank, std::uint32_t{1} << *pipeline_);
       for (std::size_t i = 0; i < rank.parameters.size(); ++i)
-        names[at(rank.run_parameters[i])].emplace(stage, rank.parameters[i].name);
+        names[at(rank.run_parameters[i])].emplace(stage,
+                                                  StageName{stage, rank.parameters[i].chunk, rank.parameters[i].name});
     }
     for (std::size_t i = 0; i < names.size(); ++i) {
-      for (const auto& [stage, name] : names[i]) result_[i].stages.push_back({stage, name});
+      for (const auto& [stage, name] : names[i]) result_[i].stages.push_back(name);
     }
   }
 

@@ -10,9 +10,9 @@
 
 namespace lockstep::live {
 
-/// A pipeline stage that holds a parameter, and the name that it has there.
+/// A pipeline stage that holds a parameter, in which of its chunks, and the name that it has there.
 struct StageName {
-  int stage = 0;
+  int stage = 0, chunk = 0;
   std::string name;
 };
 

@@ -39,6 +39,9 @@ Json layout(const Recording& recording) {
     order.clear();
     for (const Axis axis : recording.experts.mesh->layout().order) order.emplace_back(name_of(axis));
   }
+  int chunks = 1;
+  for (const RecordedParameter& one : recording.model) chunks = std::max(chunks, one.chunk + 1);
+  if (chunks > 1) object.set("virtual_stages", json_number(chunks));
   if (order.size() > 1) object.set("order", Json::string(fmt::format("{}", fmt::join(order, "-"))));
   return object;
 }
@@ -57,6 +60,7 @@ Json parameters(const Recording& recording) {
     if (declared.dtype == "float64" || declared.dtype == "bfloat16" || declared.dtype == "float16")
       one.set("dtype", Json::string(declared.dtype));
     if (!placement.stages.empty()) one.set("stage", own.stage ? json_number(*own.stage) : Json::string("all"));
+    if (own.chunk > 0) one.set("chunk", json_number(own.chunk));
     if (!own.tied.empty()) one.set("tied", Json::string(own.tied));
     Json shards = Json::object();
     for (const auto& [axis, dim] : placement.shard) {
@@ -196,22 +200,22 @@ void find_model(Recording& recording) {
       if (!recording.experts.leads(parameter)) continue;
       const std::vector<StageName>& held = recording.placements[at(parameter)].stages;
       const bool everywhere =
-          static_cast<int>(held.size()) == stages &&
-          std::all_of(held.begin(), held.end(), [&](const StageName& one) { return one.name == held.front().name; });
+          static_cast<int>(held.size()) == stages && std::all_of(held.begin(), held.end(), [&](const StageName& one) {
+            return one.name == held.front().name && one.chunk == held.front().chunk;
+          });
       if (!done.emplace(parameter, everywhere ? 0 : stage).second) continue;
       int& first = recording.in_model[at(parameter)];
       RecordedParameter one;
       one.parameter = parameter;
       const std::vector<int>& together = recording.experts.together[at(parameter)];
       one.name = together.empty() ? run.parameters[at(parameter)].declared.name : name_of_experts(run, together);
-      if (!held.empty() && !everywhere) {
-        one.stage = stage;
-        if (held.size() > 1) one.tied = one.name;
-        if (first >= 0) {
-          const auto own =
-              std::find_if(held.begin(), held.end(), [&](const StageName& at) { return at.stage == stage; });
+      if (!held.empty()) {
+        const auto own = std::find_if(held.begin(), held.end(), [&](const StageName& at) { return at.stage == stage; });
+        one.chunk = own->chunk;
+        if (!everywhere) one.stage = stage;
+        if (!everywhere && held.size() > 1) one.tied = one.name;
+        if (!everywhere && first >= 0)
           one.name = names.insert(own->name).second ? own->name : fmt::format("{} (stage {})", one.name, stage);
-        }
       }
       if (first < 0) first = static_cast<int>(recording.model.size());
       recording.model.push_back(std::move(one));

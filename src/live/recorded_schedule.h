@@ -31,7 +31,8 @@ struct RecordedParameter {
   std::string name;
   int parameter = 0;         ///< of the run
   std::optional<int> stage;  ///< none: all stages, or there is one
-  std::string tied;          ///< "": not
+  int chunk = 0;
+  std::string tied;  ///< "": not
 };
 
 /// Everything that a recorded scenario is written from.

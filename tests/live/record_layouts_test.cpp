@@ -16,7 +16,8 @@ struct Tensor {
   std::vector<std::int64_t> cuts = {0, 600};  // of its row-major index
   std::vector<std::string> boxes;             // or the pieces one after another are these
   std::map<int, std::vector<int>> pieces;     // by rank that holds it
-  int drawn = 0;                              // contributions of the same number are the same
+  int chunk = 0;
+  int drawn = 0;  // contributions of the same number are the same
 };
 
 /// One optimizer step, whose optimizers get all that their ranks hold.
@@ -109,8 +110,8 @@ struct Layouts {
                                           : fmt::format(R"({{"box":{}}})", tensor.boxes[i]));
     writer.line(rank,
                 R"({{"event":"parameter","id":{},"name":"{}","shape":[{}],"dtype":"float32","frozen":false,)"
-                R"("aliases":[{}],"pieces":[{}]}})",
-                id, tensor.name, fmt::join(tensor.shape, ","), tensor.aliases, pieces);
+                R"("chunk":{},"aliases":[{}],"pieces":[{}]}})",
+                id, tensor.name, fmt::join(tensor.shape, ","), tensor.chunk, tensor.aliases, pieces);
   }
 };
 
@@ -189,6 +190,17 @@ TEST_CASE("stages hold parameters, tied ones under the name that each has for th
   CHECK(check.verdict == Verdict::mismatch);
   REQUIRE_FALSE(check.repairs.empty());
   CHECK(check.blame.front().step == "ends_all_reduce");
+}
+
+TEST_CASE("stages of several chunks are virtual ones") {
+  Layouts run = pipeline();
+  run.tensors[3].chunk = run.tensors[4].chunk = 2;
+  const RecordedRun recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(recorded.scenario.find("layout")->find("virtual_stages")->text() == "3");
+  CHECK(written(recorded, "gate") == "shape=[600] stage=\"all\" chunk=2");
+  CHECK(written(recorded, "embedding") == "shape=[600] stage=0 tied=\"embedding\"");
+  CHECK(written(recorded, "head") == "shape=[600] stage=3 chunk=2 tied=\"embedding\"");
 }
 
 TEST_CASE("groups of some stages are picks") {

@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE.parents[1] / "python"))
 
 from lockstep import verify
 
-from recorded_runs import predicts_what_was_measured
+from recorded_runs import predicts_what_was_measured, program
 from test_bugs import SCENARIO, same
 from test_frameworks import python_with
 
@@ -139,6 +139,14 @@ def test_check_predicts_what_was_measured(case):
 @pytest.mark.parametrize("case", RECORDED)
 def test_check_predicts_the_same_for_the_recorded_schedule(folder, tmp_path, case):
     predicts_what_was_measured(folder / case, tmp_path, right=case.endswith("right"))
+
+
+def test_chunks_of_a_stage_are_virtual_stages(folder, tmp_path):
+    scenario = json.loads(program("record", folder / "megatron-interleaved-right").stdout)
+    assert scenario["layout"]["virtual_stages"] == 2
+    chunks = {parameter["name"]: (parameter["stage"], parameter.get("chunk", 0)) for parameter in scenario["model"]["parameters"]}
+    assert [chunks["decoder.layers.%d.mlp.linear_fc1.weight" % layer] for layer in range(4)] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert chunks["embedding.word_embeddings.weight"] == (0, 0) and chunks["output_layer.weight"] == (1, 1)
 
 
 @pytest.mark.parametrize("case, step, repair", [
