@@ -191,11 +191,10 @@ std::optional<Prediction::Coefficients> Prediction::coefficients(const std::vect
     const int holder = experts.group[at(term.rank)][at(experts.coordinate[at(source)])];
     dispatched[{source, holder, term.micro_batch}][term.rank] += term.coefficient;
   }
-  // What a rank yields of an expert has the tokens of all ranks of its group in it.
+  // What a rank yields of an expert has the tokens of all ranks of its group in it, but for those that have none.
   for (const auto& [source, by_rank] : dispatched) {
     const Rational& first = by_rank.begin()->second;
-    if (static_cast<int>(by_rank.size()) != experts.size() ||
-        std::any_of(by_rank.begin(), by_rank.end(), [&](const auto& one) { return one.second != first; }))
+    if (std::any_of(by_rank.begin(), by_rank.end(), [&](const auto& one) { return one.second != first; }))
       return std::nullopt;
     found[source] = first;
   }

@@ -280,6 +280,12 @@ TEST_CASE("experts of different ranks are one parameter, whose tokens are dispat
   recorded = run.recorded();
   CHECK(recorded.unmet.empty());
   CHECK(written(recorded, "experts.0+1.weight") == "shape=[2, 600] shard={ \"ep\": 0 } dispatch=[\"ep\"]");
+  run.tensors[2].drawn = 3;
+  run.tensors[1].pieces = {{0, {}}, {2, {}}};  // and whose optimizer gets nothing
+  recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(written(recorded, "experts.0+1.weight") == "shape=[2, 600] shard={ \"ep\": 0 } dispatch=[\"ep\"]");
+  run = experts("sum");
   run.lines[1][1] = call("all_reduce", {1, 3}, 600, "null", "2", "avg", "experts.py:3");
   run.lines[3][1] = run.lines[1][1];
   CHECK(test::says(refusal(run),
