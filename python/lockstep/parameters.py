@@ -23,12 +23,15 @@ class Parameter:
         self.number, self.name, self.held, self.shape, self.pieces = number, name, held, list(shape), pieces
         self.aliases = []
         self.frozen = not held.requires_grad
+        self.chunk = 0  # of a pipeline stage that has several
 
     def described(self):
         result = {"id": self.number, "name": self.name, "shape": self.shape, "dtype": str(self.held.dtype).replace("torch.", ""),
                   "frozen": self.frozen}
         if self.aliases:
             result["aliases"] = self.aliases
+        if self.chunk:
+            result["chunk"] = self.chunk
         return dict(result, pieces=[piece.described() for piece in self.pieces])
 
 

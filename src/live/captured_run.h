@@ -35,6 +35,7 @@ struct DeclaredParameter {
   std::vector<std::int64_t> shape;
   std::string dtype;
   bool frozen = false;
+  int chunk = 0;  ///< of its pipeline stage
   /// By piece: one [first, end) in row-major index, or one per dimension.
   std::vector<std::vector<Interval>> pieces;
 };
@@ -90,6 +91,7 @@ struct RankRecord {
   Header header;
   std::vector<DeclaredParameter> parameters;
   std::map<std::int64_t, int> parameter_of_id;
+  std::vector<int> run_parameters;  ///< the numbers that its parameters have in a CapturedRun
   std::map<int, RankStep> steps;
   std::vector<CapturedCollective> collectives;  ///< in the order of its calls
   bool cut_off = false;                         ///< the last line is not complete

@@ -38,11 +38,11 @@ bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
     is_first = false;
   }
   if (is_first || !problem.result.allFinite()) return false;
-  std::set<int> steps = {piece.step};
-  for (const auto& [source, coefficient] : formula) steps.insert(std::get<0>(source));
+  std::set<std::pair<int, int>> steps = {{piece.parameter, piece.step}};  // of parameters
+  for (const auto& [source, coefficient] : formula) steps.emplace(std::get<0>(source), std::get<1>(source));
   std::vector<Rational> coefficients;
   std::deque<Columns> kept;
-  for (const int step : steps) {
+  for (const auto& [parameter, step] : steps) {
     for (const RankRecord& rank : run_.ranks) {
       const auto found = rank.steps.find(step);
       if (found != rank.steps.end() && found->second.coarsest_reduction)
@@ -50,12 +50,12 @@ bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
     }
     const Expected expected(run_, loss_, step);
     kept.push_back(
-        gather_columns(run_, files_, expected, step, tensors_[{step, piece.parameter, piece.piece}].contributions));
+        gather_columns(run_, files_, expected, step, tensors_[{step, parameter, piece.piece}].contributions));
     if (!kept.back().missing.empty() || kept.back().non_finite > 0) return false;
     for (const Column& column : kept.back().columns) {
       Rational sum;
       for (const auto& [rank, micro_batch] : column.members) {
-        const auto found = formula.find({step, rank, micro_batch});
+        const auto found = formula.find({parameter, step, rank, micro_batch});
         if (found != formula.end()) sum += found->second;
       }
       problem.columns.push_back(&column);

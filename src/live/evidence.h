@@ -12,12 +12,13 @@ namespace lockstep::live {
 /// The sketches of a run, asked whether a formula that somebody else has is that of a result.
 class Evidence {
  public:
-  /// By optimizer step of the run, rank and micro-batch.
-  using Formula = std::map<std::tuple<int, int, int>, Rational>;
+  /// By parameter, optimizer step of the run, rank and micro-batch.
+  using Formula = std::map<std::tuple<int, int, int, int>, Rational>;
 
   /// `run` must outlive it.
   Evidence(const CapturedRun& run, CapturedLoss loss);
-  /// Whether nothing but noise is left of a result when this sum of contributions is taken from it.
+  /// Whether nothing but noise is left of a result when this sum of contributions is taken from it. Of
+  /// another parameter's the same piece is meant, whose elements go with those of the result by their places in it.
   bool explains(const VerifiedPiece& piece, const Formula& formula);
 
  private:

@@ -38,8 +38,8 @@ struct Instance {
 
 class Finder {
  public:
-  Finder(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes)
-      : run_(run), steps_(steps), axes_(axes) {}
+  Finder(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes, const Experts& experts)
+      : run_(run), steps_(steps), axes_(axes), experts_(experts) {}
 
   GradientCalls find() {
     join_members();
@@ -74,6 +74,7 @@ class Finder {
     }
     result_.of_parameter.resize(run_.parameters.size());
     for (std::size_t i = 0; i < run_.parameters.size(); ++i) join(static_cast<int>(i), known);
+    check_experts();
     for (const auto& [why, words] : left_out_)
       result_.left_out.push_back(fmt::format(
           "{}{}: {}.", words.second > 1 ? fmt::format("{} calls such as ", words.second) : "", words.first, why));
@@ -81,6 +82,8 @@ class Finder {
   }
 
  private:
+  using Place = std::pair<std::vector<std::string>, std::vector<int>>;  // axes, and some stages
+
   const std::string& name(int parameter) const {
     return run_.parameters[static_cast<std::size_t>(parameter)].declared.name;
   }
@@ -181,32 +184,68 @@ class Finder {
     if (call.root >= 0)
       result.root =
           static_cast<int>(std::lower_bound(call.group.begin(), call.group.end(), call.root) - call.group.begin());
-    const auto [found, is_new] = axes_of_group_.try_emplace(call.group);
-    if (is_new) found->second = axes_of(call);
-    result.axes = found->second;
+    const auto [found, is_new] = place_of_group_.try_emplace(call.group);
+    if (is_new) found->second = place_of(call);
+    std::tie(result.axes, result.stages) = found->second;
     return result;
   }
 
-  std::vector<std::string> axes_of(const CapturedCollective& call) const {
+  /// Axes and, where these are not all, stages.
+  Place place_of(const CapturedCollective& call) const {
     if (call.group.back() >= run_.header.world)
       refuse(fmt::format("{}: {} is among {}, and the run has {} ranks.", run_.folder, words_of(call),
                          rank_words(call.group), run_.header.world));
-    std::vector<std::string> axes;
-    std::int64_t product = 1;
-    for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
-      const std::uint32_t bit = std::uint32_t{1} << axis;
-      const bool varies = std::any_of(call.group.begin(), call.group.end(), [&](int rank) {
-        return run_.coordinates(rank, bit) != run_.coordinates(call.group.front(), bit);
-      });
-      if (!varies) continue;
-      axes.push_back(axes_[axis]);
-      product *= run_.header.sizes[axis];
+    const auto over = [&](const auto& names, const auto& size, const auto& coordinate) {
+      Place found;
+      std::int64_t product = 1;
+      for (std::size_t axis = 0; axis < names.size(); ++axis) {
+        std::set<int> coordinates;
+        for (const int rank : call.group) coordinates.insert(coordinate(rank, axis));
+        if (coordinates.size() == 1) continue;
+        found.first.emplace_back(names[axis]);
+        const bool picks = names[axis] == name_of(Axis::pp) && static_cast<int>(coordinates.size()) < size(axis);
+        if (picks) found.second.assign(coordinates.begin(), coordinates.end());
+        product *= picks ? static_cast<int>(coordinates.size()) : size(axis);
+      }
+      return product == static_cast<std::int64_t>(call.group.size()) ? std::optional(found) : std::nullopt;
+    };
+    std::optional<Place> found = over(
+        axes_, [&](std::size_t axis) { return run_.header.sizes[axis]; },
+        [&](int rank, std::size_t axis) { return run_.coordinates(rank, std::uint32_t{1} << axis); });
+    if (!found && experts_.mesh) {
+      const Mesh& mesh = *experts_.mesh;
+      const std::vector<Axis> axes = {Axis::pp, Axis::edp, Axis::ep};
+      const std::vector<std::string_view> names = {name_of(Axis::pp), name_of(Axis::edp), name_of(Axis::ep)};
+      found = over(
+          names, [&](std::size_t axis) { return mesh.size(axes[axis]); },
+          [&](int rank, std::size_t axis) { return mesh.coordinate(rank, axes[axis]); });
     }
-    if (product != static_cast<std::int64_t>(call.group.size()))
+    if (!found)
       refuse(
           fmt::format("{}: {} is among {}, which are no whole axes of the mesh; a step of a schedule runs over axes.",
                       run_.folder, words_of(call), rank_words(call.group)));
-    return axes;
+    return *found;
+  }
+
+  /// Experts that are together one parameter meet the same.
+  void check_experts() const {
+    for (const std::vector<int>& together : experts_.together) {
+      for (const int parameter : together) {
+        const auto& one = result_.of_parameter[static_cast<std::size_t>(together.front())];
+        const auto& other = result_.of_parameter[static_cast<std::size_t>(parameter)];
+        if (!std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                        [&](const MetCall& a, const MetCall& b) { return same(a, b); }))
+          refuse(
+              fmt::format("{}: the gradient of {} meets other collectives than that of {}, an expert of other ranks, "
+                          "and no step of a schedule says that.",
+                          run_.folder, name(together.front()), name(parameter)));
+      }
+    }
+  }
+
+  bool same(const MetCall& a, const MetCall& b) const {
+    return a.passes == b.passes &&
+           result_.calls[static_cast<std::size_t>(a.call)].same_kind(result_.calls[static_cast<std::size_t>(b.call)]);
   }
 
   /// The calls of all optimizer steps and micro-batches as one list.
@@ -219,10 +258,8 @@ class Finder {
       std::vector<MetCall> own = aligned(found->second);
       if (is_first) {
         met = std::move(own);
-      } else if (!std::equal(met.begin(), met.end(), own.begin(), own.end(), [&](const MetCall& a, const MetCall& b) {
-                   return a.passes == b.passes && result_.calls[static_cast<std::size_t>(a.call)].same_kind(
-                                                      result_.calls[static_cast<std::size_t>(b.call)]);
-                 })) {
+      } else if (!std::equal(met.begin(), met.end(), own.begin(), own.end(),
+                             [&](const MetCall& a, const MetCall& b) { return same(a, b); })) {
         refuse(
             fmt::format("{}: the gradient of {} meets other collectives in optimizer step {} than in {}; --step "
                         "records one of them.",
@@ -252,8 +289,8 @@ class Finder {
   }
 
   int number(const GradientCall& call) {
-    const auto [found, is_new] = numbers_.try_emplace({call.op, call.axes, call.average, call.root, call.site},
-                                                      static_cast<int>(result_.calls.size()));
+    const auto [found, is_new] = numbers_.try_emplace(
+        {call.op, call.axes, call.stages, call.average, call.root, call.site}, static_cast<int>(result_.calls.size()));
     if (is_new) result_.calls.push_back(call);
     return found->second;
   }
@@ -261,8 +298,9 @@ class Finder {
   const CapturedRun& run_;
   const std::vector<int>& steps_;
   const AxisNames& axes_;
-  std::map<std::tuple<std::string, std::vector<std::string>, bool, int, std::string>, int> numbers_;
-  std::map<std::vector<int>, std::vector<std::string>> axes_of_group_;
+  const Experts& experts_;
+  std::map<std::tuple<std::string, std::vector<std::string>, std::vector<int>, bool, int, std::string>, int> numbers_;
+  std::map<std::vector<int>, Place> place_of_group_;
   std::map<std::vector<int>, std::vector<std::set<int>>> carried_;  // by group, in the order of its calls
   std::map<std::string, std::pair<std::string, int>> left_out_;     // by why: the first call, and how many
   GradientCalls result_;
@@ -271,12 +309,13 @@ class Finder {
 }  // namespace
 
 bool GradientCall::same_kind(const GradientCall& other) const {
-  return std::tie(op, axes, members, average, root) ==
-         std::tie(other.op, other.axes, other.members, other.average, other.root);
+  return std::tie(op, axes, stages, members, average, root) ==
+         std::tie(other.op, other.axes, other.stages, other.members, other.average, other.root);
 }
 
-GradientCalls find_gradient_calls(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes) {
-  return Finder(run, steps, axes).find();
+GradientCalls find_gradient_calls(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes,
+                                  const Experts& experts) {
+  return Finder(run, steps, axes, experts).find();
 }
 
 }  // namespace lockstep::live

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/live/captured_run.h"
+#include "src/live/recorded_experts.h"
 
 namespace lockstep::live {
 
@@ -13,6 +13,7 @@ namespace lockstep::live {
 struct GradientCall {
   std::string op;                 ///< all_reduce, reduce_scatter, all_gather, broadcast or reduce
   std::vector<std::string> axes;  ///< of the layout, that its groups run over, the slowest first
+  std::vector<int> stages;        ///< pipeline stages, where the groups have not all of them
   int members = 1;                ///< of a group
   bool average = false;
   int root = -1;     ///< position in the group; -1: none
@@ -44,6 +45,7 @@ using AxisNames = std::vector<std::string>;
 /// Finds what each parameter met in these optimizer steps. Throws InputError where ranks, or steps, treat a parameter
 /// differently, so that no one step of a schedule says it. Complexity: near linear in the collectives and what they
 /// carry.
-GradientCalls find_gradient_calls(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes);
+GradientCalls find_gradient_calls(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes,
+                                  const Experts& experts);
 
 }  // namespace lockstep::live

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <set>
 
+#include "src/live/run_layout.h"
+
 namespace lockstep::live {
 
 namespace {
@@ -20,42 +22,48 @@ std::int64_t numel(const std::vector<Interval>& box) {
   return count;
 }
 
-std::vector<Interval> whole_of(const DeclaredParameter& parameter) {
-  std::vector<Interval> box;
-  box.reserve(parameter.shape.size());
-  for (const std::int64_t size : parameter.shape) box.push_back({0, size});
-  return box;
-}
-
-/// The box that these pieces make together; nothing where they make none.
-std::optional<std::vector<Interval>> joined(const DeclaredParameter& parameter, const std::set<int>& pieces) {
+/// The box of a shape that these pieces make together; nothing where they make none.
+std::optional<std::vector<Interval>> joined(const DeclaredParameter& parameter, const std::set<int>& pieces,
+                                            const std::vector<std::int64_t>& shape) {
   std::int64_t count = 0;
-  std::vector<Interval> box;
-  bool all_boxes = true;
+  std::vector<Interval> box, whole;
+  for (const std::int64_t size : shape) whole.push_back({0, size});
   for (const int piece : pieces) {
-    const std::vector<Interval>& own = parameter.pieces[at(piece)];
-    count += numel(own);
-    const std::optional<std::vector<Interval>> next = box_of_piece(parameter, piece);
-    all_boxes = all_boxes && next;
-    if (!all_boxes) continue;
+    count += numel(parameter.pieces[at(piece)]);
+    const std::optional<std::vector<Interval>> next = bounds_of_piece(parameter, piece, shape);
+    if (!next) continue;
     if (box.empty()) box = *next;
     for (std::size_t i = 0; i < next->size(); ++i) {
       box[i].begin = std::min(box[i].begin, (*next)[i].begin);
       box[i].end = std::max(box[i].end, (*next)[i].end);
     }
   }
-  std::vector<Interval> whole = whole_of(parameter);
-  if (count == numel(whole)) return whole;
-  return all_boxes && numel(box) == count ? std::optional(box) : std::nullopt;
+  if (numel(whole) == count) return whole;
+  return numel(box) == count ? std::optional(box) : std::nullopt;
+}
+
+/// How many stretches of a dimension the pieces are in.
+std::int64_t blocks(const DeclaredParameter& parameter, const std::set<int>& pieces, std::size_t dim) {
+  std::set<std::pair<std::int64_t, std::int64_t>> along;
+  for (const int piece : pieces) {
+    const std::optional<std::vector<Interval>> box = bounds_of_piece(parameter, piece, parameter.shape);
+    if (box) along.emplace((*box)[dim].begin, (*box)[dim].end);
+  }
+  std::int64_t count = 0, end = -1;
+  for (const auto& [first, last] : along) {
+    if (first > end) ++count;
+    end = std::max(end, last);
+  }
+  return count;
 }
 
 class Finder {
  public:
-  Finder(const CapturedRun& run, const VerifyResult& verified, const std::vector<int>& steps)
+  Finder(const CapturedRun& run, const VerifyResult& verified, const std::vector<int>& steps, const AxisNames& names)
       : run_(run), verified_(verified), steps_(steps), axes_(run.header.axes.size()) {
     for (std::size_t axis = 0; axis < axes_; ++axis) {
-      const auto& data = run.header.data_axes;
-      is_data_.push_back(std::find(data.begin(), data.end(), run.header.axes[axis]) != data.end());
+      if (names[axis] == name_of(Axis::pp) && run.header.sizes[axis] > 1) pipeline_ = axis;
+      is_data_.push_back(splits_tokens(names[axis]));
     }
     rank_of_place_.resize(run.place_of_rank.size());
     for (std::size_t rank = 0; rank < run.place_of_rank.size(); ++rank)
@@ -67,6 +75,7 @@ class Finder {
     boxes();
     partial();
     micro_batches();
+    stages();
     return std::move(result_);
   }
 
@@ -95,17 +104,13 @@ class Finder {
     }
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       const DeclaredParameter& parameter = run_.parameters[i].declared;
+      result_[i].shape = shape_of(parameter, pieces[i]);
       std::map<int, std::vector<Interval>> box;
-      for (const auto& [rank, of_rank] : pieces[i]) {
-        const auto own = joined(parameter, of_rank);
-        if (!own)
-          refuse(fmt::format("rank {} yields a gradient for a part of {} that is no box", rank, parameter.name));
-        box[rank] = *own;
-      }
+      for (const auto& [rank, of_rank] : pieces[i]) box[rank] = *joined(parameter, of_rank, result_[i].shape);
       for (const auto& [rank, own] : box) {
         for (std::size_t axis = 0; axis < axes_; ++axis) {
           const auto other = box.find(first_along(rank, axis));
-          if (other == box.end()) continue;
+          if (axis == pipeline_ || other == box.end()) continue;
           for (std::size_t dim = 0; dim < own.size(); ++dim) {
             if (own[dim] == other->second[dim]) continue;
             if (is_data_[axis])
@@ -119,6 +124,27 @@ class Finder {
       }
       std::sort(result_[i].shard.begin(), result_[i].shard.end());
     }
+  }
+
+  /// A shape in which the pieces of each rank make a box.
+  std::vector<std::int64_t> shape_of(const DeclaredParameter& parameter,
+                                     const std::map<int, std::set<int>>& pieces) const {
+    std::vector<std::int64_t> shape = parameter.shape;
+    const auto no_box = [&]() {
+      return std::find_if(pieces.begin(), pieces.end(),
+                          [&](const auto& one) { return !joined(parameter, one.second, shape); });
+    };
+    const auto first = no_box();
+    if (first == pieces.end()) return shape;
+    for (std::size_t dim = 0; dim < parameter.shape.size(); ++dim) {
+      const std::int64_t count = blocks(parameter, first->second, dim);
+      if (count < 2 || parameter.shape[dim] % count != 0) continue;
+      shape = parameter.shape;
+      shape[dim] /= count;
+      shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), count);
+      if (no_box() == pieces.end()) return shape;
+    }
+    refuse(fmt::format("rank {} yields a gradient for a part of {} that is no box", first->first, parameter.name));
   }
 
   [[noreturn]] void refuse(const std::string& what) const {
@@ -148,7 +174,9 @@ class Finder {
           const int first = first_along(one.rank, axis);
           const bool cut = std::any_of(placement.shard.begin(), placement.shard.end(),
                                        [&](const std::pair<int, int>& shard) { return shard.first == number; });
-          if (is_data_[axis] || cut || first == one.rank || !alone.contains({first, one.micro_batch})) continue;
+          if (is_data_[axis] || axis == pipeline_ || cut || first == one.rank ||
+              !alone.contains({first, one.micro_batch}))
+            continue;
           mark(placement.partial, std::uint32_t{1} << axis);
         }
       }
@@ -184,11 +212,27 @@ class Finder {
     }
   }
 
+  /// A stage holds what one of its ranks declares.
+  void stages() {
+    if (!pipeline_) return;
+    std::vector<std::map<int, StageName>> names(run_.parameters.size());
+    for (const RankRecord& rank : run_.ranks) {
+      const int stage = run_.coordinates(rank.header.rank, std::uint32_t{1} << *pipeline_);
+      for (std::size_t i = 0; i < rank.parameters.size(); ++i)
+        names[at(rank.run_parameters[i])].emplace(stage,
+                                                  StageName{stage, rank.parameters[i].chunk, rank.parameters[i].name});
+    }
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      for (const auto& [stage, name] : names[i]) result_[i].stages.push_back(name);
+    }
+  }
+
   const CapturedRun& run_;
   const VerifyResult& verified_;
   const std::vector<int>& steps_;
   std::size_t axes_;
   std::vector<bool> is_data_;
+  std::optional<std::size_t> pipeline_;  // the axis
   std::vector<int> rank_of_place_;
   GradientHash zero_hash_;
   std::vector<Placement> result_;
@@ -196,36 +240,51 @@ class Finder {
 
 }  // namespace
 
-std::optional<std::vector<Interval>> box_of_piece(const DeclaredParameter& parameter, int piece) {
+std::optional<std::vector<Interval>> bounds_of_piece(const DeclaredParameter& parameter, int piece,
+                                                     const std::vector<std::int64_t>& shape) {
   const std::vector<Interval>& own = parameter.pieces[at(piece)];
-  if (own.size() == parameter.shape.size() && own.size() != 1) return own;
-  if (own.size() == 1 && parameter.shape.size() == 1) return own;
-  if (own.size() != 1) return std::nullopt;
-  const Interval range = own.front();
-  std::int64_t suffix = 1;
-  for (const std::int64_t size : parameter.shape) suffix *= size;
+  if (numel(own) <= 0 || std::find(shape.begin(), shape.end(), 0) != shape.end()) return std::nullopt;
   std::vector<Interval> box;
-  std::int64_t begin = range.begin, end = range.end;
-  for (std::size_t dim = 0; dim < parameter.shape.size(); ++dim) {
-    const std::int64_t size = parameter.shape[dim];
-    if (size == 0 || begin >= end) return std::nullopt;
-    suffix /= size;
-    const std::int64_t first = begin / suffix, last = (end - 1) / suffix;
-    box.push_back({first, last + 1});
-    if (first != last) {  // the rest must be whole
-      if (begin % suffix != 0 || end % suffix != 0) return std::nullopt;
-      for (std::size_t rest = dim + 1; rest < parameter.shape.size(); ++rest) box.push_back({0, parameter.shape[rest]});
-      return box;
+  if (own.size() == parameter.shape.size() && own.size() > 1) {
+    for (std::size_t dim = 0; dim < own.size(); ++dim) {
+      // One dimension may be two.
+      const std::int64_t size = shape[box.size()];
+      if (size == parameter.shape[dim]) {
+        box.push_back(own[dim]);
+        continue;
+      }
+      const std::int64_t block = parameter.shape[dim] / size;
+      const std::int64_t first = own[dim].begin / block, last = (own[dim].end - 1) / block;
+      box.push_back({first, last + 1});
+      box.push_back(first == last ? Interval{own[dim].begin - first * block, own[dim].end - first * block}
+                                  : Interval{0, block});
     }
-    begin -= first * suffix;
-    end -= first * suffix;
+    return box;
+  }
+  // From the first dimension on in which a range spans several places, it ends one row and begins the next.
+  std::int64_t begin = own.front().begin, last = own.front().end - 1, suffix = 1;
+  for (const std::int64_t size : shape) suffix *= size;
+  bool spans = false;
+  for (const std::int64_t size : shape) {
+    suffix /= size;
+    box.push_back(spans ? Interval{0, size} : Interval{begin / suffix, last / suffix + 1});
+    spans = spans || box.back().size() > 1;
+    begin %= suffix;
+    last %= suffix;
   }
   return box;
 }
 
+std::optional<std::vector<Interval>> box_of_piece(const DeclaredParameter& parameter, int piece,
+                                                  const std::vector<std::int64_t>& shape) {
+  std::optional<std::vector<Interval>> box = bounds_of_piece(parameter, piece, shape);
+  if (box && numel(*box) != numel(parameter.pieces[at(piece)])) box.reset();
+  return box;
+}
+
 std::vector<Placement> find_placements(const CapturedRun& run, const VerifyResult& verified,
-                                       const std::vector<int>& steps) {
-  return Finder(run, verified, steps).find();
+                                       const std::vector<int>& steps, const AxisNames& names) {
+  return Finder(run, verified, steps, names).find();
 }
 
 }  // namespace lockstep::live

@@ -72,8 +72,11 @@ Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenari
 }
 
 int Prediction::buffer_of(int rank, int parameter) const {
+  const Experts& experts = recording_.experts;
+  const int coordinate = experts.coordinate[at(parameter)];
+  if (coordinate >= 0 && experts.mesh->coordinate(rank, Axis::ep) != coordinate) return -1;
   const Model& model = scenario_->schedule->model;
-  return model.buffer_of(rank, model.logical_of(parameter));
+  return model.buffer_of(rank, model.logical_of(recording_.in_model[at(parameter)]));
 }
 
 std::optional<std::size_t> Prediction::index_of(int step) const {
@@ -85,14 +88,28 @@ std::optional<std::size_t> Prediction::index_of(int step) const {
 std::optional<Intervals> Prediction::local_of(int parameter, int piece, int rank, int buffer) const {
   const Model& model = scenario_->schedule->model;
   const LocalBuffer& local = model.local(rank).buffers[at(buffer)];
-  const Piece& held = model.pieces(local.logical)[at(local.piece)];
+  std::vector<Interval> held = model.pieces(local.logical)[at(local.piece)].dims;
+  if (recording_.experts.coordinate[at(parameter)] >= 0) held.erase(held.begin());  // ep
   const DeclaredParameter& declared = recording_.run->parameters[at(parameter)].declared;
-  const auto box = box_of_piece(declared, piece);
-  if (box) return stretches(*box, held.dims);
-  std::int64_t whole = 1;
-  for (const std::int64_t size : declared.shape) whole *= size;
-  if (held.numel != whole) return std::nullopt;
-  return Intervals{declared.pieces[at(piece)].front()};
+  const std::vector<std::int64_t>& shape = recording_.placements[at(parameter)].shape;
+  const auto bounds = bounds_of_piece(declared, piece, shape);
+  if (!bounds) return Intervals{};
+  const std::vector<Interval>& own = declared.pieces[at(piece)];
+  if (own.size() > 1) {
+    const auto box = box_of_piece(declared, piece, shape);
+    return box ? stretches(*box, held) : std::nullopt;
+  }
+  // A range that spans several rows of a dimension spans all of the later ones, and so does what holds it.
+  std::int64_t first = 0, last = 0, size = 1, begin = own.front().begin, end = own.front().end - 1;
+  for (std::size_t dim = shape.size(); dim-- > 0;) {
+    if ((*bounds)[dim].begin < held[dim].begin || (*bounds)[dim].end > held[dim].end) return std::nullopt;
+    first += (begin % shape[dim] - held[dim].begin) * size;
+    last += (end % shape[dim] - held[dim].begin) * size;
+    begin /= shape[dim];
+    end /= shape[dim];
+    size *= held[dim].size();
+  }
+  return Intervals{{first, last + 1}};
 }
 
 std::string Prediction::formula(int form, int rank, int buffer, std::size_t step) const {
@@ -134,13 +151,9 @@ Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t st
     for (; one != held.end() && one->elements.begin < stretch.end; ++one) {
       const auto [found, is_new] = known.try_emplace(one->form);
       if (!is_new) continue;
-      Coefficients predicted;
-      bool foreign = false;
-      for (const Term& term : engine_->terms(one->form, rank, buffer)) {
-        foreign = foreign || term.foreign || !term.leftover.empty();
-        predicted[{term.rank, term.micro_batch}] += term.coefficient;
-      }
-      found->second = foreign ? Meeting{} : compare(piece, predicted, step);
+      const std::optional<Coefficients> predicted =
+          coefficients(engine_->terms(one->form, rank, buffer), piece.parameter);
+      found->second = predicted ? compare(piece, *predicted, step) : Meeting{};
       if (!found->second.meets) {
         found->second.why =
             fmt::format("the schedule predicts {}, and {}", formula(one->form, rank, buffer, step),
@@ -151,6 +164,41 @@ Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t st
     }
   }
   return result;
+}
+
+std::optional<Prediction::Coefficients> Prediction::coefficients(const std::vector<Term>& terms, int parameter) const {
+  const Experts& experts = recording_.experts;
+  const bool is_expert = experts.coordinate[at(parameter)] >= 0;
+  Coefficients found;
+  std::map<std::tuple<int, int, int>, std::map<int, Rational>> dispatched;  // of each, by whose tokens
+  for (const Term& term : terms) {
+    if (!term.leftover.empty() || (term.foreign && !is_expert)) return std::nullopt;
+    if (!is_expert) {
+      found[{parameter, term.rank, term.micro_batch}] += term.coefficient;
+      continue;
+    }
+    int source = parameter;
+    if (term.foreign) {
+      // The same place of another expert.
+      const Model& model = scenario_->schedule->model;
+      if (term.offset != 0 || term.logical != model.logical_of(recording_.in_model[at(parameter)])) return std::nullopt;
+      const auto coordinate = model.pieces(term.logical)[at(term.piece)].dims.front().begin;
+      source = experts.together[at(experts.lead[at(parameter)])][static_cast<std::size_t>(coordinate)];
+      const CapturedRun& run = *recording_.run;
+      if (run.parameters[at(source)].declared.pieces != run.parameters[at(parameter)].declared.pieces)
+        return std::nullopt;
+    }
+    const int holder = experts.group[at(term.rank)][at(experts.coordinate[at(source)])];
+    dispatched[{source, holder, term.micro_batch}][term.rank] += term.coefficient;
+  }
+  // What a rank yields of an expert has the tokens of all ranks of its group in it, but for those that have none.
+  for (const auto& [source, by_rank] : dispatched) {
+    const Rational& first = by_rank.begin()->second;
+    if (std::any_of(by_rank.begin(), by_rank.end(), [&](const auto& one) { return one.second != first; }))
+      return std::nullopt;
+    found[source] = first;
+  }
+  return found;
 }
 
 Meeting Prediction::compare(const VerifiedPiece& piece, const Coefficients& predicted, std::size_t step) const {
@@ -164,7 +212,8 @@ Meeting Prediction::compare(const VerifiedPiece& piece, const Coefficients& pred
     if (!own) return {false, true, "", {}};
     Rational sum;
     for (const auto& [rank, micro_batch] : one.members) {
-      const auto found = left.find({rank, batch.first_micro_batch(static_cast<int>(*own)) + micro_batch});
+      const auto found =
+          left.find({piece.parameter, rank, batch.first_micro_batch(static_cast<int>(*own)) + micro_batch});
       if (found == left.end()) continue;
       sum += found->second;
       left.erase(found);
@@ -184,7 +233,12 @@ Meeting Prediction::compare(const VerifiedPiece& piece, const Coefficients& pred
   // Contributions of this optimizer step that are not among the measured ones are zero, and enter with any coefficient.
   const int first = batch.first_micro_batch(static_cast<int>(step));
   for (const auto& [source, coefficient] : left) {
-    if (source.second < first && !coefficient.is_zero()) result.meets = proportional = false;
+    const bool foreign = std::get<0>(source) != piece.parameter;
+    if (coefficient.is_zero() || (!foreign && std::get<2>(source) >= first)) continue;
+    proportional = false;
+    // No coefficients say what of another parameter is in it.
+    if (foreign) result.certain = false;
+    if (!foreign) result.meets = false;
   }
   // Where the coefficients do not say it, the sketches do.
   if (!result.certain || (!result.meets && !piece.told_apart)) {
@@ -199,9 +253,10 @@ bool Prediction::explains(const VerifiedPiece& piece, const Coefficients& predic
   const Batch& batch = scenario_->schedule->batch;
   Evidence::Formula formula;
   for (const auto& [source, coefficient] : predicted) {
+    const auto& [parameter, rank, micro_batch] = source;
     int step = 0;
-    while (step + 1 < batch.steps() && batch.first_micro_batch(step + 1) <= source.second) ++step;
-    formula[{recording_.steps[at(step)], source.first, source.second - batch.first_micro_batch(step)}] = coefficient;
+    while (step + 1 < batch.steps() && batch.first_micro_batch(step + 1) <= micro_batch) ++step;
+    formula[{parameter, recording_.steps[at(step)], rank, micro_batch - batch.first_micro_batch(step)}] = coefficient;
   }
   return evidence_.explains(piece, formula);
 }

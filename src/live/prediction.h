@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -39,7 +40,8 @@ class Prediction {
   std::vector<int> other_owners(int parameter, int step, const std::map<int, std::vector<int>>& pieces) const;
 
  private:
-  using Coefficients = std::map<std::pair<int, int>, Rational>;  // by rank and micro-batch, counted through the run
+  /// By parameter of the run, rank and micro-batch, counted through the run.
+  using Coefficients = std::map<std::tuple<int, int, int>, Rational>;
   struct Held {
     Interval elements;
     int form = 0;
@@ -50,6 +52,9 @@ class Prediction {
   /// Local elements of a piece on a rank; nothing where these are too many stretches.
   std::optional<Intervals> local_of(int parameter, int piece, int rank, int buffer) const;
   std::string formula(int form, int rank, int buffer, std::size_t step) const;
+  /// The contributions of the run that terms of a result of `parameter` are; nothing where they are none.
+  std::optional<Coefficients> coefficients(const std::vector<Term>& terms, int parameter) const;
+  /// -1 where the rank does not hold it.
   int buffer_of(int rank, int parameter) const;
   std::optional<std::size_t> index_of(int step) const;
   bool explains(const VerifiedPiece& piece, const Coefficients& predicted) const;

@@ -15,6 +15,8 @@ namespace lockstep::live {
 
 namespace {
 
+constexpr std::int64_t most_chunks = 1024;
+
 constexpr std::int64_t most_elements = INT64_MAX / 4;
 
 std::string read_text(const std::string& file) {
@@ -167,6 +169,7 @@ class Reader {
     parameter.shape = event.wholes("shape");
     parameter.dtype = event.text("dtype", "");
     parameter.frozen = event.boolean("frozen", false);
+    if (event.find("chunk") != nullptr) parameter.chunk = static_cast<int>(event.whole("chunk", 0, most_chunks));
     std::int64_t numel = 1;
     for (const std::int64_t size : parameter.shape) {
       if (size > 0 && numel > most_elements / size)

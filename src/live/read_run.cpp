@@ -73,7 +73,10 @@ class Union {
   void run() {
     for (RankRecord& rank : run_.ranks) {
       std::vector<int> number(rank.parameters.size());
-      for (std::size_t i = 0; i < rank.parameters.size(); ++i) number[i] = place(rank, rank.parameters[i]);
+      for (std::size_t i = 0; i < rank.parameters.size(); ++i) {
+        number[i] = place(rank, rank.parameters[i]);
+        rank.run_parameters.push_back(static_cast<int>(i));
+      }
       renumber(rank, number);
     }
     join();
@@ -86,6 +89,7 @@ class Union {
         for (SketchedTensor& tensor : *tensors) tensor.parameter = number[static_cast<std::size_t>(tensor.parameter)];
       }
     }
+    for (int& parameter : rank.run_parameters) parameter = number[static_cast<std::size_t>(parameter)];
     for (CapturedCollective& call : rank.collectives) {
       for (int& parameter : call.parameters) parameter = number[static_cast<std::size_t>(parameter)];
     }

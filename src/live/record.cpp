@@ -11,6 +11,7 @@
 
 #include "lockstep/check.h"
 #include "src/live/prediction.h"
+#include "src/live/recorded_model.h"
 #include "src/live/run_layout.h"
 #include "src/live/verify.h"
 #include "src/live/words.h"
@@ -37,7 +38,8 @@ class Recorder {
 
   RecordedRun record(std::shared_ptr<const Scenario>* scenario) {
     describe();
-    for (const VerifiedPiece& piece : verified_.pieces) of_parameter_[piece.parameter].push_back(&piece);
+    for (const VerifiedPiece& piece : verified_.pieces)
+      of_parameter_[recording_.experts.lead[at(piece.parameter)]].push_back(&piece);
     const std::vector<Unseen> unseen = find_unseen();
     RecordedRun result;
     result.scenario = scenario_of(recording_, unseen);
@@ -92,8 +94,16 @@ class Recorder {
       recording_.micro_batches.push_back(std::max(1, *counts.begin()));
     }
     refuse_too_much();
-    recording_.calls = find_gradient_calls(run_, recording_.steps, recording_.names);
-    recording_.placements = find_placements(run_, verified_, recording_.steps);
+    recording_.experts = find_experts(run_, recording_.names);
+    recording_.calls = find_gradient_calls(run_, recording_.steps, recording_.names, recording_.experts);
+    recording_.placements = find_placements(run_, verified_, recording_.steps, recording_.names);
+    // Experts that no token has visited are touched where one of the same parameter is.
+    for (const std::vector<int>& together : recording_.experts.together) {
+      const bool untouched = std::all_of(together.begin(), together.end(),
+                                         [&](int parameter) { return recording_.placements[at(parameter)].untouched; });
+      for (const int parameter : together) recording_.placements[at(parameter)].untouched = untouched;
+    }
+    find_model(recording_);
   }
 
   /// What a call does is looked for in each micro-batch.
@@ -123,11 +133,13 @@ class Recorder {
     for (std::size_t i = 0; i < header.axes.size(); ++i) {
       std::string name = header.axes[i];
       if (!known) name = is_data(name) ? "dp" : "tp";
-      const bool splits = name.starts_with("dp") || name == "cp" || name == "sp";
-      if (name == "pp" && header.sizes[i] > 1) refuse("pipelines are not recorded yet.");
-      if (header.sizes[i] > 1 && splits != is_data(header.axes[i]))
+      // Along cp and sp a scenario splits the tokens. Where they are no data axes, a rank's loss is its part of one
+      // that they have together.
+      if (header.sizes[i] > 1 && !splits_sequence(name) && splits_tokens(name) != is_data(header.axes[i]))
         refuse(fmt::format("ranks along {} see {} tokens in the run, and in a scenario {} ones.", name,
-                           splits ? "the same" : "different", splits ? "different" : "the same"));
+                           splits_tokens(name) ? "the same" : "different",
+                           splits_tokens(name) ? "different" : "the same"));
+      if (splits_sequence(name) && !is_data(header.axes[i]) && header.sizes[i] > 1) recording_.shares.push_back(name);
       recording_.names.push_back(name);
       recording_.axes.emplace_back(name, header.sizes[i]);
     }
@@ -251,7 +263,7 @@ class Recorder {
     }
     if (!uncertain.empty())
       result.notes.push_back(
-          fmt::format("{}: other coefficients would do as well; what the schedule predicts leaves nothing but noise.",
+          fmt::format("{}: coefficients alone do not say it; what the schedule predicts leaves nothing but noise.",
                       names(uncertain)));
   }
 
@@ -281,7 +293,7 @@ class Recorder {
   const VerifyResult& verified_;
   Recording recording_;
   std::unique_ptr<Evidence> evidence_;
-  std::map<int, std::vector<const VerifiedPiece*>> of_parameter_;
+  std::map<int, std::vector<const VerifiedPiece*>> of_parameter_;  // by the one that leads
 };
 
 }  // namespace

@@ -22,6 +22,12 @@ Json list_of(const Items& items, const Make& make) {
 /// The layout's names of axes of the mesh.
 Json axis_list(const Recording& recording, const std::vector<int>& axes);
 
+/// Fills in the scenario's parameters from placements.
+void find_model(Recording& recording);
+
+/// A selector for the gradients of a parameter of the run.
+std::string selector_of(const Recording& recording, int parameter);
+
 /// A scenario without its schedule: layout, parameters and batch.
 Json described(const Recording& recording);
 

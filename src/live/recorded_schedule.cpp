@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "src/live/recorded_model.h"
+#include "src/live/run_layout.h"
 
 namespace lockstep::live {
 
@@ -28,22 +29,10 @@ bool is_scattered(const Recording& recording, int parameter) {
                      [&](const MetCall& one) { return recording.calls.calls[at(one.call)].op == "reduce_scatter"; });
 }
 
-bool sums(const GradientCall& call) { return !call.average && call.op != "broadcast" && call.op != "all_gather"; }
-
-/// A selector that fits this name alone.
-std::string selector(const std::string& name) {
-  std::string text;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (c == '*' || c == '?' || c == '[') {
-      text += std::string("[") + c + "]";
-    } else {
-      // What selectors would take for a word of theirs.
-      const bool first_of_word = i == 0 && (name.find_first_of(":<>=") != std::string::npos || c == ' ');
-      text += i == 0 && c == '!' ? "?" : first_of_word ? std::string("[") + c + "]" : std::string(1, c);
-    }
-  }
-  return text;
+/// Whether ranks that see different tokens sum, so that somebody may divide before.
+bool sums(const GradientCall& call) {
+  return !call.average && call.op != "broadcast" && call.op != "all_gather" &&
+         std::any_of(call.axes.begin(), call.axes.end(), splits_tokens);
 }
 
 /// With the characters alone that names of steps have.
@@ -61,7 +50,9 @@ class Writer {
   Writer(const Recording& recording, const std::vector<Unseen>& unseen) : recording_(recording), unseen_(unseen) {
     const auto& parameters = recording.run->parameters;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (!parameters[i].declared.frozen && !recording.placements[i].untouched) all_.push_back(static_cast<int>(i));
+      const int parameter = static_cast<int>(i);
+      if (!parameters[i].declared.frozen && !recording.placements[i].untouched && recording.experts.leads(parameter))
+        all_.push_back(parameter);
     }
     most_ = *std::max_element(recording.micro_batches.begin(), recording.micro_batches.end());
     find_steps();
@@ -160,7 +151,7 @@ class Writer {
   bool cut_by_rows(int parameter) const {
     const DeclaredParameter& declared = recording_.run->parameters[at(parameter)].declared;
     for (std::size_t i = 0; i < declared.pieces.size(); ++i) {
-      if (!box_of_piece(declared, static_cast<int>(i))) return false;
+      if (!box_of_piece(declared, static_cast<int>(i), declared.shape)) return false;
     }
     return true;
   }
@@ -230,10 +221,18 @@ class Writer {
   Json selectors(const std::vector<int>& parameters) const {
     std::vector<int> others;
     std::set_difference(all_.begin(), all_.end(), parameters.begin(), parameters.end(), std::back_inserter(others));
+    const auto is_expert = [&](int parameter) { return recording_.experts.coordinate[at(parameter)] >= 0; };
+    // All experts, or all others.
+    for (const bool experts : {true, false}) {
+      if (recording_.experts.mesh &&
+          std::all_of(parameters.begin(), parameters.end(), [&](int one) { return is_expert(one) == experts; }) &&
+          std::all_of(others.begin(), others.end(), [&](int one) { return is_expert(one) != experts; }))
+        return Json::array({Json::string(experts ? "shard:ep" : "!shard:ep")});
+    }
     const bool exclude = others.size() < parameters.size();
     std::vector<Json> items;
     for (const int parameter : exclude ? others : parameters) {
-      const std::string item = selector(recording_.run->parameters[at(parameter)].declared.name);
+      const std::string item = selector_of(recording_, parameter);
       items.push_back(Json::string(exclude ? "!" + item : item));
     }
     return Json::array(std::move(items));
@@ -241,8 +240,14 @@ class Writer {
 
   /// What each rank's backward is the gradient of (docs/verify.md).
   void by(Json& step) const {
-    if (recording_.loss == CapturedLoss::mean) step.set("by", Json::string("1 / (tokens * micro_batches)"));
-    if (recording_.loss == CapturedLoss::token_mean) step.set("by", Json::string("1 / tokens"));
+    if (recording_.loss == CapturedLoss::sum) return;
+    std::vector<std::string> divisors;
+    if (recording_.loss != CapturedLoss::token_sum) divisors.emplace_back("tokens");
+    if (recording_.loss == CapturedLoss::mean) divisors.emplace_back("micro_batches");
+    divisors.insert(divisors.end(), recording_.shares.begin(), recording_.shares.end());
+    if (divisors.empty()) return;
+    step.set("by", Json::string(divisors.size() == 1 ? "1 / " + divisors.front()
+                                                     : fmt::format("1 / ({})", fmt::join(divisors, " * "))));
   }
 
   std::optional<std::string> when(const std::set<int>& passes) const {
@@ -259,6 +264,16 @@ class Writer {
     if (const auto condition = shared.in_tail ? std::nullopt : when(shared.passes))
       step.set("when", Json::string(*condition));
     if (shared.scattered) step.set("buffer", Json::string(unreduced));
+  }
+
+  static Json over(const GradientCall& call, const std::vector<std::string>& axes) {
+    if (call.stages.empty())
+      return axes.size() == 1 ? Json::string(axes.front())
+                              : list_of(axes, [](const std::string& axis) { return Json::string(axis); });
+    Json picks = Json::object();
+    for (const std::string& axis : axes)
+      picks.set(axis, axis == name_of(Axis::pp) ? list_of(call.stages, json_number) : Json::string("all"));
+    return picks;
   }
 
   void collective(std::vector<Json>& list, const Shared& shared, std::vector<int> parameters) {
@@ -281,8 +296,7 @@ class Writer {
       place(step, shared);
     });
     add(list, fmt::format("{}_{}{}", over_axes, call.op, site), call.op, parameters, [&](Json& step) {
-      step.set("over", axes.size() == 1 ? Json::string(axes.front())
-                                        : list_of(axes, [](const std::string& axis) { return Json::string(axis); }));
+      step.set("over", over(call, axes));
       if (call.average) step.set("reduce", Json::string("avg"));
       if (call.root >= 0) step.set("root", json_number(call.root));
       if (call.op == "reduce_scatter") {

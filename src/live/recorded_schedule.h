@@ -10,6 +10,7 @@
 #include "lockstep/json.h"
 #include "src/live/gradient_calls.h"
 #include "src/live/placement.h"
+#include "src/live/recorded_experts.h"
 
 namespace lockstep::live {
 
@@ -24,6 +25,16 @@ struct Unseen {
   friend bool operator==(const Unseen&, const Unseen&) = default;
 };
 
+/// A parameter of the scenario. What several pipeline stages hold under other names, or not all of them, is as many
+/// that are tied; experts of ranks along ep are together one.
+struct RecordedParameter {
+  std::string name;
+  int parameter = 0;         ///< of the run
+  std::optional<int> stage;  ///< none: all stages, or there is one
+  int chunk = 0;
+  std::string tied;  ///< "": not
+};
+
 /// Everything that a recorded scenario is written from.
 struct Recording {
   const CapturedRun* run = nullptr;
@@ -32,7 +43,11 @@ struct Recording {
   std::vector<int> micro_batches;                 ///< by optimizer step
   std::vector<std::pair<std::string, int>> axes;  ///< of the layout with their sizes, the slowest first
   AxisNames names;
+  std::vector<std::string> shares;    ///< axes that split the tokens of a loss, of which each rank's is a part
   std::vector<Placement> placements;  ///< by parameter
+  Experts experts;
+  std::vector<RecordedParameter> model;  ///< in the order of each rank's parameters
+  std::vector<int> in_model;             ///< by parameter: the first of its parameters in the scenario
   GradientCalls calls;
 };
 

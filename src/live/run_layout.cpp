@@ -39,4 +39,10 @@ std::optional<Layout> layout_of(const Header& header) {
   return layout;
 }
 
+bool splits_tokens(std::string_view axis) {
+  return axis.starts_with("dp") || axis == name_of(Axis::edp) || axis == name_of(Axis::ep) || splits_sequence(axis);
+}
+
+bool splits_sequence(std::string_view axis) { return axis == name_of(Axis::cp) || axis == name_of(Axis::sp); }
+
 }  // namespace lockstep::live

@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/live/record.h"
-
 #include <algorithm>
 #include <set>
 
-#include "lockstep/check.h"
 #include "lockstep/diagnostic.h"
 #include "lockstep/live.h"
 #include "tests/catch.h"
-#include "tests/live/run_writer.h"
+#include "tests/live/recorded.h"
 
 namespace lockstep {
 namespace {
 
+using test::call;
+using test::checked;
 using test::RunWriter;
-
-/// A collective's line. `micro_batch` "null": outside of backward passes.
-std::string call(const std::string& op, const std::vector<int>& group, int elements, const std::string& micro_batch,
-                 const std::string& parameters, const std::string& reduce = "sum",
-                 const std::string& site = "train.py:9 in main") {
-  return fmt::format(
-      R"({{"event":"collective","step":0,"micro_batch":{},"op":"{}","group":[{}],"elements":{},"dtype":"float32",)"
-      R"("reduce":"{}","async":false,"call":"{}","parameters":[{}]}})",
-      micro_batch, op, fmt::join(group, ","), elements, reduce, site, parameters);
-}
+using test::says;
+using test::words;
 
 /// One optimizer step of two parameters of 600 elements, "a" and "b", with lines between.
 struct Loop {
@@ -101,31 +92,6 @@ std::string refusal(const Loop& loop, const RecordOptions& options = {}) {
     return error.what();
   }
   return "";
-}
-
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-/// "zero; micro_batches(backward; …); …" with what each step has besides its name and op.
-std::string words(const Json& steps) {
-  std::string text;
-  for (const Json& step : steps.items()) {
-    text += text.empty() ? "" : "; ";
-    text += step.find("name")->text();
-    for (const Json::Member& member : step.members()) {
-      if (member.key == "name" || member.key == "op") continue;
-      std::string value = write_json(member.value);
-      value.erase(std::remove(value.begin(), value.end(), '\n'), value.end());
-      text += member.key == "steps" ? "(" + words(member.value) + ")" : " " + member.key + "=" + value;
-    }
-  }
-  return text;
-}
-std::string words(const RecordedRun& run) { return words(*run.scenario.find("schedule")->find("steps")); }
-
-CheckResult checked(const RecordedRun& run) {
-  CheckOptions options;
-  options.host = false;
-  return check_scenario(live::read_recorded(run.scenario), options);
 }
 
 const std::vector<int> both = {0, 1};
@@ -316,9 +282,6 @@ TEST_CASE("a run that says too little for a scenario is refused in a sentence") 
   loop.settings.collectives = false;
   CHECK(says(refusal(loop), "whose gradients the collectives carried"));
   loop = Loop();
-  loop.settings.mesh = {{"pp", 2}};
-  loop.settings.data_axes = {};
-  CHECK(says(refusal(loop), "pipelines are not recorded yet"));
   loop.settings.mesh = {{"data", 2}, {"model", 1}};
   loop.settings.data_axes = {"data"};
   CHECK(says(refusal(loop), "the axes of the mesh are data, model"));

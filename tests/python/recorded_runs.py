@@ -16,14 +16,16 @@ def program(*arguments):
     return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
-def predicted(report):
-    """{(optimizer step, name, rank): the different formulas of its wrong pieces} as `check` has them."""
+def predicted(report, model):
+    """{(optimizer step, the run's name, rank): the different formulas of its wrong pieces} as `check` has them."""
+    # Those that are tied are one in the run.
+    names = {parameter["name"]: parameter.get("tied", parameter["name"]) for parameter in model["parameters"]}
     found = {}
     for parameter in report["parameters"]:
         for entry in parameter["ranks"]:
             for rank in entry.get("ranks") or [entry["rank"]]:
                 wrong = {piece["formula"] for piece in entry["pieces"] if piece["verdict"] != "match"}
-                found.update({(report["step"], parameter["name"], rank): wrong} if wrong else {})
+                found.update({(report["step"], names[parameter["name"]], rank): wrong} if wrong else {})
     return found
 
 
@@ -43,7 +45,7 @@ def predicts_what_was_measured(run, folder, right):
                 measured.setdefault((result["step"], result["parameter"], rank), set()).add(result["formula"])
     # check ends at the first optimizer step that is wrong.
     expected = {place: formulas for place, formulas in measured.items() if place[0] == report["step"]}
-    found = predicted(report)
+    found = predicted(report, json.loads(scenario.read_text())["model"])
     assert {place: found.get(place) for place in expected} == expected
     assert bool(expected) == (not right)
     return recorded

@@ -37,6 +37,9 @@ CASES = {name: (package, int(world), reference or None) for package, worker in W
 
 # What each rank multiplies its gradient with is no fraction, and another one on each rank: no step of a schedule.
 NOT_A_SCHEDULE = {"plain-clipped"}
+RECORDED = [case for case in ROWS if CASES[case][0] == "torch" and not CASES[case][2] and case not in NOT_A_SCHEDULE] + [
+    "ulysses-world",
+]
 # What no collective shows and the coefficients do, beside DDP's division.
 UNSEEN = {"ddp-hook": ["multiplied with 1/2"], "ddp-last": ["cleared between the micro-batches"],
           "ddp-not-zeroed": ["not cleared after an optimizer step"], "plain-divisor": ["multiplied with 1/4"]}
@@ -113,9 +116,9 @@ def test_check_predicts_what_was_measured(case):
         assert {piece["formula"] for piece in pieces if piece["verdict"] != "match"} == {ROWS[case]["formula"]}
 
 
-@pytest.mark.parametrize("case", [case for case in ROWS if CASES[case][0] == "torch" and not CASES[case][2] and case not in NOT_A_SCHEDULE])
+@pytest.mark.parametrize("case", RECORDED)
 def test_check_predicts_the_same_for_the_recorded_schedule(folders, tmp_path, case):
-    recorded = predicts_what_was_measured(folders("torch") / case, tmp_path, right=case.endswith("right"))
+    recorded = predicts_what_was_measured(folders(CASES[case][0]) / case, tmp_path, right=case.endswith("right"))
     for sentence in UNSEEN.get(case, []):
         assert sentence in recorded.stderr
 

@@ -24,6 +24,7 @@ sys.path.insert(0, str(HERE.parents[1] / "python"))
 
 from lockstep import verify
 
+from recorded_runs import predicts_what_was_measured, program
 from test_bugs import SCENARIO, same
 from test_frameworks import python_with
 
@@ -37,6 +38,14 @@ ROW = re.compile(r"^\| `(?P<case>megatron-[\w-]+)` \| (?P<bug>.*?) \| `(?P<param
 ROWS = {row["case"]: row for row in ROW.finditer(DOCUMENT.read_text(encoding="utf-8"))}
 CASE = re.compile(r'^case\("([\w-]+)", (\d)', re.MULTILINE)
 WORLDS = {name: int(world) for name, world in CASE.findall((HERE / "megatron_worker.py").read_text())}
+
+
+RECORDED = [
+    "megatron-pp-right",
+    "megatron-tied",
+    "megatron-interleaved-right",
+    "megatron-sp-gated-right",
+]
 
 
 def runs(folder):
@@ -125,6 +134,30 @@ def test_check_predicts_what_was_measured(case):
     pieces = [piece for parameter in report["parameters"] for held in parameter["ranks"] for piece in held["pieces"]
               if int(row["rank"]) in held.get("ranks", [held.get("rank")])]
     assert {piece["formula"] for piece in pieces if piece["verdict"] != "match"} == {row["formula"]}
+
+
+@pytest.mark.parametrize("case", RECORDED)
+def test_check_predicts_the_same_for_the_recorded_schedule(folder, tmp_path, case):
+    predicts_what_was_measured(folder / case, tmp_path, right=case.endswith("right"))
+
+
+def test_chunks_of_a_stage_are_virtual_stages(folder, tmp_path):
+    scenario = json.loads(program("record", folder / "megatron-interleaved-right").stdout)
+    assert scenario["layout"]["virtual_stages"] == 2
+    chunks = {parameter["name"]: (parameter["stage"], parameter.get("chunk", 0)) for parameter in scenario["model"]["parameters"]}
+    assert [chunks["decoder.layers.%d.mlp.linear_fc1.weight" % layer] for layer in range(4)] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert chunks["embedding.word_embeddings.weight"] == (0, 0) and chunks["output_layer.weight"] == (1, 1)
+
+
+@pytest.mark.parametrize("case, step, repair", [
+    ("megatron-tied", "pp_all_reduce", "tied:embedding.word_embeddings.weight"),
+    ("megatron-ep-factor", "edp_all_reduce/param_and_grad_buffer.py", "1 / ep"),
+    ("megatron-ep-dense", "dp_all_reduce/param_and_grad_buffer.py", "!shard:ep"),
+])
+def test_verify_names_the_step_at_fault_and_a_repair(folder, case, step, repair):
+    report = verify(folder / case, program=PROGRAM).report
+    assert report["not_blamed"] is None and [blame["step"].split(":")[0] for blame in report["blame"]] == [step]
+    assert repair in json.dumps(report["repair"])
 
 
 def main():

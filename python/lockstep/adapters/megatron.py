@@ -99,6 +99,8 @@ class Megatron(Plain):
         self.cuts = {}
         self.parameters = Parameters(self.modules, None, run.contribute, lambda tensor: self.cut_of(tensor).pieces,
                                      lambda tensor: self.cut_of(tensor).shape, self.renamed)
+        for parameter in self.parameters.all:
+            parameter.chunk = self.chunk_of[id(parameter.held)]
         for tensor, names in shared:
             parameter = self.parameters.by_tensor[id(tensor)]
             parameter.aliases += [name for name in names if name != parameter.name and name not in parameter.aliases]
