@@ -24,6 +24,7 @@ class Parameter:
         self.aliases = []
         self.frozen = not held.requires_grad
         self.chunk = 0  # of a pipeline stage that has several
+        self.group = 0  # which of the flat tensors that the optimizer cuts it is part of
 
     def described(self):
         result = {"id": self.number, "name": self.name, "shape": self.shape, "dtype": str(self.held.dtype).replace("torch.", ""),
@@ -32,6 +33,8 @@ class Parameter:
             result["aliases"] = self.aliases
         if self.chunk:
             result["chunk"] = self.chunk
+        if self.group:
+            result["group"] = self.group
         return dict(result, pieces=[piece.described() for piece in self.pieces])
 
 

@@ -36,6 +36,7 @@ struct DeclaredParameter {
   std::string dtype;
   bool frozen = false;
   int chunk = 0;  ///< of its pipeline stage
+  int group = 0;  ///< the optimizer's flat tensor that it is part of
   /// By piece: one [first, end) in row-major index, or one per dimension.
   std::vector<std::vector<Interval>> pieces;
 };

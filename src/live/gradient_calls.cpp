@@ -109,37 +109,94 @@ class Finder {
     std::set<int> scattered;
     std::size_t order = 0;
     std::map<std::vector<int>, std::size_t> next;
+    std::vector<Carrying> calls;
+    std::map<Line, Parts> parts;
     for (const CapturedCollective& call : rank.collectives) {
       ++order;
       const std::set<int>& parameters = carried_[call.group][next[call.group]++];
       if (parameters.empty() || call.group.size() < 2) continue;
       if (!std::binary_search(steps_.begin(), steps_.end(), call.step)) continue;
-      std::int64_t all = 0, parts = 0;
+      std::int64_t all = 0, owned_of_all = 0;
       bool is_scattered = true;
       for (const int parameter : parameters) {
         all += whole[parameter];
-        parts += owned[parameter];
+        owned_of_all += owned[parameter];
         is_scattered = is_scattered && scattered.contains(parameter);
       }
-      const std::string why = why_left_out(call, is_scattered ? parts : all);
+      calls.push_back({&call, &parameters, is_scattered ? owned_of_all : all, order});
+      if (call.op == "reduce_scatter") scattered.insert(parameters.begin(), parameters.end());
+      if (why_left_out(call, 0).empty()) parts[line_of(call)].add(calls.back());
+    }
+    const bool is_first = rank.header.rank == run_.ranks.front().header.rank;
+    std::set<std::pair<Line, int>> seen;
+    for (const Carrying& one : calls) {
+      const CapturedCollective& call = *one.call;
+      const Parts& together = parts[line_of(call)];
+      const bool part = together.make_whole(whole);
+      const std::string why = why_left_out(call, part ? 0 : one.expected);
       if (!why.empty()) {
-        if (rank.header.rank == run_.ranks.front().header.rank) {
-          auto& entry = left_out_[why];
-          if (entry.second++ == 0) entry.first = words_of(call);
-        }
+        if (is_first) note(why, call);
         continue;
       }
       Instance instance;
       instance.call = gradient_call(call);
       instance.pass = call.passes - 1;
-      instance.in_backward = call.in_backward;
-      instance.order = order;
-      for (const int parameter : parameters) {
+      instance.in_backward = call.in_backward && !part;
+      instance.order = one.order;
+      if (part && together.roots.size() > 1) {
+        instance.call.op = "reduce_scatter";
+        instance.call.root = -1;
+        if (is_first) note("it takes a part of the gradients to its owner; together they are recorded as a reduce_scatter", call);
+      }
+      for (const int parameter : *one.parameters) {
+        if (part && !seen.emplace(line_of(call), parameter).second) continue;
         found[{parameter, call.step}].push_back(instance);
-        if (call.op == "reduce_scatter") scattered.insert(parameter);
       }
     }
     return found;
+  }
+
+  /// A call that carries gradients.
+  struct Carrying {
+    const CapturedCollective* call = nullptr;
+    const std::set<int>* parameters = nullptr;
+    std::int64_t expected = 0;  // elements, if it carries them whole
+    std::size_t order = 0;
+  };
+
+  /// Optimizer step, backward passes before, op, reduction, group and place in the program.
+  using Line = std::tuple<int, int, std::string, std::string, std::vector<int>, std::string>;
+  static Line line_of(const CapturedCollective& call) {
+    return {call.step, call.passes, call.op, call.reduce, call.group, site_of(call.call)};
+  }
+
+  /// The calls of one line. DeepSpeed reduces buckets in parts, each to its owner or as large as a buffer of its own.
+  struct Parts {
+    std::int64_t elements = 0;
+    std::set<int> parameters, roots;
+    bool any = false;  // carries gradients in part
+
+    void add(const Carrying& one) {
+      elements += one.call->elements;
+      parameters.insert(one.parameters->begin(), one.parameters->end());
+      roots.insert(one.call->root);
+      any = any || one.call->elements < one.expected;
+    }
+    /// Whether they carry all of it together, and one of them alone does not.
+    bool make_whole(const std::map<int, std::int64_t>& whole) const {
+      if (!any) return false;
+      std::int64_t all = 0;
+      for (const int parameter : parameters) {
+        const auto found = whole.find(parameter);
+        all += found == whole.end() ? 0 : found->second;
+      }
+      return elements >= all;
+    }
+  };
+
+  void note(const std::string& why, const CapturedCollective& call) {
+    auto& entry = left_out_[why];
+    if (entry.second++ == 0) entry.first = words_of(call);
   }
 
   void count(const RankRecord& rank, std::map<int, std::int64_t>& whole, std::map<int, std::int64_t>& owned) const {

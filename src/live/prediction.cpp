@@ -40,12 +40,14 @@ std::optional<Intervals> stretches(const std::vector<Interval>& inner, const std
 
 }  // namespace
 
-Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence)
+Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence,
+                       bool formulas)
     : recording_(recording), scenario_(std::move(scenario)), evidence_(evidence) {
   const Schedule& schedule = *scenario_->schedule;
   timeline_ = std::make_shared<const Timeline>(walk(schedule));
   if (timeline_->outcome.kind != Outcome::Kind::complete)
     throw InternalError("the schedule of a run that ended does not end");
+  if (!formulas) return;
   engine_ = std::make_unique<SymbolicEngine>(schedule, *timeline_);
   std::multimap<std::size_t, std::pair<std::size_t, int>> ends;
   const std::size_t steps = timeline_->rank_ends.size();
@@ -143,9 +145,8 @@ Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t st
   std::map<int, Meeting> known;  // by form
   const std::vector<Held>& held = held_[step][at(rank)][at(buffer)];
   for (const Interval& stretch : *elements) {
-    if (intersect(timeline_->owned[step][at(rank)][at(buffer)], stretch) != Intervals{stretch}) {
+    if (!owns(rank, buffer, step, stretch))
       return {false, true, "the schedule gives it to another rank's optimizer", {}};
-    }
     auto one = std::upper_bound(held.begin(), held.end(), stretch.begin,
                                 [](std::int64_t begin, const Held& part) { return begin < part.elements.end; });
     for (; one != held.end() && one->elements.begin < stretch.end; ++one) {
@@ -259,6 +260,31 @@ bool Prediction::explains(const VerifiedPiece& piece, const Coefficients& predic
     formula[{parameter, recording_.steps[at(step)], rank, micro_batch - batch.first_micro_batch(step)}] = coefficient;
   }
   return evidence_.explains(piece, formula);
+}
+
+bool Prediction::owns(int rank, int buffer, std::size_t step, const Interval& elements) const {
+  return intersect(timeline_->owned[step][at(rank)][at(buffer)], elements) == Intervals{elements};
+}
+
+std::vector<bool> Prediction::owned_alike(const std::vector<VerifiedPiece>& pieces) const {
+  std::vector<bool> alike(recording_.run->parameters.size(), true);
+  std::map<std::pair<int, int>, std::map<int, std::vector<int>>> of_rank;  // by parameter and step
+  for (const VerifiedPiece& piece : pieces) {
+    const auto step = index_of(piece.step);
+    if (!step) continue;
+    for (const int rank : piece.ranks) {
+      of_rank[{piece.parameter, piece.step}][rank].push_back(piece.piece);
+      const int buffer = buffer_of(rank, piece.parameter);
+      const auto elements = buffer < 0 ? std::nullopt : local_of(piece.parameter, piece.piece, rank, buffer);
+      if (!elements || !std::all_of(elements->begin(), elements->end(),
+                                    [&](const Interval& one) { return owns(rank, buffer, *step, one); }))
+        alike[at(piece.parameter)] = false;
+    }
+  }
+  for (const auto& [key, ranks] : of_rank) {
+    if (alike[at(key.first)] && !other_owners(key.first, key.second, ranks).empty()) alike[at(key.first)] = false;
+  }
+  return alike;
 }
 
 std::vector<int> Prediction::other_owners(int parameter, int step,

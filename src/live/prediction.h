@@ -31,17 +31,25 @@ struct Meeting {
 class Prediction {
  public:
   /// What is given must outlive it.
-  Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence);
+  Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence)
+      : Prediction(recording, std::move(scenario), evidence, true) {}
+  /// Says only who owns what, for which no formula is needed: not meet().
+  static Prediction owners(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence) {
+    return {recording, std::move(scenario), evidence, false};
+  }
 
   /// `piece` as verify_run found it, with its coefficients.
   Meeting meet(const VerifiedPiece& piece) const;
   /// Ranks whose optimizers get other elements of a parameter in an optimizer step of the run than the schedule has it,
   /// of those that got any; `pieces` by rank.
   std::vector<int> other_owners(int parameter, int step, const std::map<int, std::vector<int>>& pieces) const;
+  /// By parameter of the run: whether each rank's optimizer gets the elements that the schedule gives it.
+  std::vector<bool> owned_alike(const std::vector<VerifiedPiece>& pieces) const;
 
  private:
   /// By parameter of the run, rank and micro-batch, counted through the run.
   using Coefficients = std::map<std::tuple<int, int, int>, Rational>;
+  Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence, bool formulas);
   struct Held {
     Interval elements;
     int form = 0;
@@ -49,6 +57,7 @@ class Prediction {
 
   Meeting meet_on(const VerifiedPiece& piece, int rank, std::size_t step) const;
   Meeting compare(const VerifiedPiece& piece, const Coefficients& predicted, std::size_t step) const;
+  bool owns(int rank, int buffer, std::size_t step, const Interval& elements) const;
   /// Local elements of a piece on a rank; nothing where these are too many stretches.
   std::optional<Intervals> local_of(int parameter, int piece, int rank, int buffer) const;
   std::string formula(int form, int rank, int buffer, std::size_t step) const;

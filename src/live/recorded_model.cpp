@@ -230,6 +230,8 @@ std::string selector_of(const Recording& recording, int parameter) {
   return own.tied.empty() ? selector(own.name) : "tied:" + glob(own.tied);
 }
 
+bool has_tokens(const Recording& recording) { return tokens(recording).is_array(); }
+
 Json described(const Recording& recording) {
   Json document = Json::object();
   document.set("lockstep", json_number(1));

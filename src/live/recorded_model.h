@@ -28,6 +28,9 @@ void find_model(Recording& recording);
 /// A selector for the gradients of a parameter of the run.
 std::string selector_of(const Recording& recording, int parameter);
 
+/// Whether the batch has the numbers of tokens that the run told.
+bool has_tokens(const Recording& recording);
+
 /// A scenario without its schedule: layout, parameters and batch.
 Json described(const Recording& recording);
 

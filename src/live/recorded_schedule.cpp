@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <set>
@@ -19,10 +20,9 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// The buffer in which the gradient waits for a reduce-scatter; what comes out of that is added to the optimizer's.
+/// The buffer in which the gradient waits for a reduction; what comes out of that is added to the optimizer's.
 constexpr const char* unreduced = "unreduced";
 
-/// Every gradient that goes through a reduce-scatter. What FSDP and ZeRO reduce is not where they keep what came out.
 bool is_scattered(const Recording& recording, int parameter) {
   const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
   return std::any_of(met.begin(), met.end(),
@@ -33,6 +33,20 @@ bool is_scattered(const Recording& recording, int parameter) {
 bool sums(const GradientCall& call) {
   return !call.average && call.op != "broadcast" && call.op != "all_gather" &&
          std::any_of(call.axes.begin(), call.axes.end(), splits_tokens);
+}
+
+int most_micro_batches(const Recording& recording) {
+  return *std::max_element(recording.micro_batches.begin(), recording.micro_batches.end());
+}
+
+/// How many of the calls that a parameter meets come before those that stand after all micro-batches.
+std::size_t calls_in_loop(const Recording& recording, int parameter) {
+  const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
+  const int most = most_micro_batches(recording);
+  std::size_t tail = met.size();
+  while (tail > 0 && met[tail - 1].passes == std::set<int>{most - 1} && (most > 1 || !met[tail - 1].in_backward))
+    --tail;
+  return tail;
 }
 
 /// With the characters alone that names of steps have.
@@ -54,7 +68,7 @@ class Writer {
       if (!parameters[i].declared.frozen && !recording.placements[i].untouched && recording.experts.leads(parameter))
         all_.push_back(parameter);
     }
-    most_ = *std::max_element(recording.micro_batches.begin(), recording.micro_batches.end());
+    most_ = most_micro_batches(recording);
     find_steps();
   }
 
@@ -72,12 +86,11 @@ class Writer {
     int call = 0;
     bool in_tail = false;  // after all micro-batches
     std::set<int> passes;
-    bool owned = false, scattered = false, rows = true, in_backward = false;
+    bool owned = false, aside = false, in_backward = false;
+    Cut cut;  // of a reduce-scatter
     int occurrence = 0;
     int parted = -1;  // a sequence of calls that goes with no common order: steps of its own
-    auto key() const {
-      return std::tie(call, in_tail, passes, owned, scattered, rows, in_backward, occurrence, parted);
-    }
+    auto key() const { return std::tie(call, in_tail, passes, owned, aside, cut, in_backward, occurrence, parted); }
     bool operator<(const Shared& other) const { return key() < other.key(); }
   };
   struct Placed {
@@ -122,11 +135,8 @@ class Writer {
   /// What one parameter takes part in, in its order, each with its place in the run.
   std::vector<std::pair<Shared, std::size_t>> shared_of(int parameter, int parted) const {
     const std::vector<MetCall>& met = recording_.calls.of_parameter[at(parameter)];
-    std::size_t tail = met.size();
-    const std::set<int> last = {most_ - 1};
-    while (tail > 0 && met[tail - 1].passes == last && (most_ > 1 || !met[tail - 1].in_backward)) --tail;
+    const std::size_t tail = calls_in_loop(recording_, parameter);
     std::vector<std::pair<Shared, std::size_t>> own;
-    const bool scattered = is_scattered(recording_, parameter);
     bool owned = false;
     std::map<Shared, int> times;
     for (std::size_t i = 0; i < met.size(); ++i) {
@@ -136,24 +146,16 @@ class Writer {
       step.in_tail = i >= tail;
       step.passes = met[i].passes;
       step.in_backward = met[i].in_backward;
-      step.scattered = scattered;
+      step.aside = unseen_[at(parameter)].aside;
       if (i == tail) owned = false;
       step.owned = owned && call.op != "all_gather";
-      step.rows = call.op != "reduce_scatter" || cut_by_rows(parameter);
+      if (call.op == "reduce_scatter") step.cut = recording_.cuts[at(parameter)];
       owned = owned || call.op == "reduce_scatter";
       step.parted = parted;
       step.occurrence = times[step]++;
       own.emplace_back(std::move(step), met[i].order);
     }
     return own;
-  }
-
-  bool cut_by_rows(int parameter) const {
-    const DeclaredParameter& declared = recording_.run->parameters[at(parameter)].declared;
-    for (std::size_t i = 0; i < declared.pieces.size(); ++i) {
-      if (!box_of_piece(declared, static_cast<int>(i), declared.shape)) return false;
-    }
-    return true;
   }
 
   Json steps() {
@@ -169,10 +171,9 @@ class Writer {
     add(list, "zero", "zero", chosen([](const Unseen& one) { return !one.kept; }));
     add(inner, "zero_between", "zero", chosen([](const Unseen& one) { return one.cleared_between; }),
         [](Json& step) { step.set("when", Json::string("micro_batch != first")); });
-    std::vector<int> direct, scattered;
-    for (const int parameter : all_) (is_scattered(recording_, parameter) ? scattered : direct).push_back(parameter);
-    add(inner, "backward", "backward", direct, [&](Json& step) { by(step); });
-    add(inner, "backward", "backward", scattered, [&](Json& step) {
+    const auto is_aside = [](const Unseen& one) { return one.aside; };
+    add(inner, "backward", "backward", chosen(std::not_fn(is_aside)), [&](Json& step) { by(step); });
+    add(inner, "backward", "backward", chosen(is_aside), [&](Json& step) {
       by(step);
       step.set("buffer", Json::string(unreduced));
     });
@@ -186,14 +187,26 @@ class Writer {
     for (const auto& [order, step] : tail) collective(list, *step, placed_.at(*step).parameters);
     collect(list, tail, true);
     redistribute(list);
+    own(list);
+    multiply(list);
+    return Json::array(std::move(list));
+  }
+
+  void multiply(std::vector<Json>& list) {
     std::map<Rational, std::vector<int>> factors;
+    std::map<std::vector<std::string>, std::vector<int>> tokens;
     for (const int parameter : all_) {
-      if (const auto& factor = unseen_[at(parameter)].factor) factors[*factor].push_back(parameter);
+      const Unseen& one = unseen_[at(parameter)];
+      if (one.factor) factors[*one.factor].push_back(parameter);
+      if (one.token_axes) tokens[*one.token_axes].push_back(parameter);
     }
     for (const auto& [factor, parameters] : factors) {
       add(list, "scale", "scale", parameters, [&](Json& step) { step.set("by", Json::string(factor.to_string())); });
     }
-    return Json::array(std::move(list));
+    for (const auto& [axes, parameters] : tokens) {
+      add(list, "token_count_scale", "scale", parameters,
+          [&](Json& step) { step.set("by", Json::string(token_count_scale(axes))); });
+    }
   }
 
   template <class Choice>
@@ -263,13 +276,36 @@ class Writer {
   void place(Json& step, const Shared& shared) const {
     if (const auto condition = shared.in_tail ? std::nullopt : when(shared.passes))
       step.set("when", Json::string(*condition));
-    if (shared.scattered) step.set("buffer", Json::string(unreduced));
+    if (shared.aside) step.set("buffer", Json::string(unreduced));
+  }
+
+  static std::vector<std::string> named(std::vector<std::string> axes) {
+    return axes == std::vector<std::string>{"dp_replicate", "dp_shard"} ? std::vector<std::string>{"dp"} : axes;
+  }
+
+  static Json over(const std::vector<std::string>& axes) {
+    return axes.size() == 1 ? Json::string(axes.front())
+                            : list_of(axes, [](const std::string& axis) { return Json::string(axis); });
+  }
+
+  Json geometry(const Cut& cut) const {
+    static constexpr std::array<const char*, 4> kinds = {"parameter", "rows", "flat", "bucket"};
+    Json geometry = Json::object();
+    geometry.set("kind", Json::string(kinds[static_cast<std::size_t>(cut.kind)]));
+    if (!cut.align.empty()) geometry.set("align", Json::string(cut.align));
+    if (cut.size > 0) geometry.set("size", json_number(cut.size));
+    if (!cut.align_parameter.empty()) geometry.set("align_parameter", Json::string(cut.align_parameter));
+    if (!cut.align_bucket.empty()) geometry.set("align_bucket", Json::string(cut.align_bucket));
+    if (!cut.separate.empty()) {
+      geometry.set("separate", list_of(cut.separate, [&](int parameter) {
+                     return Json::string(selector_of(recording_, parameter));
+                   }));
+    }
+    return geometry;
   }
 
   static Json over(const GradientCall& call, const std::vector<std::string>& axes) {
-    if (call.stages.empty())
-      return axes.size() == 1 ? Json::string(axes.front())
-                              : list_of(axes, [](const std::string& axis) { return Json::string(axis); });
+    if (call.stages.empty()) return over(axes);
     Json picks = Json::object();
     for (const std::string& axis : axes)
       picks.set(axis, axis == name_of(Axis::pp) ? list_of(call.stages, json_number) : Json::string("all"));
@@ -279,8 +315,7 @@ class Writer {
   void collective(std::vector<Json>& list, const Shared& shared, std::vector<int> parameters) {
     std::sort(parameters.begin(), parameters.end());
     const GradientCall& call = recording_.calls.calls[at(shared.call)];
-    std::vector<std::string> axes = call.axes;
-    if (axes == std::vector<std::string>{"dp_replicate", "dp_shard"}) axes = {"dp"};
+    const std::vector<std::string> axes = named(call.axes);
     const std::string site = call.site.empty() ? "" : "/" + step_word(call.site);
     const std::string over_axes = fmt::format("{}", fmt::join(axes, "_"));
     std::vector<int> divided;
@@ -299,21 +334,17 @@ class Writer {
       step.set("over", over(call, axes));
       if (call.average) step.set("reduce", Json::string("avg"));
       if (call.root >= 0) step.set("root", json_number(call.root));
-      if (call.op == "reduce_scatter") {
-        Json geometry = Json::object();
-        geometry.set("kind", Json::string(shared.rows ? "rows" : "parameter"));
-        step.set("geometry", geometry);
-      }
+      if (call.op == "reduce_scatter") step.set("geometry", geometry(shared.cut));
       place(step, shared);
       if (shared.owned) step.set("on", Json::string("owned"));
     });
   }
 
-  /// What came out of a reduce-scatter is added to what the optimizer gets, and the rest begins anew.
+  /// What came out of reductions is added to what the optimizer gets, and the rest begins anew.
   void collect(std::vector<Json>& list, const std::vector<std::pair<std::size_t, const Shared*>>& steps, bool in_tail) {
     std::map<int, std::set<int>> passes;  // by parameter
     for (const auto& [order, step] : steps) {
-      if (!step->scattered) continue;
+      if (!step->aside) continue;
       for (const int parameter : placed_.at(*step).parameters)
         passes[parameter].insert(step->passes.begin(), step->passes.end());
     }
@@ -349,6 +380,24 @@ class Writer {
     }
   }
 
+  /// Optimizers that get a part of what is reduced whole.
+  void own(std::vector<Json>& list) {
+    std::map<Cut, std::vector<int>> together;
+    for (const int parameter : all_) {
+      const Cut& cut = recording_.cuts[at(parameter)];
+      if (!cut.own.empty()) together[cut].push_back(parameter);
+    }
+    for (const auto& [cut, parameters] : together) {
+      std::vector<std::string> axes;
+      for (const int axis : cut.own) axes.push_back(recording_.names[at(axis)]);
+      axes = named(axes);
+      add(list, fmt::format("{}_own", fmt::join(axes, "_")), "own", parameters, [&](Json& step) {
+        step.set("over", over(axes));
+        step.set("geometry", geometry(cut));
+      });
+    }
+  }
+
   const Recording& recording_;
   const std::vector<Unseen>& unseen_;
   std::vector<int> all_;  // parameters that take a gradient
@@ -358,6 +407,24 @@ class Writer {
 };
 
 }  // namespace
+
+Unseen usual(const Recording& recording, int parameter) {
+  Unseen one;
+  // FSDP and ZeRO reduce gradients where they do not keep what came out. Where that is done once it is all the same.
+  one.aside = is_scattered(recording, parameter) && may_be_aside(recording, parameter) &&
+              recording.run->header.adapter != "megatron";
+  return one;
+}
+
+bool may_be_aside(const Recording& recording, int parameter) {
+  const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
+  return calls_in_loop(recording, parameter) > 0 || (recording.steps.size() > 1 && !met.empty());
+}
+
+std::string token_count_scale(const std::vector<std::string>& axes) {
+  return axes.empty() ? "1 / sum(tokens, micro_batch)"
+                      : fmt::format("1 / sum(tokens, {}, micro_batch)", fmt::join(axes, ", "));
+}
 
 Json scenario_of(const Recording& recording, const std::vector<Unseen>& unseen) {
   return Writer(recording, unseen).scenario();

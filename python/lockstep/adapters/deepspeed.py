@@ -45,6 +45,8 @@ class DeepSpeed(Plain):
                                " and optimizers that take .grad" % (self.stage, type(self.zero).__name__))
         self.flat = self.offsets() if self.stage in (1, 2) else {}
         self.parameters = Parameters(engine.module, None, run.contribute, self.pieces_of, self.shape_of)
+        for parameter in self.parameters.all:
+            parameter.group = self.flat.get(id(parameter.held), (0,))[0]
 
     def versions(self):
         import deepspeed
