@@ -146,7 +146,8 @@ class Finder {
       if (part && together.roots.size() > 1) {
         instance.call.op = "reduce_scatter";
         instance.call.root = -1;
-        if (is_first) note("it takes a part of the gradients to its owner; together they are recorded as a reduce_scatter", call);
+        if (is_first)
+          note("it takes a part of the gradients to its owner; together they are recorded as a reduce_scatter", call);
       }
       for (const int parameter : *one.parameters) {
         if (part && !seen.emplace(line_of(call), parameter).second) continue;

@@ -317,9 +317,9 @@ class Recorder {
   }
 
   struct Agreement {
-    bool meets = true;                ///< in all results of a parameter
-    bool proportional = true;         ///< each result is a multiple of what is predicted
-    std::optional<Rational> factor;   ///< the same for all
+    bool meets = true;               ///< in all results of a parameter
+    bool proportional = true;        ///< each result is a multiple of what is predicted
+    std::optional<Rational> factor;  ///< the same for all
   };
 
   Agreement meet(const Prediction& prediction, int parameter) const {

@@ -24,7 +24,9 @@ using Kind = Geometry::Kind;
 /// Multiples of the group's size to which a flat tensor may be filled up.
 constexpr std::int64_t most_alignment = 1024;
 
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 /// How Megatron fills up parameters and buckets; "": as it does by default.
 struct Alignment {
@@ -32,8 +34,7 @@ struct Alignment {
   const char* bucket;
   std::int64_t of_parameter;
 };
-constexpr std::array<Alignment, 3> alignments = {
-    {{"", "", 64}, {"", "lcm(n, 128, 65536)", 64}, {"1", "n", 1}}};
+constexpr std::array<Alignment, 3> alignments = {{{"", "", 64}, {"", "lcm(n, 128, 65536)", 64}, {"1", "n", 1}}};
 
 /// Parameters that one step may cut together.
 struct Group {
@@ -174,7 +175,8 @@ class Finder {
         const auto own = owned_[at(parameter)].find(rank.header.rank);
         const std::set<int>* pieces = own == owned_[at(parameter)].end() ? &nothing : &own->second;
         // An expert, say, that other ranks have not.
-        if (pieces->empty() && !held_[at(parameter)].empty() && !held_[at(parameter)].contains(rank.header.rank)) continue;
+        if (pieces->empty() && !held_[at(parameter)].empty() && !held_[at(parameter)].contains(rank.header.rank))
+          continue;
         const auto [other, is_first] =
             others.try_emplace(recording_.run->other_coordinates(rank.header.rank, std::uint32_t{1} << i), pieces);
         same = same && (is_first || *other->second == *pieces);
@@ -254,8 +256,7 @@ class Finder {
       if (round_up(members.all, multiple * members.count) != members.first * members.count) continue;
       return multiple == 1 ? "" : fmt::format("{} * n", multiple);
     }
-    if (members.first == 0 || members.first > INT64_MAX / members.count ||
-        members.first * members.count < members.all)
+    if (members.first == 0 || members.first > INT64_MAX / members.count || members.first * members.count < members.all)
       return std::nullopt;
     return fmt::format("{} * n", members.first);
   }

@@ -111,8 +111,9 @@ class RunWriter {
     ranks_[static_cast<std::size_t>(rank)].text += fmt::format(format, std::forward<Arguments>(arguments)...) + "\n";
   }
 
-  /// On every rank; `cuts`: where pieces begin and end.
-  void parameter(int id, const std::string& name, std::int64_t numel, std::vector<std::int64_t> cuts = {}) {
+  /// On every rank; `cuts`: where pieces begin and end; `group`: of the optimizer's.
+  void parameter(int id, const std::string& name, std::int64_t numel, std::vector<std::int64_t> cuts = {},
+                 int group = 0) {
     if (cuts.empty()) cuts = {0, numel};
     std::string pieces;
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i)
@@ -120,8 +121,8 @@ class RunWriter {
     for (int rank = 0; rank < world(); ++rank)
       line(rank,
            R"({{"event":"parameter","id":{},"name":"{}","shape":[{}],"dtype":"float32","frozen":false,"aliases":[],)"
-           R"("pieces":[{}]}})",
-           id, name, numel, pieces);
+           R"({}"pieces":[{}]}})",
+           id, name, numel, group == 0 ? "" : fmt::format(R"("group":{},)", group), pieces);
   }
 
   void contribution(int rank, int step, int micro_batch, int id, int piece, const std::vector<double>& values,

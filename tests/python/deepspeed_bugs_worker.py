@@ -33,12 +33,17 @@ def nothing(*_):
 
 
 def trained(out, model, inputs, loss_of, stage=1, micro_batches=2, steps=1, kind="mean", mesh=None, data_axes=None, mpu=None, boundary=None,
-            accumulation=None, after_initialize=nothing, tokens=None, step_at_last=False, **config):
-    """Trains under an engine. `accumulation`: how many micro-batches the engine believes in; `boundary`: what the script tells it of each."""
+            accumulation=None, after_initialize=nothing, tokens=None, step_at_last=False, decayed=None, **config):
+    """Trains under an engine. `accumulation`: how many micro-batches the engine believes in; `boundary`: what the script tells it of each;
+    `decayed`: which parameters are of a group with weight decay, the others being of one without."""
     zero = {"stage": stage, "stage3_param_persistence_threshold": 0, **config.pop("zero", {})}
     settings = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": accumulation or micro_batches, "zero_allow_untested_optimizer": True,
                 "zero_force_ds_cpu_optimizer": False, "zero_optimization": zero, **config}
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    parameters = list(model.parameters())
+    if decayed:
+        parameters = [{"params": list(filter(decayed, parameters))},
+                      {"params": [one for one in parameters if not decayed(one)], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(parameters, lr=0.01)
     engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings, mpu=mpu, dist_init_required=False)
     after_initialize(engine)
     run = lockstep.attach(engine, out=out, mesh=mesh, data_axes=data_axes, loss=kind, report=False)
@@ -161,6 +166,7 @@ case("zero-not-zeroed", 2, zero, stage=0, micro_batches=1, steps=2, after_initia
 case("bf16-right", 2, zero, micro_batches=4, **IN_FLOAT32)
 case("bf16-late", 2, zero, micro_batches=4, after_initialize=added_after_the_reduction, **IN_FLOAT32)
 case("zero-gas", 2, zero, stage=1, kind="token_mean", accumulation=1, boundary=lambda last: last)
+case("zero-groups-right", 4, zero, stage=2, zero={"use_multi_rank_bucket_allreduce": False}, decayed=lambda parameter: parameter.dim() > 1)
 case("ulysses-right", 4, ulysses)
 case("ulysses-local-mean", 4, ulysses, divided=False)
 case("ulysses-world", 4, ulysses, stage=0, after_initialize=without_sp)

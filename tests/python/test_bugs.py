@@ -37,12 +37,13 @@ CASES = {name: (package, int(world), reference or None) for package, worker in W
 
 # What each rank multiplies its gradient with is no fraction, and another one on each rank: no step of a schedule.
 NOT_A_SCHEDULE = {"plain-clipped"}
-RECORDED = [case for case in ROWS if CASES[case][0] == "torch" and not CASES[case][2] and case not in NOT_A_SCHEDULE] + [
-    "ulysses-world",
-]
+RECORDED = [case for case in ROWS if not CASES[case][2] and case not in NOT_A_SCHEDULE]
 # What no collective shows and the coefficients do, beside DDP's division.
 UNSEEN = {"ddp-hook": ["multiplied with 1/2"], "ddp-last": ["cleared between the micro-batches"],
-          "ddp-not-zeroed": ["not cleared after an optimizer step"], "plain-divisor": ["multiplied with 1/4"]}
+          "ddp-not-zeroed": ["not cleared after an optimizer step"], "plain-divisor": ["multiplied with 1/4"],
+          "zero-predivided": ["multiplied with 1/4"], "zero-last": ["cleared between the micro-batches"],
+          "zero-not-zeroed": ["not cleared after an optimizer step"], "ulysses-local-mean": ["multiplied with 1/2"],
+          "zero-groups-right": ["it takes a part of the gradients to its owner"]}
 
 
 def runs(folder, package):

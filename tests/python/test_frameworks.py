@@ -9,7 +9,9 @@ from math import prod
 import pytest
 
 import torch_ranks
+from recorded_runs import predicts_what_was_measured
 from torch_ranks import ran, read_run, recovered, torch_python
+
 
 def python_with(package):
     """A Python with torch and the package, or None."""
@@ -64,3 +66,8 @@ def test_every_stage_gives_the_average_of_all_contributions_to_the_owners(folder
         assert pieces[0][0] == 0 and pieces[-1][1] == prod(parameter["shape"])
     shared = [line for line in whole[0]["events"]["parameter"] if len(line["pieces"]) > 1]
     assert bool(shared) == (stage > 0)
+
+
+@pytest.mark.parametrize("stage", range(4))
+def test_check_predicts_the_same_for_the_recorded_schedule(folder, tmp_path, stage):
+    predicts_what_was_measured(folder / f"zero-{stage}", tmp_path, right=True)

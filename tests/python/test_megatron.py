@@ -45,6 +45,29 @@ RECORDED = [
     "megatron-tied",
     "megatron-interleaved-right",
     "megatron-sp-gated-right",
+    "megatron-right",
+    "megatron-distributed-right",
+    "megatron-overlap-right",
+    "megatron-average-right",
+    "megatron-bf16-right",
+    "megatron-bf16-distributed-right",
+    "megatron-fused-right",
+    "megatron-recompute-right",
+    "megatron-tokens-right",
+    "megatron-never",
+    "megatron-average",
+    "megatron-zeroed",
+    "megatron-early",
+    "megatron-every",
+    "megatron-tokens",
+    "megatron-sp-right",
+    "megatron-norm",
+    "megatron-norm-average",
+    "megatron-flag",
+    "megatron-tp-dp-right",
+    "megatron-cp-right",
+    "megatron-cp-tokens",
+    "megatron-cp-scale",
 ]
 
 
@@ -150,6 +173,7 @@ def test_chunks_of_a_stage_are_virtual_stages(folder, tmp_path):
 
 
 @pytest.mark.parametrize("case, step, repair", [
+    ("megatron-cp-tokens", "token_count_scale", "1 / sum(tokens, cp, micro_batch)"),
     ("megatron-tied", "pp_all_reduce", "tied:embedding.word_embeddings.weight"),
     ("megatron-ep-factor", "edp_all_reduce/param_and_grad_buffer.py", "1 / ep"),
     ("megatron-ep-dense", "dp_all_reduce/param_and_grad_buffer.py", "!shard:ep"),
