@@ -30,7 +30,7 @@ std::string words_of(const CapturedCollective& call) {
 struct Instance {
   GradientCall call;
   int pass = 0;
-  bool in_backward = false;
+  bool in_backward = false, whole = false;
   std::size_t order = 0;
 
   bool same(const Instance& other) const { return pass == other.pass && call.same_kind(other.call); }
@@ -123,7 +123,7 @@ class Finder {
         owned_of_all += owned[parameter];
         is_scattered = is_scattered && scattered.contains(parameter);
       }
-      calls.push_back({&call, &parameters, is_scattered ? owned_of_all : all, order});
+      calls.push_back({&call, &parameters, is_scattered ? owned_of_all : all, all, order});
       if (call.op == "reduce_scatter") scattered.insert(parameters.begin(), parameters.end());
       if (why_left_out(call, 0).empty()) parts[line_of(call)].add(calls.back());
     }
@@ -142,6 +142,7 @@ class Finder {
       instance.call = gradient_call(call);
       instance.pass = call.passes - 1;
       instance.in_backward = call.in_backward && !part;
+      instance.whole = part || call.elements >= one.all;
       instance.order = one.order;
       if (part && together.roots.size() > 1) {
         instance.call.op = "reduce_scatter";
@@ -161,7 +162,8 @@ class Finder {
   struct Carrying {
     const CapturedCollective* call = nullptr;
     const std::set<int>* parameters = nullptr;
-    std::int64_t expected = 0;  // elements, if it carries them whole
+    std::int64_t expected = 0;  // elements, if it carries all that is not stale
+    std::int64_t all = 0;       // and what is
     std::size_t order = 0;
   };
 
@@ -338,9 +340,11 @@ class Finder {
       const int call = number(instance.call);
       const auto found =
           std::find_if(met.begin() + static_cast<std::ptrdiff_t>(at), met.end(),
-                       [&](const MetCall& one) { return one.call == call && !one.passes.contains(pass); });
+                       [&](const MetCall& one) {
+                         return one.call == call && one.whole == instance.whole && !one.passes.contains(pass);
+                       });
       at = static_cast<std::size_t>(found - met.begin());
-      if (found == met.end()) met.push_back({call, {}, instance.in_backward, instance.order});
+      if (found == met.end()) met.push_back({call, {}, instance.in_backward, instance.whole, instance.order});
       met[at++].passes.insert(pass);
     }
     return met;

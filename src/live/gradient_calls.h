@@ -29,6 +29,7 @@ struct MetCall {
   int call = 0;              ///< index into GradientCalls::calls
   std::set<int> passes;      ///< after the backward passes of these micro-batches, or within them
   bool in_backward = false;  ///< of the last one
+  bool whole = false;        ///< it carries what the rank holds, not only what a reduce-scatter left of it
   std::size_t order = 0;     ///< of the first, among all calls of its rank
 };
 

@@ -202,7 +202,12 @@ class Finder {
     for (const VerifiedPiece& piece : verified_.pieces) measured.insert(piece.parameter);
     for (std::size_t i = 0; i < passes.size(); ++i) {
       if (passes[i].empty()) {
-        result_[i].untouched = !measured.contains(static_cast<int>(i));
+        // Some optimizers get zeros of what nobody used.
+        if (measured.contains(static_cast<int>(i))) {
+          result_[i].micro_batches.emplace();
+        } else {
+          result_[i].untouched = true;
+        }
         continue;
       }
       const std::set<int>& first = passes[i].begin()->second;

@@ -45,9 +45,9 @@ Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenari
     : recording_(recording), scenario_(std::move(scenario)), evidence_(evidence) {
   const Schedule& schedule = *scenario_->schedule;
   timeline_ = std::make_shared<const Timeline>(walk(schedule));
+  if (!formulas) return;
   if (timeline_->outcome.kind != Outcome::Kind::complete)
     throw InternalError("the schedule of a run that ended does not end");
-  if (!formulas) return;
   engine_ = std::make_unique<SymbolicEngine>(schedule, *timeline_);
   std::multimap<std::size_t, std::pair<std::size_t, int>> ends;
   const std::size_t steps = timeline_->rank_ends.size();
@@ -267,7 +267,10 @@ bool Prediction::owns(int rank, int buffer, std::size_t step, const Interval& el
 }
 
 std::vector<bool> Prediction::owned_alike(const std::vector<VerifiedPiece>& pieces) const {
-  std::vector<bool> alike(recording_.run->parameters.size(), true);
+  // Where ranks that are to meet own different numbers of elements, they never do.
+  const bool ends = timeline_->outcome.kind == Outcome::Kind::complete;
+  std::vector<bool> alike(recording_.run->parameters.size(), ends);
+  if (!ends) return alike;
   std::map<std::pair<int, int>, std::map<int, std::vector<int>>> of_rank;  // by parameter and step
   for (const VerifiedPiece& piece : pieces) {
     const auto step = index_of(piece.step);

@@ -12,6 +12,7 @@
 
 #include "src/live/prediction.h"
 #include "src/live/record.h"
+#include "src/live/run_layout.h"
 
 namespace lockstep::live {
 
@@ -161,13 +162,12 @@ class Finder {
     return axes;
   }
 
-  /// The data axes along which optimizers own different pieces of what all of them have a gradient of.
+  /// The axes of ranks with different tokens along which optimizers own different pieces of what all of them have a gradient of.
   std::vector<int> axes_of_owners(int parameter) const {
     const Header& header = recording_.run->header;
     std::vector<int> axes;
     for (std::size_t i = 0; i < header.axes.size(); ++i) {
-      const auto& data = header.data_axes;
-      if (header.sizes[i] == 1 || std::find(data.begin(), data.end(), header.axes[i]) == data.end()) continue;
+      if (header.sizes[i] == 1 || !splits_tokens(recording_.names[i])) continue;
       std::map<int, const std::set<int>*> others;
       bool same = true;
       static const std::set<int> nothing;

@@ -148,7 +148,7 @@ class Writer {
       step.in_backward = met[i].in_backward;
       step.aside = unseen_[at(parameter)].aside;
       if (i == tail) owned = false;
-      step.owned = owned && call.op != "all_gather";
+      step.owned = owned && !met[i].whole && call.op != "all_gather";
       if (call.op == "reduce_scatter") step.cut = recording_.cuts[at(parameter)];
       owned = owned || call.op == "reduce_scatter";
       step.parted = parted;

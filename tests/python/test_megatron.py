@@ -65,6 +65,8 @@ RECORDED = [
     "megatron-norm-average",
     "megatron-flag",
     "megatron-tp-dp-right",
+    "megatron-pp-distributed-right",
+    "megatron-844",
     "megatron-cp-right",
     "megatron-cp-tokens",
     "megatron-cp-scale",
