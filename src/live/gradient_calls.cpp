@@ -339,10 +339,9 @@ class Finder {
       pass = instance.pass;
       const int call = number(instance.call);
       const auto found =
-          std::find_if(met.begin() + static_cast<std::ptrdiff_t>(at), met.end(),
-                       [&](const MetCall& one) {
-                         return one.call == call && one.whole == instance.whole && !one.passes.contains(pass);
-                       });
+          std::find_if(met.begin() + static_cast<std::ptrdiff_t>(at), met.end(), [&](const MetCall& one) {
+            return one.call == call && one.whole == instance.whole && !one.passes.contains(pass);
+          });
       at = static_cast<std::size_t>(found - met.begin());
       if (found == met.end()) met.push_back({call, {}, instance.in_backward, instance.whole, instance.order});
       met[at++].passes.insert(pass);

@@ -13,6 +13,7 @@
 #include "src/live/prediction.h"
 #include "src/live/recorded_cut.h"
 #include "src/live/recorded_model.h"
+#include "src/live/recorded_unseen.h"
 #include "src/live/run_layout.h"
 #include "src/live/verify.h"
 #include "src/live/words.h"
@@ -39,9 +40,8 @@ class Recorder {
 
   RecordedRun record(std::shared_ptr<const Scenario>* scenario) {
     describe();
-    for (const VerifiedPiece& piece : verified_.pieces)
-      of_parameter_[recording_.experts.lead[at(piece.parameter)]].push_back(&piece);
-    const std::vector<Unseen> unseen = find_unseen();
+    for (const VerifiedPiece& piece : verified_.pieces) measured_.insert(recording_.experts.lead[at(piece.parameter)]);
+    const std::vector<Unseen> unseen = find_unseen(recording_, verified_, *evidence_);
     RecordedRun result;
     result.scenario = scenario_of(recording_, unseen);
     result.results = verified_.pieces.size();
@@ -147,196 +147,6 @@ class Recorder {
     }
   }
 
-  // What no collective shows.
-
-  /// Ways in which nobody sees what ranks do, the most usual first.
-  std::vector<Unseen> ways(int parameter, bool aside) const {
-    std::vector<Unseen> all;
-    using Divides = Unseen::Divides;
-    const auto [within, outside] = summed(recording_, parameter);
-    std::vector<Divides> divides = {Divides::no};
-    // DDP divides before it sums, and its hooks as well; who calls a sum by himself may.
-    if (within > 0)
-      divides.insert(run_.header.adapter == "ddp" ? divides.begin() : divides.end(), Divides::in_backward);
-    if (outside > 0) divides.push_back(Divides::everywhere);
-    for (const bool kept : {false, true}) {
-      if (kept && recording_.steps.size() == 1) continue;
-      for (const bool cleared : {false, true}) {
-        if (cleared && *std::max_element(recording_.micro_batches.begin(), recording_.micro_batches.end()) == 1)
-          continue;
-        for (const Divides divided : divides) {
-          Unseen way;
-          way.divides = divided;
-          way.cleared_between = cleared;
-          way.kept = kept;
-          way.aside = aside;
-          all.push_back(way);
-        }
-      }
-    }
-    return all;
-  }
-
-  /// How well a way does.
-  enum class Fit { no, but_a_factor, yes };
-  using Found = std::pair<Unseen, Fit>;
-
-  /// For each parameter the first way in which prediction and measurement meet; else the first in which they are one
-  /// factor apart; else the most usual. Where what comes out of reductions is kept is the same for all that are cut
-  /// together.
-  std::vector<Unseen> find_unseen() const {
-    std::vector<Unseen> chosen;
-    std::vector<int> all;
-    for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
-      const int parameter = static_cast<int>(i);
-      chosen.push_back(ways(parameter, usual(recording_, parameter).aside).front());
-      if (of_parameter_.contains(parameter)) all.push_back(parameter);
-    }
-    const std::map<int, Found> first = search(chosen, all);
-    for (const auto& [parameter, found] : first) chosen[at(parameter)] = found.first;
-    // Those of which some do not meet.
-    std::map<Cut, std::vector<int>> together;
-    std::vector<std::vector<int>> groups;
-    for (const int parameter : all) {
-      const Cut& cut = recording_.cuts[at(parameter)];
-      const bool by_itself = cut.kind == Geometry::Kind::parameter || cut.kind == Geometry::Kind::rows;
-      if (by_itself || !cut.own.empty()) {
-        groups.push_back({parameter});
-      } else {
-        together[cut].push_back(parameter);
-      }
-    }
-    for (auto& [cut, parameters] : together) groups.push_back(std::move(parameters));
-    std::erase_if(groups, [&](const std::vector<int>& group) {
-      return std::all_of(group.begin(), group.end(),
-                         [&](int parameter) { return first.at(parameter).second == Fit::yes; }) ||
-             std::none_of(group.begin(), group.end(),
-                          [&](int parameter) { return may_be_aside(recording_, parameter); });
-    });
-    std::vector<Unseen> others = chosen;
-    std::vector<int> tried;
-    for (const std::vector<int>& group : groups) {
-      for (const int parameter : group) others[at(parameter)] = ways(parameter, !chosen[at(parameter)].aside).front();
-      tried.insert(tried.end(), group.begin(), group.end());
-    }
-    std::sort(tried.begin(), tried.end());
-    const std::map<int, Found> second = search(others, tried);
-    const auto worst = [](const std::map<int, Found>& found, const std::vector<int>& group) {
-      Fit fit = Fit::yes;
-      for (const int parameter : group) fit = std::min(fit, found.at(parameter).second);
-      return fit;
-    };
-    for (const std::vector<int>& group : groups) {
-      if (worst(second, group) <= worst(first, group)) continue;
-      for (const int parameter : group) chosen[at(parameter)] = second.at(parameter).first;
-    }
-    return chosen;
-  }
-
-  /// Looks through the ways of these parameters; the others stay as in `start`, which says for all where what comes out
-  /// of reductions is kept.
-  std::map<int, Found> search(const std::vector<Unseen>& start, const std::vector<int>& parameters) const {
-    std::map<int, Found> found;
-    std::map<int, std::vector<Unseen>> all;
-    std::size_t most = 0;
-    for (const int parameter : parameters) {
-      all[parameter] = ways(parameter, start[at(parameter)].aside);
-      found[parameter] = {all[parameter].front(), Fit::no};
-      most = std::max(most, all[parameter].size());
-    }
-    std::map<int, Unseen> with_tokens;
-    const auto try_all = [&](const auto& way_of, const auto& judge) {
-      std::vector<Unseen> tried = start;
-      std::vector<int> open;
-      for (const int parameter : parameters) {
-        const auto& [way, fit] = found.at(parameter);
-        tried[at(parameter)] = way;
-        const std::optional<Unseen> other = fit == Fit::yes ? std::nullopt : way_of(parameter);
-        if (!other) continue;
-        tried[at(parameter)] = *other;
-        open.push_back(parameter);
-      }
-      if (open.empty()) return;
-      const Prediction prediction(recording_, read_recorded(scenario_of(recording_, tried)), *evidence_);
-      for (const int parameter : open) {
-        const Agreement agreement = meet(prediction, parameter);
-        if (agreement.meets) {
-          found[parameter] = {tried[at(parameter)], Fit::yes};
-        } else {
-          judge(parameter, tried[at(parameter)], agreement);
-        }
-      }
-    };
-    for (std::size_t number = 0; number < most; ++number) {
-      try_all(
-          [&](int parameter) -> std::optional<Unseen> {
-            const std::vector<Unseen>& own = all.at(parameter);
-            return number < own.size() ? std::optional(own[number]) : std::nullopt;
-          },
-          [&](int parameter, Unseen way, const Agreement& agreement) {
-            if (agreement.proportional && way.divides == Unseen::Divides::no) with_tokens.try_emplace(parameter, way);
-            if (!agreement.factor || found.at(parameter).second == Fit::but_a_factor) return;
-            way.factor = agreement.factor;
-            found[parameter] = {way, Fit::but_a_factor};
-          });
-    }
-    for (const std::vector<std::string>& axes : token_axes()) {
-      try_all(
-          [&](int parameter) -> std::optional<Unseen> {
-            const auto way = with_tokens.find(parameter);
-            if (way == with_tokens.end()) return std::nullopt;
-            Unseen divided = way->second;
-            divided.token_axes = axes;
-            return divided;
-          },
-          [](int, const Unseen&, const Agreement&) {});
-    }
-    return found;
-  }
-
-  /// Sets of axes over which tokens may have been counted, the widest first; none where the scenario has no numbers of
-  /// tokens.
-  std::vector<std::vector<std::string>> token_axes() const {
-    if (!has_tokens(recording_)) return {};
-    std::vector<std::string> axes;
-    for (const auto& [name, size] : recording_.axes) {
-      const std::string axis = name.starts_with("dp") ? "dp" : name;
-      if (size > 1 && (axis == "dp" || axis == "cp" || axis == "sp") &&
-          std::find(axes.begin(), axes.end(), axis) == axes.end())
-        axes.push_back(axis);
-    }
-    std::vector<std::vector<std::string>> sets;
-    for (unsigned left_out = 0; left_out < 1U << axes.size(); ++left_out) {
-      std::vector<std::string>& set = sets.emplace_back();
-      for (std::size_t i = 0; i < axes.size(); ++i) {
-        if ((left_out >> i & 1) == 0) set.push_back(axes[i]);
-      }
-    }
-    std::stable_sort(sets.begin(), sets.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
-    return sets;
-  }
-
-  struct Agreement {
-    bool meets = true;               ///< in all results of a parameter
-    bool proportional = true;        ///< each result is a multiple of what is predicted
-    std::optional<Rational> factor;  ///< the same for all
-  };
-
-  Agreement meet(const Prediction& prediction, int parameter) const {
-    Agreement all;
-    bool same = true;
-    for (const VerifiedPiece* piece : of_parameter_.at(parameter)) {
-      const Meeting one = prediction.meet(*piece);
-      all.meets = all.meets && one.meets;
-      if (one.meets && !one.ratio) continue;  // nothing arrives, and nothing should
-      all.proportional = all.proportional && one.ratio;
-      same = same && one.ratio && (!all.factor || *all.factor == *one.ratio);
-      all.factor = one.ratio;
-    }
-    if (!same) all.factor.reset();
-    return all;
-  }
-
   // What is said.
 
   /// "norm.weight", "norm.weight and 3 others".
@@ -382,7 +192,7 @@ class Recorder {
   void say_unseen(const std::vector<Unseen>& unseen, std::vector<std::string>& notes) const {
     std::set<int> divides, cleared, kept, aside, in_place;
     std::map<std::string, std::set<int>> factors;
-    for (const auto& [parameter, pieces] : of_parameter_) {
+    for (const int parameter : measured_) {
       const Unseen& one = unseen[at(parameter)];
       if (one.divides != Unseen::Divides::no) divides.insert(parameter);
       if (one.cleared_between) cleared.insert(parameter);
@@ -394,8 +204,7 @@ class Recorder {
     const auto say = [&](const std::set<int>& parameters, const std::string& what) {
       if (parameters.empty()) return;
       notes.push_back(fmt::format("{}: {}, which no collective shows; the coefficients do.",
-                                  parameters.size() == of_parameter_.size() ? "all parameters" : names(parameters),
-                                  what));
+                                  parameters.size() == measured_.size() ? "all parameters" : names(parameters), what));
     };
     say(divides, "divided by the group's size before a sum");
     say(cleared, "cleared between the micro-batches");
@@ -409,7 +218,7 @@ class Recorder {
   const VerifyResult& verified_;
   Recording recording_;
   std::unique_ptr<Evidence> evidence_;
-  std::map<int, std::vector<const VerifiedPiece*>> of_parameter_;  // by the one that leads
+  std::set<int> measured_;  // parameters, of an expert the one that leads
 };
 
 }  // namespace

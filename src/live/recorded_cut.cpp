@@ -162,7 +162,8 @@ class Finder {
     return axes;
   }
 
-  /// The axes of ranks with different tokens along which optimizers own different pieces of what all of them have a gradient of.
+  /// The axes of ranks with different tokens along which optimizers own different pieces of what all of them have a
+  /// gradient of.
   std::vector<int> axes_of_owners(int parameter) const {
     const Header& header = recording_.run->header;
     std::vector<int> axes;

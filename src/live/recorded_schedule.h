@@ -66,7 +66,7 @@ struct Recording {
   Experts experts;
   std::vector<RecordedParameter> model;  ///< in the order of each rank's parameters
   std::vector<int> in_model;             ///< by parameter: the first of its parameters in the scenario
-  std::vector<Cut> cuts;              ///< by parameter
+  std::vector<Cut> cuts;                 ///< by parameter
   GradientCalls calls;
 };
 
