@@ -110,7 +110,8 @@ class Finder {
     std::size_t order = 0;
     std::map<std::vector<int>, std::size_t> next;
     std::vector<Carrying> calls;
-    std::map<Line, Parts> parts;
+    std::map<Line, std::size_t> lines;
+    std::vector<Parts> parts;
     for (const CapturedCollective& call : rank.collectives) {
       ++order;
       const std::set<int>& parameters = carried_[call.group][next[call.group]++];
@@ -123,16 +124,19 @@ class Finder {
         owned_of_all += owned[parameter];
         is_scattered = is_scattered && scattered.contains(parameter);
       }
-      calls.push_back({&call, &parameters, is_scattered ? owned_of_all : all, all, order});
+      const std::size_t line = lines.try_emplace(line_of(call), lines.size()).first->second;
+      parts.resize(lines.size());
+      calls.push_back({&call, &parameters, is_scattered ? owned_of_all : all, all, order, line});
       if (call.op == "reduce_scatter") scattered.insert(parameters.begin(), parameters.end());
-      if (why_left_out(call, 0).empty()) parts[line_of(call)].add(calls.back());
+      if (why_left_out(call, 0).empty()) parts[line].add(calls.back());
     }
     const bool is_first = rank.header.rank == run_.ranks.front().header.rank;
-    std::set<std::pair<Line, int>> seen;
+    for (Parts& one : parts) one.find_whole(whole);
+    std::set<std::pair<std::size_t, int>> seen;
     for (const Carrying& one : calls) {
       const CapturedCollective& call = *one.call;
-      const Parts& together = parts[line_of(call)];
-      const bool part = together.make_whole(whole);
+      const Parts& together = parts[one.line];
+      const bool part = together.make_whole;
       const std::string why = why_left_out(call, part ? 0 : one.expected);
       if (!why.empty()) {
         if (is_first) note(why, call);
@@ -151,7 +155,7 @@ class Finder {
           note("it takes a part of the gradients to its owner; together they are recorded as a reduce_scatter", call);
       }
       for (const int parameter : *one.parameters) {
-        if (part && !seen.emplace(line_of(call), parameter).second) continue;
+        if (part && !seen.emplace(one.line, parameter).second) continue;
         found[{parameter, call.step}].push_back(instance);
       }
     }
@@ -164,7 +168,7 @@ class Finder {
     const std::set<int>* parameters = nullptr;
     std::int64_t expected = 0;  // elements, if it carries all that is not stale
     std::int64_t all = 0;       // and what is
-    std::size_t order = 0;
+    std::size_t order = 0, line = 0;
   };
 
   /// Optimizer step, backward passes before, op, reduction, group and place in the program.
@@ -177,7 +181,8 @@ class Finder {
   struct Parts {
     std::int64_t elements = 0;
     std::set<int> parameters, roots;
-    bool any = false;  // carries gradients in part
+    bool any = false;         // carries gradients in part
+    bool make_whole = false;  // together
 
     void add(const Carrying& one) {
       elements += one.call->elements;
@@ -185,15 +190,13 @@ class Finder {
       roots.insert(one.call->root);
       any = any || one.call->elements < one.expected;
     }
-    /// Whether they carry all of it together, and one of them alone does not.
-    bool make_whole(const std::map<int, std::int64_t>& whole) const {
-      if (!any) return false;
+    void find_whole(const std::map<int, std::int64_t>& whole) {
       std::int64_t all = 0;
       for (const int parameter : parameters) {
         const auto found = whole.find(parameter);
         all += found == whole.end() ? 0 : found->second;
       }
-      return elements >= all;
+      make_whole = any && elements >= all;
     }
   };
 
