@@ -110,6 +110,8 @@ class Carried:
         if "norm" in function._schema.name:
             return
         read = list(flat(arguments)) + list(flat(keys.values()))
+        if function._schema.name == "aten::copy_":
+            del read[0]  # what lay there is gone
         carried = [(tensor, numbers) for tensor in read for numbers in [self.of(tensor)] if numbers]
         if not carried:
             return

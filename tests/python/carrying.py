@@ -58,6 +58,12 @@ def operations():
         half = bucket.to(torch.bfloat16)
         size = gradient.norm()
         assert [mode.carried.of(tensor) for tensor in (bucket[:3], bucket[3:], half, size)] == [[7], [], [7], []]
+        other = torch.ones(2)
+        mode.carried.put(other, [8])
+        bucket[1:3].copy_(other)  # as DeepSpeed uses a bucket again
+        assert [mode.carried.of(tensor) for tensor in (bucket[:1], bucket[1:3], bucket[:3])] == [[7], [8], [7, 8]]
+        bucket[1:3].add_(gradient[:2])
+        assert mode.carried.of(bucket[1:3]) == [8, 7]
 
 
 if __name__ == "__main__":
