@@ -279,7 +279,7 @@ class Writer {
     if (shared.aside) step.set("buffer", Json::string(unreduced));
   }
 
-  static std::vector<std::string> named(std::vector<std::string> axes) {
+  static std::vector<std::string> named(const std::vector<std::string>& axes) {
     return axes == std::vector<std::string>{"dp_replicate", "dp_shard"} ? std::vector<std::string>{"dp"} : axes;
   }
 
@@ -389,6 +389,7 @@ class Writer {
     }
     for (const auto& [cut, parameters] : together) {
       std::vector<std::string> axes;
+      axes.reserve(cut.own.size());
       for (const int axis : cut.own) axes.push_back(recording_.names[at(axis)]);
       axes = named(axes);
       add(list, fmt::format("{}_own", fmt::join(axes, "_")), "own", parameters, [&](Json& step) {

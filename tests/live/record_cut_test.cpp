@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs whose optimizers get parts of what is reduced.
-#include <map>
-#include <set>
+#include <algorithm>
+#include <functional>
 
 #include "lockstep/live.h"
 #include "tests/catch.h"
@@ -19,6 +19,7 @@ struct Tensor {
   std::string name;
   std::vector<std::pair<std::int64_t, int>> pieces;  // where one ends, and whose it is; -1: all ranks'
   int group = 0;
+  std::vector<int> holders = {0, 1, 2, 3};  // ranks whose backward yields a gradient
 };
 
 /// One optimizer step of two micro-batches.
@@ -62,6 +63,7 @@ struct Parts {
     for (int rank = 0; rank < world(); ++rank) {
       for (int m = 0; m < 2; ++m) {
         for (std::size_t i = 0; i < tensors.size(); ++i) {
+          if (!holds(i, rank)) continue;
           each_piece(i, gradient(i, rank, m),
                      [&](int piece, int, const std::vector<double>& values, std::int64_t first) {
                        writer.contribution(rank, 0, m, static_cast<int>(i), piece, values, first);
@@ -72,6 +74,7 @@ struct Parts {
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         std::vector<double> sum(600);
         for (int source = 0; source < world(); ++source) {
+          if (!holds(i, source)) continue;
           for (int m = 0; m < 2; ++m) {
             const double factor = coefficient(rank, source, m);
             const std::vector<double> values = gradient(i, source, m);
@@ -91,6 +94,10 @@ struct Parts {
   }
 
  private:
+  bool holds(std::size_t tensor, int rank) const {
+    const std::vector<int>& all = tensors[tensor].holders;
+    return std::find(all.begin(), all.end(), rank) != all.end();
+  }
   static std::vector<double> gradient(std::size_t tensor, int rank, int micro_batch) {
     return test::drawn(
         600, 1000 * tensor + 10 * static_cast<std::uint64_t>(rank) + static_cast<std::uint64_t>(micro_batch) + 1);
@@ -114,7 +121,7 @@ std::vector<int> ranks(int count) {
 }
 
 /// Collectives after the last micro-batch.
-auto at_the_end(std::vector<std::string> calls) {
+auto at_the_end(const std::vector<std::string>& calls) {
   return [calls](int m) { return m == 1 ? calls : std::vector<std::string>{}; };
 }
 
@@ -291,6 +298,33 @@ TEST_CASE("a reduce-scatter after the last micro-batch alone needs no other buff
   const RecordedRun recorded = run.recorded();
   CHECK(recorded.unmet.empty());
   CHECK(words(recorded) == begin + scatter + " over=\"dp\" reduce=\"avg\" " + geometry("\"rows\""));
+}
+
+TEST_CASE("what is reduced whole after a reduce-scatter has its stale elements as well") {
+  Parts run(2);
+  run.tensors = {{"a", {{300, 0}, {600, 1}}}};
+  run.lines = at_the_end({call("reduce_scatter", ranks(2), 600, "null", "0", "avg"),
+                          call("all_reduce", ranks(2), 600, "null", "0", "sum", "train.py:12 in main")});
+  run.coefficient = [](int owner, int rank, int) { return owner == rank ? 0.5 : 1.5; };
+  const RecordedRun recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(words(recorded).ends_with(geometry("\"rows\"") + "; dp_all_reduce/train.py:12 over=\"dp\""));
+}
+
+TEST_CASE("parts of what nobody used are owned as well, and experts are no parts") {
+  Parts run(2);
+  run.tensors = {{"a", {{600, 0}}}, {"b", {{600, 1}}, 0, {}}};
+  run.lines = at_the_end({call("all_reduce", ranks(2), 600, "null", "0", "avg")});
+  RecordedRun recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(words(recorded).ends_with("dp_own over=\"dp\" " + geometry("\"flat\"")));
+  CHECK(checked(recorded).verdict == Verdict::match);
+  run.tensors = {{"a", {{600, 0}}, 0, {0}}, {"b", {{600, 1}}, 0, {1}}};
+  run.lines = at_the_end({});
+  run.coefficient = [](int, int, int) { return 1.0; };
+  recorded = run.recorded();
+  CHECK_FALSE(recorded.unmet.empty());
+  CHECK(words(recorded).find("own") == std::string::npos);
 }
 
 TEST_CASE("sums of each micro-batch that are added up elsewhere are told from those that are summed again") {
