@@ -60,15 +60,18 @@ class Finder {
     }
     const std::vector<bool> alike = owned_alike(cuts);
     if (std::find(alike.begin(), alike.end(), false) == alike.end()) return cuts;
+    const std::vector<int>& lead = recording_.experts.lead;
     owned_.resize(cuts.size());
     held_.resize(cuts.size());
     for (const RankRecord& rank : recording_.run->ranks) {
       for (const auto& [step, content] : rank.steps) {
-        for (const SketchedTensor& one : content.contributions) held_[at(one.parameter)].insert(rank.header.rank);
+        for (const SketchedTensor& one : content.contributions)
+          held_[at(lead[at(one.parameter)])].insert(rank.header.rank);
       }
     }
     for (const VerifiedPiece& piece : verified_.pieces) {
-      for (const int rank : piece.ranks) owned_[at(piece.parameter)][rank].insert(piece.piece);
+      for (const int rank : piece.ranks)
+        owned_[at(lead[at(piece.parameter)])][rank].insert({piece.parameter, piece.piece});
     }
     std::vector<Group> groups = groups_of(alike);
     std::size_t most = 0;
@@ -104,8 +107,12 @@ class Finder {
     recording_.cuts = cuts;
     std::vector<Unseen> unseen;
     for (std::size_t i = 0; i < cuts.size(); ++i) unseen.push_back(usual(recording_, static_cast<int>(i)));
-    return Prediction::owners(recording_, read_recorded(scenario_of(recording_, unseen)), evidence_)
-        .owned_alike(verified_.pieces);
+    std::vector<bool> alike = Prediction::owners(recording_, read_recorded(scenario_of(recording_, unseen)), evidence_)
+                                  .owned_alike(verified_.pieces);
+    for (std::size_t i = 0; i < alike.size(); ++i) {
+      if (!alike[i]) alike[at(recording_.experts.lead[i])] = false;
+    }
+    return alike;
   }
 
   const MetCall* reduce_scatter_of(int parameter) const {
@@ -130,7 +137,7 @@ class Finder {
     std::set<Key> wrong;
     for (std::size_t i = 0; i < alike.size(); ++i) {
       const int parameter = static_cast<int>(i);
-      if (recording_.placements[i].untouched || owned_[i].empty()) continue;
+      if (recording_.placements[i].untouched || !recording_.experts.leads(parameter) || owned_[i].empty()) continue;
       const MetCall* met = reduce_scatter_of(parameter);
       if (met == nullptr && alike[i]) continue;
       Group group;
@@ -139,7 +146,7 @@ class Finder {
       } else {
         group.axes = axes_of(recording_.calls.calls[at(met->call)]);
       }
-      if (group.axes.empty()) continue;
+      if (group.axes.empty() && met == nullptr) continue;
       Key key(met == nullptr ? -1 : met->call, group.own, recording_.run->parameters[i].declared.group);
       if (!alike[i]) wrong.insert(key);
       found.try_emplace(std::move(key), std::move(group)).first->second.parameters.push_back(parameter);
@@ -169,12 +176,12 @@ class Finder {
     std::vector<int> axes;
     for (std::size_t i = 0; i < header.axes.size(); ++i) {
       if (header.sizes[i] == 1 || !splits_tokens(recording_.names[i])) continue;
-      std::map<int, const std::set<int>*> others;
+      std::map<int, const std::set<std::pair<int, int>>*> others;
       bool same = true;
-      static const std::set<int> nothing;
+      static const std::set<std::pair<int, int>> nothing;
       for (const RankRecord& rank : recording_.run->ranks) {
         const auto own = owned_[at(parameter)].find(rank.header.rank);
-        const std::set<int>* pieces = own == owned_[at(parameter)].end() ? &nothing : &own->second;
+        const std::set<std::pair<int, int>>* pieces = own == owned_[at(parameter)].end() ? &nothing : &own->second;
         // An expert, say, that other ranks have not.
         if (pieces->empty() && !held_[at(parameter)].empty() && !held_[at(parameter)].contains(rank.header.rank))
           continue;
@@ -224,6 +231,7 @@ class Finder {
 
   Members members_of(const Group& group) const {
     Members members;
+    if (group.axes.empty()) return members;  // axes of the expert mesh
     std::uint32_t bits = 0;
     for (const int axis : group.axes) {
       members.count *= recording_.run->header.sizes[at(axis)];
@@ -240,8 +248,8 @@ class Finder {
       for (const int parameter : group.parameters) {
         const auto own = owned_[at(parameter)].find(rank);
         if (own == owned_[at(parameter)].end()) continue;
-        for (const int piece : own->second) {
-          const std::int64_t numel = recording_.run->parameters[at(parameter)].numel(piece);
+        for (const auto& [expert, piece] : own->second) {
+          const std::int64_t numel = recording_.run->parameters[at(expert)].numel(piece);
           members.numel[parameter] += numel;
           members.all += numel;
           if (recording_.run->coordinates(rank, bits) == 0) members.first += numel;
@@ -286,6 +294,7 @@ class Finder {
       };
       add([&](int) { return cut; });
       if (reduced.size() == 1) continue;
+      const bool known = !members.numel.empty();
       Cut sized = cut;
       for (const bool separate : {false, true}) {
         if (separate) {
@@ -295,6 +304,7 @@ class Finder {
           if (sized.separate.empty()) continue;
           std::sort(sized.separate.begin(), sized.separate.end());
         }
+        if (!known) continue;
         if (const auto size = size_of_buckets(reduced, members, sized.separate, alignment)) {
           sized.size = *size;
           add([&](int) { return sized; });
@@ -353,8 +363,9 @@ class Finder {
   Recording recording_;
   const VerifyResult& verified_;
   Evidence& evidence_;
-  std::vector<std::map<int, std::set<int>>> owned_;  // by parameter and rank: pieces
-  std::vector<std::set<int>> held_;                  // by parameter: ranks whose backward yields it
+  /// By parameter that leads and rank: pieces of it and of those that it leads.
+  std::vector<std::map<int, std::set<std::pair<int, int>>>> owned_;
+  std::vector<std::set<int>> held_;  // by parameter: ranks whose backward yields it
 };
 
 }  // namespace
