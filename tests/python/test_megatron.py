@@ -70,6 +70,10 @@ RECORDED = [
     "megatron-cp-right",
     "megatron-cp-tokens",
     "megatron-cp-scale",
+    "megatron-ep-right",
+    "megatron-ep-dense",
+    "megatron-ep-dp-right",
+    "megatron-ep-factor",
 ]
 
 
