@@ -2,6 +2,7 @@
 // Runs whose optimizers get parts of what is reduced.
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "lockstep/live.h"
 #include "tests/catch.h"
@@ -115,8 +116,8 @@ struct Parts {
 };
 
 std::vector<int> ranks(int count) {
-  std::vector<int> all;
-  for (int rank = 0; rank < count; ++rank) all.push_back(rank);
+  std::vector<int> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
   return all;
 }
 

@@ -71,9 +71,7 @@ RECORDED = [
     "megatron-cp-tokens",
     "megatron-cp-scale",
     "megatron-ep-right",
-    "megatron-ep-dense",
     "megatron-ep-dp-right",
-    "megatron-ep-factor",
 ]
 
 
