@@ -19,7 +19,11 @@ use_preset() {
   fi
 }
 
-say() { printf 'lockstep: %s\n' "$*" >&2; }
+# On a terminal it takes the line of show_progress.
+say() {
+  [[ ! -t 2 ]] || printf '\r\033[K' >&2
+  printf 'lockstep: %s\n' "$*" >&2
+}
 
 # The environment failed: exit status 3, as everywhere in lockstep.
 fail() {
@@ -42,8 +46,12 @@ apt_install() {
   fi
   say "installing ${missing[*]}…"
   log=$(mktemp)
+  # One at a time: apt waits for another's lock on packages, and not for that on the lists of them.
+  mkdir -p "$root/build"
+  exec 7>"$root/build/.apt.lock"
+  flock 7
   apt() {
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -y "$@" >"$log" 2>&1 </dev/null
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -y "$@" >"$log" 2>&1 </dev/null 7>&-
   }
   local install=(apt install --no-install-recommends "${missing[@]}")
   # A fresh container has no lists of packages; elsewhere fetching them would only cost time.
@@ -52,6 +60,7 @@ apt_install() {
     fail "the packages could not be installed. The command was: $command"
   fi
   rm "$log"
+  exec 7>&-
 }
 
 # A clang that has libFuzzer's runtime, which is a package of its own.
