@@ -29,6 +29,8 @@ RELEASE_ONLY = {
     *(f"cli/test_{name}.py" for name in ("completion", "docs", "draw_idea", "formats", "hostile", "list", "mpi", "mutate", "page",
                                          "page_media", "rules", "schema", "watch")),
 }
+# Those that take longest, or folders of them, begin first, so that no processor is left to the last of them alone.
+LONGEST = {"frameworks/test_megatron_replayed.py", "tools/test_test_gpu.py", "cli/test_mpi.py", "python", "oracle", "mutation", "sweep", "proof"}
 
 
 @dataclass
@@ -150,9 +152,14 @@ def main():
     programs = sorted(path for path in (options.build / "bin").glob("test_*") if os.access(path, os.X_OK))
     programs = [path for path in programs if any((ROOT / "tests" / path.name[len("test_"):]).glob("*.cpp"))]
     files = sorted((ROOT / "tests").glob("**/test_*.py"))
+
+    def is_in(names, file):
+        below = file.relative_to(ROOT / "tests")
+        return not names.isdisjoint({below.parts[0], below.as_posix()})
+
     if options.preset != "release":
-        below = {file: file.relative_to(ROOT / "tests") for file in files}
-        files = [file for file in files if RELEASE_ONLY.isdisjoint({below[file].parts[0], below[file].as_posix()})]
+        files = [file for file in files if not is_in(RELEASE_ONLY, file)]
+    longest = [file for file in files if is_in(LONGEST, file)]
 
     def timed(run, *arguments):
         begin = time.monotonic()
@@ -162,8 +169,12 @@ def main():
 
     total = Result("all")
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(os.cpu_count()) as pool:
-        runs = [pool.submit(timed, run_catch, path, options.only, Path(temporary)) for path in programs]
-        runs += [pool.submit(timed, run_pytest, path, options.only, Path(temporary), environment) for path in files]
+        def pytests(files):
+            return [pool.submit(timed, run_pytest, path, options.only, Path(temporary), environment) for path in files]
+
+        runs = pytests(longest)
+        runs += [pool.submit(timed, run_catch, path, options.only, Path(temporary)) for path in programs]
+        runs += pytests([file for file in files if file not in longest])
         for run in runs:
             result = run.result()
             if options.only and not result.passed + result.failed + result.skipped:
