@@ -23,12 +23,51 @@ if(LOCKSTEP_FUZZ)
 endif()
 target_link_libraries(lockstep_flags INTERFACE fmt::fmt Threads::Threads)
 
+# lockstep_precompiled(NAME [HEADER ...]): a target that precompiles the headers of other libraries that most sources include, for those
+# that are compiled with the same flags. None of lockstep, whose names sources and tests may have too.
+function(lockstep_precompiled name)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${name}.cpp CONTENT "")
+  add_library(${name} OBJECT ${PROJECT_BINARY_DIR}/${name}.cpp)
+  target_link_libraries(${name} PRIVATE lockstep_flags)
+  target_precompile_headers(
+    ${name} PRIVATE <algorithm> <array> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <numeric> <optional>
+    <set> <string> <string_view> <tuple> <unordered_map> <variant> <vector> <fmt/format.h> <fmt/ranges.h> ${ARGN})
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")  # ccache looks at what the headers hold
+  endif()
+endfunction()
+# The release build goes without, and so shows whether each source includes what it uses.
+if(LOCKSTEP_PRECOMPILE AND LOCKSTEP_SANITIZE)
+  lockstep_precompiled(lockstep_precompiled)
+  lockstep_precompiled(lockstep_precompiled_unoptimized)
+  target_compile_options(lockstep_precompiled_unoptimized PRIVATE -O0)
+endif()
+
+# Folders that write what others computed. What is instrumented takes twice as long to compile when it is optimized.
+set(LOCKSTEP_UNOPTIMIZED report cli)
+
+# lockstep_sanitized(TARGET FOLDER): how the sources of a folder are compiled with sanitizers.
+function(lockstep_sanitized target folder)
+  if(NOT LOCKSTEP_SANITIZE)
+    return()
+  endif()
+  set(precompiled lockstep_precompiled)
+  if(folder IN_LIST LOCKSTEP_UNOPTIMIZED)
+    target_compile_options(${target} PRIVATE -O0)
+    string(APPEND precompiled _unoptimized)
+  endif()
+  if(TARGET ${precompiled})
+    target_precompile_headers(${target} REUSE_FROM ${precompiled})
+  endif()
+endfunction()
+
 # lockstep_folder(NAME [LIBRARY ...]): src/NAME/*.cpp as lockstep_NAME; LIBRARY is needed to compile it.
 function(lockstep_folder name)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp
        ${PROJECT_SOURCE_DIR}/src/${name}/parametric/*.cpp)
   add_library(lockstep_${name} OBJECT ${sources})
   target_link_libraries(lockstep_${name} PUBLIC lockstep_flags PRIVATE ${ARGN})
+  lockstep_sanitized(lockstep_${name} ${name})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_FOLDERS ${name})
   if(NOT sources)
     # A folder that is only planned: CMake wants at least one source.

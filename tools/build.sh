@@ -146,6 +146,8 @@ run_build() {
   local log=$build_dir/build.log command=(ninja -C "$build_dir" "$1")
   [[ -e $build_dir/build.ninja ]] || command=(make -C "$build_dir" -j "$(nproc)" "$1")
   [[ -t 2 ]] || say "building lockstep…"
+  # Without it ccache keeps nothing of what is compiled with precompiled headers. None of the sources asks for the time.
+  export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
   if ! "${command[@]}" 2>&1 </dev/null | tee "$log" | show_progress; then
     grep -Ev '^\[([0-9]+/[0-9]+| *[0-9]+%)\] |^(ninja|make[[0-9]*]*): (Entering|Leaving) directory' "$log" >&2
     fail "the build failed"
