@@ -11,6 +11,11 @@ import bisect
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+# What their first argument, or each tensor of it, had is gone.
+OVERWRITES = {"copy_", "fill_", "zero_", "_foreach_copy_", "_foreach_zero_"}
+# Of a gradient of one element they leave as many, and are none.
+REDUCTIONS = {"sum", "mean", "prod", "max", "min", "amax", "amin", "any", "all"}
+
 
 def flat(arguments):
     """The tensors in them and in lists of them."""
@@ -74,6 +79,12 @@ class Carried:
     def clear(self):
         self.storages = {}
 
+    def erase(self, tensor):
+        """What lay there is gone, if the tensor has all of the memory that it spans."""
+        memory = memory_of(tensor)
+        if memory is not None and memory[0]._cdata in self.storages and memory[2] - memory[1] == tensor.numel() * tensor.element_size():
+            self.storages[memory[0]._cdata][1].put(memory[1], memory[2], ())
+
     def put(self, tensor, numbers):
         """From now on the tensor has the gradients of these parameters."""
         memory = memory_of(tensor)
@@ -107,15 +118,23 @@ class Carried:
 
     def follow(self, function, arguments, keys, result):
         """An operation was executed: what it wrote has the gradients that it read. The norm of one element has as many, and is none."""
-        if "norm" in function._schema.name:
+        name = function._schema.name.replace("aten::", "")
+        if "norm" in name or name.endswith("_like") or name.startswith("new_"):
+            return
+        if name in REDUCTIONS and isinstance(result, torch.Tensor) and result.numel() == 1:
+            return
+        if name in OVERWRITES:
+            lists = [argument for argument in arguments if isinstance(argument, (list, tuple))]
+            for tensor, *read in zip(*lists) if lists else [arguments]:
+                numbers = self.of_all(flat(read))
+                self.erase(tensor)
+                self.put(tensor, numbers)
             return
         read = list(flat(arguments)) + list(flat(keys.values()))
-        if function._schema.name == "aten::copy_":
-            del read[0]  # what lay there is gone
         carried = [(tensor, numbers) for tensor in read for numbers in [self.of(tensor)] if numbers]
         if not carried:
             return
-        if "_foreach_" in function._schema.name:  # a list's tensors are read and written one by one
+        if "_foreach_" in name:  # a list's tensors are read and written one by one
             lists = [list(argument) for argument in list(arguments) + [result] if isinstance(argument, (list, tuple)) and argument
                      and isinstance(argument[0], torch.Tensor)]
             for together in zip(*lists):

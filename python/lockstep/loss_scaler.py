@@ -7,9 +7,11 @@ from lockstep.optimizers import Replaced
 
 
 def kinds():
-    """torch's scaler; before torch 2.3 there was one for CUDA alone."""
-    own = getattr(torch.amp, "GradScaler", None)
-    return [own] if own is not None else [torch.cuda.amp.GradScaler]
+    """torch's scaler, and those made of it, such as FSDP's; before torch 2.3 there was one for CUDA alone."""
+    found = [getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler]
+    for kind in found:
+        found += [other for other in kind.__subclasses__() if other not in found]
+    return found
 
 
 class LossScaler:
@@ -23,7 +25,8 @@ class LossScaler:
         self.scaler = self.scale = None
 
     def install(self):
-        return [Replaced(kind, name, make) for kind in kinds() for name, make in (("scale", self.around_scale), ("step", self.around_step))]
+        return [Replaced(kind, name, make) for kind in kinds() for name, make in (("scale", self.around_scale), ("step", self.around_step))
+                if name in vars(kind)]
 
     def around_scale(self, original):
         def scale(scaler, *arguments, **keys):
@@ -53,7 +56,7 @@ class LossScaler:
     def state(self, optimizer):
         """The scaler's own of an optimizer: whether its gradients were unscaled, and what was found in them."""
         states = getattr(self.scaler, "_per_optimizer_states", {})
-        if id(optimizer) not in states and len(states) == 1:
+        if id(optimizer) not in states and len(states) == 1 and len(self.run.adapter.optimizers) == 1:
             return next(iter(states.values()))  # the script has given it a wrapper
         return states.get(id(optimizer)) or {}
 

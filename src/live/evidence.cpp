@@ -63,7 +63,7 @@ bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
       problem.coarsest = coarser(problem.coarsest, column.dtype);
     }
   }
-  return fits(problem, coefficients);
+  return fits(problem, coefficients).has_value();
 }
 
 }  // namespace lockstep::live

@@ -178,14 +178,15 @@ Explanation explain(const Problem& problem, const Earlier& earlier) {
   return search.explanation(own);
 }
 
-bool fits(const Problem& problem, const std::vector<Rational>& coefficients) {
+std::optional<Left> fits(const Problem& problem, const std::vector<Rational>& coefficients) {
   Design design(1);
   for (std::size_t j = 0; j < coefficients.size(); ++j) {
     if (!coefficients[j].is_zero()) design[0].shares.push_back({j, coefficients[j], to_double(coefficients[j])});
   }
-  if (design[0].shares.empty()) return problem.result.isZero(0);
+  if (design[0].shares.empty()) return problem.result.isZero(0) ? std::optional(Left{}) : std::nullopt;
   const Fit fit = LeastSquares(problem).fit(design);
-  return fit.solved && fit.explained && std::abs(fit.factors[0] - 1) <= fit.limit * fit.errors[0];
+  if (!fit.solved || !fit.explained || std::abs(fit.factors[0] - 1) > fit.limit * fit.errors[0]) return std::nullopt;
+  return Left{fit.residual, fit.noise};
 }
 
 }  // namespace lockstep::live

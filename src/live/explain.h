@@ -46,7 +46,12 @@ using Earlier = std::function<std::vector<const Column*>(int back)>;
 /// expected before anything else.
 Explanation explain(const Problem& problem, const Earlier& earlier);
 
-/// Whether these coefficients, by column of the problem, leave nothing of the result but noise.
-bool fits(const Problem& problem, const std::vector<Rational>& coefficients);
+/// What is left of a result, and how much of that rounding may leave; as in Fit.
+struct Left {
+  double residual = 0, noise = 0;
+};
+
+/// Nothing unless these coefficients, by column of the problem, leave nothing of the result but noise.
+std::optional<Left> fits(const Problem& problem, const std::vector<Rational>& coefficients);
 
 }  // namespace lockstep::live

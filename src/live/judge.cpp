@@ -331,7 +331,11 @@ class Judge {
       found.entered.push_back({column, to_double(entry->second), 0, entry->second});
     }
     found.stale = problem.columns.size() > own;
-    if ((oldest > 0) != found.stale || !fits(problem, coefficients)) return false;
+    if ((oldest > 0) != found.stale) return false;
+    const std::optional<Left> left = fits(problem, coefficients);
+    if (!left) return false;
+    judged.piece.unexplained = left->residual;
+    judged.piece.noise = left->noise;
     judged.piece.coefficients.clear();
     judged.told_apart = judged.piece.told_apart = false;
     write(judged, found);

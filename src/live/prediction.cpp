@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+
+#include "src/live/words.h"
 
 namespace lockstep::live {
 
@@ -38,7 +41,28 @@ std::optional<Intervals> stretches(const std::vector<Interval>& inner, const std
   return found;
 }
 
+bool is_unexplained(const VerifiedPiece& piece) { return piece.unexplained > piece.noise; }
+
+std::string measured_words(const VerifiedPiece& piece) {
+  std::string text = piece.formula.empty() ? "no formula was recovered" : piece.formula + " was measured";
+  if (is_unexplained(piece))
+    text += fmt::format(", with {} that is none of the recorded contributions", percent(piece.unexplained));
+  return text;
+}
+
 }  // namespace
+
+void Meetings::add(const Meeting& one) {
+  all_.certain = all_.certain && one.certain;
+  if (all_.meets && !one.meets) {
+    all_.meets = false;
+    all_.why = one.why;
+  }
+  if (one.nothing_arrives()) return;
+  same_ = same_ && one.ratio && (!any_ || all_.ratio == one.ratio);
+  any_ = true;
+  all_.ratio = same_ ? one.ratio : std::nullopt;
+}
 
 Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence,
                        bool formulas)
@@ -46,8 +70,13 @@ Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenari
   const Schedule& schedule = *scenario_->schedule;
   timeline_ = std::make_shared<const Timeline>(walk(schedule));
   if (!formulas) return;
-  if (timeline_->outcome.kind != Outcome::Kind::complete)
-    throw InternalError("the schedule of a run that ended does not end");
+  if (timeline_->outcome.kind != Outcome::Kind::complete) {
+    const std::string& why = timeline_->outcome.why;
+    throw InputError({Diagnostic{
+        {},
+        fmt::format("{}: what it did is no schedule whose collectives meet: the ranks of one own different parts{}",
+                    recording.run->folder, why.empty() ? "." : fmt::format(" ({}).", why))}});
+  }
   engine_ = std::make_unique<SymbolicEngine>(schedule, *timeline_);
   std::multimap<std::size_t, std::pair<std::size_t, int>> ends;
   const std::size_t steps = timeline_->rank_ends.size();
@@ -125,14 +154,9 @@ Meeting Prediction::meet(const VerifiedPiece& piece) const {
   const auto step = index_of(piece.step);
   if (!step) throw InternalError("a result of an optimizer step that was not recorded");
   if (piece.ranks.empty()) return {false, true, "no rank's optimizer gets it, which no schedule says", {}};
-  Meeting all;
-  all.meets = true;
-  for (const int rank : piece.ranks) {
-    Meeting one = meet_on(piece, rank, *step);
-    if (!one.meets) return one;
-    all.certain = all.certain && one.certain;
-  }
-  return all;
+  Meetings ranks;
+  for (const int rank : piece.ranks) ranks.add(meet_on(piece, rank, *step));
+  return ranks.all();
 }
 
 Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t step) const {
@@ -140,9 +164,8 @@ Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t st
   if (buffer < 0) return {false, true, "the schedule's rank does not hold it", {}};
   const std::optional<Intervals> elements = local_of(piece.parameter, piece.piece, rank, buffer);
   if (!elements) return {false, true, "it is cut into pieces that no schedule has", {}};
-  Meeting result;
-  result.meets = true;
-  std::map<int, Meeting> known;  // by form
+  Meetings forms;
+  std::set<int> known;
   const std::vector<Held>& held = held_[step][at(rank)][at(buffer)];
   for (const Interval& stretch : *elements) {
     if (!owns(rank, buffer, step, stretch))
@@ -150,21 +173,17 @@ Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t st
     auto one = std::upper_bound(held.begin(), held.end(), stretch.begin,
                                 [](std::int64_t begin, const Held& part) { return begin < part.elements.end; });
     for (; one != held.end() && one->elements.begin < stretch.end; ++one) {
-      const auto [found, is_new] = known.try_emplace(one->form);
-      if (!is_new) continue;
+      if (!known.insert(one->form).second) continue;
       const std::optional<Coefficients> predicted =
           coefficients(engine_->terms(one->form, rank, buffer), piece.parameter);
-      found->second = predicted ? compare(piece, *predicted, step) : Meeting{};
-      if (!found->second.meets) {
-        found->second.why =
-            fmt::format("the schedule predicts {}, and {}", formula(one->form, rank, buffer, step),
-                        piece.formula.empty() ? "no formula was recovered" : piece.formula + " was measured");
-        return found->second;
-      }
-      result.certain = result.certain && found->second.certain;
+      Meeting met = predicted ? compare(piece, *predicted, step) : Meeting{};
+      if (!met.meets)
+        met.why = fmt::format("the schedule predicts {}, and {}", formula(one->form, rank, buffer, step),
+                              measured_words(piece));
+      forms.add(met);
     }
   }
-  return result;
+  return forms.all();
 }
 
 std::optional<Prediction::Coefficients> Prediction::coefficients(const std::vector<Term>& terms, int parameter) const {
@@ -230,7 +249,10 @@ Meeting Prediction::compare(const VerifiedPiece& piece, const Coefficients& pred
       result.certain = proportional = false;
     }
   }
-  if (piece.coefficients.empty() && piece.verdict != VerifiedPiece::Verdict::right) result.meets = predicted.empty();
+  const bool is_none = piece.coefficients.empty() && piece.formula == "0";  // the optimizer gets no gradient, or zeros
+  if (is_none && piece.verdict != VerifiedPiece::Verdict::right) result.meets = predicted.empty();
+  // Coefficients say nothing of what none of the contributions is.
+  if (is_unexplained(piece) || (piece.coefficients.empty() && !is_none)) result.certain = false;
   // Contributions of this optimizer step that are not among the measured ones are zero, and enter with any coefficient.
   const int first = batch.first_micro_batch(static_cast<int>(step));
   for (const auto& [source, coefficient] : left) {
@@ -246,7 +268,10 @@ Meeting Prediction::compare(const VerifiedPiece& piece, const Coefficients& pred
     result.certain = false;
     result.meets = explains(piece, predicted);
   }
-  if (!proportional) result.ratio.reset();
+  if (!proportional || is_unexplained(piece)) result.ratio.reset();
+  const bool any =
+      std::any_of(predicted.begin(), predicted.end(), [](const auto& one) { return !one.second.is_zero(); });
+  if (result.meets && !result.certain && any) result.ratio = Rational(1);
   return result;
 }
 

@@ -23,8 +23,24 @@ struct Meeting {
   /// result but noise.
   bool certain = true;
   std::string why;  ///< where they do not: a sentence's end, "… predicts g0, and g0/2 was measured"
-  /// Where measured coefficients are one number times the predicted ones: that number.
+  /// Where measured coefficients are one number times the predicted ones: that number; nothing as well where both are
+  /// zero and so meet.
   std::optional<Rational> ratio;
+
+  bool nothing_arrives() const { return meets && !ratio; }
+};
+
+/// Several meetings as one.
+class Meetings {
+ public:
+  Meetings() { all_.meets = true; }
+  void add(const Meeting& one);
+  /// The first that does not meet says why; the ratio is that of all.
+  const Meeting& all() const { return all_; }
+
+ private:
+  Meeting all_;
+  bool any_ = false, same_ = true;
 };
 
 /// The formulas of a recorded scenario, as the symbolic engine computes them.

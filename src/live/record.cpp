@@ -24,6 +24,7 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+constexpr double most_elements = 1e15;
 constexpr std::int64_t most_micro_batches = 1024, most_passes_of_calls = 1'000'000;
 /// The search for the step at fault tries out the schedule without and with each step.
 constexpr std::size_t most_blamed_steps = 64;
@@ -50,6 +51,13 @@ class Recorder {
     compare(Prediction(recording_, read, *evidence_), result);
     result.notes.insert(result.notes.end(), recording_.calls.left_out.begin(), recording_.calls.left_out.end());
     say_unseen(unseen, result.notes);
+    std::set<int> experts;
+    for (std::size_t i = 0; i < recording_.experts.coordinate.size(); ++i) {
+      if (recording_.experts.coordinate[i] >= 0) experts.insert(static_cast<int>(i));
+    }
+    if (!experts.empty())
+      result.notes.push_back(
+          fmt::format("{}: recorded as experts, for some ranks hold them and others have not.", names(experts)));
     std::set<int> untouched;
     for (std::size_t i = 0; i < recording_.placements.size(); ++i) {
       if (recording_.placements[i].untouched && !run_.parameters[i].declared.frozen)
@@ -110,6 +118,14 @@ class Recorder {
 
   /// What a call does is looked for in each micro-batch.
   void refuse_too_much() const {
+    double elements = 0;
+    for (const RunParameter& parameter : run_.parameters) {
+      double own = 1;
+      for (const std::int64_t size : parameter.declared.shape) own *= static_cast<double>(size);
+      elements += own;
+    }
+    if (elements > most_elements)
+      refuse(fmt::format("its parameters have {:.3g} elements; up to {:.0g} are recorded.", elements, most_elements));
     const std::int64_t passes =
         std::accumulate(recording_.micro_batches.begin(), recording_.micro_batches.end(), std::int64_t{0});
     const auto calls = static_cast<std::int64_t>(run_.ranks.front().collectives.size());

@@ -194,18 +194,16 @@ class Finder {
   }
 
   Agreement meet(const Prediction& prediction, int parameter) const {
-    Agreement all;
-    bool same = true;
+    Agreement result;
+    Meetings pieces;
     for (const VerifiedPiece* piece : of_parameter_.at(parameter)) {
       const Meeting one = prediction.meet(*piece);
-      all.meets = all.meets && one.meets;
-      if (one.meets && !one.ratio) continue;  // nothing arrives, and nothing should
-      all.proportional = all.proportional && one.ratio;
-      same = same && one.ratio && (!all.factor || *all.factor == *one.ratio);
-      all.factor = one.ratio;
+      pieces.add(one);
+      result.proportional = result.proportional && (one.nothing_arrives() || one.ratio);
     }
-    if (!same) all.factor.reset();
-    return all;
+    result.meets = pieces.all().meets;
+    result.factor = pieces.all().ratio;
+    return result;
   }
 
   const Recording& recording_;

@@ -31,6 +31,8 @@ struct Loop {
   /// Whether ranks along the mesh's last axis see the same tokens.
   bool replicated = false;
   bool shares = false;  ///< of it each rank has a share, although they see the same
+  double noise = 0;     ///< in what the optimizers get of "b", and no rank contributes
+  bool silent = false;  ///< no backward yields "b"
 
   Loop() { settings.collectives = true; }
 
@@ -46,7 +48,7 @@ struct Loop {
     const int world = writer.world();
     for (int rank = 0; rank < world; ++rank) {
       for (int m = 0; m < micro_batches; ++m) {
-        for (int p = 0; p < 2; ++p) {
+        for (int p = 0; p < (silent ? 1 : 2); ++p) {
           const std::vector<double> values = gradient(p, rank, m);
           for (std::size_t piece = 0; piece + 1 < cuts.size(); ++piece)
             writer.contribution(rank, 0, m, p, static_cast<int>(piece), part(values, piece), cuts[piece]);
@@ -63,6 +65,9 @@ struct Loop {
               sum[i] = test::rounded(sum[i] + factor * values[i], Dtype::float32);
           }
         }
+        const std::vector<double> foreign = test::drawn(600, 77);
+        for (std::size_t i = 0; p == 1 && i < sum.size(); ++i)
+          sum[i] = test::rounded(sum[i] + noise * foreign[i], Dtype::float32);
         for (std::size_t piece = 0; piece + 1 < cuts.size(); ++piece) {
           if (cuts.size() == 2 || static_cast<int>(piece) == rank)
             writer.result(rank, 0, p, static_cast<int>(piece), part(sum, piece), cuts[piece]);
@@ -98,6 +103,40 @@ const std::vector<int> both = {0, 1};
 const std::string backward = "backward by=\"1 / (tokens * micro_batches)\"";
 
 }  // namespace
+
+TEST_CASE("what none of the contributions is no schedule predicts") {
+  Loop loop;
+  loop.lines = [](int, int m) {
+    return m == 1 ? std::vector{call("all_reduce", both, 1200, "null", "0,1", "avg")} : std::vector<std::string>{};
+  };
+  loop.noise = 0.3;
+  RecordedRun run = recorded(loop);
+  REQUIRE(run.unmet.size() == 1);
+  CHECK(says(run.unmet[0], "b on ranks 0 and 1: the schedule predicts (g0+g1)/2, and "));
+  CHECK(says(run.unmet[0], " % that is none of the recorded contributions."));
+  loop.noise = 0;
+  CHECK(recorded(loop).unmet.empty());
+  loop.silent = true;
+  run = recorded(loop);
+  REQUIRE(run.unmet.size() == 1);
+  CHECK(
+      says(run.unmet[0], "b on ranks 0 and 1: the schedule predicts 0, and no formula was recovered, with 100 % that"));
+  loop.coefficient = [](const std::string& name, int, int, int) { return name == "b" ? 0.0 : 0.5; };
+  CHECK(recorded(loop).unmet.empty());  // zeros, of what nobody has used
+}
+
+TEST_CASE("a factor that one of the ranks has alone is no step") {
+  Loop loop;
+  loop.lines = [](int, int m) {
+    return m == 1 ? std::vector{call("all_reduce", both, 1200, "null", "0,1", "avg")} : std::vector<std::string>{};
+  };
+  loop.coefficient = [](const std::string& name, int owner, int, int) { return name == "b" && owner == 1 ? 1.0 : 0.5; };
+  const RecordedRun run = recorded(loop);
+  CHECK(run.unmet ==
+        std::vector<std::string>{"b on rank 1: the schedule predicts (g0+g1)/2, and g0 + g1 was measured."});
+  CHECK(run.notes.empty());
+  CHECK(!says(words(run), "scale"));
+}
 
 TEST_CASE("an all-reduce after the last micro-batch stands behind the loop") {
   Loop loop;

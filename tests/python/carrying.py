@@ -64,6 +64,14 @@ def operations():
         assert [mode.carried.of(tensor) for tensor in (bucket[:1], bucket[1:3], bucket[:3])] == [[7], [8], [7, 8]]
         bucket[1:3].add_(gradient[:2])
         assert mode.carried.of(bucket[1:3]) == [8, 7]
+        bucket[:2].copy_(torch.ones(2))
+        bucket[2:].zero_()
+        assert mode.carried.of(bucket) == []
+        torch._foreach_copy_([bucket[:3], bucket[3:5]], [gradient, other])
+        assert [mode.carried.of(tensor) for tensor in (bucket[:3], bucket[3:], torch.zeros_like(bucket))] == [[7], [8], []]
+        small = torch.ones(1)
+        mode.carried.put(small, [9])
+        assert [mode.carried.of(tensor) for tensor in (small * small, (small * small).sum(), small.abs().max())] == [[9], [], []]
 
 
 if __name__ == "__main__":
