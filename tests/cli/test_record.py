@@ -55,6 +55,16 @@ def test_what_a_run_says_cannot_drive_the_terminal(run, tmp_path):
     assert "\x1b" not in finished.stderr and "\ntrain" not in finished.stderr
 
 
+def test_more_elements_than_can_be_counted_are_refused(run, tmp_path):
+    for file in (ROOT / "tests" / "live" / "runs" / "left-out").iterdir():
+        content = file.read_bytes()
+        if file.suffix == ".jsonl":
+            content = re.sub(rb'"shape":\[[0-9,]*\]', b'"shape":[1000000000,1000000000]', content)
+        (tmp_path / file.name).write_bytes(content)
+    finished = run("record", str(tmp_path))
+    assert finished.returncode == 2 and "its parameters have 3e+18 elements; up to 1e+15 are recorded." in finished.stderr
+
+
 @pytest.mark.parametrize("arguments, sentence", [
     (["nowhere"], "nowhere: there is no such folder"),
     ([str(ROOT / "tests" / "live" / "runs" / "norm")], "whose gradients the collectives carried"),
