@@ -127,7 +127,9 @@ class Carried:
             lists = [argument for argument in arguments if isinstance(argument, (list, tuple))]
             for tensor, *read in zip(*lists) if lists else [arguments]:
                 numbers = self.of_all(flat(read))
-                self.erase(tensor)
+                # gloo copies what a collective yields from memory that nobody saw into its output, when that is waited for.
+                if numbers or "copy_" not in name:
+                    self.erase(tensor)
                 self.put(tensor, numbers)
             return
         read = list(flat(arguments)) + list(flat(keys.values()))

@@ -64,7 +64,9 @@ def operations():
         assert [mode.carried.of(tensor) for tensor in (bucket[:1], bucket[1:3], bucket[:3])] == [[7], [8], [7, 8]]
         bucket[1:3].add_(gradient[:2])
         assert mode.carried.of(bucket[1:3]) == [8, 7]
-        bucket[:2].copy_(torch.ones(2))
+        bucket[1:3].copy_(torch.ones(2))  # as gloo does with its output
+        assert mode.carried.of(bucket[1:3]) == [8, 7]
+        bucket[:2].fill_(1)
         bucket[2:].zero_()
         assert mode.carried.of(bucket) == []
         torch._foreach_copy_([bucket[:3], bucket[3:5]], [gradient, other])
