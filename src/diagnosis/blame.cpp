@@ -25,9 +25,10 @@ int steps_on_right(const CheckResult& result, const FoundRepair& repair) {
   const auto is_on_right = [&](const Candidate& edit) {
     const ListedStep* step = find_listed(steps, edit.step);
     if (step == nullptr || edit.edit.find("set") == nullptr) return false;
+    const ActingStep acting(step->step);
     for (std::size_t at = 0; at < model.parameters().size(); ++at) {
       const bool right = !model.parameters()[at].frozen && !wrong.contains(model.logical_of(static_cast<int>(at)));
-      if (right && acts_on(step->step, model.parameters()[at])) return true;
+      if (right && acting.acts_on(model.parameters()[at])) return true;
     }
     return false;
   };

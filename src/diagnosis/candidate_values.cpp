@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "src/diagnosis/fold_names.h"
+#include "src/schedule/selector_list.h"
 
 namespace lockstep {
 
@@ -161,8 +162,9 @@ void find_tokens(const Batch& batch, CandidateValues& values) {
 
 std::set<std::string> chosen_by(const Model& model, const std::string& item) {
   std::set<std::string> names;
+  const SelectorItem read = SelectorItem::read(item);
   for (const Parameter& parameter : model.parameters()) {
-    if (!parameter.frozen && Selectors::fits(item, parameter, parameter.numel())) names.insert(parameter.name);
+    if (!parameter.frozen && read.fits(parameter, parameter.numel(), parameter.chunk)) names.insert(parameter.name);
   }
   return names;
 }
@@ -186,18 +188,22 @@ std::set<std::string> words_of(const Model& model) {
   return words;
 }
 
-void collect_steps(const std::vector<Step>& steps, CandidateValues& values) {
+void collect_steps(const std::vector<Step>& steps, const std::set<std::string>& wrong, CandidateValues& values) {
   const auto add = [](std::vector<std::string>& list, const std::string& word) {
     if (!word.empty() && std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
   };
   for (const Step& step : steps) {
     if (step.op != Op::each && step.op != Op::wait) add(values.buffers, step.buffer);
     add(values.buffers, step.from);
+    const bool is_long = step.params.items().size() > most_single_items;
+    std::size_t taken = 0;
     for (std::string item : step.params.items()) {
       if (item.starts_with('!')) item.erase(0, 1);
+      if (is_long && !wrong.empty() && SelectorItem::read(item).is_plain_name() && !wrong.contains(item)) continue;
+      if (taken++ == most_single_items) break;
       if (!Selectors::compares_numel(item) && item != "*") add(values.selectors, item);
     }
-    collect_steps(step.steps, values);
+    collect_steps(step.steps, wrong, values);
   }
 }
 
@@ -208,7 +214,7 @@ class Selections {
 
   void add(const std::vector<std::string>& items) {
     std::set<std::string> chosen;
-    const Selectors selectors(items);
+    const SelectorList selectors(items);
     for (const Parameter& parameter : model_.parameters()) {
       if (!parameter.frozen && selectors.chooses(parameter, parameter.numel())) chosen.insert(parameter.name);
     }
@@ -276,7 +282,7 @@ CandidateValues candidate_values(const Schedule& schedule, const std::set<std::s
   find_sizes(schedule, values);
   find_tokens(schedule.batch, values);
   values.buffers.push_back(schedule.result);
-  collect_steps(schedule.steps, values);
+  collect_steps(schedule.steps, wrong, values);
   const Model& model = schedule.model;
   const std::set<std::string> all = all_names(model);
   for (const std::string& word : words_of(model)) {

@@ -11,6 +11,10 @@
 
 namespace lockstep {
 
+/// Of a longer list of selectors, as a recorded schedule has, only items that may matter are edited one by one: so
+/// many.
+inline constexpr std::size_t most_single_items = 32;
+
 /// The words that edits of one scenario can be made of: its axes, their products, its selectors and its buffers.
 struct CandidateValues {
   std::vector<std::string> dense_axes;   ///< of a size above 1
@@ -22,7 +26,7 @@ struct CandidateValues {
   std::vector<Product> token_counts;     ///< tokens, sum(tokens, cp), …: inside `each`
   std::vector<Product> token_totals;     ///< sum(tokens, dp, micro_batch), …: outside
   std::vector<Json> selections;          ///< values of "params", lists of selectors
-  std::vector<std::string> selectors;    ///< single ones without "!"
+  std::vector<std::string> selectors;    ///< single ones without "!"; of long lists those that choose what is wrong
   std::vector<std::string> buffers, uses;
 };
 

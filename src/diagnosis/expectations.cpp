@@ -9,6 +9,7 @@
 #include "lockstep/check.h"
 #include "src/diagnosis/expected_formulas.h"
 #include "src/diagnosis/other_tests.h"
+#include "src/schedule/selector_list.h"
 
 namespace lockstep {
 
@@ -89,7 +90,7 @@ class Expectations {
 
   /// Reports name a buffer after its first parameter; selectors choose it by any of its names.
   void check_parameters() {
-    const Selectors selectors(*expect_.parameters);
+    const SelectorList selectors(*expect_.parameters);
     Names chosen, wrong;
     std::map<int, int> entry_of;
     for (const auto& local : model().locals()) {

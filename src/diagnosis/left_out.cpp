@@ -16,10 +16,11 @@ namespace {
 /// Parameters that are wrong and that the inserted step is for.
 std::vector<const Parameter*> wrong_ones(const CheckResult& result, const Json& inserted) {
   std::vector<const Parameter*> list;
+  const SelectorList selectors = selectors_of(inserted.find("params"));
   const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
   for (const int index : wrong_set(result).parameters) {
     const Parameter& parameter = parameters[static_cast<std::size_t>(index)];
-    if (chooses(inserted.find("params"), parameter)) list.push_back(&parameter);
+    if (selectors.chooses(parameter, parameter.numel())) list.push_back(&parameter);
   }
   return list;
 }
@@ -41,7 +42,8 @@ std::vector<std::string> axes_of(const Mesh& mesh, const Json& over) {
 std::string names_of(const std::vector<const Parameter*>& parameters, const Json& inserted) {
   if (parameters.size() == 1) return parameters.front()->name;
   const Json* params = inserted.find("params");
-  return params == nullptr ? "parameters" : text_of_value(params);
+  if (params != nullptr) return text_of_value(params);
+  return fmt::format("{} parameters such as {}", parameters.size(), parameters.front()->name);
 }
 
 }  // namespace
@@ -62,8 +64,9 @@ std::optional<Blame> left_out_by(const CheckResult& result, const Json& inserted
     if (operation(step.op).value != Operation::Value::reduction || groups == nullptr || step.name.empty() ||
         axes_of(mesh, *groups) != axes_of(mesh, *over))
       continue;
+    const SelectorList selectors = selectors_of(step.step.find("params"));
     const bool any = std::any_of(wrong.begin(), wrong.end(), [&](const Parameter* parameter) {
-      return chooses(step.step.find("params"), *parameter);
+      return selectors.chooses(*parameter, parameter->numel());
     });
     if (!any) return Blame{step.name, fmt::format("leaves out {}", names_of(wrong, inserted))};
     for (const char* key : {"when", "only"}) {

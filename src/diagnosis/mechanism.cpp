@@ -73,9 +73,10 @@ std::string shares_of(const CheckResult& result, const Json& inserted) {
   const std::optional<Axis> axis = over != nullptr && over->is_string() ? axis_named(over->text()) : std::nullopt;
   if (!axis || text_of(inserted, "reduce") == "avg") return "";
   const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
+  const SelectorList selectors = selectors_of(inserted.find("params"));
   for (const int index : wrong_set(result).parameters) {
     const Parameter& parameter = parameters[static_cast<std::size_t>(index)];
-    if (!chooses(inserted.find("params"), parameter)) continue;
+    if (!selectors.chooses(parameter, parameter.numel())) continue;
     if (std::find(parameter.partial.begin(), parameter.partial.end(), *axis) == parameter.partial.end()) return "";
   }
   return fmt::format(", and each {} rank keeps its own share", name_of(*axis));
@@ -90,8 +91,10 @@ std::string again(const CheckResult& result, const std::vector<ListedStep>& step
   const std::vector<int> wrong = wrong_set(result).parameters;
   for (const ListedStep& step : steps) {
     if (step.name == blamed.name || step.name.empty()) continue;
+    const SelectorList selectors = selectors_of(step.step.find("params"));
     const bool acts = std::any_of(wrong.begin(), wrong.end(), [&](int index) {
-      return chooses(step.step.find("params"), schedule.model.parameters()[static_cast<std::size_t>(index)]);
+      const Parameter& parameter = schedule.model.parameters()[static_cast<std::size_t>(index)];
+      return selectors.chooses(parameter, parameter.numel());
     });
     if (!acts) continue;
     const Json* over = step.step.find("over");
@@ -111,6 +114,10 @@ std::string words_of(const CheckResult& result, const Candidate& candidate) {
   const std::vector<ListedStep> steps = listed_steps(*result.scenario->resolved.find("schedule")->find("steps"));
   if (const Json* inserted = edit.find("insert")) {
     const char* where = edit.find("before") != nullptr ? "before" : "after";
+    // A step that needs another one beside it is blamed itself.
+    if (text_of(edit, where) == candidate.step)
+      return fmt::format("needs a {} {} it: nothing {}{}", text_of(*inserted, "op"), where,
+                         deed_of(schedule, *inserted), shares_of(result, *inserted));
     return fmt::format("is missing {} {}: nothing {}{}", where, text_of(edit, where), deed_of(schedule, *inserted),
                        shares_of(result, *inserted));
   }

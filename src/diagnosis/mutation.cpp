@@ -219,9 +219,11 @@ class Run {
   bool chooses_nothing(const Json& edit) const {
     const Json* params = edit.find("params");
     if (params == nullptr || params->is_null()) return false;
+    const SelectorList selectors = selectors_of(params);
     const std::vector<Parameter>& parameters = small_.scenario->schedule->model.parameters();
-    return std::none_of(parameters.begin(), parameters.end(),
-                        [&](const Parameter& parameter) { return !parameter.frozen && chooses(params, parameter); });
+    return std::none_of(parameters.begin(), parameters.end(), [&](const Parameter& parameter) {
+      return !parameter.frozen && selectors.chooses(parameter, parameter.numel());
+    });
   }
 
   static void note(const MutantTrial& trial, Mutant& mutant) {

@@ -54,6 +54,10 @@ void ParameterEdits::parameters() {
   const std::vector<std::string> old = items_of(key("params"));
   if (!old.empty()) set(Kind::parameters, "params", Json());
   for (std::size_t at = 0; at < old.size() && old.size() > 1; ++at) {
+    const std::string name = old[at].starts_with('!') ? old[at].substr(1) : old[at];
+    if (old.size() > most_single_items &&
+        std::find(values_.selectors.begin(), values_.selectors.end(), name) == values_.selectors.end())
+      continue;
     std::vector<std::string> fewer = old;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(at));
     set(Kind::parameters, "params", list_of(fewer));

@@ -2,6 +2,7 @@
 #include "src/diagnosis/search_ground.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "src/diagnosis/difference.h"
@@ -17,18 +18,33 @@ std::set<std::string> wrong_names(const CheckResult& result) {
   return names;
 }
 
-/// Whether an edit of `steps` changes anything for a parameter.
-bool changes(const Candidate& candidate, const std::vector<ListedStep>& steps, const Parameter& parameter) {
-  if (const Json* inserted = candidate.edit.find("insert")) return chooses(inserted->find("params"), parameter);
-  const ListedStep* step = find_listed(steps, candidate.step);
-  if (step == nullptr) return false;
-  const bool before = acts_on(step->step, parameter);
-  const Json* params = candidate.edit.find("params");
-  const bool after = params == nullptr ? before : params->is_null() || chooses(params, parameter);
-  const bool params_alone =
-      candidate.edit.find("set") != nullptr && params != nullptr && candidate.edit.members().size() == 2;
-  return params_alone ? before != after : before || after;
-}
+/// Which parameters an edit of `steps` changes anything for.
+class ChangedBy {
+ public:
+  ChangedBy(const Candidate& candidate, const std::vector<ListedStep>& steps) {
+    const Json* params = candidate.edit.find("params");
+    if (const Json* inserted = candidate.edit.find("insert")) {
+      after_ = selectors_of(inserted->find("params"));
+    } else if (const ListedStep* step = find_listed(steps, candidate.step)) {
+      before_.emplace(step->step);
+      // No selectors choose all, as null does.
+      if (params != nullptr) after_ = selectors_of(params);
+      params_alone_ =
+          candidate.edit.find("set") != nullptr && params != nullptr && candidate.edit.members().size() == 2;
+    }
+  }
+
+  bool changes(const Parameter& parameter) const {
+    const bool before = before_ && before_->acts_on(parameter);
+    const bool after = after_ ? after_->chooses(parameter, parameter.numel()) : before;
+    return params_alone_ ? before != after : before || after;
+  }
+
+ private:
+  std::optional<ActingStep> before_;
+  std::optional<SelectorList> after_;
+  bool params_alone_ = false;
+};
 
 /// A parameter, or one that is tied to it.
 bool is_wrong_anywhere(const Model& model, std::size_t index, const std::vector<int>& wrong_buffers) {
@@ -142,10 +158,14 @@ bool SearchGround::is_relevant(const Candidate& candidate, const std::vector<Lis
                        : old == nullptr    ? nullptr
                                            : old->step.find("params");
   const Json* after = candidate.edit.find("params");
+  const SelectorList old_selectors = selectors_of(before);
+  const SelectorList new_selectors = selectors_of(after);
   const std::vector<Parameter>& parameters = all_->steps().schedule_of().model.parameters();
   for (std::size_t at = 0; at < parameters.size(); ++at) {
     if (base_.wrong_buffers[at] == 0) continue;
-    if (chooses(before, parameters[at]) || (after != nullptr && (after->is_null() || chooses(after, parameters[at]))))
+    const std::int64_t numel = parameters[at].numel();
+    if (old_selectors.chooses(parameters[at], numel) ||
+        (after != nullptr && new_selectors.chooses(parameters[at], numel)))
       return true;
   }
   return false;
@@ -155,10 +175,13 @@ bool SearchGround::touches_right(const std::vector<Candidate>& edits) const {
   if (base_.wrong_buffers.empty()) return false;
   const Model& model = all_->steps().schedule_of().model;
   const std::vector<ListedStep> list = listed_steps(all_->steps().written());
+  std::vector<ChangedBy> changed;
+  changed.reserve(edits.size());
+  for (const Candidate& edit : edits) changed.emplace_back(edit, list);
   for (std::size_t at = 0; at < model.parameters().size(); ++at) {
     const Parameter& parameter = model.parameters()[at];
     if (parameter.frozen || is_wrong_anywhere(model, at, base_.wrong_buffers)) continue;
-    if (std::any_of(edits.begin(), edits.end(), [&](const Candidate& edit) { return changes(edit, list, parameter); }))
+    if (std::any_of(changed.begin(), changed.end(), [&](const ChangedBy& one) { return one.changes(parameter); }))
       return true;
   }
   return false;

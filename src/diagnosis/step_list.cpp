@@ -35,22 +35,23 @@ const ListedStep* find_listed(const std::vector<ListedStep>& list, const std::st
   return found == list.end() || name.empty() ? nullptr : &*found;
 }
 
-bool chooses(const Json* params, const Parameter& parameter) {
+SelectorList selectors_of(const Json* params) {
   std::vector<std::string> items;
   if (params != nullptr && params->is_string()) items.push_back(params->text());
   if (params != nullptr) {
     for (const Json& item : params->items()) items.push_back(item.text());
   }
-  return Selectors(items).chooses(parameter, parameter.numel());
+  return SelectorList(items);
 }
 
-bool acts_on(const Json& step, const Parameter& parameter) {
-  const Json* uses = step.find("uses");
+ActingStep::ActingStep(const Json& step) : uses_(step.find("uses")), params_(selectors_of(step.find("params"))) {}
+
+bool ActingStep::acts_on(const Parameter& parameter) const {
   const bool used =
-      uses == nullptr || std::any_of(uses->items().begin(), uses->items().end(), [&](const Json& use) {
+      uses_ == nullptr || std::any_of(uses_->items().begin(), uses_->items().end(), [&](const Json& use) {
         return std::find(parameter.uses.begin(), parameter.uses.end(), use.text()) != parameter.uses.end();
       });
-  return used && chooses(step.find("params"), parameter);
+  return used && params_.chooses(parameter, parameter.numel());
 }
 
 std::string text_of(const Json& object, const char* key) {

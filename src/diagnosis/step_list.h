@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/json.h"
-#include "lockstep/schedule.h"
+#include "src/schedule/selector_list.h"
 
 namespace lockstep {
 
@@ -22,10 +22,20 @@ struct ListedStep {
 std::vector<ListedStep> listed_steps(const Json& steps);
 /// Null where there is none of that name.
 const ListedStep* find_listed(const std::vector<ListedStep>& list, const std::string& name);
-/// Whether the selectors of a plain step, or those of a list in its place, choose a parameter.
-bool chooses(const Json* params, const Parameter& parameter);
-/// Whether a plain step acts on a parameter: by its selectors and, of a backward, its uses.
-bool acts_on(const Json& step, const Parameter& parameter);
+/// The selectors of a plain step, or of a list in their place.
+SelectorList selectors_of(const Json* params);
+
+/// Which parameters a plain step acts on: by its selectors and, of a backward, its uses.
+class ActingStep {
+ public:
+  explicit ActingStep(const Json& step);  ///< which must outlive it
+  bool acts_on(const Parameter& parameter) const;
+
+ private:
+  const Json* uses_;
+  SelectorList params_;
+};
+
 /// The text of a member, or "" where it is not there or not a text.
 std::string text_of(const Json& object, const char* key);
 

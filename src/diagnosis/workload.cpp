@@ -11,6 +11,7 @@
 
 #include "lockstep/operation.h"
 #include "src/base/bytes_text.h"
+#include "src/schedule/selector_list.h"
 
 namespace lockstep {
 
@@ -114,8 +115,9 @@ class Estimate {
     for (const Leaf& leaf : leaves_) {
       bool called = false;
       const double runs = leaf.in_each ? schedule_.batch.total_micro_batches() : schedule_.batch.steps();
+      const SelectorList selectors(leaf.step->params.items());
       for (std::size_t buffer = 0; buffer < local.buffers.size(); ++buffer) {
-        if (!leaf.step->params.chooses(schedule_.model, local.buffers[buffer])) continue;
+        if (!selectors.chooses(schedule_.model, local.buffers[buffer])) continue;
         of_buffer[buffer].push_back(&leaf);
         result_.calls += ranks_of_[id] * runs;
         called = true;

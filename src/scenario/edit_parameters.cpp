@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "src/scenario/edits.h"
+#include "src/schedule/selector_list.h"
 
 namespace lockstep {
 
@@ -66,7 +67,7 @@ class ParameterList {
     std::vector<std::string> items;
     for (const Json& item : value.is_string() ? std::vector<Json>{value} : value.items()) items.push_back(item.text());
     std::vector<std::size_t> list;
-    const Selectors selectors(items);
+    const SelectorList selectors(items);
     if (items.size() == 1 && is_plain_name(items[0])) {
       const auto [begin, end] = named_.equal_range(items[0]);
       for (auto found = begin; found != end; ++found) list.push_back(found->second);

@@ -4,7 +4,13 @@
 #include <algorithm>
 #include <set>
 
+#include "src/schedule/selector_list.h"
+
 namespace lockstep {
+
+SelectorMatches::SelectorMatches(const Model& model) : model_(&model) {
+  for (const Parameter& parameter : model.parameters()) names_.insert(parameter.name);
+}
 
 bool SelectorMatches::fits_any(const std::string& item) {
   const auto found = known_.find(item);
@@ -13,23 +19,23 @@ bool SelectorMatches::fits_any(const std::string& item) {
 }
 
 bool SelectorMatches::find_fit(const std::string& item) const {
-  if (!Selectors::compares_numel(item)) {
-    for (const Parameter& parameter : model_->parameters()) {
-      if (Selectors::fits(item, parameter, 0)) return true;
-    }
-    return false;
+  const SelectorItem read = SelectorItem::read(item);
+  if (read.is_plain_name()) return names_.contains(read.pattern);
+  if (read.kind != SelectorItem::Kind::numel) {
+    return std::any_of(model_->parameters().begin(), model_->parameters().end(),
+                       [&](const Parameter& parameter) { return read.fits(parameter, 0, parameter.chunk); });
   }
   for (const auto& local : model_->locals()) {
     for (const LocalBuffer& buffer : local->buffers) {
-      if (Selectors::fits(item, model_->parameters()[static_cast<std::size_t>(buffer.parameters[0])], buffer.numel))
-        return true;
+      const Parameter& parameter = model_->parameters()[static_cast<std::size_t>(buffer.parameters[0])];
+      if (read.fits(parameter, buffer.numel, parameter.chunk)) return true;
     }
   }
   return false;
 }
 
 bool SelectorMatches::chooses_any(const std::vector<std::string>& items) const {
-  const Selectors selectors(items);
+  const SelectorList selectors(items);
   for (const auto& local : model_->locals()) {
     for (const LocalBuffer& buffer : local->buffers) {
       if (selectors.chooses(*model_, buffer)) return true;

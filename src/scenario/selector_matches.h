@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "lockstep/schedule.h"
@@ -12,7 +13,7 @@ namespace lockstep {
 /// Which selectors choose anything in a model, on any rank. Remembers its answers.
 class SelectorMatches {
  public:
-  explicit SelectorMatches(const Model& model) : model_(&model) {}
+  explicit SelectorMatches(const Model& model);
 
   /// Whether one item, without its `!`, fits a parameter, frozen ones included.
   bool fits_any(const std::string& item);
@@ -24,6 +25,7 @@ class SelectorMatches {
  private:
   bool find_fit(const std::string& item) const;
   const Model* model_;
+  std::unordered_set<std::string> names_;  // of parameters
   std::map<std::string, bool> known_;
 };
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/schedule/selector_list.h"
+
 namespace lockstep {
 
 std::vector<Position> unroll(const Schedule& schedule) {
@@ -73,8 +75,9 @@ const std::vector<int>& Calls::selected(const Step& step, int rank) {
   const std::vector<int>*& found = selected_[{&step, local.id}];
   if (!found) {
     std::vector<int>& list = selections_->emplace_back();
+    const SelectorList selectors(step.params.items());
     for (std::size_t i = 0; i < local.buffers.size(); ++i) {
-      if (step.params.chooses(schedule_->model, local.buffers[i])) list.push_back(static_cast<int>(i));
+      if (selectors.chooses(schedule_->model, local.buffers[i])) list.push_back(static_cast<int>(i));
     }
     found = &list;
   }

@@ -2,20 +2,12 @@
 #include <algorithm>
 #include <array>
 
-#include "lockstep/schedule.h"
+#include "src/schedule/selector_list.h"
 
 namespace lockstep {
 namespace {
 
-/// One item, taken apart. Views point into the item.
-struct Item {
-  enum class Kind { name, tag, tied, shard, partial, numel, chunk };
-  bool excludes = false;
-  Kind kind = Kind::name;
-  std::string_view pattern;  ///< a glob
-  std::string_view comparison;
-  std::int64_t number = 0;
-};
+using Item = SelectorItem;
 
 constexpr std::array<std::pair<std::string_view, Item::Kind>, 4> prefixes = {{{"tag:", Item::Kind::tag},
                                                                               {"tied:", Item::Kind::tied},
@@ -130,25 +122,26 @@ Item read(std::string_view text, std::string& mistake) {
       return *comparison;
     }
   }
-  item.pattern = text;
+  std::string_view pattern = text;
   for (const auto& [prefix, kind] : prefixes) {
     if (const auto rest = after(text, prefix)) {
       item.kind = kind;
-      item.pattern = trim(*rest);
+      pattern = trim(*rest);
     }
   }
-  if (item.pattern.empty() && mistake.empty()) {
+  if (pattern.empty() && mistake.empty()) {
     mistake = item.kind == Item::Kind::name ? "a selector is a glob on names, tag:NAME, tied:NAME, shard:AXIS, "
                                               "partial:AXIS, numel>N or chunk==N, and not empty"
                                             : "a name must follow \"" + std::string(text) + "\"";
   }
-  for (std::size_t i = item.pattern.find('['); i != std::string_view::npos && mistake.empty();) {
-    const std::size_t end = class_end(item.pattern, i);
+  for (std::size_t i = pattern.find('['); i != std::string_view::npos && mistake.empty();) {
+    const std::size_t end = class_end(pattern, i);
     if (end == std::string_view::npos) {
-      mistake = "\"[\" in \"" + std::string(item.pattern) + "\" has no \"]\"; write \"[[]\" for the character itself";
+      mistake = "\"[\" in \"" + std::string(pattern) + "\" has no \"]\"; write \"[[]\" for the character itself";
     }
-    i = end == std::string_view::npos ? end : item.pattern.find('[', end);
+    i = end == std::string_view::npos ? end : pattern.find('[', end);
   }
+  item.pattern = pattern;
   return item;
 }
 
@@ -160,30 +153,72 @@ bool fits_number(const Item& item, std::int64_t number) {
   return number == item.number;
 }
 
-bool fits_item(const Item& item, const Parameter& parameter, std::int64_t numel, int chunk) {
-  switch (item.kind) {
+}  // namespace
+
+SelectorItem SelectorItem::read(std::string_view text) {
+  std::string unused;
+  return lockstep::read(text, unused);
+}
+
+bool SelectorItem::is_plain_name() const {
+  return kind == Kind::name && pattern.find_first_of("*?[") == std::string::npos;
+}
+
+bool SelectorItem::fits(const Parameter& parameter, std::int64_t numel, int chunk) const {
+  switch (kind) {
     case Item::Kind::name:
-      return glob_fits(item.pattern, parameter.name);
+      return glob_fits(pattern, parameter.name);
     case Item::Kind::tag:
       return std::any_of(parameter.tags.begin(), parameter.tags.end(),
-                         [&](const std::string& tag) { return glob_fits(item.pattern, tag); });
+                         [&](const std::string& tag) { return glob_fits(pattern, tag); });
     case Item::Kind::tied:
-      return !parameter.tied.empty() && glob_fits(item.pattern, parameter.tied);
+      return !parameter.tied.empty() && glob_fits(pattern, parameter.tied);
     case Item::Kind::shard:
       return std::any_of(parameter.shard.begin(), parameter.shard.end(),
-                         [&](const Shard& shard) { return glob_fits(item.pattern, name_of(shard.axis)); });
+                         [&](const Shard& shard) { return glob_fits(pattern, name_of(shard.axis)); });
     case Item::Kind::partial:
       return std::any_of(parameter.partial.begin(), parameter.partial.end(),
-                         [&](Axis axis) { return glob_fits(item.pattern, name_of(axis)); });
+                         [&](Axis axis) { return glob_fits(pattern, name_of(axis)); });
     case Item::Kind::numel:
-      return fits_number(item, numel);
+      return fits_number(*this, numel);
     case Item::Kind::chunk:
-      return fits_number(item, chunk);
+      return fits_number(*this, chunk);
   }
   return false;
 }
 
-}  // namespace
+SelectorList::SelectorList(const std::vector<std::string>& items) {
+  for (const std::string& text : items) {
+    SelectorItem item = SelectorItem::read(text);
+    has_inclusion_ = has_inclusion_ || !item.excludes;
+    if (item.is_plain_name()) {
+      (item.excludes ? excluded_names_ : names_).insert(std::move(item.pattern));
+    } else {
+      others_.push_back(std::move(item));
+    }
+  }
+}
+
+bool SelectorList::chooses(const Model& model, const LocalBuffer& buffer) const {
+  return std::any_of(buffer.parameters.begin(), buffer.parameters.end(), [&](int parameter) {
+    return chooses(model.parameters()[static_cast<std::size_t>(parameter)], buffer.numel, buffer.chunk);
+  });
+}
+
+bool SelectorList::chooses(const Parameter& parameter, std::int64_t numel) const {
+  return chooses(parameter, numel, parameter.chunk);
+}
+
+bool SelectorList::chooses(const Parameter& parameter, std::int64_t numel, int chunk) const {
+  if (excluded_names_.contains(parameter.name)) return false;
+  bool included = !has_inclusion_ || names_.contains(parameter.name);
+  for (const SelectorItem& item : others_) {
+    if ((included && !item.excludes) || !item.fits(parameter, numel, chunk)) continue;
+    if (item.excludes) return false;
+    included = true;
+  }
+  return included;
+}
 
 std::optional<std::string> Selectors::check(std::string_view item) {
   std::string mistake;
@@ -192,42 +227,26 @@ std::optional<std::string> Selectors::check(std::string_view item) {
   return mistake;
 }
 
-bool Selectors::excludes(std::string_view item) {
-  std::string unused;
-  return read(item, unused).excludes;
-}
+bool Selectors::excludes(std::string_view item) { return SelectorItem::read(item).excludes; }
 
 bool Selectors::compares_numel(std::string_view item) {
-  std::string unused;
-  return read(item, unused).kind == Item::Kind::numel;
+  return SelectorItem::read(item).kind == SelectorItem::Kind::numel;
 }
 
 bool Selectors::chooses(const Model& model, const LocalBuffer& buffer) const {
-  return std::any_of(buffer.parameters.begin(), buffer.parameters.end(), [&](int parameter) {
-    return chooses(model.parameters()[static_cast<std::size_t>(parameter)], buffer.numel, buffer.chunk);
-  });
+  return SelectorList(items_).chooses(model, buffer);
 }
 
 bool Selectors::chooses(const Parameter& parameter, std::int64_t numel) const {
-  return chooses(parameter, numel, parameter.chunk);
+  return SelectorList(items_).chooses(parameter, numel);
 }
 
 bool Selectors::chooses(const Parameter& parameter, std::int64_t numel, int chunk) const {
-  bool has_inclusion = false, included = false;
-  std::string unused;
-  for (const std::string& text : items_) {
-    const Item item = read(text, unused);
-    const bool fits = fits_item(item, parameter, numel, chunk);
-    if (item.excludes && fits) return false;
-    has_inclusion = has_inclusion || !item.excludes;
-    included = included || (!item.excludes && fits);
-  }
-  return included || !has_inclusion;
+  return SelectorList(items_).chooses(parameter, numel, chunk);
 }
 
 bool Selectors::fits(std::string_view item, const Parameter& parameter, std::int64_t numel) {
-  std::string unused;
-  return fits_item(read(item, unused), parameter, numel, parameter.chunk);
+  return SelectorItem::read(item).fits(parameter, numel, parameter.chunk);
 }
 
 }  // namespace lockstep

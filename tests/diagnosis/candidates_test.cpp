@@ -118,3 +118,27 @@ TEST_CASE("what a schedule has and another lacks can be brought back") {
       CHECK(back.items()[at].find("name")->same_as(*steps.items()[at].find("name")));
   }
 }
+
+TEST_CASE("of a long list of names those that are wrong are edited one by one") {
+  std::string parameters, names;
+  for (int i = 0; i < 100; ++i) {
+    parameters += std::string(i > 0 ? ", " : "") + R"({ "name": "p)" + std::to_string(i) + R"(", "shape": [2] })";
+    names += std::string(i > 0 ? ", " : "") + "\"p" + std::to_string(i) + "\"";
+  }
+  const Scenario read = read_text(
+      scenario(R"({ "dp": 2 })", "[" + parameters + "]",
+               R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "mean", "op": "all_reduce", "over": "dp", "params": [)" +
+                   names + "] } ]"));
+  const auto edits = [&](const std::set<std::string>& wrong) {
+    const auto all =
+        single_edits(*read.resolved.find("schedule")->find("steps"), candidate_values(*read.schedule, wrong));
+    return std::count_if(all.begin(), all.end(), [](const Candidate& one) {
+      const Json* params = one.edit.find("params");
+      return params != nullptr && params->items().size() == 99;
+    });
+  };
+  CHECK(edits({"p7"}) == 1);
+  CHECK(edits({"p7", "p99"}) == 2);
+  CHECK(edits({}) == static_cast<std::ptrdiff_t>(most_single_items));
+}

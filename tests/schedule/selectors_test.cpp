@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/schedule.h"
+#include "src/schedule/selector_list.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -111,4 +111,27 @@ TEST_CASE("a glob of many stars takes no exponential time") {
   std::string glob;
   for (int i = 0; i < 500; ++i) glob += "*a";
   CHECK_FALSE(Selectors::fits(glob + "b", long_name, 1));
+}
+
+TEST_CASE("a list that is read once tells names from globs") {
+  const auto named = [](const char* name) {
+    Parameter parameter;
+    parameter.name = name;
+    return parameter;
+  };
+  const SelectorList list({" a.weight ", "b.*", "!b.bias", "!c?"});
+  CHECK(list.chooses(named("a.weight"), 1));
+  CHECK(list.chooses(named("b.weight"), 1));
+  CHECK_FALSE(list.chooses(named("b.bias"), 1));
+  CHECK_FALSE(list.chooses(named("a"), 1));
+  CHECK_FALSE(list.chooses(named("b"), 1));
+  const SelectorList all_but({"!a", "!!b.weight", "!numel>4"});
+  CHECK_FALSE(all_but.chooses(named("c"), 1));
+  CHECK(all_but.chooses(named("b.weight"), 4));
+  CHECK_FALSE(all_but.chooses(named("b.weight"), 5));
+  CHECK(SelectorList({}).chooses(named("a"), 1));
+  CHECK(SelectorList({"!a"}).chooses(named("b"), 1));
+  CHECK(SelectorItem::read("!a.weight").is_plain_name());
+  for (const char* item : {"a*", "a?", "a[b]", "tag:a", "numel>4"})
+    CHECK_FALSE(SelectorItem::read(item).is_plain_name());
 }

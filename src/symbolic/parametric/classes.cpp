@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/schedule/selector_list.h"
 #include "src/symbolic/parametric/named_coordinates.h"
 
 namespace lockstep::parametric {
@@ -109,9 +110,10 @@ void Choices::read(const Step& step) {
     const LocalModel& local = model.local(rank);
     std::vector<GeometryItem> items;
     std::vector<std::size_t> chosen;
+    const SelectorList selectors(step.params.items());
     for (std::size_t i = 0; i < local.buffers.size(); ++i) {
       const LocalBuffer& buffer = local.buffers[i];
-      here.chosen.push_back(step.params.chooses(model, buffer) ? 1 : 0);
+      here.chosen.push_back(selectors.chooses(model, buffer) ? 1 : 0);
       if (here.chosen.back() == 0 || !cuts) continue;
       chosen.push_back(i);
       const bool separate = step.geometry.separate && step.geometry.separate->chooses(model, buffer);
