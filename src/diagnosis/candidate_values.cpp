@@ -18,6 +18,7 @@ constexpr std::size_t most_selectors = 6;
 Json list_of(const std::vector<std::string>& words) {
   if (words.size() == 1) return Json::string(words.front());
   std::vector<Json> items;
+  items.reserve(words.size());
   for (const std::string& word : words) items.push_back(Json::string(word));
   return Json::array(std::move(items));
 }
@@ -131,7 +132,7 @@ void find_sizes(const Schedule& schedule, CandidateValues& values) {
   }
   for (const std::string& top : names) {
     for (const std::string& bottom : names) {
-      if (top != bottom) values.sizes.push_back(Product::parse(top + " / " + bottom));
+      if (top != bottom) values.sizes.push_back(Product::parse(fmt::format("{} / {}", top, bottom)));
     }
   }
 }
@@ -220,6 +221,7 @@ class Selections {
     }
     if (!known_.insert(chosen).second) return;
     std::vector<Json> list;
+    list.reserve(items.size());
     for (const std::string& item : items) list.push_back(Json::string(item));
     values_.selections.push_back(Json::array(std::move(list)));
   }

@@ -19,6 +19,7 @@ std::vector<std::string> items_of(const Json* selectors) {
 
 Json list_of(const std::vector<std::string>& words) {
   std::vector<Json> items;
+  items.reserve(words.size());
   for (const std::string& word : words) items.push_back(Json::string(word));
   return Json::array(std::move(items));
 }

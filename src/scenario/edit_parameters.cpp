@@ -30,6 +30,7 @@ std::int64_t local_numel(const Parameter& parameter, const Mesh& mesh) {
 void check_keys(const Json& edit, Reading& reading) {
   const ObjectRow& row = object_row(Object::parameter);
   std::vector<std::string> known;
+  known.reserve(row.keys.size());
   for (const KeyRow& key : row.keys) known.emplace_back(key.name);
   for (const Json::Member& member : edit.members()) {
     if (member.key == "parameter" || find_key(row, member.key) != nullptr) continue;

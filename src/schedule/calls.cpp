@@ -109,6 +109,7 @@ const GeometryLayout& Calls::layout(const Step& step, int rank, int n) {
   if (!found) {
     const std::vector<int>& buffers = selected(step, rank);
     std::vector<std::int64_t> numels;
+    numels.reserve(buffers.size());
     for (int buffer : buffers) numels.push_back(local.buffers[static_cast<std::size_t>(buffer)].numel);
     found = std::make_unique<GeometryLayout>(layout(step, rank, n, buffers, numels));
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/symbolic/parametric/classes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "src/schedule/selector_list.h"
@@ -154,8 +156,7 @@ void Choices::read(const Step& step) {
     std::map<std::string, int> position;
     for (std::size_t item = 0; item < chosen.size(); ++item) {
       const std::string name = container(item);
-      here.cut_keys[chosen[item]] =
-          rule + " of " + over + " " + std::to_string(position[name]++) + " in " + numbers.at(name);
+      here.cut_keys[chosen[item]] = fmt::format("{} of {} {} in {}", rule, over, position[name]++, numbers.at(name));
     }
   }
 }
