@@ -142,6 +142,7 @@ def main():
     parser.add_argument("--only", help="run only what contains this")
     options = parser.parse_args()
 
+    options.build = options.build.resolve()  # tests have working directories of their own
     program = options.build / "bin" / "lockstep"
     environment = dict(os.environ, LOCKSTEP_BINARY=str(program), PYTHONDONTWRITEBYTECODE="1")
     # What pytest finds, without what belongs to the person who runs it.

@@ -38,7 +38,8 @@ struct Loop {
 
   std::vector<double> gradient(int parameter, int rank, int micro_batch) const {
     const int source = replicated && !shares ? rank / settings.mesh.back().second : rank;
-    return test::drawn(600, static_cast<std::uint64_t>(parameter * 1000 + source * 10 + micro_batch + 1));
+    const auto seed = [](int number) { return static_cast<std::uint64_t>(number); };
+    return test::drawn(600, seed(parameter) * 1000 + seed(source) * 10 + seed(micro_batch) + 1);
   }
 
   void write(const std::string& folder) const {
