@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/live/explain.h"
 #include "src/live/precision.h"
 #include "src/live/reference.h"
@@ -29,7 +30,6 @@ constexpr double most_coarse_roundings = 8;
 /// A gradient of no more than so many roundings of the largest one is zero as far as can be told.
 constexpr double roundings_of_zero = 4;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 double squared(double value) { return value * value; }
 
 /// Contributions added up.

@@ -7,13 +7,13 @@
 #include <string>
 #include <utility>
 
+#include "src/base/at.h"
+
 namespace lockstep::live {
 
 namespace {
 
 using Verdict = VerifiedPiece::Verdict;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Findings about what the ranks contribute.
 void find_in_reference(const VerifiedReference& reference, VerifyResult& result) {

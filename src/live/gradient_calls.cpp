@@ -36,9 +36,9 @@ struct Instance {
   bool same(const Instance& other) const { return pass == other.pass && call.same_kind(other.call); }
 };
 
-class Finder {
+class CallFinder {
  public:
-  Finder(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes, const Experts& experts)
+  CallFinder(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes, const Experts& experts)
       : run_(run), steps_(steps), axes_(axes), experts_(experts) {}
 
   GradientCalls find() {
@@ -379,7 +379,7 @@ bool GradientCall::same_kind(const GradientCall& other) const {
 
 GradientCalls find_gradient_calls(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes,
                                   const Experts& experts) {
-  return Finder(run, steps, axes, experts).find();
+  return CallFinder(run, steps, axes, experts).find();
 }
 
 }  // namespace lockstep::live

@@ -8,13 +8,12 @@
 #include <numeric>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/live/run_layout.h"
 
 namespace lockstep::live {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::int64_t numel(const std::vector<Interval>& box) {
   std::int64_t count = 1;
@@ -57,9 +56,10 @@ std::int64_t blocks(const DeclaredParameter& parameter, const std::set<int>& pie
   return count;
 }
 
-class Finder {
+class PlacementFinder {
  public:
-  Finder(const CapturedRun& run, const VerifyResult& verified, const std::vector<int>& steps, const AxisNames& names)
+  PlacementFinder(const CapturedRun& run, const VerifyResult& verified, const std::vector<int>& steps,
+                  const AxisNames& names)
       : run_(run), verified_(verified), steps_(steps), axes_(run.header.axes.size()) {
     for (std::size_t axis = 0; axis < axes_; ++axis) {
       if (names[axis] == name_of(Axis::pp) && run.header.sizes[axis] > 1) pipeline_ = axis;
@@ -289,7 +289,7 @@ std::optional<std::vector<Interval>> box_of_piece(const DeclaredParameter& param
 
 std::vector<Placement> find_placements(const CapturedRun& run, const VerifyResult& verified,
                                        const std::vector<int>& steps, const AxisNames& names) {
-  return Finder(run, verified, steps, names).find();
+  return PlacementFinder(run, verified, steps, names).find();
 }
 
 }  // namespace lockstep::live

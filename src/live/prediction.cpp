@@ -7,13 +7,12 @@
 #include <map>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 constexpr std::size_t most_stretches = 1 << 16;
 
@@ -291,11 +290,9 @@ bool Prediction::owns(int rank, int buffer, std::size_t step, const Interval& el
   return intersect(timeline_->owned[step][at(rank)][at(buffer)], elements) == Intervals{elements};
 }
 
-std::vector<bool> Prediction::owned_alike(const std::vector<VerifiedPiece>& pieces) const {
-  // Where ranks that are to meet own different numbers of elements, they never do.
-  const bool ends = timeline_->outcome.kind == Outcome::Kind::complete;
-  std::vector<bool> alike(recording_.run->parameters.size(), ends);
-  if (!ends) return alike;
+std::optional<std::vector<bool>> Prediction::owned_alike(const std::vector<VerifiedPiece>& pieces) const {
+  if (timeline_->outcome.kind != Outcome::Kind::complete) return std::nullopt;
+  std::vector<bool> alike(recording_.run->parameters.size(), true);
   std::map<std::pair<int, int>, std::map<int, std::vector<int>>> of_rank;  // by parameter and step
   for (const VerifiedPiece& piece : pieces) {
     const auto step = index_of(piece.step);

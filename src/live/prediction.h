@@ -59,8 +59,9 @@ class Prediction {
   /// Ranks whose optimizers get other elements of a parameter in an optimizer step of the run than the schedule has it,
   /// of those that got any; `pieces` by rank.
   std::vector<int> other_owners(int parameter, int step, const std::map<int, std::vector<int>>& pieces) const;
-  /// By parameter of the run: whether each rank's optimizer gets the elements that the schedule gives it.
-  std::vector<bool> owned_alike(const std::vector<VerifiedPiece>& pieces) const;
+  /// By parameter of the run: whether each rank's optimizer gets the elements that the schedule gives it. Nothing where
+  /// the schedule does not come to its end: where ranks that are to meet own different numbers of elements.
+  std::optional<std::vector<bool>> owned_alike(const std::vector<VerifiedPiece>& pieces) const;
 
  private:
   /// By parameter of the run, rank and micro-batch, counted through the run.

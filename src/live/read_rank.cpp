@@ -16,7 +16,6 @@ namespace lockstep::live {
 namespace {
 
 constexpr std::int64_t most_chunks = 1024;
-
 constexpr std::int64_t most_elements = INT64_MAX / 4;
 
 std::string read_text(const std::string& file) {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "lockstep/check.h"
+#include "src/base/at.h"
 #include "src/live/prediction.h"
 #include "src/live/recorded_cut.h"
 #include "src/live/recorded_model.h"
@@ -21,8 +22,6 @@
 namespace lockstep {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 constexpr double most_elements = 1e15;
 constexpr std::int64_t most_micro_batches = 1024, most_passes_of_calls = 1'000'000;
@@ -113,7 +112,7 @@ class Recorder {
       for (const int parameter : together) recording_.placements[at(parameter)].untouched = untouched;
     }
     find_model(recording_);
-    recording_.cuts = find_cuts(recording_, verified_, *evidence_);
+    find_cuts(recording_, verified_, *evidence_);
   }
 
   /// What a call does is looked for in each micro-batch.

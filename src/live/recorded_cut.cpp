@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/live/prediction.h"
 #include "src/live/record.h"
 #include "src/live/run_layout.h"
@@ -18,12 +19,13 @@ namespace lockstep::live {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 using Kind = Geometry::Kind;
 
 /// Multiples of the group's size to which a flat tensor may be filled up.
 constexpr std::int64_t most_alignment = 1024;
+
+/// Groups whose candidates are tried one by one where together they keep the schedule from its end.
+constexpr std::size_t most_tried_alone = 16;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -43,12 +45,13 @@ struct Group {
   std::vector<int> own;         // axes of a step that moves nothing; empty: of the reduce-scatter
   std::vector<int> axes;        // over which they are cut
   std::vector<std::map<int, Cut>> candidates;
+  bool settled = false;
 };
 
-class Finder {
+class CutFinder {
  public:
-  Finder(Recording recording, const VerifyResult& verified, Evidence& evidence)
-      : recording_(std::move(recording)), verified_(verified), evidence_(evidence) {}
+  CutFinder(Recording& recording, const VerifyResult& verified, Evidence& evidence)
+      : recording_(recording), verified_(verified), evidence_(evidence) {}
 
   std::vector<Cut> find() {
     std::vector<Cut> cuts(recording_.run->parameters.size());
@@ -58,7 +61,7 @@ class Finder {
           in_boxes(parameter))
         cuts[i].kind = Kind::rows;
     }
-    const std::vector<bool> alike = owned_alike(cuts);
+    const std::vector<bool> alike = owned_alike(cuts).value_or(std::vector<bool>(cuts.size(), false));
     if (std::find(alike.begin(), alike.end(), false) == alike.end()) return cuts;
     const std::vector<int>& lead = recording_.experts.lead;
     owned_.resize(cuts.size());
@@ -79,38 +82,49 @@ class Finder {
       add_candidates(group);
       most = std::max(most, group.candidates.size());
     }
-    std::vector<char> settled(groups.size(), 0);
-    for (std::size_t number = 0; number < most; ++number) {
-      std::vector<Cut> tried = cuts;
-      bool any = false;
-      for (std::size_t i = 0; i < groups.size(); ++i) {
-        if (settled[i] != 0 || number >= groups[i].candidates.size()) continue;
-        for (const auto& [parameter, cut] : groups[i].candidates[number]) tried[at(parameter)] = cut;
-        any = true;
-      }
-      if (!any) continue;
-      const std::vector<bool> fits = owned_alike(tried);
-      for (std::size_t i = 0; i < groups.size(); ++i) {
-        if (settled[i] != 0 || number >= groups[i].candidates.size()) continue;
-        const std::vector<int>& parameters = groups[i].parameters;
-        if (!std::all_of(parameters.begin(), parameters.end(), [&](int parameter) { return fits[at(parameter)]; }))
-          continue;
-        settled[i] = 1;
-        for (const int parameter : parameters) cuts[at(parameter)] = tried[at(parameter)];
-      }
-    }
+    for (std::size_t number = 0; number < most; ++number) try_candidates(groups, number, cuts);
     return cuts;
   }
 
  private:
-  std::vector<bool> owned_alike(const std::vector<Cut>& cuts) {
+  /// Settles in `cuts` the groups that their candidate of this number fits.
+  void try_candidates(std::vector<Group>& groups, std::size_t number, std::vector<Cut>& cuts) {
+    std::vector<Group*> open;
+    for (Group& group : groups) {
+      if (!group.settled && number < group.candidates.size()) open.push_back(&group);
+    }
+    if (open.empty() || settle(open, number, cuts) || open.size() == 1 || open.size() > most_tried_alone) return;
+    // What is wrong for one may keep the whole schedule from its end.
+    for (Group* group : open) settle({group}, number, cuts);
+  }
+
+  /// False where with these candidates together the schedule does not come to its end, which says nothing of any.
+  bool settle(const std::vector<Group*>& groups, std::size_t number, std::vector<Cut>& cuts) {
+    std::vector<Cut> tried = cuts;
+    for (const Group* group : groups) {
+      for (const auto& [parameter, cut] : group->candidates[number]) tried[at(parameter)] = cut;
+    }
+    const std::optional<std::vector<bool>> fits = owned_alike(tried);
+    if (!fits) return false;
+    for (Group* group : groups) {
+      const std::vector<int>& parameters = group->parameters;
+      if (!std::all_of(parameters.begin(), parameters.end(), [&](int parameter) { return (*fits)[at(parameter)]; }))
+        continue;
+      group->settled = true;
+      for (const int parameter : parameters) cuts[at(parameter)] = tried[at(parameter)];
+    }
+    return true;
+  }
+
+  /// Nothing where the schedule does not come to its end.
+  std::optional<std::vector<bool>> owned_alike(const std::vector<Cut>& cuts) {
     recording_.cuts = cuts;
     std::vector<Unseen> unseen;
     for (std::size_t i = 0; i < cuts.size(); ++i) unseen.push_back(usual(recording_, static_cast<int>(i)));
-    std::vector<bool> alike = Prediction::owners(recording_, read_recorded(scenario_of(recording_, unseen)), evidence_)
-                                  .owned_alike(verified_.pieces);
-    for (std::size_t i = 0; i < alike.size(); ++i) {
-      if (!alike[i]) alike[at(recording_.experts.lead[i])] = false;
+    auto alike = Prediction::owners(recording_, read_recorded(scenario_of(recording_, unseen)), evidence_)
+                     .owned_alike(verified_.pieces);
+    for (std::size_t i = 0; alike && i < alike->size(); ++i) {
+      if (!(*alike)[i]) (*alike)[at(recording_.experts.lead[i])] = false;
     }
     return alike;
   }
@@ -360,7 +374,7 @@ class Finder {
     return most == INT64_MAX ? 0 : most;
   }
 
-  Recording recording_;
+  Recording& recording_;  // its cuts are those that are tried
   const VerifyResult& verified_;
   Evidence& evidence_;
   /// By parameter that leads and rank: pieces of it and of those that it leads.
@@ -370,8 +384,9 @@ class Finder {
 
 }  // namespace
 
-std::vector<Cut> find_cuts(Recording recording, const VerifyResult& verified, Evidence& evidence) {
-  return Finder(std::move(recording), verified, evidence).find();
+void find_cuts(Recording& recording, const VerifyResult& verified, Evidence& evidence) {
+  std::vector<Cut> cuts = CutFinder(recording, verified, evidence).find();
+  recording.cuts = std::move(cuts);
 }
 
 }  // namespace lockstep::live

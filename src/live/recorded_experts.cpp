@@ -9,14 +9,13 @@
 #include <numeric>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/live/run_layout.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// The words of a name between its dots.
 std::vector<std::string> words_of(const std::string& name) {
@@ -31,9 +30,10 @@ std::vector<std::string> words_of(const std::string& name) {
   return words;
 }
 
-class Finder {
+class ExpertFinder {
  public:
-  Finder(const CapturedRun& run, const std::vector<std::string>& axes) : run_(run), holders_(run.parameters.size()) {
+  ExpertFinder(const CapturedRun& run, const std::vector<std::string>& axes)
+      : run_(run), holders_(run.parameters.size()) {
     Header header = run.header;
     header.axes = axes;
     layout_ = layout_of(header);
@@ -169,15 +169,17 @@ class Finder {
 
 }  // namespace
 
-Experts find_experts(const CapturedRun& run, const std::vector<std::string>& axes) { return Finder(run, axes).find(); }
+Experts find_experts(const CapturedRun& run, const std::vector<std::string>& axes) {
+  return ExpertFinder(run, axes).find();
+}
 
 std::string name_of_experts(const CapturedRun& run, const std::vector<int>& together) {
-  std::vector<std::string> words = words_of(run.parameters[at(together.front())].declared.name);
+  const std::vector<std::string> front = words_of(run.parameters[at(together.front())].declared.name);
+  std::vector<std::string> words = front;
   for (std::size_t i = 1; i < together.size(); ++i) {
     const std::vector<std::string> own = words_of(run.parameters[at(together[i])].declared.name);
     for (std::size_t word = 0; word < words.size(); ++word) {
-      if (own[word] != words_of(run.parameters[at(together.front())].declared.name)[word])
-        words[word] += "+" + own[word];
+      if (own[word] != front[word]) words[word] += "+" + own[word];
     }
   }
   return fmt::format("{}", fmt::join(words, "."));

@@ -10,11 +10,11 @@
 #include <set>
 #include <tuple>
 
+#include "src/base/at.h"
+
 namespace lockstep::live {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string title(const Recording& recording) {
   const Header& header = recording.run->header;

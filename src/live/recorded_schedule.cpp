@@ -9,16 +9,15 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <tuple>
 
+#include "src/base/at.h"
 #include "src/live/recorded_model.h"
+#include "src/live/recorded_steps.h"
 #include "src/live/run_layout.h"
 
 namespace lockstep::live {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// The buffer in which the gradient waits for a reduction; what comes out of that is added to the optimizer's.
 constexpr const char* unreduced = "unreduced";
@@ -33,20 +32,6 @@ bool is_scattered(const Recording& recording, int parameter) {
 bool sums(const GradientCall& call) {
   return !call.average && call.op != "broadcast" && call.op != "all_gather" &&
          std::any_of(call.axes.begin(), call.axes.end(), splits_tokens);
-}
-
-int most_micro_batches(const Recording& recording) {
-  return *std::max_element(recording.micro_batches.begin(), recording.micro_batches.end());
-}
-
-/// How many of the calls that a parameter meets come before those that stand after all micro-batches.
-std::size_t calls_in_loop(const Recording& recording, int parameter) {
-  const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
-  const int most = most_micro_batches(recording);
-  std::size_t tail = met.size();
-  while (tail > 0 && met[tail - 1].passes == std::set<int>{most - 1} && (most > 1 || !met[tail - 1].in_backward))
-    --tail;
-  return tail;
 }
 
 /// With the characters alone that names of steps have.
@@ -69,7 +54,7 @@ class Writer {
         all_.push_back(parameter);
     }
     most_ = most_micro_batches(recording);
-    find_steps();
+    shared_ = shared_steps(recording, unseen, all_);
   }
 
   Json scenario() {
@@ -81,92 +66,7 @@ class Writer {
   }
 
  private:
-  /// A step that several parameters share: what it does, when, and to which buffer.
-  struct Shared {
-    int call = 0;
-    bool in_tail = false;  // after all micro-batches
-    std::set<int> passes;
-    bool owned = false, aside = false, in_backward = false;
-    Cut cut;  // of a reduce-scatter
-    int occurrence = 0;
-    int parted = -1;  // a sequence of calls that goes with no common order: steps of its own
-    auto key() const { return std::tie(call, in_tail, passes, owned, aside, cut, in_backward, occurrence, parted); }
-    bool operator<(const Shared& other) const { return key() < other.key(); }
-  };
-  struct Placed {
-    std::size_t order = SIZE_MAX;
-    std::vector<int> parameters;
-  };
-
-  // The steps.
-
-  void find_steps() {
-    for (const int parameter : all_) {
-      for (const auto& [step, order] : shared_of(parameter, -1)) {
-        Placed& placed = placed_[step];
-        placed.order = std::min(placed.order, order);
-        placed.parameters.push_back(parameter);
-      }
-    }
-    // Where the common order is not that of a parameter, its steps are its own, and those of others that go like it.
-    std::map<std::vector<Shared>, int> sequences;
-    for (const int parameter : all_) {
-      const auto own = shared_of(parameter, -1);
-      const bool ordered = std::is_sorted(own.begin(), own.end(), [&](const auto& a, const auto& b) {
-        if (a.first.in_tail != b.first.in_tail) return b.first.in_tail;
-        return placed_.at(a.first).order < placed_.at(b.first).order;
-      });
-      if (ordered) continue;
-      std::vector<Shared> sequence;
-      for (const auto& [step, order] : own) {
-        sequence.push_back(step);
-        std::erase(placed_.at(step).parameters, parameter);
-      }
-      const int number = sequences.try_emplace(sequence, static_cast<int>(sequences.size())).first->second;
-      for (const auto& [step, order] : shared_of(parameter, number)) {
-        Placed& placed = placed_[step];
-        placed.order = std::min(placed.order, order);
-        placed.parameters.push_back(parameter);
-      }
-    }
-    std::erase_if(placed_, [](const auto& entry) { return entry.second.parameters.empty(); });
-  }
-
-  /// What one parameter takes part in, in its order, each with its place in the run.
-  std::vector<std::pair<Shared, std::size_t>> shared_of(int parameter, int parted) const {
-    const std::vector<MetCall>& met = recording_.calls.of_parameter[at(parameter)];
-    const std::size_t tail = calls_in_loop(recording_, parameter);
-    std::vector<std::pair<Shared, std::size_t>> own;
-    bool owned = false;
-    std::map<Shared, int> times;
-    for (std::size_t i = 0; i < met.size(); ++i) {
-      const GradientCall& call = recording_.calls.calls[at(met[i].call)];
-      Shared step;
-      step.call = met[i].call;
-      step.in_tail = i >= tail;
-      step.passes = met[i].passes;
-      step.in_backward = met[i].in_backward;
-      step.aside = unseen_[at(parameter)].aside;
-      if (i == tail) owned = false;
-      step.owned = owned && !met[i].whole && call.op != "all_gather";
-      if (call.op == "reduce_scatter") step.cut = recording_.cuts[at(parameter)];
-      owned = owned || call.op == "reduce_scatter";
-      step.parted = parted;
-      step.occurrence = times[step]++;
-      own.emplace_back(std::move(step), met[i].order);
-    }
-    return own;
-  }
-
   Json steps() {
-    std::vector<std::pair<std::size_t, const Shared*>> each, tail;
-    for (const auto& [step, placed] : placed_) (step.in_tail ? tail : each).emplace_back(placed.order, &step);
-    std::sort(each.begin(), each.end(), [](const auto& a, const auto& b) {
-      return a.first < b.first || (a.first == b.first && *a.second < *b.second);
-    });
-    std::sort(tail.begin(), tail.end(), [](const auto& a, const auto& b) {
-      return a.first < b.first || (a.first == b.first && *a.second < *b.second);
-    });
     std::vector<Json> list, inner;
     add(list, "zero", "zero", chosen([](const Unseen& one) { return !one.kept; }));
     add(inner, "zero_between", "zero", chosen([](const Unseen& one) { return one.cleared_between; }),
@@ -177,15 +77,15 @@ class Writer {
       by(step);
       step.set("buffer", Json::string(unreduced));
     });
-    for (const auto& [order, step] : each) collective(inner, *step, placed_.at(*step).parameters);
-    collect(inner, each, false);
+    for (const auto& [step, parameters] : shared_.each) collective(inner, step, parameters);
+    collect(inner, shared_.each, false);
     Json loop = Json::object();
     loop.set("name", Json::string("micro_batches"));
     loop.set("op", Json::string("each"));
     loop.set("steps", Json::array(std::move(inner)));
     list.push_back(loop);
-    for (const auto& [order, step] : tail) collective(list, *step, placed_.at(*step).parameters);
-    collect(list, tail, true);
+    for (const auto& [step, parameters] : shared_.tail) collective(list, step, parameters);
+    collect(list, shared_.tail, true);
     redistribute(list);
     own(list);
     multiply(list);
@@ -273,7 +173,7 @@ class Writer {
     return fmt::format("micro_batch == {}", fmt::join(passes, " or micro_batch == "));
   }
 
-  void place(Json& step, const Shared& shared) const {
+  void place(Json& step, const SharedStep& shared) const {
     if (const auto condition = shared.in_tail ? std::nullopt : when(shared.passes))
       step.set("when", Json::string(*condition));
     if (shared.aside) step.set("buffer", Json::string(unreduced));
@@ -312,8 +212,7 @@ class Writer {
     return picks;
   }
 
-  void collective(std::vector<Json>& list, const Shared& shared, std::vector<int> parameters) {
-    std::sort(parameters.begin(), parameters.end());
+  void collective(std::vector<Json>& list, const SharedStep& shared, const std::vector<int>& parameters) {
     const GradientCall& call = recording_.calls.calls[at(shared.call)];
     const std::vector<std::string> axes = named(call.axes);
     const std::string site = call.site.empty() ? "" : "/" + step_word(call.site);
@@ -341,12 +240,11 @@ class Writer {
   }
 
   /// What came out of reductions is added to what the optimizer gets, and the rest begins anew.
-  void collect(std::vector<Json>& list, const std::vector<std::pair<std::size_t, const Shared*>>& steps, bool in_tail) {
+  void collect(std::vector<Json>& list, const std::vector<SharedSteps::Entry>& steps, bool in_tail) {
     std::map<int, std::set<int>> passes;  // by parameter
-    for (const auto& [order, step] : steps) {
-      if (!step->aside) continue;
-      for (const int parameter : placed_.at(*step).parameters)
-        passes[parameter].insert(step->passes.begin(), step->passes.end());
+    for (const auto& [step, parameters] : steps) {
+      if (!step.aside) continue;
+      for (const int parameter : parameters) passes[parameter].insert(step.passes.begin(), step.passes.end());
     }
     std::map<std::set<int>, std::vector<int>> together;
     for (const auto& [parameter, own] : passes) together[own].push_back(parameter);
@@ -403,7 +301,7 @@ class Writer {
   const std::vector<Unseen>& unseen_;
   std::vector<int> all_;  // parameters that take a gradient
   int most_ = 1;          // micro-batches
-  std::map<Shared, Placed> placed_;
+  SharedSteps shared_;
   std::map<std::string, int> names_;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/at.h"
 #include "src/live/prediction.h"
 #include "src/live/record.h"
 #include "src/live/recorded_model.h"
@@ -12,11 +13,9 @@ namespace lockstep::live {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-class Finder {
+class UnseenFinder {
  public:
-  Finder(const Recording& recording, const VerifyResult& verified, Evidence& evidence)
+  UnseenFinder(const Recording& recording, const VerifyResult& verified, Evidence& evidence)
       : recording_(recording), evidence_(evidence) {
     for (const VerifiedPiece& piece : verified.pieces)
       of_parameter_[recording.experts.lead[at(piece.parameter)]].push_back(&piece);
@@ -214,7 +213,7 @@ class Finder {
 }  // namespace
 
 std::vector<Unseen> find_unseen(const Recording& recording, const VerifyResult& verified, Evidence& evidence) {
-  return Finder(recording, verified, evidence).find();
+  return UnseenFinder(recording, verified, evidence).find();
 }
 
 }  // namespace lockstep::live

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/live/collective_order.h"
 #include "src/live/findings.h"
 #include "src/live/precision.h"
@@ -21,8 +22,6 @@ namespace {
 
 using live::Judged;
 using Verdict = VerifiedPiece::Verdict;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string piece_words(const live::DeclaredParameter& parameter, const std::vector<Interval>& piece) {
   if (parameter.pieces.size() == 1) return "";

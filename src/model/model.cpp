@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "src/base/at.h"
 #include "src/model/placement.h"
 
 namespace lockstep {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// A buffer that every rank of a pipeline stage has; the piece depends on the rank.
 struct BufferTemplate {

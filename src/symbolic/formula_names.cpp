@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
+
 namespace lockstep::formula {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Support indexed(const std::vector<Term>& terms) {
   Support support;
