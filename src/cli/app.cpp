@@ -60,8 +60,8 @@ int complain(const Command& command, const std::string& message) {
   return exit_usage;
 }
 
-/// An option that the command does not have, or one without its value or with one that it does not take, in words; ""
-/// where all are as they should be.
+/// An option that the command does not have, or one without its value, with an empty one, as a variable of a script
+/// that is not set leaves it, or with one that it does not take, in words; "" where all are as they should be.
 std::string wrong_option(const Command& command, const std::vector<std::string>& arguments) {
   std::vector<std::string> known = {"-h", "--help"};
   std::map<std::string, std::string> with_value;  // what it is called
@@ -81,12 +81,17 @@ std::string wrong_option(const Command& command, const std::vector<std::string>&
     if (const auto option = with_value.find(argument); option != with_value.end()) {
       ++index;  // its value may look like anything
       if (index == arguments.size()) return fmt::format("{} needs a value, {}", argument, option->second);
+      if (arguments[index].empty()) return fmt::format("{} needs a value, {}; found \"\"", argument, option->second);
       continue;
     }
+    if (argument.empty()) return "found \"\", an empty argument";
     if (argument.size() < 2 || argument[0] != '-') continue;
     const std::string name =
         argument.starts_with("--") ? argument.substr(0, argument.find('=')) : argument.substr(0, 2);
     if (in(known, name)) {
+      const auto option = with_value.find(name);
+      if (option != with_value.end() && argument.size() == name.size() + 1 && argument.ends_with('='))
+        return fmt::format("{} needs a value, {}; found \"\"", name, option->second);
       if (name != argument && argument.starts_with("--") && with_value.count(name) == 0)
         return fmt::format("{} takes no value; found \"{}\"", name, argument.substr(name.size() + 1));
       continue;

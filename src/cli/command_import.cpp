@@ -67,8 +67,9 @@ std::vector<std::string> format_names() {
 ImportRequest request_of(const ImportArguments& arguments) {
   const std::vector<std::string> names = format_names();
   if (std::find(names.begin(), names.end(), arguments.kind) == names.end()) {
-    usage_error(fmt::format("there is no configuration format \"{}\"{}; there are {}", arguments.kind,
-                            did_you_mean(arguments.kind, names), fmt::join(names, ", ")));
+    const std::string meant = did_you_mean(arguments.kind, names);
+    usage_error(fmt::format("there is no configuration format \"{}\"{} {}", arguments.kind,
+                            meant.empty() ? "; there are" : meant + " There are", fmt::join(names, ", ")));
   }
   ImportRequest request;
   request.format = arguments.kind;

@@ -115,7 +115,8 @@ struct CapturedRun {
   Header header;                  ///< of the lowest rank; what all ranks must agree on is checked
   std::vector<RankRecord> ranks;  ///< ascending; in their tensors `parameter` is an index into `parameters`
   std::vector<RunParameter> parameters;
-  std::vector<int> steps;  ///< of any rank, ascending
+  std::vector<int> steps;    ///< of any rank, ascending
+  std::vector<int> skipped;  ///< steps that the loss scalers of all ranks skipped, ascending; not in `steps`
   std::vector<std::string> gaps, notes;
   std::vector<int> missing_ranks;
 

@@ -17,7 +17,7 @@ namespace lockstep::live {
 
 namespace {
 
-constexpr std::int64_t most_ranks = 1 << 20, most_elements = INT64_MAX / 4;
+constexpr std::int64_t most_ranks = 1 << 20, most_elements = INT64_MAX / 4, most_number = INT64_MAX / 2;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -33,7 +33,7 @@ std::optional<std::int64_t> whole_of(const Json& value) {
     if (!found) return std::nullopt;
     number = *found;
   }
-  return number >= 0 && number <= INT64_MAX / 2 ? std::optional(number) : std::nullopt;
+  return number >= 0 && number <= most_number ? std::optional(number) : std::nullopt;
 }
 
 /// The last number in a file's name: "nccl_trace_rank_3" is of rank 3, and so is "trace_3.json".
@@ -176,8 +176,9 @@ class DumpReader {
     const Json* found = entry.find(key);
     const std::optional<std::int64_t> value = found == nullptr ? std::nullopt : whole_of(*found);
     if (!value)
-      mistake(found == nullptr ? entry : *found, fmt::format("\"{}\" of an entry: expected a whole number, found {}",
-                                                             key, found == nullptr ? "nothing" : found->describe()));
+      mistake(found == nullptr ? entry : *found,
+              fmt::format("\"{}\" of an entry: expected a whole number up to {}, found {}", key, most_number,
+                          found == nullptr ? "nothing" : found->describe()));
     return value;
   }
 

@@ -77,7 +77,7 @@ class Aligner {
     result_.versions.assign(versions.begin(), versions.end());
     missing();
     gather();
-    for (const auto& [key, group] : groups_) describe(key, group);
+    for (auto& [key, group] : groups_) describe(key, group);
     compare();
     result_.notes.insert(result_.notes.end(), order_.suspicious.begin(), order_.suspicious.end());
     for (const VerifiedCollective& one : order_.wrong) result_.collectives.push_back(one.what);
@@ -129,7 +129,7 @@ class Aligner {
 
   bool is_default(const std::string& name) const { return default_ == name; }
 
-  void describe(const GroupKey& key, const Group& group) {
+  void describe(const GroupKey& key, Group& group) {
     const auto& [name, known] = key;
     FlightGroup told;
     told.name = name;
@@ -141,10 +141,23 @@ class Aligner {
       const std::string& called = told.description.empty() || told.description == "undefined" ? name : told.description;
       if (!called.empty()) words_ += fmt::format(" ({})", called);
       if (!told.members_known) unknown_.insert(called);
+      for (auto& [rank, calls] : group.calls) keep_last_count(rank, calls);
       align(group, told);
       waiting(group);
     }
     if (!group.calls.empty() || !name.empty()) result_.groups.push_back(std::move(told));
+  }
+
+  /// A process group that is made anew under its name counts its calls from the start.
+  void keep_last_count(int rank, std::vector<const FlightCall*>& calls) {
+    const auto fewer = [](const FlightCall* a, const FlightCall* b) { return a->call.number > b->call.number; };
+    const auto begin = std::is_sorted_until(calls.rbegin(), calls.rend(), fewer).base();
+    if (begin == calls.begin()) return;
+    result_.gaps.push_back(
+        fmt::format("rank {} numbers a collective of {} with {} after {}: was the process group made anew? What came "
+                    "before is not compared.",
+                    rank, words_, (*begin)->call.number, (*(begin - 1))->call.number));
+    calls.erase(calls.begin(), begin);
   }
 
   /// The number of the first call that a rank's dump has; nothing where it is not known what the rank called.

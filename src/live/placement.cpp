@@ -95,6 +95,7 @@ class PlacementFinder {
         const auto found = rank.steps.find(step);
         if (found == rank.steps.end()) continue;
         for (const SketchedTensor& one : found->second.contributions) {
+          if (run_.parameters[at(one.parameter)].numel(one.piece) == 0) continue;
           pieces[at(one.parameter)][rank.header.rank].insert(one.piece);
           mark(result_[at(one.parameter)].partial, one.partial);
         }

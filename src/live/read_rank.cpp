@@ -3,9 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <set>
 #include <sstream>
+#include <system_error>
 
 #include "src/live/captured_run.h"
 #include "src/live/event.h"
@@ -19,10 +22,13 @@ constexpr std::int64_t most_chunks = 1024;
 constexpr std::int64_t most_elements = INT64_MAX / 4;
 
 std::string read_text(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
+  // A pipe has no end until somebody writes to it.
+  std::error_code error;
+  std::ifstream stream;
+  if (std::filesystem::is_regular_file(file, error)) stream.open(file, std::ios::binary);
   std::ostringstream text;
-  if (stream) text << stream.rdbuf();
-  if (!stream || (text.str().empty() && stream.bad()))
+  if (stream.is_open()) text << stream.rdbuf();
+  if (!stream.is_open() || !stream || (text.str().empty() && stream.bad()))
     throw InputError({Diagnostic{{}, fmt::format("{}: it cannot be read", file)}});
   return std::move(text).str();
 }
@@ -183,6 +189,8 @@ class Reader {
     }
     if (!record_.parameter_of_id.emplace(id, static_cast<int>(record_.parameters.size())).second)
       return event.mistake(fmt::format("parameter {} is declared twice", id));
+    if (!names_.insert(parameter.name).second)
+      return event.mistake(fmt::format("a parameter \"{}\" is declared twice", parameter.name));
     record_.parameters.push_back(std::move(parameter));
   }
 
@@ -205,6 +213,7 @@ class Reader {
     } else if (box != nullptr && box->items().size() == parameter.shape.size()) {
       for (std::size_t i = 0; i < parameter.shape.size(); ++i)
         result.push_back(interval(box->items()[i], parameter.shape[i]));
+      if (parameter.shape.empty()) result.push_back({0, 1});
     } else {
       event.mistake(piece,
                     fmt::format("a piece of \"{}\": expected \"range\" with two numbers, or \"box\" with a pair for "
@@ -284,6 +293,9 @@ class Reader {
     const std::string op = event.required_text("op"), name = text_if_any(event, "dtype");
     if (op != "send" && op != "recv") record_.collectives.push_back(call(event, op, name, step));
     if (op != "all_reduce" && op != "reduce_scatter" && op != "reduce") return;
+    // Activations that are reduced round no gradient.
+    const Json* carried = event.find("parameters");
+    if (carried != nullptr && carried->items().empty()) return;
     for (const Dtype dtype : {Dtype::float32, Dtype::float64, Dtype::bfloat16, Dtype::float16}) {
       if (name != name_of(dtype)) continue;
       step.coarsest_reduction = coarser(step.coarsest_reduction.value_or(dtype), dtype);
@@ -355,6 +367,7 @@ class Reader {
 
   RankRecord record_;
   Diagnostics all_;
+  std::set<std::string> names_;  // of parameters
   int line_ = 0;
   bool seen_header_ = false;
 };

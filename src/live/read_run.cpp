@@ -196,6 +196,7 @@ void drop_skipped(CapturedRun& run, std::set<int>& steps) {
     }
   }
   for (const int step : dropped) steps.erase(step);
+  run.skipped = dropped;
   if (!dropped.empty())
     run.notes.push_back(fmt::format("{} {} skipped: loss scalers found infinite gradients.",
                                     dropped.size() == 1 ? fmt::format("optimizer step {}", dropped.front())

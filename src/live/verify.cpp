@@ -11,6 +11,7 @@
 #include "src/base/at.h"
 #include "src/live/collective_order.h"
 #include "src/live/findings.h"
+#include "src/live/left_behind.h"
 #include "src/live/precision.h"
 #include "src/live/record.h"
 #include "src/live/words.h"
@@ -102,6 +103,13 @@ class Verifier {
     chosen_.assign(run_.parameters.size(), 1);
     if (options_.parameters.items().empty()) return;
     std::vector<std::string> names;
+    const std::vector<std::string>& items = options_.parameters.items();
+    std::vector<Selectors> each;  // those that choose, and whether they have chosen something
+    std::vector<char> used;
+    for (const std::string& item : items) {
+      if (!item.starts_with('!')) each.emplace_back(std::vector<std::string>{item});
+    }
+    used.resize(each.size());
     bool any = false;
     for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
       const live::DeclaredParameter& declared = run_.parameters[i].declared;
@@ -113,17 +121,21 @@ class Verifier {
       for (const std::string& name : own) {
         parameter.name = name;
         chosen = chosen || options_.parameters.chooses(parameter, parameter.numel());
+        for (std::size_t k = 0; k < each.size(); ++k) {
+          if (used[k] == 0 && each[k].chooses(parameter, parameter.numel())) used[k] = 1;
+        }
         names.push_back(name);
       }
       chosen_[i] = chosen ? 1 : 0;
       any = any || chosen;
     }
-    if (any) return;
-    const auto& items = options_.parameters.items();
-    throw InputError(
-        {Diagnostic{{},
-                    fmt::format("{}: no parameter fits --parameter {}{}", run_.folder, fmt::join(items, " "),
-                                items.size() == 1 ? did_you_mean(items.front(), names) : "")}});
+    const auto unused = std::find(used.begin(), used.end(), 0);
+    if (any && unused == used.end()) return;
+    const std::string item = unused == used.end()
+                                 ? fmt::format("{}", fmt::join(items, " "))
+                                 : each[static_cast<std::size_t>(unused - used.begin())].items().front();
+    throw InputError({Diagnostic{
+        {}, fmt::format("{}: no parameter fits --parameter {}{}", run_.folder, item, did_you_mean(item, names))}});
   }
 
   void choose_steps() {
@@ -132,10 +144,11 @@ class Verifier {
       if (std::find(run_.steps.begin(), run_.steps.end(), *options_.step) == run_.steps.end())
         throw InputError({Diagnostic{
             {},
-            fmt::format("{}: optimizer step {} was not captured; {}", run_.folder, *options_.step,
-                        run_.steps.empty()
-                            ? std::string("none was")
-                            : fmt::format("the run has {} to {}", run_.steps.front(), run_.steps.back()))}});
+            fmt::format("{}: optimizer step {} was {}; {}", run_.folder, *options_.step,
+                        std::binary_search(run_.skipped.begin(), run_.skipped.end(), *options_.step)
+                            ? "skipped by loss scalers"
+                            : "not captured",
+                        run_.steps.empty() ? "the run has none" : "the run has " + live::numbers_words(run_.steps))}});
       chosen_steps_ = {*options_.step};
     }
     result_.steps = chosen_steps_;
@@ -235,22 +248,35 @@ class Verifier {
     if (all_right) rounded_differently_.insert(of_cell.front().piece.parameter);
   }
 
-  /// Loss not known: what most pieces have is what the others should have.
+  /// Loss not known: what most parameters have is what the others should have.
   void compare_without_loss() {
-    std::map<Rational, std::size_t> counts;
+    const auto counts = [](const Judged& one) { return one.uniform && one.piece.verdict == Verdict::right; };
+    std::map<Rational, std::pair<std::set<int>, std::size_t>> found;  // in which parameters, and in how many results
+    std::set<int> parameters;
     for (const Judged& one : judged_) {
-      if (one.uniform) ++counts[*one.uniform];
+      if (!counts(one)) continue;
+      auto& [own, results] = found[*one.uniform];
+      own.insert(one.piece.parameter);
+      ++results;
+      parameters.insert(one.piece.parameter);
     }
-    if (counts.empty()) return;
-    const auto most = std::max_element(counts.begin(), counts.end(),
-                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (found.empty()) return;
+    const auto most = std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
+      return a.second.first.size() < b.second.first.size();
+    });
     result_.notes.push_back(fmt::format("contributions come with {} in {} of {}.", most->first.to_string(),
-                                        most->second, live::counted(judged_.size(), "result")));
+                                        most->second.second, live::counted(judged_.size(), "result")));
+    if (found.size() == 1) return;
+    const bool is_majority = 2 * most->second.first.size() > parameters.size();
     for (Judged& one : judged_) {
-      if (!one.uniform || *one.uniform == most->first) continue;
-      one.piece.verdict = Verdict::wrong;
-      one.summary = fmt::format("every contribution came with {}, and in most parameters with {}",
-                                one.uniform->to_string(), most->first.to_string());
+      if (!counts(one) || (is_majority && *one.uniform == most->first)) continue;
+      one.piece.verdict = is_majority ? Verdict::wrong : Verdict::undecided;
+      one.summary = is_majority ? fmt::format("every contribution came with {}, and in most parameters with {}",
+                                              one.uniform->to_string(), most->first.to_string())
+                                : fmt::format(
+                                      "every contribution came with {}, and with other numbers elsewhere: only the "
+                                      "loss says which is right",
+                                      one.uniform->to_string());
     }
   }
 
@@ -310,7 +336,10 @@ VerifyResult verify(const CapturedRun& run, const VerifyOptions& options) { retu
 }  // namespace live
 
 VerifyResult verify_run(const std::string& folder, const VerifyOptions& options) {
-  return live::verify(live::read_run(folder, options.threads), options);
+  const live::CapturedRun run = live::read_run(folder, options.threads);
+  VerifyResult result = live::verify(run, options);
+  for (std::string& sentence : live::ranks_left_behind(run, result.steps)) result.gaps.push_back(std::move(sentence));
+  return result;
 }
 
 }  // namespace lockstep

@@ -55,7 +55,8 @@ void compare_to_reference(const JudgedRun& run, ReferenceRun& against, std::vect
   compared.loss = reference.header.loss;
   result.gaps.insert(result.gaps.end(), against.unmatched().begin(), against.unmatched().end());
   for (const int step : run.steps) {
-    if (!compared.step && reference.complete_step(step)) compared.step = step;
+    const bool has = std::binary_search(reference.steps.begin(), reference.steps.end(), step);
+    if (!compared.step && has && reference.complete_step(step)) compared.step = step;
   }
   if (!compared.step) {
     result.gaps.push_back(
@@ -69,6 +70,7 @@ void compare_to_reference(const JudgedRun& run, ReferenceRun& against, std::vect
   VerifyOptions own;
   own.step = step;
   own.threads = run.options.threads;
+  own.blame = false;
   const VerifyResult itself = verify(reference, own);
   compared.micro_batches = itself.micro_batches;
   if (itself.verdict() != Verdict::right)

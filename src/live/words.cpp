@@ -14,9 +14,6 @@ std::string counted(std::uint64_t number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
 
-namespace {
-
-/// "0 to 3 and 6".
 std::string numbers_words(const std::vector<int>& numbers) {
   constexpr std::size_t most = 8;
   std::vector<std::string> parts;
@@ -40,8 +37,6 @@ std::string numbers_words(const std::vector<int>& numbers) {
     text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
   return text;
 }
-
-}  // namespace
 
 std::string rank_words(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + numbers_words(ranks);

@@ -133,8 +133,8 @@ def test_nothing_recorded_is_no_match(run, tmp_path):
 @pytest.mark.parametrize("change, message", [
     (lambda text: text.replace('"2.10"', '"1.5"'), "the dump is of version 1.5; this program reads 2"),
     (lambda text: text.replace('"version"', '"versoin"'), "expected a dump of PyTorch's Flight Recorder"),
-    (lambda text: text.replace('"collective_seq_id": 1', '"collective_seq_id": -1'), '"collective_seq_id" of an entry: expected a whole number, found'),
-    (lambda text: text.replace('"collective_seq_id": 1', '"collective_seq_id": "1x"'), '"collective_seq_id" of an entry: expected a whole number, found'),
+    (lambda text: text.replace('"collective_seq_id": 1', '"collective_seq_id": -1'), '"collective_seq_id" of an entry: expected a whole number up to 4611686018427387903, found'),
+    (lambda text: text.replace('"collective_seq_id": 1', '"collective_seq_id": "1x"'), '"collective_seq_id" of an entry: expected a whole number up to 4611686018427387903, found'),
     (lambda text: text.replace("[[5]]", "[[99999999999, 99999999999]]"), '"input_sizes" of an entry: expected sizes'),
     (lambda text: text.replace('["0", "default_pg"]', '"0"'), '"process_group" of an entry'),
     (lambda text: text.replace('"[0, 1]"', '"[0, 0]"'), '"ranks": expected different ranks'),
