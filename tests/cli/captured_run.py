@@ -71,8 +71,8 @@ def whole_numbers(seed, count):
 
 
 def simple_run(folder, coefficient, parameters=(("embedding.weight", 200), ("layers.0.norm.weight", 96), ("layers.1.norm.weight", 96)),
-               micro_batches=2, **settings):
-    """Two ranks, one optimizer step; `coefficient(name, rank, micro_batch)` is a Fraction."""
+               micro_batches=2, noise=lambda element: 0, **settings):
+    """Two ranks, one optimizer step; `coefficient(name, rank, micro_batch)` is a Fraction, and `noise` the relative error of a result's element."""
     run = CapturedRun(folder, **settings)
     for identity, (name, count) in enumerate(parameters):
         run.parameter(identity, name, count)
@@ -80,7 +80,7 @@ def simple_run(folder, coefficient, parameters=(("embedding.weight", 200), ("lay
         gradients = {(rank, m): whole_numbers(f"{name} {rank} {m}", count) for rank in range(run.world) for m in range(micro_batches)}
         for (rank, m), values in gradients.items():
             run.tensor(rank, "contribution", 0, identity, values, micro_batch=m)
-        total = [sum(Fraction(coefficient(name, rank, m)) * values[i] for (rank, m), values in gradients.items()) for i in range(count)]
+        total = [sum(Fraction(coefficient(name, rank, m)) * values[i] for (rank, m), values in gradients.items()) * (1 + noise(i)) for i in range(count)]
         for rank in range(run.world):
             run.tensor(rank, "result", 0, identity, total)
     for rank in range(run.world):

@@ -43,6 +43,14 @@ def test_collectives_that_meet_match(run, tmp_path):
     assert run("import", "flight-recorder", "traces").stdout == "match  2 dumps of 2 ranks\n  4 collectives in 1 process group, Flight Recorder 2.10\n"
 
 
+def test_a_group_that_is_made_anew_begins_to_count_again(run, tmp_path):
+    both(tmp_path, [entry(0, 7), entry(1, 1), entry(2, 2)], [entry(0, 1), entry(1, 2)])
+    result = result_of(run)
+    assert result["verdict"] == "undecided"
+    assert result["gaps"] == ["rank 0 numbers a collective of ranks 0 and 1 (default_pg) with 1 after 7: was the process group made anew? What came before "
+                              "is not compared."]
+
+
 @pytest.mark.parametrize("second, words", [
     (entry(1, 2, "broadcast", state="started"), "rank 1 broadcast of 5 float32 elements"),
     (entry(1, 2, sizes=[(1,)], state="started"), "rank 1 all_reduce of 1 float32 element"),

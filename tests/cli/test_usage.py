@@ -54,6 +54,11 @@ def test_a_wrong_value_is_usage(run, files):
     assert done.returncode == 2
     assert done.stderr.startswith('lockstep check: --quiet takes no value; found "3"\n')
     assert run("check").returncode == 2
+    for empty in (["--format", ""], ["--format="], ["-f", ""]):
+        done = run("check", *empty, "right.json")
+        assert done.returncode == 2
+        assert done.stderr.startswith(f'lockstep check: {empty[0].rstrip("=")} needs a value, KIND; found ""\n')
+    assert run("check", "").stderr.startswith('lockstep check: found "", an empty argument\n')
     assert run("explain", "right.json", "wrong.json").returncode == 2
 
 

@@ -116,6 +116,110 @@ def test_a_step_that_loss_scalers_skip_is_not_looked_at(run, runs, tmp_path):
             "replicas drift apart.") in finished.stdout
 
 
+def test_skipped_steps_are_not_compared_with_a_reference(run, runs, tmp_path):
+    def skip(rank, line):
+        if line["event"] == "step":
+            line["skipped"] = True
+    skipped = rewritten(runs / "right", tmp_path / "skipped", skip)
+    finished = run("verify", skipped, "--step", "0")
+    assert finished.returncode == 2
+    assert finished.stderr == f"error: {skipped}: optimizer step 0 was skipped by loss scalers; the run has none\n"
+    captured_run.simple_run(tmp_path / "one", lambda name, rank, m: 1, world=1)
+    one = rewritten(tmp_path / "one", tmp_path / "one-skipped", skip)
+    finished = run("verify", str(runs / "right"), "--reference", one)
+    assert finished.returncode == 1 and finished.stdout.startswith("undecided  ")
+    assert "the reference has no complete optimizer step that is looked at" in finished.stdout
+
+
+def added(source, folder, line, before="result"):
+    """The run again, on each rank with a line before the first of a kind."""
+    shutil.copytree(source, folder)
+    for file in sorted(folder.glob("*.jsonl")):
+        lines = [json.loads(text) for text in file.read_text().splitlines()]
+        lines.sort(key=lambda one: {"contribution": 1, "collective": 2, "result": 3, "step": 4, "end": 5}.get(one["event"], 0))
+        place = next(i for i, one in enumerate(lines) if one["event"] == before)
+        lines.insert(place, line)
+        lines[0]["collectives"] = True
+        file.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return str(folder)
+
+
+def all_reduce(dtype, parameters):
+    return {"event": "collective", "step": 0, "op": "all_reduce", "reduce": "sum", "group": [0, 1], "elements": 8, "dtype": dtype,
+            "call": "train.py:1", "parameters": parameters}
+
+
+def test_activations_that_are_reduced_in_bfloat16_do_not_excuse_gradients(run, tmp_path):
+    noisy = tmp_path / "noisy"
+    captured_run.simple_run(noisy, lambda name, rank, m: HALF, noise=lambda element: Fraction((-1) ** element, 500))
+    assert run("verify", str(noisy), "-q").returncode == 1
+    assert run("verify", added(noisy, tmp_path / "activations", all_reduce("bfloat16", [])), "-q").returncode == 1
+    assert run("verify", added(noisy, tmp_path / "gradients", all_reduce("bfloat16", [0, 1, 2])), "-q").returncode == 0
+
+
+def without_result(source, folder, rank, parameter):
+    shutil.copytree(source, folder)
+    file = folder / f"rank-{rank:05}.jsonl"
+    lines = [json.loads(text) for text in file.read_text().splitlines()]
+    lines = [one for one in lines if not (one["event"] == "result" and one["parameter"] == parameter)]
+    file.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return str(folder)
+
+
+def test_a_rank_whose_optimizer_lacks_a_parameter_is_no_match(run, runs, tmp_path):
+    added(runs / "right", tmp_path / "reduced", all_reduce("float32", [0, 1, 2]))
+    assert run("verify", str(tmp_path / "reduced")).returncode == 0
+    finished = run("verify", without_result(tmp_path / "reduced", tmp_path / "behind", 1, 2))
+    assert finished.returncode == 1 and finished.stdout.startswith("undecided  ")
+    assert ("not complete: the optimizer of rank 1 never gets layers.1.norm.weight, others' do, and nothing that was recorded brings it the new "
+            "values.") in finished.stdout
+    gather = {**all_reduce("float32", []), "op": "broadcast", "root": 0}
+    added(tmp_path / "reduced", tmp_path / "sent", gather, before="end")
+    assert run("verify", without_result(tmp_path / "sent", tmp_path / "owned", 1, 2)).returncode == 0
+
+
+def test_without_a_loss_a_tie_is_undecided(run, tmp_path):
+    names = (("a", 64), ("b", 64), ("c", 64))
+    captured_run.simple_run(tmp_path / "tie", lambda name, rank, m: HALF / (1 if name == "a" else 2), names[:2], loss=None)
+    finished = run("verify", str(tmp_path / "tie"))
+    assert finished.returncode == 1 and finished.stdout.startswith("undecided  ")
+    assert "every contribution came with 1/4, and with other numbers elsewhere: only the loss says which is right" in finished.stdout
+    captured_run.simple_run(tmp_path / "most", lambda name, rank, m: HALF / (1 if name == "a" else 2), names, loss=None)
+    finished = run("verify", str(tmp_path / "most"))
+    assert finished.stdout.startswith("mismatch  ")
+    assert "every contribution came with 1/2, and in most parameters with 1/4" in finished.stdout
+
+
+def test_a_pipe_or_a_folder_among_the_files_is_refused(run, runs, tmp_path):
+    for name, make in (("pipe", os.mkfifo), ("folder", os.mkdir)):
+        shutil.copytree(runs / "right", tmp_path / name)
+        file = tmp_path / name / "rank-00001.jsonl"
+        file.unlink()
+        make(file)
+        finished = run("verify", str(tmp_path / name))
+        assert finished.returncode == 2 and finished.stderr == f"error: {file}: it cannot be read\n"
+
+
+def test_a_scalar_may_be_a_box_and_names_are_declared_once(run, runs, tmp_path):
+    captured_run.simple_run(tmp_path / "scalar", lambda name, rank, m: HALF, (("scale", 1), ("weight", 40)))
+
+    def box(rank, line):
+        if line["event"] == "parameter" and line["name"] == "scale":
+            line["shape"], line["pieces"] = [], [{"box": []}]
+        if line["event"] == "run":
+            line["collectives"] = True
+    assert run("verify", rewritten(tmp_path / "scalar", tmp_path / "box", box)).returncode == 0
+    added(tmp_path / "box", tmp_path / "reduced", all_reduce("float32", [0, 1]))
+    finished = run("record", str(tmp_path / "reduced"))
+    assert finished.returncode == 0 and json.loads(finished.stdout)["model"]["parameters"][0]["shape"] == []
+
+    def same(rank, line):
+        if line["event"] == "parameter":
+            line["name"] = "weight"
+    finished = run("verify", rewritten(tmp_path / "scalar", tmp_path / "same", same))
+    assert finished.returncode == 2 and 'error: a parameter "weight" is declared twice' in finished.stderr
+
+
 def test_options_choose_loss_parameters_and_step(run, runs):
     assert run("verify", str(runs / "right"), "--loss", "sum").returncode == 1
     assert run("verify", str(runs / "norms"), "--parameter", "embedding*").returncode == 0
@@ -132,7 +236,7 @@ def test_options_choose_loss_parameters_and_step(run, runs):
 @pytest.mark.parametrize("arguments, message", [
     (["--loss", "maen"], 'did you mean "mean"?'),
     (["--parameter", "embeding.weight"], 'did you mean "embedding.weight"?'),
-    (["--step", "4"], "optimizer step 4 was not captured; the run has 0 to 0"),
+    (["--step", "4"], "optimizer step 4 was not captured; the run has 0"),
     (["--step", "x"], "--step"),
     (["--parameter", "numel>"], "--parameter numel>"),
 ])
