@@ -187,10 +187,10 @@ class Reader {
         return event.mistake(*pieces, fmt::format("\"pieces\": expected a list, found {}", pieces->describe()));
       for (const Json& piece : pieces->items()) parameter.pieces.push_back(one_piece(event, piece, parameter, numel));
     }
-    if (!record_.parameter_of_id.emplace(id, static_cast<int>(record_.parameters.size())).second)
-      return event.mistake(fmt::format("parameter {} is declared twice", id));
     if (!names_.insert(parameter.name).second)
       return event.mistake(fmt::format("a parameter \"{}\" is declared twice", parameter.name));
+    if (!record_.parameter_of_id.emplace(id, static_cast<int>(record_.parameters.size())).second)
+      return event.mistake(fmt::format("parameter {} is declared twice", id));
     record_.parameters.push_back(std::move(parameter));
   }
 
