@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "src/diagnosis/fold_names.h"
 #include "src/diagnosis/step_list.h"
 #include "src/scenario/editable_steps.h"
 #include "src/scenario/fields.h"
+#include "src/schedule/selector_list.h"
 
 namespace lockstep {
 
@@ -109,6 +111,17 @@ Json with_classes_only(const Scenario& scenario) {
   const std::vector<Parameter>& read = scenario.schedule->model.parameters();
   std::set<std::string> selectors;
   collect_selectors(*scenario.resolved.find("schedule")->find("steps"), selectors);
+  // Long lists are of plain names.
+  std::unordered_map<std::string, std::string> of_name;  // the items that are the name of one parameter, as text
+  std::vector<SelectorItem> others;
+  for (const std::string& text : selectors) {
+    SelectorItem item = SelectorItem::read(text);
+    if (item.is_plain_name()) {
+      of_name[item.pattern] += "\n" + text;
+    } else {
+      others.push_back(std::move(item));
+    }
+  }
   std::set<std::string> classes, tied;
   std::vector<Json> kept;
   for (std::size_t index = 0; index < parameters.items().size(); ++index) {
@@ -117,7 +130,8 @@ Json with_classes_only(const Scenario& scenario) {
     plain.remove("name");
     plain.remove("shape");
     std::string key = folded_name(parameter.name) + write_json(plain);
-    for (const std::string& item : selectors) key += Selectors::fits(item, parameter, parameter.numel()) ? '1' : '0';
+    if (const auto found = of_name.find(parameter.name); found != of_name.end()) key += found->second;
+    for (const SelectorItem& item : others) key += item.fits(parameter, parameter.numel(), parameter.chunk) ? '1' : '0';
     const bool together = !parameter.tied.empty() && tied.contains(parameter.tied);
     if (!classes.insert(key).second && !together) continue;
     if (!parameter.tied.empty()) tied.insert(parameter.tied);

@@ -16,6 +16,7 @@
 #include "src/live/record.h"
 #include "src/live/words.h"
 #include "src/numeric/parallel.h"
+#include "src/schedule/selector_list.h"
 
 namespace lockstep {
 
@@ -104,12 +105,12 @@ class Verifier {
     if (options_.parameters.items().empty()) return;
     std::vector<std::string> names;
     const std::vector<std::string>& items = options_.parameters.items();
-    std::vector<Selectors> each;  // those that choose, and whether they have chosen something
-    std::vector<char> used;
+    const SelectorList list(items);
+    std::map<std::string, SelectorItem> unused;  // of those that choose
     for (const std::string& item : items) {
-      if (!item.starts_with('!')) each.emplace_back(std::vector<std::string>{item});
+      SelectorItem read = SelectorItem::read(item);
+      if (!read.excludes) unused.emplace(item, std::move(read));
     }
-    used.resize(each.size());
     bool any = false;
     for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
       const live::DeclaredParameter& declared = run_.parameters[i].declared;
@@ -120,20 +121,15 @@ class Verifier {
       bool chosen = false;
       for (const std::string& name : own) {
         parameter.name = name;
-        chosen = chosen || options_.parameters.chooses(parameter, parameter.numel());
-        for (std::size_t k = 0; k < each.size(); ++k) {
-          if (used[k] == 0 && each[k].chooses(parameter, parameter.numel())) used[k] = 1;
-        }
+        chosen = chosen || list.chooses(parameter, parameter.numel());
+        std::erase_if(unused, [&](const auto& one) { return one.second.fits(parameter, parameter.numel(), 0); });
         names.push_back(name);
       }
       chosen_[i] = chosen ? 1 : 0;
       any = any || chosen;
     }
-    const auto unused = std::find(used.begin(), used.end(), 0);
-    if (any && unused == used.end()) return;
-    const std::string item = unused == used.end()
-                                 ? fmt::format("{}", fmt::join(items, " "))
-                                 : each[static_cast<std::size_t>(unused - used.begin())].items().front();
+    if (any && unused.empty()) return;
+    const std::string item = unused.empty() ? fmt::format("{}", fmt::join(items, " ")) : unused.begin()->first;
     throw InputError({Diagnostic{
         {}, fmt::format("{}: no parameter fits --parameter {}{}", run_.folder, item, did_you_mean(item, names))}});
   }
