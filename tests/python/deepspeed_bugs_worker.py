@@ -157,7 +157,10 @@ def added_after_the_reduction(engine):
     engine.allreduce_gradients, engine.optimizer.backward_epilogue = reduce_and_add, nothing
 
 
-case("zero-right", 2, zero, stage=2)
+case("zero-0-right", 2, zero, stage=0)
+case("zero-1-right", 2, zero)
+case("zero-2-right", 2, zero, stage=2)
+case("zero-3-right", 2, zero, stage=3)
 case("zero-last", 2, zero, stage=2, micro_batches=3, boundary=lambda last: True, step_at_last=True)
 case("zero-boundary-right", 2, zero, stage=2, micro_batches=3, boundary=lambda last: last)
 case("zero-predivided", 4, zero, stage=3, zero={"reduce_scatter": False}, gradient_predivide_factor=4.0)
