@@ -11,6 +11,8 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives
+from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 from torch.nn.parallel import DistributedDataParallel
 from worker import Block, parallel_block, seeded, train_block
 from worker import variant as case
@@ -48,8 +50,31 @@ class Tied(nn.Module):
         return self.head(torch.tanh(self.hidden(self.embedding(tokens))))
 
 
+class Branches(nn.Module):
+    """A trunk and two branches of the same shapes, of which a pass takes one, both or none: a router's choice."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.base = nn.Linear(8, 8)
+        self.left = nn.Linear(8, 8)
+        self.right = nn.Linear(8, 8)
+
+    def forward(self, inputs, taken="both"):
+        hidden = self.norm(inputs)
+        output = torch.tanh(self.base(hidden))
+        for name in ("left", "right"):
+            if taken in (name, "both"):
+                output = output + getattr(self, name)(hidden)
+        return output
+
+
 def nothing(*_):
     pass
+
+
+def zero_all(model, optimizer):
+    optimizer.zero_grad()
 
 
 def inputs_of(data_rank, step, micro_batch, rows=6):
@@ -58,9 +83,10 @@ def inputs_of(data_rank, step, micro_batch, rows=6):
 
 
 def train(out, model, forward=None, loss="mean", mesh=None, data_rank=None, steps=1, micro_batches=2, divisor=2, rows=None, weigh=None,
-          before_forward=nothing, before_backward=nothing, after_backward=nothing, before_step=nothing, zero=True, adapter=lambda micro: True,
-          scaler=None):
-    """A training loop. `loss` is a mean over rows, or with weigh(rows, rank) what that makes of their sum."""
+          before_forward=nothing, before_backward=nothing, after_backward=nothing, before_step=nothing, after_step=zero_all,
+          adapter=lambda step, micro: True, scaler=None):
+    """A training loop. `loss` is a mean over rows, or with weigh(rows, rank) what that makes of their sum; `adapter` is what the model's
+    forward pass gets beside its inputs."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     rank = dist.get_rank() if data_rank is None else data_rank
     with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss=loss, report=False) as run:
@@ -70,7 +96,7 @@ def train(out, model, forward=None, loss="mean", mesh=None, data_rank=None, step
                 run.micro_batch(tokens=count)
                 last = micro == micro_batches - 1
                 before_forward(model, micro, last)
-                output = (forward or (lambda model: model))(model)(inputs_of(rank, step, micro, count), adapter(micro))
+                output = (forward or (lambda model: model))(model)(inputs_of(rank, step, micro, count), adapter(step, micro))
                 before_backward(model, micro, last)
                 value = output.square().sum() * weigh(count) if weigh else output.square().sum() / count / divisor
                 (scaler.scale(value) if scaler else value).backward()
@@ -81,8 +107,7 @@ def train(out, model, forward=None, loss="mean", mesh=None, data_rank=None, step
                 scaler.update()
             else:
                 optimizer.step()
-            if zero:
-                optimizer.zero_grad()
+            after_step(model, optimizer)
 
 
 def at_last(model, micro, last):
@@ -157,9 +182,10 @@ case("ddp-tokens-right", 2, ddp, loss="sum", rows=uneven, weigh=lambda count: 1 
      forward=lambda model: model.module)
 case("ddp-sum", 2, ddp, loss="sum", rows=uneven, weigh=lambda count: 1 / 24)
 case("ddp-last", 2, ddp, after_backward=zeroed, micro_batches=3, divisor=3)
-case("ddp-not-zeroed", 2, ddp, steps=2, zero=False)
+case("ddp-not-zeroed", 2, ddp, steps=2, after_step=nothing)
 case("ddp-reduced-again", 2, ddp, before_step=all_again)
-case("ddp-unused-right", 2, ddp, unused=True, adapter=lambda micro: micro == 0)
+case("ddp-unused-right", 2, ddp, unused=True, adapter=lambda step, micro: micro == 0)
+case("ddp-unused", 2, ddp, adapter=lambda step, micro: False)
 case("ddp-clipped", 2, ddp, forward=lambda model: model.module, before_step=lambda model: (
     nn.utils.clip_grad_norm_(model.parameters(), 0.1), [dist.all_reduce(one.grad, op=dist.ReduceOp.AVG) for one in model.parameters()]))
 
@@ -182,9 +208,39 @@ def before_the_last(steps):
     return after_backward
 
 
-def plain(out, before_step=average, **changed):
+def plain(out, before_step=average, make=Adapted, **changed):
     seeded(0)
-    train(out, Adapted(), before_step=before_step, **changed)
+    train(out, make(), before_step=before_step, **changed)
+
+
+def average_used(model):
+    """As written by hand: what has no gradient here is passed over, whatever other ranks do."""
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+
+
+def average_with_zeros(model, over_users):
+    """What another rank has used counts as zeros here. `over_users`: and divides by the ranks that have used it alone."""
+    for parameter in model.parameters():
+        users = torch.tensor(float(parameter.grad is not None))
+        dist.all_reduce(users)
+        if users:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= users if over_users else dist.get_world_size()
+
+
+def one_branch_each(step, micro):
+    return ("left", "right")[dist.get_rank()]
+
+
+def zero_left(model, optimizer):
+    """Gradients of what the next forward pass takes."""
+    for name, parameter in model.named_parameters():
+        if not name.startswith("right"):
+            parameter.grad = None
 
 
 def scaled_by_norm(model):
@@ -202,64 +258,110 @@ case("plain-every-right", 2, plain, before_step=nothing, after_backward=lambda m
 case("plain-clipped", 2, plain, before_step=scaled_by_norm)
 case("plain-left-out", 2, plain, before_step=lambda model: [
     dist.all_reduce(one.grad, op=dist.ReduceOp.AVG) for name, one in model.named_parameters() if "norm" not in name])
+case("plain-branches-right", 2, plain, make=Branches, adapter=one_branch_each, before_step=lambda model: average_with_zeros(model, False))
+case("plain-branches", 2, plain, make=Branches, adapter=one_branch_each, before_step=average_used)
+case("plain-users", 2, plain, make=Branches, adapter=one_branch_each, before_step=lambda model: average_with_zeros(model, True))
+case("plain-kept", 2, plain, make=Branches, adapter=lambda step, micro: "left" if step else "both", steps=2, before_step=average_used,
+     after_step=zero_left)
 case("plain-divisor", 2, plain, before_step=lambda model: (
     average(model, dist.ReduceOp.SUM), [one.grad.div_(2 * dist.get_world_size()) for one in model.parameters()]))
 
 
 # FSDP2 and HSDP.
 
-def fsdp(out, axes=("dp_shard",), sync=lambda micro: True, ignored=(), **changed):
+def every(model, micro, last):
+    model.set_requires_gradient_sync(True)
+
+
+def fsdp(out, axes=("dp_shard",), before_forward=every, ignored=(), model_of=Adapted, after_wrap=nothing, **changed):
     world = dist.get_world_size()
     both = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("dp_replicate", "dp_shard")) if world == 4 else \
         init_device_mesh("cpu", (world,), mesh_dim_names=("dp_shard",))
     seeded(0)
-    model = Adapted()
+    model = model_of()
     left = {parameter for name, parameter in model.named_parameters() if name.startswith(tuple(ignored))} if ignored else None
     part = both[axes] if len(axes) < both.ndim else both
     fully_shard(model, mesh=part, ignored_params=left)
-    train(out, model, mesh=both, before_forward=lambda model, micro, last: model.set_requires_gradient_sync(sync(micro)), **changed)
+    after_wrap(model)
+    train(out, model, mesh=both, before_forward=before_forward, **changed)
+
+
+def hsdp(out, factors=None, group=None, **changed):
+    """Two replicas of two shards. `factors`: what torch divides by before and after its collectives, and their ops; `group`: the axis
+    whose group it takes for that of the replicas."""
+    kept_factors, kept_group = _fsdp_collectives._get_gradient_divide_factors, FSDPParamGroup._all_reduce_process_group
+    if factors:
+        _fsdp_collectives._get_gradient_divide_factors = lambda *_: factors
+    if group:
+        FSDPParamGroup._all_reduce_process_group = property(lambda self: self.mesh_info.mesh[group].get_group())
+    try:
+        fsdp(out, axes=("dp_replicate", "dp_shard"), **changed)
+    finally:
+        _fsdp_collectives._get_gradient_divide_factors, FSDPParamGroup._all_reduce_process_group = kept_factors, kept_group
 
 
 case("fsdp-right", 2, fsdp)
-case("fsdp-last-right", 2, fsdp, sync=lambda micro: micro == 1)
-case("fsdp-boundary", 2, fsdp, sync=lambda micro: micro == 0)
+case("fsdp-last-right", 2, fsdp, before_forward=lambda model, micro, last: model.set_requires_gradient_sync(last))
+case("fsdp-boundary", 2, fsdp, before_forward=lambda model, micro, last: model.set_requires_gradient_sync(micro == 0))
 case("fsdp-not-divided", 2, fsdp, loss="token_mean", divisor=1)
 case("fsdp-tokens", 2, fsdp, loss="token_mean", rows=uneven)
 case("fsdp-adapter", 2, fsdp, ignored=("down", "up"))
-case("hsdp-right", 4, fsdp, axes=("dp_replicate", "dp_shard"))
+case("fsdp-unused-right", 2, fsdp, model_of=Branches, adapter=one_branch_each,
+     after_wrap=lambda model: model.set_reduce_scatter_unused_params(True))
+case("hsdp-right", 4, hsdp)
+case("hsdp-last-right", 4, hsdp, before_forward=lambda model, micro, last: model.set_requires_all_reduce(last))
+case("hsdp-boundary", 4, hsdp, before_forward=lambda model, micro, last: model.set_requires_all_reduce(micro == 0))
+case("hsdp-shard-divisor", 4, hsdp, factors=(None, None, dist.ReduceOp.AVG, dist.ReduceOp.SUM))
+case("hsdp-divided-twice", 4, hsdp, factors=(4.0, None, dist.ReduceOp.SUM, dist.ReduceOp.AVG))
+case("hsdp-replicas-alone", 4, fsdp, axes=("dp_replicate",))
 case("hsdp-no-replicas", 4, fsdp)
 
 
 # DTensor: tensor parallelism with sequence parallelism.
 
-def tensor_parallel(out, norm=None):
-    """With `norm`, the norm is no DTensor: each rank has all of its weight and the gradient of its part of the sequence, and the script
-    reduces it so, or with "left" not at all."""
+def tensor_parallel(out, sequence=True, norm=None, axis="tp", sharded=False):
+    """Without `sequence`, the norm is no DTensor: each rank has all of its weight and the gradient of its part of the sequence. `norm`: how
+    the script reduces it, along `axis`. Four ranks are two of data, averaged by the script, or `sharded` by FSDP2. A norm's piece has more
+    elements than there are contributions."""
     from torch.distributed.tensor import Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-    if norm is None:
-        model = parallel_block(mesh)
+    data = dist.get_world_size() // 2
+    mesh = init_device_mesh("cpu", (data, 2)[data == 1:], mesh_dim_names=("dp", "tp")[data == 1:])
+    inner = mesh["tp"]
+    if sequence:
+        model = parallel_block(inner, 32)
     else:
         seeded(0)
-        model = parallelize_module(Block(), mesh, {"up": ColwiseParallel(input_layouts=Shard(1)),
-                                                     "down": RowwiseParallel(output_layouts=Shard(1))})
+        model = parallelize_module(Block(32), inner, {"up": ColwiseParallel(input_layouts=Shard(1)),
+                                                      "down": RowwiseParallel(output_layouts=Shard(1))})
+    if sharded:
+        model = fully_shard(model, mesh=mesh["dp"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
+    def reduced(parameters, over, op):
+        for parameter in parameters:
+            dist.all_reduce(getattr(parameter.grad, "_local_tensor", parameter.grad), op=op, group=mesh[over].get_group())
+
     def synchronize():
-        for parameter in model.norm.parameters():
-            dist.all_reduce(parameter.grad, op=norm)
+        if data > 1 and not sharded:
+            reduced(model.parameters(), "dp", dist.ReduceOp.AVG)
+        if norm is not None:
+            reduced(model.norm.parameters(), axis, norm)
 
     with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False):
-        train_block(model, optimizer, 0, 2, dist.get_rank(), synchronize=synchronize if norm not in (None, "left") else None)
+        train_block(model, optimizer, dist.get_rank() // 2, 2, mesh.get_local_rank("tp"), synchronize=synchronize)
 
 
 case("tp-right", 2, tensor_parallel)
 case("fsdp-tp-right", 4, worker.fsdp2_tensor_parallel)
-case("tp-own-norm-right", 2, tensor_parallel, norm=dist.ReduceOp.SUM)
-case("tp-norm", 2, tensor_parallel, norm="left")
-case("tp-norm-average", 2, tensor_parallel, norm=dist.ReduceOp.AVG)
+case("tp-own-norm-right", 2, tensor_parallel, sequence=False, norm=dist.ReduceOp.SUM)
+case("tp-dp-right", 4, tensor_parallel, sequence=False, norm=dist.ReduceOp.SUM)
+case("tp-norm", 2, tensor_parallel, sequence=False)
+case("tp-norm-average", 2, tensor_parallel, sequence=False, norm=dist.ReduceOp.AVG)
+case("tp-norm-again", 2, tensor_parallel, norm=dist.ReduceOp.SUM)
+case("tp-group", 4, tensor_parallel, sequence=False, norm=dist.ReduceOp.SUM, axis="dp")
+case("fsdp-tp-norm", 4, tensor_parallel, sequence=False, sharded=True)
 
 
 # Backwards that are wrong before anything is synchronized: a run of the same model on the same data on one rank tells.
@@ -330,14 +432,16 @@ class AddedUp(torch.autograd.Function):
         return gradient
 
 
-def column_and_row(hidden, block, summed):
-    """Tensor parallelism by hand, as Megatron has it."""
+def column_and_row(hidden, block, summed, bias_divided):
+    """Tensor parallelism by hand, as Megatron has it; with `bias_divided`, the bias is among what is added up."""
     local = [one.to_local() for one in (block.up.weight, block.up.bias, block.down.weight)]
     hidden = torch.tanh(nn.functional.linear(Copied.apply(hidden, summed), *local[:2]))
+    if bias_divided:
+        return AddedUp.apply(nn.functional.linear(hidden, local[2], block.down.bias / dist.get_world_size()))
     return AddedUp.apply(nn.functional.linear(hidden, local[2])) + block.down.bias
 
 
-def blocks_by_hand(out, summed=True):
+def blocks_by_hand(out, summed=True, bias_divided=False):
     """Two blocks, one above the other, on one rank whole, on two cut by hand. `summed`: whether backward has the all-reduce that belongs to the
     copying of inputs."""
     from torch.distributed.tensor import Shard, distribute_tensor
@@ -356,7 +460,7 @@ def blocks_by_hand(out, summed=True):
         for micro in range(2):
             hidden = inputs_of(0, 0, micro)
             for block in model:
-                hidden = hidden + column_and_row(block.norm(hidden), block, summed) if world > 1 else block(hidden)
+                hidden = hidden + column_and_row(block.norm(hidden), block, summed, bias_divided) if world > 1 else block(hidden)
             (hidden.square().mean() / 2).backward()
         optimizer.step()
 
@@ -364,6 +468,7 @@ def blocks_by_hand(out, summed=True):
 case("tp-single", 1, blocks_by_hand)
 case("tp-by-hand-right", 2, blocks_by_hand, reference="tp-single")
 case("tp-not-summed", 2, blocks_by_hand, summed=False, reference="tp-single")
+case("tp-bias", 2, blocks_by_hand, bias_divided=True, reference="tp-single")
 
 
 if __name__ == "__main__":

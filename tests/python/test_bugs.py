@@ -37,11 +37,15 @@ CASES = {name: (package, int(world), reference or None) for package, worker in W
 
 # What each rank multiplies its gradient with is no fraction, and another one on each rank: no step of a schedule.
 # What is reduced lacks a micro-batch that had come before: no collective shows that.
-NOT_A_SCHEDULE = {"plain-clipped", "bf16-late"}
+# Gradients of two parameters meet. What nobody zeroed is reduced where no backward pass yields anything.
+# FSDP2 keeps what its shards were reduced to until replicas are, which `record` takes for two gradients.
+# A parameter that not every rank has used is recorded as if they had: g0 + g1 for g0.
+NOT_A_SCHEDULE = {"plain-clipped", "bf16-late", "plain-branches", "plain-kept", "hsdp-last-right", "hsdp-boundary", "plain-users"}
 RECORDED = [case for case in ROWS if not CASES[case][2] and case not in NOT_A_SCHEDULE]
 # What no collective shows and the coefficients do, beside DDP's division.
 UNSEEN = {"ddp-hook": ["multiplied with 1/2"], "ddp-last": ["cleared between the micro-batches"],
           "ddp-not-zeroed": ["not cleared after an optimizer step"], "plain-divisor": ["multiplied with 1/4"],
+          "hsdp-divided-twice": ["multiplied with 1/4"],
           "zero-predivided": ["multiplied with 1/4"], "zero-last": ["cleared between the micro-batches"],
           "zero-not-zeroed": ["not cleared after an optimizer step"], "ulysses-local-mean": ["multiplied with 1/2"],
           "zero-groups-right": ["it takes a part of the gradients to its owner"]}
@@ -125,6 +129,17 @@ def test_check_predicts_the_same_for_the_recorded_schedule(folders, tmp_path, ca
         assert sentence in recorded.stderr
 
 
+def test_parts_of_another_parameter_are_said_to_be_no_contribution_on_every_rank(folders):
+    """The ranks take different branches: each gets half of its own gradient and half of the other rank's other branch."""
+    report = verify(folders("torch") / "plain-branches", program=PROGRAM).report
+    results = {(one["parameter"], *one["ranks"]): one for one in report["results"]}
+    for rank, branch in enumerate(("left", "right")):
+        own, left_out = results[branch + ".weight", rank], results[branch + ".weight", 1 - rank]
+        assert own["formula"] == f"g{rank}/2" and own["unexplained"] > 0.1 > own["noise"]
+        assert left_out["formula"] == "0" and left_out["verdict"] == "wrong"
+    assert all(one["verdict"] == "right" for (name, *_), one in results.items() if name.startswith(("norm", "base")))
+
+
 def test_a_rank_that_clips_by_itself_is_no_schedule(folders, tmp_path):
     recorded = program("record", folders("torch") / "plain-clipped", "-o", tmp_path / "scenario.json")
     assert recorded.returncode == 1
@@ -148,7 +163,10 @@ def test_the_steps_have_the_names_of_their_axes_and_places(folders):
 
 
 @pytest.mark.parametrize("case, step", [("plain-left-out", "dp_all_reduce/"), ("plain-late", "dp_all_reduce/"), ("ddp-last", "zero_between"),
-                                        ("ddp-ignored", "dp_all_reduce/"), ("tp-norm-average", "tp_all_reduce/")])
+                                        ("ddp-ignored", "dp_all_reduce/"), ("tp-norm-average", "tp_all_reduce/"),
+                                        ("ddp-unused", "dp_all_reduce"), ("plain-users", "dp_scale/"), ("hsdp-replicas-alone", "dp_shard_all_reduce"),
+                                        ("tp-norm-again", "tp_all_reduce/optimizer"), ("tp-group", "dp_all_reduce/bugs_worker.py"),
+                                        ("fsdp-tp-norm", "tp_all_reduce")])
 def test_verify_names_the_step_at_fault_and_a_repair(folders, case, step):
     report = verify(folders("torch") / case, program=PROGRAM).report
     assert report["not_blamed"] is None and any(step in blame["step"] for blame in report["blame"]), report["blame"]

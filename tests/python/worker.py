@@ -207,12 +207,12 @@ def hsdp(out):
     unchanged(out, wrapped_sharded(mesh), mesh=mesh)
 
 
-def parallel_block(mesh):
+def parallel_block(mesh, size=8):
     from torch.distributed.tensor import Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, parallelize_module
 
     seeded(0)
-    model = Block()
+    model = Block(size)
     return parallelize_module(model, mesh, {
         "": PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Shard(1)),
         "norm": SequenceParallel(),
@@ -225,7 +225,7 @@ def train_block(model, optimizer, rank_of_data, mesh_size, place, synchronize=No
     for step in range(steps):
         for micro_batch in range(micro_batches):
             seeded(rank_of_data, step, micro_batch)
-            whole = torch.randn(2, 4, 8)
+            whole = torch.randn(2, 4, model.norm.normalized_shape[0])
             part = whole.chunk(mesh_size, 1)[place]
             output = model(part)
             output = output.to_local() if hasattr(output, "to_local") else output
