@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with t
 
 RUNS = {2: ["ddp_no_sync", "ddp_every", "two_optimizers", "fsdp2", "tensor_parallel", "by_hand", "bad_numbers", "died"],
         4: ["fsdp2_last", "hsdp", "fsdp2_tensor_parallel"]}
+SAME_BITS = {2: ["bits_ddp", "bits_fsdp2", "bits_tensor_parallel"], 4: ["bits_hsdp", "bits_fsdp2_tensor_parallel"]}
 
 
 @functools.lru_cache(None)
@@ -32,7 +33,7 @@ def folder(tmp_path_factory):
     """All runs are made at once: a process takes long to load torch."""
     folder = tmp_path_factory.mktemp("runs")
     for world, names in RUNS.items():
-        ran(folder, world, names)
+        ran(folder, world, names + SAME_BITS[world])
     return folder
 
 
@@ -40,6 +41,13 @@ def run(folder, name):
     for error in sorted(folder.glob(f"{name}.error-*")):
         pytest.fail(error.read_text())
     return read_run(folder / name)
+
+
+@pytest.mark.parametrize("name", [name for names in SAME_BITS.values() for name in names])
+def test_the_training_has_the_same_bits_with_and_without_a_capture(folder, name):
+    """Weights, optimizer states and losses of three steps, with dropout and clip_grad_norm_; each rank has compared its own (worker.py)."""
+    whole = run(folder, name)
+    assert all(len(rank["events"]["step"]) == 3 and len(rank["sketches"]) == 3 and rank["events"]["collective"] for rank in whole)
 
 
 def average(formulas, data_ranks, micro_batches=2):

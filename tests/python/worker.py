@@ -256,6 +256,93 @@ def fsdp2_tensor_parallel(out):
         train_block(model, optimizer, mesh.get_local_rank("dp"), 2, mesh.get_local_rank("tp"))
 
 
+class Dropping(Block):
+    """Random numbers are drawn in its forward pass, between those of the data."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout = nn.Dropout(0.3)
+
+    def forward(self, inputs):
+        return inputs + self.dropout(self.down(torch.tanh(self.up(self.norm(inputs)))))
+
+
+def weights_after(make, out=None, mesh=None, data_rank=None, part=lambda whole: whole, sync=None):
+    """The bits of weights, of the optimizer's state and of losses after three steps of two micro-batches with AdamW and clipped gradients;
+    captured into `out` if it is given. Random numbers are seeded once, so whoever draws one changes all that follow."""
+    seeded(0)
+    model = make()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    seeded(7, dist.get_rank() if data_rank is None else data_rank)
+    numbers = []
+    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False) if out else contextlib.nullcontext():
+        for _ in range(3):
+            for micro_batch in range(2):
+                with sync(model, micro_batch == 1) if sync else contextlib.nullcontext():
+                    output = model(part(torch.randn(2, 4, 8)))
+                    loss = (output.to_local() if hasattr(output, "to_local") else output).square().mean() / 2
+                    loss.backward()
+                numbers.append(loss.detach())
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            optimizer.step()
+            optimizer.zero_grad()
+    state = [value for parameter in model.parameters() for value in optimizer.state[parameter].values()]
+    local = [getattr(tensor.detach(), "_local_tensor", tensor.detach()) for tensor in [*model.parameters(), *state]]
+    return torch.cat([tensor.flatten() for tensor in local + numbers]).view(torch.int32)
+
+
+def same_bits(out, *arguments, **keys):
+    plain = weights_after(*arguments, **keys)
+    assert torch.equal(plain, weights_after(*arguments, **keys)), "the training itself is not the same twice"
+    assert torch.equal(plain, weights_after(*arguments, out=out, **keys)), "the capture has changed the numbers of the training"
+    assert torch.equal(plain, weights_after(*arguments, **keys)), "the capture has left something behind that changes the numbers"
+
+
+@case(2)
+def bits_ddp(out):
+    same_bits(out, lambda: DistributedDataParallel(Dropping()),
+              sync=lambda model, last: contextlib.nullcontext() if last else model.no_sync())
+
+
+def dropping_shards(mesh):
+    from torch.distributed.fsdp import fully_shard
+
+    def make():
+        model = Dropping()
+        fully_shard(model.up, mesh=mesh)
+        return fully_shard(model, mesh=mesh)
+    return make
+
+
+@case(2)
+def bits_fsdp2(out):
+    same_bits(out, dropping_shards(init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))), sync=last_alone)
+
+
+@case(4)
+def bits_hsdp(out):
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
+    same_bits(out, dropping_shards(mesh), mesh=mesh)
+
+
+def bits_in_mesh(out, mesh, wrap=lambda model: model):
+    place, rank = mesh.get_local_rank("tp"), mesh.get_local_rank("dp") if "dp" in mesh.mesh_dim_names else 0
+    same_bits(out, lambda: wrap(parallel_block(mesh["tp"])), mesh=mesh, data_rank=rank, part=lambda whole: whole.chunk(2, 1)[place])
+
+
+@case(2)
+def bits_tensor_parallel(out):
+    bits_in_mesh(out, init_device_mesh("cpu", (2,), mesh_dim_names=("tp",)))
+
+
+@case(4)
+def bits_fsdp2_tensor_parallel(out):
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    bits_in_mesh(out, mesh, lambda model: fully_shard(model, mesh=mesh["dp"]))
+
+
 @case(2)
 def by_hand(out):
     """Reduces by itself, each parameter with another mistake; tokens differ."""
