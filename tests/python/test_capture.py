@@ -244,18 +244,61 @@ def test_rows_are_safetensors_and_each_belongs_to_one_line(folder):
     assert LOCKSTEP("hash", file).splitlines()[1].split()[0] == "sketches"
 
 
-def test_the_example_of_the_document_leaves_what_it_says(tmp_path):
-    text = (HERE.parents[1] / "docs" / "capture.md").read_text()
-    script, = re.findall(r"```python\n(import os, torch.*?)```", text, re.DOTALL)
-    lines = [json.loads(line) for line in re.search(r"```jsonl\n(.*?)```", text, re.DOTALL)[1].splitlines()]
-    (tmp_path / "train.py").write_text(script)
+def trained_as_written(script, folder):
+    """What two ranks of a script that torchrun would start print to standard error."""
+    (folder / "train.py").write_text(script)
     processes = []
     for rank in (0, 1):
         environment = dict(clean_environment(), RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
                            PYTHONPATH=str(HERE.parents[1] / "python"))
-        processes.append(subprocess.Popen([torch_python(), "train.py"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True))
+        processes.append(subprocess.Popen([torch_python(), "train.py"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True))
     said = [process.communicate(timeout=120)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
+    return said
+
+
+TRAINING = """import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.Tanh(), torch.nn.Linear(6, 4, bias=False))
+model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(1 + dist.get_rank())
+batches = torch.randn(5, 16, 8)
+
+
+def train(batch):
+    optimizer.zero_grad()
+    model(batch).square().mean().backward()
+    optimizer.step()
+
+
+%s
+assert step == 4
+dist.destroy_process_group()
+"""
+
+
+def test_the_lines_of_the_readme_capture_three_steps_of_five(tmp_path):
+    text = (HERE.parents[1] / "README.md").read_text()
+    lines, = re.findall(r"```python\n(import lockstep\n.*?)```", text, re.DOTALL)
+    trained_as_written(TRAINING % lines, tmp_path)
+    whole = read_run(tmp_path / "run")
+    for rank in whole:
+        assert [line["step"] for line in rank["events"]["step"]] == [0, 1, 2] and rank["events"]["end"][0]["steps"] == 3
+    for step in (0, 1, 2):
+        average(recovered(whole, step), range(2), 1)
+    said = LOCKSTEP("verify", tmp_path / "run")
+    assert said.startswith("match") and "3 optimizer steps, 1 micro-batch, loss mean, ddp" in said, said
+
+
+def test_the_example_of_the_document_leaves_what_it_says(tmp_path):
+    text = (HERE.parents[1] / "docs" / "capture.md").read_text()
+    script, = re.findall(r"```python\n(import os, torch.*?)```", text, re.DOTALL)
+    lines = [json.loads(line) for line in re.search(r"```jsonl\n(.*?)```", text, re.DOTALL)[1].splitlines()]
+    said = trained_as_written(script, tmp_path)
     assert "lockstep: captured in run: optimizer steps 1, parameters 1, 3 KB for this rank" in said[0] and "lockstep:" not in said[1]
     whole = read_run(tmp_path / "run")
     found = [json.loads(line) for line in (tmp_path / "run" / "rank-00001.jsonl").read_text().splitlines()]
