@@ -138,6 +138,11 @@ class Collectives(TorchDispatchMode):
         self.operations = 0
         self.seconds = 0.0
 
+    @classmethod
+    def ignore_compile_internals(cls):
+        """What torch.compile has compiled stays so, while this mode is on and after it."""
+        return True
+
     def leave(self):
         """Ends it. Where another mode was entered since, or in another thread, it stays below it and does nothing."""
         self.record = None
@@ -170,6 +175,11 @@ class Collectives(TorchDispatchMode):
         result = function(*arguments, **keys)
         self.carried.left_by_a_collective(inputs, flat(list(arguments) + [result]))
         return result
+
+
+def run_uncompiled():
+    """Whether this torch, an older one, runs what it has compiled uncompiled under such a mode, and for good after it."""
+    return not hasattr(TorchDispatchMode, "ignore_compile_internals")
 
 
 def cost_of_an_operation(count=200):

@@ -16,7 +16,8 @@ from torch_ranks import HERE, LOCKSTEP, clean_environment, ran, read_run, recove
 
 pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
 
-RUNS = {2: ["ddp_no_sync", "ddp_every", "two_optimizers", "fsdp2", "tensor_parallel", "by_hand", "bad_numbers", "died"],
+RUNS = {2: ["ddp_no_sync", "ddp_every", "two_optimizers", "fsdp2", "tensor_parallel", "by_hand", "bad_numbers", "died",
+            "compiled_ddp", "compiled_fsdp2"],
         4: ["fsdp2_last", "hsdp", "fsdp2_tensor_parallel"]}
 
 
@@ -57,6 +58,16 @@ def test_an_average_over_all_ranks_is_recovered(folder, name):
     for step in (0, 1):
         average(recovered(whole, step), range(len(whole)))
     assert [rank["adapter"] for rank in whole] == [name.split("_")[0].replace("hsdp", "fsdp2")] * len(whole)
+
+
+@pytest.mark.parametrize("name, op", [("compiled_ddp", "all_reduce"), ("compiled_fsdp2", "reduce_scatter")])
+def test_what_is_compiled_stays_so_and_is_captured(folder, name, op):
+    whole = run(folder, name)
+    for step in (0, 1):
+        average(recovered(whole, step), range(2))
+    for rank in whole:
+        reduced = {number for line in rank["events"]["collective"] if line["op"] == op for number in line["parameters"]}
+        assert reduced == {line["id"] for line in rank["events"]["parameter"]}
 
 
 def test_reducing_after_each_micro_batch_is_the_same_average_with_tokens_as_told(folder):
