@@ -4,20 +4,41 @@
 import json
 import os
 import sys
+from types import SimpleNamespace
 from unittest.mock import patch
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
 import lockstep
-from lockstep.adapters import plain
+from lockstep.adapters import mesh_of_all, plain
 
 
 def with_older_torch(action):
     """One under which a dispatch mode ends what is compiled."""
     with patch.object(plain, "run_uncompiled", lambda: True):
         action()
+
+
+def parallel(**options):
+    """A model with a DTensor on a mesh of one rank."""
+    model = torch.nn.Linear(2, 2)
+    parallelize_module(model, init_device_mesh("cpu", (1,), **options), ColwiseParallel())
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def on_part_of_the_ranks():
+    with patch.object(torch.distributed, "get_world_size", lambda: 2):
+        lockstep.capture(*parallel(mesh_dim_names=("tp",)))
+
+
+def on_different_axes():
+    meshes = [SimpleNamespace(mesh=torch.arange(2), mesh_dim_names=(name,)) for name in ("tp", "ep")]
+    with patch.object(torch.distributed, "get_world_size", lambda: 2):
+        mesh_of_all(meshes, False)
 
 
 def main():
@@ -47,8 +68,11 @@ def main():
         "folder": lambda: lockstep.attach(model, optimizer, out=folder),
         "tokens": lambda: started.micro_batch(tokens=-1),
         "twice": lambda: started.start(),
-        "ended": lambda: (started.close(), started.close(), started.micro_batch()),
+        "not started": lambda: lockstep.capture(model, optimizer).micro_batch(),
         "compiled": lambda: with_older_torch(lambda: lockstep.capture(torch.compile(model), optimizer)),
+        "mesh without names": lambda: lockstep.capture(*parallel()),
+        "mesh of part": on_part_of_the_ranks,
+        "different meshes": on_different_axes,
         "no shape": lambda: lockstep.capture(torch.nn.LazyLinear(2), optimizer),
     }
     said = {}

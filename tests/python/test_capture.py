@@ -43,6 +43,14 @@ def run(folder, name):
     return read_run(folder / name)
 
 
+@pytest.mark.parametrize("name, axes, sizes, data", [
+    ("fsdp2", ["dp"], [2], ["dp"]), ("hsdp", ["dp_replicate", "dp_shard"], [2, 2], ["dp_replicate", "dp_shard"]),
+    ("tensor_parallel", ["tp"], [2], []), ("fsdp2_tensor_parallel", ["dp", "tp"], [2, 2], ["dp"])])
+def test_the_mesh_is_that_of_the_dtensors(folder, name, axes, sizes, data):
+    for rank in run(folder, name):
+        assert rank["mesh"] == {"axes": axes, "sizes": sizes, "ranks": list(range(len(run(folder, name))))} and rank["data_axes"] == data
+
+
 def average(formulas, data_ranks, micro_batches=2):
     """Every result of a step is the average over the data ranks of all contributions, in each parameter."""
     assert any(formula.solved for formula in formulas.values())

@@ -15,7 +15,9 @@ EXPECTED = {
     "data axis": "(did you mean \"dp\"?); its axes are dp, tp", "model": "list: expected a torch.nn.Module", "no parameters": "ReLU",
     "dtype": "\"weight\" is complex64", "no optimizer": "lockstep.capture(model, optimizer", "not an optimizer": "int: expected a torch.optim",
     "other optimizer": "none of the model's parameters", "folder": "more ranks (rank-00003.jsonl; this job has 1)", "tokens": "-1: expected",
-    "twice": "each run needs one of its own", "ended": "outside of the capture", "compiled": "give collectives=False",
+    "twice": "each run needs one of its own", "not started": "outside of the capture", "compiled": "give collectives=False",
+    "mesh without names": "give mesh=, the whole mesh", "mesh of part": "DTensors on the ranks [0], of a mesh whose axes on all 2 ranks",
+    "different meshes": "different axes (tp and ep): give mesh=",
     "no shape": "\"weight\" has no shape yet",
 }
 

@@ -204,7 +204,7 @@ def fsdp2_last(out):
 @case(4)
 def hsdp(out):
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
-    unchanged(out, wrapped_sharded(mesh), mesh=mesh)
+    unchanged(out, wrapped_sharded(mesh))
 
 
 def parallel_block(mesh):
@@ -241,7 +241,7 @@ def tensor_parallel(out):
     mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
     model = parallel_block(mesh)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False):
+    with lockstep.capture(model, optimizer, out=out, loss="mean", report=False):
         train_block(model, optimizer, 0, 2, dist.get_rank())
 
 
@@ -252,7 +252,12 @@ def fsdp2_tensor_parallel(out):
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     model = fully_shard(parallel_block(mesh["tp"]), mesh=mesh["dp"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False):
+    whole = lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False)
+    assert lockstep.capture(model, optimizer).mesh == whole.mesh
+    # Nothing is cut twice: each DTensor knows one axis alone.
+    apart = nn.Sequential(parallel_block(mesh["tp"]), fully_shard(Block(), mesh=mesh["dp"]))
+    assert lockstep.capture(apart, torch.optim.SGD(apart.parameters(), lr=0.1)).mesh == whole.mesh
+    with whole:
         train_block(model, optimizer, mesh.get_local_rank("dp"), 2, mesh.get_local_rank("tp"))
 
 
