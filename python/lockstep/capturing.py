@@ -56,6 +56,9 @@ class Run:
         if not isinstance(seed, int) or not 0 <= seed < 2**64:
             raise CaptureError("seed is %r: expected a number from 0 to 2^64 - 1" % (seed,))
         distributed = dist.is_available() and dist.is_initialized()
+        if not distributed and os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
+            raise CaptureError("WORLD_SIZE is %s, and torch.distributed has no process group yet: begin the capture after init_process_group, or unset"
+                               " WORLD_SIZE where each process trains by itself" % os.environ["WORLD_SIZE"])
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
         self.mesh = meshes.described(mesh_of(model) if mesh is None else mesh, self.world)
         self.data_axes = meshes.data_axes(self.mesh["axes"], data_axes)
@@ -159,11 +162,13 @@ class Run:
 
     def micro_batch(self, tokens=None):
         """A micro-batch begins: call it before the forward pass, or write it with `with` around the pass. `tokens` that this rank's
-        loss counts, where they differ. Where nobody calls it, each backward pass is a micro-batch."""
+        loss counts, where they differ. Where nobody calls it, each backward pass is a micro-batch. After the capture it does nothing."""
+        if self.recorder is None:
+            raise CaptureError("micro_batch was called outside of the capture: start it first")
+        if not self.active():
+            return MicroBatch()
         if tokens is not None and (isinstance(tokens, bool) or int(tokens) != tokens or tokens < 0):
             raise CaptureError("tokens is %r: expected a number of tokens" % (tokens,))
-        if not self.active():
-            raise CaptureError("micro_batch was called outside of the capture: start it first")
         if self.taken:
             self.finish_step()
         self.told = True

@@ -144,10 +144,13 @@ class Collectives(TorchDispatchMode):
         return True
 
     def leave(self):
-        """Ends it. Where another mode was entered since, or in another thread, it stays below it and does nothing."""
+        """Ends it. Where another mode was entered since, or in another thread, it stays below that and does nothing; one of these that ends later
+        takes it along."""
         self.record = None
-        if _get_current_dispatch_mode() is self:
-            self.__exit__(None, None, None)
+        top = _get_current_dispatch_mode()
+        while isinstance(top, Collectives) and top.record is None:
+            top.__exit__(None, None, None)
+            top = _get_current_dispatch_mode()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.operations += 1

@@ -2,6 +2,8 @@
 """For test_alone.py, on a Python with torch: captures in one process whose ends or optimizers are not the plain ones."""
 
 import atexit
+import contextlib
+import functools
 import os
 import sys
 import threading
@@ -29,13 +31,81 @@ def attached(folder, name, model, optimizer):
 
 
 def closed_in_another_order(folder):
-    plain, (model, optimizer) = torch.autograd.backward, linear()
-    first, second = (attached(folder, name, model, optimizer) for name in ("first", "second"))
+    (model, optimizer), plain = linear(), (torch.autograd.backward, torch.nn.utils.clip_grad_value_)
+    first, second, third = (attached(folder, name, model, optimizer) for name in ("first", "second", "third"))
     first.close()
     train(model, optimizer)
     second.close()
     train(model, optimizer)
+    assert torch.autograd.backward is not plain[0]
+    third.close()
+    train(model, optimizer)
+    assert (torch.autograd.backward, torch.nn.utils.clip_grad_value_) == plain, "closed captures are left around torch's functions"
+
+
+def closed_below_another_wrapper(folder):
+    """Whoever has wrapped torch's function after the capture began keeps what he has put there."""
+    (model, optimizer), plain, passes = linear(), torch.autograd.backward, []
+    run = attached(folder, "below", model, optimizer)
+    ours = torch.autograd.backward
+
+    @functools.wraps(ours)
+    def backward(*arguments, **keys):
+        passes.append(1)
+        return ours(*arguments, **keys)
+
+    torch.autograd.backward = backward
+    later = attached(folder, "above", model, optimizer)
+    run.close()
+    later.close()
+    train(model, optimizer)
+    assert torch.autograd.backward is backward and len(passes) == 1
     torch.autograd.backward = plain
+
+
+def told_after_the_end(folder):
+    model, optimizer = linear()
+    run = attached(folder, "told", model, optimizer)
+    for step in range(3):
+        with run.micro_batch(tokens=2):
+            train(model, optimizer)
+        if step == 1:
+            run.close()
+
+
+def clipped_by_a_norm_known_before(folder):
+    model, optimizer = linear()
+    run = attached(folder, "norm", model, optimizer)
+    model(torch.ones(2)).backward()
+    torch.nn.utils.clip_grads_with_norm_(model.parameters(), 0.5, torch.tensor(2.0))
+    assert model.weight.grad.max() < 0.5
+    optimizer.step()
+    run.close()
+
+
+class Derived(torch.optim.SGD):
+    def step(self, closure=None):
+        if closure is not None:
+            closure()
+        return super().step()
+
+
+def stepped_by_the_base_class(folder):
+    """torch wraps the step of each class of which an optimizer was made; a step that raises is one as well."""
+    linear()
+    model, _ = linear()
+    optimizer = Derived(model.parameters(), lr=0.1)
+    run = attached(folder, "derived", model, optimizer)
+
+    def raises():
+        raise ArithmeticError
+
+    for closure in (None, raises, None):
+        optimizer.zero_grad()
+        model(torch.ones(2)).backward()
+        with contextlib.suppress(ArithmeticError):
+            optimizer.step(closure)
+    run.close()
 
 
 def clipped_one_after_the_other(folder):
@@ -70,6 +140,7 @@ def forked(folder):
 
 def modes_left_in_another_order():
     from lockstep.collectives import Collectives
+    from torch.utils._python_dispatch import _get_current_dispatch_mode
     from torch.utils.flop_counter import FlopCounterMode
 
     mode = Collectives(None)
@@ -78,6 +149,13 @@ def modes_left_in_another_order():
         mode.leave()
         torch.ones(2, 2) @ torch.ones(2, 2)
     assert counter.get_total_flops() == 16
+    mode.leave()
+    first, second = Collectives(None), Collectives(lambda found: None)
+    first.__enter__()
+    second.__enter__()
+    first.leave()
+    second.leave()
+    assert _get_current_dispatch_mode() is None, "the mode of a capture that was closed is left"
 
 
 def rows_of_two_threads(folder):
@@ -130,6 +208,10 @@ def differentiated_without_adding(folder):
 def main():
     folder = sys.argv[1]
     closed_in_another_order(folder)
+    closed_below_another_wrapper(folder)
+    told_after_the_end(folder)
+    clipped_by_a_norm_known_before(folder)
+    stepped_by_the_base_class(folder)
     clipped_one_after_the_other(folder)
     forked(folder)
     modes_left_in_another_order()

@@ -41,6 +41,11 @@ def on_different_axes():
         mesh_of_all(meshes, False)
 
 
+def before_the_process_group():
+    with patch.dict(os.environ, WORLD_SIZE="2"), patch.object(torch.distributed, "is_initialized", lambda: False):
+        lockstep.capture(torch.nn.Linear(2, 2))
+
+
 def main():
     folder = sys.argv[1]
     torch.distributed.init_process_group("gloo", init_method="file://" + os.path.abspath(os.path.join(folder, "store")), rank=0, world_size=1)
@@ -73,6 +78,7 @@ def main():
         "mesh without names": lambda: lockstep.capture(*parallel()),
         "mesh of part": on_part_of_the_ranks,
         "different meshes": on_different_axes,
+        "no process group": before_the_process_group,
         "no shape": lambda: lockstep.capture(torch.nn.LazyLinear(2), optimizer),
     }
     said = {}

@@ -18,6 +18,7 @@ EXPECTED = {
     "twice": "each run needs one of its own", "not started": "outside of the capture", "compiled": "give collectives=False",
     "mesh without names": "give mesh=, the whole mesh", "mesh of part": "DTensors on the ranks [0], of a mesh whose axes on all 2 ranks",
     "different meshes": "different axes (tp and ep): give mesh=",
+    "no process group": "begin the capture after init_process_group",
     "no shape": "\"weight\" has no shape yet",
 }
 
