@@ -8,6 +8,7 @@ import sys
 import weakref
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.errors import CaptureError
 from lockstep.floats import FORMATS
@@ -43,12 +44,10 @@ class Parameter:
         return dict(result, pieces=[piece.described() for piece in self.pieces])
 
 
-def clean(name, prefix):
-    """The name without the wrappers' words, and without a prefix that every name of a wrapper has."""
-    parts = [part for part in name.split(".") if part not in WRAPPERS]
-    if prefix and parts[0] == prefix and len(parts) > 1:
-        parts = parts[1:]
-    return ".".join(parts)
+def clean(name, wrapped):
+    """The name without the wrappers' words; `wrapped` are paths of what a wrapper has under a word that may be anybody's."""
+    parts = name.split(".")
+    return ".".join(part for place, part in enumerate(parts) if part not in WRAPPERS and ".".join(parts[:place + 1]) not in wrapped)
 
 
 def is_dtensor(tensor):
@@ -95,13 +94,15 @@ def named(module):
 class Parameters:
     """All of `module`, and on each use a call of contribute(parameter, gradient) when its gradient is there."""
 
-    def __init__(self, module, prefix, contribute, pieces_of=pieces_of, shape_of=lambda tensor: tensor.shape,
+    def __init__(self, module, contribute, pieces_of=pieces_of, shape_of=lambda tensor: tensor.shape,
                  renamed=lambda name: name):
         self.module, self.contribute = module, contribute
         self.all, self.by_tensor, self.by_place, self.handles = [], {}, {}, []
         self.hooked = {}  # weak references by id: tensors are compared by their elements
+        wrapped = {(path + "." if path else "") + "module" for path, owner in module.named_modules(remove_duplicate=False)
+                   if isinstance(owner, (DistributedDataParallel, torch.nn.DataParallel))}
         for name, owner, attribute, tensor in named(module):
-            name = renamed(clean(name, prefix))
+            name = renamed(clean(name, wrapped))
             if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
                 raise CaptureError('parameter "%s" has no shape yet: run the model once before the capture begins' % name)
             parameter = self.by_tensor.get(id(tensor))

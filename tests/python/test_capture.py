@@ -17,7 +17,7 @@ from torch_ranks import HERE, LOCKSTEP, clean_environment, ran, read_run, recove
 pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
 
 RUNS = {2: ["ddp_no_sync", "ddp_every", "two_optimizers", "fsdp2", "tensor_parallel", "by_hand", "bad_numbers", "died",
-            "compiled_ddp", "compiled_fsdp2"],
+            "compiled_ddp", "compiled_fsdp2", "wrapped_within"],
         4: ["fsdp2_last", "hsdp", "fsdp2_tensor_parallel"]}
 
 
@@ -76,6 +76,10 @@ def test_what_is_compiled_stays_so_and_is_captured(folder, name, op):
     for rank in whole:
         reduced = {number for line in rank["events"]["collective"] if line["op"] == op for number in line["parameters"]}
         assert reduced == {line["id"] for line in rank["events"]["parameter"]}
+
+
+def test_names_are_those_of_the_model_wherever_it_is_wrapped(folder):
+    assert not list(folder.glob("wrapped_within.error-*")), run(folder, "wrapped_within")
 
 
 def test_reducing_after_each_micro_batch_is_the_same_average_with_tokens_as_told(folder):

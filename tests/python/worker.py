@@ -358,6 +358,21 @@ def stays_compiled(out, wrap):
 
 
 @case(2)
+def wrapped_within(out):
+    """Names are those of the model, wherever it is wrapped; a module of its own with the wrapper's word keeps it."""
+    def names_of(model):
+        return [one.name for one in lockstep.capture(model, torch.optim.SGD(model.parameters(), lr=0.1)).adapter.parameters.all]
+
+    own = nn.ModuleDict({"net": nn.Linear(2, 2, bias=False), "module": nn.ModuleDict({"module": nn.Linear(2, 2, bias=False)})})
+    expected = ["net.weight", "module.module.weight"]
+    assert names_of(own) == expected
+    assert names_of(torch.compile(DistributedDataParallel(own))) == expected
+    assert names_of(DistributedDataParallel(torch.compile(own))) == expected
+    within = nn.ModuleDict({"net": DistributedDataParallel(own["net"]), "module": DistributedDataParallel(own["module"])})
+    assert names_of(within) == expected, names_of(within)
+
+
+@case(2)
 def compiled_ddp(out):
     stays_compiled(out, lambda model, backend: DistributedDataParallel(torch.compile(model, backend=backend)))
 

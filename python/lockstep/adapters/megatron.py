@@ -98,7 +98,7 @@ class Megatron(Plain):
         shared = self.join_shared_embeddings()
         self.check_owned()
         self.cuts = {}
-        self.parameters = Parameters(self.modules, None, run.contribute, lambda tensor: self.cut_of(tensor).pieces,
+        self.parameters = Parameters(self.modules, run.contribute, lambda tensor: self.cut_of(tensor).pieces,
                                      lambda tensor: self.cut_of(tensor).shape, self.renamed)
         for parameter in self.parameters.all:
             parameter.chunk = self.chunk_of[id(parameter.held)]
