@@ -41,6 +41,10 @@ def on_different_axes():
         mesh_of_all(meshes, False)
 
 
+def trains(rank, world):
+    """For lockstep.run, which does not come to it."""
+
+
 def before_the_process_group():
     with patch.dict(os.environ, WORLD_SIZE="2"), patch.object(torch.distributed, "is_initialized", lambda: False):
         lockstep.capture(torch.nn.Linear(2, 2))
@@ -78,6 +82,27 @@ def main():
         "mesh without names": lambda: lockstep.capture(*parallel()),
         "mesh of part": on_part_of_the_ranks,
         "different meshes": on_different_axes,
+        "loss in verify": lambda: lockstep.verify(folder, loss="token_meen"),
+        "loss in run": lambda: lockstep.run(parallel, loss="avg"),
+        "out is None": lambda: lockstep.capture(model, optimizer, out=None),
+        "out is a file": lambda: lockstep.attach(model, optimizer, out=os.path.join(folder, "rank-00003.jsonl")),
+        "out below a file": lambda: lockstep.attach(model, optimizer, out=os.path.join(folder, "rank-00003.jsonl", "run")),
+        "out is not there": lambda: lockstep.attach(model, optimizer, out="/proc/nowhere/run"),
+        "out is no path": lambda: lockstep.attach(model, optimizer, out=folder + "/a\0b"),
+        "out of run": lambda: lockstep.run(trains, out=3),
+        "out of run is a file": lambda: lockstep.run(trains, out=os.path.join(folder, "rank-00003.jsonl")),
+        "data_axes": lambda: lockstep.capture(model, optimizer, data_axes=3),
+        "data_axes of numbers": lambda: lockstep.capture(model, optimizer, data_axes=[0]),
+        "several tokens": lambda: started.micro_batch(tokens=torch.ones(100, 3)),
+        "tokens of text": lambda: started.micro_batch(tokens="many"),
+        "tokens without end": lambda: started.micro_batch(tokens=float("inf")),
+        "ranks": lambda: lockstep.capture(model, optimizer, mesh={"axes": ["dp"], "sizes": [1], "ranks": ["a"]}),
+        "ranks are one": lambda: lockstep.capture(model, optimizer, mesh={"axes": ["dp"], "sizes": [1], "ranks": 0}),
+        "axes are numbers": lambda: lockstep.capture(model, optimizer, mesh={0: 1}),
+        "parameters": lambda: lockstep.verify(folder, parameters=3),
+        "parameters of numbers": lambda: lockstep.verify(folder, parameters=[3]),
+        "folder of verify": lambda: lockstep.verify(None),
+        "reference": lambda: lockstep.verify(folder, reference=3),
         "no process group": before_the_process_group,
         "no shape": lambda: lockstep.capture(torch.nn.LazyLinear(2), optimizer),
     }
@@ -86,7 +111,7 @@ def main():
         try:
             mistake()
             said[name] = None
-        except lockstep.CaptureError as error:
+        except (lockstep.CaptureError, lockstep.VerifyError, lockstep.RanksError) as error:
             said[name] = str(error)
     print(json.dumps(said))
 
