@@ -4,15 +4,20 @@
 import atexit
 import contextlib
 import functools
+import gc
 import os
+import resource
 import sys
 import threading
+from unittest.mock import patch
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 
 import torch
 
 import lockstep
+from lockstep import measuring, pieces
+from lockstep.places import Row
 
 
 def linear():
@@ -180,6 +185,36 @@ def rows_of_two_threads(folder):
     run.close()
 
 
+def places_are_shared_and_bounded():
+    gc.collect()
+    begin = pieces.known.elements
+    device, size = torch.device("cpu"), pieces.KEPT // 2
+    same = [pieces.whole([2, size // 2])[0], pieces.whole([size])[0]]
+    first, second = (piece.places((0, size), device) for piece in same)
+    assert first is second is same[0].places((0, size), device), "equal pieces have places of their own"
+    boxes = [pieces.Piece([size, 4], box=[(0, size), (0, 1)]), pieces.Piece([size, 8], box=[(0, size), (0, 1)])]
+    strides = [piece.places(piece.box, device).indices[1] for piece in boxes]
+    assert strides == [4, 8], "pieces of different parameters have the same places"
+    others = [pieces.whole([size + 1 + number])[0] for number in range(2 * pieces.ALL_KEPT // size)]
+    for piece in others:
+        piece.places(piece.range, device)
+    assert pieces.ALL_KEPT / 2 < pieces.known.elements <= pieces.ALL_KEPT
+    del first, second, same, boxes, others, piece
+    gc.collect()
+    assert pieces.known.elements == begin and begin == 0, "places are kept after their pieces"
+
+
+def measured_on_a_device():
+    """In parts that need little beside a large gradient."""
+    large = torch.ones(1 << 24)
+    places = Row(0, large.numel(), large.device)
+    begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with patch.dict(measuring.AT_ONCE, cpu=measuring.AT_ONCE_ON_DEVICES):
+        measuring.measure(large, places, 128, 0)
+    megabytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begin) / 1024
+    assert megabytes < 700, "measuring 64 MB took %d MB" % megabytes
+
+
 def a_name_that_is_no_text(folder):
     model = torch.nn.Module()
     model.register_parameter("caf\u00e9\udcff", torch.nn.Parameter(torch.ones(2)))
@@ -207,6 +242,8 @@ def differentiated_without_adding(folder):
 
 def main():
     folder = sys.argv[1]
+    places_are_shared_and_bounded()
+    measured_on_a_device()
     closed_in_another_order(folder)
     closed_below_another_wrapper(folder)
     told_after_the_end(folder)
