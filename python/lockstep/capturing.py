@@ -15,14 +15,12 @@ import torch.distributed as dist
 
 from lockstep import collectives, hashing, mesh as meshes, sketching
 from lockstep.adapters import adapter_for, mesh_of
-from lockstep.errors import CaptureError
+from lockstep.errors import CaptureError, checked_loss, checked_path, shown
 from lockstep.loss_scaler import LossScaler
 from lockstep.measuring import measure
 from lockstep.optimizers import Replaced
 from lockstep.parameters import local_of
 from lockstep.recorder import Recorder
-
-LOSSES = ("mean", "sum", "token_mean", "token_sum", None)
 
 
 def version():
@@ -49,17 +47,19 @@ class Run:
 
     def __init__(self, model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True,
                  report=True):
-        if loss not in LOSSES:
-            raise CaptureError("loss is %r: expected \"mean\", \"sum\", \"token_mean\", \"token_sum\" or None where it is not known" % (loss,))
         if not isinstance(sums, int) or sums < 64 or sums % 64:
             raise CaptureError("sums is %r: expected a multiple of 64, such as 128 or 256" % (sums,))
         if not isinstance(seed, int) or not 0 <= seed < 2**64:
             raise CaptureError("seed is %r: expected a number from 0 to 2^64 - 1" % (seed,))
         distributed = dist.is_available() and dist.is_initialized()
+        if not distributed and os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
+            raise CaptureError("WORLD_SIZE is %s, and torch.distributed has no process group yet: begin the capture after init_process_group, or unset"
+                               " WORLD_SIZE where each process trains by itself" % os.environ["WORLD_SIZE"])
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
         self.mesh = meshes.described(mesh_of(model) if mesh is None else mesh, self.world)
         self.data_axes = meshes.data_axes(self.mesh["axes"], data_axes)
-        self.out, self.loss, self.sums, self.seed, self.report = out, loss, sums, seed, report
+        self.out, self.loss = checked_path(out, "out", CaptureError), checked_loss(loss, CaptureError)
+        self.sums, self.seed, self.report = sums, seed, report
         self.with_collectives = collectives and distributed
         self.scaler = LossScaler(self)
         self.adapter = adapter_for(model, optimizer, self)
@@ -72,7 +72,11 @@ class Run:
         if self.recorder is not None:
             raise CaptureError("this capture was started already: each run needs one of its own")
         self.began, self.own, self.process = time.perf_counter(), 0.0, os.getpid()
-        self.recorder = Recorder(self.out, self.rank, self.world, self.sums)
+        try:
+            self.recorder = Recorder(self.out, self.rank, self.world, self.sums)
+        except (OSError, ValueError) as error:
+            raise CaptureError('the folder "%s" cannot be written (%s): choose another with out=' % (self.out, getattr(error, "strerror", error))) \
+                from error
         self.recorder.event("run", {
             "lockstep_capture": 1, "rank": self.rank, "world": self.world, "adapter": self.adapter.name,
             "versions": dict({"lockstep": version(), "torch": torch.__version__}, **self.adapter.versions()),
@@ -159,15 +163,22 @@ class Run:
 
     def micro_batch(self, tokens=None):
         """A micro-batch begins: call it before the forward pass, or write it with `with` around the pass. `tokens` that this rank's
-        loss counts, where they differ. Where nobody calls it, each backward pass is a micro-batch."""
-        if tokens is not None and (isinstance(tokens, bool) or int(tokens) != tokens or tokens < 0):
-            raise CaptureError("tokens is %r: expected a number of tokens" % (tokens,))
-        if not self.active():
+        loss counts, where they differ. Where nobody calls it, each backward pass is a micro-batch. After the capture it does nothing."""
+        if self.recorder is None:
             raise CaptureError("micro_batch was called outside of the capture: start it first")
+        if not self.active():
+            return MicroBatch()
+        try:
+            count = None if tokens is None else int(tokens)
+            known = not isinstance(tokens, bool) and (tokens is None or (count == tokens and count >= 0))
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # as tensors raise it
+            known = False
+        if not known:
+            raise CaptureError("tokens is %s: expected a number of tokens" % shown(tokens))
         if self.taken:
             self.finish_step()
         self.told = True
-        self.next_micro_batch(None if tokens is None else int(tokens))
+        self.next_micro_batch(count)
         return MicroBatch()
 
     def next_micro_batch(self, tokens=None):

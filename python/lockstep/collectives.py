@@ -138,11 +138,19 @@ class Collectives(TorchDispatchMode):
         self.operations = 0
         self.seconds = 0.0
 
+    @classmethod
+    def ignore_compile_internals(cls):
+        """What torch.compile has compiled stays so, while this mode is on and after it."""
+        return True
+
     def leave(self):
-        """Ends it. Where another mode was entered since, or in another thread, it stays below it and does nothing."""
+        """Ends it. Where another mode was entered since, or in another thread, it stays below that and does nothing; one of these that ends later
+        takes it along."""
         self.record = None
-        if _get_current_dispatch_mode() is self:
-            self.__exit__(None, None, None)
+        top = _get_current_dispatch_mode()
+        while isinstance(top, Collectives) and top.record is None:
+            top.__exit__(None, None, None)
+            top = _get_current_dispatch_mode()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.operations += 1
@@ -170,6 +178,11 @@ class Collectives(TorchDispatchMode):
         result = function(*arguments, **keys)
         self.carried.left_by_a_collective(inputs, flat(list(arguments) + [result]))
         return result
+
+
+def run_uncompiled():
+    """Whether this torch, an older one, runs what it has compiled uncompiled under such a mode, and for good after it."""
+    return not hasattr(TorchDispatchMode, "ignore_compile_internals")
 
 
 def cost_of_an_operation(count=200):

@@ -3,8 +3,7 @@
 
 import torch
 
-from lockstep.floats import FORMATS, LOW, bits_of, shifted
-from lockstep.places import Row
+from lockstep.floats import LOW, shifted
 
 
 def canonical(bits, form):
@@ -36,10 +35,3 @@ def lanes(bits, form, places):
 def written(pair):
     """32 hexadecimal digits of the two lanes, given as Python ints."""
     return "%016x%016x" % tuple(lane & (2**64 - 1) for lane in pair)
-
-
-def gradient_hash(tensor, first=0):
-    """The hash of a floating-point tensor whose elements have the global indices from `first` on."""
-    flat = tensor.detach().reshape(-1)
-    places = Row(first, flat.numel(), flat.device)
-    return written(lanes(bits_of(flat), FORMATS[flat.dtype], places).tolist())

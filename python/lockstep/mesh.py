@@ -3,7 +3,7 @@
 
 from math import prod
 
-from lockstep.errors import CaptureError, nearest
+from lockstep.errors import CaptureError, listed_names, nearest, shown
 
 # Axes by the names that frameworks give them. Ranks along the first see different tokens.
 DATA_AXES = {"dp", "ddp", "data", "data_parallel", "fsdp", "hsdp", "dp_replicate", "dp_shard", "replicate", "shard", "batch", "cp", "sp",
@@ -17,7 +17,10 @@ def described(mesh, world):
         mesh = {"dp": world}
     if isinstance(mesh, dict):
         if "axes" in mesh and "sizes" in mesh:
-            result = {"axes": list(mesh["axes"]), "sizes": list(mesh["sizes"]), "ranks": list(mesh.get("ranks", range(world)))}
+            result = {"axes": mesh["axes"], "sizes": mesh["sizes"], "ranks": mesh.get("ranks", range(world))}
+            if not all(isinstance(value, (list, tuple, range)) for value in result.values()):
+                raise CaptureError("mesh is %s: expected lists of its axes, their sizes and its ranks" % shown(mesh))
+            result = {key: list(value) for key, value in result.items()}
         else:
             result = {"axes": list(mesh), "sizes": list(mesh.values()), "ranks": list(range(world))}
     elif hasattr(mesh, "mesh"):
@@ -33,6 +36,8 @@ def described(mesh, world):
                            % type(mesh).__name__)
     if len(result["axes"]) != len(result["sizes"]) or not all(isinstance(size, int) and size > 0 for size in result["sizes"]):
         raise CaptureError("the mesh needs a size of 1 or more for each axis; found %r and %r" % (result["axes"], result["sizes"]))
+    if not all(isinstance(axis, str) for axis in result["axes"]) or not all(isinstance(rank, int) for rank in result["ranks"]):
+        raise CaptureError("mesh is %s: expected names of axes that are text, and ranks that are numbers" % shown(result))
     if prod(result["sizes"]) != len(result["ranks"]) or sorted(result["ranks"]) != list(range(world)):
         raise CaptureError("the mesh %s has %d places, but there are %d ranks: it must hold each rank once"
                            % (dict(zip(result["axes"], result["sizes"])), prod(result["sizes"]), world))
@@ -42,12 +47,14 @@ def described(mesh, world):
 def data_axes(axes, chosen):
     """The axes along which ranks see different tokens: those chosen, or those whose names are known."""
     if chosen is not None:
-        chosen = [chosen] if isinstance(chosen, str) else list(chosen)
-        for name in chosen:
+        names = listed_names(chosen)
+        if names is None:
+            raise CaptureError("data_axes is %s: expected a list of names of the mesh's axes, which are %s" % (shown(chosen), ", ".join(axes)))
+        for name in names:
             if name not in axes:
                 raise CaptureError('data_axes names "%s", which the mesh has not%s; its axes are %s'
                                    % (name, nearest(name, axes), ", ".join(axes)))
-        return chosen
+        return names
     for name in axes:
         if name not in DATA_AXES and name not in OTHER_AXES:
             raise CaptureError('whether ranks along axis "%s" see different tokens is not known: say data_axes=[…], the axes along which'

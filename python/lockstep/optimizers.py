@@ -2,6 +2,7 @@
 """When the gradients are what the optimizer gets: before it steps, or before they are clipped, whichever comes first."""
 
 import functools
+import sys
 
 import torch
 
@@ -33,18 +34,22 @@ class Replaced:
         self.owner, self.name = owner, name
         self.own = name in vars(owner)
         self.original = getattr(owner, name)
-        replacement = make(self.original)
-        setattr(owner, name, functools.wraps(self.original)(replacement) if callable(self.original) else replacement)
-        self.replacement = getattr(owner, name)
+        self.replacement = functools.wraps(self.original)(make(self.original))
+        self.replacement.replaced, self.removed = self, False
+        setattr(owner, name, self.replacement)
 
     def remove(self):
-        # Whoever replaced it after us keeps what he has put there, which calls us, and we call the original.
+        """Who replaced it later keeps what he has put there, which calls this, which calls the original; another of these takes both away."""
+        self.removed = True
         if getattr(self.owner, self.name) is not self.replacement:
             return
         if self.own:
             setattr(self.owner, self.name, self.original)
         else:
             delattr(self.owner, self.name)
+        below = getattr(self.original, "replaced", None)
+        if isinstance(below, Replaced) and below.replacement is self.original and below.removed:
+            below.remove()
 
 
 def before(action):
@@ -58,9 +63,18 @@ def before(action):
 
 
 def on_step(optimizer, action):
-    """Calls action() before each step of it; what takes that back."""
+    """Calls action() before each step of it; what takes that back. A step within it, of the class that its own inherits, is none."""
+    def step(stepping, *_):
+        frame = sys._getframe(1)
+        code, frame = frame.f_code, frame.f_back
+        while frame is not None:
+            if frame.f_code is code and frame.f_locals.get("self") is stepping:
+                return
+            frame = frame.f_back
+        action()
+
     if hasattr(optimizer, "register_step_pre_hook"):
-        return optimizer.register_step_pre_hook(lambda *_: action())
+        return optimizer.register_step_pre_hook(step)
     return Replaced(optimizer, "step", before(action))
 
 
@@ -89,6 +103,8 @@ def on_clipping(action):
     # All of torch's clipping by norm ends in this function; releases before it had one public function alone.
     inner = [name for name in ("_clip_grads_with_norm_",) if hasattr(clip, name)]
     replaced = [Replaced(clip, name, before_clipping(action)) for name in inner]
+    if hasattr(torch.nn.utils, "clip_grads_with_norm_"):  # the same one's public name
+        replaced.append(Replaced(torch.nn.utils, "clip_grads_with_norm_", before_clipping(action)))
     for owner in (clip, torch.nn.utils):
         for name in ("clip_grad_value_",) + (() if inner else ("clip_grad_norm_",)):
             replaced.append(Replaced(owner, name, before_clipping(action)))

@@ -4,16 +4,22 @@
 FSDP2 puts other tensors in the place of its shards while a module computes; they are found when it does.
 """
 
+import sys
 import weakref
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.errors import CaptureError
 from lockstep.floats import FORMATS
+from lockstep.optimizers import Replaced
 from lockstep.pieces import box_of, boxes_of, Piece, whole
 
 # Words that wrappers put in front of names or between them.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+# Where torch, by its release, has the FSDPParam of FSDP2.
+FSDP2 = ("torch.distributed.fsdp._fully_shard._fsdp_param", "torch.distributed._composable.fsdp._fsdp_param")
 
 
 class Parameter:
@@ -38,12 +44,10 @@ class Parameter:
         return dict(result, pieces=[piece.described() for piece in self.pieces])
 
 
-def clean(name, prefix):
-    """The name without the wrappers' words, and without a prefix that every name of a wrapper has."""
-    parts = [part for part in name.split(".") if part not in WRAPPERS]
-    if prefix and parts[0] == prefix and len(parts) > 1:
-        parts = parts[1:]
-    return ".".join(parts)
+def clean(name, wrapped):
+    """The name without the wrappers' words; `wrapped` are paths of what a wrapper has under a word that may be anybody's."""
+    parts = name.split(".")
+    return ".".join(part for place, part in enumerate(parts) if part not in WRAPPERS and ".".join(parts[:place + 1]) not in wrapped)
 
 
 def is_dtensor(tensor):
@@ -90,13 +94,15 @@ def named(module):
 class Parameters:
     """All of `module`, and on each use a call of contribute(parameter, gradient) when its gradient is there."""
 
-    def __init__(self, module, prefix, contribute, pieces_of=pieces_of, shape_of=lambda tensor: tensor.shape,
+    def __init__(self, module, contribute, pieces_of=pieces_of, shape_of=lambda tensor: tensor.shape,
                  renamed=lambda name: name):
         self.module, self.contribute = module, contribute
         self.all, self.by_tensor, self.by_place, self.handles = [], {}, {}, []
         self.hooked = {}  # weak references by id: tensors are compared by their elements
+        wrapped = {(path + "." if path else "") + "module" for path, owner in module.named_modules(remove_duplicate=False)
+                   if isinstance(owner, (DistributedDataParallel, torch.nn.DataParallel))}
         for name, owner, attribute, tensor in named(module):
-            name = renamed(clean(name, prefix))
+            name = renamed(clean(name, wrapped))
             if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
                 raise CaptureError('parameter "%s" has no shape yet: run the model once before the capture begins' % name)
             parameter = self.by_tensor.get(id(tensor))
@@ -117,21 +123,23 @@ class Parameters:
 
     def hook(self):
         """Begins to look at gradients."""
-        swapped = any(type(owner).__name__.startswith("FSDP") or hasattr(owner, "_get_fsdp_state") for owner in self.module.modules())
         for _, owner, attribute, tensor in named(self.module):
             parameter = self.by_place.get((id(owner), attribute))
             if parameter is not None:
                 self.look_at(tensor, parameter)
-        if swapped:
-            for owner in self.module.modules():
-                if owner._parameters:
-                    self.handles.append(owner.register_forward_pre_hook(self.before))
+        # Not by hooks on modules: torch.compile breaks a graph at them, and passes over those that came after it.
+        for module in filter(None, map(sys.modules.get, FSDP2)):
+            self.handles.append(Replaced(module.FSDPParam, "to_unsharded", self.around_swap))
 
-    def before(self, owner, inputs):
-        for attribute, tensor in owner._parameters.items():
-            parameter = self.by_place.get((id(owner), attribute))
-            if parameter is not None and tensor is not None:
-                self.look_at(tensor, parameter)
+    def around_swap(self, original):
+        def to_unsharded(shards, *arguments, **keys):
+            result = original(shards, *arguments, **keys)
+            place = shards._module_info
+            parameter = self.by_place.get((id(place.module), place.param_name))
+            if parameter is not None:
+                self.look_at(getattr(place.module, place.param_name), parameter)
+            return result
+        return to_unsharded
 
     def look_at(self, tensor, parameter):
         known = self.hooked.get(id(tensor))
@@ -141,6 +149,6 @@ class Parameters:
         self.handles.append(tensor.register_hook(lambda gradient: self.contribute(parameter, gradient)))
 
     def unhook(self):
-        for handle in self.handles:
+        for handle in reversed(self.handles):
             handle.remove()
         self.handles = []

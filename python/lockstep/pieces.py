@@ -5,14 +5,40 @@ A box is a list of [first, end) for each dimension; a range is [first, end) of r
 """
 
 import itertools
+import weakref
 from math import prod
 
 import torch
 
 from lockstep.places import Row, Scattered
 
-# Places of pieces up to this size are kept; those of larger ones cost little beside their elements.
+# Places of pieces up to this size are kept, up to this many elements in all, of 16 to 24 bytes each; those of larger ones cost little beside their
+# elements.
 KEPT = 1 << 16
+ALL_KEPT = 1 << 20
+
+
+class Known:
+    """Places by what they are of, while a piece has them. Parameters of the same size have the same ones."""
+
+    def __init__(self):
+        self.places = weakref.WeakValueDictionary()
+        self.elements = 0
+
+    def forget(self, count):
+        self.elements -= count
+
+    def kept(self, entry, places):
+        """Whether they are kept now."""
+        if places.count > KEPT or self.elements + places.count > ALL_KEPT:
+            return False
+        self.places[entry] = places
+        self.elements += places.count
+        weakref.finalize(places, self.forget, places.count).atexit = False
+        return True
+
+
+known = Known()
 
 
 def chunk(size, count, index):
@@ -68,16 +94,18 @@ class Piece:
         self.shape = list(shape)
         self.box = [tuple(part) for part in box] if box is not None else None
         self.range = tuple(range) if range is not None else range_of(self.shape, self.box)
-        self.known = {}
+        self.known = {}  # places that this piece needs
 
     def described(self):
         return {"range": list(self.range)} if self.range else {"box": [list(part) for part in self.box]}
 
     def places(self, part, device):
         """Where the elements of `part`, a range or a box of the tensor, stand."""
-        entry = (str(part), device)
-        if entry in self.known:
-            return self.known[entry]
+        entry = (str(part), "" if isinstance(part, tuple) else str(self.shape), device)
+        places = self.known.get(entry) or known.places.get(entry)
+        if places is not None:
+            self.known[entry] = places
+            return places
         if isinstance(part, tuple):
             places = Row(part[0], part[1] - part[0], device)
         else:
@@ -85,7 +113,7 @@ class Piece:
             for (first, end), size in zip(part, self.shape):
                 indices = indices.unsqueeze(-1) * size + torch.arange(first, end, dtype=torch.int64, device=device)
             places = Scattered(indices.reshape(-1))
-        if places.count <= KEPT:
+        if known.kept(entry, places):
             self.known[entry] = places
         return places
 

@@ -12,9 +12,9 @@ import tempfile
 import time
 
 from lockstep import sequences
-from lockstep.errors import RanksError, VerifyError
+from lockstep.errors import RanksError, VerifyError, checked_loss, checked_path
 from lockstep.server import Server
-from lockstep.verifying import LOSSES, verify
+from lockstep.verifying import verify
 
 START = 120  # seconds that processes may take until they train
 GRACE = 3    # seconds for the others after one has failed: a third of it to fail themselves, the rest to leave where they are
@@ -45,8 +45,7 @@ def checked(train, ranks, loss, arguments, limit):
         raise RanksError('"%s" is in no file, and so other processes cannot load it: write it into one' % train.__qualname__)
     if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= 64:
         raise RanksError("ranks is %r: expected a number of processes from 1 to 64" % (ranks,))
-    if loss is not None and loss not in LOSSES:
-        raise RanksError("loss is %r: expected \"mean\", \"sum\", \"token_mean\", \"token_sum\" or None" % (loss,))
+    checked_loss(loss, RanksError)
     if not isinstance(arguments, dict):
         raise RanksError("arguments is a %s: expected a dictionary of what train takes beside rank and world" % type(arguments).__name__)
     if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < 1e6:
@@ -190,7 +189,9 @@ def run(train, ranks=2, loss=None, arguments=None, out=None, limit=60, init=True
         checked(single, 1, loss, arguments, limit)
     elif single is not None and not isinstance(single, (str, os.PathLike)):
         raise RanksError("reference is a %s: expected a function train(rank, world), True for the same function, or a folder" % type(single).__name__)
-    folder = tempfile.mkdtemp(prefix="lockstep-run-") if out is None else os.path.abspath(os.fspath(out))
+    folder = tempfile.mkdtemp(prefix="lockstep-run-") if out is None else os.path.abspath(checked_path(out, "out", RanksError))
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise RanksError('"%s" is a file: choose a new or empty folder with out=' % folder)
     if os.path.exists(folder) and os.listdir(folder):
         raise RanksError('the folder "%s" is not empty: choose another one with out=, or remove it' % folder)
     captured = trained(train, ranks, loss, arguments, limit, init, folder, program)

@@ -6,9 +6,7 @@ import os
 import re
 import subprocess
 
-from lockstep.errors import VerifyError
-
-LOSSES = ("mean", "sum", "token_mean", "token_sum")
+from lockstep.errors import VerifyError, checked_loss, checked_path, listed_names, shown
 
 
 def finished(program, arguments):
@@ -112,16 +110,18 @@ def verify(folder, loss=None, step=None, parameters=(), program=None, reference=
     reference: the folder of a captured run on one rank, of the same model with the same weights and data, to whose gradients the ranks'
                contributions must add up.
     """
-    if loss is not None and loss not in LOSSES:
-        raise VerifyError("loss is %r: expected \"mean\", \"sum\", \"token_mean\", \"token_sum\" or None for what the run says" % (loss,))
+    checked_loss(loss, VerifyError)
     if step is not None and (isinstance(step, bool) or not isinstance(step, int) or step < 0):
         raise VerifyError("step is %r: expected the number of an optimizer step, counted from 0" % (step,))
-    folder = os.fspath(folder)
+    folder = checked_path(folder, "the folder of a run", VerifyError)
+    names = listed_names(parameters)
+    if names is None:
+        raise VerifyError("parameters is %s: expected the name of a parameter, or a list of them" % shown(parameters))
     if not os.path.isdir(folder):
         raise VerifyError('"%s" is not a folder: expected the one that lockstep.capture has written (out=)' % folder)
     arguments = [folder]
     if reference is not None:
-        reference = os.fspath(reference)
+        reference = checked_path(reference, "reference", VerifyError)
         if not os.path.isdir(reference):
             raise VerifyError('"%s" is not a folder: expected the one that lockstep.capture has written on one rank' % reference)
         arguments += ["--reference", reference]
@@ -129,7 +129,7 @@ def verify(folder, loss=None, step=None, parameters=(), program=None, reference=
         arguments += ["--loss", loss]
     if step is not None:
         arguments += ["--step", str(step)]
-    for name in [parameters] if isinstance(parameters, str) else parameters:
+    for name in names:
         arguments += ["--parameter", name]
     if program is None:
         from lockstep import program as installed

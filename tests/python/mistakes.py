@@ -4,12 +4,50 @@
 import json
 import os
 import sys
+from types import SimpleNamespace
+from unittest.mock import patch
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
 import lockstep
+from lockstep.adapters import mesh_of_all, plain
+
+
+def with_older_torch(action):
+    """One under which a dispatch mode ends what is compiled."""
+    with patch.object(plain, "run_uncompiled", lambda: True):
+        action()
+
+
+def parallel(**options):
+    """A model with a DTensor on a mesh of one rank."""
+    model = torch.nn.Linear(2, 2)
+    parallelize_module(model, init_device_mesh("cpu", (1,), **options), ColwiseParallel())
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def on_part_of_the_ranks():
+    with patch.object(torch.distributed, "get_world_size", lambda: 2):
+        lockstep.capture(*parallel(mesh_dim_names=("tp",)))
+
+
+def on_different_axes():
+    meshes = [SimpleNamespace(mesh=torch.arange(2), mesh_dim_names=(name,)) for name in ("tp", "ep")]
+    with patch.object(torch.distributed, "get_world_size", lambda: 2):
+        mesh_of_all(meshes, False)
+
+
+def trains(rank, world):
+    """For lockstep.run, which does not come to it."""
+
+
+def before_the_process_group():
+    with patch.dict(os.environ, WORLD_SIZE="2"), patch.object(torch.distributed, "is_initialized", lambda: False):
+        lockstep.capture(torch.nn.Linear(2, 2))
 
 
 def main():
@@ -39,8 +77,33 @@ def main():
         "folder": lambda: lockstep.attach(model, optimizer, out=folder),
         "tokens": lambda: started.micro_batch(tokens=-1),
         "twice": lambda: started.start(),
-        "ended": lambda: (started.close(), started.close(), started.micro_batch()),
-        "compiled": lambda: lockstep.capture(torch.compile(model), optimizer),
+        "not started": lambda: lockstep.capture(model, optimizer).micro_batch(),
+        "compiled": lambda: with_older_torch(lambda: lockstep.capture(torch.compile(model), optimizer)),
+        "mesh without names": lambda: lockstep.capture(*parallel()),
+        "mesh of part": on_part_of_the_ranks,
+        "different meshes": on_different_axes,
+        "loss in verify": lambda: lockstep.verify(folder, loss="token_meen"),
+        "loss in run": lambda: lockstep.run(parallel, loss="avg"),
+        "out is None": lambda: lockstep.capture(model, optimizer, out=None),
+        "out is a file": lambda: lockstep.attach(model, optimizer, out=os.path.join(folder, "rank-00003.jsonl")),
+        "out below a file": lambda: lockstep.attach(model, optimizer, out=os.path.join(folder, "rank-00003.jsonl", "run")),
+        "out is not there": lambda: lockstep.attach(model, optimizer, out="/proc/nowhere/run"),
+        "out is no path": lambda: lockstep.attach(model, optimizer, out=folder + "/a\0b"),
+        "out of run": lambda: lockstep.run(trains, out=3),
+        "out of run is a file": lambda: lockstep.run(trains, out=os.path.join(folder, "rank-00003.jsonl")),
+        "data_axes": lambda: lockstep.capture(model, optimizer, data_axes=3),
+        "data_axes of numbers": lambda: lockstep.capture(model, optimizer, data_axes=[0]),
+        "several tokens": lambda: started.micro_batch(tokens=torch.ones(100, 3)),
+        "tokens of text": lambda: started.micro_batch(tokens="many"),
+        "tokens without end": lambda: started.micro_batch(tokens=float("inf")),
+        "ranks": lambda: lockstep.capture(model, optimizer, mesh={"axes": ["dp"], "sizes": [1], "ranks": ["a"]}),
+        "ranks are one": lambda: lockstep.capture(model, optimizer, mesh={"axes": ["dp"], "sizes": [1], "ranks": 0}),
+        "axes are numbers": lambda: lockstep.capture(model, optimizer, mesh={0: 1}),
+        "parameters": lambda: lockstep.verify(folder, parameters=3),
+        "parameters of numbers": lambda: lockstep.verify(folder, parameters=[3]),
+        "folder of verify": lambda: lockstep.verify(None),
+        "reference": lambda: lockstep.verify(folder, reference=3),
+        "no process group": before_the_process_group,
         "no shape": lambda: lockstep.capture(torch.nn.LazyLinear(2), optimizer),
     }
     said = {}
@@ -48,7 +111,7 @@ def main():
         try:
             mistake()
             said[name] = None
-        except lockstep.CaptureError as error:
+        except (lockstep.CaptureError, lockstep.VerifyError, lockstep.RanksError) as error:
             said[name] = str(error)
     print(json.dumps(said))
 

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import torch
 
 from lockstep import hashing, measuring, sketching
-from lockstep.floats import FORMATS
+from lockstep.floats import FORMATS, bits_of
 from lockstep.pieces import Piece, chunk
 from lockstep.places import Row
 
@@ -39,6 +39,12 @@ def save(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
+def gradient_hash(tensor, first):
+    """Of all elements at once."""
+    places = Row(first, tensor.numel(), tensor.device)
+    return hashing.written(hashing.lanes(bits_of(tensor), FORMATS[tensor.dtype], places).tolist())
+
+
 def hash_of(piece, tensor, shape):
     flat, places = piece.part_of(tensor, [(0, size) for size in shape])
     _, _, numbers = measuring.measure(flat, places, 64, 0)
@@ -61,7 +67,7 @@ def main():
             wide = name in ("float32", "float64")
             tensor = (torch.tensor([float(element) for element in elements], dtype=dtype) if wide
                       else with_bits([int(element, 16) for element in elements], dtype))
-            result["hashes"].append(hashing.gradient_hash(tensor, int(first)))
+            result["hashes"].append(gradient_hash(tensor, int(first)))
 
     a = [i * i % 17 - 8 for i in range(1000)]
     b = [0.1 * i for i in range(300)]
@@ -79,7 +85,7 @@ def main():
             _, digits, numbers = measuring.measure(tensor, places, sums, turn)
             values = [value.hex() for value in tensor.double().tolist()]
             found = [value.hex() for value in sketching.rounded(digits, form.smallest).tolist()]
-            assert hashing.written(numbers[:2].tolist()) == hashing.gradient_hash(tensor, first), "parts of a hash do not add up"
+            assert hashing.written(numbers[:2].tolist()) == gradient_hash(tensor, first), "parts of a hash do not add up"
             result["drawn"].append({"dtype": form.name, "values": values, "first": first, "sums": sums, "seed": turn, "sketch": found,
                                     "nonfinite": int(numbers[2])})
 

@@ -20,7 +20,21 @@ def events(folder, name, kind):
 
 
 def test_a_capture_that_was_closed_is_no_part_of_the_training_any_more(folder):
-    assert [events(folder, name, "end")[0]["steps"] for name in ("first", "second")] == [0, 1]
+    assert [events(folder, name, "end")[0]["steps"] for name in ("first", "second", "third")] == [0, 1, 2]
+
+
+def test_a_micro_batch_that_is_told_after_the_end_is_none(folder):
+    assert [line["tokens"] for line in events(folder, "told", "step")] == [[2], [2]]
+
+
+def test_what_a_norm_known_before_clips_is_looked_at_before(folder):
+    (result,), (contribution,) = (events(folder, "norm", kind) for kind in ("result", "contribution"))
+    assert result["hash"] == contribution["hash"]
+
+
+def test_a_step_of_the_base_class_within_a_step_is_none(folder):
+    assert [line["step"] for line in events(folder, "derived", "step")] == [0, 1, 2]
+    assert len(events(folder, "derived", "result")) == 3
 
 
 def test_clipping_the_gradients_of_one_optimizer_says_nothing_of_the_others(folder):

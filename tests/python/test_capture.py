@@ -16,7 +16,8 @@ from torch_ranks import HERE, LOCKSTEP, clean_environment, ran, read_run, recove
 
 pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
 
-RUNS = {2: ["ddp_no_sync", "ddp_every", "two_optimizers", "fsdp2", "tensor_parallel", "by_hand", "bad_numbers", "died"],
+RUNS = {2: ["ddp_no_sync", "ddp_every", "two_optimizers", "fsdp2", "tensor_parallel", "by_hand", "bad_numbers", "died",
+            "compiled_ddp", "compiled_fsdp2", "wrapped_within"],
         4: ["fsdp2_last", "hsdp", "fsdp2_tensor_parallel"]}
 SAME_BITS = {2: ["bits_ddp", "bits_fsdp2", "bits_tensor_parallel"], 4: ["bits_hsdp", "bits_fsdp2_tensor_parallel"]}
 
@@ -50,6 +51,14 @@ def test_the_training_has_the_same_bits_with_and_without_a_capture(folder, name)
     assert all(len(rank["events"]["step"]) == 3 and len(rank["sketches"]) == 3 and rank["events"]["collective"] for rank in whole)
 
 
+@pytest.mark.parametrize("name, axes, sizes, data", [
+    ("fsdp2", ["dp"], [2], ["dp"]), ("hsdp", ["dp_replicate", "dp_shard"], [2, 2], ["dp_replicate", "dp_shard"]),
+    ("tensor_parallel", ["tp"], [2], []), ("fsdp2_tensor_parallel", ["dp", "tp"], [2, 2], ["dp"])])
+def test_the_mesh_is_that_of_the_dtensors(folder, name, axes, sizes, data):
+    for rank in run(folder, name):
+        assert rank["mesh"] == {"axes": axes, "sizes": sizes, "ranks": list(range(len(run(folder, name))))} and rank["data_axes"] == data
+
+
 def average(formulas, data_ranks, micro_batches=2):
     """Every result of a step is the average over the data ranks of all contributions, in each parameter."""
     assert any(formula.solved for formula in formulas.values())
@@ -65,6 +74,20 @@ def test_an_average_over_all_ranks_is_recovered(folder, name):
     for step in (0, 1):
         average(recovered(whole, step), range(len(whole)))
     assert [rank["adapter"] for rank in whole] == [name.split("_")[0].replace("hsdp", "fsdp2")] * len(whole)
+
+
+@pytest.mark.parametrize("name, op", [("compiled_ddp", "all_reduce"), ("compiled_fsdp2", "reduce_scatter")])
+def test_what_is_compiled_stays_so_and_is_captured(folder, name, op):
+    whole = run(folder, name)
+    for step in (0, 1):
+        average(recovered(whole, step), range(2))
+    for rank in whole:
+        reduced = {number for line in rank["events"]["collective"] if line["op"] == op for number in line["parameters"]}
+        assert reduced == {line["id"] for line in rank["events"]["parameter"]}
+
+
+def test_names_are_those_of_the_model_wherever_it_is_wrapped(folder):
+    assert not list(folder.glob("wrapped_within.error-*")), run(folder, "wrapped_within")
 
 
 def test_reducing_after_each_micro_batch_is_the_same_average_with_tokens_as_told(folder):

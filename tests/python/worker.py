@@ -204,7 +204,7 @@ def fsdp2_last(out):
 @case(4)
 def hsdp(out):
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
-    unchanged(out, wrapped_sharded(mesh), mesh=mesh)
+    unchanged(out, wrapped_sharded(mesh))
 
 
 def parallel_block(mesh, size=8):
@@ -241,7 +241,7 @@ def tensor_parallel(out):
     mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
     model = parallel_block(mesh)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False):
+    with lockstep.capture(model, optimizer, out=out, loss="mean", report=False):
         train_block(model, optimizer, 0, 2, dist.get_rank())
 
 
@@ -252,7 +252,12 @@ def fsdp2_tensor_parallel(out):
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     model = fully_shard(parallel_block(mesh["tp"]), mesh=mesh["dp"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False):
+    whole = lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False)
+    assert lockstep.capture(model, optimizer).mesh == whole.mesh
+    # Nothing is cut twice: each DTensor knows one axis alone.
+    apart = nn.Sequential(parallel_block(mesh["tp"]), fully_shard(Block(), mesh=mesh["dp"]))
+    assert lockstep.capture(apart, torch.optim.SGD(apart.parameters(), lr=0.1)).mesh == whole.mesh
+    with whole:
         train_block(model, optimizer, mesh.get_local_rank("dp"), 2, mesh.get_local_rank("tp"))
 
 
@@ -391,6 +396,84 @@ def died(out):
     died.passes = 0
     with contextlib.suppress(ArithmeticError):
         trained(out, lambda model: model, sync=sync)
+
+
+def compiled_steps(wrap, out=None):
+    """Four optimizer steps of what `wrap(model, backend)` has compiled, of which the two in the middle are captured into `out`: how many graphs
+    ran in each, and the parameters at the end."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    runs, counts = [], []
+
+    def compiler(graph, inputs):
+        def run(arguments):
+            runs.append(graph)
+            return graph.forward(*arguments)
+        run._boxed_call = True
+        return run
+
+    def train(step):
+        begin = len(runs)
+        for micro_batch in range(2):
+            seeded(dist.get_rank(), step, micro_batch)
+            with last_alone(model, micro_batch) if hasattr(model, "set_requires_gradient_sync") else contextlib.nullcontext():
+                (loss(model(torch.randn(6, 8))) / 2).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        counts.append(len(runs) - begin)
+
+    torch._dynamo.reset()
+    backend = aot_autograd(fw_compiler=compiler)
+    seeded(0)
+    model = wrap(Small(), backend)
+    loss = torch.compile(lambda output: output.square().mean(), backend=backend)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(0)
+    with lockstep.capture(model, optimizer, out=out, loss="mean", report=False) if out else contextlib.nullcontext():
+        train(1)
+        train(2)
+    train(3)
+    return counts, torch.cat([getattr(tensor.detach(), "_local_tensor", tensor.detach()).flatten() for tensor in model.parameters()])
+
+
+def stays_compiled(out, wrap):
+    counts, plain = compiled_steps(wrap)
+    assert min(counts) > 4 and len(set(counts)) == 1, counts
+    captured_counts, captured = compiled_steps(wrap, out)
+    assert captured_counts == counts, "%s graphs ran, without the capture %s" % (captured_counts, counts)
+    assert torch.equal(plain.view(torch.int32), captured.view(torch.int32)), "the capture has changed the numbers of the training"
+
+
+@case(2)
+def wrapped_within(out):
+    """Names are those of the model, wherever it is wrapped; a module of its own with the wrapper's word keeps it."""
+    def names_of(model):
+        return [one.name for one in lockstep.capture(model, torch.optim.SGD(model.parameters(), lr=0.1)).adapter.parameters.all]
+
+    own = nn.ModuleDict({"net": nn.Linear(2, 2, bias=False), "module": nn.ModuleDict({"module": nn.Linear(2, 2, bias=False)})})
+    expected = ["net.weight", "module.module.weight"]
+    assert names_of(own) == expected
+    assert names_of(torch.compile(DistributedDataParallel(own))) == expected
+    assert names_of(DistributedDataParallel(torch.compile(own))) == expected
+    within = nn.ModuleDict({"net": DistributedDataParallel(own["net"]), "module": DistributedDataParallel(own["module"])})
+    assert names_of(within) == expected, names_of(within)
+
+
+@case(2)
+def compiled_ddp(out):
+    stays_compiled(out, lambda model, backend: DistributedDataParallel(torch.compile(model, backend=backend)))
+
+
+@case(2)
+def compiled_fsdp2(out):
+    """A block is compiled by itself, as torchtitan does."""
+    from torch.distributed.fsdp import fully_shard
+
+    def wrap(model, backend):
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+        model.compile(backend=backend)
+        return fully_shard(nn.Sequential(fully_shard(model, mesh=mesh)), mesh=mesh)
+    stays_compiled(out, wrap)
 
 
 def main():

@@ -2,6 +2,8 @@
 """What is different in each framework: which tensors are parameters, what the optimizer gets, and when."""
 
 
+import sys
+
 from lockstep.errors import CaptureError
 
 
@@ -17,7 +19,41 @@ def mesh_of(model):
         from lockstep.adapters.megatron import mesh
 
         return mesh()
-    return None
+    from lockstep.parameters import is_dtensor
+
+    tensors = model.parameters() if hasattr(model, "parameters") else []
+    own = list({id(tensor.device_mesh): tensor.device_mesh for tensor in tensors if is_dtensor(tensor)}.values())
+    return mesh_of_all(own, any(hasattr(module, "_get_fsdp_state") for module in model.modules())) if own else None
+
+
+def root_of(mesh):
+    """The mesh that it was sliced from, or itself."""
+    if hasattr(mesh, "_get_root_mesh"):
+        return mesh._get_root_mesh()
+    resources = getattr(sys.modules[type(mesh).__module__], "_mesh_resources", None)  # before torch 2.10
+    return resources.get_root_mesh(mesh) if hasattr(resources, "get_root_mesh") else mesh
+
+
+def mesh_of_all(meshes, sharded):
+    """The mesh with names on all ranks that the meshes of DTensors are, or were sliced from. `sharded`: whether FSDP2 made DTensors: its mesh has
+    no name where it was given none, and is data parallel."""
+    import torch.distributed as dist
+
+    world = dist.get_world_size()
+    found = {}
+    for mesh in meshes:
+        whole = mesh if mesh.mesh.numel() == world else root_of(mesh)
+        if whole.mesh.numel() != world or (whole.mesh_dim_names is None and not (sharded and whole.mesh.dim() == 1 and len(meshes) == 1)):
+            raise CaptureError("the model has DTensors on the ranks %s, of a mesh whose axes on all %d ranks are not known: give mesh=, the whole"
+                               " mesh with its names" % (mesh.mesh.reshape(-1).tolist(), world))
+        sizes = list(whole.mesh.shape)
+        axes = [(name, size) for name, size in zip(whole.mesh_dim_names or [None], sizes) if size > 1]
+        found.setdefault((tuple(axes), tuple(whole.mesh.reshape(-1).tolist())), whole)
+    if len(found) > 1:
+        raise CaptureError("the model has DTensors on meshes with different axes (%s): give mesh=, the whole mesh with its names"
+                           % " and ".join(", ".join(map(str, whole.mesh_dim_names)) for whole in found.values()))
+    whole, = found.values()
+    return whole if whole.mesh_dim_names is not None else None
 
 
 def adapter_for(model, optimizer, run):

@@ -44,7 +44,7 @@ class DeepSpeed(Plain):
             raise CaptureError("a DeepSpeed engine with ZeRO %d and %s is not known to captures: they know DeepSpeedZeroOptimizer, BF16_Optimizer"
                                " and optimizers that take .grad" % (self.stage, type(self.zero).__name__))
         self.flat = self.offsets() if self.stage in (1, 2) else {}
-        self.parameters = Parameters(engine.module, None, run.contribute, self.pieces_of, self.shape_of)
+        self.parameters = Parameters(engine.module, run.contribute, self.pieces_of, self.shape_of)
         for parameter in self.parameters.all:
             parameter.group = self.flat.get(id(parameter.held), (0,))[0]
 

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from lockstep.adapters.plain import Plain
+from lockstep.collectives import run_uncompiled
 from lockstep.cuts import Cut
 from lockstep.errors import CaptureError
 from lockstep.optimizers import Replaced
@@ -97,7 +98,7 @@ class Megatron(Plain):
         shared = self.join_shared_embeddings()
         self.check_owned()
         self.cuts = {}
-        self.parameters = Parameters(self.modules, None, run.contribute, lambda tensor: self.cut_of(tensor).pieces,
+        self.parameters = Parameters(self.modules, run.contribute, lambda tensor: self.cut_of(tensor).pieces,
                                      lambda tensor: self.cut_of(tensor).shape, self.renamed)
         for parameter in self.parameters.all:
             parameter.chunk = self.chunk_of[id(parameter.held)]
@@ -119,9 +120,9 @@ class Megatron(Plain):
                                            " turn it off for the capture" % option)
             if getattr(chunk.config, "cuda_graph_impl", "none") != "none":
                 raise CaptureError("with cuda_graph_impl, Megatron-core's gradients come from no backward pass: turn it off for the capture")
-        if self.run.with_collectives and has_compiled_functions():
-            raise CaptureError("Megatron-core's own functions are compiled, and while collectives are recorded torch would run them uncompiled,"
-                               " with other numbers: give collectives=False, or set TORCH_COMPILE_DISABLE=1 for the whole run")
+        if self.run.with_collectives and run_uncompiled() and has_compiled_functions():
+            raise CaptureError("Megatron-core's own functions are compiled, and while collectives are recorded torch %s would run them uncompiled,"
+                               " with other numbers: give collectives=False, or set TORCH_COMPILE_DISABLE=1 for the whole run" % torch.__version__)
 
     def versions(self):
         import megatron.core

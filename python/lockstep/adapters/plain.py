@@ -3,6 +3,7 @@
 
 import torch
 
+from lockstep.collectives import run_uncompiled
 from lockstep.errors import CaptureError
 from lockstep.optimizers import on_clipping, on_step, parameters_of, unwrapped
 from lockstep.parameters import Parameters, held_by, is_dtensor, local_of
@@ -11,13 +12,17 @@ from lockstep.parameters import Parameters, held_by, is_dtensor, local_of
 def kind_of(model):
     """The name of what wraps the model."""
     modules = list(model.modules())
-    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        return "ddp"
     if any(type(module).__name__ == "FullyShardedDataParallel" for module in modules):
         raise CaptureError("FullyShardedDataParallel (FSDP1) keeps flattened parameters, which captures do not know: use fully_shard (FSDP2)")
+    if any(isinstance(module, torch.nn.parallel.DistributedDataParallel) for module in modules):
+        return "ddp"
     if any(hasattr(module, "_get_fsdp_state") for module in modules):
         return "fsdp2"
     return "dtensor" if any(is_dtensor(parameter) for parameter in model.parameters()) else "torch"
+
+
+def is_compiled(model):
+    return any(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) for module in model.modules())
 
 
 class Plain:
@@ -28,11 +33,10 @@ class Plain:
             raise CaptureError("model is a %s: expected a torch.nn.Module, or an engine of a framework that lockstep.attach knows"
                                % type(model).__name__)
         self.name, self.run = kind_of(model), run
-        if run.with_collectives and any(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) for module in model.modules()):
-            raise CaptureError("the model is compiled, and while collectives are recorded torch would run it uncompiled, with other numbers:"
-                               " give collectives=False, or a model that is not compiled")
-        prefix = "module" if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
-        self.parameters = Parameters(model, prefix, run.contribute)
+        if run.with_collectives and run_uncompiled() and is_compiled(model):
+            raise CaptureError("the model is compiled, and while collectives are recorded torch %s would run it uncompiled, with other numbers:"
+                               " give collectives=False, a model that is not compiled, or a newer torch" % torch.__version__)
+        self.parameters = Parameters(model, run.contribute)
         if optimizer is None:
             raise CaptureError("a capture of torch needs the optimizer: lockstep.capture(model, optimizer, …)")
         self.optimizers = unwrapped(optimizer)
