@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
 #include <string_view>
 
+#include "src/base/at.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {
@@ -70,6 +72,49 @@ bool tell_wrong(const GroupCalls& group, CollectiveOrder& order) {
   return false;
 }
 
+/// Whether a reduction is filled by gradients of these parameters alone.
+bool is_filled(const CapturedRun& run, const CapturedCollective& call) {
+  std::int64_t left = call.elements;
+  for (const int parameter : call.parameters) {
+    std::int64_t own = 1;
+    for (const std::int64_t size : run.parameters[at(parameter)].declared.shape) own *= size;
+    left -= std::min(own, left);
+  }
+  return left == 0;
+}
+
+bool is_disjoint(std::vector<int> one, std::vector<int> other) {
+  std::sort(one.begin(), one.end());
+  std::sort(other.begin(), other.end());
+  std::vector<int> both;
+  std::set_intersection(one.begin(), one.end(), other.begin(), other.end(), std::back_inserter(both));
+  return both.empty();
+}
+
+std::string carried_words(const CapturedRun& run, const CapturedCollective& call) {
+  const std::string& first = run.parameters[at(call.parameters.front())].declared.name;
+  return call.parameters.size() == 1 ? first
+                                     : fmt::format("{} and {}", first, counted(call.parameters.size() - 1, "other"));
+}
+
+/// The first reduction whose ranks put in gradients of different parameters, each of which fills it.
+void tell_crossed(const CapturedRun& run, const GroupCalls& group, CollectiveOrder& order) {
+  static const std::set<std::string_view> reductions = {"all_reduce", "reduce", "reduce_scatter"};
+  const auto& [first, own] = *group.calls.begin();
+  for (const auto& [rank, other] : group.calls) {
+    for (std::size_t i = 0; i < std::min(own.size(), other.size()); ++i) {
+      const CapturedCollective &one = *own[i], &two = *other[i];
+      if (one.parameters == two.parameters || one.parameters.empty() || two.parameters.empty()) continue;
+      if (!reductions.contains(one.op) || !meet(one, two) || !is_disjoint(one.parameters, two.parameters)) continue;
+      if (!is_filled(run, one) || !is_filled(run, two)) continue;
+      order.suspicious.push_back(fmt::format("{}: in the {}, rank {} puts {} and rank {} puts {}: gradients are mixed.",
+                                             place(group, i, one), call_words(one), first, carried_words(run, one),
+                                             rank, carried_words(run, two)));
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 std::string call_words(const CapturedCollective& call) {
@@ -117,6 +162,7 @@ CollectiveOrder compare_collectives(const CapturedRun& run) {
         group.calls[rank.header.rank];
     }
     compare_group(group, order);
+    if (group.calls.size() > 1) tell_crossed(run, group, order);
   }
   return order;
 }

@@ -13,7 +13,8 @@ namespace lockstep::live {
 struct CollectiveOrder {
   /// The first of each group: a call of another operation, size or type, or one that some ranks do not make.
   std::vector<VerifiedCollective> wrong;
-  /// Calls that meet and come from different places of the program: sentences.
+  /// Calls that meet and come from different places of the program, or into which ranks put gradients of different
+  /// parameters: sentences.
   std::vector<std::string> suspicious;
 };
 

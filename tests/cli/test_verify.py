@@ -178,6 +178,22 @@ def test_a_rank_whose_optimizer_lacks_a_parameter_is_no_match(run, runs, tmp_pat
     assert run("verify", without_result(tmp_path / "sent", tmp_path / "owned", 1, 2)).returncode == 0
 
 
+def test_gradients_that_cross_in_a_reduction_are_named(run, tmp_path):
+    captured_run.simple_run(tmp_path / "right", lambda name, rank, m: HALF, (("left", 64), ("right", 64), ("norm", 8)))
+
+    def crossed(name, of_ranks, elements):
+        added(tmp_path / "right", tmp_path / name, {**all_reduce("float32", []), "elements": elements})
+        for rank, parameters in enumerate(of_ranks):
+            file = tmp_path / name / f"rank-{rank:05}.jsonl"
+            file.write_text(file.read_text().replace('"parameters": []', f'"parameters": {parameters}'))
+        return run("verify", str(tmp_path / name)).stdout
+    assert ("collective 1 of ranks 0 and 1, in optimizer step 0: in the all_reduce of 64 float32 elements at train.py:1, rank 0 puts left and rank 1 puts "
+            "right: gradients are mixed.") in crossed("mixed", ([0], [1]), 64)
+    assert "rank 0 puts left and 1 other and rank 1 puts right" in crossed("several", ([0, 2], [1]), 64)
+    for name, of_ranks, elements in (("same", ([0], [0]), 64), ("elsewhere", ([0], [1]), 128), ("in-common", ([0, 2], [1, 2]), 64), ("unknown", ([0], []), 64)):
+        assert "mixed" not in crossed(name, of_ranks, elements)
+
+
 def test_without_a_loss_a_tie_is_undecided(run, tmp_path):
     names = (("a", 64), ("b", 64), ("c", 64))
     captured_run.simple_run(tmp_path / "tie", lambda name, rank, m: HALF / (1 if name == "a" else 2), names[:2], loss=None)
