@@ -52,7 +52,7 @@ def test_the_training_has_the_same_bits_with_and_without_a_capture(folder, name)
 
 
 @pytest.mark.parametrize("name, axes, sizes, data", [
-    ("fsdp2", ["dp"], [2], ["dp"]), ("hsdp", ["dp_replicate", "dp_shard"], [2, 2], ["dp_replicate", "dp_shard"]),
+    ("fsdp2", ["dp"], [2], ["dp"]), ("fsdp2_last", ["dp"], [4], ["dp"]), ("hsdp", ["dp_replicate", "dp_shard"], [2, 2], ["dp_replicate", "dp_shard"]),
     ("tensor_parallel", ["tp"], [2], []), ("fsdp2_tensor_parallel", ["dp", "tp"], [2, 2], ["dp"])])
 def test_the_mesh_is_that_of_the_dtensors(folder, name, axes, sizes, data):
     for rank in run(folder, name):

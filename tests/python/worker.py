@@ -198,7 +198,7 @@ def fsdp2(out):
 
 @case(4)
 def fsdp2_last(out):
-    trained(out, wrapped_sharded(init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))), sync=last_alone)
+    trained(out, wrapped_sharded(None), sync=last_alone)
 
 
 @case(4)

@@ -35,19 +35,18 @@ def root_of(mesh):
 
 
 def mesh_of_all(meshes, sharded):
-    """The mesh with names on all ranks that the meshes of DTensors are, or were sliced from. `sharded`: whether FSDP2 made DTensors: its mesh has
-    no name where it was given none, and is data parallel."""
+    """The mesh with names on all ranks that the meshes of DTensors are, or were sliced from; None for data parallel alone. `sharded`: whether FSDP2
+    made DTensors, each of which has a mesh of its own, without a name, where fully_shard was given none."""
     import torch.distributed as dist
 
     world = dist.get_world_size()
     found = {}
     for mesh in meshes:
         whole = mesh if mesh.mesh.numel() == world else root_of(mesh)
-        if whole.mesh.numel() != world or (whole.mesh_dim_names is None and not (sharded and whole.mesh.dim() == 1 and len(meshes) == 1)):
+        if whole.mesh.numel() != world or (whole.mesh_dim_names is None and not (sharded and whole.mesh.dim() == 1)):
             raise CaptureError("the model has DTensors on the ranks %s, of a mesh whose axes on all %d ranks are not known: give mesh=, the whole"
                                " mesh with its names" % (mesh.mesh.reshape(-1).tolist(), world))
-        sizes = list(whole.mesh.shape)
-        axes = [(name, size) for name, size in zip(whole.mesh_dim_names or [None], sizes) if size > 1]
+        axes = [(name, size) for name, size in zip(whole.mesh_dim_names or ["dp"], whole.mesh.shape) if size > 1]
         found.setdefault((tuple(axes), tuple(whole.mesh.reshape(-1).tolist())), whole)
     if len(found) > 1:
         raise CaptureError("the model has DTensors on meshes with different axes (%s): give mesh=, the whole mesh with its names"
