@@ -138,6 +138,10 @@ def test_parts_of_another_parameter_are_said_to_be_no_contribution_on_every_rank
         assert own["formula"] == f"g{rank}/2" and own["unexplained"] > 0.1 > own["noise"]
         assert left_out["formula"] == "0" and left_out["verdict"] == "wrong"
     assert all(one["verdict"] == "right" for (name, *_), one in results.items() if name.startswith(("norm", "base")))
+    crossed, = [note for note in report["notes"] if "mixed" in note]
+    assert "rank 0 puts left.weight and rank 1 puts right.weight: gradients are mixed." in crossed and "bugs_worker.py" in crossed
+    for right in ("plain-branches-right", "ddp-unused-right"):
+        assert not any("mixed" in note for note in verify(folders("torch") / right, program=PROGRAM).report["notes"])
 
 
 def test_a_rank_that_clips_by_itself_is_no_schedule(folders, tmp_path):
