@@ -16,6 +16,7 @@ import torch.distributed as dist
 from lockstep import collectives, hashing, mesh as meshes, sketching
 from lockstep.adapters import adapter_for, mesh_of
 from lockstep.errors import CaptureError, checked_loss, checked_path, shown
+from lockstep.gaps import Gaps
 from lockstep.loss_scaler import LossScaler
 from lockstep.measuring import measure
 from lockstep.optimizers import Replaced
@@ -86,10 +87,11 @@ class Run:
             self.recorder.event("parameter", parameter.described())
         self.recorder.flush()
         self.step = self.steps = 0
+        self.gaps = Gaps(self)
         self.new_step()
         self.depth, self.loose = 0, None
         self.pending = []
-        self.undo = [Replaced(torch.autograd, "backward", self.around_backward)] + self.adapter.install()
+        self.undo = [Replaced(torch.autograd, "backward", self.around_backward), Replaced(torch.autograd, "grad", self.gaps.around_grad)] + self.adapter.install()
         self.adapter.parameters.hook()
         if self.with_collectives:
             self.per_operation = collectives.cost_of_an_operation()
@@ -104,8 +106,8 @@ class Run:
 
     __enter__ = start
 
-    def __exit__(self, kind, *_):
-        self.close(died=kind is not None)
+    def __exit__(self, kind, error, _):
+        self.close(died=kind is not None and not (issubclass(kind, SystemExit) and getattr(error, "code", None) in (None, 0)))
         return False
 
     def abandon(self):
@@ -177,6 +179,7 @@ class Run:
             raise CaptureError("tokens is %s: expected a number of tokens" % shown(tokens))
         if self.taken:
             self.finish_step()
+        self.gaps.look_for_zeroed(counted=False)
         self.told = True
         self.next_micro_batch(count)
         return MicroBatch()
@@ -185,9 +188,10 @@ class Run:
         self.micro += 1
         self.tokens.append(tokens)
 
-    def begin_backward(self):
+    def begin_backward(self, within=False):
         if self.taken:
             self.finish_step()
+        self.gaps.before_pass(within)
         if not self.told:
             self.next_micro_batch()
 
@@ -204,6 +208,7 @@ class Run:
                 self.depth -= 1
                 if self.depth == 0 and self.active():
                     self.settle()
+                    self.gaps.after_pass()
         return backward
 
     def in_backward(self):
@@ -238,8 +243,9 @@ class Run:
         if self.depth == 0:  # a framework that calls autograd's engine by itself
             task = torch._C._current_graph_task_id()
             if task != self.loose:
-                self.begin_backward()
+                self.begin_backward(within=True)
                 self.loose = task
+        self.gaps.contributes(parameter)
         with torch.no_grad():
             pieces, partial = self.adapter.contribution(parameter, gradient)
             values = {"step": self.step, "micro_batch": self.micro, "parameter": parameter.number}
@@ -260,6 +266,7 @@ class Run:
     def collective(self, found):
         if not self.active():
             return
+        self.gaps.collective(found)
         backward = self.in_backward() and self.micro >= 0
         values = dict({"step": self.step, "micro_batch": self.micro if backward else None}, **found)
         self.pending.append(("collective", values, None, None, None))
@@ -274,6 +281,7 @@ class Run:
                 if number in self.taken or (optimizers is not None and optimizer not in optimizers):
                     continue
                 self.taken.add(number)
+                self.gaps.before_results(optimizer)
                 scale = self.scaler.of_results(optimizer)
                 for parameter, pieces, partial in self.adapter.results(optimizer):
                     values = {"step": self.step, "parameter": parameter.number}
@@ -322,15 +330,22 @@ class Run:
         self.recorder.flush()
         self.own += time.perf_counter() - begin
 
-    def finish_step(self):
+    def finish_step(self, dropped=False):
         self.settle()
+        optimizers = self.adapter.optimizers
+        idle = [optimizer for optimizer in optimizers if id(optimizer) not in self.stepped]
+        self.gaps.finish_step(idle, [optimizers[number] for number in self.taken])
         self.recorder.sketches(self.step, self.rows)  # first: a step that has its line has its sketches
         step = {"step": self.step, "micro_batches": len(self.tokens), "tokens": self.tokens}
         if self.skipped and len(self.skipped) == len(self.adapter.optimizers):
             step["skipped"] = True
+        if dropped:
+            step["dropped"] = True
+        if idle and self.stepped:
+            step["waiting"] = sorted({parameter.number for optimizer in idle for parameter in self.adapter.owned_by(optimizer)})
         self.recorder.event("step", step)
         self.recorder.flush()
-        if self.mode is not None:
+        if self.mode is not None and self.gaps.stepping is None:
             self.mode.carried.clear()
         self.step += 1
         self.steps += 1

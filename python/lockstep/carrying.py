@@ -13,6 +13,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 # What their first argument, or each tensor of it, had is gone.
 OVERWRITES = {"copy_", "fill_", "zero_", "_foreach_copy_", "_foreach_zero_"}
+# What a script does with a gradient that is about to be reduced; more is the arithmetic of optimizers.
+COPIES = {"cat", "clone", "_to_copy", "copy_", "_foreach_copy_", "div", "mul", "stack"}
 # Of a gradient of one element they leave as many, and are none.
 REDUCTIONS = {"sum", "mean", "prod", "max", "min", "amax", "amin", "any", "all"}
 
@@ -75,6 +77,7 @@ class Carried:
     def __init__(self):
         self.storages = {}  # by address: a weak reference that keeps the address, and Parts in bytes
         self.paused = False
+        self.copies_alone = False  # no other operation hands them on
 
     def clear(self):
         self.storages = {}
@@ -119,6 +122,8 @@ class Carried:
     def follow(self, function, arguments, keys, result):
         """An operation was executed: what it wrote has the gradients that it read. The norm of one element has as many, and is none."""
         name = function._schema.name.replace("aten::", "")
+        if self.copies_alone and name not in COPIES:
+            return
         if "norm" in name or name.endswith("_like") or name.startswith("new_"):
             return
         if name in REDUCTIONS and isinstance(result, torch.Tensor) and result.numel() == 1:

@@ -62,20 +62,59 @@ def before(action):
     return make
 
 
-def on_step(optimizer, action):
-    """Calls action() before each step of it; what takes that back. A step within it, of the class that its own inherits, is none."""
-    def step(stepping, *_):
-        frame = sys._getframe(1)
-        code, frame = frame.f_code, frame.f_back
-        while frame is not None:
-            if frame.f_code is code and frame.f_locals.get("self") is stepping:
-                return
-            frame = frame.f_back
-        action()
+def outermost(stepping, frame):
+    """Whether the step in whose wrapper (torch's) a frame is, is within no other of the same optimizer, as of a class that its own inherits."""
+    code, frame = frame.f_code, frame.f_back
+    while frame is not None:
+        if frame.f_code is code and frame.f_locals.get("self") is stepping:
+            return False
+        frame = frame.f_back
+    return True
+
+
+def on_step(optimizer, begin, end):
+    """Calls begin() when the gradients are what a step of it gets: before it or, of one with a closure, whenever that has returned; and end()
+    after it. What takes that back."""
+    left = []  # whether begin() is to be called yet
+
+    def evaluated(closure):
+        def call(*arguments, **keys):
+            result = closure(*arguments, **keys)
+            left.clear()
+            begin()
+            return result
+        return call
+
+    def before_it(stepping, arguments, keys):
+        if not outermost(stepping, sys._getframe(1)):
+            return None
+        closure = keys.get("closure", arguments[1] if len(arguments) > 1 else None)
+        if not callable(closure):
+            begin()
+            return None
+        left[:] = [True]
+        if "closure" in keys:
+            return arguments, dict(keys, closure=evaluated(closure))
+        return (arguments[0], evaluated(closure)) + tuple(arguments[2:]), keys
+
+    def after_it(stepping, *_):
+        if outermost(stepping, sys._getframe(1)):
+            if left:
+                left.clear()
+                begin()
+            end()
 
     if hasattr(optimizer, "register_step_pre_hook"):
-        return optimizer.register_step_pre_hook(step)
-    return Replaced(optimizer, "step", before(action))
+        return [optimizer.register_step_pre_hook(before_it), optimizer.register_step_post_hook(after_it)]
+    return [Replaced(optimizer, "step", before(begin))]
+
+
+def changes_nothing(limit, norm):
+    """Whether gradients of this norm (None: not known) stay as they are when they are clipped to `limit`."""
+    if isinstance(limit, (int, float)) and limit == float("inf"):
+        return True
+    known = type(norm) is torch.Tensor and isinstance(limit, (int, float))  # of a DTensor a number takes a collective
+    return known and bool((limit / (norm.detach() + 1e-6) >= 1).all())  # as torch computes its factor
 
 
 def before_clipping(action):
@@ -91,7 +130,9 @@ def before_clipping(action):
                     keys["parameters"] = again
                 else:
                     arguments = (again,) + arguments[1:]
-            action(tensors)
+            limit = keys.get("max_norm", keys.get("clip_value", arguments[1] if len(arguments) > 1 else None))
+            if not changes_nothing(limit, keys.get("total_norm", arguments[2] if len(arguments) > 2 else None)):
+                action(tensors)
             return original(*arguments, **keys)
         return call
     return make

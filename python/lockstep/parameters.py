@@ -120,6 +120,7 @@ class Parameters:
             self.by_place[(id(owner), attribute)] = parameter
         if not self.all:
             raise CaptureError("the model has no parameters to capture: %s" % type(module).__name__)
+        self.frozen = [parameter for parameter in self.all if parameter.frozen]
 
     def hook(self):
         """Begins to look at gradients."""
@@ -147,6 +148,14 @@ class Parameters:
             return
         self.hooked[id(tensor)] = weakref.ref(tensor)
         self.handles.append(tensor.register_hook(lambda gradient: self.contribute(parameter, gradient)))
+
+    def unfreeze(self):
+        """Looks at those that are not frozen any more from now on."""
+        for parameter in self.frozen:
+            if parameter.held.requires_grad:
+                parameter.frozen = False
+                self.look_at(parameter.held, parameter)
+        self.frozen = [parameter for parameter in self.frozen if parameter.frozen]
 
     def unhook(self):
         for handle in reversed(self.handles):

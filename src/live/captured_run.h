@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,8 +60,10 @@ struct SketchedTensor {
 
 /// One optimizer step of a rank.
 struct RankStep {
-  bool complete = false;  ///< its "step" line is there
-  bool skipped = false;   ///< the loss scaler found infinite gradients, and no optimizer stepped
+  bool complete = false;     ///< its "step" line is there
+  bool skipped = false;      ///< the loss scaler found infinite gradients, and no optimizer stepped
+  bool dropped = false;      ///< its gradients were set to zero, and no optimizer stepped
+  std::vector<int> waiting;  ///< parameters whose optimizers did not step in it; numbers as in SketchedTensor
   int micro_batches = 0;
   std::vector<std::optional<std::int64_t>> tokens;  ///< by micro-batch
   std::vector<SketchedTensor> contributions, results;
@@ -86,6 +89,14 @@ struct CapturedCollective {
   bool after_results = false;  ///< after what the optimizer gets was looked at
 };
 
+/// What a rank's capture says that it does not know.
+struct CaptureGap {
+  std::optional<int> step;      ///< none: all
+  bool of_all = true;           ///< what the optimizers get of no parameter is to be judged
+  std::vector<int> parameters;  ///< else: of these; numbers as in SketchedTensor
+  std::string why;              ///< a sentence without a period
+};
+
 /// What one rank's file says.
 struct RankRecord {
   std::string file;
@@ -95,8 +106,9 @@ struct RankRecord {
   std::vector<int> run_parameters;  ///< the numbers that its parameters have in a CapturedRun
   std::map<int, RankStep> steps;
   std::vector<CapturedCollective> collectives;  ///< in the order of its calls
-  bool cut_off = false;                         ///< the last line is not complete
-  bool ended = false;                           ///< the last event is there
+  std::vector<CaptureGap> gaps;
+  bool cut_off = false;  ///< the last line is not complete
+  bool ended = false;    ///< the last event is there
 };
 
 /// Reads one rank's file. Throws InputError with everything that is wrong with it, with its place. A last line without
@@ -116,11 +128,18 @@ struct CapturedRun {
   std::vector<RankRecord> ranks;  ///< ascending; in their tensors `parameter` is an index into `parameters`
   std::vector<RunParameter> parameters;
   std::vector<int> steps;    ///< of any rank, ascending
-  std::vector<int> skipped;  ///< steps that the loss scalers of all ranks skipped, ascending; not in `steps`
+  std::vector<int> skipped;  ///< steps in which no rank's optimizer stepped, ascending; not in `steps`
   std::vector<std::string> gaps, notes;
   std::vector<int> missing_ranks;
+  std::map<std::pair<int, int>, std::string> unknowns;  ///< by step and parameter, -1 for all
+  std::set<std::pair<int, int>> waiting;                ///< step and parameter
+  std::map<int, std::string> divided;  ///< steps that loss scalers skipped on some ranks alone, and what is wrong
 
   bool complete_step(int step) const;
+  /// Why what the optimizers get of a parameter in a step is not to be judged; null: it is.
+  const std::string* unknown(int step, int parameter) const;
+  /// Whether the optimizers of a parameter did not step in a step, so that nobody gets its gradient.
+  bool waits(int step, int parameter) const { return waiting.contains({step, parameter}); }
   /// The coordinates on the data axes of a rank, as one number.
   int data_coordinate(int rank) const { return data_coordinates[static_cast<std::size_t>(rank)]; }
   /// The coordinates on some axes (by bit), or on all others, as one number.

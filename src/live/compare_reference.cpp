@@ -120,6 +120,7 @@ class Comparison {
     }
     if (!truth_.missing.empty()) return undecided("in the reference, " + truth_.missing);
     if (!own_.missing.empty()) return undecided(own_.missing);
+    if (const std::string* why = compared_.run.unknown(compared_.step, result_.parameter)) return undecided(*why);
     if (!compared_.run.complete_step(compared_.step)) return undecided("some contributions are missing in the run");
     if (own_.non_finite > 0 || truth_.non_finite > 0)
       return undecided("backward yields elements that are infinite or no numbers, so the sums say nothing");
@@ -201,7 +202,8 @@ class Comparison {
 
   /// Every distinct gradient that optimizers get; of a parameter that is cut, pieces side by side.
   void results() {
-    if (!truth_.missing.empty() || truth_.non_finite > 0) return;
+    if (!truth_.missing.empty() || truth_.non_finite > 0 || compared_.run.waits(compared_.step, result_.parameter))
+      return;
     std::vector<std::vector<SameResult>> groups;
     std::vector<std::vector<const SketchedTensor*>> kept;
     std::size_t variants = 0;
@@ -262,6 +264,7 @@ std::vector<ReferencedParameter> compare_with_reference(const ComparedStep& comp
     truth.sum = Eigen::VectorXd::Zero(run.header.sums);
     truth.add(gather_columns(run, reference.files(), expected, compared.step, tensors[i]));
     if (!expected.unknown().empty()) truth.missing = expected.unknown();
+    if (const std::string* why = run.unknown(compared.step, static_cast<int>(i))) truth.missing = *why;
     double elements = 1;
     for (const std::int64_t size : run.parameters[i].declared.shape) elements *= static_cast<double>(size);
     sizes[i] = elements > 0 && truth.sum.allFinite() ? truth.sum.stableNorm() / std::sqrt(elements) : 0;

@@ -35,6 +35,15 @@ class Judge {
 
   std::vector<Judged> run() {
     std::vector<Judged> all;
+    if (ground_.run.waits(cell_.step, cell_.parameter)) return all;
+    if (const auto divided = ground_.run.divided.find(cell_.step); divided != ground_.run.divided.end()) {
+      for (Judged& judged : without_formula(all)) wrong(judged, divided->second);
+      return all;
+    }
+    if (const std::string* why = ground_.run.unknown(cell_.step, cell_.parameter)) {
+      for (Judged& judged : without_formula(all)) undecided(judged, *why);
+      return all;
+    }
     if (cell_.results.empty()) {
       if (columns_.columns.empty() && columns_.missing.empty() && columns_.non_finite == 0) return all;
       all.push_back(begin({}, cell_.contributions));
@@ -64,6 +73,14 @@ class Judge {
     if (!tensors.empty()) judged.piece.place = {tensors.front()->rank, tensors.front()->line};
     if (expected_known_) judged.piece.expected = ground_.formulas.print(without_zeros(support_), support_);
     return judged;
+  }
+
+  /// Every distinct result, or what backward yields where there is none.
+  std::vector<Judged>& without_formula(std::vector<Judged>& all) const {
+    for (const SameResult& group : distinct_results(ground_.run, cell_.results))
+      all.push_back(begin(group.ranks, {group.first}));
+    if (all.empty()) all.push_back(begin({}, cell_.contributions));
+    return all;
   }
 
   static std::vector<Term> without_zeros(std::vector<Term> terms) {
@@ -111,7 +128,31 @@ class Judge {
     }
     const RunParameter& parameter = ground_.run.parameters[static_cast<std::size_t>(cell_.parameter)];
     problem.elements = static_cast<double>(parameter.numel(cell_.piece));
-    decide(judged, problem, explain(problem, [&](int back) { return earlier(back); }));
+    const Explanation found = explain(problem, [&](int back) { return earlier(back); });
+    if (!found.right && with_waiting(judged, problem)) return;
+    decide(judged, problem, found);
+  }
+
+  /// The optimizer may get what came in steps before this one in which it did not step, from one of them on: where
+  /// nobody has zeroed that, it belongs to this step.
+  bool with_waiting(Judged& judged, Problem problem) {
+    const std::vector<int>& steps = ground_.run.steps;
+    auto step = std::lower_bound(steps.begin(), steps.end(), cell_.step);
+    for (int back = 1; step != steps.begin() && ground_.run.waits(*--step, cell_.parameter); ++back) {
+      if (back > most_back) {
+        undecided(judged, fmt::format("its optimizer did not step in more than {} optimizer steps before", most_back));
+        return true;
+      }
+      const std::vector<const Column*> columns = earlier(back);
+      problem.columns.insert(problem.columns.end(), columns.begin(), columns.end());
+      const Explanation found = explain(problem, [](int) { return std::vector<const Column*>(); });
+      if (!found.right) continue;
+      decide(judged, problem, found);
+      judged.piece.expected = judged.piece.formula;
+      for (RecoveredCoefficient& one : judged.piece.coefficients) one.expected = one.exact;
+      return true;
+    }
+    return false;
   }
 
   /// The columns of the optimizer step that is so many before; empty where there is none.

@@ -19,7 +19,7 @@ bool brings_values(const std::string& op) { return op == "all_gather" || op == "
 
 std::vector<std::string> ranks_left_behind(const CapturedRun& run, const std::vector<int>& steps) {
   std::vector<std::string> sentences;
-  if (!run.header.collectives || !run.gaps.empty()) return sentences;
+  if (!run.header.collectives || !run.gaps.empty() || !run.unknowns.empty()) return sentences;
   std::set<int> brought;  // ranks that get values from others, now or in another step
   for (const RankRecord& rank : run.ranks) {
     for (const CapturedCollective& call : rank.collectives) {

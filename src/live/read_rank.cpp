@@ -94,6 +94,7 @@ class Reader {
     if (kind == "collective") return collective(event);
     if (kind == "result") return result(event);
     if (kind == "step") return step(event);
+    if (kind == "gap") return gap(event);
     if (kind == "end") record_.ended = true;
   }
 
@@ -275,6 +276,7 @@ class Reader {
     if (!one) return;
     one->micro_batch = static_cast<int>(event.whole("micro_batch", 0, 1 << 20));
     sketch(event, *one);
+    record_.parameters[static_cast<std::size_t>(one->parameter)].frozen = false;  // it was unfrozen since
     step.micro_batches = std::max(step.micro_batches, one->micro_batch + 1);
     step.contributions.push_back(*one);
   }
@@ -319,16 +321,7 @@ class Reader {
     call.reduce = text_if_any(event, "reduce");
     call.call = text_if_any(event, "call");
     if (event.find("root") != nullptr) call.root = static_cast<int>(event.whole("root", 0, most_whole));
-    if (const Json* parameters = event.find("parameters"); parameters != nullptr) {
-      for (const std::int64_t id : event.wholes("parameters", 0, INT64_MAX / 2)) {
-        const auto found = record_.parameter_of_id.find(id);
-        if (found == record_.parameter_of_id.end()) {
-          event.mistake(*parameters, fmt::format("parameter {} was not declared by a \"parameter\" line before", id));
-        } else {
-          call.parameters.push_back(found->second);
-        }
-      }
-    }
+    if (event.find("parameters") != nullptr) call.parameters = declared(event, "parameters");
     if (const Json* pass = event.find("micro_batch"); pass != nullptr && !pass->is_null()) {
       call.in_backward = true;
       call.passes = static_cast<int>(event.whole("micro_batch", 0, 1 << 20)) + 1;
@@ -339,11 +332,41 @@ class Reader {
     return call;
   }
 
+  /// Parameters by their ids.
+  std::vector<int> declared(const Event& event, std::string_view key) const {
+    std::vector<int> numbers;
+    for (const std::int64_t id : event.wholes(key, 0, INT64_MAX / 2)) {
+      const auto found = record_.parameter_of_id.find(id);
+      if (found != record_.parameter_of_id.end()) {
+        numbers.push_back(found->second);
+      } else {
+        event.mistake(*event.find(key),
+                      fmt::format("parameter {} was not declared by a \"parameter\" line before", id));
+      }
+    }
+    return numbers;
+  }
+
+  void gap(const Event& event) {
+    CaptureGap gap;
+    if (const Json* step = event.required("step"); step != nullptr && !step->is_null())
+      gap.step = static_cast<int>(event.whole("step"));
+    gap.of_all = event.find("parameters") == nullptr;
+    if (!gap.of_all) gap.parameters = declared(event, "parameters");
+    gap.why = event.required_text("why");
+    if (const Json* why = event.find("why"); why != nullptr && gap.why.empty())
+      event.mistake(*why, fmt::format("\"why\" of a \"gap\" line: expected a sentence without a period, found {}",
+                                      why->describe()));
+    record_.gaps.push_back(std::move(gap));
+  }
+
   void step(const Event& event) {
     RankStep& step = step_of(event);
     if (step.complete) return event.mistake("a second \"step\" line of this step");
     step.complete = true;
     step.skipped = event.boolean("skipped", false);
+    step.dropped = event.boolean("dropped", false);
+    if (event.find("waiting") != nullptr) step.waiting = declared(event, "waiting");
     const auto count = static_cast<int>(event.whole("micro_batches", 0, 1 << 20));
     if (count < step.micro_batches) {
       event.mistake(fmt::format("the step has {} micro-batches, and micro-batch {} yielded a contribution", count,

@@ -9,7 +9,7 @@
 
 #include "src/live/captured_run.h"
 #include "src/live/event.h"
-#include "src/live/words.h"
+#include "src/live/run_gaps.h"
 #include "src/numeric/parallel.h"
 
 namespace lockstep::live {
@@ -88,10 +88,14 @@ class Union {
       for (auto* tensors : {&content.contributions, &content.results}) {
         for (SketchedTensor& tensor : *tensors) tensor.parameter = number[static_cast<std::size_t>(tensor.parameter)];
       }
+      for (int& parameter : content.waiting) parameter = number[static_cast<std::size_t>(parameter)];
     }
     for (int& parameter : rank.run_parameters) parameter = number[static_cast<std::size_t>(parameter)];
     for (CapturedCollective& call : rank.collectives) {
       for (int& parameter : call.parameters) parameter = number[static_cast<std::size_t>(parameter)];
+    }
+    for (CaptureGap& gap : rank.gaps) {
+      for (int& parameter : gap.parameters) parameter = number[static_cast<std::size_t>(parameter)];
     }
   }
 
@@ -174,91 +178,6 @@ class Union {
   std::map<std::string, int, std::less<>> by_name_;
   std::vector<std::string> first_;  // by parameter: the file that declared it first
 };
-
-/// Steps that the loss scaler of every rank skipped have no results; where that of some did, replicas drift apart.
-void drop_skipped(CapturedRun& run, std::set<int>& steps) {
-  std::vector<int> dropped;
-  for (const int step : steps) {
-    std::vector<int> skipped, taken;
-    for (const RankRecord& rank : run.ranks) {
-      const auto found = rank.steps.find(step);
-      if (found != rank.steps.end() && found->second.complete)
-        (found->second.skipped ? skipped : taken).push_back(rank.header.rank);
-    }
-    if (skipped.empty()) continue;
-    if (taken.empty()) {
-      dropped.push_back(step);
-    } else {
-      run.gaps.push_back(
-          fmt::format("in optimizer step {} the loss scaler of {} found infinite gradients and let no optimizer step, "
-                      "and {} stepped: replicas drift apart.",
-                      step, rank_words(skipped), rank_words(taken)));
-    }
-  }
-  for (const int step : dropped) steps.erase(step);
-  run.skipped = dropped;
-  if (!dropped.empty())
-    run.notes.push_back(fmt::format("{} {} skipped: loss scalers found infinite gradients.",
-                                    dropped.size() == 1 ? fmt::format("optimizer step {}", dropped.front())
-                                                        : fmt::format("optimizer steps {}", fmt::join(dropped, ", ")),
-                                    dropped.size() == 1 ? "was" : "were"));
-}
-
-void find_gaps(CapturedRun& run) {
-  std::set<int> steps, present;
-  for (const RankRecord& rank : run.ranks) {
-    present.insert(rank.header.rank);
-    for (const auto& [step, content] : rank.steps) {
-      // What is issued after the last optimizer step, such as a gathering of parameters, begins no other.
-      if (content.complete || !content.contributions.empty() || !content.results.empty()) steps.insert(step);
-    }
-  }
-  drop_skipped(run, steps);
-  run.steps.assign(steps.begin(), steps.end());
-  std::int64_t micro_batches = 0;
-  for (const int step : run.steps) {
-    int most = 1;
-    for (const RankRecord& rank : run.ranks) {
-      const auto found = rank.steps.find(step);
-      if (found != rank.steps.end()) most = std::max(most, found->second.micro_batches);
-    }
-    micro_batches += most;
-  }
-  if (micro_batches > most_whole / 2)
-    refuse(fmt::format("{}: the run has {} micro-batches, more micro-batches than can be counted", run.folder,
-                       micro_batches));
-  for (int rank = 0; rank < run.header.world; ++rank) {
-    if (!present.contains(rank)) run.missing_ranks.push_back(rank);
-  }
-  if (!run.missing_ranks.empty())
-    run.gaps.push_back(fmt::format("{} of {} left no file: what {} contributed is not known.",
-                                   rank_words(run.missing_ranks), run.header.world,
-                                   run.missing_ranks.size() == 1 ? "it" : "they"));
-  std::vector<int> died;
-  for (const RankRecord& rank : run.ranks) {
-    if (rank.cut_off) run.gaps.push_back(fmt::format("{}: the last line is not complete.", rank.file));
-    if (!rank.ended) died.push_back(rank.header.rank);
-  }
-  if (!died.empty())
-    run.gaps.push_back(fmt::format("{} did not end the capture: the last lines are missing.", rank_words(died)));
-  for (const int step : run.steps) {
-    std::vector<int> without, unfinished;
-    for (const RankRecord& rank : run.ranks) {
-      const auto found = rank.steps.find(step);
-      if (found == rank.steps.end()) {
-        without.push_back(rank.header.rank);
-      } else if (!found->second.complete) {
-        unfinished.push_back(rank.header.rank);
-      }
-    }
-    if (!without.empty())
-      run.gaps.push_back(
-          fmt::format("{} did not capture optimizer step {}, which others did.", rank_words(without), step));
-    if (!unfinished.empty())
-      run.gaps.push_back(fmt::format("{} did not finish optimizer step {}.", rank_words(unfinished), step));
-  }
-  if (run.steps.empty()) run.gaps.push_back("no optimizer step was captured.");
-}
 
 }  // namespace
 

@@ -88,6 +88,10 @@ class Recorder {
       refuse(
           "the capture does not say whose gradients the collectives carried; expected one that was made with "
           "collectives=True by this version of the package.");
+    if (!run_.waiting.empty() && run_.waiting.begin()->first <= verified_.steps.back())
+      refuse(fmt::format(
+          "in optimizer step {} the optimizer of {} did not step, and others did; in a scenario all step together.",
+          run_.waiting.begin()->first, run_.parameters[at(run_.waiting.begin()->second)].declared.name));
     recording_.run = &run_;
     recording_.steps = verified_.steps;
     recording_.loss = *verified_.loss;

@@ -14,6 +14,7 @@
 #include "src/live/left_behind.h"
 #include "src/live/precision.h"
 #include "src/live/record.h"
+#include "src/live/run_gaps.h"
 #include "src/live/words.h"
 #include "src/numeric/parallel.h"
 #include "src/schedule/selector_list.h"
@@ -142,12 +143,14 @@ class Verifier {
             {},
             fmt::format("{}: optimizer step {} was {}; {}", run_.folder, *options_.step,
                         std::binary_search(run_.skipped.begin(), run_.skipped.end(), *options_.step)
-                            ? "skipped by loss scalers"
+                            ? "one in which no optimizer stepped"
                             : "not captured",
                         run_.steps.empty() ? "the run has none" : "the run has " + live::numbers_words(run_.steps))}});
       chosen_steps_ = {*options_.step};
     }
     result_.steps = chosen_steps_;
+    for (std::string& sentence : live::told_gaps(run_, chosen_steps_, chosen_))
+      result_.gaps.push_back(std::move(sentence));
   }
 
   int previous(int step) const {

@@ -80,6 +80,7 @@ def has_compiled_functions():
 
 class Megatron(Plain):
     name = "megatron"
+    in_grad = False
 
     def __init__(self, model, optimizer, run):
         from megatron.core import parallel_state
@@ -218,6 +219,10 @@ class Megatron(Plain):
             if parameter is None or parameter.frozen:
                 continue
             yield (parameter, None, []) if gradient is None else (parameter, self.cut_of(tensor).parts_of(gradient.reshape(-1), begin), [])
+
+    def owned_by(self, optimizer):
+        found = (self.parameters.by_tensor.get(id(tensor)) for tensor, _, _ in given(optimizer))
+        return [parameter for parameter in found if parameter is not None]
 
     def owned(self, parameter):
         for optimizer in self.optimizers:

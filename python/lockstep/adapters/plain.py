@@ -28,6 +28,8 @@ def is_compiled(model):
 class Plain:
     """Gradients are where torch puts them: in .grad of the parameters that the optimizer has."""
 
+    in_grad = True
+
     def __init__(self, model, optimizer, run):
         if not isinstance(model, torch.nn.Module):
             raise CaptureError("model is a %s: expected a torch.nn.Module, or an engine of a framework that lockstep.attach knows"
@@ -47,13 +49,19 @@ class Plain:
         return {}
 
     def install(self):
-        hooks = [on_step(optimizer, lambda optimizer=optimizer: self.run.before_step(optimizer)) for optimizer in self.optimizers]
+        gaps = self.run.gaps
+        hooks = [hook for one in self.optimizers for hook in on_step(one, lambda one=one: gaps.begin_step(one), gaps.after_step)]
         return hooks + on_clipping(self.before_clipping) + self.run.scaler.install()
 
     def before_clipping(self, tensors):
         """Gradients of the others may be those of an earlier step."""
         clipped = {id(tensor) for tensor in tensors}
         self.run.take_results([one for one in self.optimizers if any(id(tensor) in clipped for tensor in parameters_of([one]))])
+
+    def owned_by(self, optimizer):
+        """The parameters that an optimizer has."""
+        found = (self.parameters.by_tensor.get(id(tensor)) for tensor in parameters_of([optimizer]))
+        return [parameter for parameter in found if parameter is not None]
 
     def cut(self, parameter, tensor):
         """(number, elements, places) of each piece that the tensor has something of, and the axes that are to be added up."""

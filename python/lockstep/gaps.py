@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a capture knows that it cannot know: events "gap" (docs/capture.md), of which `lockstep verify` judges nothing, and gradients that
+were set to zero without an optimizer step.
+"""
+
+import threading
+
+import torch
+
+from lockstep.optimizers import parameters_of
+from lockstep.parameters import local_of
+
+REDUCE = ("all_reduce", "reduce_scatter", "reduce")
+MOST_SHAPES = 3
+
+
+class Gaps:
+    """Of one capture, `run`. What needs .grad to be where gradients are is asked where the adapter's `in_grad` says so."""
+
+    def __init__(self, run):
+        self.run, self.thread, self.first = run, threading.get_ident(), True
+        self.clipped = {}  # parameters by number: clipped since their optimizer stepped
+        self.stepping = None  # the step whose results an optimizer steps with now
+        self.asking = 0  # within torch.autograd.grad
+        self.told = set()
+        self.new_step()
+
+    def new_step(self):
+        self.yielded, self.kept, self.witness = {}, {}, None  # parameters by number; the smallest with a gradient that is not zero
+        self.asked, self.passed = set(), set()
+
+    def say(self, why, numbers=None, step=None):
+        """Nothing of the parameters of these numbers (of all where there are none) is to be judged in that step (in this one)."""
+        numbers = None if numbers is None else tuple(sorted(set(numbers)))
+        line = {"step": self.run.step if step is None else step}
+        self.write(dict(line, why=why) if numbers is None else dict(line, parameters=list(numbers), why=why))
+
+    def write(self, line):
+        known = (line["step"], tuple(line.get("parameters", ())), line["why"])
+        if known not in self.told:
+            self.told.add(known)
+            self.run.recorder.event("gap", line)
+
+    # Backward passes.
+
+    def stands(self, parameter):
+        """Whether it has a gradient that is not zero."""
+        gradient = parameter.held.grad
+        with torch.no_grad(), self.run.not_followed():
+            return gradient is not None and bool(local_of(gradient).any())
+
+    def before_pass(self, within):
+        """`within`: the pass has begun, as autograd was called past torch's functions."""
+        self.after_step()
+        if not within and self.run.mode is not None and threading.get_ident() != self.thread:
+            self.write({"step": None, "parameters": [],
+                        "why": "backward passes run in another thread than the one in which the capture began, where no collective is seen"
+                               " (collectives=False records none)"})
+        if not self.run.adapter.in_grad:
+            return
+        if not within:
+            self.run.adapter.parameters.unfreeze()
+        if self.first:
+            left = [parameter.number for parameter in self.run.adapter.parameters.all if self.stands(parameter)]
+            if left:
+                self.say("gradients of before the capture are not zero as its first backward pass begins", left)
+        self.first = False
+        self.look_for_zeroed(counted=self.run.told)
+
+    def after_pass(self):
+        if self.run.adapter.in_grad:
+            self.kept.update((number, one) for number, one in self.yielded.items() if one.held.grad is not None)
+            smallest = sorted(self.kept.values(), key=lambda parameter: parameter.held.numel())
+            self.witness = next((one for one in smallest if self.stands(one)), None)
+        self.yielded = {}
+
+    def look_for_zeroed(self, counted):
+        """`counted`: the micro-batch that begins was counted already."""
+        if self.witness is None:
+            return
+        gone = [number for number, parameter in self.kept.items() if parameter.held.grad is None]
+        if not self.stands(self.witness):  # else the others' elements are not looked at, which takes time
+            gone = [number for number, parameter in self.kept.items() if not self.stands(parameter)]
+        if not gone:
+            return
+        if len(gone) == len(self.kept) and not counted:
+            self.clipped = {}
+            self.run.finish_step(dropped=True)
+        else:
+            self.say("gradients were set to zero between micro-batches", gone)
+            self.witness = None
+
+    def contributes(self, parameter):
+        self.yielded[parameter.number] = parameter
+        (self.asked if self.asking and not self.run.depth else self.passed).add(parameter.number)
+
+    def around_grad(self, original):
+        def grad(*arguments, **keys):
+            self.asking += 1
+            try:
+                return original(*arguments, **keys)
+            finally:
+                self.asking -= 1
+        return grad
+
+    # Optimizer steps.
+
+    def before_results(self, optimizer):
+        if not self.run.adapter.in_grad:
+            return
+        known = self.run.adapter.parameters.by_tensor
+        others = [tensor for tensor in parameters_of([optimizer]) if id(tensor) not in known and tensor.grad is not None]
+        if others:
+            shapes = ["[%s]" % ", ".join(map(str, tensor.shape)) for tensor in others]
+            more = " and %d more" % (len(shapes) - MOST_SHAPES) if len(shapes) > MOST_SHAPES else ""
+            self.say("an optimizer gets gradients of %d parameter%s that the captured model has not, of the shape%s %s%s"
+                     % (len(others), *("s" if len(others) > 1 else "",) * 2, ", ".join(shapes[:MOST_SHAPES]), more), [])
+        frozen = [known[id(tensor)].number for tensor in parameters_of([optimizer])
+                  if id(tensor) in known and known[id(tensor)].frozen and tensor.grad is not None]
+        if frozen:
+            self.say("an optimizer gets a gradient of what was frozen, and no backward pass was seen that yields it", frozen)
+
+    def begin_step(self, optimizer):
+        """The gradients are what an optimizer gets, which steps with them now."""
+        self.stepping = self.run.step
+        if self.run.mode is not None:
+            self.run.mode.carried.copies_alone = True  # what the optimizer makes of them are no gradients
+        self.run.before_step(optimizer)
+
+    def after_step(self):
+        if self.stepping is not None and self.run.mode is not None:
+            self.run.mode.carried.copies_alone = False
+            if self.run.step != self.stepping:
+                self.run.mode.carried.clear()
+        self.stepping = None
+
+    def collective(self, found):
+        if self.stepping is not None and found["op"] in REDUCE and found["parameters"]:
+            self.say("a collective reduces the gradient within the optimizer's own step, after the capture has looked at it",
+                     found["parameters"], self.stepping)
+
+    def finish_step(self, idle, taken):
+        """`idle`: the optimizers that did not step in it, `taken`: those among all whose gradients were looked at."""
+        both = self.asked & self.passed
+        if both:
+            self.say("torch.autograd.grad was called for these parameters beside backward passes, and may have added to no gradient", both)
+        if self.clipped:
+            self.say("gradients were clipped, and more was added to them before their optimizer stepped", self.clipped)
+        owned_by = self.run.adapter.owned_by
+        if self.clipped:
+            for optimizer in taken:
+                for parameter in owned_by(optimizer) if optimizer not in idle else ():
+                    self.clipped.pop(parameter.number, None)
+        self.clipped.update((parameter.number, parameter) for optimizer in taken if optimizer in idle for parameter in owned_by(optimizer))
+        self.new_step()

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/run_gaps.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "src/base/at.h"
+#include "src/live/event.h"
+#include "src/live/words.h"
+
+namespace lockstep::live {
+
+namespace {
+
+std::string steps_words(const std::vector<int>& steps) {
+  return fmt::format("optimizer step{} {}", steps.size() == 1 ? "" : "s", numbers_words(steps));
+}
+
+/// Takes steps out in which no optimizer stepped: they have no results. Where those of some ranks did, replicas drift
+/// apart.
+void drop_skipped(CapturedRun& run, std::set<int>& steps) {
+  std::vector<int> by_scalers, zeroed;
+  for (const int step : steps) {
+    std::vector<int> skipped, dropped, taken;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found == rank.steps.end() || !found->second.complete) continue;
+      const RankStep& content = found->second;
+      (content.skipped ? skipped : content.dropped ? dropped : taken).push_back(rank.header.rank);
+    }
+    if (skipped.empty() && dropped.empty()) continue;
+    if (taken.empty()) {
+      (skipped.empty() ? zeroed : by_scalers).push_back(step);
+      continue;
+    }
+    if (!skipped.empty())
+      run.divided[step] =
+          fmt::format("{} skipped the optimizer step, for {} loss scaler found infinite gradients, and {} stepped",
+                      rank_words(skipped), skipped.size() == 1 ? "its" : "their", rank_words(taken));
+    if (!dropped.empty())
+      run.gaps.push_back(
+          fmt::format("{} set the gradients of optimizer step {} to zero without a step, and {} stepped.",
+                      rank_words(dropped), step, rank_words(taken)));
+  }
+  for (const auto& [dropped, why] :
+       {std::pair(&by_scalers, "skipped: loss scalers found infinite gradients"),
+        std::pair(&zeroed, "none: gradients were set to zero, and no optimizer stepped")}) {
+    if (dropped->empty()) continue;
+    for (const int step : *dropped) steps.erase(step);
+    run.skipped.insert(run.skipped.end(), dropped->begin(), dropped->end());
+    run.notes.push_back(fmt::format("{} {} {}.", steps_words(*dropped), dropped->size() == 1 ? "was" : "were", why));
+  }
+  std::sort(run.skipped.begin(), run.skipped.end());
+}
+
+/// A training may end with micro-batches after its last optimizer step: every rank has ended its capture then.
+void drop_leftover(CapturedRun& run, std::set<int>& steps) {
+  if (steps.size() < 2) return;
+  const int last = *steps.rbegin();
+  int micro_batches = 0;
+  for (const RankRecord& rank : run.ranks) {
+    const auto found = rank.steps.find(last);
+    if (!rank.ended || rank.cut_off || (found != rank.steps.end() && found->second.complete)) return;
+    if (found != rank.steps.end()) micro_batches = std::max(micro_batches, found->second.micro_batches);
+  }
+  steps.erase(last);
+  run.notes.push_back(fmt::format("{} after the last optimizer step: no optimizer got what {} yielded.",
+                                  micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", micro_batches),
+                                  micro_batches == 1 ? "it" : "they"));
+}
+
+/// A parameter waits where no optimizer that has it stepped.
+void find_waiting(CapturedRun& run) {
+  for (const int step : run.steps) {
+    std::set<int> waiting, gotten;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found == rank.steps.end()) continue;
+      const std::set<int> own(found->second.waiting.begin(), found->second.waiting.end());
+      waiting.insert(own.begin(), own.end());
+      // What was clipped is told although nobody stepped.
+      for (const SketchedTensor& result : found->second.results) {
+        if (!own.contains(result.parameter)) gotten.insert(result.parameter);
+      }
+    }
+    for (const int parameter : waiting) {
+      if (!gotten.contains(parameter)) run.waiting.emplace(step, parameter);
+    }
+  }
+}
+
+void find_unknowns(CapturedRun& run) {
+  for (const RankRecord& rank : run.ranks) {
+    for (const CaptureGap& gap : rank.gaps) {
+      const int step = gap.step.value_or(-1);
+      if (gap.of_all) run.unknowns.try_emplace({step, -1}, gap.why);
+      for (const int parameter : gap.parameters) run.unknowns.try_emplace({step, parameter}, gap.why);
+    }
+  }
+}
+
+}  // namespace
+
+void find_gaps(CapturedRun& run) {
+  std::set<int> steps, present;
+  for (const RankRecord& rank : run.ranks) {
+    present.insert(rank.header.rank);
+    for (const auto& [step, content] : rank.steps) {
+      // What is issued after the last optimizer step, such as a gathering of parameters, begins no other.
+      if (content.complete || !content.contributions.empty() || !content.results.empty()) steps.insert(step);
+    }
+  }
+  drop_skipped(run, steps);
+  drop_leftover(run, steps);
+  run.steps.assign(steps.begin(), steps.end());
+  std::int64_t micro_batches = 0;
+  for (const int step : run.steps) {
+    int most = 1;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found != rank.steps.end()) most = std::max(most, found->second.micro_batches);
+    }
+    micro_batches += most;
+  }
+  if (micro_batches > most_whole / 2)
+    throw InputError({Diagnostic{{},
+                                 fmt::format("{}: the run has {} micro-batches, more micro-batches than can be counted",
+                                             run.folder, micro_batches)}});
+  for (int rank = 0; rank < run.header.world; ++rank) {
+    if (!present.contains(rank)) run.missing_ranks.push_back(rank);
+  }
+  if (!run.missing_ranks.empty())
+    run.gaps.push_back(fmt::format("{} of {} left no file: what {} contributed is not known.",
+                                   rank_words(run.missing_ranks), run.header.world,
+                                   run.missing_ranks.size() == 1 ? "it" : "they"));
+  std::vector<int> died;
+  for (const RankRecord& rank : run.ranks) {
+    if (rank.cut_off) run.gaps.push_back(fmt::format("{}: the last line is not complete.", rank.file));
+    if (!rank.ended) died.push_back(rank.header.rank);
+  }
+  if (!died.empty())
+    run.gaps.push_back(fmt::format("{} did not end the capture: the last lines are missing.", rank_words(died)));
+  for (const int step : run.steps) {
+    std::vector<int> without, unfinished;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found == rank.steps.end()) {
+        without.push_back(rank.header.rank);
+      } else if (!found->second.complete) {
+        unfinished.push_back(rank.header.rank);
+      }
+    }
+    if (!without.empty())
+      run.gaps.push_back(
+          fmt::format("{} did not capture optimizer step {}, which others did.", rank_words(without), step));
+    if (!unfinished.empty())
+      run.gaps.push_back(fmt::format("{} did not finish optimizer step {}.", rank_words(unfinished), step));
+  }
+  if (run.steps.empty()) run.gaps.push_back("no optimizer step was captured.");
+  find_waiting(run);
+  find_unknowns(run);
+}
+
+std::vector<std::string> told_gaps(const CapturedRun& run, const std::vector<int>& steps,
+                                   const std::vector<char>& chosen) {
+  struct Told {
+    std::set<int> ranks, steps, parameters;
+  };
+  std::map<std::pair<std::string, bool>, Told> told;  // by the reason, and whether it is of all parameters
+  for (const RankRecord& rank : run.ranks) {
+    for (const CaptureGap& gap : rank.gaps) {
+      if (gap.step && !std::binary_search(steps.begin(), steps.end(), *gap.step)) continue;
+      const bool concerns = std::any_of(gap.parameters.begin(), gap.parameters.end(),
+                                        [&](int parameter) { return chosen[at(parameter)] != 0; });
+      if (!gap.parameters.empty() && !concerns) continue;
+      Told& one = told[{gap.why, gap.of_all}];
+      one.ranks.insert(rank.header.rank);
+      if (gap.step) one.steps.insert(*gap.step);
+      for (const int parameter : gap.parameters) {
+        if (chosen[at(parameter)] != 0) one.parameters.insert(parameter);
+      }
+    }
+  }
+  std::vector<std::string> sentences;
+  for (const auto& [what, one] : told) {
+    const auto& [why, of_all] = what;
+    std::string text;
+    if (static_cast<int>(one.ranks.size()) < run.header.world)
+      text += fmt::format("on {}, ", rank_words({one.ranks.begin(), one.ranks.end()}));
+    if (!one.steps.empty()) text += fmt::format("in {}, ", steps_words({one.steps.begin(), one.steps.end()}));
+    text += why;
+    if (of_all) text += ": what the optimizers get is not judged";
+    if (!one.parameters.empty())
+      text += fmt::format(": what the optimizers get of {}{} is not judged",
+                          run.parameters[at(*one.parameters.begin())].declared.name,
+                          one.parameters.size() == 1 ? "" : " and " + counted(one.parameters.size() - 1, "other"));
+    sentences.push_back(text + ".");
+  }
+  return sentences;
+}
+
+const std::string* CapturedRun::unknown(int step, int parameter) const {
+  if (unknowns.empty()) return nullptr;
+  for (const auto& key :
+       {std::pair(step, parameter), std::pair(step, -1), std::pair(-1, parameter), std::pair(-1, -1)}) {
+    if (const auto found = unknowns.find(key); found != unknowns.end()) return &found->second;
+  }
+  return nullptr;
+}
+
+}  // namespace lockstep::live

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a capture says that it does not know is never judged.
+#include <algorithm>
+
+#include "lockstep/diagnostic.h"
+#include "lockstep/live.h"
+#include "tests/catch.h"
+#include "tests/live/run_writer.h"
+
+using namespace lockstep;
+using test::Folder;
+using test::read_all;
+using test::write_all;
+using Verdict = VerifiedPiece::Verdict;
+
+namespace {
+
+/// Two ranks and three optimizer steps of two parameters; "b" comes with `of_b` in the place of 1/2 in step 1.
+void write_run(const std::string& folder, double of_b = 0.5) {
+  test::SimpleRun run;
+  run.settings.sums = 64;
+  run.steps = 3;
+  run.parameters = {{"a", 300}, {"b", 200}};
+  run.coefficient = [&](const std::string& name, int, int, int step, int) {
+    return step != 0 ? 0 : name == "b" ? of_b : 0.5;
+  };
+  run.write(folder);
+}
+
+/// Puts a line before the last one of a rank's file.
+void add(const Folder& folder, int rank, const std::string& line) {
+  const std::string name = fmt::format("rank-{:05}.jsonl", rank);
+  std::string text = read_all(folder / name);
+  write_all(folder / name, text.insert(text.rfind("{\"event\":\"end\""), line + "\n"));
+}
+
+void change(const Folder& folder, int rank, const std::string& from, const std::string& to) {
+  const std::string name = fmt::format("rank-{:05}.jsonl", rank);
+  std::string text = read_all(folder / name);
+  const std::size_t place = text.find(from);
+  REQUIRE(place != std::string::npos);
+  write_all(folder / name, text.replace(place, from.size(), to));
+}
+
+std::string refusal(const Folder& folder) {
+  try {
+    verify_run(folder.path());
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("results of which the capture says that it does not know are undecided, and no others") {
+  const Folder folder;
+  write_run(folder.path(), 1);
+  CHECK(verify_run(folder.path()).verdict() == Verdict::wrong);
+  add(folder, 1, R"({"event":"gap","step":1,"parameters":[1],"why":"somebody is late"})");
+  add(folder, 1, R"({"event":"gap","step":2,"parameters":[1],"why":"somebody is late"})");
+  VerifyResult result = verify_run(folder.path());
+  CHECK(result.verdict() == Verdict::wrong);  // step 0 is what it was
+  CHECK(result.count(Verdict::wrong) == 1);
+  CHECK(result.count(Verdict::undecided) == 2);
+  CHECK(result.count(Verdict::right) == 3);
+  REQUIRE(result.gaps.size() == 1);
+  CHECK(result.gaps[0] ==
+        "on rank 1, in optimizer steps 1 and 2, somebody is late: what the optimizers get of b is not judged.");
+  for (const VerifiedPiece& piece : result.pieces) {
+    if (piece.verdict == Verdict::undecided) CHECK((piece.parameter == 1 && piece.step > 0 && piece.formula.empty()));
+  }
+  VerifyOptions first;
+  first.step = 0;
+  CHECK(verify_run(folder.path(), first).gaps.empty());
+  VerifyOptions other;
+  other.parameters = Selectors({"a"});
+  CHECK(verify_run(folder.path(), other).verdict() == Verdict::right);
+}
+
+TEST_CASE("a gap may be in all parameters, in all steps, or in no parameter that was recorded") {
+  const Folder folder;
+  write_run(folder.path());
+  add(folder, 0, R"({"event":"gap","step":null,"parameters":[],"why":"another thread trains"})");
+  VerifyResult result = verify_run(folder.path());
+  CHECK(result.verdict() == Verdict::undecided);
+  CHECK(result.count(Verdict::right) == 6);
+  CHECK(result.gaps == std::vector<std::string>{"on rank 0, another thread trains."});
+  add(folder, 0, R"({"event":"gap","step":1,"why":"it is dark"})");
+  add(folder, 1, R"({"event":"gap","step":1,"why":"it is dark"})");
+  result = verify_run(folder.path());
+  CHECK(result.count(Verdict::undecided) == 2);
+  REQUIRE(result.gaps.size() == 2);
+  CHECK(result.gaps[1] == "in optimizer step 1, it is dark: what the optimizers get is not judged.");
+  add(folder, 1, R"({"event":"gap","step":null,"why":"it is night"})");
+  CHECK(verify_run(folder.path()).count(Verdict::undecided) == 6);
+  CHECK(contains(
+      [&] {
+        try {
+          record_run(folder.path());
+        } catch (const InputError& error) {
+          return std::string(error.what());
+        }
+        return std::string();
+      }(),
+      "no schedule is recorded of a run that is not complete"));
+}
+
+TEST_CASE("contributions and results of a gap are not compared with a reference") {
+  const Folder folder, one;
+  write_run(folder.path());
+  test::SimpleRun alone;
+  alone.settings.sums = 64;
+  alone.settings.mesh = {{"dp", 1}};
+  alone.parameters = {{"a", 300}, {"b", 200}};
+  alone.coefficient = [](const std::string&, int, int, int, int) { return 1; };
+  alone.write(one.path());
+  VerifyOptions options;
+  options.reference = one.path();
+  CHECK(verify_run(folder.path(), options).reference->count(Verdict::wrong) == 2);  // other data
+  add(folder, 1, R"({"event":"gap","step":0,"parameters":[1],"why":"it is dark"})");
+  CHECK(verify_run(folder.path(), options).reference->count(Verdict::wrong) == 1);
+  add(one, 0, R"({"event":"gap","step":0,"why":"it is dark"})");
+  CHECK(verify_run(folder.path(), options).reference->count(Verdict::wrong) == 0);
+}
+
+TEST_CASE("gaps that are none are told with file, line and column") {
+  for (const auto& [line, said] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"event":"gap","why":"x"})", "missing key \"step\" in a \"gap\" line"},
+           {R"({"event":"gap","step":"1","why":"x"})", "\"step\" of a \"gap\" line: expected a whole number"},
+           {R"({"event":"gap","step":-1,"why":"x"})", "\"step\" of a \"gap\" line: expected a whole number"},
+           {R"({"event":"gap","step":1})", "missing key \"why\" in a \"gap\" line"},
+           {R"({"event":"gap","step":1,"why":3})", "\"why\" of a \"gap\" line: expected a string"},
+           {R"({"event":"gap","step":1,"why":""})", "\"why\" of a \"gap\" line: expected a sentence without a period"},
+           {R"({"event":"gap","step":1,"why":"x","parameters":7})",
+            "\"parameters\" of a \"gap\" line: expected a list"},
+           {R"({"event":"gap","step":1,"why":"x","parameters":[7]})", "parameter 7 was not declared"},
+           {R"({"event":"gap","step":1,"why":"x","parameters":[null]})", "expected whole numbers from 0"}}) {
+    const Folder folder;
+    write_run(folder.path());
+    add(folder, 1, line);
+    INFO(line);
+    CHECK(contains(refusal(folder), said));
+    CHECK(contains(refusal(folder), "rank-00001.jsonl:25:"));
+  }
+  const Folder folder;
+  write_run(folder.path());
+  change(folder, 1, R"("event":"step",)", R"("event":"step","waiting":[9],)");
+  CHECK(contains(refusal(folder), "parameter 9 was not declared"));
+}
+
+TEST_CASE("a step that loss scalers skip on some ranks alone is wrong") {
+  const Folder folder;
+  write_run(folder.path());
+  change(folder, 1, R"("event":"step","step":1,)", R"("event":"step","step":1,"skipped":true,)");
+  const VerifyResult result = verify_run(folder.path());
+  CHECK(result.verdict() == Verdict::wrong);
+  CHECK(result.gaps.empty());
+  REQUIRE(result.findings.size() == 1);
+  CHECK(result.findings[0].what ==
+        "rank 1 skipped the optimizer step, for its loss scaler found infinite gradients, and rank 0 stepped");
+  CHECK(result.findings[0].steps == std::vector<int>{1});
+  CHECK(result.findings[0].parameters == std::vector<int>{0, 1});
+  CHECK(result.count(Verdict::right) == 4);
+}
+
+TEST_CASE("gradients that were set to zero without a step are left out, and are told where some ranks stepped") {
+  const Folder folder;
+  write_run(folder.path(), 1);
+  const std::string from = R"("event":"step","step":1,)", to = R"("event":"step","step":1,"dropped":true,)";
+  change(folder, 0, from, to);
+  VerifyResult result = verify_run(folder.path());
+  CHECK(result.gaps == std::vector<std::string>{
+                           "rank 0 set the gradients of optimizer step 1 to zero without a step, and rank 1 stepped."});
+  change(folder, 1, from, to);
+  result = verify_run(folder.path());
+  CHECK(result.gaps.empty());
+  CHECK(result.steps == std::vector<int>{0, 2});
+  CHECK(std::find(result.notes.begin(), result.notes.end(),
+                  "optimizer step 1 was none: gradients were set to zero, and no optimizer stepped.") !=
+        result.notes.end());
+}
+
+namespace {
+
+/// Ranks average "a" in each step; the optimizer of "b" steps in step 2 alone, and gets what came since step `since`.
+void write_waiting(const std::string& folder, int since, bool says = true, double coefficient = 0.5) {
+  const test::SimpleRun run;
+  test::RunWriter::Settings settings;
+  settings.collectives = true;
+  test::RunWriter writer(folder, settings);
+  writer.parameter(0, "embedding.weight", 4000);
+  writer.parameter(1, "layers.0.weight", 2000);
+  std::vector<double> whole(2000);
+  for (int step = 0; step < 3; ++step) {
+    for (std::size_t p = 0; p < 2; ++p) {
+      std::vector<double> sum(run.parameters[p].second);
+      for (int rank = 0; rank < 2; ++rank) {
+        const std::vector<double> own = run.gradient(p, rank, step, 0);
+        writer.contribution(rank, step, 0, static_cast<int>(p), 0, own);
+        for (std::size_t i = 0; i < own.size(); ++i)
+          sum[i] = test::rounded(sum[i] + (p == 0 ? 0.5 : coefficient) * own[i], Dtype::float32);
+      }
+      for (std::size_t i = 0; p == 1 && i < sum.size(); ++i)
+        sum[i] = whole[i] = step < since ? 0 : test::rounded(whole[i] + sum[i], Dtype::float32);
+      for (int rank = 0; rank < 2 && (p == 0 || step == 2); ++rank)
+        writer.result(rank, step, static_cast<int>(p), 0, sum);
+    }
+    for (int rank = 0; rank < 2; ++rank)
+      writer.line(rank, R"({{"event":"step","step":{},"micro_batches":1,"tokens":null{}}})", step,
+                  step < 2 && says ? R"(,"waiting":[1])" : "");
+  }
+  writer.finish();
+}
+
+}  // namespace
+
+TEST_CASE("a parameter whose optimizer does not step waits, with its gradient or without it") {
+  for (const int since : {0, 1, 2}) {
+    const Folder folder;
+    write_waiting(folder.path(), since);
+    VerifyResult result = verify_run(folder.path());
+    CAPTURE(since);
+    CHECK(result.verdict() == Verdict::right);
+    REQUIRE(result.pieces.size() == 4);
+    CHECK(result.pieces[3].step == 2);
+    CHECK(result.pieces[3].parameter == 1);
+    CHECK(result.pieces[3].formula == result.pieces[3].expected);
+    CHECK(contains(
+        [&] {
+          try {
+            record_run(folder.path());
+          } catch (const InputError& error) {
+            return std::string(error.what());
+          }
+          return std::string();
+        }(),
+        "in optimizer step 0 the optimizer of layers.0.weight did not step, and others did"));
+    const Folder silent;
+    write_waiting(silent.path(), since, false);
+    CHECK(verify_run(silent.path()).verdict() == Verdict::wrong);
+    const Folder wrong;
+    write_waiting(wrong.path(), since, true, 1);
+    result = verify_run(wrong.path());
+    CHECK(result.count(Verdict::wrong) == 1);
+  }
+}
+
+TEST_CASE("where one rank's optimizer steps and another's does not, the step is judged") {
+  const Folder folder;
+  write_waiting(folder.path(), 0);
+  change(folder, 1, R"("step":0,"micro_batches":1,"tokens":null,"waiting":[1])",
+         R"("step":0,"micro_batches":1,"tokens":null)");
+  change(folder, 1, R"({"event":"step","step":0)", R"({"event":"result","step":0,"parameter":1,"piece":0,"row":null}
+{"event":"step","step":0)");
+  CHECK(verify_run(folder.path()).verdict() == Verdict::wrong);
+}
+
+TEST_CASE("micro-batches after the last optimizer step are a note where every rank has ended") {
+  const Folder folder;
+  write_run(folder.path());
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string name = fmt::format("rank-{:05}.jsonl", rank);
+    std::string text = read_all(folder / name);
+    const std::size_t begin = text.find(R"({"event":"step","step":2)"), end = text.find('\n', begin);
+    write_all(folder / name, text.erase(begin, end + 1 - begin));
+  }
+  VerifyResult result = verify_run(folder.path());
+  CHECK(result.verdict() == Verdict::right);
+  CHECK(result.steps == std::vector<int>{0, 1});
+  CHECK(std::find(result.notes.begin(), result.notes.end(),
+                  "2 micro-batches after the last optimizer step: no optimizer got what they yielded.") !=
+        result.notes.end());
+  const std::string text = read_all(folder / "rank-00001.jsonl");
+  write_all(folder / "rank-00001.jsonl", text.substr(0, text.rfind("{\"event\":\"end\"")));
+  CHECK(verify_run(folder.path()).verdict() == Verdict::undecided);
+}

@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of trainings of which a capture must know what it cannot know, most of them right: gaps_worker.py FOLDER RANK WORLD CASE…"""
+
+import contextlib
+import sys
+import threading
+
+from worker import case, main, seeded  # finds lockstep
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import lockstep
+
+
+def net():
+    seeded(0)
+    return nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 4))
+
+
+def data(step, micro=0):
+    seeded(dist.get_rank(), step, micro)
+    return torch.randn(16, 8)
+
+
+def lost(model, step, micro=0):
+    return model(data(step, micro)).square().mean()
+
+
+def average(module):
+    for parameter in module.parameters():
+        dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+
+
+def captured(model, optimizer, out, **options):
+    return lockstep.capture(model, optimizer, out=out, loss="mean", report=False, **options)
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+@case(2)
+def head_of_its_own(out, requires_grad=True):
+    """The optimizer has a head that the captured model has not, and nobody reduces it."""
+    model, head = DistributedDataParallel(net()), nn.Linear(4, 2).requires_grad_(requires_grad)
+    optimizer = sgd([*model.parameters(), *head.parameters()])
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            head(model(data(step))).square().mean().backward()
+            optimizer.step()
+
+
+@case(2)
+def frozen_head_of_its_own(out):
+    head_of_its_own(out, requires_grad=False)
+
+
+@case(2)
+def unfrozen(out, reduced=True):
+    """A layer that is trained from the second step on, on which nobody has told the capture."""
+    model = net()
+    model[2].requires_grad_(False)
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            model[2].requires_grad_(step == 1)
+            lost(model, step).backward()
+            average(model if reduced and step else model[0])
+            optimizer.step()
+
+
+@case(2)
+def unfrozen_unreduced(out):
+    unfrozen(out, reduced=False)
+
+
+@case(2)
+def unfrozen_unseen(out):
+    """Within a backward pass that the capture sees only when it has begun."""
+    model = net()
+    model[2].requires_grad_(False)
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        model[2].requires_grad_(True)
+        loss = lost(model, 0)
+        torch.autograd.Variable._execution_engine.run_backward((loss,), (torch.ones(()),), False, False, (), allow_unreachable=True,
+                                                               accumulate_grad=True)
+        average(model)
+        optimizer.step()
+
+
+@case(2)
+def adversaries(out, zeroed=True):
+    """Two optimizers in turn; the second one's pass leaves a gradient in what the first one has."""
+    seeded(0)
+    maker, judge = DistributedDataParallel(nn.Linear(8, 8)), DistributedDataParallel(nn.Linear(8, 1))
+    optimizers = [torch.optim.Adam(one.parameters()) for one in (maker, judge)]
+    with captured(nn.ModuleDict({"maker": maker, "judge": judge}), optimizers, out):
+        for step in range(2):
+            optimizers[1].zero_grad()
+            (judge(maker(data(step)).detach()).mean() - judge(data(step, 1)).mean()).backward()
+            optimizers[1].step()
+            optimizers[0].zero_grad()
+            (-judge(maker(data(step, 2))).mean()).backward()
+            optimizers[0].step()
+
+
+@case(2)
+def in_turn(out, reduced=True):
+    """Of two optimizers one steps every second time, with what came since."""
+    model = net()
+    optimizers = [sgd(model[0].parameters()), sgd(model[2].parameters())]
+    with captured(model, optimizers, out):
+        for step in range(4):
+            with contextlib.ExitStack() as stack:
+                for one in model.parameters():  # what is added up was reduced already
+                    stack.callback(one.register_hook(lambda gradient: averaged(gradient) if reduced else gradient).remove)
+                lost(model, step).backward()
+            for one in optimizers[:1 + step % 2]:
+                one.step()
+                one.zero_grad()
+
+
+def averaged(gradient):
+    gradient = gradient.clone()
+    dist.all_reduce(gradient, op=dist.ReduceOp.AVG)
+    return gradient
+
+
+@case(2)
+def in_turn_unreduced(out):
+    in_turn(out, reduced=False)
+
+
+def with_closure(out, kind, **options):
+    model = DistributedDataParallel(net())
+    optimizer = kind(model.parameters(), lr=0.1, **options)
+    with captured(model, optimizer, out):
+        for step in range(2):
+            def closure():
+                optimizer.zero_grad()
+                loss = lost(model, step)
+                loss.backward()
+                return loss
+            optimizer.step(closure) if step else optimizer.step(closure=closure)
+
+
+@case(2)
+def one_call(out):
+    with_closure(out, torch.optim.SGD)
+
+
+@case(2)
+def several_calls(out):
+    with_closure(out, torch.optim.LBFGS, max_iter=3)
+
+
+@case(2)
+def last_of_several(out):
+    """All micro-batches but the last run before the step, as Lightning does it."""
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            with model.no_sync():
+                (lost(model, step) / 2).backward()
+            optimizer.step(lambda: (lost(model, step, 1) / 2).backward())
+            optimizer.zero_grad()
+
+
+class Heedless(torch.optim.SGD):
+    """Takes a closure, and never calls it."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.sub_(parameter.grad, alpha=group["lr"])
+
+
+@case(2)
+def no_call(out):
+    model = DistributedDataParallel(net())
+    optimizer = Heedless(model.parameters(), lr=0.1)
+    with captured(model, optimizer, out):
+        for step in range(2):
+            lost(model, step).backward()
+            optimizer.step(lambda: None)
+            optimizer.zero_grad()
+
+
+@case(2)
+def left_over(out):
+    """Five micro-batches, a step after each second one."""
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for micro in range(5):
+            (lost(model, micro) / 2).backward()
+            if micro % 2:
+                optimizer.step()
+                optimizer.zero_grad()
+
+
+def left_by(out, how):
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with contextlib.suppress(SystemExit), captured(model, optimizer, out):
+        lost(model, 0).backward()
+        optimizer.step()
+        sys.exit(*how)
+
+
+@case(2)
+def leaves(out):
+    left_by(out, ())
+
+
+@case(2)
+def leaves_with_0(out):
+    left_by(out, (0,))
+
+
+@case(2)
+def leaves_with_1(out):
+    left_by(out, (1,))
+
+
+@case(2)
+def begins_in_the_middle(out, zeroed=False):
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    (lost(model, 9) / 2).backward()
+    with captured(model, optimizer, out):
+        for step in range(2):
+            if step or zeroed:
+                optimizer.zero_grad()
+            (lost(model, step) / 2).backward()
+            optimizer.step()
+
+
+@case(2)
+def begins_with_zeros(out):
+    begins_in_the_middle(out, zeroed=True)
+
+
+@case(2)
+def skipped_batch(out, to_none=True, tell=False):
+    """Gradients of the second batch are thrown away."""
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out) as run:
+        for step in range(4):
+            optimizer.zero_grad(set_to_none=to_none)
+            if tell:
+                run.micro_batch(tokens=16)
+            lost(model, step).backward()
+            if step != 1:
+                optimizer.step()
+
+
+@case(2)
+def skipped_batch_of_zeros(out):
+    skipped_batch(out, to_none=False)
+
+
+@case(2)
+def skipped_batch_of_tokens(out):
+    skipped_batch(out, tell=True)
+
+
+def in_two(out, after=lambda model, optimizer, micro: None, before=lambda model, step: None):
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            before(model, step)
+            for micro in range(2):
+                (lost(model, step, micro) / 2).backward()
+                after(model, optimizer, micro)
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@case(2)
+def norm_for_a_log(out):
+    in_two(out, lambda model, optimizer, micro: nn.utils.clip_grad_norm_(model.parameters(), float("inf")))
+
+
+@case(2)
+def norm_below_the_limit(out):
+    in_two(out, lambda model, optimizer, micro: nn.utils.clip_grad_norm_(model.parameters(), 1e6))
+
+
+@case(2)
+def clipped_twice(out):
+    in_two(out, lambda model, optimizer, micro: nn.utils.clip_grad_norm_(model.parameters(), 0.01))
+
+
+@case(2)
+def gradient_for_a_log(out):
+    in_two(out, before=lambda model, step: torch.autograd.grad(lost(model.module, step), list(model.module[2].parameters())))
+
+
+@case(2)
+def forgotten_layer(out):
+    """One layer's gradient is set to zero between two micro-batches."""
+    in_two(out, lambda model, optimizer, micro: model.module[0].zero_grad() if micro == 0 else None)
+
+
+class Reducing(torch.optim.SGD):
+    """Averages within its own step, in one all-reduce."""
+
+    def step(self, closure=None):
+        parameters = [one for group in self.param_groups for one in group["params"]]
+        whole = torch.cat([one.grad.flatten() for one in parameters]) / dist.get_world_size()
+        dist.all_reduce(whole)
+        for one, part in zip(parameters, whole.split([one.numel() for one in parameters])):
+            one.grad.copy_(part.view_as(one))
+        return super().step(closure)
+
+
+@case(2)
+def reduced_in_step(out):
+    model = net()
+    optimizer = Reducing(model.parameters(), lr=0.1)
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            lost(model, step).backward()
+            optimizer.step()
+
+
+@case(2)
+def sharded_optimizer(out):
+    """Broadcasts what it has stepped to; gradients are reduced before."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model = DistributedDataParallel(net())
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            lost(model, step).backward()
+            optimizer.step()
+
+
+@case(2)
+def in_a_thread(out, **options):
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+
+    def train():
+        for step in range(2):
+            optimizer.zero_grad()
+            lost(model, step).backward()
+            optimizer.step()
+    with captured(model, optimizer, out, **options):
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+
+
+@case(2)
+def in_a_thread_without_collectives(out):
+    in_a_thread(out, collectives=False)
+
+
+if __name__ == "__main__":
+    main()

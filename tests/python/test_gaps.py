@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a script does that a capture cannot know is undecided, with a sentence; what it can know is judged (docs/capture.md)."""
+
+import pytest
+
+from torch_ranks import HERE, PROGRAM, ran, torch_python
+
+import sys
+
+sys.path.insert(0, str(HERE.parents[1] / "python"))
+
+from lockstep import verify
+
+pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
+
+NOT_JUDGED = ": what the optimizers get of %s is not judged."
+ALL = "0.weight and 3 others"
+ZEROED = "optimizer step 1 was none: gradients were set to zero, and no optimizer stepped."
+# By case: the verdict; how many results are right, wrong and undecided; the steps that were judged; and what is said as a gap, a note or a finding.
+EXPECTED = {
+    "head_of_its_own": ("undecided", (8, 0, 0), [0, 1], "in optimizer steps 0 and 1, an optimizer gets gradients of 2 parameters that the captured"
+                        " model has not, of the shapes [2, 4], [2]."),
+    "frozen_head_of_its_own": ("match", (8, 0, 0), [0, 1], None),
+    "unfrozen": ("match", (6, 0, 0), [0, 1], None),
+    "unfrozen_unreduced": ("mismatch", (4, 4, 0), [0, 1], "no data-parallel rank's contribution arrived but its own, with 1 where 1/2 was expected"),
+    "unfrozen_unseen": ("undecided", (2, 0, 0), [0], "in optimizer step 0, an optimizer gets a gradient of what was frozen, and no backward pass was"
+                        " seen that yields it" + NOT_JUDGED % "2.weight and 1 other"),
+    "adversaries": ("match", (8, 0, 0), [0, 1, 2, 3], None),
+    "in_turn": ("match", (12, 0, 0), [0, 1, 2, 3], None),
+    "in_turn_unreduced": ("mismatch", (0, 24, 0), [0, 1, 2, 3], None),
+    "one_call": ("match", (8, 0, 0), [0, 1], None),
+    "several_calls": ("match", (24, 0, 0), [0, 1, 2, 3, 4, 5], None),
+    "last_of_several": ("match", (8, 0, 0), [0, 1], None),
+    "no_call": ("match", (8, 0, 0), [0, 1], None),
+    "left_over": ("match", (8, 0, 0), [0, 1], "1 micro-batch after the last optimizer step: no optimizer got what it yielded."),
+    "leaves": ("match", (4, 0, 0), [0], None),
+    "leaves_with_0": ("match", (4, 0, 0), [0], None),
+    "leaves_with_1": ("undecided", (4, 0, 0), [0], "ranks 0 and 1 did not end the capture: the last lines are missing."),
+    "begins_in_the_middle": ("undecided", (4, 0, 4), [0, 1], "in optimizer step 0, gradients of before the capture are not zero as its first backward"
+                             " pass begins" + NOT_JUDGED % ALL),
+    "begins_with_zeros": ("match", (8, 0, 0), [0, 1], None),
+    "skipped_batch": ("match", (12, 0, 0), [0, 2, 3], ZEROED),
+    "skipped_batch_of_zeros": ("match", (12, 0, 0), [0, 2, 3], ZEROED),
+    "skipped_batch_of_tokens": ("match", (12, 0, 0), [0, 2, 3], ZEROED),
+    "norm_for_a_log": ("match", (8, 0, 0), [0, 1], None),
+    "norm_below_the_limit": ("match", (8, 0, 0), [0, 1], None),
+    "gradient_for_a_log": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, torch.autograd.grad was called for these parameters beside"
+                           " backward passes, and may have added to no gradient" + NOT_JUDGED % "2.weight and 1 other"),
+    "forgotten_layer": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, gradients were set to zero between micro-batches"
+                        + NOT_JUDGED % "0.weight and 1 other"),
+    "reduced_in_step": ("undecided", (0, 0, 16), [0, 1], "in optimizer steps 0 and 1, a collective reduces the gradient within the optimizer's own step,"
+                        " after the capture has looked at it" + NOT_JUDGED % ALL),
+    "sharded_optimizer": ("match", (8, 0, 0), [0, 1], None),
+    "in_a_thread": ("undecided", (8, 0, 0), [0, 1], "backward passes run in another thread than the one in which the capture began, where no collective"
+                    " is seen (collectives=False records none)."),
+    "in_a_thread_without_collectives": ("match", (8, 0, 0), [0, 1], None),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gaps")
+    ran(folder, 2, [*EXPECTED, "clipped_twice"], program="gaps_worker.py")
+    return folder
+
+
+def verified(folder, name):
+    for error in sorted(folder.glob(f"{name}.error-*")):
+        pytest.fail(error.read_text())
+    return verify(folder / name, program=PROGRAM)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_cannot_be_known_is_undecided_and_the_rest_is_judged(folder, name):
+    verdict, counts, steps, said = EXPECTED[name]
+    found = verified(folder, name)
+    report = found.report
+    everything = report["gaps"] + report["notes"] + [finding["what"] for finding in report["findings"]]
+    assert (found.verdict, tuple(report["counts"].values()), report["steps"]) == (verdict, counts, steps), everything
+    if said is None:
+        assert not report["gaps"] and not report["notes"], everything
+    else:
+        assert said in everything
+
+
+def test_gradients_that_are_clipped_while_more_is_added_are_not_judged_after_that(folder):
+    found = verified(folder, "clipped_twice")
+    assert found.verdict == "undecided" and found.report["counts"]["wrong"] == 0, found.findings
+    assert any("gradients were clipped, and more was added to them before their optimizer stepped" in gap for gap in found.report["gaps"])
