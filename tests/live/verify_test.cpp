@@ -4,6 +4,7 @@
 
 #include "lockstep/diagnostic.h"
 #include "lockstep/live.h"
+#include "src/live/expected.h"
 #include "tests/catch.h"
 #include "tests/live/run_writer.h"
 
@@ -223,6 +224,18 @@ TEST_CASE("uneven tokens are counted as the loss says") {
   const VerifyResult unknown = verified(run);
   CHECK(unknown.verdict() == Verdict::undecided);
   CHECK_FALSE(unknown.gaps.empty());
+}
+
+TEST_CASE("more tokens than can be counted are no number of tokens") {
+  live::CapturedRun run;
+  run.data_coordinates = {0};
+  run.ranks.resize(1);
+  run.ranks[0].steps[0].tokens = {INT64_MAX, 1};
+  const live::Expected expected(run, CapturedLoss::token_mean, 0);
+  CHECK_FALSE(expected.total());
+  CHECK_FALSE(expected.of(0, 0));
+  CHECK_FALSE(expected.likely(0, 0, 0));
+  CHECK(expected.unknown() == "in optimizer step 0, there are more tokens than can be counted");
 }
 
 TEST_CASE("where the loss is not known, ranks and parameters are compared with each other") {
