@@ -173,10 +173,11 @@ Explanation explain(const Problem& problem, const Earlier& earlier) {
   Problem more = problem;
   std::vector<std::size_t> first;
   for (int back = 1; back <= most_back; ++back) {
-    const std::vector<const Column*> columns = earlier(back);
-    if (columns.empty()) break;
+    const std::optional<std::vector<const Column*>> columns = earlier(back);
+    if (!columns) break;
+    if (columns->empty()) continue;  // backward yielded nothing there; what came before it may be left all the same
     first.push_back(more.columns.size());
-    more.columns.insert(more.columns.end(), columns.begin(), columns.end());
+    more.columns.insert(more.columns.end(), columns->begin(), columns->end());
     const Search wider(more, candidates_with_earlier(candidates, more.columns, first), freedom_for_earlier);
     if (wider.explained()) return wider.explanation(own);
   }
