@@ -110,7 +110,7 @@ Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expecte
     }
     column.different = static_cast<int>(counted.size());
     if (known) column.expected = weight;
-    if (column.different == 1) column.likely = &expected.likely(column.rank, column.micro_batch);
+    if (column.different == 1) column.likely = &expected;
   }
   return result;
 }

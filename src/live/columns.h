@@ -21,8 +21,8 @@ struct Column {
   Dtype dtype = Dtype::float32;              ///< the coarsest of its members
   /// With what coefficient it should enter: each member once, those that see the same tokens together once.
   std::optional<Rational> expected;
-  const std::vector<Rational>* likely = nullptr;  ///< Expected::likely; null: several that see different tokens
-  int different = 1;                              ///< members that see different tokens
+  const Expected* likely = nullptr;  ///< knows what is likely; null: several that see different tokens
+  int different = 1;                 ///< members that see different tokens
 };
 
 /// The contributions to one piece in one optimizer step.
@@ -34,7 +34,7 @@ struct Columns {
   std::string missing;  ///< why some are not known: a sentence without a period; ""
 };
 
-/// `tensors`: all contributions to the piece, by rank.
+/// `tensors`: all contributions to the piece, by rank. The columns keep a pointer to `expected`.
 Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expected& expected, int step,
                        const std::vector<const SketchedTensor*>& tensors);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 namespace lockstep::live {
 
@@ -33,21 +34,28 @@ Expected::Expected(const CapturedRun& run, std::optional<CapturedLoss> loss, int
     }
   }
   std::int64_t total = 0;
+  bool too_many = false;
+  of_rank_.resize(tokens_.size());
   for (std::size_t coordinate = 0; coordinate < tokens_.size(); ++coordinate) {
-    bool all = !tokens_[coordinate].empty();
-    for (const std::optional<std::int64_t>& count : tokens_[coordinate]) {
-      all = all && count;
-      total += count.value_or(0);
+    const std::vector<std::optional<std::int64_t>>& counts = tokens_[coordinate];
+    if (of_micro_batch_.size() < counts.size()) of_micro_batch_.resize(counts.size());
+    bool all = !counts.empty();
+    for (std::size_t i = 0; i < counts.size() && !too_many; ++i) {
+      all = all && counts[i];
+      const std::int64_t count = counts[i].value_or(0);
+      too_many = __builtin_add_overflow(total, count, &total);
+      if (too_many) break;
+      of_rank_[coordinate] += count;  // each is a part of the total
+      of_micro_batch_[i] += count;
     }
     if (!all && unknown_.empty())
       unknown_ =
           fmt::format("in optimizer step {}, the tokens of data-parallel rank {} are not known", step, coordinate);
   }
+  if (unknown_.empty() && too_many)
+    unknown_ = fmt::format("in optimizer step {}, there are more tokens than can be counted", step);
   if (unknown_.empty() && total == 0) unknown_ = fmt::format("in optimizer step {}, there is no token", step);
-  if (unknown_.empty()) {
-    total_ = total;
-    find_likely();
-  }
+  if (unknown_.empty()) total_ = total;
   if (loss_ != CapturedLoss::token_mean && loss_ != CapturedLoss::token_sum) unknown_.clear();
 }
 
@@ -74,39 +82,21 @@ std::optional<Rational> Expected::of(int rank, int micro_batch) const {
   return std::nullopt;
 }
 
-const std::vector<Rational>& Expected::likely(int rank, int micro_batch) const {
-  static const std::vector<Rational> none;
-  const auto coordinate = static_cast<std::size_t>(run_.data_coordinate(rank));
-  const auto index = static_cast<std::size_t>(micro_batch);
-  return coordinate < likely_.size() && index < likely_[coordinate].size() ? likely_[coordinate][index] : none;
-}
-
-void Expected::find_likely() {
-  std::size_t micro_batches = 0;
-  for (const auto& counts : tokens_) micro_batches = std::max(micro_batches, counts.size());
-  std::vector<std::int64_t> of_micro_batch(micro_batches);
-  for (const auto& counts : tokens_) {
-    for (std::size_t i = 0; i < counts.size(); ++i) of_micro_batch[i] += *counts[i];
-  }
-  const Rational one(1), d(run_.data_ranks), m(static_cast<std::int64_t>(micro_batches));
-  likely_.resize(tokens_.size());
-  for (std::size_t coordinate = 0; coordinate < tokens_.size(); ++coordinate) {
-    std::int64_t of_rank = 0;
-    for (const auto& count : tokens_[coordinate]) of_rank += *count;
-    for (std::size_t i = 0; i < tokens_[coordinate].size(); ++i) {
-      std::vector<Rational>& all = likely_[coordinate].emplace_back();
-      const Rational t(*tokens_[coordinate][i]);
-      if (t.is_zero()) continue;
-      // Of sums over tokens and of means over a micro-batch: divided by the tokens of all, of a rank, of a micro-batch,
-      // of one micro-batch on one rank; then by ranks, by micro-batches, by both, or multiplied with the ranks.
-      for (const Rational& numerator : {one, t}) {
-        for (const Rational& divisor : {Rational(*total_), Rational(of_rank), Rational(of_micro_batch[i]), t}) {
-          for (const Rational& factor : {one, one / d, one / m, one / (d * m), d})
-            all.push_back(numerator / divisor * factor);
-        }
-      }
-    }
-  }
+std::optional<Rational> Expected::likely(int rank, int micro_batch, int kind) const {
+  const std::optional<std::int64_t> own = tokens(rank, micro_batch);
+  if (!total_ || !own || *own == 0) return std::nullopt;
+  // Of sums over tokens and of means over a micro-batch: divided by the tokens of all, of a rank, of a micro-batch,
+  // of one micro-batch on one rank; then by ranks, by micro-batches, by both, or multiplied with the ranks.
+  const auto micro_batches = static_cast<std::int64_t>(of_micro_batch_.size());
+  const std::int64_t divisors[] = {*total_, of_rank_[static_cast<std::size_t>(run_.data_coordinate(rank))],
+                                   of_micro_batch_[static_cast<std::size_t>(micro_batch)], *own};
+  const Rational d(run_.data_ranks);
+  const Rational factors[] = {Rational(1), Rational(1, run_.data_ranks), Rational(1, micro_batches),
+                              Rational(1) / (d * Rational(micro_batches)), d};
+  constexpr int of_numerator = std::size(divisors) * std::size(factors);
+  static_assert(likely_kinds == 2 * of_numerator);
+  const Rational whole(kind < of_numerator ? 1 : *own, divisors[kind % of_numerator / std::ssize(factors)]);
+  return whole * factors[kind % std::ssize(factors)];
 }
 
 }  // namespace lockstep::live

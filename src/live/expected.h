@@ -22,20 +22,19 @@ class Expected {
   std::optional<std::int64_t> tokens(int rank, int micro_batch) const;
   /// Tokens of the optimizer step; nothing where not all are known.
   std::optional<std::int64_t> total() const { return total_; }
-  /// What wrong normalizations would give this contribution, as far as token counts are known; always the same ones in
-  /// the same order.
-  const std::vector<Rational>& likely(int rank, int micro_batch) const;
+  /// What wrong normalizations would give this contribution, by their numbers below likely_kinds; nothing where token
+  /// counts are not known.
+  std::optional<Rational> likely(int rank, int micro_batch, int kind) const;
+  static constexpr int likely_kinds = 40;
   /// Why some are not known although the loss is: a sentence; "".
   const std::string& unknown() const { return unknown_; }
 
  private:
-  void find_likely();
-
   const CapturedRun& run_;
   std::optional<CapturedLoss> loss_;
   std::vector<std::vector<std::optional<std::int64_t>>> tokens_;  // by data coordinate and micro-batch
   std::optional<std::int64_t> total_;
-  std::vector<std::vector<std::vector<Rational>>> likely_;  // by data coordinate and micro-batch
+  std::vector<std::int64_t> of_rank_, of_micro_batch_;  // tokens by data coordinate, and by micro-batch
   std::string unknown_;
 };
 

@@ -15,6 +15,13 @@ constexpr int least_freedom = 4;  // equations beyond the unknowns, for coeffici
 // The same where columns of earlier steps come in, which with few equations would explain anything.
 constexpr int freedom_for_earlier = 16;
 
+/// What a wrong normalization would make of a column's weight.
+std::optional<Rational> likely_factor(const Column& column, const Rational& weight, int kind) {
+  if (column.likely == nullptr) return std::nullopt;
+  const std::optional<Rational> likely = column.likely->likely(column.rank, column.micro_batch, kind);
+  return likely ? std::optional(*likely / weight) : std::nullopt;
+}
+
 /// The fraction that a group's factor stands for: what is expected where noise allows that; else the fraction with the
 /// smallest denominator, of the factor or of the coefficient; else what a wrong normalization would make of it.
 std::optional<Rational> fraction_of(const std::vector<const Column*>& columns, const Group& group, bool expected,
@@ -31,13 +38,11 @@ std::optional<Rational> fraction_of(const std::vector<const Column*>& columns, c
       found = *coefficient / first.weight;
   }
   if (found) return found;
-  const std::vector<Rational>* likely = columns[first.column]->likely;
-  for (std::size_t kind = 0; likely != nullptr && kind < likely->size(); ++kind) {
-    const Rational one = (*likely)[kind] / first.weight;
-    if (std::abs(to_double(one) - factor) > tolerance) continue;
+  for (int kind = 0; kind < Expected::likely_kinds; ++kind) {
+    const std::optional<Rational> one = likely_factor(*columns[first.column], first.weight, kind);
+    if (!one || std::abs(to_double(*one) - factor) > tolerance) continue;
     const bool all = std::all_of(group.shares.begin(), group.shares.end(), [&](const Group::Share& share) {
-      const std::vector<Rational>* other = columns[share.column]->likely;
-      return other != nullptr && kind < other->size() && (*other)[kind] / share.weight == one;
+      return likely_factor(*columns[share.column], share.weight, kind) == one;
     });
     if (all) return one;
   }
@@ -168,10 +173,11 @@ Explanation explain(const Problem& problem, const Earlier& earlier) {
   Problem more = problem;
   std::vector<std::size_t> first;
   for (int back = 1; back <= most_back; ++back) {
-    const std::vector<const Column*> columns = earlier(back);
-    if (columns.empty()) break;
+    const std::optional<std::vector<const Column*>> columns = earlier(back);
+    if (!columns) break;
+    if (columns->empty()) continue;  // backward yielded nothing there; what came before it may be left all the same
     first.push_back(more.columns.size());
-    more.columns.insert(more.columns.end(), columns.begin(), columns.end());
+    more.columns.insert(more.columns.end(), columns->begin(), columns->end());
     const Search wider(more, candidates_with_earlier(candidates, more.columns, first), freedom_for_earlier);
     if (wider.explained()) return wider.explanation(own);
   }

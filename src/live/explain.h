@@ -38,8 +38,8 @@ struct Explanation {
 /// So many optimizer steps before are looked at for gradients that nobody zeroed.
 inline constexpr int most_back = 8;
 
-/// Columns of the optimizer step that is so many steps before; empty where there is none.
-using Earlier = std::function<std::vector<const Column*>(int back)>;
+/// Columns of the optimizer step that is so many steps before; nothing where the run has no such step.
+using Earlier = std::function<std::optional<std::vector<const Column*>>(int back)>;
 
 /// Explains the result of `problem` by its columns, and where these do not suffice by those of earlier optimizer steps.
 /// Of several explanations that fit equally well the one with the fewest different coefficients is taken, and what is

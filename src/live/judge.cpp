@@ -155,14 +155,14 @@ class Judge {
     return false;
   }
 
-  /// The columns of the optimizer step that is so many before; empty where there is none.
-  std::vector<const Column*> earlier(int back) {
+  /// The columns of the optimizer step that is so many before; nothing where the run has no such step.
+  std::optional<std::vector<const Column*>> earlier(int back) {
     while (static_cast<int>(earlier_.size()) < back)
       earlier_.push_back(ground_.before ? ground_.before(cell_, static_cast<int>(earlier_.size()) + 1) : nullptr);
+    const std::shared_ptr<const Columns>& found = earlier_[static_cast<std::size_t>(back - 1)];
+    if (found == nullptr) return std::nullopt;
     std::vector<const Column*> columns;
-    if (const auto& found = earlier_[static_cast<std::size_t>(back - 1)]; found != nullptr) {
-      for (const Column& column : found->columns) columns.push_back(&column);
-    }
+    for (const Column& column : found->columns) columns.push_back(&column);
     return columns;
   }
 
@@ -242,11 +242,11 @@ class Judge {
     if (!complete_) {
       return undecided(judged, "a part is none of the recorded contributions; some are missing in the run");
     }
+    if (expected_known_ && try_patterns(judged, problem)) return;
     if (columns_.columns.empty()) {
       piece.formula.clear();
       return wrong(judged, "the optimizer gets a gradient, and no rank's backward yields one");
     }
-    if (expected_known_ && try_patterns(judged, problem)) return;
     judged.open = true;  // formulas of other parameters may tell
     // Fewer digits on the way than any recorded tensor has leave the coefficients as they are.
     if (expected_known_ && found.told_apart) {
@@ -326,11 +326,12 @@ class Judge {
     Pattern pattern;
     for (const Column& column : columns_.columns) pattern[source_of(column)] = *column.expected;
     for (int back = 1; back <= most_back; ++back) {
-      const std::vector<const Column*> columns = earlier(back);
-      if (columns.empty() || !std::all_of(columns.begin(), columns.end(),
-                                          [](const Column* column) { return column->expected.has_value(); }))
+      const std::optional<std::vector<const Column*>> columns = earlier(back);
+      if (!columns || !std::all_of(columns->begin(), columns->end(),
+                                   [](const Column* column) { return column->expected.has_value(); }))
         break;
-      for (const Column* column : columns) pattern[source_of(*column)] = *column->expected;
+      if (columns->empty()) continue;
+      for (const Column* column : *columns) pattern[source_of(*column)] = *column->expected;
       patterns.push_back(pattern);
     }
     return patterns;
@@ -359,9 +360,11 @@ class Judge {
     const int oldest = pattern.empty() ? 0 : std::get<0>(pattern.rbegin()->first);
     const std::size_t own = problem.columns.size();
     for (int back = 1; back <= most_back && problem.columns.size() < most_columns; ++back) {
-      const std::vector<const Column*> columns = earlier(back);
-      if (columns.empty() || cell_.step - columns.front()->step > oldest) break;
-      problem.columns.insert(problem.columns.end(), columns.begin(), columns.end());
+      const std::optional<std::vector<const Column*>> columns = earlier(back);
+      if (!columns) break;
+      if (columns->empty()) continue;
+      if (cell_.step - columns->front()->step > oldest) break;
+      problem.columns.insert(problem.columns.end(), columns->begin(), columns->end());
     }
     std::vector<Rational> coefficients;
     Explanation found;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <numeric>
 #include <set>
+#include <unordered_set>
 
 #include "src/live/captured_run.h"
 #include "src/live/event.h"
@@ -104,6 +105,7 @@ class Union {
     if (is_new) {
       run_.parameters.push_back({declared});
       first_.push_back(rank.file);
+      aliases_.emplace_back(declared.aliases.begin(), declared.aliases.end());
       return found->second;
     }
     DeclaredParameter& known = run_.parameters[static_cast<std::size_t>(found->second)].declared;
@@ -115,11 +117,12 @@ class Union {
     if (known.pieces != declared.pieces)
       refuse(fmt::format("{}: parameter \"{}\" is cut into other pieces than in {}", rank.file, declared.name, file));
     known.frozen = known.frozen && declared.frozen;
-    for (const std::string& alias : declared.aliases) {
-      if (std::find(known.aliases.begin(), known.aliases.end(), alias) == known.aliases.end())
-        known.aliases.push_back(alias);
-    }
+    for (const std::string& alias : declared.aliases) add_alias(found->second, known, alias);
     return found->second;
+  }
+
+  void add_alias(int number, DeclaredParameter& known, const std::string& alias) {
+    if (aliases_[static_cast<std::size_t>(number)].insert(alias).second) known.aliases.push_back(alias);
   }
 
   /// Parameters of other ranks that an alias names, such as the two ends of a pipeline's tied embedding.
@@ -127,7 +130,10 @@ class Union {
     std::vector<int> target(run_.parameters.size());
     std::iota(target.begin(), target.end(), 0);
     const auto root = [&](int i) {
-      while (target[static_cast<std::size_t>(i)] != i) i = target[static_cast<std::size_t>(i)];
+      while (target[static_cast<std::size_t>(i)] != i) {
+        int& above = target[static_cast<std::size_t>(i)];
+        i = above = target[static_cast<std::size_t>(above)];  // half the way for whoever asks next
+      }
       return i;
     };
     std::set<std::string> told;
@@ -161,10 +167,8 @@ class Union {
         continue;
       }
       number[i] = number[to];
-      DeclaredParameter& whole = joined[static_cast<std::size_t>(number[to])].declared;
-      const std::string& name = run_.parameters[i].declared.name;
-      if (std::find(whole.aliases.begin(), whole.aliases.end(), name) == whole.aliases.end())
-        whole.aliases.push_back(name);
+      add_alias(static_cast<int>(to), joined[static_cast<std::size_t>(number[to])].declared,
+                run_.parameters[i].declared.name);
     }
     if (joined.size() == run_.parameters.size()) {
       run_.parameters = std::move(joined);
@@ -177,6 +181,7 @@ class Union {
   CapturedRun& run_;
   std::map<std::string, int, std::less<>> by_name_;
   std::vector<std::string> first_;  // by parameter: the file that declared it first
+  std::vector<std::unordered_set<std::string>> aliases_;  // by parameter: those that it has
 };
 
 }  // namespace

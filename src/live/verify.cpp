@@ -190,7 +190,7 @@ class Verifier {
     const int step = run_.steps[static_cast<std::size_t>(place - back)];
     const auto& cells = cells_.at(step);
     const auto found = cells.find({cell.parameter, cell.piece});
-    if (found == cells.end()) return nullptr;
+    if (found == cells.end()) return std::make_shared<live::Columns>();
     return std::make_shared<live::Columns>(
         live::gather_columns(run_, files_, expected_.at(step), step, found->second.contributions));
   }

@@ -48,7 +48,7 @@ struct Measured {
     problem.result = sketch_of(sum);
     problem.result_dtype = problem.coarsest = dtype;
     problem.elements = elements;
-    return live::explain(problem, [](int) { return std::vector<const Column*>(); });
+    return live::explain(problem, [](int) { return std::nullopt; });
   }
 
   /// Whether a factor on all contributions, or on those of the last rank, is noticed.

@@ -4,6 +4,7 @@
 
 #include "lockstep/diagnostic.h"
 #include "lockstep/live.h"
+#include "src/live/expected.h"
 #include "tests/catch.h"
 #include "tests/live/run_writer.h"
 
@@ -169,6 +170,33 @@ TEST_CASE("small parameters that nobody zeroed are told by the formula of large 
   CHECK(formulas(result) == both);
 }
 
+TEST_CASE("gradients that nobody zeroed are recognized past optimizer steps in which backward yielded none") {
+  const std::vector<double> values = test::drawn(400, 1);
+  for (const bool large : {true, false}) {
+    const Folder folder;
+    test::RunWriter run(folder.path(), {.mesh = {{"dp", 1}}});
+    run.parameter(0, "expert", large ? 400 : 10);
+    run.parameter(1, "other", 400);
+    const std::vector<double> own(values.begin(), values.begin() + (large ? 400 : 10));
+    for (int step = 0; step < 4; ++step) {
+      if (step == 0) run.contribution(0, step, 0, 0, 0, own);
+      if (step == 0 || step == 3) run.result(0, step, 0, 0, own);
+      run.contribution(0, step, 0, 1, 0, values);
+      run.result(0, step, 1, 0, values);
+      run.step(0, step, 1);
+    }
+    run.finish();
+    const VerifyResult result = verify_run(folder.path());
+    REQUIRE(result.count(Verdict::wrong) == 1);
+    const auto stale = std::find_if(result.pieces.begin(), result.pieces.end(),
+                                    [](const VerifiedPiece& one) { return one.verdict == Verdict::wrong; });
+    CHECK(stale->step == 3);
+    CHECK(stale->formula == "g0.0");
+    CHECK(result.findings.at(0).what ==
+          "what earlier optimizer steps left is still in it: nobody zeroed the gradient");
+  }
+}
+
 TEST_CASE("gradients that were clipped before nobody zeroed them are recognized by no fraction") {
   SimpleRun run = run_with([](int, int, int step, int) { return step == 0 ? 0.5 : 0.00528959; });
   run.steps = 2;
@@ -223,6 +251,18 @@ TEST_CASE("uneven tokens are counted as the loss says") {
   const VerifyResult unknown = verified(run);
   CHECK(unknown.verdict() == Verdict::undecided);
   CHECK_FALSE(unknown.gaps.empty());
+}
+
+TEST_CASE("more tokens than can be counted are no number of tokens") {
+  live::CapturedRun run;
+  run.data_coordinates = {0};
+  run.ranks.resize(1);
+  run.ranks[0].steps[0].tokens = {INT64_MAX, 1};
+  const live::Expected expected(run, CapturedLoss::token_mean, 0);
+  CHECK_FALSE(expected.total());
+  CHECK_FALSE(expected.of(0, 0));
+  CHECK_FALSE(expected.likely(0, 0, 0));
+  CHECK(expected.unknown() == "in optimizer step 0, there are more tokens than can be counted");
 }
 
 TEST_CASE("where the loss is not known, ranks and parameters are compared with each other") {
