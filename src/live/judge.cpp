@@ -143,9 +143,10 @@ class Judge {
         undecided(judged, fmt::format("its optimizer did not step in more than {} optimizer steps before", most_back));
         return true;
       }
-      const std::vector<const Column*> columns = earlier(back);
-      problem.columns.insert(problem.columns.end(), columns.begin(), columns.end());
-      const Explanation found = explain(problem, [](int) { return std::vector<const Column*>(); });
+      const auto columns = earlier(back);
+      if (!columns) break;
+      problem.columns.insert(problem.columns.end(), columns->begin(), columns->end());
+      const Explanation found = explain(problem, [](int) { return std::nullopt; });
       if (!found.right) continue;
       decide(judged, problem, found);
       judged.piece.expected = judged.piece.formula;
