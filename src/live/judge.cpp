@@ -266,15 +266,22 @@ class Judge {
             judged, "the coefficients are right within noise, and the noise is more than the recorded types leave");
       }
     }
-    piece.why = fmt::format("{} of it is none of the recorded contributions; rounding leaves at most {}",
-                            percent(found.residual), percent(found.noise));
     if (!found.told_apart && problem.columns.size() > 1) {
       piece.formula.clear();
       piece.coefficients.clear();
-      piece.why += fmt::format("; {} cannot be told apart by {} sums", counted(problem.columns.size(), "contribution"),
-                               ground_.run.header.sums);
-      if (expected_known_) return wrong(judged, "it is not the expected sum, and no simple formula explains it");
+      const bool is_small = problem.elements < ground_.run.header.sums;
+      piece.why = fmt::format(
+          "{} cannot be told apart {}; the nearest of the formulas that were tried leaves {} of it, and rounding at "
+          "most {}",
+          counted(problem.columns.size(), "contribution"),
+          is_small ? fmt::format("in {}", counted(static_cast<std::uint64_t>(problem.elements), "element"))
+                   : fmt::format("by {} sums", ground_.run.header.sums),
+          percent(found.residual), percent(found.noise));
+      if (!expected_known_) return undecided(judged, "no simple formula explains it");
+      return wrong(judged, "it is not the expected sum, and no simple formula explains it");
     }
+    piece.why = fmt::format("{} of it is none of the recorded contributions; rounding leaves at most {}",
+                            percent(found.residual), percent(found.noise));
     wrong(judged, "a part of it is none of the recorded contributions");
   }
 

@@ -193,6 +193,18 @@ def test_gradients_that_cross_in_a_reduction_are_named(run, tmp_path):
         assert "mixed" not in crossed(name, of_ranks, elements)
 
 
+def test_contributions_that_cannot_be_told_apart_are_not_said_to_be_missing(run, tmp_path):
+    def two_of_four(name, rank, m):
+        return Fraction(1, 4) if name != "norm" or rank in (0, 2) else 0
+    for loss, verdict, what in (("mean", "mismatch", "it is not the expected sum, and no simple formula explains it"),
+                                (None, "undecided", "no simple formula explains it")):
+        captured_run.simple_run(tmp_path / verdict, two_of_four, (("weight", 64), ("norm", 4)), world=4, loss=loss)
+        finished = run("verify", str(tmp_path / verdict))
+        assert finished.returncode == 1 and finished.stdout.startswith(verdict + "  ") and what in finished.stdout
+        assert "8 contributions cannot be told apart in 4 elements; the nearest of the formulas that were tried leaves" in finished.stdout
+        assert "none of the recorded" not in finished.stdout
+
+
 def test_without_a_loss_a_tie_is_undecided(run, tmp_path):
     names = (("a", 64), ("b", 64), ("c", 64))
     captured_run.simple_run(tmp_path / "tie", lambda name, rank, m: HALF / (1 if name == "a" else 2), names[:2], loss=None)
