@@ -88,6 +88,7 @@ def on_step(optimizer, begin, end):
     def before_it(stepping, arguments, keys):
         if not outermost(stepping, sys._getframe(1)):
             return None
+        left.clear()  # of a step whose closure raised
         closure = keys.get("closure", arguments[1] if len(arguments) > 1 else None)
         if not callable(closure):
             begin()

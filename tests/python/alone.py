@@ -96,7 +96,7 @@ class Derived(torch.optim.SGD):
 
 
 def stepped_by_the_base_class(folder):
-    """torch wraps the step of each class of which an optimizer was made; a step that raises is one as well."""
+    """torch wraps the step of each class of which an optimizer was made."""
     linear()
     model, _ = linear()
     optimizer = Derived(model.parameters(), lr=0.1)
