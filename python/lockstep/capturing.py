@@ -179,7 +179,7 @@ class Run:
             raise CaptureError("tokens is %s: expected a number of tokens" % shown(tokens))
         if self.taken:
             self.finish_step()
-        self.gaps.look_for_zeroed(counted=False)
+        self.gaps.look_for_zeroed(self.micro + 1)
         self.told = True
         self.next_micro_batch(count)
         return MicroBatch()
@@ -291,6 +291,7 @@ class Run:
                         continue
                     if partial:
                         values["partial"] = partial
+                        self.gaps.partial.add(parameter.number)
                     if scale is not None:
                         values["loss_scale"] = scale
                     self.measured("result", values, pieces)
@@ -330,17 +331,18 @@ class Run:
         self.recorder.flush()
         self.own += time.perf_counter() - begin
 
-    def finish_step(self, dropped=False):
+    def finish_step(self):
         self.settle()
         optimizers = self.adapter.optimizers
         idle = [optimizer for optimizer in optimizers if id(optimizer) not in self.stepped]
+        zeroed = self.gaps.zeroed
         self.gaps.finish_step(idle, [optimizers[number] for number in self.taken])
         self.recorder.sketches(self.step, self.rows)  # first: a step that has its line has its sketches
         step = {"step": self.step, "micro_batches": len(self.tokens), "tokens": self.tokens}
         if self.skipped and len(self.skipped) == len(self.adapter.optimizers):
             step["skipped"] = True
-        if dropped:
-            step["dropped"] = True
+        if zeroed:
+            step["zeroed"] = zeroed
         if idle and self.stepped:
             step["waiting"] = sorted({parameter.number for optimizer in idle for parameter in self.adapter.owned_by(optimizer)})
         self.recorder.event("step", step)

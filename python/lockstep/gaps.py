@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a capture knows that it cannot know: events "gap" (docs/capture.md), of which `lockstep verify` judges nothing, and gradients that
-were set to zero without an optimizer step.
+"""What a capture knows that it cannot know: events "gap" (docs/capture.md), of which `lockstep verify` judges nothing, and micro-batches
+before which gradients were set to zero.
 """
 
 import threading
@@ -28,6 +28,9 @@ class Gaps:
     def new_step(self):
         self.yielded, self.kept, self.witness = {}, {}, None  # parameters by number; the smallest with a gradient that is not zero
         self.asked, self.passed = set(), set()
+        self.zeroed = []  # micro-batches before which gradients were set to zero
+        self.last = -1  # micro-batch that yielded something
+        self.partial = set()  # parameters whose optimizer gets shares, which it adds up itself
 
     def say(self, why, numbers=None, step=None):
         """Nothing of the parameters of these numbers (of all where there are none) is to be judged in that step (in this one)."""
@@ -65,17 +68,18 @@ class Gaps:
             if left:
                 self.say("gradients of before the capture are not zero as its first backward pass begins", left)
         self.first = False
-        self.look_for_zeroed(counted=self.run.told)
+        self.look_for_zeroed(self.run.micro if self.run.told else self.run.micro + 1)
 
     def after_pass(self):
         if self.run.adapter.in_grad:
             self.kept.update((number, one) for number, one in self.yielded.items() if one.held.grad is not None)
             smallest = sorted(self.kept.values(), key=lambda parameter: parameter.held.numel())
             self.witness = next((one for one in smallest if self.stands(one)), None)
+            self.versions = {number: one.held._version for number, one in self.kept.items()}
         self.yielded = {}
 
-    def look_for_zeroed(self, counted):
-        """`counted`: the micro-batch that begins was counted already."""
+    def look_for_zeroed(self, micro):
+        """`micro`: the micro-batch that begins."""
         if self.witness is None:
             return
         gone = [number for number, parameter in self.kept.items() if parameter.held.grad is None]
@@ -83,15 +87,17 @@ class Gaps:
             gone = [number for number, parameter in self.kept.items() if not self.stands(parameter)]
         if not gone:
             return
-        if len(gone) == len(self.kept) and not counted:
-            self.clipped = {}
-            self.run.finish_step(dropped=True)
-        else:
+        if any(one.held._version != self.versions[number] for number, one in self.kept.items()):
+            self.say("parameters were changed and gradients set to zero between micro-batches", self.kept)
+        elif len(gone) < len(self.kept) or self.last == micro:
             self.say("gradients were set to zero between micro-batches", gone)
-            self.witness = None
+        else:
+            self.zeroed.append(micro)
+        self.witness = None
 
     def contributes(self, parameter):
         self.yielded[parameter.number] = parameter
+        self.last = self.run.micro
         (self.asked if self.asking and not self.run.depth else self.passed).add(parameter.number)
 
     def around_grad(self, original):
@@ -125,6 +131,8 @@ class Gaps:
         self.stepping = self.run.step
         if self.run.mode is not None:
             self.run.mode.carried.copies_alone = True  # what the optimizer makes of them are no gradients
+        self.run.take_results([optimizer])
+        self.added = self.partial
         self.run.before_step(optimizer)
 
     def after_step(self):
@@ -135,9 +143,9 @@ class Gaps:
         self.stepping = None
 
     def collective(self, found):
-        if self.stepping is not None and found["op"] in REDUCE and found["parameters"]:
-            self.say("a collective reduces the gradient within the optimizer's own step, after the capture has looked at it",
-                     found["parameters"], self.stepping)
+        reduced = set(found["parameters"]) - self.added if self.stepping is not None and found["op"] in REDUCE else ()
+        if reduced:
+            self.say("a collective reduces the gradient within the optimizer's own step, after the capture has looked at it", reduced, self.stepping)
 
     def finish_step(self, idle, taken):
         """`idle`: the optimizers that did not step in it, `taken`: those among all whose gradients were looked at."""

@@ -62,7 +62,7 @@ struct SketchedTensor {
 struct RankStep {
   bool complete = false;     ///< its "step" line is there
   bool skipped = false;      ///< the loss scaler found infinite gradients, and no optimizer stepped
-  bool dropped = false;      ///< its gradients were set to zero, and no optimizer stepped
+  std::vector<int> zeroed;   ///< micro-batches before which gradients were set to zero, and no optimizer had stepped
   std::vector<int> waiting;  ///< parameters whose optimizers did not step in it; numbers as in SketchedTensor
   int micro_batches = 0;
   std::vector<std::optional<std::int64_t>> tokens;  ///< by micro-batch
@@ -128,7 +128,7 @@ struct CapturedRun {
   std::vector<RankRecord> ranks;  ///< ascending; in their tensors `parameter` is an index into `parameters`
   std::vector<RunParameter> parameters;
   std::vector<int> steps;    ///< of any rank, ascending
-  std::vector<int> skipped;  ///< steps in which no rank's optimizer stepped, ascending; not in `steps`
+  std::vector<int> skipped;  ///< steps that the loss scalers of all ranks skipped, ascending; not in `steps`
   std::vector<std::string> gaps, notes;
   std::vector<int> missing_ranks;
   std::map<std::pair<int, int>, std::string> unknowns;  ///< by step and parameter, -1 for all

@@ -365,7 +365,10 @@ class Reader {
     if (step.complete) return event.mistake("a second \"step\" line of this step");
     step.complete = true;
     step.skipped = event.boolean("skipped", false);
-    step.dropped = event.boolean("dropped", false);
+    if (event.find("zeroed") != nullptr) {
+      for (const std::int64_t micro_batch : event.wholes("zeroed", 1, 1 << 20))
+        step.zeroed.push_back(static_cast<int>(micro_batch));
+    }
     if (event.find("waiting") != nullptr) step.waiting = declared(event, "waiting");
     const auto count = static_cast<int>(event.whole("micro_batches", 0, 1 << 20));
     if (count < step.micro_batches) {

@@ -21,41 +21,85 @@ std::string steps_words(const std::vector<int>& steps) {
   return fmt::format("optimizer step{} {}", steps.size() == 1 ? "" : "s", numbers_words(steps));
 }
 
-/// Takes steps out in which no optimizer stepped: they have no results. Where those of some ranks did, replicas drift
-/// apart.
+/// Takes steps out that the loss scalers of all ranks skipped: they have no results. Where those of some did, replicas
+/// drift apart.
 void drop_skipped(CapturedRun& run, std::set<int>& steps) {
-  std::vector<int> by_scalers, zeroed;
   for (const int step : steps) {
-    std::vector<int> skipped, dropped, taken;
+    std::vector<int> skipped, taken;
     for (const RankRecord& rank : run.ranks) {
       const auto found = rank.steps.find(step);
-      if (found == rank.steps.end() || !found->second.complete) continue;
-      const RankStep& content = found->second;
-      (content.skipped ? skipped : content.dropped ? dropped : taken).push_back(rank.header.rank);
+      if (found != rank.steps.end() && found->second.complete)
+        (found->second.skipped ? skipped : taken).push_back(rank.header.rank);
     }
-    if (skipped.empty() && dropped.empty()) continue;
+    if (skipped.empty()) continue;
     if (taken.empty()) {
-      (skipped.empty() ? zeroed : by_scalers).push_back(step);
-      continue;
-    }
-    if (!skipped.empty())
+      run.skipped.push_back(step);
+    } else {
       run.divided[step] =
           fmt::format("{} skipped the optimizer step, for {} loss scaler found infinite gradients, and {} stepped",
                       rank_words(skipped), skipped.size() == 1 ? "its" : "their", rank_words(taken));
-    if (!dropped.empty())
+    }
+  }
+  for (const int step : run.skipped) steps.erase(step);
+  if (!run.skipped.empty())
+    run.notes.push_back(fmt::format("{} {} skipped: loss scalers found infinite gradients.", steps_words(run.skipped),
+                                    run.skipped.size() == 1 ? "was" : "were"));
+}
+
+/// What came before gradients were set to zero is no part of a step if it was infinite or no number. If all was finite,
+/// and not all steps are so, nobody can say whether somebody meant it; in all steps it is judged, and so a mistake.
+void find_zeroed(CapturedRun& run) {
+  std::map<int, int> places;  // of the last zeroing, by step; -1: not the same on all ranks
+  std::size_t most = 0;
+  for (const int step : run.steps) {
+    std::set<int> last;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found == rank.steps.end() || !found->second.complete) continue;
+      last.insert(found->second.zeroed.empty() ? 0 : found->second.zeroed.back());
+      most = std::max(most, found->second.zeroed.size());
+    }
+    if (last.size() > 1) places[step] = -1;
+    if (last.size() == 1 && *last.begin() > 0) places[step] = *last.begin();
+  }
+  const bool always = places.size() == run.steps.size() && (places.size() > 1 || most > 1);
+  std::vector<int> dropped;
+  for (const auto& [step, place] : places) {
+    const auto before = [place = place](const SketchedTensor& one) { return one.micro_batch < place; };
+    const auto bad = [&](const SketchedTensor& one) { return before(one) && one.non_finite > 0; };
+    bool finite = true;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found == rank.steps.end()) continue;
+      const std::vector<SketchedTensor>& all = found->second.contributions;
+      finite = finite && std::none_of(all.begin(), all.end(), bad);
+    }
+    if (place < 0) {
       run.gaps.push_back(
-          fmt::format("{} set the gradients of optimizer step {} to zero without a step, and {} stepped.",
-                      rank_words(dropped), step, rank_words(taken)));
+          fmt::format("in optimizer step {}, ranks set their gradients to zero before different micro-batches.", step));
+      run.unknowns.try_emplace({step, -1}, "ranks set their gradients to zero before different micro-batches");
+    } else if (!finite) {
+      dropped.push_back(step);
+      for (RankRecord& rank : run.ranks) {
+        const auto found = rank.steps.find(step);
+        if (found == rank.steps.end()) continue;
+        std::erase_if(found->second.contributions, before);
+        for (std::size_t i = 0; i < std::min(at(place), found->second.tokens.size()); ++i)
+          if (found->second.tokens[i]) found->second.tokens[i] = 0;
+      }
+    } else if (!always) {
+      run.gaps.push_back(fmt::format(
+          "in optimizer step {}, gradients were set to zero before micro-batch {}, and in others not: nobody knows "
+          "whether what came before is to be in it.",
+          step, place));
+      run.unknowns.try_emplace({step, -1}, "gradients were set to zero between micro-batches, and not in every step");
+    }
   }
-  for (const auto& [dropped, why] :
-       {std::pair(&by_scalers, "skipped: loss scalers found infinite gradients"),
-        std::pair(&zeroed, "none: gradients were set to zero, and no optimizer stepped")}) {
-    if (dropped->empty()) continue;
-    for (const int step : *dropped) steps.erase(step);
-    run.skipped.insert(run.skipped.end(), dropped->begin(), dropped->end());
-    run.notes.push_back(fmt::format("{} {} {}.", steps_words(*dropped), dropped->size() == 1 ? "was" : "were", why));
-  }
-  std::sort(run.skipped.begin(), run.skipped.end());
+  if (!dropped.empty())
+    run.notes.push_back(fmt::format(
+        "in {}, micro-batches with elements that are infinite or no numbers were left out: gradients were set to zero "
+        "after them.",
+        steps_words(dropped)));
 }
 
 /// A training may end with micro-batches after its last optimizer step: every rank has ended its capture then.
@@ -163,6 +207,7 @@ void find_gaps(CapturedRun& run) {
   }
   if (run.steps.empty()) run.gaps.push_back("no optimizer step was captured.");
   find_waiting(run);
+  find_zeroed(run);
   find_unknowns(run);
 }
 

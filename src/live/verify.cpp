@@ -143,7 +143,7 @@ class Verifier {
             {},
             fmt::format("{}: optimizer step {} was {}; {}", run_.folder, *options_.step,
                         std::binary_search(run_.skipped.begin(), run_.skipped.end(), *options_.step)
-                            ? "one in which no optimizer stepped"
+                            ? "skipped by loss scalers"
                             : "not captured",
                         run_.steps.empty() ? "the run has none" : "the run has " + live::numbers_words(run_.steps))}});
       chosen_steps_ = {*options_.step};

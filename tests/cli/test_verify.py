@@ -122,7 +122,7 @@ def test_skipped_steps_are_not_compared_with_a_reference(run, runs, tmp_path):
     skipped = rewritten(runs / "right", tmp_path / "skipped", skip)
     finished = run("verify", skipped, "--step", "0")
     assert finished.returncode == 2
-    assert finished.stderr == f"error: {skipped}: optimizer step 0 was one in which no optimizer stepped; the run has none\n"
+    assert finished.stderr == f"error: {skipped}: optimizer step 0 was skipped by loss scalers; the run has none\n"
     captured_run.simple_run(tmp_path / "one", lambda name, rank, m: 1, world=1)
     one = rewritten(tmp_path / "one", tmp_path / "one-skipped", skip)
     finished = run("verify", str(runs / "right"), "--reference", one)

@@ -166,21 +166,46 @@ TEST_CASE("a step that loss scalers skip on some ranks alone is wrong") {
   CHECK(result.count(Verdict::right) == 4);
 }
 
-TEST_CASE("gradients that were set to zero without a step are left out, and are told where some ranks stepped") {
+TEST_CASE("micro-batches before which gradients were set to zero are judged, left out or not known") {
+  const auto zeroed = [](const Folder& folder, int rank, int step) {
+    change(folder, rank, fmt::format(R"("event":"step","step":{},)", step),
+           fmt::format(R"("event":"step","step":{},"zeroed":[1],)", step));
+  };
+  test::SimpleRun run;
+  run.steps = 3;
+  run.coefficient = [](const std::string&, int, int, int step, int micro_batch) {
+    return step == 0 && micro_batch == 1 ? 0.5 : 0;
+  };
   const Folder folder;
-  write_run(folder.path(), 1);
-  const std::string from = R"("event":"step","step":1,)", to = R"("event":"step","step":1,"dropped":true,)";
-  change(folder, 0, from, to);
+  run.write(folder.path());
+  CHECK(verify_run(folder.path()).verdict() == Verdict::wrong);
+  CHECK(verify_run(folder.path()).findings.at(0).what == "the last micro-batch alone arrived");
+  for (int step = 0; step < 2; ++step) zeroed(folder, 0, step);
   VerifyResult result = verify_run(folder.path());
-  CHECK(result.gaps == std::vector<std::string>{
-                           "rank 0 set the gradients of optimizer step 1 to zero without a step, and rank 1 stepped."});
+  CHECK(result.count(Verdict::undecided) == 6);
+  CHECK(result.gaps.at(0) == "in optimizer step 0, ranks set their gradients to zero before different micro-batches.");
+  for (int step = 0; step < 2; ++step) zeroed(folder, 1, step);
+  result = verify_run(folder.path());
+  CHECK(result.count(Verdict::undecided) == 6);
+  CHECK(result.count(Verdict::wrong) == 3);  // of step 2
+  CHECK(result.gaps.at(0) ==
+        "in optimizer step 0, gradients were set to zero before micro-batch 1, and in others not: nobody knows whether "
+        "what came before is to be in it.");
+  // In one step alone of a contribution that is no number.
+  const std::string from = R"("nonfinite":0)", to = R"("nonfinite":1)";
   change(folder, 1, from, to);
   result = verify_run(folder.path());
-  CHECK(result.gaps.empty());
-  CHECK(result.steps == std::vector<int>{0, 2});
+  CHECK(result.count(Verdict::right) == 3);
+  CHECK(result.gaps.size() == 1);
   CHECK(std::find(result.notes.begin(), result.notes.end(),
-                  "optimizer step 1 was none: gradients were set to zero, and no optimizer stepped.") !=
-        result.notes.end());
+                  "in optimizer step 0, micro-batches with elements that are infinite or no numbers were left out: "
+                  "gradients were set to zero after them.") != result.notes.end());
+  // In every step it is a mistake.
+  change(folder, 1, to, from);
+  for (int rank = 0; rank < 2; ++rank) zeroed(folder, rank, 2);
+  result = verify_run(folder.path());
+  CHECK(result.count(Verdict::wrong) == 9);
+  CHECK(result.gaps.empty());
 }
 
 namespace {

@@ -249,7 +249,7 @@ def begins_with_zeros(out):
 
 
 @case(2)
-def skipped_batch(out, to_none=True, tell=False):
+def skipped_batch(out, to_none=True, tell=False, times=1, skipped=(1,), change=lambda model: None):
     """Gradients of the second batch are thrown away."""
     model = DistributedDataParallel(net())
     optimizer = sgd(model.parameters())
@@ -258,9 +258,31 @@ def skipped_batch(out, to_none=True, tell=False):
             optimizer.zero_grad(set_to_none=to_none)
             if tell:
                 run.micro_batch(tokens=16)
-            lost(model, step).backward()
-            if step != 1:
+            (lost(model, step) * (times if step in skipped and dist.get_rank() else 1)).backward()
+            if step in skipped:
+                change(model.module)
+            else:
                 optimizer.step()
+
+
+@case(2)
+def skipped_batch_without_numbers(out):
+    skipped_batch(out, times=torch.nan)
+
+
+@case(2)
+def skipped_every_second_batch(out):
+    skipped_batch(out, skipped=(0, 2))
+
+
+@case(2)
+def skipped_batches_that_were_used(out):
+    """Somebody else steps with them, or moves the parameters along them, as SAM does."""
+    def change(model):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(parameter.grad, alpha=0.1)
+    skipped_batch(out, skipped=(0, 2), change=change)
 
 
 @case(2)
