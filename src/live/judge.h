@@ -30,7 +30,8 @@ struct Ground {
   SketchFiles& files;
   const RunFormulas& formulas;
   const Expected& expected;
-  /// The columns of this cell's piece in the optimizer step that is so many before; null where the run has no such step.
+  /// The columns of this cell's piece in the optimizer step that is so many before; null where the run has no such
+  /// step.
   std::function<std::shared_ptr<const Columns>(const Cell& cell, int back)> before;
   /// Formulas of other parameters, the most frequent first, tried where contributions, or those of earlier optimizer
   /// steps, cannot be told apart.

@@ -180,7 +180,7 @@ class Union {
 
   CapturedRun& run_;
   std::map<std::string, int, std::less<>> by_name_;
-  std::vector<std::string> first_;  // by parameter: the file that declared it first
+  std::vector<std::string> first_;                        // by parameter: the file that declared it first
   std::vector<std::unordered_set<std::string>> aliases_;  // by parameter: those that it has
 };
 

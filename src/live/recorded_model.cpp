@@ -24,7 +24,8 @@ std::string title(const Recording& recording) {
     if (name != "lockstep") text += fmt::format(", {} {}", name, version);
   }
   // The package's words are not a scenario's: there a text has no control characters.
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
   return text;
 }
 

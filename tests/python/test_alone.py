@@ -34,8 +34,8 @@ def test_what_a_norm_known_before_clips_is_looked_at_before(folder):
 
 def test_a_step_of_the_base_class_within_a_step_is_none(folder):
     """The step in the middle raises before it has gradients, which are set to zero then."""
-    assert [(line["step"], line.get("dropped", False)) for line in events(folder, "derived", "step")] == [(0, False), (1, True), (2, False)]
-    assert [line["step"] for line in events(folder, "derived", "result")] == [0, 2]
+    assert [(line["micro_batches"], line.get("zeroed")) for line in events(folder, "derived", "step")] == [(1, None), (2, [1])]
+    assert [line["step"] for line in events(folder, "derived", "result")] == [0, 1]
 
 
 def test_clipping_the_gradients_of_one_optimizer_says_nothing_of_the_others(folder):
