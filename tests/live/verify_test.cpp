@@ -192,8 +192,7 @@ TEST_CASE("gradients that nobody zeroed are recognized past optimizer steps in w
                                     [](const VerifiedPiece& one) { return one.verdict == Verdict::wrong; });
     CHECK(stale->step == 3);
     CHECK(stale->formula == "g0.0");
-    CHECK(result.findings.at(0).what ==
-          "what earlier optimizer steps left is still in it: nobody zeroed the gradient");
+    CHECK(result.findings.at(0).what == "what earlier optimizer steps left is still in it: nobody zeroed the gradient");
   }
 }
 
