@@ -39,7 +39,7 @@ std::optional<Rational> fraction_of(const std::vector<const Column*>& columns, c
   }
   if (found) return found;
   for (int kind = 0; kind < Expected::likely_kinds; ++kind) {
-    const std::optional<Rational> one = likely_factor(*columns[first.column], first.weight, kind);
+    std::optional<Rational> one = likely_factor(*columns[first.column], first.weight, kind);
     if (!one || std::abs(to_double(*one) - factor) > tolerance) continue;
     const bool all = std::all_of(group.shares.begin(), group.shares.end(), [&](const Group::Share& share) {
       return likely_factor(*columns[share.column], share.weight, kind) == one;
