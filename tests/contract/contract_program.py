@@ -28,7 +28,7 @@ def run(*arguments, folder=FOLDER):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,  # a machine may have other work
         check=False,
     )
 
