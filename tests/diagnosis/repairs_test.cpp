@@ -6,6 +6,7 @@
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/verify_repair.h"
+#include "tests/cases.h"
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
 
@@ -114,7 +115,9 @@ TEST_CASE("a repair that is right by accident at the small sizes is none") {
   const RepairSearch search = find_repairs(result);
   REQUIRE(!search.repairs.empty());
   CHECK(lines_of(search).front() == R"({ "drop": "twice" })");
+  unsigned number = 0;
   for (const FoundRepair& repair : search.repairs) {
+    if (number++ % test::one_in != 0) continue;
     Repair plain = repair.plain();
     CHECK(verify_repair(result, plain));
   }

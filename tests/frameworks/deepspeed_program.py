@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "contract"))
-from contract_program import check_all, parameter, rank_entries  # noqa: E402
+from contract_program import parameter, rank_entries, replay_all  # noqa: E402
 
 NEEDS_PROGRAM = pytest.mark.skipif(
     "LOCKSTEP_BINARY" not in os.environ, reason="LOCKSTEP_BINARY does not name the program"
@@ -57,13 +57,13 @@ def counted(report):
 
 
 def verdicts(contents):
-    reports = check_all(contents)
+    reports = replay_all(contents)
     assert [report["errors"] for report in reports] == [[]] * len(reports)
     return [report["verdict"] for report in reports]
 
 
 def refusal(content):
     """All messages with which a scenario is refused, as one text."""
-    (report,) = check_all([content])
+    (report,) = replay_all([content])
     assert report["verdict"] == "error", report["verdict"]
     return "\n".join(error["message"] for error in report["errors"])

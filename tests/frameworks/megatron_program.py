@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "contract"))
-from contract_program import check, messages, owned, parameter, rank_entries, run, term, write  # noqa: E402
+from contract_program import messages, owned, parameter, rank_entries, replay_all, run, term, write  # noqa: E402
 
 NEEDS_PROGRAM = pytest.mark.skipif("LOCKSTEP_BINARY" not in os.environ, reason="LOCKSTEP_BINARY does not name the program")
 # At the end of a list: every rank hands over all that it holds, so that the report lists stale elements too.
@@ -63,6 +63,11 @@ def evaluate(text, names):
 
 def reveal_after(last):
     return {**REVEAL, "after": last}
+
+
+def check(content):
+    """The report, without the search for the step at fault."""
+    return replay_all([content])[0]
 
 
 def coefficients(content, name, rank, tokens=None, report=None):

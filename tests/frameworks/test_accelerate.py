@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 from torch_program import (
-    GPT2, LLAMA, NEEDS_PROGRAM, all_equal, check_all, coefficients, everywhere, load, on, owners, rank_entries, refusal, show,
-    verdicts,
+    GPT2, LLAMA, NEEDS_PROGRAM, all_equal, coefficients, everywhere, load, on, owners, rank_entries, refusal, replay_all,
+    show, verdicts,
 )
 
 pytestmark = NEEDS_PROGRAM
@@ -33,7 +33,7 @@ def content_of(entry):
 def test_every_measured_coefficient_of_fsdp_1_is_the_one_of_the_schedule_on_every_rank(strategy):
     entries = [entry for entry in MEASURED if entry["sharding_strategy"] == strategy]
     assert len(entries) >= 6
-    for entry, report in zip(entries, check_all([content_of(entry) for entry in entries])):
+    for entry, report in zip(entries, replay_all([content_of(entry) for entry in entries])):
         ranks = entry["shards"] * entry["replicas"]
         assert len(entry["values_by_rank"]) == ranks
         for rank, values in enumerate(entry["values_by_rank"]):
@@ -68,14 +68,14 @@ def test_everything_averages_once_however_it_accumulates(sync_each_batch):
     ]
     for ranks in (1, 2, 3, 4):
         contents = [on("accelerate", {"dp": ranks}, {**kind, "sync_each_batch": sync_each_batch}) for kind in kinds]
-        for report in check_all(contents):
+        for report in replay_all(contents):
             assert report["verdict"] == "match"
             everywhere(report, all_equal(f"1/{ranks}", ranks))
 
 
 def test_a_hybrid_of_fsdp_1_with_one_rank_in_the_shard_group_reduces_nothing_but_divides():
     layout = {"dp_shard": 1, "dp_replicate": 4}
-    last, every = check_all([
+    last, every = replay_all([
         on("accelerate", layout, fsdp_1(fsdp_sharding_strategy="HYBRID_SHARD", sync_each_batch=each)) for each in (False, True)
     ])
     for rank in range(4):
@@ -100,7 +100,7 @@ def test_defaults_match_on_layouts_that_accelerate_runs():
 
 
 def test_shards_of_fsdp_1_are_flat_and_those_of_fsdp_2_are_rows():
-    one, two = check_all([on("accelerate", {"dp": 2}, options) for options in (fsdp_1(), fsdp_2())])
+    one, two = replay_all([on("accelerate", {"dp": 2}, options) for options in (fsdp_1(), fsdp_2())])
     # 10 + 3 elements: 7 for each, the second has one of padding.
     assert [rank_entries(one, "w")[rank]["owned"] for rank in range(2)] == [[[0, 7]], [[7, 10]]]
     assert owners(one, "norm") == [1]
@@ -109,7 +109,7 @@ def test_shards_of_fsdp_1_are_flat_and_those_of_fsdp_2_are_rows():
 
 
 def test_a_loss_divided_by_the_script_and_by_accelerate_is_the_mistake_of_issue_3533():
-    (report,) = check_all([on("accelerate", {"dp": 1}, edits=[{"duplicate": "zero"}, {"insert": {
+    (report,) = replay_all([on("accelerate", {"dp": 1}, edits=[{"duplicate": "zero"}, {"insert": {
         "name": "again", "op": "scale", "by": "1 / micro_batches"}, "after": "micro_batches"}])])
     assert report["verdict"] == "mismatch"
     assert {piece["ratio"] for item in report["parameters"] for rank in item["ranks"] for piece in rank["pieces"]} == {"1/2"}

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 from torch_program import (
-    GPT2, NEEDS_PROGRAM, all_equal, check_all, coefficients, everywhere, on, parameter, refusal, verdicts,
+    GPT2, NEEDS_PROGRAM, all_equal, coefficients, everywhere, on, parameter, refusal, replay_all, verdicts,
 )
 
 pytestmark = NEEDS_PROGRAM
@@ -21,7 +21,7 @@ def test_every_hook_and_every_way_to_accumulate_averages(ranks):
         {"comm_hook": hook, "no_sync": no_sync, **flag}
         for hook, no_sync, flag in itertools.product(hooks, [False, True], flags)
     ]
-    for report in check_all([on("ddp", {"dp": ranks}, options) for options in settings]):
+    for report in replay_all([on("ddp", {"dp": ranks}, options) for options in settings]):
         assert report["verdict"] == "match"
         everywhere(report, all_equal(f"1/{ranks}", ranks))
 
@@ -32,7 +32,7 @@ def test_a_hook_that_forgets_to_divide_sums_and_grows_again_in_every_micro_batch
         on("ddp", {"dp": ranks}, {"no_sync": no_sync}, batch={"micro_batches": micro_batches}, edits=FORGETS_TO_DIVIDE)
         for no_sync in (True, False)
     ]
-    once, every = check_all(contents)
+    once, every = replay_all(contents)
     everywhere(once, all_equal(1, ranks, micro_batches))
     # n^(M - 1 - m): with two micro-batches n for the earlier one and 1 for the last.
     everywhere(every, {
@@ -43,7 +43,7 @@ def test_a_hook_that_forgets_to_divide_sums_and_grows_again_in_every_micro_batch
 
 @pytest.mark.parametrize("no_sync", [False, True])
 def test_a_hook_that_reduces_nothing_leaves_each_rank_its_own(no_sync):
-    (report,) = check_all([on("ddp", {"dp": 2}, {"comm_hook": "noop_hook", "no_sync": no_sync})])
+    (report,) = replay_all([on("ddp", {"dp": 2}, {"comm_hook": "noop_hook", "no_sync": no_sync})])
     for rank in range(2):
         assert coefficients(report, "w", rank) == {(rank, 0): "1", (rank, 1): "1"}
 
@@ -53,7 +53,7 @@ def test_a_parameter_that_later_micro_batches_leave_out_is_averaged_as_well(no_s
     # As torch 2.13 does with find_unused_parameters, under no_sync too.
     model = [parameter("w", [4]), parameter("unused_later", [4], micro_batches=[0])]
     content = on("ddp", {"dp": 2}, {"find_unused_parameters": True, "no_sync": no_sync}, model, {"micro_batches": 3})
-    (report,) = check_all([content])
+    (report,) = replay_all([content])
     assert report["verdict"] == "match"
     for rank in range(2):
         assert coefficients(report, "unused_later", rank) == {(0, 0): "1/2", (1, 0): "1/2"}
@@ -67,7 +67,7 @@ def test_losses_that_are_not_divided_by_the_micro_batches_are_a_sum_of_means():
     assert verdicts(contents) == ["match"] * 2
     # Against the mean over micro-batches everything is their number too large.
     contents = [{**content, "batch": {"loss": "piece_mean"}} for content in contents]
-    for report in check_all(contents):
+    for report in replay_all(contents):
         assert report["verdict"] == "mismatch"
         assert {piece["ratio"] for item in report["parameters"] for rank in item["ranks"] for piece in rank["pieces"]} == {"2"}
 
@@ -82,7 +82,7 @@ def test_defaults_match_on_layouts_that_ddp_is_used_on():
 def test_a_norm_that_every_rank_takes_for_itself_misses_what_other_stages_and_tp_ranks_hold():
     model = {**GPT2, "tied_embeddings": False}
     contents = [on("ddp", layout, {"max_norm": 1}, model) for layout in ({"dp": 2, "pp": 2}, {"dp": 2, "tp": 2})]
-    for report in check_all(contents):
+    for report in replay_all(contents):
         assert report["verdict"] == "mismatch" and {entry["counted"] for entry in report["norm"]} == {"0"}
 
 

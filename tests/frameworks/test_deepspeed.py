@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from deepspeed_program import (
-    NEEDS_PROGRAM, PARAMETERS, check_all, counted, held, on, owned, parameter, refusal, verdicts,
+    NEEDS_PROGRAM, PARAMETERS, replay_all, counted, held, on, owned, parameter, refusal, verdicts,
 )
 
 pytestmark = NEEDS_PROGRAM
@@ -61,7 +61,7 @@ def test_every_contribution_enters_with_the_measured_coefficient_on_every_rank(l
                    batch={"micro_batches": micro_batches})
             )  # fmt: skip
             expected.append(coefficient(n, sp))
-    for content, value, report in zip(contents, expected, check_all(contents)):
+    for content, value, report in zip(contents, expected, replay_all(contents)):
         assert not report["errors"], report["errors"]
         for name in ("b", "w", "c"):
             everything = {
@@ -91,7 +91,7 @@ def test_each_convention_for_the_ulysses_loss_is_off_by_the_measured_factor(loss
     settings = [(stage, scatter) for stage in (0, 1, 2, 3) for scatter in (True, False)]
     # Uneven tokens where the total is gathered: the weights of the pieces come out right too.
     tokens = "uneven" if loss.startswith("gathered") else "even"
-    reports = check_all(
+    reports = replay_all(
         on("deepspeed", {"dp": dp, "sp": sp},
            {"zero_stage": stage, "reduce_scatter": scatter, "ulysses_loss": loss},
            batch={"micro_batches": 2, "tokens": tokens})
@@ -157,7 +157,7 @@ def test_the_data_is_whole():
 @pytest.mark.parametrize("layout", sorted({json.dumps(case["layout"]) for case in PLAIN}))
 def test_each_run_is_replayed_number_for_number_on_every_rank(layout):
     cases = [case for case in PLAIN if json.dumps(case["layout"]) == layout]
-    for case, report in zip(cases, check_all(map(scenario_of, cases))):
+    for case, report in zip(cases, replay_all(map(scenario_of, cases))):
         assert not report["errors"], (name_of(case), report["errors"])
         micro_batches = case["micro_batches"]
         for rank, found in enumerate(case["ranks"]):
@@ -178,7 +178,7 @@ def test_each_run_is_replayed_number_for_number_on_every_rank(layout):
 @pytest.mark.parametrize("layout", sorted({json.dumps(case["layout"]) for case in PIPELINE}))
 def test_each_run_of_the_pipeline_adds_tied_weights_and_counts_them_as_measured(layout):
     cases = [case for case in PIPELINE if json.dumps(case["layout"]) == layout]
-    for case, report in zip(cases, check_all(map(scenario_of, cases))):
+    for case, report in zip(cases, replay_all(map(scenario_of, cases))):
         dp, pp, micro_batches = case["layout"].get("dp", 1), case["layout"]["pp"], case["micro_batches"]
         # What one layer adds for each element that is picked of its weight.
         factor = {"embed": 1, "head": 5}
@@ -224,7 +224,7 @@ def test_without_zero_fp32_and_a_pipeline_the_norm_misses_later_stages_and_count
         if case["layout"] == {"dp": 2, "pp": 2} and case["options"] == {"zero_stage": 0} and not case["flagged"]
         and case["micro_batches"] == 2
     ]  # fmt: skip
-    plain, fp16, zero_1 = check_all(
+    plain, fp16, zero_1 = replay_all(
         scenario_of({**case, "options": options}) for options in ({"zero_stage": 0}, {"fp16": True}, {"zero_stage": 1})
     )
     counts = {name: set(ranks.values()) for name, ranks in counted(plain).items()}
@@ -234,7 +234,7 @@ def test_without_zero_fp32_and_a_pipeline_the_norm_misses_later_stages_and_count
 
 @pytest.mark.parametrize("case", [case for case in PLAIN if case["norm"]], ids=name_of)
 def test_norms_count_what_the_run_counted(case):
-    (report,) = check_all([scenario_of(case)])
+    (report,) = replay_all([scenario_of(case)])
     ep, world = case["layout"].get("ep", 1), len(case["ranks"])
     squares = squares_of({"ranks": [{"coefficients": {"w": case["ranks"][0]["coefficients"]["w"]}}]})["w"]
     experts = []
@@ -297,14 +297,14 @@ def test_experts_sum_over_their_data_parallel_group_and_divide_by_dp(layout):
     assert verdicts(contents) == ["match"] * len(choices)
     # Divided by edp, as before PR 5259, they would be ep times too large.
     wrong = on("deepspeed", layout, choices[0], EXPERTS, batch, [{"set": "expert_dp_scale", "by": "1 / edp"}])
-    (report,) = check_all([wrong])
+    (report,) = replay_all([wrong])
     ratios = {piece["ratio"] for entry in report["parameters"] for item in entry["ranks"] for piece in item["pieces"]}
     assert ratios == {"1", str(layout["ep"])}
 
 
 def test_experts_under_ulysses_are_divided_by_the_world_without_zero_and_not_with_it():
     layout = {"dp": 2, "sp": 2, "ep": 2}
-    reports = check_all(
+    reports = replay_all(
         on("deepspeed", layout, {"zero_stage": stage, "ulysses_loss": "gathered_own_slice", "fp16": True}, EXPERTS)
         for stage in (0, 1, 2)
     )
@@ -321,7 +321,7 @@ def test_mics_reduces_within_its_blocks_in_every_micro_batch_and_between_them_at
     options = {"zero_stage": 3, "mics_shard_size": 2, "reduce_scatter": scatter}
     content = on("deepspeed", {"dp": 6}, options, batch={"micro_batches": 2, "tokens": "uneven"})
     without = {**content, "schedule": {**content["schedule"], "edits": [{"drop": "replica_all_reduce"}]}}
-    right, wrong = check_all([content, without])
+    right, wrong = replay_all([content, without])
     assert right["verdict"] == "match"
     assert right["layout"]["dp_replicate"] == 3
     # Chunks of ceil(numel / 2) elements, on the even ranks and on the odd ones.

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 from torch_program import (
-    GPT2, LLAMA, NEEDS_PROGRAM, all_equal, check_all, coefficients, everywhere, load, on, parameter, rank_entries,
-    refusal, show, verdicts,
+    GPT2, LLAMA, NEEDS_PROGRAM, all_equal, coefficients, everywhere, load, on, parameter, rank_entries, refusal, replay_all,
+    show, verdicts,
 )
 
 pytestmark = NEEDS_PROGRAM
@@ -34,7 +34,7 @@ def test_every_measured_coefficient_is_the_one_of_the_schedule_on_every_rank(sha
     entries = [entry for entry in MEASURED if (entry["shards"], entry["replicas"]) == (shards, replicas)]
     assert len(entries) > 50
     layout = {"dp_shard": shards, "dp_replicate": replicas}
-    for entry, report in zip(entries, check_all([on("fsdp2", layout, options_of(entry)) for entry in entries])):
+    for entry, report in zip(entries, replay_all([on("fsdp2", layout, options_of(entry)) for entry in entries])):
         everywhere(report, all_equal(entry["coefficient"], shards * replicas))
         right = Fraction(entry["coefficient"]) == Fraction(1, shards * replicas)
         assert report["verdict"] == ("match" if right else "mismatch"), entry
@@ -54,7 +54,7 @@ def test_a_divide_factor_divides_once_where_there_is_a_shard_group(layout, facto
         {"reduce_dtype": dtype, "force_sum_reduction_for_comms": force, "gradient_divide_factor": factor, **accumulation}
         for dtype in ("float32", "float16") for force in (False, True) for accumulation in ACCUMULATION.values()
     ]
-    for report in check_all([on("fsdp2", layout, options) for options in settings]):
+    for report in replay_all([on("fsdp2", layout, options) for options in settings]):
         everywhere(report, all_equal(1 / Fraction(factor or ranks), ranks))
 
 
@@ -68,7 +68,7 @@ def test_a_narrow_type_divides_by_a_power_of_two_before_and_by_the_rest_after(ra
 
 def test_shards_are_rows_of_the_first_dimension_and_the_last_may_be_empty():
     model = [parameter("w", [5, 2]), parameter("scalars", [2])]
-    (report,) = check_all([on("fsdp2", {"dp_shard": 4, "dp_replicate": 2}, model=model)])
+    (report,) = replay_all([on("fsdp2", {"dp_shard": 4, "dp_replicate": 2}, model=model)])
     for rank in range(8):
         shard = rank % 4
         first = min(4 * shard, 10)
@@ -83,7 +83,7 @@ NORM = parameter("norm", [4], partial=["tp"], tags=["norm"])
 
 def test_a_norm_on_a_sequence_shard_is_partial_until_it_is_brought_to_its_placement():
     layout = {"tp": 2, "sequence_parallel": True}
-    right, local = check_all([
+    right, local = replay_all([
         on("fsdp2", layout, model=[NORM]),
         on("fsdp2", layout, model=[NORM], edits=[{"drop": "norm_all_reduce"}]),
     ])
@@ -97,7 +97,7 @@ def test_a_norm_on_a_sequence_shard_is_partial_until_it_is_brought_to_its_placem
 
 def test_a_norm_on_replicated_input_is_complete_on_every_rank():
     model = [parameter("norm", [4], tags=["norm"]), parameter("row.bias", [4], tags=["bias", "replicated"])]
-    (report,) = check_all([on("fsdp2", {"tp": 2}, model=model)])
+    (report,) = replay_all([on("fsdp2", {"tp": 2}, model=model)])
     assert report["verdict"] == "match"
     everywhere(report, {(0, 0): "1", (0, 1): "1"})
 
@@ -108,7 +108,7 @@ def test_linear_weights_are_cut_by_tp_and_each_rank_has_the_gradient_of_its_piec
         parameter("row.weight", [4, 4], shard={"tp": 1}),
         parameter("row.bias", [4], tags=["bias", "replicated"]),
     ]
-    one, two = check_all([on("fsdp2", {"tp": 2, "dp": ranks}, model=model) for ranks in (1, 2)])
+    one, two = replay_all([on("fsdp2", {"tp": 2, "dp": ranks}, model=model) for ranks in (1, 2)])
     assert one["verdict"] == two["verdict"] == "match"
     for name in ("column.weight", "row.weight"):
         for rank in range(2):
@@ -136,7 +136,7 @@ def test_losses_that_are_not_divided_by_the_micro_batches_are_a_sum_of_means():
 
 
 def test_a_norm_without_the_pipeline_misses_other_stages():
-    (report,) = check_all([on("fsdp2", {"dp": 2, "pp": 2}, {"max_norm": 1}, LLAMA)])
+    (report,) = replay_all([on("fsdp2", {"dp": 2, "pp": 2}, {"max_norm": 1}, LLAMA)])
     assert report["verdict"] == "mismatch" and {entry["counted"] for entry in report["norm"]} == {"0"}
 
 

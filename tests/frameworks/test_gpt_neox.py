@@ -4,7 +4,7 @@
 import itertools
 
 import pytest
-from deepspeed_program import NEEDS_PROGRAM, check_all, counted, held, on, owned, parameter, refusal, verdicts
+from deepspeed_program import NEEDS_PROGRAM, counted, held, on, owned, parameter, refusal, replay_all, verdicts
 
 pytestmark = NEEDS_PROGRAM
 
@@ -23,14 +23,14 @@ def test_norms_are_summed_over_tp_in_every_micro_batch_whatever_zero_does(stage,
     options = {"zero_stage": stage, "reduce_scatter": scatter}
     hooked = on("gpt-neox", SEQUENCE_PARALLEL, options, [NORM, WEIGHT], BATCH)
     never_fired = on("gpt-neox", SEQUENCE_PARALLEL, options, [NORM, WEIGHT], BATCH, [{"drop": "norm_all_reduce"}])
-    right, broken = check_all([hooked, never_fired])
+    right, broken = replay_all([hooked, never_fired])
     assert right["verdict"] == "match"
     assert wrong(broken) == {"norm"}
 
 
 def test_a_row_parallel_bias_is_summed_by_nobody_under_sequence_parallelism():
     bias = parameter("bias", [6], partial=["tp"], tags=["bias", "replicated"])
-    (report,) = check_all([on("gpt-neox", SEQUENCE_PARALLEL, {}, [WEIGHT, bias], BATCH)])
+    (report,) = replay_all([on("gpt-neox", SEQUENCE_PARALLEL, {}, [WEIGHT, bias], BATCH)])
     assert wrong(report) == {"bias"}
     # Each tp rank keeps the share of its own part of the sequence, so that the replicas over tp drift apart.
     forms = held(report, "bias")
@@ -44,13 +44,13 @@ def test_a_row_parallel_bias_is_summed_by_nobody_under_sequence_parallelism():
 
 def test_the_hooks_reach_q_k_norms_whose_heads_other_ranks_do_not_have():
     qk_norm = parameter("qk_norm", [4, 3], shard={"tp": 0}, tags=["norm"])
-    (with_sp, without) = check_all(
+    (with_sp, without) = replay_all(
         on("gpt-neox", layout, {"gradient_clipping": 0}, [WEIGHT, qk_norm], BATCH)
         for layout in (SEQUENCE_PARALLEL, {"tp": 2, "dp": 2})
     )
     assert wrong(with_sp) == {"qk_norm"} and without["verdict"] == "match"
     # Nor are they marked model_parallel: the norm counts those of the first tp rank alone.
-    (clipped,) = check_all([on("gpt-neox", {"tp": 2, "dp": 2}, {}, [WEIGHT, qk_norm], BATCH)])
+    (clipped,) = replay_all([on("gpt-neox", {"tp": 2, "dp": 2}, {}, [WEIGHT, qk_norm], BATCH)])
     assert {count for count in counted(clipped)["qk_norm"].values()} == {"0"}
 
 
@@ -68,10 +68,10 @@ def test_tied_embeddings_are_summed_over_the_pipeline_before_data_parallelism(pp
     assert verdicts(right) == ["match"] * len(choices)
     # Behind ZeRO's reduce-scatter, as Megatron once had it, it is wrong: the stages cut the embedding differently.
     late = [{"move": "tied_all_reduce", "after": "dp_reduce_scatter"}]
-    (report,) = check_all([on("gpt-neox", layout, {"zero_stage": 1}, parameters, BATCH, late)])
+    (report,) = replay_all([on("gpt-neox", layout, {"zero_stage": 1}, parameters, BATCH, late)])
     assert wrong(report) == {"embedding", "head"}
     # fp32 without ZeRO: the norm of clip_grad_norm_ (tests/frameworks/test_deepspeed.py has it as measured).
-    (plain,) = check_all([on("gpt-neox", layout, {}, parameters, BATCH)])
+    (plain,) = replay_all([on("gpt-neox", layout, {}, parameters, BATCH)])
     counts = {name: set(ranks.values()) for name, ranks in counted(plain).items()}
     assert counts == {"embedding": {"2"}, "head": {"2"}, "inner": {"0"}}
 
@@ -85,7 +85,7 @@ def test_what_zero_does_is_what_it_does_in_deepspeed():
         for stage, scatter, division in itertools.product((0, 1, 2, 3), (True, False), divisions)
     ]
     reports = {
-        name: check_all(on(name, {"dp": 4}, options, parameters, BATCH) for options in settings)
+        name: replay_all(on(name, {"dp": 4}, options, parameters, BATCH) for options in settings)
         for name in ("gpt-neox", "deepspeed")
     }
     seen = set()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from megatron_program import NEEDS_PROGRAM, evaluate, rank_entries
-from contract_program import check_all, run, write
+from contract_program import replay_all, run, write
 
 pytestmark = NEEDS_PROGRAM
 
@@ -130,8 +130,8 @@ LAYOUTS = sorted({json.dumps(case["layout"]) for case in CASES})
 def test_every_element_on_every_rank_has_the_measured_coefficients(layout):
     cases = [case for case in CASES if json.dumps(case["layout"]) == layout]
     revealed = [with_reveal(case) for case in cases]
-    owned = check_all([scenario_of(case) for case in cases])
-    for case, (steps, _), report, all_of_it in zip(cases, revealed, owned, check_all([content for _, content in revealed])):
+    owned = replay_all([scenario_of(case) for case in cases])
+    for case, (steps, _), report, all_of_it in zip(cases, revealed, owned, replay_all([content for _, content in revealed])):
         assert not report["errors"], (name_of(case), report["errors"])
 
         def by(rank, micro_batch, case=case, steps=steps):
@@ -151,8 +151,8 @@ def test_every_element_on_every_rank_has_the_measured_coefficients(layout):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_gradient_norm_counts_every_parameter_as_often_as_it_was_counted(layout):
     cases = [case for case in CASES if json.dumps(case["layout"]) == layout]
-    values = check_all([scenario_of(case) for case in cases])
-    for case, plain, report in zip(cases, values, check_all([scenario_of(case, clip_grad=1) for case in cases])):
+    values = replay_all([scenario_of(case) for case in cases])
+    for case, plain, report in zip(cases, values, replay_all([scenario_of(case, clip_grad=1) for case in cases])):
         # Without a norm only values can be wrong, and of such a gradient the norm is not its own.
         wrong = {entry["name"] for entry in plain["parameters"] if entry["verdict"] == "mismatch"}
         counts = {entry["parameter"]: Fraction(entry["counted"]) for entry in report["norm"] or []}
@@ -187,7 +187,7 @@ def sum_of(case, entry):
 
 @pytest.mark.parametrize("case", REFUSED, ids=name_of)
 def test_what_megatron_refuses_is_refused_with_its_words(case):
-    (report,) = check_all([scenario_of(case)])
+    (report,) = replay_all([scenario_of(case)])
     assert report["verdict"] == "error"
     reason = case["error"].partition(": ")[2]
     assert any(reason in error["message"] for error in report["errors"]), report["errors"]

@@ -3,7 +3,7 @@
 
 import pytest
 from torch_program import (
-    GPT2, LLAMA, NEEDS_PROGRAM, all_equal, check_all, everywhere, on, refusal, show, verdicts,
+    GPT2, LLAMA, NEEDS_PROGRAM, all_equal, everywhere, on, refusal, replay_all, show, verdicts,
 )
 
 pytestmark = NEEDS_PROGRAM
@@ -27,7 +27,7 @@ def test_defaults_match_in_both_modes_of_tensor_parallelism(layout):
 
 def test_every_rank_holds_the_average_over_dp_and_cp():
     for fp32 in (True, False):
-        (report,) = check_all([on("nanotron", {"dp": 2, "cp": 3}, {"accumulate_grad_in_fp32": fp32})])
+        (report,) = replay_all([on("nanotron", {"dp": 2, "cp": 3}, {"accumulate_grad_in_fp32": fp32})])
         everywhere(report, all_equal("1/6", 6))
 
 
@@ -48,7 +48,7 @@ def test_tied_weights_follow_data_parallelism_and_norms_follow_them():
 
 def test_norms_that_the_reduce_scatter_mode_leaves_partial_are_wrong_without_their_sum():
     content = on("nanotron", {"tp": 2}, {"tp_mode": "REDUCE_SCATTER"}, LLAMA, edits=[{"drop": "norm_all_reduce"}])
-    (report,) = check_all([content])
+    (report,) = replay_all([content])
     wrong = {item["name"] for item in report["parameters"] if item["verdict"] == "mismatch"}
     assert wrong and all("layernorm" in name for name in wrong)
 
@@ -59,9 +59,9 @@ def test_the_norm_counts_every_element_once_within_a_replica():
         "grad_norm_tied": {"set": "grad_norm_tied", "count": None},
     }
     for name, edit in edits.items():
-        (report,) = check_all([on("nanotron", {"dp": 2, "tp": 2, "pp": 2}, model=TIED, edits=[edit])])
+        (report,) = replay_all([on("nanotron", {"dp": 2, "tp": 2, "pp": 2}, model=TIED, edits=[edit])])
         assert report["verdict"] == "mismatch" and {entry["counted"] for entry in report["norm"]} == {"2"}, name
-    (report,) = check_all([on("nanotron", {"dp": 2, "tp": 2}, model=LLAMA, edits=[{"set": "grad_norm", "over": ["tp", "dp"]}])])
+    (report,) = replay_all([on("nanotron", {"dp": 2, "tp": 2}, model=LLAMA, edits=[{"set": "grad_norm", "over": ["tp", "dp"]}])])
     assert {entry["counted"] for entry in report["norm"]} == {"2"}
 
 

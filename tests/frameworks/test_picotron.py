@@ -3,7 +3,7 @@
 
 import pytest
 from torch_program import (
-    GPT2, LLAMA, NEEDS_PROGRAM, all_equal, check_all, coefficients, everywhere, on, refusal, show, verdicts,
+    GPT2, LLAMA, NEEDS_PROGRAM, all_equal, coefficients, everywhere, on, refusal, replay_all, show, verdicts,
 )
 
 pytestmark = NEEDS_PROGRAM
@@ -16,7 +16,7 @@ def test_defaults_match_without_a_pipeline():
 
 
 def test_buckets_are_averaged_over_dp_and_cp():
-    (report,) = check_all([on("picotron", {"dp": 2, "cp": 3})])
+    (report,) = replay_all([on("picotron", {"dp": 2, "cp": 3})])
     everywhere(report, all_equal("1/6", 6))
 
 
@@ -24,7 +24,7 @@ def test_buckets_are_averaged_over_dp_and_cp():
 @pytest.mark.parametrize("micro_batches", [1, 2, 3])
 def test_a_pipeline_forgets_to_divide_by_the_micro_batches(engine, micro_batches):
     content = on("picotron", {"dp": 2, "pp": 2}, {"pp_engine": engine}, LLAMA, {"micro_batches": micro_batches})
-    (report,) = check_all([content])
+    (report,) = replay_all([content])
     ratios = {piece["ratio"] for item in report["parameters"] for rank in item["ranks"] for piece in rank["pieces"]}
     assert ratios == {str(micro_batches)}
     assert report["verdict"] == ("match" if micro_batches == 1 else "mismatch")
@@ -33,7 +33,7 @@ def test_a_pipeline_forgets_to_divide_by_the_micro_batches(engine, micro_batches
 
 
 def test_context_parallelism_without_data_parallelism_is_reduced_by_nobody():
-    (report,) = check_all([on("picotron", {"cp": 2})])
+    (report,) = replay_all([on("picotron", {"cp": 2})])
     assert report["verdict"] == "mismatch"
     for rank in range(2):
         assert coefficients(report, "w", rank) == {(rank, 0): "1", (rank, 1): "1"}
@@ -45,7 +45,7 @@ def test_ranks_lie_on_dp_pp_cp_tp_the_last_one_fastest():
 
 
 def test_tied_weights_are_not_shared_between_stages():
-    (report,) = check_all([on("picotron", {"dp": 2, "pp": 2}, model=GPT2, batch={"micro_batches": 1})])
+    (report,) = replay_all([on("picotron", {"dp": 2, "pp": 2}, model=GPT2, batch={"micro_batches": 1})])
     assert {item["tied"] for item in report["parameters"] if item["verdict"] == "mismatch"} == {"word_embeddings"}
 
 

@@ -3,8 +3,8 @@
 
 import pytest
 from torch_program import (
-    GPT2, LLAMA, MIXTRAL, NEEDS_PROGRAM, all_equal, check_all, coefficients, everywhere, on, owners, parameter, rank_entries,
-    refusal, show, verdicts,
+    GPT2, LLAMA, MIXTRAL, NEEDS_PROGRAM, all_equal, coefficients, everywhere, on, owners, parameter, rank_entries, refusal,
+    replay_all, show, verdicts,
 )
 
 pytestmark = NEEDS_PROGRAM
@@ -20,7 +20,7 @@ LAYOUTS = [
 def test_nothing_is_divided_after_backward(layout):
     ranks = layout.get("dp", layout.get("dp_shard", 1) * layout.get("dp_replicate", 1)) * layout.get("cp", 1)
     stride = layout.get("tp", 1)
-    (report,) = check_all([on("torchtitan", layout, model=[parameter("w", [5, 2])], batch={"micro_batches": 3})])
+    (report,) = replay_all([on("torchtitan", layout, model=[parameter("w", [5, 2])], batch={"micro_batches": 3})])
     assert report["verdict"] == "match"
     expected = {(stride * rank, m): "1" for rank in range(ranks) for m in range(3)}
     everywhere(report, expected)
@@ -28,7 +28,7 @@ def test_nothing_is_divided_after_backward(layout):
 
 def test_uneven_tokens_get_the_weight_of_one_mean_over_all():
     tokens = [[[[3]], [[5]]], [[[2]], [[10]]]]
-    (report,) = check_all([on("torchtitan", {"dp": 2}, batch={"micro_batches": 2, "tokens": tokens})])
+    (report,) = replay_all([on("torchtitan", {"dp": 2}, batch={"micro_batches": 2, "tokens": tokens})])
     assert report["verdict"] == "match"
     resolved = show(on("torchtitan", {"dp": 2}, batch={"micro_batches": 2, "tokens": tokens}))
     backward = next(step for step in resolved["steps"] if step["op"] == "each")["steps"][1]
@@ -40,7 +40,7 @@ def test_defaults_match_and_count_the_norm_once():
         layouts = [layout for layout in LAYOUTS if model is not GPT2 or "pp" not in layout]
         assert verdicts([on("torchtitan", layout, model=model) for layout in layouts]) == ["match"] * len(layouts)
     assert verdicts([on("torchtitan", {"dp": 2, "tp": 2}, {"enable_sequence_parallel": False}, LLAMA)]) == ["match"]
-    report = check_all([on("torchtitan", {"dp": 2, "tp": 2}, model=LLAMA, edits=[{"set": "grad_norm_replicated", "count": None}])])
+    report = replay_all([on("torchtitan", {"dp": 2, "tp": 2}, model=LLAMA, edits=[{"set": "grad_norm_replicated", "count": None}])])
     assert report[0]["verdict"] == "mismatch" and {entry["counted"] for entry in report[0]["norm"]} == {"2"}
 
 
@@ -75,7 +75,7 @@ def test_ranks_lie_on_pp_dp_replicate_dp_shard_cp_tp_the_last_one_fastest():
 
 
 def test_shards_are_rows_over_dp_shard_and_cp():
-    (report,) = check_all([on("torchtitan", {"dp_shard": 2, "cp": 2}, model=[parameter("w", [6, 2])])])
+    (report,) = replay_all([on("torchtitan", {"dp_shard": 2, "cp": 2}, model=[parameter("w", [6, 2])])])
     assert [rank_entries(report, "w")[rank]["owned"] for rank in range(4)] == [[[0, 4]], [[4, 8]], [[8, 12]], []]
     assert owners(report, "w") == [0, 1, 2]
 
@@ -83,13 +83,13 @@ def test_shards_are_rows_over_dp_shard_and_cp():
 def test_tokens_counted_by_each_rank_alone_are_the_mistake_of_issue_1842():
     # A mean over each rank's own tokens, averaged over ranks and micro-batches.
     edits = [{"set": "backward", "by": "1 / (tokens * dp * micro_batches)"}]
-    (report,) = check_all([on("torchtitan", {"dp": 2}, edits=edits)])
+    (report,) = replay_all([on("torchtitan", {"dp": 2}, edits=edits)])
     assert report["verdict"] == "mismatch" and report["parameters"][0]["replicas_agree"]
     assert verdicts([on("torchtitan", {"dp": 2}, batch={"tokens": "even"}, edits=edits)]) == ["match"]
 
 
 def test_a_pipeline_that_divides_only_the_logged_loss_is_the_mistake_of_issue_2972():
-    (report,) = check_all([on("torchtitan", {"pp": 2}, {"max_norm": 0}, LLAMA, {"tokens": "even"}, [{"set": "backward", "by": None}])])
+    (report,) = replay_all([on("torchtitan", {"pp": 2}, {"max_norm": 0}, LLAMA, {"tokens": "even"}, [{"set": "backward", "by": None}])])
     assert report["verdict"] == "mismatch"
     ratios = {piece["ratio"] for item in report["parameters"] for rank in item["ranks"] for piece in rank["pieces"]}
     assert ratios == {"2"}  # the tokens of the step
@@ -110,7 +110,7 @@ def test_what_torchtitan_refuses_is_refused_with_its_reason():
 
 def test_a_tied_embedding_that_a_stage_holds_alone_is_summed_by_nobody():
     # Why torchtitan refuses it.
-    (report,) = check_all([on("torchtitan", {"pp": 2}, model=GPT2)])
+    (report,) = replay_all([on("torchtitan", {"pp": 2}, model=GPT2)])
     assert report["verdict"] == "mismatch"
     wrong = {item["tied"] for item in report["parameters"] if item["verdict"] == "mismatch"}
     assert wrong == {"word_embeddings"}
@@ -121,5 +121,5 @@ def test_the_step_of_each_micro_batch_is_reduced_outside_of_a_pipeline_alone():
         steps = show(on("torchtitan", layout, model=LLAMA))["steps"]
         body = [step["name"] for step in next(step for step in steps if step["op"] == "each")["steps"]]
         assert ("dp_reduce_scatter" in body) is inside
-    (report,) = check_all([on("torchtitan", {"dp": 2})])
+    (report,) = replay_all([on("torchtitan", {"dp": 2})])
     assert coefficients(report, "w", 0) == all_equal(1, 2)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "contract"))
-from contract_program import check_all, messages, named, parameter, rank_entries, show  # noqa: E402
+from contract_program import messages, named, parameter, rank_entries, replay_all, show  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
 NEEDS_PROGRAM = pytest.mark.skipif("LOCKSTEP_BINARY" not in os.environ, reason="LOCKSTEP_BINARY does not name the program")
@@ -35,7 +35,7 @@ def on(framework, layout=None, options=None, model=PAIR, batch=None, edits=()):
 
 
 def verdicts(contents):
-    reports = check_all(contents)
+    reports = replay_all(contents)
     assert [report["errors"] for report in reports] == [[]] * len(reports)
     return [report["verdict"] for report in reports]
 
@@ -79,6 +79,6 @@ def load(name):
 
 
 __all__ = [
-    "GPT2", "LLAMA", "MIXTRAL", "NEEDS_PROGRAM", "PAIR", "all_equal", "check_all", "coefficients", "everywhere", "load",
-    "messages", "named", "on", "owners", "parameter", "rank_entries", "refusal", "show", "verdicts",
+    "GPT2", "LLAMA", "MIXTRAL", "NEEDS_PROGRAM", "PAIR", "all_equal", "coefficients", "everywhere", "load",
+    "messages", "named", "on", "owners", "parameter", "rank_entries", "refusal", "replay_all", "show", "verdicts",
 ]
