@@ -67,11 +67,13 @@ std::vector<Collector::Row> Collector::rows() const {
     if (found == measured_.end()) continue;
     const Measured& values = found->second;
     for (const Goal& goal : benchmark.goals) {
-      Row row{.goal = goal, .failed = values.failed};
+      // One that does not count what its goal asks for has failed; not all tell of memory.
+      Row row{.goal = goal, .failed = values.failed || !values.highest.contains(goal.counter)};
       if (!row.failed) {
         const bool lower = goal.comparison == Comparison::at_most && goal.counter != peak_memory;
         row.measured = (lower ? values.lowest : values.highest).at(goal.counter);
-        row.memory_mb = values.highest.at(peak_memory);
+        if (const auto memory = values.highest.find(peak_memory); memory != values.highest.end())
+          row.memory_mb = memory->second;
         for (const auto& [name, value] : values.highest) {
           if (name == best_time || name == peak_memory || name == goal.counter || name.find(' ') != std::string::npos)
             continue;  // a name with a space has a row of its own
