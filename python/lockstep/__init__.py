@@ -24,8 +24,12 @@ _rank = None  # what lockstep.run says to the captures of a rank that it has sta
 
 def program():
     """The path of the program: LOCKSTEP_BINARY, the one that was installed with the package, or one that is found by its name."""
-    own = os.path.join(sysconfig.get_path("scripts"), "lockstep")
-    return os.environ.get("LOCKSTEP_BINARY") or (own if os.path.exists(own) else shutil.which("lockstep") or own)
+    scripts = sysconfig.get_path("scripts")
+    # The package may be that of another environment than the Python that runs.
+    packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    beside = os.path.normpath(os.path.join(packages, os.path.relpath(scripts, sysconfig.get_path("purelib"))))
+    own = [path for path in (os.path.join(folder, "lockstep") for folder in (beside, scripts)) if os.path.isfile(path)]
+    return os.environ.get("LOCKSTEP_BINARY") or (own[0] if own else shutil.which("lockstep") or os.path.join(scripts, "lockstep"))
 
 
 def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True, report=True):

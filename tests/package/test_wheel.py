@@ -51,7 +51,7 @@ def environment(tmp_path_factory):
     # As deep as the build and with its compiler, so that a compiler cache knows what it compiles.
     compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
     folder = BUILD.with_name(BUILD.name + "-wheel")
-    done = subprocess.run([environment / "bin" / "pip", "install", "--quiet", ROOT, "-C", f"build-dir={folder}"], stdin=subprocess.DEVNULL,
+    done = subprocess.run([environment / "bin" / "pip", "install", "--quiet", ROOT, f"--config-settings=build-dir={folder}"], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, env={**os.environ, "CXX": compiler})
     assert done.returncode == 0, done.stdout + done.stderr
     return environment
@@ -59,10 +59,11 @@ def environment(tmp_path_factory):
 
 def test_a_fresh_environment_gets_the_command_and_the_module(environment, tmp_path):
     (tmp_path / "plain.json").write_text(SCENARIO)
+    own = {key: value for key, value in os.environ.items() if key != "LOCKSTEP_BINARY"}
     for command in ([environment / "bin" / "lockstep"], [environment / "bin" / "python", "-m", "lockstep"]):
-        done = subprocess.run([*command, "check", "-q", "plain.json"], cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run([*command, "check", "-q", "plain.json"], cwd=tmp_path, capture_output=True, text=True, env=own)
         assert (done.returncode, done.stdout, done.stderr) == (1, "mismatch  plain.json  plain\n", "")
-        version = run(*command, "version")
+        version = subprocess.run([*command, "version"], capture_output=True, text=True, env=own, check=True).stdout
         assert run(environment / "bin" / "pip", "show", "lockstep").splitlines()[1] == f"Version: {version.split()[1]}"
         assert "mpi" not in re.search(r"^engines: (.*)$", version, re.MULTILINE)[1]
     tags = [file for file in (environment / "lib").glob("python*/site-packages/lockstep-*.dist-info/WHEEL")]

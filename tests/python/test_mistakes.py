@@ -2,8 +2,11 @@
 """What a user of the capture gets wrong is answered with a sentence; the package itself needs no torch."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -47,3 +50,15 @@ def test_the_package_is_imported_without_torch_and_says_what_a_capture_needs():
               "except lockstep.CaptureError as error: print(error)")
     done = subprocess.run([sys.executable, "-c", script, str(HERE.parents[1] / "python")], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("a capture needs torch, which this Python"), done.stderr
+
+
+def test_the_program_of_the_package_s_own_environment_is_found_whatever_python_runs_it(tmp_path):
+    packages = tmp_path / os.path.relpath(sysconfig.get_path("purelib"), sysconfig.get_path("data"))
+    scripts = tmp_path / os.path.relpath(sysconfig.get_path("scripts"), sysconfig.get_path("data"))
+    shutil.copytree(HERE.parents[1] / "python" / "lockstep", packages / "lockstep")
+    scripts.mkdir(parents=True)
+    (scripts / "lockstep").write_text("#!/bin/sh\n")
+    environment = {key: value for key, value in os.environ.items() if key != "LOCKSTEP_BINARY"}
+    said = subprocess.run([sys.executable, "-c", "import lockstep; print(lockstep.program())"], env={**environment, "PYTHONPATH": str(packages)},
+                          capture_output=True, text=True, check=True).stdout
+    assert said == f"{scripts / 'lockstep'}\n"
