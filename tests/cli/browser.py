@@ -46,6 +46,8 @@ class Browser:
     def open(self, address):
         self.ask(f"{self.session}/url", {"url": "about:blank"})  # so that another fragment is another page
         self.ask(f"{self.session}/url", {"url": address})
+        # chromedriver comes back sooner now and then: on a busy machine, before the scripts of a large page have run.
+        self.wait("return location.href !== 'about:blank' && document.readyState === 'complete'")
 
     def run(self, script, *arguments):
         """What the body of a function returns in the page."""
