@@ -175,7 +175,8 @@ struct VerifyResult {
 /// Reads the folder of a captured run (docs/capture.md) and says of every result with which coefficients the
 /// contributions entered it. Throws InputError where a file cannot be read or is not valid, or where nothing fits the
 /// options; a run that is not complete is no error (VerifyResult::gaps).
-/// Complexity: for each piece and distinct result sums * contributions^2; memory for the events of the run.
+/// Complexity: for each piece sums * min(contributions, sums)^2, and for each distinct result of it
+/// sums * contributions; memory for the events of the run, and for every wrong result its coefficients.
 VerifyResult verify_run(const std::string& folder, const VerifyOptions& options = {});
 
 struct RecordOptions {

@@ -146,6 +146,7 @@ class Gaps:
         reduced = set(found["parameters"]) - self.added if self.stepping is not None and found["op"] in REDUCE else ()
         if reduced:
             self.say("a collective reduces the gradient within the optimizer's own step, after the capture has looked at it", reduced, self.stepping)
+            self.run.recorder.flush()  # the step's own line is written already, and the rank may die before the next
 
     def finish_step(self, idle, taken):
         """`idle`: the optimizers that did not step in it, `taken`: those among all whose gradients were looked at."""

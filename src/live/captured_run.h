@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -97,6 +99,17 @@ struct CaptureGap {
   std::string why;              ///< a sentence without a period
 };
 
+/// Something of a run that is missing.
+struct RunGap {
+  std::string what;                             ///< a sentence
+  int first = std::numeric_limits<int>::min();  ///< the optimizer steps that it concerns
+  int last = std::numeric_limits<int>::max();
+
+  bool concerns(const std::vector<int>& steps) const {
+    return std::any_of(steps.begin(), steps.end(), [&](int step) { return first <= step && step <= last; });
+  }
+};
+
 /// What one rank's file says.
 struct RankRecord {
   std::string file;
@@ -129,7 +142,8 @@ struct CapturedRun {
   std::vector<RunParameter> parameters;
   std::vector<int> steps;    ///< of any rank, ascending
   std::vector<int> skipped;  ///< steps that the loss scalers of all ranks skipped, ascending; not in `steps`
-  std::vector<std::string> gaps, notes;
+  std::vector<RunGap> gaps;
+  std::vector<std::string> notes;
   std::vector<int> missing_ranks;
   std::map<std::pair<int, int>, std::string> unknowns;  ///< by step and parameter, -1 for all
   std::set<std::pair<int, int>> waiting;                ///< step and parameter

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "src/base/at.h"
+#include "src/live/run_gaps.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {
@@ -145,10 +146,7 @@ CollectiveOrder compare_collectives(const CapturedRun& run) {
   std::map<std::vector<int>, GroupCalls> groups;
   std::map<int, int> whole;
   for (const RankRecord& rank : run.ranks) {
-    const auto lacks =
-        std::find_if(run.steps.begin(), run.steps.end(), [&](int step) { return !rank.steps.contains(step); });
-    if (rank.ended && !rank.cut_off)
-      whole.emplace(rank.header.rank, lacks == run.steps.end() ? std::numeric_limits<int>::max() : *lacks);
+    whole.emplace(rank.header.rank, untold_from(rank, run.steps));
     for (const CapturedCollective& call : rank.collectives) groups[call.group].calls[rank.header.rank].push_back(&call);
   }
   CollectiveOrder order;

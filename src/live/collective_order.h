@@ -24,8 +24,8 @@ struct GroupCalls {
   std::string group;  ///< in words: "ranks 0 and 1"
   std::map<int, std::vector<const CapturedCollective*>> calls;
   bool numbered = false;  ///< the calls say their numbers; else they are counted, from 1
-  /// Of the ranks whose records are whole, the first optimizer step that others captured and they did not: a call
-  /// before it that they lack was not made.
+  /// Of the ranks whose records are known, the first optimizer step of which they may lack something that others
+  /// captured: a call before it that they lack was not made.
   std::map<int, int> whole;
 };
 

@@ -146,11 +146,13 @@ class Comparison {
     }
     problem.result = truth_.sum;
     problem.elements = elements_;
+    DesignCache cache;
     for (const auto& [dtype, roundings] :
          {std::pair(this->dtype(), most_roundings), std::pair(Dtype::bfloat16, most_coarse_roundings)}) {
       problem.roundings = 3 * squared(roundings / 5);  // its own margin is 5, and a rounding leaves 1/3 of its square
       problem.result_dtype = problem.coarsest = dtype;
-      const Explanation found = explain(problem, [](int) { return std::nullopt; });
+      const Explanation found = explain(
+          problem, [](int) { return std::nullopt; }, cache);
       if (!found.explained || !found.exact() || found.right) continue;
       std::vector<Term> terms;
       for (const Entered& one : found.entered) {

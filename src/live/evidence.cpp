@@ -63,7 +63,10 @@ bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
       problem.coarsest = coarser(problem.coarsest, column.dtype);
     }
   }
-  return fits(problem, coefficients).has_value();
+  DesignCache cache;
+  const Basis& basis = cache.over(problem.columns).scaled(problem).basis;
+  const Design design = design_of(coefficients);
+  return fits(problem, basis, design, basis.solve(design)).has_value();
 }
 
 }  // namespace lockstep::live

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/live/candidates.h"
 #include "src/live/fractions.h"
 
 namespace lockstep::live {
@@ -53,25 +52,30 @@ std::optional<Rational> fraction_of(const std::vector<const Column*>& columns, c
 /// solved.
 class Search {
  public:
-  Search(const Problem& problem, std::vector<Candidate> candidates, int freedom)
-      : problem_(problem), system_(problem), candidates_(std::move(candidates)) {
-    std::size_t last = candidates_.size();
+  Search(const Problem& problem, Designs& designs, int freedom)
+      : problem_(problem), scaled_(designs.scaled(problem)), system_(problem, scaled_.basis) {
+    const std::vector<Candidate>& candidates = designs.candidates();
+    const auto fit = [&](std::size_t i) {
+      const Design& design = candidates[i].design;
+      return system_.has_enough(design) ? system_.fit(design, designs.solved(scaled_, i)) : Fit{};
+    };
+    std::size_t last = candidates.size();
     while (last > 0 && !finest_.solved) {
-      const Candidate& candidate = candidates_[--last];
+      const Candidate& candidate = candidates[--last];
       const auto groups = static_cast<int>(candidate.design.size());
       // One factor for all may be all that a parameter of one element can tell.
       const bool enough = system_.equations() - groups >= (candidate.uniform ? 0 : freedom);
-      if (enough) finest_ = system_.fit(candidate.design);
+      if (enough) finest_ = fit(last);
     }
     if (!finest_.solved) return;
-    told_apart_ = candidates_[last].each && finest_.freedom >= least_freedom;
-    chosen_ = &candidates_[last];
+    told_apart_ = candidates[last].each && finest_.freedom >= least_freedom;
+    chosen_ = &candidates[last];
     fit_ = finest_;
     for (std::size_t i = 0; i <= last; ++i) {
-      Fit fit = i == last ? finest_ : system_.fit(candidates_[i].design);
-      if (!fit.solved || !fit.explained || !as_good(fit, candidates_[last].each)) continue;
-      chosen_ = &candidates_[i];
-      fit_ = std::move(fit);
+      Fit one = i == last ? finest_ : fit(i);
+      if (!one.solved || !one.explained || !as_good(one, candidates[last].each)) continue;
+      chosen_ = &candidates[i];
+      fit_ = std::move(one);
       explained_ = true;
       return;
     }
@@ -144,8 +148,8 @@ class Search {
   }
 
   const Problem& problem_;
+  Designs::Scaled& scaled_;
   LeastSquares system_;
-  std::vector<Candidate> candidates_;
   Fit finest_, fit_;
   const Candidate* chosen_ = nullptr;
   bool told_apart_ = false, explained_ = false;
@@ -157,9 +161,8 @@ bool Explanation::exact() const {
   return std::all_of(entered.begin(), entered.end(), [](const Entered& one) { return one.exact.has_value(); });
 }
 
-Explanation explain(const Problem& problem, const Earlier& earlier) {
+Explanation explain(const Problem& problem, const Earlier& earlier, DesignCache& cache) {
   const std::size_t own = problem.columns.size();
-  const std::vector<Candidate> candidates = own_candidates(problem.columns);
   if (own == 0 && problem.result.isZero(0)) {
     Explanation nothing;
     nothing.explained = nothing.told_apart = nothing.uniform = nothing.of_expected = nothing.right = true;
@@ -167,7 +170,7 @@ Explanation explain(const Problem& problem, const Earlier& earlier) {
     nothing.exact_factor = Rational(1);
     return nothing;
   }
-  const Search search(problem, candidates, least_freedom);
+  const Search search(problem, cache.over(problem.columns), least_freedom);
   if (search.explained()) return search.explanation(own);
   // Gradients that nobody zeroed: those of the step before, and of all before that.
   Problem more = problem;
@@ -178,19 +181,23 @@ Explanation explain(const Problem& problem, const Earlier& earlier) {
     if (columns->empty()) continue;  // backward yielded nothing there; what came before it may be left all the same
     first.push_back(more.columns.size());
     more.columns.insert(more.columns.end(), columns->begin(), columns->end());
-    const Search wider(more, candidates_with_earlier(candidates, more.columns, first), freedom_for_earlier);
+    const Search wider(more, cache.over(more.columns, first), freedom_for_earlier);
     if (wider.explained()) return wider.explanation(own);
   }
   return search.explanation(own);
 }
 
-std::optional<Left> fits(const Problem& problem, const std::vector<Rational>& coefficients) {
+Design design_of(const std::vector<Rational>& coefficients) {
   Design design(1);
   for (std::size_t j = 0; j < coefficients.size(); ++j) {
     if (!coefficients[j].is_zero()) design[0].shares.push_back({j, coefficients[j], to_double(coefficients[j])});
   }
-  if (design[0].shares.empty()) return problem.result.isZero(0) ? std::optional(Left{}) : std::nullopt;
-  const Fit fit = LeastSquares(problem).fit(design);
+  return design;
+}
+
+std::optional<Left> fits(const Problem& problem, const Basis& basis, const Design& design, const SolvedDesign& solved) {
+  if (design.front().shares.empty()) return problem.result.isZero(0) ? std::optional(Left{}) : std::nullopt;
+  const Fit fit = LeastSquares(problem, basis).fit(design, solved);
   if (!fit.solved || !fit.explained || std::abs(fit.factors[0] - 1) > fit.limit * fit.errors[0]) return std::nullopt;
   return Left{fit.residual, fit.noise};
 }

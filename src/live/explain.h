@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/live/least_squares.h"
+#include "src/live/designs.h"
 
 namespace lockstep::live {
 
@@ -43,15 +43,18 @@ using Earlier = std::function<std::optional<std::vector<const Column*>>(int back
 
 /// Explains the result of `problem` by its columns, and where these do not suffice by those of earlier optimizer steps.
 /// Of several explanations that fit equally well the one with the fewest different coefficients is taken, and what is
-/// expected before anything else.
-Explanation explain(const Problem& problem, const Earlier& earlier);
+/// expected before anything else. `cache`: shared by the results of a piece.
+Explanation explain(const Problem& problem, const Earlier& earlier, DesignCache& cache);
 
 /// What is left of a result, and how much of that rounding may leave; as in Fit.
 struct Left {
   double residual = 0, noise = 0;
 };
 
-/// Nothing unless these coefficients, by column of the problem, leave nothing of the result but noise.
-std::optional<Left> fits(const Problem& problem, const std::vector<Rational>& coefficients);
+/// Coefficients that somebody else has for the columns of a problem, as a design.
+Design design_of(const std::vector<Rational>& coefficients);
+
+/// Nothing unless the design of such coefficients, solved over `basis`, leaves nothing of the result but noise.
+std::optional<Left> fits(const Problem& problem, const Basis& basis, const Design& design, const SolvedDesign& solved);
 
 }  // namespace lockstep::live

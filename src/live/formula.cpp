@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "src/live/run_layout.h"
 
@@ -57,11 +58,15 @@ std::string RunFormulas::print(const std::vector<Term>& terms, const std::vector
 
 std::string RunFormulas::print_rounded(const std::vector<Entered>& entered, const std::vector<Term>& support) const {
   std::string text;
+  std::map<int, std::vector<Term>>
+      of_rank;  // all that a name depends on, besides the first, whose step is the result's
+  for (const Term& one : support) of_rank.try_emplace(one.rank, 1, support.front()).first->second.push_back(one);
   for (const Entered& one : entered) {
     if (one.exact && one.exact->is_zero()) continue;
     const double value = one.value;
     const double size = std::abs(value);
-    const std::string name = print({term(*one.column, Rational(1))}, support);
+    const auto near = of_rank.find(one.column->rank);
+    const std::string name = print({term(*one.column, Rational(1))}, near == of_rank.end() ? support : near->second);
     const int digits = one.error > 0 && size > 0
                            ? std::clamp(static_cast<int>(std::floor(std::log10(size / one.error))) + 1, 1, 6)
                            : 6;

@@ -10,6 +10,7 @@
 
 #include "src/live/precision.h"
 #include "src/live/results.h"
+#include "src/live/trials.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {
@@ -18,19 +19,22 @@ namespace {
 
 using Verdict = VerifiedPiece::Verdict;
 
-constexpr std::size_t most_columns = 4096;  // of a pattern
-
 class Judge {
  public:
   Judge(const Ground& ground, const Cell& cell)
       : ground_(ground),
         cell_(cell),
-        columns_(gather_columns(ground.run, ground.files, ground.expected, cell.step, cell.contributions)) {
+        columns_(gather_columns(ground.run, ground.files, ground.expected, cell.step, cell.contributions)),
+        trials_(
+            ground, cell, columns_, [this](int back) { return earlier(back); }, cache_) {
     complete_ = ground.run.complete_step(cell.step) && columns_.missing.empty();
     for (const Column& column : columns_.columns) {
       support_.push_back(ground.formulas.term(column, column.expected.value_or(Rational(0))));
       expected_known_ = expected_known_ && column.expected;
     }
+    expected_terms_ = support_;
+    std::erase_if(expected_terms_, [](const Term& term) { return term.coefficient.is_zero(); });
+    if (expected_known_) expected_ = ground_.formulas.print(expected_terms_, support_);
   }
 
   std::vector<Judged> run() {
@@ -71,7 +75,7 @@ class Judge {
     judged.piece.piece = cell_.piece;
     judged.piece.ranks = std::move(ranks);
     if (!tensors.empty()) judged.piece.place = {tensors.front()->rank, tensors.front()->line};
-    if (expected_known_) judged.piece.expected = ground_.formulas.print(without_zeros(support_), support_);
+    judged.piece.expected = expected_;
     return judged;
   }
 
@@ -81,11 +85,6 @@ class Judge {
       all.push_back(begin(group.ranks, {group.first}));
     if (all.empty()) all.push_back(begin({}, cell_.contributions));
     return all;
-  }
-
-  static std::vector<Term> without_zeros(std::vector<Term> terms) {
-    std::erase_if(terms, [](const Term& term) { return term.coefficient.is_zero(); });
-    return terms;
   }
 
   static void wrong(Judged& judged, std::string what) {
@@ -128,7 +127,8 @@ class Judge {
     }
     const RunParameter& parameter = ground_.run.parameters[static_cast<std::size_t>(cell_.parameter)];
     problem.elements = static_cast<double>(parameter.numel(cell_.piece));
-    const Explanation found = explain(problem, [&](int back) { return earlier(back); });
+    const Explanation found = explain(
+        problem, [&](int back) { return earlier(back); }, cache_);
     if (!found.right && with_waiting(judged, problem)) return;
     decide(judged, problem, found);
   }
@@ -146,7 +146,8 @@ class Judge {
       const auto columns = earlier(back);
       if (!columns) break;
       problem.columns.insert(problem.columns.end(), columns->begin(), columns->end());
-      const Explanation found = explain(problem, [](int) { return std::nullopt; });
+      const Explanation found = explain(
+          problem, [](int) { return std::nullopt; }, cache_);
       if (!found.right) continue;
       decide(judged, problem, found);
       judged.piece.expected = judged.piece.formula;
@@ -192,15 +193,14 @@ class Judge {
       piece.verdict = Verdict::right;
       return;
     }
-    const std::vector<Term> got = terms_of(found);
     if (!expected_known_) return without_loss(judged, found);
-    if (!found.told_apart && try_patterns(judged, problem)) return;
+    if (!found.told_apart && try_formulas(judged, problem)) return;
     judged.open = !found.told_apart;
     // What clipping left of earlier steps is no small fraction.
-    wrong(judged, found.exact() ? words(judged, found, got)
-                  : found.stale ? stale_words
-                                : "the coefficients are not the expected ones");
-    if (found.exact()) piece.difference = ground_.formulas.difference(got, without_zeros(support_));
+    if (!found.exact())
+      wrong(judged, found.stale ? stale_words : "the coefficients are not the expected ones");
+    else
+      wrong_by(judged, found);
     if (!found.told_apart)
       piece.why = fmt::format("{} cannot be told apart, so this is the simplest of several formulas",
                               counted(problem.columns.size(), "contribution"));
@@ -243,7 +243,7 @@ class Judge {
     if (!complete_) {
       return undecided(judged, "a part is none of the recorded contributions; some are missing in the run");
     }
-    if (expected_known_ && try_patterns(judged, problem)) return;
+    if (expected_known_ && try_formulas(judged, problem)) return;
     if (columns_.columns.empty()) {
       piece.formula.clear();
       return wrong(judged, "the optimizer gets a gradient, and no rank's backward yields one");
@@ -254,7 +254,7 @@ class Judge {
       bool right = true;
       for (const Entered& one : found.entered)
         right = right && std::abs(one.value - to_double(*one.column->expected)) <= 7 * one.error;
-      const LeastSquares system(problem);
+      const LeastSquares system(problem, cache_.over(problem.columns).scaled(problem).basis);
       Eigen::VectorXd coefficients(static_cast<Eigen::Index>(found.entered.size()));
       for (std::size_t j = 0; j < found.entered.size(); ++j)
         coefficients[static_cast<Eigen::Index>(j)] = found.entered[j].value;
@@ -309,109 +309,40 @@ class Judge {
     undecided(judged, "the contributions come with different coefficients, and the loss is not known (--loss)");
   }
 
-  /// Formulas that mistakes have everywhere: the own data alone, or the last micro-batch alone, or both, with what is
-  /// expected or undivided; and what is expected with all that the last optimizer steps left.
-  std::vector<Pattern> usual_patterns(const std::vector<int>& ranks) {
-    std::set<int> own;
-    for (const int rank : ranks) own.insert(ground_.run.data_coordinate(rank));
-    int last = 0;
-    for (const Column& column : columns_.columns) last = std::max(last, column.micro_batch);
-    std::vector<Pattern> patterns;
-    for (const bool own_alone : {true, false}) {
-      for (const bool last_alone : {true, false}) {
-        for (const bool divided : {true, false}) {
-          Pattern pattern;
-          for (const Column& column : columns_.columns) {
-            const bool in = (!own_alone || own.contains(ground_.run.data_coordinate(column.rank))) &&
-                            (!last_alone || column.micro_batch == last);
-            const Rational whole(column.different);
-            pattern[source_of(column)] = !in ? Rational(0) : divided ? *column.expected : whole;
-          }
-          patterns.push_back(std::move(pattern));
-        }
-      }
-    }
-    Pattern pattern;
-    for (const Column& column : columns_.columns) pattern[source_of(column)] = *column.expected;
-    for (int back = 1; back <= most_back; ++back) {
-      const std::optional<std::vector<const Column*>> columns = earlier(back);
-      if (!columns || !std::all_of(columns->begin(), columns->end(),
-                                   [](const Column* column) { return column->expected.has_value(); }))
-        break;
-      if (columns->empty()) continue;
-      for (const Column* column : *columns) pattern[source_of(*column)] = *column->expected;
-      patterns.push_back(pattern);
-    }
-    return patterns;
-  }
-
-  std::tuple<int, int, int> source_of(const Column& column) const {
-    return {cell_.step - column.step, column.rank, column.micro_batch};
-  }
-
   /// A formula of other parameters, or a usual one, that explains this result as well.
-  bool try_patterns(Judged& judged, const Problem& problem) {
-    const std::vector<Pattern> usual = usual_patterns(judged.piece.ranks);
-    std::vector<const Pattern*> all;
-    if (ground_.patterns != nullptr) {
-      for (const Pattern& pattern : *ground_.patterns) all.push_back(&pattern);
-    }
-    const std::size_t others = all.size();
-    for (const Pattern& pattern : usual) all.push_back(&pattern);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (try_pattern(judged, problem, *all[i], i < others)) return true;
-    }
-    return false;
-  }
-
-  bool try_pattern(Judged& judged, Problem problem, const Pattern& pattern, bool of_others) {
-    const int oldest = pattern.empty() ? 0 : std::get<0>(pattern.rbegin()->first);
-    const std::size_t own = problem.columns.size();
-    for (int back = 1; back <= most_back && problem.columns.size() < most_columns; ++back) {
-      const std::optional<std::vector<const Column*>> columns = earlier(back);
-      if (!columns) break;
-      if (columns->empty()) continue;
-      if (cell_.step - columns->front()->step > oldest) break;
-      problem.columns.insert(problem.columns.end(), columns->begin(), columns->end());
-    }
-    std::vector<Rational> coefficients;
-    Explanation found;
-    for (const Column* column : problem.columns) {
-      const auto entry = pattern.find(source_of(*column));
-      if (entry == pattern.end()) return false;
-      coefficients.push_back(entry->second);
-      found.entered.push_back({column, to_double(entry->second), 0, entry->second});
-    }
-    found.stale = problem.columns.size() > own;
-    if ((oldest > 0) != found.stale) return false;
-    const std::optional<Left> left = fits(problem, coefficients);
-    if (!left) return false;
-    judged.piece.unexplained = left->residual;
-    judged.piece.noise = left->noise;
+  bool try_formulas(Judged& judged, const Problem& problem) {
+    const std::optional<Trials::Found> fitting = trials_.first_that_fits(problem, judged.piece.ranks);
+    if (!fitting) return false;
+    const Explanation& found = fitting->explanation;
+    judged.piece.unexplained = fitting->left.residual;
+    judged.piece.noise = fitting->left.noise;
     judged.piece.coefficients.clear();
     judged.told_apart = judged.piece.told_apart = false;
     write(judged, found);
-    const std::vector<Term> got = terms_of(found);
-    wrong(judged, words(judged, found, got));
-    judged.piece.difference = ground_.formulas.difference(got, without_zeros(support_));
-    judged.piece.from_others = of_others;
-    judged.open = !of_others;
+    wrong_by(judged, found);
+    judged.piece.from_others = fitting->of_others;
+    judged.open = !fitting->of_others;
     judged.piece.why =
-        fmt::format("{} cannot be told apart here; this formula {}", counted(problem.columns.size(), "contribution"),
-                    of_others ? "is that of other parameters" : "fits, and others do as well");
+        fmt::format("{} cannot be told apart here; this formula {}", counted(found.entered.size(), "contribution"),
+                    fitting->of_others ? "is that of other parameters" : "fits, and others do as well");
     return true;
   }
 
-  std::string words(const Judged& judged, const Explanation& found, const std::vector<Term>& got) const {
-    return mistake_words(ground_.run, found, ground_.formulas.difference(got, without_zeros(support_)),
-                         judged.piece.ranks);
+  /// Wrong, by a formula that is exact.
+  void wrong_by(Judged& judged, const Explanation& found) const {
+    VerifiedPiece& piece = judged.piece;
+    piece.difference = ground_.formulas.difference(terms_of(found), expected_terms_);
+    wrong(judged, mistake_words(ground_.run, found, piece.difference, piece.ranks));
   }
 
   const Ground& ground_;
   const Cell& cell_;
   Columns columns_;
-  std::vector<Term> support_;
+  DesignCache cache_;
   std::vector<std::shared_ptr<const Columns>> earlier_;  // of the optimizer steps before, the last first
+  Trials trials_;
+  std::vector<Term> support_, expected_terms_;
+  std::string expected_;  // formula; "" where it is not known
   bool expected_known_ = true, complete_ = false;
 };
 

@@ -23,91 +23,125 @@ double squared(double value) { return value * value; }
 
 }  // namespace
 
-LeastSquares::LeastSquares(const Problem& problem) : problem_(problem) {
-  const Eigen::Index sums = problem.result.size(), count = static_cast<Eigen::Index>(problem.columns.size());
-  double largest = problem.result.size() > 0 ? problem.result.cwiseAbs().maxCoeff() : 0;
-  for (const Column* column : problem.columns) largest = std::max(largest, column->values.cwiseAbs().maxCoeff());
-  // A power of two, so that nothing is rounded; squares neither overflow nor fade.
+int Basis::exponent_for(double largest_of_columns, const Eigen::VectorXd& result) {
+  const double largest = result.size() > 0 ? result.cwiseAbs().maxCoeff() : 0;
   int exponent = 0;
-  if (largest > 0) std::frexp(largest, &exponent);
-  scale_ = std::ldexp(1.0, std::clamp(-exponent, -1000, 1000));
-  columns_.resize(sums, count);
-  for (Eigen::Index j = 0; j < count; ++j)
-    columns_.col(j) = problem.columns[static_cast<std::size_t>(j)]->values * scale_;
-  result_ = problem.result * scale_;
-  size_ = result_.norm();
-  for (Eigen::Index i = 0; i < sums; ++i) {
-    if (result_[i] != 0 || (count > 0 && (columns_.row(i).array() != 0).any())) ++equations_;
-  }
+  std::frexp(std::max(largest, largest_of_columns), &exponent);
+  return exponent;
 }
 
-Eigen::VectorXd LeastSquares::predict(const Eigen::VectorXd& coefficients) const { return columns_ * coefficients; }
+Basis::Basis(const std::vector<const Column*>& columns, int exponent)
+    : scale_(std::ldexp(1.0, std::clamp(-exponent, -1000, 1000))) {
+  const Eigen::Index sums = columns.empty() ? 0 : columns.front()->values.size();
+  columns_.resize(sums, static_cast<Eigen::Index>(columns.size()));
+  filled_.assign(static_cast<std::size_t>(sums), 0);
+  for (std::size_t j = 0; j < columns.size(); ++j) {
+    const Eigen::VectorXd& values = columns[j]->values;
+    columns_.col(static_cast<Eigen::Index>(j)) = values * scale_;
+    for (Eigen::Index i = 0; i < sums; ++i) {
+      if (values[i] != 0) filled_[static_cast<std::size_t>(i)] = 1;
+    }
+  }
+  by_micro_batch_.resize(columns.size());
+  std::iota(by_micro_batch_.begin(), by_micro_batch_.end(), 0);
+  std::stable_sort(by_micro_batch_.begin(), by_micro_batch_.end(), [&](Eigen::Index a, Eigen::Index b) {
+    return columns[static_cast<std::size_t>(a)]->micro_batch < columns[static_cast<std::size_t>(b)]->micro_batch;
+  });
+}
 
-double LeastSquares::model_noise(const Eigen::VectorXd& coefficients, Dtype dtype) const {
-  // The largest partial sum, rank by rank and micro-batch by micro-batch: each is rounded once.
-  std::vector<Eigen::Index> order(static_cast<std::size_t>(columns_.cols()));
-  std::iota(order.begin(), order.end(), 0);
-  double largest = squared(size_), additions = 0;
-  for (int pass = 0; pass < 2; ++pass) {
-    Eigen::VectorXd sum = Eigen::VectorXd::Zero(result_.size());
-    for (const Eigen::Index j : order) {
+double Basis::largest_partial(const Eigen::VectorXd& coefficients) const {
+  double largest = 0;
+  for (const bool by_rank : {true, false}) {
+    Eigen::VectorXd sum = Eigen::VectorXd::Zero(columns_.rows());
+    for (Eigen::Index place = 0; place < columns_.cols(); ++place) {
+      const Eigen::Index j = by_rank ? place : by_micro_batch_[static_cast<std::size_t>(place)];
+      if (coefficients[j] == 0) continue;
       sum += coefficients[j] * columns_.col(j);
       largest = std::max(largest, sum.squaredNorm());
-      if (pass == 0 && coefficients[j] != 0) ++additions;
     }
-    std::stable_sort(order.begin(), order.end(), [&](Eigen::Index a, Eigen::Index b) {
-      return problem_.columns[static_cast<std::size_t>(a)]->micro_batch <
-             problem_.columns[static_cast<std::size_t>(b)]->micro_batch;
-    });
   }
-  const double roundings = additions + problem_.roundings;
-  return roundings * (squared(unit_roundoff(dtype)) / 3 * largest +
-                      squared(smallest_spacing(dtype) * scale_) / 12 * problem_.elements);
+  return largest;
 }
 
-Fit LeastSquares::fit(const Design& design) const {
+SolvedDesign Basis::solve(const Design& design) const {
+  SolvedDesign result;
+  const Eigen::Index sums = columns_.rows(), groups = static_cast<Eigen::Index>(design.size());
+  if (groups > sums) return result;
+  result.matrix = Eigen::MatrixXd::Zero(sums, groups);
+  result.energies = Eigen::MatrixXd::Zero(sums, groups);
+  result.norms.resize(groups);
+  for (Eigen::Index g = 0; g < groups; ++g) {
+    for (const Group::Share& share : design[static_cast<std::size_t>(g)].shares) {
+      const auto column = columns_.col(static_cast<Eigen::Index>(share.column));
+      result.matrix.col(g) += share.rounded * column;
+      result.energies.col(g) += squared(share.rounded) * column.cwiseAbs2();
+    }
+    result.norms[g] = result.matrix.col(g).norm();
+    if (!(result.norms[g] > 0)) return result;
+    result.matrix.col(g) /= result.norms[g];
+  }
+  Eigen::ColPivHouseholderQR<Eigen::MatrixXd> qr(result.matrix);
+  qr.setThreshold(0x1p-40);
+  if (qr.rank() < groups) return result;
+  result.solved = true;
+  const Eigen::MatrixXd thin = qr.householderQ() * Eigen::MatrixXd::Identity(sums, groups);
+  const Eigen::MatrixXd solved =
+      qr.matrixQR().topLeftCorner(groups, groups).triangularView<Eigen::Upper>().solve(thin.transpose());
+  result.inverse = qr.colsPermutation() * solved;
+  if (groups == 1) {
+    Eigen::VectorXd weights = Eigen::VectorXd::Zero(columns_.cols());
+    for (const Group::Share& share : design.front().shares)
+      weights[static_cast<Eigen::Index>(share.column)] = share.rounded;
+    result.largest_partial = largest_partial(weights);
+  }
+  return result;
+}
+
+LeastSquares::LeastSquares(const Problem& problem, const Basis& basis)
+    : problem_(problem), basis_(basis), result_(problem.result * basis.scale()), size_(result_.norm()) {
+  for (Eigen::Index i = 0; i < result_.size(); ++i) {
+    const bool filled = !basis.filled().empty() && basis.filled()[static_cast<std::size_t>(i)] != 0;
+    if (result_[i] != 0 || filled) ++equations_;
+  }
+}
+
+double LeastSquares::model_noise(const Eigen::VectorXd& coefficients, Dtype dtype) const {
+  return model_noise(basis_.largest_partial(coefficients), coefficients, dtype);
+}
+
+double LeastSquares::model_noise(double largest_partial, const Eigen::VectorXd& coefficients, Dtype dtype) const {
+  // Each partial sum is rounded once.
+  const double roundings = static_cast<double>((coefficients.array() != 0).count()) + problem_.roundings;
+  return roundings * (squared(unit_roundoff(dtype)) / 3 * std::max(squared(size_), largest_partial) +
+                      squared(smallest_spacing(dtype) * basis_.scale()) / 12 * problem_.elements);
+}
+
+Fit LeastSquares::fit(const Design& design, const SolvedDesign& solved) const {
   Fit fit;
   const Eigen::Index sums = result_.size(), groups = static_cast<Eigen::Index>(design.size());
   fit.equations = equations_;
   fit.freedom = equations_ - static_cast<int>(groups);
-  if (fit.freedom < 0 || groups == 0) return fit;
-  Eigen::MatrixXd matrix = Eigen::MatrixXd::Zero(sums, groups);
-  Eigen::VectorXd norms(groups);
-  for (Eigen::Index g = 0; g < groups; ++g) {
-    for (const Group::Share& share : design[static_cast<std::size_t>(g)].shares)
-      matrix.col(g) += share.rounded * columns_.col(static_cast<Eigen::Index>(share.column));
-    norms[g] = matrix.col(g).norm();
-    if (!(norms[g] > 0)) return fit;
-    matrix.col(g) /= norms[g];
-  }
-  Eigen::ColPivHouseholderQR<Eigen::MatrixXd> qr(matrix);
-  qr.setThreshold(0x1p-40);
-  if (qr.rank() < groups) return fit;
+  if (!has_enough(design) || !solved.solved) return fit;
   fit.solved = true;
-  // The pseudo-inverse: its rows say how noise of each sum enters each factor.
-  const Eigen::MatrixXd thin = qr.householderQ() * Eigen::MatrixXd::Identity(sums, groups);
-  const Eigen::MatrixXd solved =
-      qr.matrixQR().topLeftCorner(groups, groups).triangularView<Eigen::Upper>().solve(thin.transpose());
-  const Eigen::MatrixXd inverse = qr.colsPermutation() * solved;
-  Eigen::VectorXd factors = inverse * result_;
-  factors += inverse * (result_ - matrix * factors);  // refined once
-  fit.prediction = matrix * factors;
-  fit.factors = factors.cwiseQuotient(norms);
-  fit.coefficients = Eigen::VectorXd::Zero(columns_.cols());
+  Eigen::VectorXd factors = solved.inverse * result_;
+  factors += solved.inverse * (result_ - solved.matrix * factors);  // refined once
+  fit.prediction = solved.matrix * factors;
+  fit.factors = factors.cwiseQuotient(solved.norms);
+  fit.coefficients = Eigen::VectorXd::Zero(static_cast<Eigen::Index>(problem_.columns.size()));
   for (Eigen::Index g = 0; g < groups; ++g) {
     for (const Group::Share& share : design[static_cast<std::size_t>(g)].shares)
-      fit.coefficients[static_cast<Eigen::Index>(share.column)] += share.rounded * fit.factors[g];
+      fit.coefficients[static_cast<Eigen::Index>(share.column)] = share.rounded * fit.factors[g];
   }
 
   // Energy of each sum, to which its noise is proportional: one large element may be all there is of a gradient.
-  Eigen::VectorXd energy = result_.cwiseAbs2();
-  for (Eigen::Index j = 0; j < columns_.cols(); ++j)
-    energy += squared(fit.coefficients[j]) * columns_.col(j).cwiseAbs2();
+  const Eigen::VectorXd energy = result_.cwiseAbs2() + solved.energies * fit.factors.cwiseAbs2();
   const double all = energy.sum();
   const Eigen::VectorXd left = result_ - fit.prediction;
   const double unbiased = fit.freedom > 0 ? static_cast<double>(equations_) / fit.freedom : 1;
   const double floor = squared(own_rounding) * all;
-  const double model = model_noise(fit.coefficients, problem_.coarsest) + floor;
+  const double largest_partial =
+      groups == 1 ? squared(fit.factors[0]) * solved.largest_partial : basis_.largest_partial(fit.coefficients);
+  const double model = model_noise(largest_partial, fit.coefficients, problem_.coarsest) + floor;
   double noise = model;
   if (fit.freedom >= enough_freedom) {
     std::vector<double> sorted;
@@ -129,8 +163,8 @@ Fit LeastSquares::fit(const Design& design) const {
   for (Eigen::Index i = 0; i < sums; ++i) {
     if (all > 0) fit.variances[i] = noise * std::max(1.0 / equations_, energy[i] / all);
   }
-  fit.errors = (inverse.cwiseAbs2() * fit.variances).cwiseSqrt().cwiseQuotient(norms);
-  fit.coefficient_errors = Eigen::VectorXd::Zero(columns_.cols());
+  fit.errors = (solved.inverse.cwiseAbs2() * fit.variances).cwiseSqrt().cwiseQuotient(solved.norms);
+  fit.coefficient_errors = Eigen::VectorXd::Zero(fit.coefficients.size());
   for (Eigen::Index g = 0; g < groups; ++g) {
     for (const Group::Share& share : design[static_cast<std::size_t>(g)].shares)
       fit.coefficient_errors[static_cast<Eigen::Index>(share.column)] = std::abs(share.rounded) * fit.errors[g];

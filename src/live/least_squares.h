@@ -19,7 +19,7 @@ struct Problem {
   double roundings = 4;
 };
 
-/// Columns that enter with one factor, each times its weight.
+/// Columns that enter with one factor, each times its weight. A column is in one group of a design at most.
 struct Group {
   struct Share {
     std::size_t column = 0;
@@ -44,26 +44,66 @@ struct Fit {
   Eigen::VectorXd variances;       ///< by sum: of the result's noise
 };
 
-/// Solves designs over one problem. Keeps a pointer to the problem.
+/// What solving a design needs that no result changes.
+struct SolvedDesign {
+  bool solved = false;       ///< the groups can be told apart at all
+  Eigen::MatrixXd matrix;    ///< by group: its columns, weighted and added, divided by `norms`
+  Eigen::MatrixXd inverse;   ///< of `matrix`, the pseudo-inverse: its rows say how noise of each sum enters a factor
+  Eigen::MatrixXd energies;  ///< by sum and group: squares of its weighted columns, added
+  Eigen::VectorXd norms;
+  double largest_partial = 0;  ///< of a design of one group: as Basis::largest_partial has it of its weights
+};
+
+/// The columns of problems, scaled by a power of two so that nothing is rounded and squares neither overflow nor fade.
+class Basis {
+ public:
+  /// The exponent of 2 of the largest number among the columns and the result.
+  static int exponent_for(double largest_of_columns, const Eigen::VectorXd& result);
+  Basis(const std::vector<const Column*>& columns, int exponent);
+
+  SolvedDesign solve(const Design& design) const;
+  double scale() const { return scale_; }
+  /// By sum: whether some column is not zero there.
+  const std::vector<char>& filled() const { return filled_; }
+  /// The sum of all columns, each times its coefficient; scaled.
+  Eigen::VectorXd sum(const Eigen::VectorXd& coefficients) const { return columns_ * coefficients; }
+  /// The energy (sum of squares) of the largest partial sum, rank by rank or micro-batch by micro-batch; scaled.
+  double largest_partial(const Eigen::VectorXd& coefficients) const;
+
+ private:
+  Eigen::MatrixXd columns_;  // scaled
+  std::vector<Eigen::Index> by_micro_batch_;
+  std::vector<char> filled_;
+  double scale_ = 1;
+};
+
+/// Solves designs for one problem. Keeps pointers to the problem and to its columns' basis.
 class LeastSquares {
  public:
-  explicit LeastSquares(const Problem& problem);
-  Fit fit(const Design& design) const;
+  LeastSquares(const Problem& problem, const Basis& basis);
+  /// `solved`: what the basis says of the design.
+  Fit fit(const Design& design, const SolvedDesign& solved) const;
+  /// Whether there are as many equations as groups; else nothing solves the design.
+  bool has_enough(const Design& design) const {
+    return !design.empty() && equations_ >= static_cast<int>(design.size());
+  }
   int equations() const { return equations_; }
   /// Norm of the result.
   double size() const { return size_; }
   /// How far two predictions are apart in units of the noise: the sum of squares over the sums.
   static double distance(const Fit& reference, const Eigen::VectorXd& prediction);
   /// What the coefficients predict for the result.
-  Eigen::VectorXd predict(const Eigen::VectorXd& coefficients) const;
+  Eigen::VectorXd predict(const Eigen::VectorXd& coefficients) const { return basis_.sum(coefficients); }
   /// Noise that rounding adds to such a sum, as energy: an estimate from the types and the order of summation.
   double model_noise(const Eigen::VectorXd& coefficients, Dtype dtype) const;
 
  private:
+  double model_noise(double largest_partial, const Eigen::VectorXd& coefficients, Dtype dtype) const;
+
   const Problem& problem_;
-  Eigen::MatrixXd columns_;  // scaled
-  Eigen::VectorXd result_;   // scaled
-  double scale_ = 1, size_ = 0;
+  const Basis& basis_;
+  Eigen::VectorXd result_;  // scaled
+  double size_ = 0;
   int equations_ = 0;
 };
 

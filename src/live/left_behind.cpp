@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -19,7 +20,13 @@ bool brings_values(const std::string& op) { return op == "all_gather" || op == "
 
 std::vector<std::string> ranks_left_behind(const CapturedRun& run, const std::vector<int>& steps) {
   std::vector<std::string> sentences;
-  if (!run.header.collectives || !run.gaps.empty() || !run.unknowns.empty()) return sentences;
+  const bool is_known =
+      std::none_of(run.gaps.begin(), run.gaps.end(), [&](const RunGap& gap) { return gap.concerns(steps); }) &&
+      std::none_of(run.unknowns.begin(), run.unknowns.end(), [&](const auto& unknown) {
+        const int step = unknown.first.first;
+        return step < 0 || std::find(steps.begin(), steps.end(), step) != steps.end();
+      });
+  if (!run.header.collectives || !is_known) return sentences;
   std::set<int> brought;  // ranks that get values from others, now or in another step
   for (const RankRecord& rank : run.ranks) {
     for (const CapturedCollective& call : rank.collectives) {

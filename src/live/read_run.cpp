@@ -19,24 +19,35 @@ namespace {
 
 [[noreturn]] void refuse(std::string sentence) { throw InputError({Diagnostic{{}, std::move(sentence)}}); }
 
-/// Files of ranks in the folder, by name.
+/// Files of ranks in the folder, by name. None where it cannot be read; `error` says why.
+std::vector<std::string> rank_files_in(const std::string& folder, std::error_code& error) {
+  std::vector<std::string> files;
+  std::filesystem::directory_iterator entries(folder, error);
+  if (error) return files;
+  for (const auto& entry : entries) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("rank-") && name.ends_with(".jsonl")) files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 std::vector<std::string> rank_files(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::exists(folder, error)) refuse(fmt::format("{}: there is no such folder", folder));
   if (!std::filesystem::is_directory(folder, error))
     refuse(fmt::format("{}: it is a file; expected the folder of a captured run, with a rank-00000.jsonl for each rank",
                        folder));
-  std::vector<std::string> files;
-  std::filesystem::directory_iterator entries(folder, error);
+  std::vector<std::string> files = rank_files_in(folder, error);
   if (error) refuse(fmt::format("{}: it cannot be read: {}", folder, error.message()));
-  for (const auto& entry : entries) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("rank-") && name.ends_with(".jsonl")) files.push_back(entry.path().string());
+  if (files.empty()) {
+    // lockstep.run leaves it beside what the ranks said.
+    const std::string within = (std::filesystem::path(folder) / "run").string();
+    const bool is_within = !rank_files_in(within, error).empty();
+    refuse(
+        fmt::format("{}: there is no rank-*.jsonl in it; expected the folder that a capture wrote (docs/verify.md){}",
+                    folder, is_within ? fmt::format("; did you mean {}?", within) : ""));
   }
-  if (files.empty())
-    refuse(fmt::format("{}: there is no rank-*.jsonl in it; expected the folder that a capture wrote (docs/verify.md)",
-                       folder));
-  std::sort(files.begin(), files.end());
   return files;
 }
 
@@ -148,10 +159,10 @@ class Union {
         const DeclaredParameter& other = run_.parameters[static_cast<std::size_t>(b)].declared;
         if (one.shape != other.shape || one.pieces != other.pieces) {
           if (told.insert(one.name + '\n' + other.name).second)
-            run_.gaps.push_back(
-                fmt::format("{} and {} are one tensor, and ranks cut it into different pieces: they are "
-                            "not compared with each other.",
-                            one.name, other.name));
+            run_.gaps.push_back({fmt::format(
+                "{} and {} are one tensor, and ranks cut it into different pieces: they are not compared with each "
+                "other.",
+                one.name, other.name)});
           continue;
         }
         target[static_cast<std::size_t>(b)] = a;
@@ -230,7 +241,7 @@ CapturedRun read_run(const std::string& folder, int threads) {
   if (!all.empty()) throw InputError(std::move(all));
   for (RankRecord& record : records) {
     if (record.header.world == 0) {
-      run.gaps.push_back(fmt::format("{} ends before its first line does: the rank died as it began.", record.file));
+      run.gaps.push_back({fmt::format("{} ends before its first line does: the rank died as it began.", record.file)});
     } else {
       run.ranks.push_back(std::move(record));
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "src/live/precision.h"
@@ -12,6 +13,7 @@ namespace lockstep::live {
 std::vector<SameResult> distinct_results(const CapturedRun& run, const std::vector<const SketchedTensor*>& results) {
   std::vector<SameResult> groups;
   std::map<std::pair<std::uint32_t, int>, std::size_t> sums;  // partial axes, and the coordinates on all others
+  std::map<std::tuple<bool, std::uint64_t, std::uint64_t, Dtype, std::uint64_t, double>, std::size_t> bits;
   for (const SketchedTensor* result : results) {
     if (result->partial != 0 && result->row >= 0) {
       const auto [found, is_new] =
@@ -21,16 +23,16 @@ std::vector<SameResult> distinct_results(const CapturedRun& run, const std::vect
       groups[found->second].shares.push_back(result);
       continue;
     }
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const SameResult& group) {
-      const SketchedTensor& first = *group.first;
-      return group.shares.empty() && (first.row < 0) == (result->row < 0) &&
-             (result->row < 0 || (first.hash == result->hash && first.dtype == result->dtype &&
-                                  first.non_finite == result->non_finite && first.loss_scale == result->loss_scale));
-    });
-    if (same == groups.end()) {
+    const bool some = result->row >= 0;
+    const std::tuple same = some
+                                ? std::tuple(true, result->hash.lanes[0], result->hash.lanes[1], result->dtype,
+                                             std::uint64_t{result->non_finite}, result->loss_scale)
+                                : std::tuple(false, std::uint64_t{0}, std::uint64_t{0}, Dtype{}, std::uint64_t{0}, 0.0);
+    const auto [found, is_new] = bits.try_emplace(same, groups.size());
+    if (is_new) {
       groups.push_back({result, {result->rank}, {}});
-    } else if (same->ranks.back() != result->rank) {
-      same->ranks.push_back(result->rank);
+    } else if (groups[found->second].ranks.back() != result->rank) {
+      groups[found->second].ranks.push_back(result->rank);
     }
   }
   return groups;

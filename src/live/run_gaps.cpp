@@ -21,6 +21,8 @@ std::string steps_words(const std::vector<int>& steps) {
   return fmt::format("optimizer step{} {}", steps.size() == 1 ? "" : "s", numbers_words(steps));
 }
 
+void add_gap(CapturedRun& run, int step, std::string what) { run.gaps.push_back({std::move(what), step, step}); }
+
 /// Takes steps out that the loss scalers of all ranks skipped: they have no results. Where those of some did, replicas
 /// drift apart.
 void drop_skipped(CapturedRun& run, std::set<int>& steps) {
@@ -75,7 +77,8 @@ void find_zeroed(CapturedRun& run) {
       finite = finite && std::none_of(all.begin(), all.end(), bad);
     }
     if (place < 0) {
-      run.gaps.push_back(
+      add_gap(
+          run, step,
           fmt::format("in optimizer step {}, ranks set their gradients to zero before different micro-batches.", step));
       run.unknowns.try_emplace({step, -1}, "ranks set their gradients to zero before different micro-batches");
     } else if (!finite) {
@@ -88,10 +91,10 @@ void find_zeroed(CapturedRun& run) {
           if (found->second.tokens[i]) found->second.tokens[i] = 0;
       }
     } else if (!always) {
-      run.gaps.push_back(fmt::format(
-          "in optimizer step {}, gradients were set to zero before micro-batch {}, and in others not: nobody knows "
-          "whether what came before is to be in it.",
-          step, place));
+      add_gap(run, step,
+              fmt::format("in optimizer step {}, gradients were set to zero before micro-batch {}, and in others not: "
+                          "nobody knows whether what came before is to be in it.",
+                          step, place));
       run.unknowns.try_emplace({step, -1}, "gradients were set to zero between micro-batches, and not in every step");
     }
   }
@@ -116,6 +119,39 @@ void drop_leftover(CapturedRun& run, std::set<int>& steps) {
   run.notes.push_back(fmt::format("{} after the last optimizer step: no optimizer got what {} yielded.",
                                   micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", micro_batches),
                                   micro_batches == 1 ? "it" : "they"));
+}
+
+/// A rank that died, or whose file was cut off, tells all of the optimizer steps after which it went on.
+void find_unfinished(CapturedRun& run) {
+  std::vector<int> died;
+  int first = std::numeric_limits<int>::max();
+  for (const RankRecord& rank : run.ranks) {
+    if (rank.ended && !rank.cut_off) continue;
+    const int untold = untold_from(rank, run.steps);
+    if (rank.cut_off) run.gaps.push_back({fmt::format("{}: the last line is not complete.", rank.file), untold});
+    if (rank.ended) continue;
+    died.push_back(rank.header.rank);
+    first = std::min(first, untold);
+  }
+  if (!died.empty())
+    run.gaps.push_back(
+        {fmt::format("{} did not end the capture: the last lines are missing.", rank_words(died)), first});
+  for (const int step : run.steps) {
+    std::vector<int> without, unfinished;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found == rank.steps.end()) {
+        without.push_back(rank.header.rank);
+      } else if (!found->second.complete) {
+        unfinished.push_back(rank.header.rank);
+      }
+    }
+    if (!without.empty())
+      add_gap(run, step,
+              fmt::format("{} did not capture optimizer step {}, which others did.", rank_words(without), step));
+    if (!unfinished.empty())
+      add_gap(run, step, fmt::format("{} did not finish optimizer step {}.", rank_words(unfinished), step));
+  }
 }
 
 /// A parameter waits where no optimizer that has it stepped.
@@ -150,6 +186,23 @@ void find_unknowns(CapturedRun& run) {
 
 }  // namespace
 
+int untold_from(const RankRecord& rank, const std::vector<int>& steps) {
+  if (rank.ended && !rank.cut_off) {
+    const auto lacks = std::find_if(steps.begin(), steps.end(), [&](int step) { return !rank.steps.contains(step); });
+    return lacks == steps.end() ? std::numeric_limits<int>::max() : *lacks;
+  }
+  int before = std::numeric_limits<int>::min();
+  for (const int step : steps) {
+    const auto found = rank.steps.find(step);
+    if (found == rank.steps.end() || !found->second.complete) {
+      const bool has_begun = found != rank.steps.end() && !found->second.contributions.empty();
+      return has_begun ? step : before;
+    }
+    before = step;
+  }
+  return before;
+}
+
 void find_gaps(CapturedRun& run) {
   std::set<int> steps, present;
   for (const RankRecord& rank : run.ranks) {
@@ -179,33 +232,11 @@ void find_gaps(CapturedRun& run) {
     if (!present.contains(rank)) run.missing_ranks.push_back(rank);
   }
   if (!run.missing_ranks.empty())
-    run.gaps.push_back(fmt::format("{} of {} left no file: what {} contributed is not known.",
-                                   rank_words(run.missing_ranks), run.header.world,
-                                   run.missing_ranks.size() == 1 ? "it" : "they"));
-  std::vector<int> died;
-  for (const RankRecord& rank : run.ranks) {
-    if (rank.cut_off) run.gaps.push_back(fmt::format("{}: the last line is not complete.", rank.file));
-    if (!rank.ended) died.push_back(rank.header.rank);
-  }
-  if (!died.empty())
-    run.gaps.push_back(fmt::format("{} did not end the capture: the last lines are missing.", rank_words(died)));
-  for (const int step : run.steps) {
-    std::vector<int> without, unfinished;
-    for (const RankRecord& rank : run.ranks) {
-      const auto found = rank.steps.find(step);
-      if (found == rank.steps.end()) {
-        without.push_back(rank.header.rank);
-      } else if (!found->second.complete) {
-        unfinished.push_back(rank.header.rank);
-      }
-    }
-    if (!without.empty())
-      run.gaps.push_back(
-          fmt::format("{} did not capture optimizer step {}, which others did.", rank_words(without), step));
-    if (!unfinished.empty())
-      run.gaps.push_back(fmt::format("{} did not finish optimizer step {}.", rank_words(unfinished), step));
-  }
-  if (run.steps.empty()) run.gaps.push_back("no optimizer step was captured.");
+    run.gaps.push_back(
+        {fmt::format("{} of {} left no file: what {} contributed is not known.", rank_words(run.missing_ranks),
+                     run.header.world, run.missing_ranks.size() == 1 ? "it" : "they")});
+  find_unfinished(run);
+  if (run.steps.empty()) run.gaps.push_back({"no optimizer step was captured."});
   find_waiting(run);
   find_zeroed(run);
   find_unknowns(run);

@@ -80,7 +80,6 @@ class Verifier {
     result_.versions = header.versions;
     result_.loss = loss_;
     result_.sums = header.sums;
-    result_.gaps = run_.gaps;
     result_.notes = run_.notes;
     if (options_.loss && header.loss && *options_.loss != *header.loss)
       result_.notes.push_back(fmt::format("the run says that its loss is {}, and is compared with {}.",
@@ -149,6 +148,9 @@ class Verifier {
       chosen_steps_ = {*options_.step};
     }
     result_.steps = chosen_steps_;
+    for (const live::RunGap& gap : run_.gaps) {
+      if (!options_.step || gap.concerns(chosen_steps_)) result_.gaps.push_back(gap.what);
+    }
     for (std::string& sentence : live::told_gaps(run_, chosen_steps_, chosen_))
       result_.gaps.push_back(std::move(sentence));
   }

@@ -48,6 +48,7 @@ VerifyResult verified(const std::vector<std::string>& first, const std::vector<s
 
 std::vector<std::string> sentences(const VerifyResult& result) {
   std::vector<std::string> texts;
+  texts.reserve(result.collectives.size());
   for (const VerifiedCollective& one : result.collectives) texts.push_back(one.what);
   return texts;
 }
@@ -107,6 +108,42 @@ TEST_CASE("a collective that a rank leaves out is named, unless its record just 
   CHECK(verified({reduce, reduce}, {reduce}, false).collectives.empty());
   // Where a rank recorded none at all, they were left out of the capture.
   CHECK(verified({reduce}, {}).collectives.empty());
+}
+
+TEST_CASE("a collective is missed in a step after which the rank went on, though it died later") {
+  const auto verified = [](const std::string& last) {
+    const test::Folder folder;
+    RunWriter writer(folder.path(), {});
+    writer.parameter(0, "weight", 500);
+    const std::vector<double> values = test::drawn(500, 1);
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int step = 0; step < 3; ++step) {
+        writer.contribution(rank, step, 0, 0, 0, values);
+        for (int i = 0; i < (rank == 0 && step == 1 ? 2 : 1); ++i)
+          writer.line(
+              rank,
+              R"({{"event":"collective","step":{},"op":"all_reduce","group":[0,1],"elements":{},"dtype":"float32"}})",
+              step, 500 + step);
+        writer.result(rank, step, 0, 0, values);
+        writer.step(rank, step, 1);
+      }
+    }
+    writer.finish();
+    const auto file = folder / "rank-00001.jsonl";
+    const std::string text = test::read_all(file);
+    test::write_all(file, text.substr(0, text.find('\n', text.find(last)) + 1));
+    VerifyOptions options;
+    options.step = 1;
+    return verify_run(folder.path(), options);
+  };
+  const VerifyResult went_on = verified(R"("event":"contribution","micro_batch":0,"step":2)");
+  CHECK(sentences(went_on) ==
+        std::vector<std::string>{"collective 3 of ranks 0 and 1, in optimizer step 1: rank 0 calls "
+                                 "all_reduce of 501 float32 elements, and rank 1 nothing."});
+  CHECK(went_on.gaps.empty());
+  const VerifyResult just_ends = verified(R"("event":"step","step":1)");
+  CHECK(just_ends.collectives.empty());
+  CHECK(just_ends.verdict() == VerifiedPiece::Verdict::undecided);
 }
 
 TEST_CASE("collectives of optimizer steps that a rank did not capture are not missed") {

@@ -48,12 +48,15 @@ struct Measured {
     problem.result = sketch_of(sum);
     problem.result_dtype = problem.coarsest = dtype;
     problem.elements = elements;
-    return live::explain(problem, [](int) { return std::nullopt; });
+    live::DesignCache cache;
+    return live::explain(
+        problem, [](int) { return std::nullopt; }, cache);
   }
 
   /// Whether a factor on all contributions, or on those of the last rank, is noticed.
   bool notices(double factor, bool of_one_rank) const {
     std::vector<double> coefficients;
+    coefficients.reserve(columns.size());
     for (const Column& column : columns)
       coefficients.push_back((of_one_rank && column.rank != ranks - 1 ? 1 : factor) / ranks);
     const Explanation found = explained(coefficients);
@@ -65,9 +68,12 @@ struct Measured {
 /// The smallest power of two d for which a factor 1 + d is noticed with every seed, and every larger one too.
 double smallest(Dtype dtype, bool of_one_rank, int seeds) {
   double found = 1;
+  std::vector<Measured> measured;
+  measured.reserve(static_cast<std::size_t>(seeds));
+  for (int seed = 0; seed < seeds; ++seed) measured.emplace_back(dtype, static_cast<std::uint64_t>(seed));
   for (double d = 0.5; d > 0x1p-40; d /= 2) {
-    for (int seed = 0; seed < seeds; ++seed) {
-      if (!Measured(dtype, static_cast<std::uint64_t>(seed)).notices(1 + d, of_one_rank)) return found;
+    for (const Measured& one : measured) {
+      if (!one.notices(1 + d, of_one_rank)) return found;
     }
     found = d;
   }

@@ -302,3 +302,30 @@ TEST_CASE("micro-batches after the last optimizer step are a note where every ra
   write_all(folder / "rank-00001.jsonl", text.substr(0, text.rfind("{\"event\":\"end\"")));
   CHECK(verify_run(folder.path()).verdict() == Verdict::undecided);
 }
+
+TEST_CASE("a rank that is left behind is told of a step by itself, though the run has gaps in others") {
+  const Folder folder;
+  test::RunWriter::Settings settings;
+  settings.collectives = true;
+  test::RunWriter writer(folder.path(), settings);
+  const std::vector<double> values = test::drawn(500, 1);
+  for (int id = 0; id < 2; ++id) writer.parameter(id, id == 0 ? "a" : "b", 500);
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int step = 0; step < 3; ++step) {
+      for (int id = 0; id < 2; ++id) {
+        writer.contribution(rank, step, 0, id, 0, values);
+        if (rank == 0 || id == 0) writer.result(rank, step, id, 0, values);
+      }
+      writer.step(rank, step, 1);
+    }
+  }
+  writer.finish();
+  const std::string behind =
+      "the optimizer of rank 1 never gets b, others' do, and nothing that was recorded brings it the new values.";
+  CHECK(verify_run(folder.path()).gaps == std::vector<std::string>{behind});
+  const std::string name = "rank-00001.jsonl", text = read_all(folder / name);
+  write_all(folder / name, text.substr(0, text.find('\n', text.find(R"("micro_batch":0,"step":2)")) + 1));
+  VerifyOptions options;
+  options.step = 1;
+  CHECK(verify_run(folder.path(), options).gaps == std::vector<std::string>{behind});
+}

@@ -143,6 +143,10 @@ TEST_CASE("what is no captured run is said to be none") {
   const Folder folder;
   CHECK(contains(refusal(folder.path()), "there is no rank-*.jsonl in it"));
   CHECK(contains(refusal(folder.path() + "/nowhere"), "there is no such folder"));
+  std::filesystem::create_directory(folder / "run");
+  CHECK_FALSE(contains(refusal(folder.path()), "did you mean"));
+  write_all(folder / "run" / "rank-00000.jsonl", "hello\n");
+  CHECK(contains(refusal(folder.path()), "(docs/verify.md); did you mean " + (folder / "run").string() + "?"));
   write_all(folder / "rank-00000.jsonl", "hello\n");
   CHECK(contains(refusal(folder.path()), "rank-00000.jsonl:1:1"));
   CHECK(contains(refusal((folder / "rank-00000.jsonl").string()), "it is a file"));
@@ -201,4 +205,34 @@ TEST_CASE("numbers that no run has are refused, or counted as missing") {
     text += fmt::format("{{\"event\":\"step\",\"step\":{},\"micro_batches\":1048576}}\n", step);
   write_all(folder / "rank-00001.jsonl", text);
   CHECK(contains(refusal(folder.path()), "more micro-batches than can be counted"));
+}
+
+TEST_CASE("a step after which all ranks went on is complete, whatever became of them") {
+  const Folder folder;
+  write_right_run(folder.path(), {}, 3);
+  const std::string file = "rank-00001.jsonl", whole = read_all(folder / file);
+  const std::size_t last = whole.find("{\"event\":\"contribution\",\"micro_batch\":1,\"step\":2");
+  REQUIRE(last != std::string::npos);
+  VerifyOptions second, third;
+  second.step = 1;
+  third.step = 2;
+  for (const std::size_t end : {last, last + 20}) {  // after a line, and within one
+    write_all(folder / file, whole.substr(0, end));
+    CHECK(verify_run(folder.path()).verdict() == Verdict::undecided);
+    CHECK(verify_run(folder.path(), second).verdict() == Verdict::right);
+    CHECK(verify_run(folder.path(), second).gaps.empty());
+    const VerifyResult result = verify_run(folder.path(), third);
+    CHECK(result.verdict() == Verdict::undecided);
+    CHECK(has_gap(result, "rank 1 did not end the capture"));
+    CHECK(has_gap(result, "the last line is not complete") == (end > last));
+    CHECK(has_gap(result, "rank 1 did not finish optimizer step 2"));
+  }
+  // Lines of step 1 may have followed that of its end.
+  write_all(folder / file, whole.substr(0, whole.find("{\"event\":\"contribution\",\"micro_batch\":0,\"step\":2")));
+  CHECK(has_gap(verify_run(folder.path(), second), "rank 1 did not end the capture"));
+  VerifyOptions first;
+  first.step = 0;
+  CHECK(verify_run(folder.path(), first).verdict() == Verdict::right);
+  std::filesystem::remove(folder / file);
+  CHECK(has_gap(verify_run(folder.path(), second), "rank 1 of 2 left no file"));
 }

@@ -13,6 +13,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "lockstep/hash.h"
@@ -200,11 +201,17 @@ struct SimpleRun {
     RunWriter writer(folder, settings);
     for (std::size_t p = 0; p < parameters.size(); ++p)
       writer.parameter(static_cast<int>(p), parameters[p].first, static_cast<std::int64_t>(parameters[p].second));
+    std::map<std::tuple<std::size_t, int, int, int>, std::vector<double>> drawn;  // parameter, rank, step, micro-batch
+    const auto known = [&](std::size_t p, int rank, int step, int m) -> const std::vector<double>& {
+      const auto [found, is_new] = drawn.try_emplace({p, rank, step, m});
+      if (is_new) found->second = gradient(p, rank, step, m);
+      return found->second;
+    };
     for (int step = 0; step < steps; ++step) {
       for (std::size_t p = 0; p < parameters.size(); ++p) {
         const int id = static_cast<int>(p);
         for (int rank = 0; rank < writer.world(); ++rank) {
-          for (int m = 0; m < micro_batches; ++m) writer.contribution(rank, step, m, id, 0, gradient(p, rank, step, m));
+          for (int m = 0; m < micro_batches; ++m) writer.contribution(rank, step, m, id, 0, known(p, rank, step, m));
         }
         for (int owner = 0; owner < writer.world(); ++owner) {
           std::vector<double> sum(parameters[p].second);
@@ -213,7 +220,7 @@ struct SimpleRun {
               for (int m = 0; m < micro_batches; ++m) {
                 const double c = coefficient(parameters[p].first, owner, rank, before - step, m);
                 if (c == 0) continue;
-                const std::vector<double> one = gradient(p, rank, before, m);
+                const std::vector<double>& one = known(p, rank, before, m);
                 for (std::size_t i = 0; i < sum.size(); ++i)
                   sum[i] = rounded(sum[i] + rounded(c * one[i], settings.result_dtype), settings.result_dtype);
               }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "lockstep/diagnostic.h"
@@ -15,7 +16,7 @@ using Verdict = VerifiedPiece::Verdict;
 
 namespace {
 
-SimpleRun run_with(std::function<double(int owner, int rank, int step, int micro_batch)> coefficient) {
+SimpleRun run_with(const std::function<double(int owner, int rank, int step, int micro_batch)>& coefficient) {
   SimpleRun run;
   run.coefficient = [coefficient](const std::string&, int owner, int rank, int step, int micro_batch) {
     return coefficient(owner, rank, step, micro_batch);
@@ -115,7 +116,7 @@ TEST_CASE("what arrives from a part of the micro-batches, or from nobody else, i
 }
 
 TEST_CASE("micro-batches that were not reduced are named") {
-  const auto said = [](std::function<bool(int micro_batch)> reduced, double own, int micro_batches) {
+  const auto said = [](const std::function<bool(int micro_batch)>& reduced, double own, int micro_batches) {
     SimpleRun run = run_with([=](int owner, int rank, int step, int m) {
       return step != 0 ? 0 : reduced(m) ? 0.5 : owner == rank ? own : 0;
     });
@@ -360,9 +361,9 @@ TEST_CASE("what is no sum of the contributions is not explained away") {
   writer.parameter(0, "weight", 3000);
   for (int rank = 0; rank < 2; ++rank) {
     writer.contribution(rank, 0, 0, 0, 0, test::drawn(3000, static_cast<std::uint64_t>(rank)));
-    std::vector<double> sum(3000);
-    for (std::size_t i = 0; i < sum.size(); ++i)
-      sum[i] = 0.5 * (test::drawn(3000, 0)[i] + test::drawn(3000, 1)[i]) + 0.1 * test::drawn(3000, 99)[i];
+    std::vector<double> sum = test::drawn(3000, 0);
+    const std::vector<double> other = test::drawn(3000, 1), foreign = test::drawn(3000, 99);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = 0.5 * (sum[i] + other[i]) + 0.1 * foreign[i];
     writer.result(rank, 0, 0, 0, sum);
     writer.step(rank, 0, 1);
     if (rank == 0) continue;
@@ -386,7 +387,8 @@ TEST_CASE("infinities and elements that are no numbers are counted and named") {
       if (in_contribution && rank == 1) own[5] = own[6] = NAN;
       writer.contribution(rank, 0, 0, 0, 0, own);
       std::vector<double> sum = test::drawn(3000, 0);
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = 0.5 * (sum[i] + test::drawn(3000, 1)[i]);
+      const std::vector<double> other = test::drawn(3000, 1);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = 0.5 * (sum[i] + other[i]);
       sum[5] = sum[6] = INFINITY;
       writer.result(rank, 0, 0, 0, sum);
       writer.step(rank, 0, 1);
@@ -434,16 +436,16 @@ TEST_CASE("pieces of a sharded parameter are judged one by one") {
   const Folder folder;
   test::RunWriter writer(folder.path(), {});
   writer.parameter(0, "weight", 3000, {0, 1500, 3000});
+  const std::vector<double> drawn[2][2] = {{test::drawn(1500, 0), test::drawn(1500, 1)},
+                                           {test::drawn(1500, 2), test::drawn(1500, 3)}};
+  constexpr std::int64_t first[2] = {0, 1500};
   for (int rank = 0; rank < 2; ++rank) {
-    for (int piece = 0; piece < 2; ++piece)
-      writer.contribution(rank, 0, 0, 0, piece, test::drawn(1500, static_cast<std::uint64_t>(2 * rank + piece)),
-                          1500 * piece);
+    for (int piece = 0; piece < 2; ++piece) writer.contribution(rank, 0, 0, 0, piece, drawn[rank][piece], first[piece]);
   }
   for (int rank = 0; rank < 2; ++rank) {  // rank 1 does not divide
-    std::vector<double> sum = test::drawn(1500, static_cast<std::uint64_t>(rank));
-    for (std::size_t i = 0; i < sum.size(); ++i)
-      sum[i] = (rank == 0 ? 0.5 : 1) * (sum[i] + test::drawn(1500, static_cast<std::uint64_t>(2 + rank))[i]);
-    writer.result(rank, 0, 0, rank, sum, 1500 * rank);
+    std::vector<double> sum = drawn[0][rank];
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = (rank == 0 ? 0.5 : 1) * (sum[i] + drawn[1][rank][i]);
+    writer.result(rank, 0, 0, rank, sum, first[rank]);
     writer.step(rank, 0, 1);
   }
   writer.finish();
@@ -531,6 +533,25 @@ TEST_CASE("more contributions than sums are explained by factors of ranks and mi
   const VerifyResult result = verified(run);
   CHECK(result.findings.at(0).what == "the share of dp 3 is missing");
   CHECK(formulas(result) == Texts{"(sum(g, dp, micro_batch) - g3)/16"});
+}
+
+TEST_CASE("formulas that mistakes have everywhere are tried on results of any size") {
+  // The last micro-batch alone: added up for the first half of the ranks, averaged for the others.
+  SimpleRun run = run_with([](int owner, int, int step, int m) { return step != 0 || m != 7 ? 0 : owner < 8 ? 1 : 1.0 / 16; });
+  run.settings.mesh = {{"dp", 16}};
+  run.settings.sums = 64;
+  run.micro_batches = 8;
+  run.parameters = {{"weight", 3000}};
+  const VerifyResult result = verified(run);
+  CHECK(formulas(result) == Texts{"sum(g.7, dp)", "sum(g.7, dp)/16"});
+  for (const VerifiedPiece& piece : result.pieces)
+    CHECK(piece.why == "128 contributions cannot be told apart here; this formula fits, and others do as well");
+}
+
+TEST_CASE("coefficients that are no fractions are printed with the names of single contributions") {
+  const double roots[] = {std::sqrt(1.0 / 7919), std::sqrt(1.0 / 6277), std::sqrt(1.0 / 5101), std::sqrt(1.0 / 3001)};
+  const VerifyResult result = verified(run_with([&](int, int rank, int step, int m) { return step == 0 ? roots[2 * rank + m] : 0; }));
+  CHECK(formulas(result) == Texts{"0.0112374*g0.0 + 0.0126219*g0.1 + 0.0140014*g1.0 + 0.0182544*g1.1"});
 }
 
 TEST_CASE("parameters are chosen by their names, and what fits nothing is an error") {
