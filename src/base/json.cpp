@@ -20,14 +20,7 @@ struct Json::Node {
 namespace {
 
 /// Longer strings are cut where a message quotes them.
-constexpr std::size_t longest_quote = 60;
-
-std::string shortened(const std::string& text) {
-  if (text.size() <= longest_quote) return text;
-  std::size_t end = longest_quote;
-  while (end > 0 && is_utf8_continuation(text[end])) --end;
-  return text.substr(0, end) + "\xE2\x80\xA6";
-}
+constexpr std::size_t longest_text = 60;
 
 bool same_number(const std::string& a, const std::string& b) {
   if (a == b) return true;
@@ -142,9 +135,9 @@ std::string Json::describe() const {
     case Kind::boolean:
       return as_boolean() ? "true" : "false";
     case Kind::number:
-      return "the number " + shortened(text());
+      return "the number " + shortened(text(), longest_text);
     case Kind::string:
-      return "the string \"" + shortened(text()) + "\"";
+      return "the string \"" + shortened(text(), longest_text) + "\"";
     case Kind::array:
       return "an array";
     case Kind::object:

@@ -26,12 +26,7 @@ std::size_t skip_space(std::string_view text, std::size_t at) {
   return std::min(text.find_first_not_of(" \t\r\n", at), text.size());
 }
 
-std::string in_quotes(std::string_view text) {
-  if (text.size() <= longest_quote) return std::string(text);
-  std::size_t end = longest_quote;
-  while (end > 0 && is_utf8_continuation(text[end])) --end;
-  return std::string(text.substr(0, end)) + "\xE2\x80\xA6";
-}
+std::string in_quotes(std::string_view text) { return shortened(text, longest_quote); }
 
 /// What stands at `begin`, in words for "found …", and what that mistake usually is.
 struct Found {

@@ -238,7 +238,7 @@ std::size_t Rational::hash() const {
 
 namespace {
 
-constexpr std::size_t longest_text = 10'000;  // reading is quadratic in them
+constexpr std::size_t longest_number = 10'000;  // reading is quadratic in them
 constexpr int largest_exponent = 400;
 
 /// Takes the digits at the front of `text`, possibly none.
@@ -280,7 +280,7 @@ bool take_exponent(std::string_view& text, int& exponent) {
 }  // namespace
 
 std::optional<Rational> Rational::parse(std::string_view text) {
-  if (text.size() > longest_text) return std::nullopt;
+  if (text.size() > longest_number) return std::nullopt;
   const bool negative = take(text, '-');
   const std::string_view whole = take_digits(text);
   if (whole.empty()) return std::nullopt;

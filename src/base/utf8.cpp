@@ -29,4 +29,11 @@ bool is_control_character(std::string_view character) {
   return first < 0x20 || first == 0x7F;
 }
 
+std::string shortened(std::string_view text, std::size_t longest) {
+  if (text.size() <= longest) return std::string(text);
+  std::size_t end = longest;
+  while (end > 0 && is_utf8_continuation(text[end])) --end;
+  return std::string(text.substr(0, end)) + "\xE2\x80\xA6";
+}
+
 }  // namespace lockstep

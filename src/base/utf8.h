@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace lockstep {
@@ -15,5 +16,9 @@ bool is_control_character(std::string_view character);
 
 /// Whether `byte` is any but the first of a character's bytes.
 inline bool is_utf8_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+/// For messages that quote: the text, or where it has more than `longest` bytes, its first characters in so many and an
+/// ellipsis.
+std::string shortened(std::string_view text, std::size_t longest);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "lockstep/intervals.h"
@@ -24,6 +25,12 @@ class Block {
  private:
   Intervals elements_;
   std::vector<std::int64_t> begins_;  // one more than intervals
+};
+
+/// Elements of a piece that follow each other in the logical tensor and in a block.
+struct StoredRun {
+  Interval place;
+  std::uint64_t global = 0;  ///< global index of the first
 };
 
 /// Cuts a set of elements into blocks of equal size, of about `most` elements at most: by fewer than `stretches` more.

@@ -18,12 +18,6 @@ using kernels::Span;
 using numeric::GeneratedTerm;
 using numeric::PlannedEvent;
 
-/// Elements of a piece that follow each other in the logical tensor and in a block.
-struct StoredRun {
-  Interval place;
-  std::uint64_t global = 0;  ///< global index of the first
-};
-
 class ProgramMaker {
  public:
   ProgramMaker(const Model& model, const numeric::Plan& plan, const numeric::ReplayOptions& options,

@@ -17,12 +17,6 @@ namespace {
 using numeric::GeneratedTerm;
 using numeric::PlannedEvent;
 
-/// Elements of a piece that follow each other in the logical tensor and in a block.
-struct StoredRun {
-  Interval place;
-  std::uint64_t global = 0;  ///< global index of the first
-};
-
 /// Calls work(place, global) for each stretch of elements that is in `run` and in `places`.
 template <class Work>
 void for_each_common(const std::vector<StoredRun>& runs, const Intervals& places, const Work& work) {

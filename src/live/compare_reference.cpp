@@ -30,8 +30,6 @@ constexpr double most_coarse_roundings = 8;
 /// A gradient of no more than so many roundings of the largest one is zero as far as can be told.
 constexpr double roundings_of_zero = 4;
 
-double squared(double value) { return value * value; }
-
 /// Contributions added up.
 struct Added {
   Eigen::VectorXd sum;

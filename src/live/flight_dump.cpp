@@ -17,7 +17,7 @@ namespace lockstep::live {
 
 namespace {
 
-constexpr std::int64_t most_ranks = 1 << 20, most_elements = INT64_MAX / 4, most_number = INT64_MAX / 2;
+constexpr std::int64_t most_ranks = 1 << 20, most_counted_elements = INT64_MAX / 4, most_number = INT64_MAX / 2;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -239,11 +239,11 @@ class DumpReader {
         std::int64_t product = 1;
         for (const Json& size : shape.items()) {
           const std::optional<std::int64_t> extent = whole_of(size);
-          if (!extent || (*extent > 0 && product > most_elements / *extent))
+          if (!extent || (*extent > 0 && product > most_counted_elements / *extent))
             return mistake(size, fmt::format("\"input_sizes\" of an entry: expected sizes, found {}", size.describe()));
           product *= *extent;
         }
-        call.elements = std::min(most_elements, call.elements + product);
+        call.elements = std::min(most_counted_elements, call.elements + product);
       }
     }
     if (types == nullptr) return;

@@ -7,13 +7,12 @@
 #include <map>
 #include <tuple>
 
+#include "src/base/refuse.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {
 
 namespace {
-
-[[noreturn]] void refuse(std::string sentence) { throw InputError({Diagnostic{{}, std::move(sentence)}}); }
 
 /// "train.py:9" of "train.py:9 in main"; of a file in a package, without its folders.
 std::string site_of(const std::string& call) {

@@ -19,8 +19,6 @@ constexpr double margin = 5;
 /// What float64 itself loses, relative to the sums.
 constexpr double own_rounding = 0x1p-46;
 
-double squared(double value) { return value * value; }
-
 }  // namespace
 
 int Basis::exponent_for(double largest_of_columns, const Eigen::VectorXd& result) {

@@ -20,6 +20,8 @@ inline double unit_roundoff(Dtype dtype) {
   return 0x1p-9;
 }
 
+inline double squared(double value) { return value * value; }
+
 /// The one with fewer digits.
 inline Dtype coarser(Dtype a, Dtype b) { return unit_roundoff(a) < unit_roundoff(b) ? b : a; }
 

@@ -19,7 +19,7 @@ namespace lockstep::live {
 namespace {
 
 constexpr std::int64_t most_chunks = 1024;
-constexpr std::int64_t most_elements = INT64_MAX / 4;
+constexpr std::int64_t most_elements_of_one = INT64_MAX / 4;
 
 std::string read_text(const std::string& file) {
   // A pipe has no end until somebody writes to it.
@@ -179,7 +179,7 @@ class Reader {
     if (event.find("group") != nullptr) parameter.group = static_cast<int>(event.whole("group"));
     std::int64_t numel = 1;
     for (const std::int64_t size : parameter.shape) {
-      if (size > 0 && numel > most_elements / size)
+      if (size > 0 && numel > most_elements_of_one / size)
         return event.mistake(fmt::format("the shape of \"{}\" has too many elements", parameter.name));
       numel *= size;
     }

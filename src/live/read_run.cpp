@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "src/base/refuse.h"
 #include "src/live/captured_run.h"
 #include "src/live/event.h"
 #include "src/live/run_gaps.h"
@@ -16,8 +17,6 @@
 namespace lockstep::live {
 
 namespace {
-
-[[noreturn]] void refuse(std::string sentence) { throw InputError({Diagnostic{{}, std::move(sentence)}}); }
 
 /// Files of ranks in the folder, by name. None where it cannot be read; `error` says why.
 std::vector<std::string> rank_files_in(const std::string& folder, std::error_code& error) {

@@ -23,7 +23,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr double most_elements = 1e15;
+constexpr double most_recorded_elements = 1e15;
 constexpr std::int64_t most_micro_batches = 1024, most_passes_of_calls = 1'000'000;
 /// The search for the step at fault tries out the schedule without and with each step.
 constexpr std::size_t most_blamed_steps = 64;
@@ -127,8 +127,9 @@ class Recorder {
       for (const std::int64_t size : parameter.declared.shape) own *= static_cast<double>(size);
       elements += own;
     }
-    if (elements > most_elements)
-      refuse(fmt::format("its parameters have {:.3g} elements; up to {:.0g} are recorded.", elements, most_elements));
+    if (elements > most_recorded_elements)
+      refuse(fmt::format("its parameters have {:.3g} elements; up to {:.0g} are recorded.", elements,
+                         most_recorded_elements));
     const std::int64_t passes =
         std::accumulate(recording_.micro_batches.begin(), recording_.micro_batches.end(), std::int64_t{0});
     const auto calls = static_cast<std::int64_t>(run_.ranks.front().collectives.size());

@@ -9,11 +9,11 @@
 #include <set>
 #include <tuple>
 
+#include "src/base/refuse.h"
+
 namespace lockstep::live {
 
 namespace {
-
-[[noreturn]] void refuse(std::string sentence) { throw InputError({Diagnostic{{}, std::move(sentence)}}); }
 
 std::vector<std::string> names_of(const DeclaredParameter& parameter) {
   std::vector<std::string> names = parameter.aliases;

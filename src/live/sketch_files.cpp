@@ -12,7 +12,7 @@ static_assert(std::endian::native == std::endian::little, "rows are read as they
 
 namespace {
 
-[[noreturn]] void refuse(const TensorFile& file, const std::string& sentence) {
+[[noreturn]] void refuse_file(const TensorFile& file, const std::string& sentence) {
   throw InputError({Diagnostic{{}, fmt::format("{}: {}", file.path(), sentence)}});
 }
 
@@ -31,14 +31,14 @@ std::shared_ptr<const TensorFile> SketchFiles::file(int rank, int step) {
   auto opened = std::make_shared<const TensorFile>(path);
   const auto& tensors = opened->tensors();
   const auto sums = static_cast<std::uint64_t>(run_.header.sums);
-  if (tensors.size() != 1 || tensors[0].name != "sketches") refuse(*opened, "expected one tensor, \"sketches\"");
+  if (tensors.size() != 1 || tensors[0].name != "sketches") refuse_file(*opened, "expected one tensor, \"sketches\"");
   const StoredTensor& tensor = tensors[0];
   if (tensor.hashed != Dtype::float64 || tensor.shape.size() != 2 || tensor.shape[1] != sums)
-    refuse(*opened,
-           fmt::format("expected \"sketches\" to be float64 with rows of {} sums, as the rank's first line says; "
-                       "found {} in {} dimensions{}",
-                       sums, tensor.dtype, tensor.shape.size(),
-                       tensor.shape.size() == 2 ? fmt::format(", rows of {}", tensor.shape[1]) : ""));
+    refuse_file(*opened,
+                fmt::format("expected \"sketches\" to be float64 with rows of {} sums, as the rank's first line says; "
+                            "found {} in {} dimensions{}",
+                            sums, tensor.dtype, tensor.shape.size(),
+                            tensor.shape.size() == 2 ? fmt::format(", rows of {}", tensor.shape[1]) : ""));
   // A process may have about a thousand files open; those of more ranks are opened each time.
   constexpr std::size_t most_open = 512;
   if (files_.size() < most_open) files_.emplace(std::pair(step, rank), opened);
@@ -50,8 +50,8 @@ std::optional<std::vector<double>> SketchFiles::row(const SketchedTensor& tensor
   if (from == nullptr) return std::nullopt;
   const StoredTensor& sketches = from->tensors()[0];
   if (static_cast<std::uint64_t>(tensor.row) >= sketches.shape[0])
-    refuse(*from, fmt::format("rank {} names row {} in optimizer step {}, and the file has {}", tensor.rank, tensor.row,
-                              step, sketches.shape[0]));
+    refuse_file(*from, fmt::format("rank {} names row {} in optimizer step {}, and the file has {}", tensor.rank,
+                                   tensor.row, step, sketches.shape[0]));
   const auto sums = static_cast<std::size_t>(sketches.shape[1]);
   std::vector<double> values(sums);
   from->read(sketches.begin + static_cast<std::uint64_t>(tensor.row) * sums * sizeof(double), values.data(),

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "lockstep/report.h"
+#include "src/base/refuse.h"
 #include "src/report/element_ranges.h"
 #include "src/report/elide.h"
 #include "src/report/findings.h"
@@ -18,8 +19,6 @@
 namespace lockstep {
 
 namespace {
-
-[[noreturn]] void fail(std::string message) { throw InputError({Diagnostic{{}, std::move(message)}}); }
 
 /// "STEP" or "STEP[N]", N a micro-batch, from the end where it is negative; also first and last.
 struct StepChoice {
@@ -41,8 +40,8 @@ StepChoice step_choice(const std::string& text, int micro_batches) {
   const bool whole = named || (error == std::errc() && end == index.data() + index.size());
   if (number < 0) number += micro_batches;
   if (text.back() != ']' || !whole || number < 0 || number >= micro_batches) {
-    fail(fmt::format("expected STEP or STEP[MICRO_BATCH] with a micro-batch below {}, first or last, found \"{}\"",
-                     micro_batches, text));
+    refuse(fmt::format("expected STEP or STEP[MICRO_BATCH] with a micro-batch below {}, first or last, found \"{}\"",
+                       micro_batches, text));
   }
   return {text.substr(0, open), number};
 }
@@ -57,7 +56,7 @@ void check_step(const std::vector<Step>& steps, const std::string& name) {
   };
   collect(collect, steps);
   if (std::find(names.begin(), names.end(), name) == names.end()) {
-    fail(fmt::format("the schedule has no step \"{}\"{}", name, did_you_mean(name, names)));
+    refuse(fmt::format("the schedule has no step \"{}\"{}", name, did_you_mean(name, names)));
   }
 }
 

@@ -7,13 +7,13 @@
 #include <functional>
 #include <numeric>
 
+#include "src/base/refuse.h"
+
 namespace lockstep {
 
 namespace {
 
 constexpr std::size_t most_ranges = 4;
-
-[[noreturn]] void fail(std::string message) { throw InputError({Diagnostic{{}, std::move(message)}}); }
 
 /// The parameters that a name or a selector means: one, or all that it fits.
 std::vector<int> parameters_named(const Model& model, const std::string& name) {
@@ -31,8 +31,8 @@ std::vector<int> parameters_named(const Model& model, const std::string& name) {
   }
   if (!fitting.empty()) return fitting;
   const std::string near = did_you_mean(name, names);
-  fail(fmt::format("the scenario has no parameter \"{}\"{}", name,
-                   near.empty() ? "; `lockstep show` lists them, and a glob or tag:NAME is taken too" : near));
+  refuse(fmt::format("the scenario has no parameter \"{}\"{}", name,
+                     near.empty() ? "; `lockstep show` lists them, and a glob or tag:NAME is taken too" : near));
 }
 
 }  // namespace
@@ -47,8 +47,8 @@ GridRequest request_for(const CheckResult& result, int parameter) {
     const bool named = std::find(local.parameters.begin(), local.parameters.end(), parameter) != local.parameters.end();
     if (named && local.numel > 0) return {rank, buffer, {0, local.numel}, std::nullopt};
   }
-  fail(fmt::format("no rank holds a gradient of {}: it is frozen or empty",
-                   schedule.model.parameters()[static_cast<std::size_t>(parameter)].name));
+  refuse(fmt::format("no rank holds a gradient of {}: it is frozen or empty",
+                     schedule.model.parameters()[static_cast<std::size_t>(parameter)].name));
 }
 
 GridRequest wrong_request(const ParameterFinding& finding, GridRequest otherwise) {
@@ -80,7 +80,7 @@ Subject subject_of(const CheckResult& result, const std::string& asked) {
     if (!model.parameters()[index].frozen)
       return {static_cast<int>(index), request_for(result, static_cast<int>(index))};
   }
-  fail("every parameter of the scenario is frozen: there is no gradient to explain");
+  refuse("every parameter of the scenario is frozen: there is no gradient to explain");
 }
 
 std::vector<GridRequest> requests_for(const CheckResult& result, const Subject& subject,

@@ -7,7 +7,6 @@
 namespace lockstep {
 namespace {
 
-using formula::Frame;
 using formula::is_digit;
 using formula::is_letter;
 using formula::Names;
@@ -178,7 +177,7 @@ class Parser {
     scanner_.expect(')');
     const Mesh& mesh = names_.schedule().mesh;
     const int base = reference.rank.value_or(names_.rank());
-    const Frame frame = references_.frame_of(reference, base);
+    const formula::Frame frame = references_.frame_of(reference, base);
     const int step = reference.micro_batch ? names_.step_of(*reference.micro_batch) : names_.own_step().value_or(0);
     Value value{false, 1, {}};
     for (const auto& [rank, slots] : names_.support(frame, step)) {

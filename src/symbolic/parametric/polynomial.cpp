@@ -28,13 +28,13 @@ Polynomials::Monomial product(const Polynomials::Monomial& a, const Polynomials:
   return result;
 }
 
+}  // namespace
+
 Rational power(const Rational& base, int exponent) {
   Rational result(1);
   for (int i = 0; i < std::abs(exponent); ++i) result *= base;
   return exponent < 0 ? Rational(1) / result : result;
 }
-
-}  // namespace
 
 std::string name_of(const Variable& variable) {
   switch (variable.kind) {

@@ -37,6 +37,9 @@ inline unsigned bit(Axis axis) { return 1U << static_cast<unsigned>(axis); }
 /// As people write it: "dp", "micro_batches", "tokens", "sum(tokens, dp, micro_batch)".
 std::string name_of(const Variable& variable);
 
+/// `base` is not 0 where `exponent` is negative.
+Rational power(const Rational& base, int exponent);
+
 /// Which signs a number can have.
 struct Signs {
   bool negative = false, zero = false, positive = false;

@@ -65,11 +65,11 @@ void World::make_levels() {
   const Mesh& mesh = schedule_.mesh;
   const Layout& layout = mesh.layout();
   // Where a digit may end: at the ends of every axis of either mesh.
-  struct Stretch {
+  struct Places {
     Axis axis;
     int begin, end;
   };
-  std::vector<Stretch> stretches;
+  std::vector<Places> stretches;
   std::set<int> ends = {1};
   const auto add = [&](Axis axis, int begin, int size) {
     if (size == 1) return;
@@ -120,7 +120,7 @@ void World::make_levels() {
     if (marks[i + 1] % marks[i] != 0)
       throw OutOfReach("", "the two meshes cut the ranks in ways that have no common digits");
     level.size = marks[i + 1] / marks[i];
-    for (const Stretch& stretch : stretches) {
+    for (const Places& stretch : stretches) {
       if (stretch.begin <= marks[i] && marks[i + 1] <= stretch.end) level.axes.push_back(stretch.axis);
     }
     levels_.push_back(std::move(level));

@@ -12,12 +12,6 @@ namespace lockstep::parametric {
 
 namespace {
 
-Rational power(const Rational& base, int exponent) {
-  Rational result(1);
-  for (int i = 0; i < std::abs(exponent); ++i) result = exponent > 0 ? result * base : result / base;
-  return result;
-}
-
 Rational value_of(const Variable& variable, const Sizes& sizes) {
   return Rational(variable.kind == Variable::Kind::size ? sizes.axes.at(variable.axis)
                                                         : sizes.micro_batches.value_or(1));
