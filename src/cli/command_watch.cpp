@@ -29,7 +29,7 @@ constexpr auto between_looks = 150ms;
 /// What an editor or a tool is still writing is not checked before it has rested for so long.
 constexpr auto rest = 40ms;
 /// For so long a file may be gone while an editor puts another in its place.
-constexpr auto patience = 1500ms;
+constexpr auto patience_for_states = 1500ms;
 
 struct WatchArguments : CommonOptions {
   std::vector<std::string> paths;
@@ -92,7 +92,7 @@ class Watch {
       files_.look();
       const bool missing = files_.files().size() < checked_.size();
       const auto waited = std::chrono::steady_clock::now() - begin;
-      if ((states == all_states() && !missing) || waited > patience) return;
+      if ((states == all_states() && !missing) || waited > patience_for_states) return;
     }
   }
 

@@ -38,9 +38,9 @@ constexpr std::chrono::seconds grace{5};
 /// For a process that gives up, to say so, before it is done for it.
 constexpr std::chrono::seconds more_patience{15};
 
-volatile std::sig_atomic_t last_signal = 0;
+volatile std::sig_atomic_t signal_to_pass_on = 0;
 
-extern "C" void note_signal(int signal) { last_signal = signal; }
+extern "C" void note_signal(int signal) { signal_to_pass_on = signal; }
 
 [[noreturn]] void cannot(const char* what) {
   throw std::runtime_error(fmt::format("cannot {}: {}", what, std::strerror(errno)));
@@ -91,11 +91,11 @@ class GpuProcesses {
 
   /// Waits for the end of all, or for what ends all.
   int wait() {
-    while (!last_signal && !all_ended() && !failed() && !stuck()) {
+    while (!signal_to_pass_on && !all_ended() && !failed() && !stuck()) {
       look();
       std::this_thread::sleep_for(look_around);
     }
-    const int signal = last_signal;
+    const int signal = signal_to_pass_on;
     if (signal != 0) end_all(SIGTERM);
     const Clock::time_point until = Clock::now() + grace;
     while (!all_ended() && Clock::now() < until) {

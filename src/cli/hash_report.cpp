@@ -145,7 +145,7 @@ std::vector<TensorPair> pair_tensors(const std::vector<TensorPlace>& a, const st
 
 namespace {
 
-struct Counts {
+struct HashCounts {
   std::size_t equal = 0, different = 0, only_a = 0, only_b = 0, skipped = 0;
   bool right() const { return different + only_a + only_b == 0; }
 };
@@ -160,7 +160,7 @@ Found found_in(const TensorPair& pair, const TensorDifference& difference) {
   return difference.elements == 0 ? Found::equal : Found::differs;
 }
 
-void count(Counts& counts, Found found) {
+void count(HashCounts& counts, Found found) {
   switch (found) {
     case Found::equal:
       ++counts.equal;
@@ -215,7 +215,7 @@ std::string pair_text(const Comparison& comparison, const TensorPair& pair, cons
                      difference.hash_b.to_string(), comparison.b.path(), ranges_text(difference));
 }
 
-void write_text(const Comparison& comparison, Output& output, const Counts& counts, bool quiet, bool verbose) {
+void write_text(const Comparison& comparison, Output& output, const HashCounts& counts, bool quiet, bool verbose) {
   std::size_t shown = 0, left_out = 0;
   for (std::size_t i = 0; i < comparison.pairs.size() && !quiet; ++i) {
     const Found found = found_in(comparison.pairs[i], comparison.differences[i]);
@@ -275,7 +275,7 @@ void write_pair(JsonWriter& json, const TensorPair& pair, const TensorDifference
   json.end_object();
 }
 
-void write_json(const Comparison& comparison, Output& output, const Counts& counts) {
+void write_json(const Comparison& comparison, Output& output, const HashCounts& counts) {
   JsonWriter json(output.writer());
   json.begin_object();
   json.key("lockstep");
@@ -299,7 +299,7 @@ void write_json(const Comparison& comparison, Output& output, const Counts& coun
 
 int write_comparison(const Comparison& comparison, const std::string& path, const std::string& format, bool quiet,
                      bool verbose) {
-  Counts counts;
+  HashCounts counts;
   for (std::size_t i = 0; i < comparison.pairs.size(); ++i)
     count(counts, found_in(comparison.pairs[i], comparison.differences[i]));
   Output output(path);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t most_selectors = 6;
 
-Json list_of(const std::vector<std::string>& words) {
+Json text_or_list(const std::vector<std::string>& words) {
   if (words.size() == 1) return Json::string(words.front());
   std::vector<Json> items;
   items.reserve(words.size());
@@ -95,7 +95,7 @@ void find_groups(const Schedule& schedule, CandidateValues& values) {
     Over over;
     for (const std::string& axis : axes) over.picks.push_back({*axis_named(axis), std::nullopt});
     // Often the groups of expert axes are those of dense ones.
-    if (known.insert(mesh.groups(over).members).second) values.groups.push_back(list_of(axes));
+    if (known.insert(mesh.groups(over).members).second) values.groups.push_back(text_or_list(axes));
   };
   for (const std::vector<std::string>& axes : subsets(values.dense_axes)) add(axes);
   for (const std::vector<std::string>& axes : subsets(values.expert_axes)) add(axes);

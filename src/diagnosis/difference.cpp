@@ -9,19 +9,19 @@ namespace lockstep {
 
 namespace {
 
-using Source = std::tuple<int, int, int, int>;
+using Contribution = std::tuple<int, int, int, int>;
 
-Source source_of(const Term& term) { return {term.rank, term.micro_batch, term.site_use, term.logical}; }
+Contribution contribution_of(const Term& term) { return {term.rank, term.micro_batch, term.site_use, term.logical}; }
 
 /// `is_now`: whether a micro-batch is of the optimizer step that is judged.
 template <class IsNow>
 Difference compare(const std::vector<Term>& got, const std::vector<Term>& expected, IsNow is_now) {
   Difference difference;
-  std::map<Source, Rational> right;
-  for (const Term& term : expected) right.emplace(source_of(term), term.coefficient);
+  std::map<Contribution, Rational> right;
+  for (const Term& term : expected) right.emplace(contribution_of(term), term.coefficient);
   std::size_t there = 0;
   for (const Term& term : got) {
-    const auto found = right.find(source_of(term));
+    const auto found = right.find(contribution_of(term));
     if (term.foreign) {
       difference.foreign = true;
     } else if (!term.leftover.empty() || !is_now(term.micro_batch)) {

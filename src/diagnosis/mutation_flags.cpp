@@ -27,7 +27,7 @@ std::set<std::string> tags_of(const Json& steps) {
   return tags;
 }
 
-Json list_of(const std::vector<std::string>& words) {
+Json list_or_null(const std::vector<std::string>& words) {
   std::vector<Json> items;
   for (const std::string& word : words) items.push_back(Json::string(word));
   return items.empty() ? Json() : Json::array(std::move(items));
@@ -46,7 +46,7 @@ std::vector<Json> parameter_edits(const Json& steps, const Mesh& mesh, const std
     for (const std::string& tag : tags) {
       std::vector<std::string> changed = parameter.tags;
       if (std::erase(changed, tag) == 0) changed.push_back(tag);
-      set("tags", list_of(changed));
+      set("tags", list_or_null(changed));
     }
     if (!parameter.partial.empty()) set("partial", Json());
     const auto is_on = [&](Axis axis) {
@@ -54,7 +54,7 @@ std::vector<Json> parameter_edits(const Json& steps, const Mesh& mesh, const std
                          [&](const Shard& shard) { return shard.axis == axis; });
     };
     if (parameter.partial.empty() && mesh.size(Axis::tp) > 1 && !is_on(Axis::tp) && !is_on(Axis::etp))
-      set("partial", list_of({"tp"}));
+      set("partial", list_or_null({"tp"}));
   }
   return edits;
 }

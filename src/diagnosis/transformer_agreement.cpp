@@ -15,16 +15,16 @@ namespace {
 using Key = std::tuple<int, int, int>;  // source rank, micro-batch, site and use
 using Coefficients = std::map<Key, Rational>;
 
-Key key_of(const Term& term) { return {term.rank, term.micro_batch, term.site_use}; }
+Key source_key_of(const Term& term) { return {term.rank, term.micro_batch, term.site_use}; }
 
 /// Nothing where something stands among the terms that is no contribution to the same element.
 std::optional<Coefficients> coefficients_of(const std::vector<Term>& terms, const std::vector<Term>& unseen) {
   Coefficients result;
   for (const Term& term : terms) {
     if (term.foreign || !term.leftover.empty()) return std::nullopt;
-    const bool hidden =
-        std::any_of(unseen.begin(), unseen.end(), [&](const Term& other) { return key_of(other) == key_of(term); });
-    if (!hidden) result[key_of(term)] += term.coefficient;
+    const bool hidden = std::any_of(unseen.begin(), unseen.end(),
+                                    [&](const Term& other) { return source_key_of(other) == source_key_of(term); });
+    if (!hidden) result[source_key_of(term)] += term.coefficient;
   }
   return result;
 }

@@ -14,7 +14,7 @@ namespace {
 
 std::string parallelism(const std::string& name) { return "parallelism_config.parallelism_config_" + name; }
 
-Settings read_files(const ImportRequest& request, Diagnostics& diagnostics) {
+Settings read_configuration(const ImportRequest& request, Diagnostics& diagnostics) {
   Settings settings;
   const Json root = read_yaml(request.files.front(), diagnostics);
   if (!is_configuration(root, request.files.front(), diagnostics)) return settings;
@@ -28,13 +28,13 @@ Settings read_files(const ImportRequest& request, Diagnostics& diagnostics) {
   return settings;
 }
 
-struct Sizes {
+struct ParallelismSizes {
   std::int64_t tp = 1, cp = 1, sp = 1, dp = 1;
 };
 
-Sizes read_sizes(Draft& draft) {
+ParallelismSizes read_parallelism(Draft& draft) {
   const ImportRequest& request = draft.request();
-  Sizes sizes;
+  ParallelismSizes sizes;
   sizes.tp = draft.degree(parallelism("tp_size"), request.tp);
   sizes.cp = draft.degree(parallelism("cp_size"), request.cp);
   sizes.sp = draft.degree(parallelism("sp_size"), request.sp);
@@ -81,7 +81,7 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
     has_one_file(request, "accelerate", diagnostics);
     return {};
   }
-  Settings settings = read_files(request, diagnostics);
+  Settings settings = read_configuration(request, diagnostics);
   if (!diagnostics.empty()) return {};
   Draft draft(request, "accelerate", std::move(settings), diagnostics);
   const std::string type = draft.word("distributed_type", "NO");
@@ -96,7 +96,7 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
                   "import megatron`");
     return {};
   }
-  const Sizes sizes = read_sizes(draft);
+  const ParallelismSizes sizes = read_parallelism(draft);
   draft.axis("tp", sizes.tp);
   draft.axis("cp", sizes.cp);
   draft.axis("sp", sizes.sp);

@@ -14,7 +14,7 @@ namespace lockstep {
 
 namespace {
 
-Settings read_files(const ImportRequest& request, Diagnostics& diagnostics) {
+Settings read_configurations(const ImportRequest& request, Diagnostics& diagnostics) {
   Settings settings;
   std::map<std::string, std::string> files;  // of each key at the top
   for (const std::shared_ptr<const Source>& source : request.files) {
@@ -65,7 +65,7 @@ void set_precision(Draft& draft) {
   if (precision != "fp32") draft.option("precision", Json::string(precision));
 }
 
-void set_model(Draft& draft) {
+void set_gpt_neox_model(Draft& draft) {
   draft.preset("gpt");
   for (const std::string_view key : {"num_layers", "hidden_size", "num_attention_heads"}) {
     if (!draft.given(key)) draft.mistake("", fmt::format("{} is not given, and GPT-NeoX has no default for it", key));
@@ -101,7 +101,7 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
     has_one_file(request, "GPT-NeoX", diagnostics);
     return {};
   }
-  Settings settings = read_files(request, diagnostics);
+  Settings settings = read_configurations(request, diagnostics);
   if (!diagnostics.empty()) return {};
   Draft draft(request, "gpt-neox", std::move(settings), diagnostics);
   draft.also_knows("deepspeed");
@@ -124,7 +124,7 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
   }
   set_deepspeed_batch(draft, dp);
   set_precision(draft);
-  set_model(draft);
+  set_gpt_neox_model(draft);
   if (tp > 1 && draft.boolean("sequence_parallel", false) && draft.boolean("gpt_j_residual", false) &&
       draft.boolean("use_bias_in_attn_linear", true)) {
     // The biases are added before the reduce-scatter of both branches together, on all tokens.

@@ -22,16 +22,16 @@ Json parsed_table(const std::string& name) {
   return table;
 }
 
-std::string text_of(const Json& object, std::string_view key) {
+std::string text_under(const Json& object, std::string_view key) {
   const Json* value = object.find(key);
   return value != nullptr ? value->text() : "";
 }
 
 KeyRow read_row(const std::string& table, const std::string& key, const Json& json) {
   KeyRow row;
-  row.type = text_of(json, "type");
-  row.because = text_of(json, "because");
-  row.meaning = text_of(json, "read");
+  row.type = text_under(json, "type");
+  row.because = text_under(json, "because");
+  row.meaning = text_under(json, "read");
   for (const Json::Member& member : json.members()) {
     if (member.key == "option" || member.key == "size" || member.key == "layout") {
       row.goes_to = member.key;
@@ -64,7 +64,7 @@ std::string KeyRow::pointer() const {
 
 KeyTable::KeyTable(const std::string& name) {
   const Json table = json_ = parsed_table(name);
-  framework_ = text_of(table, "framework");
+  framework_ = text_under(table, "framework");
   const Json* keys = table.find("keys");
   const Json* ignored = table.find("do_not_matter");
   if (framework_.empty() || keys == nullptr || ignored == nullptr) {

@@ -61,9 +61,9 @@ bool is_flag(const Word& word) {
   return word.text.size() > 1 && word.text[0] == '-' && !Rational::parse(word.text).has_value();
 }
 
-class Reader {
+class FlagReader {
  public:
-  Reader(const std::vector<Word>& words, bool ignore_unknown, Diagnostics& diagnostics)
+  FlagReader(const std::vector<Word>& words, bool ignore_unknown, Diagnostics& diagnostics)
       : words_(words), ignore_unknown_(ignore_unknown), diagnostics_(diagnostics) {}
 
   Settings read() {
@@ -164,7 +164,7 @@ std::string megatron_origin(std::string_view key) {
 }
 
 Settings read_megatron_arguments(const std::vector<Word>& words, bool ignore_unknown, Diagnostics& diagnostics) {
-  return Reader(words, ignore_unknown, diagnostics).read();
+  return FlagReader(words, ignore_unknown, diagnostics).read();
 }
 
 void add_megatron_flag(const std::string& flag, const Place& place, const Json& value, Settings& into,

@@ -11,11 +11,11 @@ namespace lockstep {
 
 namespace {
 
-constexpr int deepest = 100;
+constexpr int deepest_value = 100;
 
-class Reader {
+class HjsonReader {
  public:
-  Reader(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics)
+  HjsonReader(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics)
       : source_(source), text_(source->text), diagnostics_(diagnostics) {}
 
   Json read() {
@@ -63,8 +63,8 @@ class Reader {
   }
 
   Json value(int depth) {
-    if (depth > deepest) {
-      fail(fmt::format("expected at most {} levels of nesting, found more", deepest));
+    if (depth > deepest_value) {
+      fail(fmt::format("expected at most {} levels of nesting, found more", deepest_value));
       return Json();
     }
     const std::size_t begin = next_;
@@ -201,7 +201,7 @@ class Reader {
 }  // namespace
 
 Json read_hjson(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {
-  return Reader(source, diagnostics).read();
+  return HjsonReader(source, diagnostics).read();
 }
 
 }  // namespace lockstep

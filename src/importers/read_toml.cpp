@@ -13,9 +13,9 @@ namespace lockstep {
 
 namespace {
 
-class Converter {
+class TomlConverter {
  public:
-  explicit Converter(const std::shared_ptr<const Source>& source) : source_(source), lines_(source->text) {}
+  explicit TomlConverter(const std::shared_ptr<const Source>& source) : source_(source), lines_(source->text) {}
 
   Json convert(const toml::node& node) const {
     const Place place = place_of(node.source());
@@ -58,7 +58,7 @@ class Converter {
 Json read_toml(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {
   try {
     const toml::table table = toml::parse(source->text);
-    return Converter(source).convert(table);
+    return TomlConverter(source).convert(table);
   } catch (const toml::parse_error& error) {
     // Its description may quote the text, which may be a secret.
     const std::size_t at =

@@ -20,22 +20,22 @@ namespace lockstep {
 
 namespace {
 
-constexpr int deepest = 100;
+constexpr int deepest_node = 100;
 constexpr std::size_t most_bytes = 1 << 20;  // configurations are far smaller
 constexpr int most_values = 200'000;         // aliases can stand for more than any file holds
 
-class Converter {
+class YamlConverter {
  public:
-  Converter(const std::shared_ptr<const Source>& source, const std::function<bool(const std::string&)>& may_repeat,
-            Diagnostics& diagnostics)
+  YamlConverter(const std::shared_ptr<const Source>& source, const std::function<bool(const std::string&)>& may_repeat,
+                Diagnostics& diagnostics)
       : source_(source), lines_(source->text), may_repeat_(may_repeat), diagnostics_(diagnostics) {}
 
   Json convert(const YAML::Node& node, int depth) {
     const Place place = place_of(node);
     if (failed_) return Json();
-    if (depth > deepest || ++values_ > most_values) {
-      diagnostics_.add(place, depth > deepest
-                                  ? fmt::format("expected at most {} levels of nesting, found more", deepest)
+    if (depth > deepest_node || ++values_ > most_values) {
+      diagnostics_.add(place, depth > deepest_node
+                                  ? fmt::format("expected at most {} levels of nesting, found more", deepest_node)
                                   : fmt::format("expected at most {} values, found more", most_values));
       failed_ = true;
       return Json();
@@ -177,7 +177,7 @@ Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnos
       diagnostics.add({source, 0, 0, ""}, "the file is empty; expected YAML");
       return Json();
     }
-    return Converter(source, may_repeat, diagnostics).convert(document, 0);
+    return YamlConverter(source, may_repeat, diagnostics).convert(document, 0);
   } catch (const YAML::Exception& error) {
     // Its message may quote the text, which may be a secret.
     const std::size_t at = Lines(source->text).offset(error.mark.line, error.mark.column);

@@ -13,9 +13,9 @@ namespace lockstep {
 
 namespace {
 
-class Reader : public ShellWords {
+class ScriptReader : public ShellWords {
  public:
-  Reader(const std::shared_ptr<const Source>& source, const std::map<std::string, std::string>& given)
+  ScriptReader(const std::shared_ptr<const Source>& source, const std::map<std::string, std::string>& given)
       : ShellWords(source, ShellVariables(given)) {}
 
   std::vector<ShellCommand> read() {
@@ -217,7 +217,7 @@ class Reader : public ShellWords {
 
 std::vector<ShellCommand> read_shell(const std::shared_ptr<const Source>& source,
                                      const std::map<std::string, std::string>& variables) {
-  return Reader(source, variables).read();
+  return ScriptReader(source, variables).read();
 }
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr int deepest = 30;
+constexpr int deepest_word = 30;
 
 bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
@@ -280,7 +280,7 @@ void ShellWords::braced(ShellWordList& list, std::string_view inside, const Plac
 }
 
 Word ShellWords::default_value(std::string_view text, const Place& where) {
-  if (++nesting_ > deepest) {
+  if (++nesting_ > deepest_word) {
     --nesting_;
     return unknown_word(where, "this is nested too deeply");
   }

@@ -12,12 +12,12 @@ namespace lockstep {
 
 namespace {
 
-struct Sizes {
+struct MeshSizes {
   std::int64_t tp = 1, pp = 1, cp = 1, replicate = 1, shard = 1;
 };
 
-Sizes read_sizes(Draft& draft) {
-  Sizes sizes;
+MeshSizes read_mesh(Draft& draft) {
+  MeshSizes sizes;
   sizes.tp = draft.degree("parallelism.tensor_parallel_degree");
   sizes.pp = draft.degree("parallelism.pipeline_parallel_degree");
   sizes.cp = draft.degree("parallelism.context_parallel_degree");
@@ -57,7 +57,7 @@ std::int64_t divided(Draft& draft, std::string_view key, std::int64_t all, std::
 }
 
 /// The micro-batches of an optimizer step: those of the pipeline, times the gradient accumulation.
-std::int64_t micro_batches(Draft& draft, const Sizes& sizes) {
+std::int64_t micro_batches(Draft& draft, const MeshSizes& sizes) {
   const std::int64_t dp = sizes.replicate * sizes.shard;
   if (dp == 0) return 0;  // said already
   const auto local = draft.integer("training.local_batch_size");
@@ -82,7 +82,7 @@ std::int64_t micro_batches(Draft& draft, const Sizes& sizes) {
   return *local / part * (all < 0 ? 1 : divided(draft, "training.global_batch_size", all, *local, dp, 1));
 }
 
-void set_batch(Draft& draft, const Sizes& sizes) {
+void set_tokens(Draft& draft, const MeshSizes& sizes) {
   const std::int64_t count = micro_batches(draft, sizes);
   if (count > largest_import_size)
     draft.mistake("", fmt::format("{} micro-batches are more than lockstep takes", count));
@@ -90,7 +90,7 @@ void set_batch(Draft& draft, const Sizes& sizes) {
 }
 
 /// The preset of a flavor, from the table.
-void set_model(Draft& draft) {
+void set_transformer(Draft& draft) {
   const std::string prefix = draft.given("model_spec.name") ? "model_spec." : "model.";
   const Json* name = draft.value(prefix + "name");
   const Json* flavor = draft.value(prefix + "flavor");
@@ -132,7 +132,7 @@ Imported import_torchtitan(const ImportRequest& request, Diagnostics& diagnostic
   Settings settings;
   flatten(root, settings);
   Draft draft(request, "torchtitan", std::move(settings), diagnostics);
-  const Sizes sizes = read_sizes(draft);
+  const MeshSizes sizes = read_mesh(draft);
   draft.axis("tp", sizes.tp);
   draft.axis("cp", sizes.cp);
   if (sizes.replicate > 1) {
@@ -143,8 +143,8 @@ Imported import_torchtitan(const ImportRequest& request, Diagnostics& diagnostic
   }
   draft.axis("pp", sizes.pp);
   draft.axis("ep", draft.degree("parallelism.expert_parallel_degree"));
-  set_batch(draft, sizes);
-  set_model(draft);
+  set_tokens(draft, sizes);
+  set_transformer(draft);
   if (toml) {
     draft.assume(
         "The schedule is that of torchtitan since it normalizes by all tokens of a step; older versions averaged "

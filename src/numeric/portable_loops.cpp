@@ -96,7 +96,7 @@ void generate(const Numbers& numbers, std::size_t count, std::int32_t* out) {
   for (std::size_t i = 0; i < count; ++i) out[i] = generator.at(static_cast<std::uint32_t>(i));
 }
 
-void generate_residues(std::uint64_t key, std::uint64_t first, std::size_t count, std::uint64_t* out) {
+void make_residues(std::uint64_t key, std::uint64_t first, std::size_t count, std::uint64_t* out) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t residue = splitmix(key, first + i) >> 3;
     out[i] = residue == 0 || residue == prime61 ? 1 : residue;
@@ -162,7 +162,7 @@ const Loops& portable_loops() {
       .sum_float16 = sum16<0x7C00>,
       .sum_residues = sum_residues,
       .generate = generate,
-      .generate_residues = generate_residues,
+      .generate_residues = make_residues,
       .add_numbers_float32 = add_numbers<float>,
       .add_numbers_float64 = add_numbers<double>,
       .add_numbers_int32 = add_numbers<std::int32_t>,

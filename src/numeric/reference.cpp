@@ -178,7 +178,7 @@ std::int64_t Reference::most_terms(int logical, int piece, int optimizer_step) c
 
 namespace {
 
-constexpr std::size_t stretch = 1024;
+constexpr std::size_t most_numbers = 1024;
 
 }  // namespace
 
@@ -198,9 +198,9 @@ void add_reference(std::uint64_t key, int bits, std::int64_t coefficient, std::u
 
 void add_reference(std::uint64_t key, std::uint64_t coefficient, std::uint64_t first, std::size_t count,
                    std::uint64_t* sums) {
-  std::array<std::uint64_t, stretch> numbers;
-  for (std::size_t done = 0; done < count; done += stretch) {
-    const std::size_t part = std::min(stretch, count - done);
+  std::array<std::uint64_t, most_numbers> numbers;
+  for (std::size_t done = 0; done < count; done += most_numbers) {
+    const std::size_t part = std::min(most_numbers, count - done);
     generate_residues(key, first + done, part, numbers.data());
     if (coefficient == 1) {
       for (std::size_t i = 0; i < part; ++i) sums[done + i] = add61(sums[done + i], numbers[i]);

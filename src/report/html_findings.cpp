@@ -17,7 +17,7 @@ struct Most {
   std::size_t rows = 12, pieces = 8, sentences = 24;
 };
 
-std::string code(const std::string& text) { return "<code>" + html_text(text) + "</code>"; }
+std::string code_element(const std::string& text) { return "<code>" + html_text(text) + "</code>"; }
 
 std::string list_of(const std::vector<Json>& numbers) {
   std::vector<std::string> words;
@@ -40,7 +40,7 @@ std::string interval_text(const Json& interval) {
   return fmt::format("[{}, {})", interval.items()[0].text(), interval.items()[1].text());
 }
 
-std::string formula(const std::string& text) { return code(elided(text, widest_line)); }
+std::string formula(const std::string& text) { return code_element(elided(text, widest_line)); }
 
 /// The cells of one parameter: a row for each piece. The first row lacks its first cell, the names.
 std::vector<std::string> rows_of(const Json& parameter) {
@@ -71,11 +71,12 @@ std::vector<std::string> rows_of(const Json& parameter) {
 }
 
 std::string names_cell(const std::vector<std::string>& names) {
-  std::string text = code(names.front());
-  if (names.size() == 2) text += "<br>" + code(names[1]);
+  std::string text = code_element(names.front());
+  if (names.size() == 2) text += "<br>" + code_element(names[1]);
   if (names.size() > 2) {
     text += fmt::format("<details><summary>and {} more</summary>", names.size() - 1);
-    for (std::size_t index = 1; index < names.size() && index < 40; ++index) text += code(names[index]) + "<br>";
+    for (std::size_t index = 1; index < names.size() && index < 40; ++index)
+      text += code_element(names[index]) + "<br>";
     if (names.size() > 40) text += fmt::format("… {} more", names.size() - 40);
     text += "</details>";
   }
@@ -127,16 +128,16 @@ std::vector<std::string> stuck_sentences(const Json& report) {
   for (const Json& stuck : items_at(report, "stuck")) {
     const std::string rank = "rank " + text_at(stuck, "rank");
     if (stuck.find("waits_in") != nullptr) {
-      list.push_back(fmt::format("{} waits in {} for rank {}", rank, code(text_at(stuck, "waits_in")),
+      list.push_back(fmt::format("{} waits in {} for rank {}", rank, code_element(text_at(stuck, "waits_in")),
                                  list_of(items_at(stuck, "for"))));
     } else if (stuck.find("calls") != nullptr) {
-      list.push_back(fmt::format("{} calls {} with rank {} and brings {}", rank, code(text_at(stuck, "calls")),
+      list.push_back(fmt::format("{} calls {} with rank {} and brings {}", rank, code_element(text_at(stuck, "calls")),
                                  list_of(items_at(stuck, "with")), html_text(text_at(stuck, "brings"))));
     } else {
       const std::string& step = text_at(stuck, "step");
       list.push_back(fmt::format("{}: {} touches {} while {} is in flight", rank,
-                                 step.empty() ? "the end of its list" : code(step),
-                                 html_text(text_at(stuck, "touches")), code(text_at(stuck, "in_flight"))));
+                                 step.empty() ? "the end of its list" : code_element(step),
+                                 html_text(text_at(stuck, "touches")), code_element(text_at(stuck, "in_flight"))));
     }
   }
   return list;
@@ -148,7 +149,7 @@ std::string html_findings(const Json& report, bool brief) {
   const Most most = brief ? Most{2, 1, 3} : Most{};
   std::vector<std::string> norms, errors;
   for (const Json& norm : items_at(report, "norm")) {
-    norms.push_back(fmt::format("{} on rank {}: counted {}, expected {}", code(text_at(norm, "parameter")),
+    norms.push_back(fmt::format("{} on rank {}: counted {}, expected {}", code_element(text_at(norm, "parameter")),
                                 text_at(norm, "rank"), html_text(text_at(norm, "counted")),
                                 html_text(text_at(norm, "expected"))));
   }

@@ -35,9 +35,9 @@ std::string runs_text(const std::vector<Json>& runs) {
 }
 
 /// What cells hold after the steps so far, by buffer, rank and range: formula and marks.
-using Held = std::map<std::tuple<std::string, long long, std::size_t>, std::pair<std::string, std::string>>;
+using HeldCells = std::map<std::tuple<std::string, long long, std::size_t>, std::pair<std::string, std::string>>;
 
-std::string cell_of(const Json& timeline, const Held& held, const std::string& buffer, long long rank) {
+std::string cell_of(const Json& timeline, const HeldCells& held, const std::string& buffer, long long rank) {
   const std::vector<Json>& ranges = items_at(timeline, "ranges");
   std::string text, classes;
   for (std::size_t range = 0; range < ranges.size(); ++range) {
@@ -76,7 +76,7 @@ std::string step_title(const Json& step, bool several) {
   return title;
 }
 
-std::string step_tables(const Json& timeline, const Held& held, const Json& step, bool several) {
+std::string step_tables(const Json& timeline, const HeldCells& held, const Json& step, bool several) {
   std::string text;
   for (const Json& block : items_at(timeline, "blocks")) {
     text += fmt::format("<table class=\"held\"><caption>{}</caption>{}<tbody>\n", step_title(step, several),
@@ -97,7 +97,7 @@ std::string timeline_tables(const Json& timeline) {
   const std::vector<Json>& ranks = items_at(timeline, "ranks");
   const std::vector<Json>& formulas = items_at(timeline, "formulas");
   const std::size_t cells = ranks.size() * items_at(timeline, "ranges").size();
-  Held held;
+  HeldCells held;
   std::string text = "<p><code>" + html_text(text_at(timeline, "parameter")) + "</code></p>\n";
   const bool several = has_several_micro_batches(timeline);
   std::size_t written = 0, left_out = 0;

@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t most_timelines = 4, most_names = 12, most_text = 1 << 16;
+constexpr std::size_t most_timelines = 4, most_names_of_ranks = 12, most_text = 1 << 16;
 
 /// Ascending numbers as half-open runs.
 Intervals runs_of(const std::vector<int>& numbers) {
@@ -72,7 +72,7 @@ void write_grid(const RankSummary& summary, JsonWriter& json) {
     json.number(holding.elements);
     json.key("names");
     std::vector<std::string> names = holding.names;
-    if (names.size() > most_names) names.resize(most_names);
+    if (names.size() > most_names_of_ranks) names.resize(most_names_of_ranks);
     strings(names, json);
     json.key("names_left_out");
     json.number(static_cast<std::int64_t>(holding.names.size() - names.size()));

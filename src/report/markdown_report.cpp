@@ -26,7 +26,7 @@ std::string escaped(std::string_view text) {
 }
 
 /// Text between backticks, as many as it takes.
-std::string code(std::string_view text) {
+std::string code_span(std::string_view text) {
   std::string quotes = "`";
   while (text.find(quotes) != std::string_view::npos) quotes += '`';
   const bool spaced = quotes.size() > 1;
@@ -35,7 +35,7 @@ std::string code(std::string_view text) {
 
 /// The same in a table, where a pipe ends a cell even between backticks.
 std::string cell(std::string_view text) {
-  return text.find('|') == std::string_view::npos ? code(text) : escaped(text);
+  return text.find('|') == std::string_view::npos ? code_span(text) : escaped(text);
 }
 
 std::string details_of(const FileFindings& file, std::string_view docs_url) {
@@ -44,10 +44,10 @@ std::string details_of(const FileFindings& file, std::string_view docs_url) {
   for (const RuleFinding& finding : file.findings) {
     const std::string name = fmt::format("{} {}", finding.rule().id, finding.rule().name);
     const std::string url = rule_url(finding.rule(), docs_url);
-    const std::string other = finding.place.file == file.file ? "" : code(finding.place.file) + " ";
+    const std::string other = finding.place.file == file.file ? "" : code_span(finding.place.file) + " ";
     text += fmt::format("**{}**, {}line {}: {}\n\n", url.empty() ? name : fmt::format("[{}]({})", name, url), other,
                         finding.place.line, escaped(finding.message));
-    for (const std::string& line : finding.lines) text += fmt::format("- {}\n", code(line));
+    for (const std::string& line : finding.lines) text += fmt::format("- {}\n", code_span(line));
     if (!finding.lines.empty()) text += "\n";
   }
   return text + "</details>\n";

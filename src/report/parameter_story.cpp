@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t widest_formula = 120;
 
 /// Rows and columns that are shown: of many ranks fewer, since there are then blocks of them as well.
-std::size_t most_lines(const CheckResult& result) { return result.scenario->layout.world() > 32 ? 4 : 8; }
+std::size_t most_lines_of_ranks(const CheckResult& result) { return result.scenario->layout.world() > 32 ? 4 : 8; }
 
 bool is_held(const Model& model, int world, int parameter) {
   const int logical = model.logical_of(parameter);
@@ -214,7 +214,7 @@ std::vector<ParameterStory> stories_of(const CheckResult& result, const std::vec
     requests.insert(requests.end(), some.begin(), some.end());
   }
   if (requests.empty()) return {};
-  ParameterGrids grids(result, requests, most_lines(result), widest_formula);
+  ParameterGrids grids(result, requests, most_lines_of_ranks(result), widest_formula);
   std::vector<ParameterStory> stories;
   for (std::size_t index = 0; index < subjects.size(); ++index) {
     const std::size_t end = index + 1 < first.size() ? first[index + 1] : requests.size();

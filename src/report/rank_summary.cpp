@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr int most_lines = 64;
+constexpr int most_rows_of_ranks = 64;
 
 /// The coordinates of one axis, shared out to at most 64 lines.
 struct Lines {
@@ -24,7 +24,7 @@ struct Lines {
   int size = 1, together = 1;
 
   Lines(const Mesh& mesh, Axis which) : axis(which), size(mesh.size(which)) {
-    together = (size + most_lines - 1) / most_lines;
+    together = (size + most_rows_of_ranks - 1) / most_rows_of_ranks;
   }
   int count() const { return (size + together - 1) / together; }
   int line_of(const Mesh& mesh, int rank) const { return mesh.coordinate(rank, axis) / together; }

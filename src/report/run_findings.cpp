@@ -18,7 +18,7 @@ namespace {
 using PieceVerdict = VerifiedPiece::Verdict;
 using Pieces = std::vector<const VerifiedPiece*>;
 
-constexpr std::size_t most_names = 6, most_rows = 23;
+constexpr std::size_t most_names_of_finding = 6, most_lines_of_finding = 23;
 
 /// The rule that a result breaks, by its coefficients: as rule_of_values() has it of a scenario.
 RuleKind rule_of_piece(const VerifiedPiece& piece) {
@@ -62,7 +62,7 @@ class RunGatherer {
     }
     for (std::size_t index = 0; index < pieces.size(); ++index) {
       const VerifyFinding& finding = result_.findings[index];
-      const std::string where = words_.where(finding, most_names);
+      const std::string where = words_.where(finding, most_names_of_finding);
       findings.push_back(pieces[index].empty() ? of_reference(finding, where)
                                                : of_pieces(finding, pieces[index], where));
     }
@@ -146,8 +146,8 @@ class RunGatherer {
     finding.place = stretch(first.place);
     const std::vector<RunRow> rows = words_.rows(pieces);
     for (const RunRow& row : rows) {
-      if (finding.lines.size() == most_rows) {
-        finding.lines.push_back(fmt::format("and {} more", rows.size() - most_rows));
+      if (finding.lines.size() == most_lines_of_finding) {
+        finding.lines.push_back(fmt::format("and {} more", rows.size() - most_lines_of_finding));
         break;
       }
       finding.lines.push_back(line(row));

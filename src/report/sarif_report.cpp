@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t most_results = 25000;
-constexpr std::size_t most_lines = 24;
+constexpr std::size_t most_lines_of_message = 24;
 
 void write_message(JsonWriter& json, std::string_view text) {
   json.begin_object(true);
@@ -67,9 +67,10 @@ void write_result(JsonWriter& json, const RuleFinding& finding) {
   json.key("level");
   json.string("error");
   std::string text = finding.message;
-  for (std::size_t line = 0; line < std::min(finding.lines.size(), most_lines); ++line)
+  for (std::size_t line = 0; line < std::min(finding.lines.size(), most_lines_of_message); ++line)
     text += "\n" + finding.lines[line];
-  if (finding.lines.size() > most_lines) text += fmt::format("\nand {} more lines", finding.lines.size() - most_lines);
+  if (finding.lines.size() > most_lines_of_message)
+    text += fmt::format("\nand {} more lines", finding.lines.size() - most_lines_of_message);
   json.key("message");
   write_message(json, clean_text(text));
   json.key("locations");

@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 // Candidates are replayed; of those, the first few that look different are shown.
-constexpr std::size_t most_candidates = 8, most_grids = 2, most_tables = 6, most_cells = 8;
+constexpr std::size_t most_candidates = 8, most_grids = 2, most_tables = 6, most_ranks_of_grid = 8;
 
 std::string indented(const std::string& text) {
   std::string result;
@@ -73,7 +73,7 @@ std::map<std::size_t, std::string> draw_section_grids(const CheckResult& result,
     }
   }
   if (requests.empty() || result.timeline == nullptr || result.scenario->schedule->mesh.world() == 1) return drawn;
-  ParameterGrids grids(result, requests, options.verbose ? 64 : most_cells,
+  ParameterGrids grids(result, requests, options.verbose ? 64 : most_ranks_of_grid,
                        options.verbose ? unlimited_width : widest_cell);
   std::set<std::string> texts;
   for (std::size_t request = 0; request < requests.size(); ++request) {

@@ -15,7 +15,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t most_groups = 4, most_members = 8;
+constexpr std::size_t most_parts = 4, most_members = 8;
 
 std::string group_text(const std::vector<int>& group, bool verbose) {
   if (verbose || group.size() <= most_members) return fmt::format("[{}]", fmt::join(group, ", "));
@@ -26,7 +26,7 @@ std::string group_text(const std::vector<int>& group, bool verbose) {
 std::string groups_text(const Groups& groups, bool verbose) {
   std::vector<std::string> parts;
   for (const std::vector<int>& group : groups.members) {
-    if (!verbose && parts.size() == most_groups) {
+    if (!verbose && parts.size() == most_parts) {
       parts.push_back(fmt::format("… {} groups", groups.members.size()));
       break;
     }
@@ -63,7 +63,7 @@ std::string parameter_line(const Mesh& mesh, const Parameter& parameter) {
   return line;
 }
 
-struct Section {
+struct ShownSection {
   const Parameter* first = nullptr;
   std::string line;
   std::size_t count = 0;
@@ -72,10 +72,10 @@ struct Section {
 
 void write_parameters(const Schedule& schedule, bool verbose, const Write& write) {
   const std::vector<Parameter>& parameters = schedule.model.parameters();
-  std::vector<Section> sections;
+  std::vector<ShownSection> sections;
   for (const Parameter& parameter : parameters) {
     std::string line = parameter_line(schedule.mesh, parameter);
-    const auto same = std::find_if(sections.begin(), sections.end(), [&](const Section& section) {
+    const auto same = std::find_if(sections.begin(), sections.end(), [&](const ShownSection& section) {
       return !verbose && section.line == line && folded_name(section.first->name) == folded_name(parameter.name);
     });
     const int stage = parameter.stage.value_or(0);
@@ -88,13 +88,13 @@ void write_parameters(const Schedule& schedule, bool verbose, const Write& write
     }
   }
   std::size_t width = 0;
-  const auto name_of_section = [](const Section& section) {
+  const auto name_of_section = [](const ShownSection& section) {
     return section.count == 1 ? section.first->name
                               : fmt::format("{} ({})", folded_name(section.first->name), section.count);
   };
-  for (const Section& section : sections) width = std::max(width, text_width(name_of_section(section)));
+  for (const ShownSection& section : sections) width = std::max(width, text_width(name_of_section(section)));
   write(fmt::format("\nparameters ({})\n", parameters.size()));
-  for (const Section& section : sections) {
+  for (const ShownSection& section : sections) {
     std::string stage;
     if (schedule.mesh.size(Axis::pp) > 1) {
       stage = !section.first->stage        ? "pp all   "

@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t most_groups = 4, most_pieces = 4, most_names = 6;
+constexpr std::size_t most_groups_of_section = 4, most_pieces = 4, most_names_of_section = 6;
 
 /// What `backward` multiplies a contribution with, as written in the schedule.
 void collect_factors(const std::vector<Step>& steps, std::set<std::string>& factors) {
@@ -60,7 +60,7 @@ class ParametersText {
   void section(const Section& section) {
     const ParameterFinding& finding = *section.finding;
     head(section);
-    const std::size_t most = options_.verbose ? finding.groups.size() : most_groups;
+    const std::size_t most = options_.verbose ? finding.groups.size() : most_groups_of_section;
     for (std::size_t index = 0; index < finding.groups.size() && index < most; ++index) group(finding.groups[index]);
     if (finding.groups.size() > most) {
       write_(fmt::format("    and {} more groups of ranks (-v shows all)\n", finding.groups.size() - most));
@@ -95,9 +95,9 @@ class ParametersText {
       return;
     }
     std::vector<std::string> names = section.names;
-    if (names.size() > most_names && !options_.verbose) {
-      names.resize(most_names);
-      names.push_back(fmt::format("and {} more", section.names.size() - most_names));
+    if (names.size() > most_names_of_section && !options_.verbose) {
+      names.resize(most_names_of_section);
+      names.push_back(fmt::format("and {} more", section.names.size() - most_names_of_section));
     }
     write_(fmt::format("{} {} parameters alike{}, shown: {}\n", mark, section.parameters, tied,
                        style_.bold(parameter.name)));

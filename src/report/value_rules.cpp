@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 // Ranks that are wrong in like manner are one group, so that more are rarely there and say the same.
-constexpr std::size_t most_compared = 16;
+constexpr std::size_t most_compared_groups = 16;
 
 void flatten(const std::vector<Step>& steps, std::vector<const Step*>& list) {
   for (const Step& step : steps) {
@@ -54,7 +54,7 @@ RuleKind rule_of_values(const CheckResult& result, const Section& section, const
   bool compared = false, leftover = false, foreign = false, missing = false, weights = false;
   std::set<std::pair<int, int>> seen;
   const std::vector<RankGroup>& groups = section.finding->groups;
-  for (std::size_t index = 0; index < std::min(groups.size(), most_compared); ++index) {
+  for (std::size_t index = 0; index < std::min(groups.size(), most_compared_groups); ++index) {
     if (groups[index].symbolic == nullptr) continue;
     for (const PieceResult& piece : groups[index].symbolic->pieces) {
       // The groups of a section hold the same parameter, so that one difference stands for all of these forms.

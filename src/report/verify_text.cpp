@@ -18,7 +18,7 @@ namespace {
 
 using PieceVerdict = VerifiedPiece::Verdict;
 
-constexpr std::size_t most_names = 6, most_findings = 12, most_formulas = 12;
+constexpr std::size_t most_names_in_text = 6, most_findings = 12, most_formulas = 12;
 
 class TextVerify {
  public:
@@ -88,7 +88,7 @@ class TextVerify {
         break;
       }
       write_(fmt::format("{} {}\n    {}\n", mark(finding.verdict), clean(finding.what),
-                         words_.where(finding, verbose_ ? unlimited_width : most_names)));
+                         words_.where(finding, verbose_ ? unlimited_width : most_names_in_text)));
     }
   }
 

@@ -5,7 +5,7 @@ namespace lockstep {
 
 namespace {
 
-const std::vector<ObjectRow> rows = {
+const std::vector<ObjectRow> rows_of_objects = {
     {Object::scenario,
      "scenario",
      "One training step: a layout, a model, a batch, a schedule, and what must come out.",
@@ -269,8 +269,8 @@ const std::vector<ObjectRow> rows = {
 
 }  // namespace
 
-const std::vector<ObjectRow>& object_rows() { return rows; }
+const std::vector<ObjectRow>& object_rows() { return rows_of_objects; }
 
-const ObjectRow& object_row(Object object) { return rows[static_cast<std::size_t>(object)]; }
+const ObjectRow& object_row(Object object) { return rows_of_objects[static_cast<std::size_t>(object)]; }
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ Json literal(std::string_view json) {
   return value;
 }
 
-Json words(std::string_view list) {
+Json list_of_words(std::string_view list) {
   std::vector<Json> items;
   for (const std::string& word : split_words(list)) items.push_back(text(word));
   return Json::array(std::move(items));
@@ -34,7 +34,7 @@ bool is_reference(const TypeRow& row) { return row.schema.rfind("{\"$ref\"", 0) 
 Json key_schema(const KeyRow& key, bool or_null) {
   Json schema;
   if (key.type == Type::one_of) {
-    schema = Json::object({{"enum", {}, words(key.allowed)}});
+    schema = Json::object({{"enum", {}, list_of_words(key.allowed)}});
   } else {
     const TypeRow& row = type_row(key.type);
     schema = is_reference(row) ? literal(row.schema) : reference(row.name);

@@ -61,7 +61,7 @@ std::optional<unsigned> control_character(const Json& value) {
   return std::nullopt;
 }
 
-const std::vector<TypeRow> rows = {
+const std::vector<TypeRow> rows_of_types = {
     {Type::none, "", "nothing", "", is_any},
     {Type::version, "version", "the version number 1", R"({"const": 1})", is_integer},
     {Type::text, "text", "a string", R"({"type": "string"})", is_text},
@@ -221,10 +221,10 @@ bool check_one_of(const Json& value, std::string_view allowed, Diagnostics& diag
 
 }  // namespace
 
-const std::vector<TypeRow>& type_rows() { return rows; }
+const std::vector<TypeRow>& type_rows() { return rows_of_types; }
 
 const TypeRow& type_row(Type type) {
-  for (const TypeRow& row : rows) {
+  for (const TypeRow& row : rows_of_types) {
     if (row.type == type) return row;
   }
   throw InternalError(fmt::format("type {} has no row", static_cast<int>(type)));

@@ -8,7 +8,7 @@ namespace {
 
 using Writes = Operation::Writes;
 using Value = Operation::Value;
-using Ownership = Operation::Ownership;
+using Effect = Operation::Ownership;
 
 std::vector<Operation> make_operations() {
   std::vector<Operation> rows(op_count);
@@ -39,7 +39,7 @@ std::vector<Operation> make_operations() {
        .collective = true,
        .writes = Writes::own_slice,
        .value = Value::reduction,
-       .ownership = Ownership::intersects_own_slice,
+       .ownership = Effect::intersects_own_slice,
        .joins_family = true,
        .ring_sends = 1,
        .decompose = ring_reduce_scatter});
@@ -52,7 +52,7 @@ std::vector<Operation> make_operations() {
        .collective = true,
        .writes = Writes::everywhere,
        .value = Value::slice_of_its_member,
-       .ownership = Ownership::all_slices,
+       .ownership = Effect::all_slices,
        .ring_sends = 1,
        .decompose = ring_all_gather});
   put({.op = Op::broadcast,
@@ -73,7 +73,7 @@ std::vector<Operation> make_operations() {
        .collective = true,
        .writes = Writes::root_everywhere,
        .value = Value::reduction,
-       .ownership = Ownership::root_keeps_others_lose,
+       .ownership = Effect::root_keeps_others_lose,
        .joins_family = true,
        .ring_sends = 1,
        .decompose = chain_reduce});
@@ -82,7 +82,7 @@ std::vector<Operation> make_operations() {
        .help = "Moves no data: member i owns slice i of this `geometry`, joined with the members that call it; "
                "`\"over\": []` owns all.",
        .keys = "over geometry",
-       .ownership = Ownership::sets_own_slice,
+       .ownership = Effect::sets_own_slice,
        .joins_family = true});
   put({.op = Op::copy,
        .name = "copy",
