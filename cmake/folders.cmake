@@ -10,6 +10,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # GCC 12 sees overlapping copies inside std::string where there are none (GCC bug 105651).
   target_compile_options(lockstep_flags INTERFACE -Wno-restrict)
 endif()
+# Of sources that are compiled as one, a name in one seems hidden by a name in another, and a source to be a header.
+set(compiled_together $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
+target_compile_options(lockstep_flags INTERFACE $<${compiled_together}:-Wno-shadow>)
+target_compile_options(lockstep_flags INTERFACE $<$<AND:${compiled_together},$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
 if(LOCKSTEP_WERROR)
   target_compile_options(lockstep_flags INTERFACE -Werror)
 endif()
@@ -36,7 +40,7 @@ function(lockstep_precompiled name)
     target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")  # ccache looks at what the headers hold
   endif()
 endfunction()
-# The release build goes without, and so shows whether each source includes what it uses.
+# clang-tidy goes without, and so shows whether each source includes what it uses.
 if(LOCKSTEP_PRECOMPILE AND LOCKSTEP_SANITIZE)
   lockstep_precompiled(lockstep_precompiled)
   lockstep_precompiled(lockstep_precompiled_unoptimized)
@@ -65,6 +69,17 @@ function(lockstep_optimized target folder)
   endif()
 endfunction()
 
+# Most of what compiling takes is reading headers, so several sources of a folder are compiled as one; names in their unnamed namespaces must
+# differ therefore. The presets for coverage and a debugger, and clang-tidy, take each source by itself.
+set(LOCKSTEP_SOURCES_AT_ONCE 8 CACHE STRING "So many sources of a folder are compiled as one; 1: each by itself")
+
+# lockstep_compiled_together(TARGET)
+function(lockstep_compiled_together target)
+  if(LOCKSTEP_SOURCES_AT_ONCE GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_SOURCES_AT_ONCE})
+  endif()
+endfunction()
+
 # lockstep_folder(NAME [LIBRARY ...]): src/NAME/*.cpp as lockstep_NAME; LIBRARY is needed to compile it.
 function(lockstep_folder name)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp
@@ -72,6 +87,7 @@ function(lockstep_folder name)
   add_library(lockstep_${name} OBJECT ${sources})
   target_link_libraries(lockstep_${name} PUBLIC lockstep_flags PRIVATE ${ARGN})
   lockstep_optimized(lockstep_${name} ${name})
+  lockstep_compiled_together(lockstep_${name})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_FOLDERS ${name})
   if(NOT sources)
     # A folder that is only planned: CMake wants at least one source.
