@@ -537,7 +537,9 @@ TEST_CASE("more contributions than sums are explained by factors of ranks and mi
 
 TEST_CASE("formulas that mistakes have everywhere are tried on results of any size") {
   // The last micro-batch alone: added up for the first half of the ranks, averaged for the others.
-  SimpleRun run = run_with([](int owner, int, int step, int m) { return step != 0 || m != 7 ? 0 : owner < 8 ? 1 : 1.0 / 16; });
+  SimpleRun run = run_with([](int owner, int, int step, int m) {
+    return step != 0 || m != 7 ? 0 : owner < 8 ? 1 : 1.0 / 16;
+  });
   run.settings.mesh = {{"dp", 16}};
   run.settings.sums = 64;
   run.micro_batches = 8;
@@ -550,7 +552,8 @@ TEST_CASE("formulas that mistakes have everywhere are tried on results of any si
 
 TEST_CASE("coefficients that are no fractions are printed with the names of single contributions") {
   const double roots[] = {std::sqrt(1.0 / 7919), std::sqrt(1.0 / 6277), std::sqrt(1.0 / 5101), std::sqrt(1.0 / 3001)};
-  const VerifyResult result = verified(run_with([&](int, int rank, int step, int m) { return step == 0 ? roots[2 * rank + m] : 0; }));
+  const VerifyResult result =
+      verified(run_with([&](int, int rank, int step, int m) { return step == 0 ? roots[2 * rank + m] : 0; }));
   CHECK(formulas(result) == Texts{"0.0112374*g0.0 + 0.0126219*g0.1 + 0.0140014*g1.0 + 0.0182544*g1.1"});
 }
 
