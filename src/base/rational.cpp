@@ -185,7 +185,7 @@ Rational Rational::floor() const {
 }
 
 std::string Rational::to_string() const {
-  const std::string numerator = big_ ? big_->numerator.str() : std::to_string(numerator_);
+  std::string numerator = big_ ? big_->numerator.str() : std::to_string(numerator_);
   if (is_integer()) return numerator;
   return numerator + "/" + (big_ ? big_->denominator.str() : std::to_string(denominator_));
 }
@@ -292,7 +292,10 @@ std::optional<Rational> Rational::parse(std::string_view text) {
   } else {
     std::string_view fraction;
     int exponent = 0;
-    if (take(text, '.') && (fraction = take_digits(text)).empty()) return std::nullopt;
+    if (take(text, '.')) {
+      fraction = take_digits(text);
+      if (fraction.empty()) return std::nullopt;
+    }
     if (!take_exponent(text, exponent)) return std::nullopt;
     numerator = to_integer(std::string(whole).append(fraction));
     const int power = exponent - static_cast<int>(fraction.size());

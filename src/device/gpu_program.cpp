@@ -167,6 +167,7 @@ class ProgramMaker {
   void meet(const PlannedEvent& planned, const LocalPlan::Meeting& members) {
     if (operation(planned.event->op).writes == Operation::Writes::nothing) return;
     std::vector<std::uint32_t> slots;
+    slots.reserve(members.members.size());
     for (const std::size_t member : members.members) slots.push_back(layout_.slot_of_node(planned.nodes[member]));
     std::vector<Intervals> slices(planned.nodes.size());
     if (planned.views.empty() || plan_.aligned) {

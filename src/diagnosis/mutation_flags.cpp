@@ -29,6 +29,7 @@ std::set<std::string> tags_of(const Json& steps) {
 
 Json list_or_null(const std::vector<std::string>& words) {
   std::vector<Json> items;
+  items.reserve(words.size());
   for (const std::string& word : words) items.push_back(Json::string(word));
   return items.empty() ? Json() : Json::array(std::move(items));
 }

@@ -53,7 +53,7 @@ class Comparison {
       return fmt::format("symbolic compared {} buffers, transformer {}", symbolic_.buffers.size(),
                          found.buffers.size());
     for (std::size_t i = 0; i < found.buffers.size(); ++i) {
-      const std::string sentence = compare(symbolic_.buffers[i], found.buffers[i]);
+      std::string sentence = compare(symbolic_.buffers[i], found.buffers[i]);
       if (!sentence.empty()) return sentence;
     }
     return "";
@@ -95,7 +95,7 @@ class Comparison {
     for (const TransformerPiece& piece : found.pieces) {
       for (const PieceResult& stretch : exact.pieces) {
         if (!overlap(stretch.elements, piece.elements)) continue;
-        const std::string sentence = compare(found, piece, stretch);
+        std::string sentence = compare(found, piece, stretch);
         if (!sentence.empty()) return sentence;
       }
     }

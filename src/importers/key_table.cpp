@@ -101,6 +101,7 @@ std::string KeyTable::ignored(std::string_view key, std::string_view origin) con
 
 std::vector<std::string> KeyTable::known() const {
   std::vector<std::string> keys;
+  keys.reserve(rows_.size() + ignored_.size());
   for (const auto& row : rows_) keys.push_back(row.first);
   for (const Ignored& entry : ignored_) {
     if (entry.pattern.find_first_of("*:") == std::string::npos) keys.push_back(entry.pattern);

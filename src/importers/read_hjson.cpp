@@ -177,7 +177,7 @@ class HjsonReader {
       return end;
     };
     std::size_t end = trimmed(word_end);
-    const Json word = scalar_value(std::string(text_.substr(begin, end - begin)), place(begin, end));
+    Json word = scalar_value(std::string(text_.substr(begin, end - begin)), place(begin, end));
     if (end > begin && !word.is_string()) {
       next_ = end;
       return word;

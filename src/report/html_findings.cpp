@@ -92,7 +92,7 @@ std::string parameters_table(const Json& report, const Most& most) {
     std::vector<std::string> rows = rows_of(parameter);
     if (rows.empty()) continue;
     const auto [place, fresh] = index.emplace(fmt::format("{}", fmt::join(rows, "|")), alike.size());
-    if (fresh) alike.push_back({{}, std::move(rows)});
+    if (fresh) alike.emplace_back(std::vector<std::string>(), std::move(rows));
     alike[place->second].first.push_back(text_at(parameter, "name"));
   }
   if (alike.empty()) return "";

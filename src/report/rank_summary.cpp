@@ -114,6 +114,7 @@ RankSummary rank_summary(const CheckResult& result) {
   for (int row = 0; row < rows.count(); ++row) summary.rows.push_back(rows.name(row));
   for (int column = 0; column < columns.count(); ++column) summary.columns.push_back(columns.name(column));
   std::vector<std::string> folded;
+  folded.reserve(others.size());
   for (const Axis axis : others) folded.push_back(fmt::format("{} {}", name_of(axis), mesh.size(axis)));
   summary.folded = fmt::format("{}", fmt::join(folded, " × "));
   summary.cells.resize(summary.rows.size() * summary.columns.size());
@@ -122,7 +123,8 @@ RankSummary rank_summary(const CheckResult& result) {
   summary.sampled = fault.sampled;
   for (int rank = 0; rank < mesh.world(); ++rank) {
     const int row = rows.line_of(mesh, rank), column = columns.line_of(mesh, rank);
-    RankSummary::Cell& cell = summary.cells[static_cast<std::size_t>(row * columns.count() + column)];
+    RankSummary::Cell& cell =
+        summary.cells[static_cast<std::size_t>(row) * summary.columns.size() + static_cast<std::size_t>(column)];
     cell.row = row;
     cell.column = column;
     cell.ranks.push_back(rank);

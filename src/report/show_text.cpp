@@ -180,6 +180,7 @@ void show_text(const Scenario& scenario, bool verbose, const Write& write) {
   if (!scenario.title.empty()) write("  " + scenario.title);
   if (!scenario.source_reference.empty()) write(fmt::format(" ({})", scenario.source_reference));
   std::vector<std::string> order;
+  order.reserve(scenario.layout.order.size());
   for (const Axis axis : scenario.layout.order) order.emplace_back(name_of(axis));
   write(fmt::format("\n\nlayout\n  {}; order {}, the first varies fastest\n", layout_text(scenario),
                     fmt::join(order, "-")));

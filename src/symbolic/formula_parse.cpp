@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lockstep/diagnostic.h"
@@ -166,9 +168,10 @@ class Parser {
         static const std::vector<std::string> known = {"tp", "cp",       "sp",           "dp",
                                                        "pp", "dp_shard", "dp_replicate", "micro_batch"};
         const std::string hint = did_you_mean(axis_name, known);
-        scanner_.fail("a sum runs over tp, cp, sp, dp, pp, dp_shard, dp_replicate and micro_batch; found \"" +
-                          axis_name + "\"" + hint,
-                      axis_begin);
+        scanner_.fail(
+            fmt::format("a sum runs over tp, cp, sp, dp, pp, dp_shard, dp_replicate and micro_batch; found \"{}\"{}",
+                        axis_name, hint),
+            axis_begin);
       }
       std::erase(fixed, *axis);
       if (*axis == Axis::dp)

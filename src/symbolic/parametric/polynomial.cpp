@@ -205,9 +205,9 @@ std::string Polynomials::to_string(int a) const {
       }
     }
     if (!size.numerator().is_one() || above.empty())
-      above = size.numerator().to_string() + (above.empty() ? "" : "*") + above;
+      above.insert(0, size.numerator().to_string() + (above.empty() ? "" : "*"));
     if (!size.denominator().is_one()) {
-      below = size.denominator().to_string() + (below.empty() ? "" : "*") + below;
+      below.insert(0, size.denominator().to_string() + (below.empty() ? "" : "*"));
       ++factors_below;
     }
     if (!below.empty()) above += "/" + (factors_below > 1 ? "(" + below + ")" : below);

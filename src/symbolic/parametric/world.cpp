@@ -403,6 +403,7 @@ std::vector<int> World::holders(int logical, int piece) const {
 
 std::vector<int> World::coordinates(int rank) const {
   std::vector<int> result;
+  result.reserve(levels_.size());
   for (const Level& level : levels_) result.push_back(rank / level.stride % level.size);
   return result;
 }
