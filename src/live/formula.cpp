@@ -58,8 +58,8 @@ std::string RunFormulas::print(const std::vector<Term>& terms, const std::vector
 
 std::string RunFormulas::print_rounded(const std::vector<Entered>& entered, const std::vector<Term>& support) const {
   std::string text;
-  std::map<int, std::vector<Term>>
-      of_rank;  // all that a name depends on, besides the first, whose step is the result's
+  // All that a name depends on, besides the first, whose step is the result's.
+  std::map<int, std::vector<Term>> of_rank;
   for (const Term& one : support) of_rank.try_emplace(one.rank, 1, support.front()).first->second.push_back(one);
   for (const Entered& one : entered) {
     if (one.exact && one.exact->is_zero()) continue;
