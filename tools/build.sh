@@ -4,8 +4,11 @@
 # error, so that standard output belongs to the program.
 
 root=$(readlink -f "${BASH_SOURCE[0]%/*}/..")
-build_packages=(cmake g++ ninja-build libcli11-dev nlohmann-json3-dev libfmt-dev libboost-dev libeigen3-dev catch2 libyaml-cpp-dev libtomlplusplus-dev
-  libhwy-dev libopenmpi-dev openmpi-bin)
+build_packages=(cmake g++ ninja-build libcli11-dev nlohmann-json3-dev libfmt-dev libboost-dev libeigen3-dev libyaml-cpp-dev libtomlplusplus-dev
+  libhwy-dev)
+# What the tests need, and the module of the mpi engine: neither is built with the program.
+test_packages=(catch2 libopenmpi-dev openmpi-bin)
+mpi_packages=(libopenmpi-dev openmpi-bin)
 
 [[ ${LOCKSTEP_CMAKE_OPTIONS:-} != *LOCKSTEP_BENCHMARK=ON* ]] || build_packages+=(libbenchmark-dev libxxhash-dev)
 
@@ -143,9 +146,14 @@ show_progress() {
 }
 
 run_build() {
-  local log=$build_dir/build.log command=(ninja -C "$build_dir" "$1")
-  [[ -e $build_dir/build.ninja ]] || command=(make -C "$build_dir" -j "$(nproc)" "$1")
-  [[ -t 2 ]] || say "building lockstep…"
+  local log=$build_dir/build.log targets=("$1") module command
+  # Modules that were built before go with the program: an old one may not fit it.
+  if [[ $1 == lockstep_cli ]]; then
+    for module in mpi cuda nccl; do [[ ! -e $build_dir/bin/lockstep_$module.so ]] || targets+=("lockstep_$module"); done
+  fi
+  command=(ninja -C "$build_dir" "${targets[@]}")
+  [[ -e $build_dir/build.ninja ]] || command=(make -C "$build_dir" -j "$(nproc)" "${targets[@]}")
+  [[ -t 2 ]] || say "${building:-building lockstep…}"
   # Without it ccache keeps nothing of what is compiled with precompiled headers. None of the sources asks for the time.
   export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
   if ! "${command[@]}" 2>&1 </dev/null | tee "$log" | show_progress; then
@@ -162,6 +170,36 @@ is_current() {
   [[ -e $stamp && -x $build_dir/bin/lockstep ]] || return
   local inputs=(CMakeLists.txt CMakePresets.json cmake src include kernels frameworks models build/nccl "$@")
   [[ -z $(find "${inputs[@]/#/$root/}" -newer "$stamp" -print -quit 2>/dev/null) ]]
+}
+
+# has_target TARGET: the build knows it; what was missing when it was configured has none.
+has_target() {
+  grep -qsE "^(build $1|$1): " "$build_dir/build.ninja" "$build_dir/Makefile"
+}
+
+# want_tests: before a build of the tests. Where something was missing when the folder was configured, it is looked for again.
+want_tests() {
+  is_bundled || (apt_install "${test_packages[@]}") || say "going on with what is there"
+  if is_configured && ! { has_target lockstep_test_main && has_target lockstep_mpi; }; then configure; fi
+}
+
+# build_module ENGINE: the module of the engine mpi, cuda or nccl, which the program loads. Installs what is missing, where that may be done;
+# where it cannot be built the program says why.
+build_module() {
+  case $1 in
+    mpi) has_target lockstep_mpi || (apt_install "${mpi_packages[@]}") || return 0 ;;
+    cuda) command -v nvcc >/dev/null || return 0 ;;
+    nccl)
+      command -v nvcc >/dev/null || return 0
+      build_module cuda
+      has_target lockstep_nccl || "$root/tools/install-nccl" || return 0
+      ;;
+  esac
+  has_target "lockstep_$1" || configure
+  if has_target "lockstep_$1"; then
+    local building="building the $1 engine…"
+    build "lockstep_$1"
+  fi
 }
 
 # build TARGET [FOLDER…]: brings a target up to date: lockstep_cli, or all. FOLDER is read by it besides the sources.

@@ -25,7 +25,7 @@ class CudaTooSmall : public CudaFailure {
   using CudaFailure::CudaFailure;
 };
 
-/// Whether this lockstep was built with CUDA.
+/// Whether the module that speaks CUDA is there: it is built by itself, when it is asked for.
 bool cuda_is_built();
 
 /// A GPU on which schedules are replayed; for one thread at a time.

@@ -21,7 +21,7 @@ class MpiFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Whether this lockstep was built with MPI.
+/// Whether the module that speaks MPI is there: it is built by itself, when it is asked for.
 bool mpi_is_built();
 
 /// The place of this process in a job, as the launcher (mpirun, srun) says in the environment; nothing where there is

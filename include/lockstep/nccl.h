@@ -28,7 +28,7 @@ class NcclFailure : public std::runtime_error {
   bool heard_;
 };
 
-/// Whether this lockstep was built with NCCL.
+/// Whether the module that speaks NCCL is there: it is built by itself, when it is asked for.
 bool nccl_is_built();
 
 /// GPUs of this machine, at least one. Throws NcclFailure where there is none, or no NCCL, with a sentence that says

@@ -62,7 +62,7 @@ std::string text() {
     imports +=
         syntax.built ? ", " + syntax.name : fmt::format(", no {} ({} was not found)", syntax.name, syntax.library);
   }
-  const std::string without = missing.empty() ? "" : fmt::format("not built in: {}\n", fmt::join(missing, ", "));
+  const std::string without = missing.empty() ? "" : fmt::format("not built yet: {}\n", fmt::join(missing, ", "));
   return fmt::format("lockstep {}\ncompiler: {} ({})\nengines: {}\n{}imports: {}\ntargets: {}\n", LOCKSTEP_VERSION,
                      compiler(), build_kind(), fmt::join(built, ", "), without, imports, targets());
 }

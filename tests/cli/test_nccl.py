@@ -125,7 +125,7 @@ def test_without_a_gpu_one_sentence_says_why_and_what_works(scenario):
 
 def test_version_says_whether_it_is_built():
     lines = lockstep("version").stdout.splitlines()
-    row = "engines: " if is_built() else "not built in: "
+    row = "engines: " if is_built() else "not built yet: "
     assert any(line.startswith(row) and "nccl" in line for line in lines)
 
 

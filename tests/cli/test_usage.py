@@ -68,7 +68,7 @@ def test_version_lists_the_engines(run):
     assert version["engines"]["host"] is True
     assert version["engines"]["parametric"] is True  # `lockstep prove`
     text = run("version").stdout
-    for head, is_built in (("engines", True), ("not built in", False)):
+    for head, is_built in (("engines", True), ("not built yet", False)):
         named = re.search(rf"^{head}: (.*)$", text, re.MULTILINE)
         assert (named[1].split(", ") if named else []) == [name for name, built in version["engines"].items()
                                                            if built == is_built]
