@@ -102,7 +102,7 @@ TEST_CASE("a script that stands for more text than anybody writes is a mistake i
   // Elements of arrays.
   text = "A=(0123456789)\n";
   for (int i = 0; i < 20; ++i) text += "A=(\"${A[@]}\" \"${A[@]}\")\n";
-  CHECK(last_command(text + "run 1\n").starts_with("run.sh:19:1: error: "));
+  CHECK(last_command(text + "run 1\n").starts_with("run.sh:18:1: error: "));
   CHECK(last_command("A=\"" + std::string(120'000, 'x') + "\"\nB=\"x \"\n" + doubled("C=1", "B=\"$B$B\"", 17) +
                      "run $B\n")
             .find("expected at most 100000 words in a command or an array, found more") != std::string::npos);
