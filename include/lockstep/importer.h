@@ -77,6 +77,7 @@ struct Imported {
   std::vector<ImportedKey> ignored;  ///< keys that do not matter for gradients, and why
   std::vector<std::string> unknown;  ///< keys that nobody knows; only with ignore_unknown
   std::vector<std::string> assumed;  ///< what the configuration does not say, in sentences
+  std::string release;               ///< which release's schedule the scenario has: "DeepSpeed 0.19.8"
   std::vector<ImportedOrigin> origins;
 };
 

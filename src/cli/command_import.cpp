@@ -134,6 +134,7 @@ std::string account(const Imported& imported) {
   if (!imported.unknown.empty()) text += "not known, left out\n" + lines_of(imported.unknown);
   if (!imported.assumed.empty()) text += "not in the configuration\n";
   for (const std::string& sentence : imported.assumed) text += "  " + sentence + "\n";
+  text += "judged as\n  " + imported.release + "\n";
   return text;
 }
 

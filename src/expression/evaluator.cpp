@@ -4,6 +4,7 @@
 #include "lockstep/diagnostic.h"
 #include "src/expression/node.h"
 #include "src/expression/values.h"
+#include "src/mesh/instances.h"
 
 namespace lockstep {
 
@@ -51,6 +52,7 @@ std::optional<ExpressionValue> builtin(const Node& node, const Environment& envi
     if (name == "virtual_stages") return Rational(mesh->layout().virtual_stages);
     if (name == "sequence_parallel") return mesh->layout().sequence_parallel;
     if (name == "pipeline_groups_agree") return mesh->pipeline_groups_agree();
+    if (name == "instance_groups_agree") return instance_groups_agree(mesh->layout());
   }
   if (const TokenCounts* counts = environment.counts) {
     if (name == "steps") return Rational(counts->steps());
@@ -67,7 +69,8 @@ ExpressionValue named(const Node& node, const Environment& environment) {
   if (std::optional<ExpressionValue> value = builtin(node, environment)) return *std::move(value);
   std::vector<std::string> known = {"micro_batch", "step", "tokens", "true", "false"};
   if (environment.mesh) {
-    known.insert(known.end(), {"world", "virtual_stages", "sequence_parallel", "pipeline_groups_agree"});
+    known.insert(known.end(),
+                 {"world", "virtual_stages", "sequence_parallel", "pipeline_groups_agree", "instance_groups_agree"});
     known.insert(known.end(), axis_names().begin(), axis_names().end());
   }
   if (environment.counts) known.insert(known.end(), {"steps", "micro_batches"});

@@ -103,6 +103,7 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
   if (deepspeed) {
     draft.framework("deepspeed");
     draft.also_knows("deepspeed");
+    draft.runs_on("deepspeed");
     const bool has_file = draft.value("deepspeed_config.deepspeed_config_file") != nullptr;
     draft.meaning("deepspeed_config.deepspeed_config_file", "the second file");
     if (has_file && request.files.size() == 1) {

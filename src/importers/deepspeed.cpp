@@ -24,6 +24,49 @@ Json without_auto(const Json& json) {
   return Json::object(std::move(members), json.place());
 }
 
+struct SequenceParallel {
+  std::int64_t sp = 1;
+  std::int64_t batch_divisor = 1;  ///< DeepSpeed counts world / this as the ranks of a batch
+};
+
+/// deepspeed.initialize() makes a mesh with sequence parallelism where the configuration has both sizes. With
+/// sequence_parallel_size alone only the batch is counted by it (runtime/config.py): the engine divides gradients by
+/// all ranks. A unit that the script hands over is what --sp stands for.
+SequenceParallel read_sequence_parallel(Draft& draft) {
+  const std::int64_t asked = draft.request().sp, size = draft.degree("sequence_parallel_size");
+  if (asked > 0) {
+    draft.meaning("sequence_parallel_size", "nothing: --sp is given");
+    return {asked, 1};
+  }
+  if (size == 1 || draft.given("data_parallel_size")) return {size, 1};
+  draft.meaning("sequence_parallel_size", "batch.micro_batches, no layout.sp: data_parallel_size is not given");
+  draft.assume(fmt::format(
+      "No sequence parallelism: DeepSpeed takes sequence_parallel_size {} for the size of the batch alone where "
+      "data_parallel_size is not beside it; give --sp {} where the training script hands a sequence-parallel unit "
+      "(mpu) "
+      "over.",
+      size, size));
+  return {1, size};
+}
+
+/// The ranks by which DeepSpeed counts a batch.
+std::int64_t batch_ranks(Draft& draft, std::int64_t dp, std::int64_t divisor) {
+  if (dp % divisor == 0) return dp / divisor;
+  draft.mistake("sequence_parallel_size", fmt::format("{} data-parallel ranks do not divide by it", dp));
+  return 0;
+}
+
+/// The mesh of both sizes has to be all ranks.
+void check_mesh(Draft& draft, std::int64_t dp) {
+  if (dp == 0 || !draft.given("data_parallel_size")) return;
+  const std::int64_t size = draft.degree("data_parallel_size");
+  if (!draft.given("sequence_parallel_size")) {
+    draft.meaning("data_parallel_size", "nothing: DeepSpeed reads it beside sequence_parallel_size alone");
+  } else if (size != dp) {
+    draft.mistake("data_parallel_size", fmt::format("it is {}, but there are {} data-parallel ranks", size, dp));
+  }
+}
+
 }  // namespace
 
 void set_deepspeed_batch(Draft& draft, std::int64_t dp) {
@@ -85,17 +128,21 @@ Imported import_deepspeed(const ImportRequest& request, Diagnostics& diagnostics
   Settings settings = read_deepspeed(request.files.front(), diagnostics);
   if (!diagnostics.empty()) return {};
   Draft draft(request, "deepspeed", std::move(settings), diagnostics);
-  const std::int64_t sp = draft.degree("sequence_parallel_size", request.sp);
-  std::int64_t tp = draft.degree("tensor_parallel.autotp_size", request.tp);
-  if (tp == 1) tp = draft.degree("tensor_parallel.tp_size");
-  const std::int64_t pp = std::max<std::int64_t>(request.pp, 1);
-  const std::int64_t dp = draft.data_parallel_size(request.world, {{"tensor", tp}, {"pipeline", pp}, {"Ulysses", sp}});
+  const auto [sp, batch_divisor] = read_sequence_parallel(draft);
+  const std::int64_t tp = std::max<std::int64_t>(request.tp, 1), pp = std::max<std::int64_t>(request.pp, 1);
+  // Both sizes of a mesh say what the ranks are.
+  const std::int64_t mesh = sp > 1 ? draft.integer("data_parallel_size", 0) * sp : 0;
+  const std::int64_t world = request.world > 0 ? request.world : mesh <= largest_import_size ? mesh : 0;
+  const std::int64_t dp = draft.data_parallel_size(world, {{"tensor", tp}, {"pipeline", pp}, {"Ulysses", sp}});
+  check_mesh(draft, dp);
   draft.axis("tp", tp);
   draft.axis("sp", sp);
   set_deepspeed_partitions(draft, dp);
   draft.axis("pp", pp);
   draft.axis("ep", request.ep > 0 ? request.ep : 1);
-  set_deepspeed_batch(draft, dp);
+  set_deepspeed_batch(draft, batch_ranks(draft, dp, batch_divisor));
+  if (draft.integer("zero_optimization.mics_shard_size", -1) > 0)
+    draft.assume("MiCS is that of DeepSpeed's tree of 22 August 2026 (edaa7221); 0.19.8 has removed it.");
   draft.assumed_model(tp);
   if (sp > 1) {
     draft.assume(

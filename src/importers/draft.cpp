@@ -114,7 +114,32 @@ Json value_of(const std::string& text) {
   return number ? json_number(*number) : Json::string(text);
 }
 
+/// Whether the framework's option holds a text: that of a version may look like a number ("core=0.16").
+bool holds_text(const std::string& framework, std::string_view option) {
+  const std::string* text = builtin_framework(framework);
+  if (text == nullptr) return false;
+  Diagnostics diagnostics;
+  const Json json = parse_json(std::make_shared<const Source>(Source{framework, *text}), diagnostics);
+  const Json* options = json.find("options");
+  const Json* found = options != nullptr ? options->find(option) : nullptr;
+  const Json* type = found != nullptr ? found->find("type") : nullptr;
+  return type != nullptr && type->text() == "string";
+}
+
+/// The release that a table was written from; by the value of one of the framework's options, where it says so.
+std::string release_of(const KeyTable& table, const Json& options) {
+  const Json* release = table.other("release");
+  if (release == nullptr || !release->is_object()) return release != nullptr ? release->text() : "";
+  const Json* chosen = options.find(release->find("option")->text());
+  const Json* named = chosen != nullptr && chosen->is_string() ? release->find(chosen->text()) : nullptr;
+  return (named != nullptr ? named : release->find("otherwise"))->text();
+}
+
 }  // namespace
+
+void Draft::runs_on(const std::string& table) { runs_on_ = " with " + release_of(KeyTable(table), options_); }
+
+std::string Draft::release() const { return release_of(table_, options_) + runs_on_; }
 
 void Draft::add_request_sizes() {
   if (!request_.model.empty()) {
@@ -142,7 +167,8 @@ void Draft::add_request_options() {
       mistake("", fmt::format("--option takes NAME=VALUE, such as zero_stage=2; found \"{}\"", text));
       continue;
     }
-    option(text.substr(0, equals), value_of(text.substr(equals + 1)));
+    const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+    option(name, holds_text(framework_name(), name) ? Json::string(value) : value_of(value));
   }
 }
 
@@ -210,6 +236,7 @@ std::string Draft::meaning_of(const Setting& setting, const KeyRow& row) const {
 void Draft::account(Imported& imported) {
   for (const Setting& setting : settings_.all()) {
     const KeyRow* row = table_.row(setting.key);
+    if (row == nullptr && setting.value.is_object()) continue;  // an empty section
     if (row != nullptr) {
       if (row->goes_to.empty() && row->meaning.empty()) {
         imported.ignored.push_back({setting.written, "", "this value changes nothing"});
@@ -286,7 +313,7 @@ Imported Draft::finish(const std::string& title, const std::string& name) {
     if (!row->goes_to.empty()) pass_on(setting, *row);
     if (!setting.unresolved.empty()) {
       mistake(setting.key, setting.unresolved);
-    } else if (!row->only.empty()) {
+    } else if (row->refuses) {
       check_allowed(setting, *row);
     }
   }
@@ -296,6 +323,7 @@ Imported Draft::finish(const std::string& title, const std::string& name) {
   account(imported);
   if (request_.micro_batches > 0) micro_batches_ = request_.micro_batches;
   imported.assumed = std::move(assumed_);
+  imported.release = release();
 
   Json model = Json::object();
   model.set("preset", Json::string(preset_));
@@ -303,13 +331,13 @@ Imported Draft::finish(const std::string& title, const std::string& name) {
   Json batch = Json::object();
   batch.set("micro_batches", json_integer(micro_batches_));
   Json schedule = Json::object();
-  schedule.set("framework", Json::string(framework_.empty() ? table_.framework() : framework_));
+  schedule.set("framework", Json::string(framework_name()));
   if (!options_.members().empty()) schedule.set("options", options_);
   if (!edits_.empty()) schedule.set("edits", Json::array(std::move(edits_)));
   Json& scenario = imported.scenario = Json::object();
   scenario.set("lockstep", json_integer(1));
   scenario.set("name", Json::string(name));
-  scenario.set("title", Json::string(title));
+  scenario.set("title", Json::string(title + ", judged as " + imported.release));
   scenario.set("layout", layout_);
   scenario.set("model", model);
   scenario.set("batch", batch);

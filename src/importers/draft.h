@@ -58,6 +58,8 @@ class Draft {
   void framework(std::string name) { framework_ = std::move(name); }
   /// Keys of another format may stand beside this one's.
   void also_knows(const std::string& table) { table_.add(table); }
+  /// The release of another format's table does the work as well: "… with DeepSpeed 0.19.8".
+  void runs_on(const std::string& table);
   /// The model of the request, for configurations that say nothing about it; its vocabulary divides by `tp`.
   void assumed_model(std::int64_t tp);
 
@@ -82,6 +84,8 @@ class Draft {
   void add_origins(Imported& imported) const;
   void add_request_sizes();
   void add_request_options();
+  std::string framework_name() const { return framework_.empty() ? table_.framework() : framework_; }
+  std::string release() const;
 
   const ImportRequest& request_;
   KeyTable table_;
@@ -92,7 +96,7 @@ class Draft {
   std::vector<std::string> assumed_, spellings_;
   Json layout_ = Json::object(), sizes_ = Json::object(), options_ = Json::object();
   std::vector<Json> edits_;
-  std::string preset_, framework_;
+  std::string preset_, framework_, runs_on_;
   std::int64_t micro_batches_ = 1;
 };
 

@@ -113,7 +113,8 @@ std::string Draft::word(std::string_view key, const std::string& otherwise) {
   const KeyRow* row = table_.row(key);
   if (row == nullptr) throw InternalError("a word without a row: " + std::string(key));
   // "no" of accelerate is false to YAML.
-  const std::string text = json->is_boolean() ? (json->as_boolean() ? "yes" : "no") : json->text();
+  const bool has_text = json->is_string() || json->is_number();
+  const std::string text = json->is_boolean() ? (json->as_boolean() ? "yes" : "no") : has_text ? json->text() : "";
   const auto same = [&](const std::string& known) { return same_word(known, text); };
   const auto found = std::find_if(row->words.begin(), row->words.end(), same);
   if (found != row->words.end()) return *found;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-NeoX: megatron/neox_arguments. Its files are YAML maps, merged; a key may stand in one of them only.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "src/importers/deepspeed.h"
 #include "src/importers/files.h"
@@ -65,8 +67,50 @@ void set_precision(Draft& draft) {
   if (precision != "fp32") draft.option("precision", Json::string(precision));
 }
 
+/// The kinds in [[["flash", "local"], 6], [["mamba"], "all"]], or in a list of them alone; nothing where it is neither.
+std::optional<std::vector<std::string>> kinds_of_attention(const Json& config) {
+  std::vector<std::string> kinds;
+  const auto add = [&](const Json& list) {
+    if (!list.is_array()) return false;
+    for (const Json& kind : list.items()) {
+      if (!kind.is_string()) return false;
+      kinds.push_back(kind.text());
+    }
+    return true;
+  };
+  if (!config.is_array()) return std::nullopt;
+  if (add(config)) return kinds;
+  kinds.clear();
+  for (const Json& entry : config.items()) {
+    if (!entry.is_array() || entry.items().size() != 2 || !add(entry.items().front())) return std::nullopt;
+  }
+  return kinds;
+}
+
+/// Mamba, RWKV and gMLP stand among the kinds of attention, but have parameters of their own.
+void check_attention(Draft& draft) {
+  const Json* config = draft.value("attention_config");
+  if (config == nullptr) return;
+  const auto kinds = kinds_of_attention(*config);
+  const std::vector<std::string>& known = draft.table().row("attention_config")->words;
+  if (!kinds) {
+    draft.mistake("attention_config", R"(expected a list such as [[["flash"], 12]])");
+    return;
+  }
+  for (const std::string& kind : *kinds) {
+    if (std::find(known.begin(), known.end(), kind) != known.end()) continue;
+    const bool other = kind == "mamba" || kind == "rwkv" || kind == "gmlp" || kind == "amlp";
+    draft.mistake(
+        "attention_config",
+        other ? fmt::format("lockstep has no model with {} layers; it knows the kinds {}", kind, fmt::join(known, ", "))
+              : fmt::format("lockstep knows the kinds {}{}", fmt::join(known, ", "), did_you_mean(kind, known)));
+    return;
+  }
+}
+
 void set_gpt_neox_model(Draft& draft) {
   draft.preset("gpt");
+  check_attention(draft);
   for (const std::string_view key : {"num_layers", "hidden_size", "num_attention_heads"}) {
     if (!draft.given(key)) draft.mistake("", fmt::format("{} is not given, and GPT-NeoX has no default for it", key));
   }

@@ -41,6 +41,7 @@ KeyRow read_row(const std::string& table, const std::string& key, const Json& js
     } else if (member.key == "becomes") {
       for (const Json::Member& entry : member.value.members()) row.becomes.emplace(entry.key, entry.value);
     } else if (member.key == "only") {
+      row.refuses = true;
       row.only = member.value.items();
     } else if (member.key != "type" && member.key != "because" && member.key != "read") {
       throw InternalError(fmt::format("table {}: \"{}\" has an unknown member \"{}\"", table, key, member.key));
@@ -86,7 +87,11 @@ void KeyTable::add(const std::string& other) {
 
 const KeyRow* KeyTable::row(std::string_view key) const {
   const auto found = rows_.find(key);
-  return found != rows_.end() ? &found->second : nullptr;
+  if (found != rows_.end()) return &found->second;
+  const auto described = std::find_if(rows_.begin(), rows_.end(), [&](const auto& row) {
+    return row.first.find('*') != std::string::npos && glob_matches(row.first, key);
+  });
+  return described != rows_.end() ? &described->second : nullptr;
 }
 
 std::string KeyTable::ignored(std::string_view key, std::string_view origin) const {
@@ -102,7 +107,9 @@ std::string KeyTable::ignored(std::string_view key, std::string_view origin) con
 std::vector<std::string> KeyTable::known() const {
   std::vector<std::string> keys;
   keys.reserve(rows_.size() + ignored_.size());
-  for (const auto& row : rows_) keys.push_back(row.first);
+  for (const auto& row : rows_) {
+    if (row.first.find('*') == std::string::npos) keys.push_back(row.first);
+  }
   for (const Ignored& entry : ignored_) {
     if (entry.pattern.find_first_of("*:") == std::string::npos) keys.push_back(entry.pattern);
   }

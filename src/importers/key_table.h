@@ -19,7 +19,8 @@ struct KeyRow {
   std::string meaning;  ///< what it is listed with, where the importer reads it
   std::vector<std::string> words;
   std::map<std::string, Json> becomes;  ///< a word or boolean that goes on as something else
-  std::vector<Json> only;               ///< not empty: every other value is refused, `because` says why
+  bool refuses = false;                 ///< a value that is not in `only` is refused, `because` says why
+  std::vector<Json> only;               ///< beside null, which is no value; empty: the key is refused with any value
   std::string because;
 
   /// The value of the scenario that the key shapes, as a JSON pointer; "" where there is none, or several.
@@ -36,7 +37,7 @@ class KeyTable {
   void add(const std::string& other);
 
   const std::string& framework() const { return framework_; }
-  /// Null where the key has no row of its own.
+  /// The key's own row, else that of the first pattern with a star that describes it; null where there is neither.
   const KeyRow* row(std::string_view key) const;
   /// Why `key` does not matter for gradients; "" where it may. `origin`: the class of keys that it belongs to, for
   /// tables that name classes.
@@ -45,6 +46,8 @@ class KeyTable {
   const Json* other(std::string_view key) const { return json_.find(key); }
   /// The keys that have a row, for "did you mean".
   std::vector<std::string> known() const;
+  /// All rows by their keys and patterns.
+  const std::map<std::string, KeyRow, std::less<>>& rows() const { return rows_; }
 
  private:
   struct Ignored {

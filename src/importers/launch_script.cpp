@@ -173,7 +173,9 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
   constexpr int fewest_arguments = 3;
   std::vector<Launch> found;
   std::vector<int> lines, sourced;
-  for (const ShellCommand& command : read_shell(source, given)) {
+  const std::vector<ShellCommand> commands = read_shell(source, given, diagnostics);
+  if (!diagnostics.empty()) return {};
+  for (const ShellCommand& command : commands) {
     if (prints(command.words.front().text)) continue;
     if (command.words.front().text == "source" || command.words.front().text == ".") sourced.push_back(command.line);
     const std::vector<Word> words = unpacked(command.words);

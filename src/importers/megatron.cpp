@@ -54,6 +54,11 @@ void set_layout(Draft& draft, const Sizes& sizes) {
   const std::int64_t etp =
       draft.given("expert_tensor_parallel_size") ? draft.degree("expert_tensor_parallel_size") : sizes.tp;
   if (etp != sizes.tp) draft.layout("etp", json_integer(etp));
+  for (const auto& [key, size] : {std::pair("tensor_parallel_num_weight_shards", sizes.tp),
+                                  std::pair("expert_tensor_parallel_num_weight_shards", etp)}) {
+    if (draft.integer(key, size) != size)
+      draft.mistake(key, "lockstep does not describe generalized tensor parallelism");
+  }
   if (draft.boolean("sequence_parallel", false)) {
     if (sizes.tp > 1) {
       draft.layout("sequence_parallel", Json::boolean(true));
@@ -180,6 +185,17 @@ void note_precision(Draft& draft) {
   if (!draft.boolean("fp16", false)) draft.meaning("fp16", "nothing: it is off");
 }
 
+/// Releases whose mistakes were measured and are not those of the one that is judged (docs/frameworks/megatron.md).
+void note_releases(Draft& draft, std::int64_t cp) {
+  if (cp == 1) return;
+  draft.assume("megatron-core 0.8.0 is not judged: with context parallelism it made gradients cp times too large.");
+  if (draft.boolean("calculate_per_token_loss", false)) {
+    draft.assume(
+        "megatron-core 0.7 to 0.12 are not judged: with context parallelism they counted the tokens of the per-token "
+        "loss without cp.");
+  }
+}
+
 }  // namespace
 
 Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics) {
@@ -195,6 +211,7 @@ Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics)
   set_batch(draft, sizes);
   set_model(draft, sizes.tp);
   note_precision(draft);
+  note_releases(draft, sizes.cp);
   Imported imported = draft.finish("Imported from " + source.title, "imported-megatron");
   if (diagnostics.empty()) set_megatron_buckets(draft, imported);
   return imported;

@@ -106,6 +106,18 @@ std::optional<std::pair<std::int64_t, std::int64_t>> regular(const std::vector<i
   return std::nullopt;
 }
 
+/// Norms between the down and up projections exist with qk_layernorm alone. Those of Transformer Engine, Megatron's
+/// default, are parts of the up projections, so that no q_layernorm or k_layernorm is found by its name; the local ones
+/// are, and summed over tp even where they are complete.
+void set_latent_norms(Draft& draft) {
+  const bool norms = draft.boolean("qk_layernorm", false);
+  if (!norms) draft.size("latent_norms", Json::boolean(false));
+  const Json* given = draft.value("transformer_impl");
+  const bool local = given != nullptr && given->is_string() && same_word(given->text(), "local");
+  const bool cut = draft.degree("tensor_model_parallel_size") > 1 && !draft.boolean("sequence_parallel", false);
+  if (cut && !(norms && local)) draft.option("qk_layernorm", Json::boolean(false));
+}
+
 }  // namespace
 
 void set_megatron_vocabulary(Draft& draft) {
@@ -161,12 +173,16 @@ void set_megatron_experts(Draft& draft, std::int64_t tp) {
   }
   std::vector<int> layers;
   if (given == nullptr) return;
+  const bool is_text = given->is_string() || given->is_number();
   if (given->is_array()) {
-    for (const Json& item : given->items()) layers.push_back(item.text() == "1" ? 1 : 0);
-  } else if (const auto every = Rational::parse(given->text())) {
+    for (const Json& item : given->items()) {
+      const bool one = (item.is_number() || item.is_string()) && item.text() == "1";
+      layers.push_back(one ? 1 : 0);
+    }
+  } else if (const auto every = is_text ? Rational::parse(given->text()) : std::nullopt) {
     draft.size("moe_layer_frequency", json_number(*every));
     return;
-  } else if (auto list = PatternReader(given->text()).read()) {
+  } else if (auto list = is_text ? PatternReader(given->text()).read() : std::nullopt) {
     layers = std::move(*list);
   } else {
     draft.mistake("moe_layer_freq", "expected a number, or a list such as ([0]*3+[1]*58)");
@@ -191,8 +207,10 @@ void set_megatron_latent_attention(Draft& draft) {
       draft.integer(key, otherwise);
       draft.meaning(key, "nothing: it needs --multi-latent-attention");
     }
+    draft.meaning("transformer_impl", "nothing: it changes no name of a norm");
     return;
   }
+  set_latent_norms(draft);
   const auto rank = draft.integer("q_lora_rank");
   if (!rank) {
     draft.mistake("multi_latent_attention",

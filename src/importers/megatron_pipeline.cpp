@@ -128,7 +128,8 @@ Json placement(const std::string& parameters, std::int64_t block, const Split& s
 /// pipeline_model_parallel_layout: the number of virtual stages follows from it.
 Counts by_hand(Draft& draft, Split& split) {
   constexpr std::string_view key = "pipeline_model_parallel_layout";
-  const auto stages = read_megatron_layout(draft.value(key)->text());
+  const Json& layout = *draft.value(key);
+  const auto stages = layout.is_string() ? read_megatron_layout(layout.text()) : std::nullopt;
   const auto refuse = [&](const std::string& why) {
     draft.mistake(key, why);
     return Counts{};
@@ -190,6 +191,23 @@ void place_layers(Draft& draft, const Split& split, const Counts& counts) {
   }
 }
 
+/// What validate_args asserts of an interleaved schedule; with overlap, Megatron's default, pp 2 is enough.
+void check_interleaving(Draft& draft, const Split& split) {
+  if (split.virtual_stages == 1) {
+    draft.meaning("overlap_p2p_comm", "nothing: there are no virtual stages");
+  } else if (!draft.boolean("overlap_p2p_comm", true) && split.pp <= 2) {
+    draft.mistake("overlap_p2p_comm",
+                  "When interleaved schedule is used and p2p communication overlap is disabled, "
+                  "pipeline-model-parallel size should be greater than 2 to avoid having multiple p2p sends and recvs "
+                  "between same 2 ranks per communication batch (Megatron's words)");
+  } else if (split.pp == 1) {
+    draft.mistake(
+        "pipeline_model_parallel_size",
+        "When interleaved schedule is used, pipeline-model-parallel size should be greater than 1 (Megatron's "
+        "words)");
+  }
+}
+
 }  // namespace
 
 bool is_replaced(const Draft& draft, const std::string& size) {
@@ -214,6 +232,7 @@ void set_megatron_pipeline(Draft& draft) {
     split.virtual_stages = virtual_stages(draft, split.layers, split.pp);
     counts = first || last ? uneven(draft, split, first, last) : even(draft, split);
   }
+  check_interleaving(draft, split);
   draft.axis("virtual_stages", split.virtual_stages);
   const bool whole = static_cast<std::int64_t>(counts.size()) == split.blocks() &&
                      std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == split.layers;

@@ -23,6 +23,7 @@ namespace {
 constexpr int deepest_node = 100;
 constexpr std::size_t most_bytes = 1 << 20;  // configurations are far smaller
 constexpr int most_values = 200'000;         // aliases can stand for more than any file holds
+constexpr std::size_t most_text = 1 << 24;   // likewise, for an alias of a long text
 
 class YamlConverter {
  public:
@@ -47,6 +48,13 @@ class YamlConverter {
       return Json::array(std::move(items), place);
     }
     if (!node.IsScalar()) return Json().at(place);
+    text_ += node.Scalar().size();
+    if (text_ > most_text) {
+      diagnostics_.add(place,
+                       fmt::format("expected at most {} MiB of text behind aliases, found more", most_text >> 20));
+      failed_ = true;
+      return Json();
+    }
     const std::string& tag = node.Tag();
     const bool text = tag == "!" || tag.ends_with(":str");
     return text ? Json::string(node.Scalar(), place) : scalar_value(node.Scalar(), place);
@@ -122,6 +130,7 @@ class YamlConverter {
   const std::function<bool(const std::string&)>& may_repeat_;
   Diagnostics& diagnostics_;
   int values_ = 0;
+  std::size_t text_ = 0;
   bool failed_ = false;
 };
 

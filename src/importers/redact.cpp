@@ -25,8 +25,8 @@ bool is_name(std::string_view word) {
 bool is_number(std::string_view word) { return word.size() <= 12 && Rational::parse(word).has_value(); }
 
 bool is_literal(std::string_view word) {
-  for (const std::string_view known : {"true", "false", "True", "False", "null", "None", "none", "auto", "export", "if",
-                                       "then", "else", "fi", "for", "do", "done"}) {
+  for (const std::string_view known : {"@", "true", "false", "True", "False", "null", "None", "none", "auto", "export",
+                                       "if", "then", "else", "fi", "for", "do", "done"}) {
     if (word == known) return true;
   }
   return std::all_of(word.begin(), word.end(), [](char c) { return c == '.' || c == '-'; });

@@ -20,7 +20,7 @@ const Setting* Settings::find(std::string_view key) const {
 void flatten(const Json& object, Settings& into, const std::string& prefix) {
   for (const Json::Member& member : object.members()) {
     const std::string key = prefix + member.key;
-    if (member.value.is_object()) {
+    if (member.value.is_object() && !member.value.members().empty()) {
       flatten(member.value, into, key + ".");
     } else {
       into.set({key, key, member.key_place, member.value, "", ""});

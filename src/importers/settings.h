@@ -34,7 +34,7 @@ class Settings {
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-/// Adds the members of nested objects as "outer.inner"; arrays stay whole, empty objects leave nothing.
+/// Adds the members of nested objects as "outer.inner"; arrays stay whole, and so do empty objects.
 void flatten(const Json& object, Settings& into, const std::string& prefix = "");
 
 }  // namespace lockstep

@@ -18,8 +18,14 @@ class ScriptReader : public ShellWords {
   ScriptReader(const std::shared_ptr<const Source>& source, const std::map<std::string, std::string>& given)
       : ShellWords(source, ShellVariables(given)) {}
 
-  std::vector<ShellCommand> read() {
-    while (next_ < text_.size()) read_command();
+  std::vector<ShellCommand> read(Diagnostics& diagnostics) {
+    std::size_t begin = 0;
+    try {
+      for (; next_ < text_.size(); begin = next_) read_command();
+    } catch (const ShellLimit& limit) {
+      diagnostics.add(place(begin, std::min(text_.find('\n', begin), text_.size())), limit.what());
+      commands_.clear();
+    }
     return std::move(commands_);
   }
 
@@ -47,7 +53,7 @@ class ScriptReader : public ShellWords {
       const bool assigns = length > 0 && (adds || rest.substr(length).starts_with("="));
       if (assigns && (only_assignments || declares)) {
         const std::string name(rest.substr(0, length));
-        if (only_assignments) before_command.emplace_back(name, variables_.state(name));
+        if (only_assignments && may_precede_command()) before_command.emplace_back(name, variables_.state(name));
         read_assignment(std::string(rest.substr(0, length)), adds);
         continue;
       }
@@ -61,9 +67,17 @@ class ScriptReader : public ShellWords {
       if (words.empty() && expanded.size() == 1) declares = is_declaration(expanded.front().text);
       only_assignments = false;
       words.insert(words.end(), expanded.begin(), expanded.end());
-      if (words.size() > most_shell_words) break;
+      check_word_count(words.size());
     }
     end_command(begin, std::move(words));
+  }
+
+  /// Whether more may stand in this line than the assignment that begins here: it would be for that command alone. An
+  /// array is never.
+  bool may_precede_command() const {
+    const std::string_view line = text_.substr(next_, std::min(text_.find('\n', next_), text_.size()) - next_);
+    const std::size_t equals = line.find('=');
+    return line.find_first_of(" \t") != std::string_view::npos && !line.substr(equals + 1).starts_with('(');
   }
 
   static bool is_declaration(const std::string& word) {
@@ -171,7 +185,7 @@ class ScriptReader : public ShellWords {
         const std::vector<Word> words = read_word();
         if (next_ == before) ++next_;
         all.insert(all.end(), words.begin(), words.end());
-        if (all.size() > most_shell_words) break;
+        check_word_count(all.size());
       }
     }
     return all;
@@ -216,8 +230,8 @@ class ScriptReader : public ShellWords {
 }  // namespace
 
 std::vector<ShellCommand> read_shell(const std::shared_ptr<const Source>& source,
-                                     const std::map<std::string, std::string>& variables) {
-  return ScriptReader(source, variables).read();
+                                     const std::map<std::string, std::string>& variables, Diagnostics& diagnostics) {
+  return ScriptReader(source, variables).read(diagnostics);
 }
 
 }  // namespace lockstep

@@ -20,10 +20,10 @@ struct ShellCommand {
 
 /// The commands of a script in a language of the Bourne family, in order. Variables, arrays and arithmetic are
 /// followed; what is set inside of `if`, `case`, a loop or a function, by another program or outside of the script is
-/// not known. `variables` (name → value) are set outside, and win. Never fails: what it does not understand is
-/// unresolved.
+/// not known. `variables` (name → value) are set outside, and win. What it does not understand is unresolved; a script
+/// that stands for more text than anybody writes is a mistake.
 std::vector<ShellCommand> read_shell(const std::shared_ptr<const Source>& source,
-                                     const std::map<std::string, std::string>& variables);
+                                     const std::map<std::string, std::string>& variables, Diagnostics& diagnostics);
 
 /// The value of an arithmetic expression of the shell whose variables are put in already: whole numbers,
 /// + - * / % **, brackets. Nothing where it is anything else, divides by 0 or does not fit.

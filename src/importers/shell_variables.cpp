@@ -9,6 +9,35 @@
 
 namespace lockstep {
 
+namespace {
+
+std::size_t bytes_of(const Word& word) {
+  std::size_t bytes = sizeof(Word) + word.text.size() + word.unresolved.size();
+  for (const std::string& reason : word.reasons) bytes += sizeof(std::string) + reason.size();
+  for (const std::string& name : word.defaults) bytes += 2 * sizeof(std::string) + name.size();
+  return bytes;
+}
+
+}  // namespace
+
+void ShellBudget::spend(const Word& word) { spend(bytes_of(word)); }
+
+void ShellBudget::copy(const std::vector<Word>& words) {
+  constexpr std::size_t cheaper = 64;
+  std::size_t bytes = 0;
+  for (const Word& word : words) bytes += bytes_of(word);
+  spend(bytes / cheaper);
+}
+
+void ShellBudget::spend(std::size_t bytes) {
+  constexpr std::size_t mebibytes = 64;  // scripts that people write need less than one
+  spent_ += bytes;
+  if (spent_ > mebibytes << 20) {
+    throw ShellLimit(fmt::format(
+        "the variables of this script stand for more than {} MiB of text; give the arguments behind --", mebibytes));
+  }
+}
+
 ShellVariables::ShellVariables(const std::map<std::string, std::string>& given) {
   for (const auto& [name, value] : given) variables_[name] = {{{value, {}, ""}}, false, true};
 }
@@ -43,6 +72,7 @@ void ShellVariables::append(const std::string& name, std::vector<Word> words, bo
 
 ShellVariables::State ShellVariables::state(const std::string& name) const {
   const auto found = variables_.find(name);
+  if (found != variables_.end()) budget_->copy(found->second.words);
   return found != variables_.end() ? State(found->second) : std::nullopt;
 }
 
@@ -61,7 +91,11 @@ void ShellVariables::forget(const std::string& name) {
 
 Word ShellVariables::scalar(const std::string& name) const {
   const auto found = variables_.find(name);
-  if (found != variables_.end()) return found->second.words.empty() ? Word{} : found->second.words.front();
+  if (found != variables_.end()) {
+    if (found->second.words.empty()) return {};
+    budget_->spend(found->second.words.front());
+    return found->second.words.front();
+  }
   const bool argument = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) == 0 && name[0] != '_';
   if (!argument && !is_environment_name(name)) {
     return unknown_word({},
@@ -75,7 +109,9 @@ Word ShellVariables::scalar(const std::string& name) const {
 
 std::vector<Word> ShellVariables::elements(const std::string& name) const {
   const auto found = variables_.find(name);
-  return found != variables_.end() ? found->second.words : std::vector<Word>{scalar(name)};
+  if (found == variables_.end()) return {scalar(name)};
+  for (const Word& word : found->second.words) budget_->spend(word);
+  return found->second.words;
 }
 
 void join(Word& a, const Word& b) {
@@ -92,13 +128,16 @@ void join(Word& a, const Word& b) {
   if (a.unresolved.empty()) a.unresolved = b.unresolved;
   a.text += b.text;
   a.reasons.insert(a.reasons.end(), b.reasons.begin(), b.reasons.end());
-  a.defaults.insert(a.defaults.end(), b.defaults.begin(), b.defaults.end());
+  a.defaults.insert(b.defaults.begin(), b.defaults.end());
 }
 
-Word joined(const Word& a, const Word& b) {
-  Word result = a;
-  join(result, b);
-  return result;
+void check_word_count(std::size_t words) {
+  if (words > most_shell_words) {
+    throw ShellLimit(
+        fmt::format("expected at most {} words in a command or an array, found more; give the arguments "
+                    "behind --",
+                    most_shell_words));
+  }
 }
 
 }  // namespace lockstep

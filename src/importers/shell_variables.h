@@ -2,7 +2,9 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,24 @@
 #include "src/importers/words.h"
 
 namespace lockstep {
+
+/// Thrown where a script stands for more than is read of it; what() is a sentence.
+class ShellLimit : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What the words of a script take together, in bytes. Doubling a variable again and again is cheap to write.
+class ShellBudget {
+ public:
+  void spend(const Word& word);
+  /// For words that are kept for a moment alone.
+  void copy(const std::vector<Word>& words);
+
+ private:
+  void spend(std::size_t bytes);
+  std::size_t spent_ = 0;
+};
 
 /// The variables of a script. A scalar is one word, an array any number.
 class ShellVariables {
@@ -35,16 +55,18 @@ class ShellVariables {
   /// What `${NAME}` and `${NAME[@]}` stand for; one that is not set is unresolved.
   Word scalar(const std::string& name) const;
   std::vector<Word> elements(const std::string& name) const;
+  ShellBudget& budget() const { return *budget_; }
 
  private:
   std::map<std::string, Variable> variables_;
+  std::shared_ptr<ShellBudget> budget_ = std::make_shared<ShellBudget>();
 };
 
-/// A text put together from pieces, with limits: doubling a variable again and again is cheap to write.
 constexpr std::size_t longest_shell_text = 1 << 20;
 constexpr std::size_t most_shell_words = 100'000;
-Word joined(const Word& a, const Word& b);
-/// The same, in place.
+/// Adds a piece to a text; one that is longer than longest_shell_text is not known.
 void join(Word& a, const Word& b);
+/// Throws where there are more than most_shell_words.
+void check_word_count(std::size_t words);
 
 }  // namespace lockstep

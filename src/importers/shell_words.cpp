@@ -31,9 +31,16 @@ std::size_t shell_name_length(std::string_view text) {
 /// Words in the making: what stands in quotes or side by side joins, what an unquoted variable holds is split.
 class ShellWordList {
  public:
+  explicit ShellWordList(ShellBudget& budget) : budget_(budget) {}
+
   void piece(const Word& word) {
-    if (words_.size() > most_shell_words) return;
-    current_ = open_ ? joined(current_, word) : word;
+    budget_.spend(word);
+    check_word_count(words_.size());
+    if (open_) {
+      join(current_, word);
+    } else {
+      current_ = word;
+    }
     open_ = true;
   }
   void end() {
@@ -60,6 +67,7 @@ class ShellWordList {
   }
 
  private:
+  ShellBudget& budget_;
   std::vector<Word> words_;
   Word current_;
   bool open_ = false;
@@ -82,7 +90,7 @@ void ShellWords::skip_blanks() {
 }
 
 std::vector<Word> ShellWords::read_word(bool whole) {
-  ShellWordList list;
+  ShellWordList list(variables_.budget());
   const std::size_t begin = next_;
   while (next_ < text_.size() && !is_shell_blank(here()) &&
          std::string_view("\n;&|()<>").find(here()) == std::string_view::npos) {
@@ -268,7 +276,7 @@ void ShellWords::braced(ShellWordList& list, std::string_view inside, const Plac
         word = default_value(rest.substr(2), where);
     } else {
       word = default_value(rest.substr(rest.starts_with(':') ? 2 : 1), where);
-      word.defaults.push_back(name);
+      word.defaults.insert(name);
       if (rest.find('=') < 2 && rest.find('=') != std::string_view::npos) variables_.set(name, {word}, false);
     }
     if (word.place.source == nullptr) word.place = where;
@@ -289,9 +297,10 @@ Word ShellWords::default_value(std::string_view text, const Place& where) {
     bare = bare.substr(1, bare.size() - 2);
   Word result{bare, where, ""};
   if (bare.find_first_of("$`") != std::string::npos) {
-    ShellWords inner(std::make_shared<const Source>(Source{source_->name, "\"" + bare + "\""}), variables_);
+    ShellWords inner(std::make_shared<const Source>(Source{source_->name, "\"" + bare + "\""}), std::move(variables_));
     inner.nesting_ = nesting_;
     const std::vector<Word> words = inner.read_word(true);
+    variables_ = std::move(inner.variables_);
     result = words.empty() ? Word{} : words.front();
     result.place = where;
   }

@@ -23,8 +23,8 @@ class ShellWordList;
 /// The words of a script from a place on, with quotes, variables, defaults and arithmetic put in.
 class ShellWords {
  public:
-  ShellWords(const std::shared_ptr<const Source>& source, const ShellVariables& variables)
-      : source_(source), text_(source->text), variables_(variables) {}
+  ShellWords(const std::shared_ptr<const Source>& source, ShellVariables variables)
+      : source_(source), text_(source->text), variables_(std::move(variables)) {}
 
  protected:
   char at(std::size_t i) const { return i < text_.size() ? text_[i] : '\0'; }

@@ -30,7 +30,7 @@ std::vector<Word> split_word(const Word& word) {
     }
     part.text = word.text.substr(begin, end - begin);
     part.place = place;
-    part.defaults = word.defaults;
+    if (parts.size() == 1) part.defaults = word.defaults;
     if (literal) {
       part.place.end = place.begin + end;
       part.place.begin = place.begin + begin;

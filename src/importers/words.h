@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,14 +18,15 @@ struct Word {
   /// One sentence for each `unknown_text` in the text, where a part of it is not known.
   std::vector<std::string> reasons = {};
   /// Variables that are not set and whose default in the script stands in the text: "TP" of ${TP:-2}.
-  std::vector<std::string> defaults = {};
+  std::set<std::string> defaults = {};
 };
 
 /// Stands in a word for what is not known.
 constexpr char unknown_text = '\x01';
 Word unknown_word(const Place& place, const std::string& reason);
 
-/// A word split at its spaces. Each part knows its own place where the word stands in the source as it is.
+/// A word split at its spaces. Each part knows its own place where the word stands in the source as it is; the first
+/// has the defaults of all.
 std::vector<Word> split_word(const Word& word);
 
 /// The words as a source whose lines and columns are those of the command line; their places are in it.

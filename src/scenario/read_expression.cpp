@@ -25,8 +25,8 @@ std::size_t find_word(const std::string& text, const std::string& word) {
 
 std::vector<std::string> known_names(const ExpressionUse& use) {
   std::vector<std::string> names = axis_names();
-  for (const char* name : {"world", "sequence_parallel", "pipeline_groups_agree", "virtual_stages", "micro_batches",
-                           "steps", "step", "tokens", "rank"}) {
+  for (const char* name : {"world", "sequence_parallel", "pipeline_groups_agree", "instance_groups_agree",
+                           "virtual_stages", "micro_batches", "steps", "step", "tokens", "rank"}) {
     names.emplace_back(name);
   }
   if (use.in_each) names.emplace_back("micro_batch");

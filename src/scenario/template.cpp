@@ -30,7 +30,8 @@ Json json_of(const ExpressionValue& value, const Place& place) {
 
 bool check_defined_name(const Json::Member& member, Diagnostics& diagnostics) {
   std::vector<std::string> words = split_words(
-      "world sequence_parallel pipeline_groups_agree virtual_stages micro_batches micro_batch steps step tokens rank "
+      "world sequence_parallel pipeline_groups_agree instance_groups_agree virtual_stages micro_batches micro_batch "
+      "steps step tokens rank "
       "first last n and or not "
       "true false sum "
       "lcm min max floor ceil");
@@ -157,7 +158,8 @@ void Template::note_value(const Json& expression, const ExpressionValue& value) 
 void Template::derive(const std::string& name, const Json& value) {
   const Expression* expression = value.is_string() ? parse(value) : nullptr;
   if (expression == nullptr) return;
-  static const std::set<std::string, std::less<>> others = {"world", "micro_batches", "pipeline_groups_agree"};
+  static const std::set<std::string, std::less<>> others = {"world", "micro_batches", "pipeline_groups_agree",
+                                                            "instance_groups_agree"};
   const std::set<std::string> names = expression->names();
   const bool by_size = std::any_of(names.begin(), names.end(), [&](const std::string& one) {
     return derived_.count(one) > 0 || (names_.count(one) == 0 && (axis_named(one) || others.count(one) > 0));

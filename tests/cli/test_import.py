@@ -2,6 +2,9 @@
 """lockstep import as a user runs it."""
 
 import json
+import resource
+
+import pytest
 
 ARGUMENTS = ["--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "4", "--vocab-size", "1000",
              "--position-embedding-type", "rope", "--micro-batch-size", "1", "--global-batch-size", "8"]
@@ -82,6 +85,71 @@ def test_what_the_framework_refuses_is_said_at_once(run, tmp_path):
 def test_version_lists_the_syntaxes(run):
     assert "imports: JSON" in run("version").stdout
     assert json.loads(run("version", "-f", "json").stdout)["imports"]["JSON"] is True
+
+
+@pytest.mark.parametrize(
+    "kind, name, text, words",
+    [
+        ("megatron", "run.sh", "--spec my.module layer_spec", "may have any parameters"),
+        ("megatron", "run.sh", "--hybrid-layer-pattern M*M-", "no model with Mamba layers"),
+        ("megatron", "run.sh", "--moe-latent-size 64", "no latent projections around experts"),
+        ("megatron", "run.sh", "--linear-attention-freq 4", "no model with linear attention"),
+        ("megatron", "run.sh", "--num-virtual-stages-per-pipeline-rank 2 --pipeline-model-parallel-size 2 --no-overlap-p2p-communication",
+         "pipeline-model-parallel size should be greater than 2 to avoid having multiple p2p sends and recvs"),
+        ("deepspeed", "ds.json", '{ "zero_optimization": true }', "expected an object with a stage"),
+        ("deepspeed", "ds.json", '{ "tensor_parallel": { "autotp_size": 2 } }', "does not describe AutoTP"),
+        ("deepspeed", "ds.json", '{ "compile": { "deepcompile": true } }', "does not describe DeepCompile"),
+        ("deepspeed", "ds.json", '{ "zero_optimization": { "stage": 3, "zero_hpz_partition_size": 8 } }', "ZeRO++ hpZ"),
+        ("deepspeed", "ds.json", '{ "elasticity": { "enabled": true } }', "does not describe elasticity"),
+        ("gpt-neox", "neox.yml", 'attention_config: [[["mamba"], 24]]', "no model with mamba layers"),
+        ("gpt-neox", "neox.yml", 'attention_config: [[["rwkv"], 12]]', "no model with rwkv layers"),
+        ("gpt-neox", "neox.yml", 'attention_config: [[["gmlp"], "all"]]', "no model with gmlp layers"),
+        ("gpt-neox", "neox.yml", 'attention_config: [[["flash", "mamba"], 6]]', "no model with mamba layers"),
+        ("nanotron", "nano.yaml", "parallelism: { tp: 1, pp: 1, dp: 4 }\nmodel: { model_config: { moe_config: { top_k: 2 } } }", "has no experts"),
+    ],
+    ids=str,
+)
+def test_what_lockstep_cannot_describe_is_refused_and_not_said_to_change_nothing(run, tmp_path, kind, name, text, words):
+    if name == "run.sh":
+        text = f"python pretrain_gpt.py {' '.join(ARGUMENTS)} {text}\n"
+    if kind == "gpt-neox":
+        text += "\nnum_layers: 2\nhidden_size: 64\nnum_attention_heads: 4\ntrain_micro_batch_size_per_gpu: 1\n"
+    (tmp_path / name).write_text(text)
+    for more in [[], ["--ignore-unknown"]]:
+        result = run("import", kind, name, "--world-size", "4", "--check", *more)
+        assert result.returncode == 2 and words in result.stderr, result.stderr
+        assert result.stdout == ""
+
+
+def test_sequence_parallel_size_alone_is_no_sequence_parallelism(run, tmp_path):
+    (tmp_path / "ds.json").write_text(DEEPSPEED.replace("{", '{ "sequence_parallel_size": 2,', 1))
+    result = run("import", "deepspeed", "ds.json", "--world-size", "4", "--check", "-o", "step.json")
+    assert result.returncode == 0 and "where data_parallel_size is not beside it" in result.stderr, result.stderr
+    assert json.loads((tmp_path / "step.json").read_text())["layout"] == {"dp": 4}
+
+
+def test_the_report_says_which_release_it_was_judged_as(run):
+    for more, release in [([], "Megatron-LM d98e8a64 (22 August 2026)"), (["--option", "core=0.16"], "megatron-core 0.16.1")]:
+        result = run("import", "megatron", "--world-size", "4", "--check", *more, "--", *ARGUMENTS)
+        assert result.returncode == 0, result.stderr
+        assert result.stderr.endswith(f"judged as\n  {release}\n")
+        assert f"judged as {release}\n" in result.stdout
+
+
+def test_small_files_that_stand_for_much_take_little_memory(run, tmp_path):
+    launch = f"torchrun --nproc_per_node 4 pretrain_gpt.py {' '.join(ARGUMENTS)} --save "
+    doubled = 'A="${B:-}"\n' + 'A="$A$A"\n' * 60 + launch + '"$A"\n'
+    split = 'A="${B:-x }"\n' + 'A="${B:-$A$A}"\n' * 18 + launch + "$A\n"
+    limit = 600 << 20
+    for kind, name, text, place in [
+        ("megatron", "doubled.sh", doubled, None),
+        ("megatron", "split.sh", split, "split.sh:20:1: error: expected at most 100000 words"),
+        ("torchtitan", "deep.toml", ".".join(["a"] * 40_000) + " = 1\n", "deep.toml:1:402: error: expected at most 200 tables in each other"),
+    ]:
+        (tmp_path / name).write_text(text)
+        result = run("import", kind, name, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        assert result.returncode == (2 if place else 0), result.stderr
+        assert place is None or result.stderr.startswith(place)
 
 
 SECRETS = ["hunter2pw", "hf_tOkEn", "node042", "alice@corp.example", "/lustre/home/alice"]

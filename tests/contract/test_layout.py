@@ -139,6 +139,22 @@ def test_expressions_know_whether_the_pipeline_groups_agree():
     assert agree({**sizes, "cp": 2, "order": "tp-cp-ep-dp-pp"})
 
 
+def test_expressions_know_whether_the_groups_between_instances_agree():
+    def agree(layout):
+        steps = [backward(), step("mark", "scale", by=2, when="not instance_groups_agree")]
+        return held(check(scenario(steps, layout=layout)), "w", [0])[0] == {"g0": 1}
+
+    sizes = {"dp_shard": 2, "dp_replicate": 2}
+    # Behind dp in the order: a rank's replicas are dp_shard apart, in the expert mesh edp_shard.
+    orders = ("tp-cp-ep-dp-pp", "tp-cp-dp-ep-pp")
+    assert [agree({**sizes, "ep": 2, "order": order}) for order in orders] == [True, False]
+    assert [agree({**sizes, "order": order}) for order in orders] == [True, True]
+    # A replica that is no row of neighbours: cp is slower than dp.
+    assert not agree({**sizes, "cp": 2, "order": "tp-dp-cp-ep-pp"})
+    # One replica has nobody to agree with.
+    assert agree({"dp": 4, "ep": 2, "order": "tp-cp-dp-ep-pp"})
+
+
 def test_an_axis_missing_in_the_order_must_have_size_1():
     text = message(scenario([backward()], layout={"tp": 2, "dp": 2, "order": "dp-pp"}))
     assert "tp" in text

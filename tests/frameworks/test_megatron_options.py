@@ -90,6 +90,44 @@ def test_instances_of_the_optimizer_reduce_inside_and_then_between_experts_too(a
     assert owned(check(content), "expert")[0] == [[0, 256]] and owned(check(content), "expert")[4] == [[0, 256]]
 
 
+@pytest.mark.parametrize(
+    "layout, agree",
+    [
+        # Megatron's own orders.
+        ({"dp": 4, "ep": 2, "tp": 2, "cp": 2}, True),
+        ({"dp": 4, "ep": 2, "pp": 2, "order": "tp-cp-ep-pp-dp", "cp": 2}, True),
+        # ep is slower than dp: the expert grid steps over edp / 2 ranks where the dense one steps over dp / 2.
+        ({"dp": 8, "ep": 2, "order": "tp-cp-dp-ep-pp"}, False),
+        ({"dp": 8, "ep": 2, "pp": 2, "order": "tp-cp-dp-ep-pp"}, False),
+        ({"dp": 8, "order": "tp-cp-dp-ep-pp"}, True),
+        # tp behind dp: right where etp * ep is tp.
+        ({"dp": 4, "tp": 2, "etp": 1, "ep": 2, "order": "cp-dp-tp-ep-pp"}, True),
+        ({"dp": 4, "tp": 2, "etp": 1, "order": "cp-dp-tp-ep-pp"}, False),
+        # Instances that cut cp.
+        ({"dp": 4, "cp": 2, "order": "tp-dp-cp-ep-pp"}, False),
+    ],
+    ids=str,
+)
+def test_instances_are_refused_where_megatron_groups_other_ranks_than_those_with_the_same_slices(layout, agree):
+    options = {**DISTRIBUTED, "num_distributed_optimizer_instances": 2}
+    if agree:
+        assert check(on(layout, options))["verdict"] == "match"
+    else:
+        (told,) = messages(on(layout, options))
+        assert "from its grid of experts" in told
+    # One instance needs no groups between instances.
+    assert check(on(layout, DISTRIBUTED))["verdict"] == "match"
+
+
+def test_norms_of_heads_are_summed_by_their_names_with_qk_layernorm_alone():
+    model = [parameter("self_attention.q_layernorm.weight", [4], partial=["tp"], tags=["norm", "replicated"]),
+             parameter("w", [4])]
+    assert check(on({"tp": 2}, {}, model))["verdict"] == "match"
+    assert wrong(check(on({"tp": 2}, {"qk_layernorm": False}, model))) == {"self_attention.q_layernorm.weight"}
+    # Flagged, they are summed as every norm is.
+    assert check(on({"tp": 2, "sequence_parallel": True}, {"qk_layernorm": False}, model))["verdict"] == "match"
+
+
 # Buckets.
 
 

@@ -101,6 +101,53 @@ TEST_CASE("what grows without end is stopped") {
       }()));
 }
 
+TEST_CASE("tables in tables of TOML are counted, whether brackets or dots put them there") {
+  if (!is_readable("t.toml")) return;
+  const auto told = [](const std::string& text) {
+    ImportRequest request = of("torchtitan", "t.toml");
+    request.files = {std::make_shared<const Source>(Source{"t.toml", text})};
+    try {
+      import_configuration(request);
+      return std::string();
+    } catch (const InputError& error) {
+      std::string all;
+      for (const Diagnostic& diagnostic : error.diagnostics()) all += render(diagnostic);
+      return all;
+    }
+  };
+  const auto dotted = [](int parts) {
+    std::string key = "a";
+    for (int i = 1; i < parts; ++i) key += ".a";
+    return key;
+  };
+  const std::string limit = "expected at most 200 tables in each other, found more";
+  CHECK(told(dotted(40'000) + " = 1\n").find("t.toml:1:402: error: " + limit) == 0);
+  CHECK(told("# x\n[" + dotted(40'000) + "]\nb = 1\n").find("t.toml:2:") == 0);
+  CHECK(told("[[" + dotted(40'000) + "]]\n").find(limit) != std::string::npos);
+  // Quoted parts, spaces around dots, and both ways together.
+  std::string quoted = "'a'", inner = "b = ";
+  for (int i = 0; i < 40'000; ++i) quoted += i % 2 == 0 ? " . \"a.b\"" : ".a";
+  CHECK(told(quoted + " = 1\n").find(limit) != std::string::npos);
+  for (int i = 0; i < 150; ++i) inner += "{ " + dotted(100) + " = ";
+  CHECK(told(inner).find(limit) != std::string::npos);
+  CHECK(told("[" + dotted(100) + "]\n" + dotted(150) + " = 1\n").find(limit) != std::string::npos);
+  // Neither dots in values, texts and comments, nor keys beside each other, are deep.
+  std::string flat =
+      "# " + dotted(1000) + "\n[a]\nt = \"\"\"" + dotted(1000) + "\n\"\"\"\nu = '" + dotted(1000) + "'\nv = [\n";
+  for (int i = 0; i < 500; ++i) flat += "  1.5, # " + dotted(300) + "\n";
+  flat += "]\n";
+  for (int i = 0; i < 300; ++i) flat += "[b.c" + std::to_string(i) + ".d]\nk.l = 2.5\n";
+  CHECK(told(flat).find("lockstep does not know the key \"a.t\"") != std::string::npos);
+  CHECK(told(dotted(150) + " = 1\n").find("lockstep does not know the key") != std::string::npos);
+}
+
+TEST_CASE("an alias of a long text is counted as often as it stands") {
+  if (!is_readable("n.yaml")) return;
+  std::string yaml = "a: &a " + std::string(500'000, 'x') + "\nb: [*a";
+  for (int i = 0; i < 100'000; ++i) yaml += ",*a";
+  CHECK_FALSE(imports(of("nanotron", "n.yaml"), yaml + "]\n"));
+}
+
 TEST_CASE("YAML of more than 1 MiB is refused before it is read") {
   if (!is_readable("n.yaml")) return;
   ImportRequest request = of("nanotron", "n.yaml");

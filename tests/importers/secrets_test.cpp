@@ -60,6 +60,7 @@ TEST_CASE("a redacted line keeps keys, flags, numbers and punctuation") {
         "export WANDB_API_KEY=****** ******** --lr 1e-4 $TP");
   CHECK(redacted(R"({ "token": "hf_abc", "steps": 12, "on": true })") ==
         R"({ "token": "******", "steps": 12, "on": true })");
+  CHECK(redacted("run \"${A[@]}\" me@corp") == "*** \"${A[@]}\" *******");
   CHECK(redacted("  data_path ........ ['/data/x']") == "  data_path ........ ['*******']");
 }
 

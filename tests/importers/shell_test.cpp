@@ -11,8 +11,10 @@ namespace {
 
 /// The words of the last command, "?" for those that are not known, with | between them.
 std::string last_command(const std::string& text, const std::map<std::string, std::string>& variables = {}) {
-  const auto commands = read_shell(std::make_shared<const Source>(Source{"run.sh", text}), variables);
+  Diagnostics diagnostics;
+  const auto commands = read_shell(std::make_shared<const Source>(Source{"run.sh", text}), variables, diagnostics);
   std::string result;
+  if (!diagnostics.empty()) return render(diagnostics.sorted().front());
   if (commands.empty()) return "none";
   for (const Word& word : commands.back().words) {
     result += (result.empty() ? "" : "|") + (word.unresolved.empty() ? word.text : std::string("?"));
@@ -69,6 +71,47 @@ TEST_CASE("an assignment in front of a command is for that command alone") {
   CHECK(last_command("A=1\nA=2 B=3 true\nrun $A $B") == "run|1|?");
   CHECK(last_command("A=1\nA=2 run $A") == "run|1");
   CHECK(last_command("A=1\nA=2 > out\nrun $A") == "run|2");
+}
+
+TEST_CASE("a default that is doubled again and again stands once, and what it sets stays set") {
+  std::string text = "A=\"${B:-}\"\n";
+  for (int i = 0; i < 60; ++i) text += "A=\"$A$A\"\n";
+  CHECK(last_command(text + "run \"$A\" end") == "run||end");
+  CHECK(last_command("A=\"${B:-${C:=x}}\"\nrun $A $C") == "run|x|x");
+}
+
+TEST_CASE("a script that stands for more text than anybody writes is a mistake in its line") {
+  const std::string limit =
+      "error: the variables of this script stand for more than 64 MiB of text; give the arguments behind --\n";
+  const auto doubled = [](const std::string& first, const std::string& again, int times) {
+    std::string text = first + "\n";
+    for (int i = 0; i < times; ++i) text += again + "\n";
+    return text + "run $A\n";
+  };
+  const auto fails = [&](const std::string& text) { return last_command(text).find(limit) != std::string::npos; };
+  // Words that a default holds, split where they are used.
+  CHECK(fails(doubled("A=\"${B:-x }\"", "A=\"${B:-$A$A}\"", 40)));
+  // Sentences on what is not known.
+  CHECK(fails(doubled("A=\"$B\"", "A=\"$A$A\"", 40)));
+  // Many variables with long texts.
+  std::string text = "A=0123456789\n";
+  for (int i = 0; i < 16; ++i) text += "A=$A$A\n";
+  CHECK_FALSE(fails(text + "run 1\n"));
+  for (int i = 0; i < 100; ++i) text += "A" + std::to_string(i) + "=$A\n";
+  CHECK(fails(text + "run 1\n"));
+  // Elements of arrays.
+  text = "A=(0123456789)\n";
+  for (int i = 0; i < 20; ++i) text += "A=(\"${A[@]}\" \"${A[@]}\")\n";
+  CHECK(last_command(text + "run 1\n").starts_with("run.sh:18:1: error: "));
+  CHECK(last_command("A=\"" + std::string(120'000, 'x') + "\"\nB=\"x \"\n" + doubled("C=1", "B=\"$B$B\"", 17) +
+                     "run $B\n")
+            .find("expected at most 100000 words in a command or an array, found more") != std::string::npos);
+}
+
+TEST_CASE("a text of very many small pieces is put together once") {
+  std::string text = "A=";
+  for (int i = 0; i < 200'000; ++i) text += "\\a";
+  CHECK(last_command(text + "\nrun 1") == "run|1");
 }
 
 TEST_CASE("variables that arithmetic changes are not known") {

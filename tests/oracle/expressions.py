@@ -208,8 +208,8 @@ def value_of_name(name, context):
         return Fraction(context.mesh.size[name])
     if name == "world":
         return Fraction(context.mesh.world)
-    if name == "pipeline_groups_agree":
-        return context.mesh.pipeline_groups_agree
+    if name in ("pipeline_groups_agree", "instance_groups_agree"):
+        return getattr(context.mesh, name)
     if name in ("sequence_parallel", "virtual_stages"):
         value = context.mesh.layout.get(name, False if name == "sequence_parallel" else 1)
         return value if isinstance(value, bool) else Fraction(value)

@@ -49,6 +49,30 @@ class Mesh:
             here["expert pp"] = expert_here.get("pp", 0)
             self.coordinates.append(here)
         self.pipeline_groups_agree = all(here["pp"] == here["expert pp"] for here in self.coordinates)
+        self.instance_groups_agree = self.instances_agree([axis for axis in order if axis in ("dp", "cp")])
+
+    def instances_agree(self, data_axes):
+        """Whether dp_replicate and edp_replicate group the same ranks, and an instance is a row among those of dp and cp."""
+        size = self.size
+        if size["dp_replicate"] == 1 or not self.splits_edp:
+            return True
+        for part, others in (("dp", ("tp", "cp", "sp", "dp_shard", "pp")), ("edp", ("etp", "ep", "edp_shard", "expert pp"))):
+            groups = {}
+            for rank, here in enumerate(self.coordinates):
+                groups.setdefault(tuple(here[axis] for axis in others), []).append(rank)
+            if part == "dp":
+                dense = sorted(groups.values())
+        if dense != sorted(groups.values()):
+            return False
+        row = size["dp"] * size["cp"] // size["dp_replicate"]
+        for here in self.coordinates:
+            position, scale = 0, 1
+            for axis in data_axes:
+                position += scale * here[axis]
+                scale *= size[axis]
+            if position // row != here["dp_replicate"]:
+                return False
+        return True
 
     def digits(self, rank, axes):
         result = {}

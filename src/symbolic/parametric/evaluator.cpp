@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/expression/node.h"
+#include "src/mesh/instances.h"
 
 namespace lockstep::parametric {
 
@@ -98,6 +99,8 @@ Evaluator::Value Evaluator::named(const Node& node, const Moment& moment) {
   if (name == "sequence_parallel") return {true, mesh.layout().sequence_parallel ? 1 : 0};
   if (name == "pipeline_groups_agree" && world_.open().least.empty())
     return {true, mesh.pipeline_groups_agree() ? 1 : 0};
+  if (name == "instance_groups_agree" && (world_.open().least.empty() || instance_groups_always_agree(mesh.layout())))
+    return {true, instance_groups_agree(mesh.layout()) ? 1 : 0};
   throw OutOfReach(moment.step, "it speaks of \"" + name + "\"");
 }
 
