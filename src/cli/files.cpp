@@ -269,7 +269,6 @@ void keep_inputs(const std::string& output, const std::vector<std::string>& inpu
       usage_error(fmt::format("the report would replace {}, which it is about; give it another name",
                               is_folder ? output : input));
   }
-  keep_what_was_read(output);
 }
 
 void keep_what_was_read(const std::string& output) {

@@ -45,10 +45,10 @@ class ReplacedInput : public InputError {
 };
 
 /// Throws InputError where `output` is one of the files, or lies in one of the folders, that are read: it would replace
-/// what it is about. So does one that this process has read already, such as a framework file. "" is standard output.
+/// what it is about. "" is standard output.
 void keep_inputs(const std::string& output, const std::vector<std::string>& inputs);
 
-/// The second half of that alone: throws ReplacedInput.
+/// Throws ReplacedInput where this process has read what lies at `output`, such as a framework file.
 void keep_what_was_read(const std::string& output);
 
 /// Throws InputError where two of the outputs are one file, however they are spelled.

@@ -17,6 +17,8 @@ std::string clean_text(std::string_view text) {
     const std::string_view character = text.substr(0, length);
     if (length == 0 || character == "\xEF\xBF\xBE" || character == "\xEF\xBF\xBF") {
       result += replacement;
+    } else if (text.starts_with("\r\n")) {
+      // The end of a line.
     } else if (character == "\t") {
       result += ' ';
     } else if (character != "\n" && is_invisible(character)) {
