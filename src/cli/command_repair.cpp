@@ -62,7 +62,7 @@ void write_repaired(const CheckResult& result, const RepairFindings& findings, c
   if (const std::string why = why_no_scenario(result.file, text); !why.empty())
     usage_error(
         fmt::format("repair {} is right at the sizes that are shown, but with it {} is no valid scenario: {}; "
-                    "nothing was written",
+                    "the file is not written",
                     take, result.file, why));
   if (arguments.write) {
     Output kept(result.file + ".orig", ReadableText::Kind::as_is);

@@ -23,10 +23,10 @@ fs::path followed(const fs::path& path, std::error_code& error) {
   return error ? fs::path() : fs::weakly_canonical(from_root, error);
 }
 
-/// The part of `file` behind `folder`; empty where it is not below it. Both without links.
+/// The part of `file` behind `folder`, "." for the folder; empty where it is not below it. Both without links.
 fs::path below(const fs::path& file, const fs::path& folder) {
   const fs::path rest = file.lexically_relative(folder);
-  return rest.empty() || rest == "." || *rest.begin() == ".." ? fs::path() : rest;
+  return rest.empty() || *rest.begin() == ".." ? fs::path() : rest;
 }
 
 bool is_in_git(const fs::path& rest) { return std::find(rest.begin(), rest.end(), fs::path(".git")) != rest.end(); }
@@ -86,7 +86,7 @@ FileAccess access_to(const fs::path& path, const fs::path& home, std::string& wh
     return FileAccess::refused;
   }
   if (is_included(file)) return FileAccess::included;
-  why = fmt::format("lies outside of the scenario's folder{}; `--include DIR` allows the files below DIR",
+  why = fmt::format("lies outside of the scenario's folder{}; `--include FOLDER` allows the files below FOLDER",
                     repository.empty() ? "" : " and repository");
   return FileAccess::refused;
 }

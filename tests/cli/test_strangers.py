@@ -125,7 +125,7 @@ def test_files_below_the_folder_or_the_repository_are_read_also_from_standard_in
     (folder / "../.git/config").unlink()
     (folder / "../.git").rmdir()
     done = run("check", "-q", str(folder / "x.json"))
-    assert done.returncode == 2 and "the scenario's folder; `--include DIR`" in done.stderr + run("check", str(folder / "x.json")).stdout
+    assert done.returncode == 2 and "the scenario's folder; `--include FOLDER`" in done.stderr + run("check", str(folder / "x.json")).stdout
 
 
 def test_include_takes_folders_that_are_there(run, files):
