@@ -250,7 +250,7 @@ def test_windows_line_ends_are_fine(limited, tmp_path):
 
 
 FRAMEWORKS = {
-    "broken": ("./broken.jsonc", 'broken.jsonc:1:28: error: expected a key in double quotes or "}", found the word broken'),
+    "broken": ("./broken.jsonc", 'broken.jsonc:1:28: error: expected a key in double quotes, found the word broken'),
     "the scenario itself": ("./case.json", '"case.json" is no framework file: it lacks the key "lockstep_framework"'),
     "not there": ("./none.jsonc", 'cannot read the framework file "none.jsonc": No such file or directory'),
     "a folder": ("./", "it is a folder"),
