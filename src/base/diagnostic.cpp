@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "src/base/private_files.h"
 #include "src/base/utf8.h"
 
 namespace lockstep {
@@ -52,19 +53,21 @@ struct Cell {
 constexpr std::size_t excerpt_width = 112;  // 120 columns less the margin with the line number
 constexpr std::size_t before_caret = 60;    // of them, where a long line is cut
 
-/// Not control characters, byte order marks and what is no UTF-8.
-bool is_printable(std::string_view character) {
-  if (character.empty() || character == "\xEF\xBB\xBF") return false;
-  return character == "\t" || !is_control_character(character);
+constexpr std::size_t longest_word = 40;  // of a private file
+
+/// A character as it is shown; "" is what is no UTF-8.
+std::string cell_text(const std::string& character) {
+  if (character.empty()) return "\xEF\xBF\xBD";
+  return character != "\t" && is_invisible(character) ? escaped_character(character) : character;
 }
 
-/// The characters of [begin, end), those that would disturb a terminal replaced.
+/// The characters of [begin, end), those that would disturb a terminal, or not be seen, escaped.
 std::vector<Cell> cells_of(const std::string& text, std::size_t begin, std::size_t end) {
   std::vector<Cell> cells;
   while (begin < end) {
     const std::size_t length = utf8_length(std::string_view(text).substr(begin, std::min<std::size_t>(4, end - begin)));
     const std::string character = text.substr(begin, length);
-    cells.push_back({begin, is_printable(character) ? character : "\xEF\xBF\xBD"});
+    cells.push_back({begin, cell_text(character)});
     begin += std::max<std::size_t>(length, 1);
   }
   return cells;
@@ -84,15 +87,29 @@ std::string shown(const std::string& text, std::size_t most) {
   return characters(0, head) + " \xE2\x80\xA6 " + characters(tail, text.size());
 }
 
+/// Columns of a cell: more than one where its character is written as a number.
+std::size_t columns(const Cell& cell) { return cell.text.size() > 4 ? cell.text.size() : 1; }
+
+/// Where the word at `at` ends.
+std::size_t end_of_word(const Place& place, std::size_t at) {
+  const std::string_view text = place.source->text;
+  std::size_t end = std::min(text.find_first_of(" \t\r\n", at), text.size());
+  end = std::min({end, std::max(place.end, at), at + longest_word});
+  while (end > at && end < text.size() && is_utf8_continuation(text[end])) --end;
+  return end;
+}
+
 /// The line of `place` from `line_begin` on, and under it a caret and tildes; both without margin.
 std::pair<std::string, std::string> excerpt(const Place& place, std::size_t line_begin) {
   const std::string& text = place.source->text;
   const std::size_t at = std::min(place.begin, text.size());
+  if (is_private(place.source->name)) line_begin = at;
   // A line may be a whole minified file: only what can be shown is looked at.
   const std::size_t reach = 4 * excerpt_width;
   const std::size_t seen = at + std::min(std::string_view(text).substr(at, reach + 1).find('\n'), reach + 1);
   std::size_t line_end = std::min(seen, text.size());
   if (line_end > at && text[line_end - 1] == '\r') --line_end;
+  if (is_private(place.source->name)) line_end = end_of_word(place, at);
 
   std::size_t first = at - line_begin > reach ? at - reach : line_begin;
   while (first > line_begin && is_utf8_continuation(text[first])) --first;
@@ -115,9 +132,11 @@ std::pair<std::string, std::string> excerpt(const Place& place, std::size_t line
   }
   for (std::size_t i = from; i < to; ++i) line += cells[i].text;
   if (to < cells.size() || last < line_end) line += ellipsis;
-  for (std::size_t i = from; i < caret; ++i) marks += cells[i].text == "\t" ? '\t' : ' ';
+  for (std::size_t i = from; i < caret; ++i)
+    marks += cells[i].text == "\t" ? "\t" : std::string(columns(cells[i]), ' ');
   marks += '^';
-  for (std::size_t i = caret + 1; i < to && cells[i].offset < place.end; ++i) marks += '~';
+  if (caret < to) marks.append(columns(cells[caret]) - 1, '~');
+  for (std::size_t i = caret + 1; i < to && cells[i].offset < place.end; ++i) marks.append(columns(cells[i]), '~');
   return {line, marks};
 }
 

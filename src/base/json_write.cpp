@@ -47,7 +47,8 @@ void append_string(std::string& out, std::string_view text) {
           out += digits[c >> 4];
           out += digits[c & 0xF];
         } else {
-          out += text.substr(i, length);
+          const std::string_view character = text.substr(i, length);
+          out += is_invisible(character) ? escaped_character(character) : std::string(character);
         }
     }
     i += std::max<std::size_t>(length, 1);

@@ -14,6 +14,14 @@ std::size_t utf8_length(std::string_view text);
 /// Whether the character is one of ASCII's or Latin-1's control characters, which move a terminal's cursor.
 bool is_control_character(std::string_view character);
 
+/// Whether nothing of the character is seen, or it moves or turns what is seen: control characters, those that change
+/// the direction of a text, those of no width, and separators of lines. A text in which one stays does not read as it
+/// is.
+bool is_invisible(std::string_view character);
+
+/// The character as JSON may write it: a backslash, u and four hexadecimal digits; above U+FFFF two halves.
+std::string escaped_character(std::string_view character);
+
 /// Whether `byte` is any but the first of a character's bytes.
 inline bool is_utf8_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 

@@ -51,7 +51,8 @@ void add_row(CLI::App& app, const OptionRow& row) {
   const bool list = std::holds_alternative<std::vector<std::string>*>(row.target);
   if (row.is_argument() && row.flags.front() != '[') option->required();
   // An option takes one value at a time: --report A --report B FILE.
-  if (!row.is_argument() && list) option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  if (!row.is_argument() && list)
+    option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   if (!row.is_argument() && !list) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 

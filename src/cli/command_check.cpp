@@ -70,6 +70,7 @@ Command check_command() {
          "that a gradient was spoiled in are named all the same.",
          {},
          &arguments->no_blame}}});
+  command.options.push_back(include_row());
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -49,7 +49,7 @@ int run(const DiffArguments& arguments) {
   const auto before = read_side(old_file, arguments.old_changes), after = read_side(new_file, arguments.new_changes);
   ScheduleComparison comparison = compare(before, after);
   if (!arguments.this_layout && comparison.apart.empty()) comparison.every_size = compare_every_size(*before, *after);
-  Output output(arguments.output);
+  Output output(arguments.output, kind_of_format(arguments.format));
   if (arguments.format == "json")
     comparison_json(comparison, output.writer());
   else
@@ -99,6 +99,7 @@ Command diff_command() {
              {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes},
              {"--this-layout", "", "Compare the layout at hand alone.", {}, &arguments->this_layout}},
             std::move(output)});
+  command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

@@ -25,7 +25,7 @@ int run(const ExplainArguments& arguments) {
   const CheckResult result = check_file(file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);
-  Output output(arguments.output);
+  Output output(arguments.output, kind_of_format(arguments.format));
   ExplainOptions explain;
   explain.parameter = arguments.parameter;
   explain.step = arguments.step;
@@ -71,6 +71,7 @@ Command explain_command() {
              {"-s,--step", "STEP", "Only what this step leaves; STEP[N] in micro-batch N.", {}, &arguments->step},
              {"--all", "", "Every range of elements and micro-batch, not only the first ones.", {}, &arguments->all}},
             arguments->output_rows({"text", "json", "svg"})});
+  command.options.push_back(include_row());
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

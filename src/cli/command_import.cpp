@@ -157,7 +157,7 @@ int run(const ImportArguments& arguments) {
   const auto scenario = std::make_shared<const Scenario>(read_imported(imported, name_of(arguments)));
   if (!arguments.quiet) tell(account(imported));
   if (!arguments.output.empty() || !arguments.check) {
-    Output output(arguments.output);
+    Output output(arguments.output, ReadableText::Kind::json);
     output.write(text);
     output.commit();
   }
@@ -268,6 +268,7 @@ Command import_command() {
       {"lockstep import flight-recorder traces/", "why do the ranks wait for each other?"},
   };
   command.options = rows(*arguments);
+  command.options.push_back(include_row());
   command.rest = &arguments->rest;
   command.rest_name = "ARGUMENTS...";
   command.run = [arguments] { return run(*arguments); };

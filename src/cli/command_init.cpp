@@ -65,7 +65,7 @@ int run(const InitArguments& arguments) {
   if (!to_stdout && !arguments.force && std::filesystem::exists(arguments.file)) {
     usage_error(fmt::format("{} is there already; give another name, or --force to replace it", arguments.file));
   }
-  Output output(to_stdout ? "" : arguments.file);
+  Output output(to_stdout ? "" : arguments.file, ReadableText::Kind::as_is);
   output.write(starter);
   output.commit();
   if (!to_stdout)

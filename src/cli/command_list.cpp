@@ -12,6 +12,7 @@
 #include "src/cli/results.h"
 #include "src/cli/scenario_row.h"
 #include "src/cli/table.h"
+#include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
@@ -38,8 +39,10 @@ void write_files(Output& output, const std::string& format, const std::vector<Sc
                {"replicas", "replicas"},
                {"title", "title"}});
   for (const ScenarioRow& row : rows) {
-    const std::string name = by_file ? row.file : format == "markdown" ? fmt::format("`{}`", row.name) : row.name;
-    table.add({name, row.verdict, row.axes, row.mistake, row.factor, row.replicas, row.title});
+    const bool markdown = format == "markdown";
+    const std::string name = by_file ? row.file : markdown ? markdown_cell(row.name) : row.name;
+    table.add({name, row.verdict, row.axes, row.mistake, row.factor, row.replicas,
+               markdown ? markdown_text(row.title) : row.title});
   }
   table.write(output, format);
 }
@@ -60,7 +63,7 @@ int run(const ListArguments& arguments) {
     status = std::max(status, status_of(result));
     for (const Diagnostic& diagnostic : result.errors) tell(render(diagnostic));
   });
-  Output output(arguments.output);
+  Output output(arguments.output, kind_of_format(arguments.format));
   if (arguments.corpus) {
     write_corpus(output, arguments.format, rows);
   } else {
@@ -101,6 +104,7 @@ Command list_command() {
       {"-f,--format", "KIND", "What to write.", {"text", "markdown", "json"}, &arguments->format},
       output_row(&arguments->output),
   };
+  command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

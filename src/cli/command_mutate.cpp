@@ -50,7 +50,7 @@ class Mutations {
     }
     work();
     for (std::thread& thread : threads) thread.join();
-    if (shows_progress_) tell("\r\x1b[K");
+    if (shows_progress_) show_progress("\r\x1b[K");
     for (const std::exception_ptr& failure : failures_) {
       if (!failure) continue;
       try {
@@ -113,8 +113,7 @@ class Mutations {
         fmt::format("file {} of {}, {} %: {}", done_ + 1, files_.size(), percent, one_line_text(file));
     if (line == shown_) return;
     shown_ = line;
-    tell(fmt::format("\r\x1b[K{:.78}", line));
-    std::fflush(stderr);
+    show_progress(fmt::format("\r\x1b[K{:.78}", line));
   }
 
   const std::vector<std::string>& named_;
@@ -149,7 +148,7 @@ void write_mutants(const std::vector<Mutation>& all, const std::string& folder) 
       std::string path = fmt::format("{}/{}-{:04}.json", folder, stem, ++number);
       for (int copy = 2; std::filesystem::exists(path); ++copy)
         path = fmt::format("{}/{}-{}-{:04}.json", folder, stem, copy, number);
-      Output file(path);
+      Output file(path, ReadableText::Kind::json);
       file.write(write_json(document));
       file.commit();
       ++written;
@@ -179,7 +178,7 @@ int run(const MutateArguments& arguments) {
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (files.empty()) return nothing_found(arguments.paths);
   // What cannot be written is said before the work.
-  Output output(arguments.output);
+  Output output(arguments.output, kind_of_format(arguments.format));
   if (!arguments.mutants.empty()) make_empty_folder(arguments.mutants);
   Mutations mutations(arguments, files);
   const std::vector<Mutation> all = mutations.all(jobs);
@@ -240,6 +239,7 @@ Command mutate_command() {
               &arguments->mutants},
              {"-j,--jobs", "N", "Files to go through at once; default one per core.", {}, &arguments->jobs}},
             std::move(output)});
+  command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

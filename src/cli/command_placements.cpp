@@ -18,7 +18,7 @@ int run(const PlacementsArguments& arguments) {
   TransformerOptions options;
   options.seed = arguments.seed;
   const PlacementReport report = observe_placements(scenario, options);
-  Output output(arguments.output);
+  Output output(arguments.output, kind_of_format(arguments.format));
   if (arguments.format == "json")
     placements_json(scenario, report, output.writer());
   else
@@ -52,6 +52,7 @@ Command placements_command() {
   command.options = join({{{"FILE", "", std::string(file_help), {}, &arguments->file}},
                           std::move(output),
                           {{"--seed", "N", "Seed of the parameters and tokens.", {}, &arguments->seed}}});
+  command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

@@ -10,6 +10,7 @@
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
+#include "src/cli/written_scenario.h"
 #include "src/report/clean_text.h"
 
 namespace lockstep::cli {
@@ -29,7 +30,10 @@ int run(const ProveArguments& arguments) {
     usage_error(fmt::format("--counterexample takes the one of a single scenario, but there are {} files; name one",
                             files.size()));
   }
-  Output output(arguments.output);
+  keep_apart({arguments.output, arguments.counterexample});
+  keep_inputs(arguments.output, files);
+  keep_inputs(arguments.counterexample, files);
+  Output output(arguments.output, kind_of_format(arguments.format));
   ReportOptions report;
   report.quiet = arguments.quiet;
   report.verbose = arguments.verbose;
@@ -41,6 +45,8 @@ int run(const ProveArguments& arguments) {
     try {
       Scenario scenario = read_scenario_file(file);
       scenario.file = file;
+      // Of framework files too.
+      for (const std::string& path : {arguments.output, arguments.counterexample}) keep_what_was_read(path);
       Prover::Options options;
       options.steps = arguments.proof;
       const Prover prover(scenario, options);
@@ -54,9 +60,18 @@ int run(const ProveArguments& arguments) {
                          one_line_text(arguments.counterexample)));
         continue;
       }
-      Output example(arguments.counterexample);
-      example.write(write_json(proof.counterexample->document));
+      const std::string text = write_json(proof.counterexample->document);
+      if (const std::string why = why_no_scenario(file, text); !why.empty()) {
+        tell(
+            fmt::format("lockstep prove: the counterexample of {} would be no valid scenario: {}; {} was not written\n",
+                        one_line_text(file), one_line_text(why), one_line_text(arguments.counterexample)));
+        continue;
+      }
+      Output example(arguments.counterexample, ReadableText::Kind::json);
+      example.write(text);
       example.commit();
+    } catch (const ReplacedInput&) {
+      throw;
     } catch (const InputError& error) {
       for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
       status = std::max<int>(status, exit_usage);
@@ -102,6 +117,7 @@ Command prove_command() {
                             {},
                             &arguments->proof}},
                           arguments->output_rows()});
+  command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

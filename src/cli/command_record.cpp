@@ -22,7 +22,7 @@ int run(const RecordArguments& arguments) {
   RecordOptions options;
   options.loss = given_loss(arguments.loss);
   if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));
-  Output output(arguments.output);
+  Output output(arguments.output, ReadableText::Kind::json);
   const RecordedRun recorded = record_run(arguments.run, options);
   keep_inputs(arguments.output, {arguments.run});
   output.write(write_json(recorded.scenario));

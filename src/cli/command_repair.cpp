@@ -10,6 +10,7 @@
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/cli/written_scenario.h"
 #include "src/diagnosis/repairs.h"
 #include "src/diagnosis/verify_repair.h"
 #include "src/report/blame_text.h"
@@ -57,12 +58,19 @@ void write_repaired(const CheckResult& result, const RepairFindings& findings, c
   const Scenario as_written = read_scenario_file(result.file);
   const std::string text = text_with_edits(as_written, edits);
   const std::string path = arguments.write ? result.file : arguments.to;
+  // The repair was found at sizes of its own; with "any" the whole may not be decided.
+  if (const std::string why = why_no_scenario(result.file, text); !why.empty())
+    usage_error(
+        fmt::format("repair {} is right at the sizes that are shown, but with it {} is no valid scenario: {}; "
+                    "the file is not written",
+                    take, result.file, why));
   if (arguments.write) {
-    Output kept(result.file + ".orig");
+    Output kept(result.file + ".orig", ReadableText::Kind::as_is);
     kept.write(as_written.document.place().source->text);
     kept.commit();
   }
-  Output repaired(path);
+  Output repaired(path, ReadableText::Kind::as_is);
+  if (arguments.write) repaired.may_replace_input();
   repaired.write(text);
   repaired.commit();
   tell(fmt::format("wrote {} with repair {}{}\n", one_line_text(path), take,
@@ -88,7 +96,11 @@ int run(const RepairArguments& arguments) {
   const CheckResult result = check_file(file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);
-  Output output(arguments.output);  // what cannot be written is said before the search
+  const bool changes = arguments.write && !arguments.output.empty();
+  keep_apart({arguments.output, arguments.to, changes ? file : "", changes ? file + ".orig" : ""});
+  for (const std::string& path : {arguments.output, arguments.to}) keep_what_was_read(path);
+  Output output(arguments.output,
+                kind_of_format(arguments.format));  // what cannot be written is said before the search
   RepairFindings findings;
   if (result.verdict != Verdict::match) findings = search(result, most);
   if (arguments.format == "json") {
@@ -132,6 +144,7 @@ Command repair_command() {
         {"--to", "NEW", "Write the repaired scenario to NEW.", {}, &arguments->to},
         {"--take", "N", "Which repair --write and --to take; default 1.", {}, &arguments->take}},
        arguments->output_rows()});
+  command.options.push_back(include_row());
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -8,6 +8,7 @@
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/cli/written_scenario.h"
 
 namespace lockstep::cli {
 
@@ -34,7 +35,7 @@ int run(const ShowArguments& arguments) {
   const std::string kind = arguments.file.substr(0, colon);
   if (colon != std::string::npos && (kind == "framework" || kind == "model")) {
     const std::string& text = builtin_text(kind, arguments.file.substr(colon + 1));
-    Output output(arguments.output);
+    Output output(arguments.output, ReadableText::Kind::as_is);
     output.write(text);
     output.commit();
     return exit_right;
@@ -47,7 +48,8 @@ int run(const ShowArguments& arguments) {
     }
   }
   const Scenario scenario = read_scenario_file(one_scenario_file("show", arguments.file));
-  Output output(arguments.output);
+  if (arguments.resolved) want_same_verdict(scenario);
+  Output output(arguments.output, arguments.resolved ? ReadableText::Kind::json : kind_of_format(arguments.format));
   if (arguments.resolved) {
     output.write(write_json(scenario.resolved));
   } else if (arguments.format == "json") {
@@ -95,6 +97,7 @@ Command show_command() {
               shown_words()},
              {"--resolved", "", "Print the scenario with plain parameters and plain steps.", {}, &arguments->resolved}},
             arguments->output_rows()});
+  command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;
 }

@@ -125,6 +125,7 @@ int test(const TestArguments& arguments, CheckOptions check, const std::vector<s
     if (summary) summary->add(result, outcome);
     reports.add(result);
   });
+  reports.keep_what_was_read();
   if (summary) summary->finish(counts);
   reports.finish();
   // Who watches a gate whose report goes to a file sees how it went all the same.
@@ -163,6 +164,7 @@ Command test_command() {
                           arguments->gate_rows(),
                           arguments->engine_rows(),
                           arguments->job_rows()});
+  command.options.push_back(include_row());
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -131,7 +131,7 @@ class Watch {
 
   void show() {
     // A pipe gets one part behind the other.
-    if (terminal_) output_.write("\x1b[H\x1b[2J\x1b[3J");
+    if (terminal_) output_.control("\x1b[H\x1b[2J\x1b[3J");
     for (const std::string& file : files_.files()) output_.write(checked_.at(file).text);
     if (files_.files().empty()) output_.write("there is no scenario now; waiting for one\n");
     if (terminal_)
@@ -191,6 +191,7 @@ Command watch_command() {
     if (row.flags == "-v,--verbose" || row.flags == "--color") options.push_back(std::move(row));
   }
   command.options = join({std::move(options), arguments->engine_rows()});
+  command.options.push_back(include_row());
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };
   return command;

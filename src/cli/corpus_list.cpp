@@ -10,6 +10,7 @@
 
 #include "src/cli/table.h"
 #include "src/diagnosis/other_tests.h"
+#include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
@@ -37,7 +38,8 @@ std::string linked(const std::string& project, const std::string& number) {
   const std::size_t digits = number.find_first_of("0123456789");
   const bool is_number = digits != std::string::npos && (number.starts_with("#") || number.starts_with("PR ")) &&
                          number.find_first_not_of("0123456789", digits) == std::string::npos;
-  if (!is_number || project.find('/') == std::string::npos) return number;
+  const bool is_repository = project.find('/') != std::string::npos && url_text(project) == project;
+  if (!is_number || !is_repository) return markdown_text(number);
   return fmt::format("[{}](https://github.com/{}/{}/{})", number, project, number[0] == '#' ? "issues" : "pull",
                      number.substr(digits));
 }
@@ -97,8 +99,10 @@ void write_corpus(Output& output, const std::string& format, const std::vector<S
                {"title", "title"}});
   const bool markdown = format == "markdown";
   for (const ScenarioRow& row : rows) {
-    table.add({row.project, markdown ? linked(row.project, row.number) : row.number, row.axes, row.mistake,
-               row.replicas, row.tolerance, markdown ? fmt::format("`{}`", row.name) : row.name, row.title});
+    table.add({markdown ? markdown_text(row.project) : row.project,
+               markdown ? linked(row.project, row.number) : row.number, row.axes, row.mistake, row.replicas,
+               row.tolerance, markdown ? markdown_cell(row.name) : row.name,
+               markdown ? markdown_text(row.title) : row.title});
   }
   table.write(output, format);
   if (format == "text") output.write("\n" + summary(rows));

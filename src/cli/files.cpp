@@ -2,6 +2,7 @@
 #include "src/cli/files.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,8 +13,10 @@
 #include "lockstep/diagnostic.h"
 #include "lockstep/json.h"
 #include "lockstep/scenario.h"
+#include "src/base/inputs.h"
 #include "src/cli/glob.h"
 #include "src/cli/options.h"
+#include "src/scenario/allowed_files.h"
 #include "src/scenario/named_file.h"
 
 namespace lockstep::cli {
@@ -24,6 +27,8 @@ namespace {
 
 /// Whether it is a framework or model file, which scenarios name and nobody checks by itself.
 bool is_named_by_scenarios(const fs::path& path) {
+  // What a link outside of the folder leads to is not looked at; who reads it as a scenario says what is wrong.
+  if (leads_outside(path)) return false;
   std::string error;
   const std::optional<std::string> text = read_text_file(path, error);
   const auto has = [&](const char* word) { return text->find(word) != std::string::npos; };
@@ -48,16 +53,24 @@ const Wanted scenarios{{".json", ".jsonc"}, "scenario", true, true, is_named_by_
 const Wanted dumps{{".json"}, "dump", false, true, [](const fs::path&) { return false; }};
 const Wanted tensors{{".safetensors", ".npy"}, "file of tensors", false, false, [](const fs::path&) { return false; }};
 
+/// Of what is found, and was not named: a pipe, which nobody may ever write to, or a device.
+bool never_opened(const fs::path& path) {
+  std::error_code error;
+  return fs::is_other(path, error) || is_of_the_system(path);
+}
+
 std::vector<std::string> files_in(const fs::path& folder, const Wanted& wanted) {
   std::vector<std::string> files;
   for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
     const fs::path& path = entry->path();
     const bool hidden = path.filename().native().starts_with(".");
-    if (entry->is_directory()) {
+    // A link to itself is neither a folder nor a file; whoever opens it says so, and the others go on.
+    std::error_code error;
+    if (entry->is_directory(error)) {
       if (hidden) entry.disable_recursion_pending();
       continue;
     }
-    if (entry->is_other()) continue;  // a pipe, which nobody may ever write to
+    if (never_opened(path)) continue;
     const std::string ending = path.extension().string();
     const bool fits = std::find(wanted.endings.begin(), wanted.endings.end(), ending) != wanted.endings.end();
     if (hidden || !fits || wanted.left_out(path)) continue;
@@ -113,7 +126,7 @@ class Search {
       std::error_code error;
       if (argument == "-" && wanted_.takes_input) {
         take({std::string(standard_input_name)});
-      } else if (fs::exists(fs::status(argument, error))) {
+      } else if (fs::exists(fs::status(argument, error)) || fs::is_symlink(argument, error)) {
         // A file that is called as standard input is here.
         take(found_at(argument == standard_input_name ? fmt::format("./{}", argument) : argument, true));
       } else if (is_glob(argument)) {
@@ -135,16 +148,14 @@ class Search {
 
   std::vector<std::string> found_at(const std::string& path, bool named) {
     try {
-      if (fs::is_directory(path)) return files_in(path, wanted_);
+      std::error_code error;
+      if (fs::is_directory(path, error)) return files_in(path, wanted_);
     } catch (const fs::filesystem_error& failure) {
       missing_.push_back({{}, fmt::format("cannot read the folder {}: {}", path, failure.code().message())});
       return {};
     }
     if (named) return {path};
-    // As in a folder: nobody may ever write to a pipe.
-    std::error_code error;
-    return fs::is_other(path, error) || wanted_.left_out(path) ? std::vector<std::string>{}
-                                                               : std::vector<std::string>{path};
+    return never_opened(path) || wanted_.left_out(path) ? std::vector<std::string>{} : std::vector<std::string>{path};
   }
 
   std::vector<std::string> found_by(const std::string& pattern) {
@@ -170,6 +181,14 @@ class Search {
   std::set<std::string> seen_;
   std::vector<Diagnostic> missing_;
 };
+
+/// The path without links and detours, however it is spelled; what it leads to need not be there.
+fs::path whole(const std::string& path) {
+  std::error_code error;
+  const fs::path from_root = fs::absolute(path, error);
+  const fs::path result = fs::weakly_canonical(from_root, error);
+  return error ? from_root.lexically_normal() : result;
+}
 
 }  // namespace
 
@@ -219,6 +238,10 @@ std::shared_ptr<const Source> read_source(const std::string& file, std::string_v
   if (!standard) opened.open(file, std::ios::binary);
   std::istream& stream = standard ? std::cin : opened;
   if (!stream) usage_error(fmt::format("cannot read {}", file));
+  if (standard)
+    note_input(STDIN_FILENO);
+  else
+    note_input(std::filesystem::path(file));
   auto source = std::make_shared<Source>();
   source->name = file;
   char buffer[1 << 16];
@@ -239,9 +262,28 @@ void keep_inputs(const std::string& output, const std::vector<std::string>& inpu
   for (const std::string& input : inputs) {
     const bool is_folder = std::filesystem::is_directory(input, failed);
     const std::filesystem::path place = !is_folder ? std::filesystem::path(output) : folder.empty() ? "." : folder;
-    if (std::filesystem::equivalent(place, input, failed))
+    const bool lies_in = is_folder && std::filesystem::equivalent(place, input, failed);
+    const bool is_it = !is_folder && std::filesystem::is_regular_file(output, failed) &&
+                       std::filesystem::equivalent(place, input, failed);
+    if (lies_in || is_it)
       usage_error(fmt::format("the report would replace {}, which it is about; give it another name",
                               is_folder ? output : input));
+  }
+}
+
+void keep_what_was_read(const std::string& output) {
+  if (!output.empty() && was_read(output))
+    throw ReplacedInput(
+        fmt::format("{} was read by this call, and what it writes would replace it; give another name", output));
+}
+
+void keep_apart(const std::vector<std::string>& outputs) {
+  for (auto one = outputs.begin(); one != outputs.end(); ++one) {
+    for (auto other = outputs.begin(); other != one; ++other) {
+      if (one->empty() || other->empty() || whole(*one) != whole(*other)) continue;
+      const std::string both = *one == *other ? *one : fmt::format("{}, which is {} too", *other, *one);
+      usage_error(fmt::format("two reports cannot be written to one file, {}; give one of them another name", both));
+    }
   }
 }
 

@@ -38,9 +38,21 @@ std::vector<std::string> dump_files(const std::vector<std::string>& arguments);
 /// Throws InputError for a glob that nothing fits.
 std::vector<std::string> expanded_files(const std::vector<std::string>& arguments);
 
+/// An output in place of an input: the call is refused as a whole.
+class ReplacedInput : public InputError {
+ public:
+  explicit ReplacedInput(std::string message) : InputError({Diagnostic{{}, std::move(message)}}) {}
+};
+
 /// Throws InputError where `output` is one of the files, or lies in one of the folders, that are read: it would replace
 /// what it is about. "" is standard output.
 void keep_inputs(const std::string& output, const std::vector<std::string>& inputs);
+
+/// Throws ReplacedInput where this process has read what lies at `output`, such as a framework file.
+void keep_what_was_read(const std::string& output);
+
+/// Throws InputError where two of the outputs are one file, however they are spelled.
+void keep_apart(const std::vector<std::string>& outputs);
 
 /// The text of a file; "-" is standard input. Throws InputError where it cannot be read, is larger than 64 MiB or holds
 /// a zero byte. `expected`: what it should be, for messages: "a configuration".

@@ -54,7 +54,7 @@ std::string printable(std::string_view text) {
 }
 
 HashReport::HashReport(const std::string& path, const std::string& format)
-    : output_(path), json_(output_.writer()), is_json_(format == "json") {
+    : output_(path, kind_of_format(format)), json_(output_.writer()), is_json_(format == "json") {
   if (!is_json_) return;
   json_.begin_object();
   json_.key("lockstep");
@@ -302,7 +302,7 @@ int write_comparison(const Comparison& comparison, const std::string& path, cons
   HashCounts counts;
   for (std::size_t i = 0; i < comparison.pairs.size(); ++i)
     count(counts, found_in(comparison.pairs[i], comparison.differences[i]));
-  Output output(path);
+  Output output(path, kind_of_format(format));
   if (format == "json") {
     write_json(comparison, output, counts);
   } else {

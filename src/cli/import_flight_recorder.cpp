@@ -17,7 +17,7 @@ int import_flight_recorder(const CommonOptions& options, const std::vector<std::
         fmt::format("there is no *.json file in {}; `python3 -m lockstep.flight_recorder` makes JSON of pickles",
                     fmt::join(files, ", ")));
   keep_inputs(options.output, dumps);
-  Output output(options.output);
+  Output output(options.output, kind_of_format(options.format));
   const FlightResult result = read_flight_recorder(
       dumps,
       [](const std::string& file) {

@@ -33,6 +33,16 @@ std::string format_help(const std::vector<std::string>& kinds) {
 
 }  // namespace
 
+OptionRow include_row() {
+  static std::vector<std::string> folders;
+  return {"--include",
+          "FOLDER",
+          "Let scenarios name framework and model files below FOLDER, and not only below their own folder or its "
+          "repository; may be given several times.",
+          {},
+          &folders};
+}
+
 OptionRow output_row(std::string* file) {
   return {"-o,--output",
           "FILE",
@@ -210,10 +220,9 @@ std::function<void(std::int64_t, std::int64_t)> progress_line(const CommonOption
     *shown = percent;
     // The line is wiped at the end, so that it never mixes with the report.
     if (percent >= 100)
-      tell("\r\x1b[K");
+      show_progress("\r\x1b[K");
     else
-      tell(fmt::format("\rreplaying on the host: {} %", percent));
-    std::fflush(stderr);
+      show_progress(fmt::format("\rreplaying on the host: {} %", percent));
   };
 }
 

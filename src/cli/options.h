@@ -52,6 +52,9 @@ CheckOptions check_options(const CommonOptions& options, bool with_devices = fal
 /// CLICOLOR_FORCE and FORCE_COLOR, then whether it is a terminal.
 bool use_color(const CommonOptions& options, int descriptor);
 
+/// --include, of every command that reads scenarios. run_program() sees to what it was given.
+OptionRow include_row();
+
 /// -o, --output.
 OptionRow output_row(std::string* file);
 

@@ -14,6 +14,7 @@
 #include <filesystem>
 
 #include "src/cli/command.h"
+#include "src/cli/files.h"
 #include "src/cli/options.h"
 
 namespace lockstep::cli {
@@ -43,11 +44,22 @@ void forget(const std::string& path) {
   }
 }
 
-extern "C" void on_interrupt(int) {
+void remove_unfinished() {
   for (auto& slot : unfinished) {
     if (slot[0] != '\0') unlink(slot.data());
   }
+}
+
+extern "C" void on_interrupt(int) {
+  remove_unfinished();
   _exit(exit_interrupted);
+}
+
+/// Ends as it would without us: mpirun and a shell see the signal.
+extern "C" void on_end_signal(int signal) {
+  remove_unfinished();
+  std::signal(signal, SIG_DFL);
+  raise(signal);  // comes when this returns
 }
 
 /// Why the file cannot be made, for people.
@@ -69,11 +81,17 @@ std::string resolved(const std::string& path) {
 }  // namespace
 
 void tell(const std::string& text) {
+  const std::string readable = readable_text(text);
   if (is_silent) {
-    held_back += text;
+    held_back += readable;
   } else {
-    std::fputs(text.c_str(), stderr);
+    std::fputs(readable.c_str(), stderr);
   }
+}
+
+void show_progress(const std::string& line) {
+  if (!is_silent) std::fputs(line.c_str(), stderr);
+  std::fflush(stderr);
 }
 
 void be_silent(bool silent) { is_silent = silent; }
@@ -85,7 +103,7 @@ void say_what_was_held_back() {
   held_back.clear();
 }
 
-Output::Output(std::string path) : path_(std::move(path)) {
+Output::Output(std::string path, ReadableText::Kind kind) : path_(std::move(path)), readable_(kind) {
   if (path_.empty()) {
     descriptor_ = STDOUT_FILENO;
     return;
@@ -120,8 +138,13 @@ Output::~Output() {
 }
 
 void Output::write(std::string_view text) {
-  buffer_ += text;
+  buffer_ += readable_.next(text);
   if (buffer_.size() >= flush_at) flush();
+}
+
+void Output::control(std::string_view text) {
+  buffer_ += readable_.rest();
+  buffer_ += text;
 }
 
 void Output::flush() {
@@ -141,8 +164,10 @@ void Output::flush() {
 }
 
 void Output::commit() {
+  buffer_ += readable_.rest();
   flush();
   if (path_.empty()) return;
+  if (!may_replace_input_) keep_what_was_read(path_);
   const int closed = close(descriptor_);
   descriptor_ = -1;
   if (closed != 0) throw WriteFailure(fmt::format("cannot write to {}: {}", path_, std::strerror(errno)));
@@ -168,6 +193,11 @@ void keep_standard_error() {
 void install_signal_handlers() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGINT, on_interrupt);
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    // Who is started by nohup stays.
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) std::signal(signal, on_end_signal);
+  }
 }
 
 }  // namespace lockstep::cli

@@ -6,11 +6,15 @@
 #include <string_view>
 
 #include "lockstep/report.h"
+#include "src/report/readable_text.h"
 
 namespace lockstep::cli {
 
-/// Writes to standard error. Where that is full or closed the text is lost, and nothing else is.
+/// Writes to standard error, readably. Where that is full or closed the text is lost, and nothing else is.
 void tell(const std::string& text);
+
+/// A line of progress with what moves the cursor of a terminal, to standard error.
+void show_progress(const std::string& line);
 
 /// From now on tell() says nothing: another process of the same job says it. `silent` false ends that.
 void be_silent(bool silent);
@@ -29,11 +33,11 @@ class WriteFailure : public std::runtime_error {
 };
 
 /// Where a report goes: standard output, or a file that is written beside its place and renamed when
-/// it is complete, so that nobody ever sees half a report.
+/// it is complete, so that nobody ever sees half a report. What is written is readable_text().
 class Output {
  public:
   /// "" is standard output. Throws InputError where the file cannot be made.
-  explicit Output(std::string path);
+  explicit Output(std::string path, ReadableText::Kind kind = ReadableText::Kind::text);
   /// Removes what was written if commit() was not reached.
   ~Output();
   Output(const Output&) = delete;
@@ -45,13 +49,19 @@ class Output {
   }
   /// Hands on what was written so far.
   void flush();
-  /// Hands on everything and puts the file in its place.
+  /// What moves a terminal's cursor.
+  void control(std::string_view text);
+  /// The file that it goes to may be one that was read: the user wants it changed.
+  void may_replace_input() { may_replace_input_ = true; }
+  /// Hands on everything and puts the file in its place. Throws ReplacedInput where that was read by this process.
   void commit();
   /// For colour: the descriptor of standard output, -1 for a file.
   int terminal() const;
 
  private:
   std::string path_, temporary_, buffer_;
+  ReadableText readable_;
+  bool may_replace_input_ = false;
   int descriptor_ = -1;
 };
 

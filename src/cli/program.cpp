@@ -9,9 +9,11 @@
 #include "lockstep/diagnostic.h"
 #include "src/cli/command.h"
 #include "src/cli/engine_jobs.h"
+#include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/numeric/loops.h"
 #include "src/report/clean_text.h"
+#include "src/scenario/allowed_files.h"
 
 namespace lockstep::cli {
 
@@ -37,6 +39,19 @@ int print_help(const std::vector<Command>& commands, const std::string& name) {
   return of_all ? print_text(program_help(commands)) : no_such_command(commands, name);
 }
 
+/// What --include was given, where the command has it.
+void include_folders(const Command& command) {
+  for (const OptionRow& row : command.options) {
+    if (row.flags != "--include") continue;
+    for (const std::string& folder : *std::get<std::vector<std::string>*>(row.target)) {
+      std::error_code error;
+      if (!std::filesystem::is_directory(folder, error))
+        usage_error(fmt::format("--include {}: there is no such folder", folder));
+      include_files_below(folder);
+    }
+  }
+}
+
 int dispatch(const std::vector<std::string>& arguments) {
   const std::vector<Command> commands = all_commands();
   std::string name = arguments.empty() ? "help" : arguments.front();
@@ -47,6 +62,7 @@ int dispatch(const std::vector<std::string>& arguments) {
     if (command.name != name) continue;
     const int status = parse_arguments(command, {arguments.begin() + 1, arguments.end()});
     if (status >= 0) return status;
+    include_folders(command);
     if (command.uses_loops) numeric::loops();  // throws for what LOCKSTEP_TARGET should not be
     return command.run();
   }

@@ -26,14 +26,6 @@ std::string summary_path() {
   return path;
 }
 
-/// The path without links and detours, however it is spelled; what it leads to need not be there.
-std::filesystem::path whole(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path from_root = std::filesystem::absolute(path, error);
-  const std::filesystem::path result = std::filesystem::weakly_canonical(from_root, error);
-  return error ? from_root.lexically_normal() : result;
-}
-
 void append(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::app | std::ios::binary);
   file << text << std::flush;
@@ -68,7 +60,7 @@ ReportSet::ReportSet(const CommonOptions& options, bool several, Purpose purpose
   report.several = several;
   report.timeline = options.timeline;
   if (options.summary) {
-    summary_path();
+    paths_.push_back(summary_path());
     summary_ = make_reporter("markdown", report, [this](std::string_view text) { summary_text_ += text; });
   }
   if (purpose.main) {
@@ -93,13 +85,9 @@ ReportSet::ReportSet(const CommonOptions& options, bool several, Purpose purpose
 
 void ReportSet::open(const std::string& kind, const std::string& path, const ReportOptions& options) {
   Entry entry;
-  for (const std::string& other : paths_) {
-    if (path.empty() || other.empty() || whole(path) != whole(other)) continue;
-    const std::string both = path == other ? path : fmt::format("{}, which is {} too", other, path);
-    usage_error(fmt::format("two reports cannot be written to one file, {}; give one of them another name", both));
-  }
   paths_.push_back(path);
-  entry.output = std::make_unique<Output>(path);
+  keep_apart(paths_);
+  entry.output = std::make_unique<Output>(path, kind_of_format(kind));
   entry.reporter = make_reporter(kind, options, entry.output->writer());
   if (entry.reporter == nullptr) {
     usage_error(fmt::format("--report knows {}; found \"{}\"{}", fmt::join(report_kinds(), ", "), kind,
@@ -132,7 +120,12 @@ void ReportSet::add(const CheckResult& result) {
     tell(fmt::format("lockstep: {}: {}\n", one_line_text(result.file), result.disagreement));
 }
 
+void ReportSet::keep_what_was_read() const {
+  for (const std::string& path : paths_) cli::keep_what_was_read(path);
+}
+
 void ReportSet::finish() {
+  keep_what_was_read();  // all or nothing
   // One that fails does not take the others along.
   std::exception_ptr failure;
   const auto attempt = [&](const auto& write) {
@@ -151,7 +144,7 @@ void ReportSet::finish() {
   if (summary_) {
     attempt([&] {
       summary_->finish();
-      append(summary_path(), summary_text_);
+      append(summary_path(), readable_text(summary_text_));
     });
   }
   if (failure) std::rethrow_exception(failure);

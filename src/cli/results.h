@@ -34,6 +34,8 @@ class ReportSet {
   void add(const CheckResult& result);
   /// Of a captured run. Throws InputError where a report would replace one of its files.
   void add(const VerifyResult& result);
+  /// Throws InputError where one of the reports would replace what this process has read, such as a framework file.
+  void keep_what_was_read() const;
   void finish();
 
  private:

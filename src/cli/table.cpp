@@ -8,17 +8,6 @@
 
 namespace lockstep::cli {
 
-namespace {
-
-/// A cell of a Markdown table: bars would end it.
-std::string cell(const std::string& text) {
-  std::string result;
-  for (const char c : text) result += c == '|' ? "\\|" : std::string(1, c);
-  return result;
-}
-
-}  // namespace
-
 void Table::write(Output& output, const std::string& format) const {
   if (format == "json") return write_json(output);
   if (format == "markdown") return write_markdown(output);
@@ -56,7 +45,7 @@ void Table::write_markdown(Output& output) const {
   output.write(heads + "\n" + line + "\n");
   for (const std::vector<std::string>& row : rows_) {
     std::string text = "|";
-    for (const std::string& value : row) text += " " + cell(value) + " |";
+    for (const std::string& value : row) text += " " + value + " |";
     output.write(text + "\n");
   }
 }

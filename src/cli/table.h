@@ -19,7 +19,8 @@ class Table {
 
   /// A text for each column. "" and "-" say that there is nothing: null in JSON.
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  /// `format`: "text" (columns aligned), "markdown" (cells as they are, but for bars) or "json" (an array of objects).
+  /// `format`: "text" (columns aligned), "markdown" (cells are Markdown: markdown_text() and the like) or "json" (an
+  /// array of objects).
   void write(Output& output, const std::string& format) const;
 
  private:

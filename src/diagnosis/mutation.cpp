@@ -234,8 +234,8 @@ class Run {
   }
 
   /// What other tests see of it at the smallest sizes at which it is wrong.
-  static void compare(Mutant& mutant) {
-    const MutantTrial trial = MutationGround(read_document(mutant.document, "").resolved).judge();
+  void compare(Mutant& mutant) const {
+    const MutantTrial trial = MutationGround(read_document(mutant.document, scenario_.file).resolved).judge();
     mutant.verdict = trial.verdict;
     mutant.replicas_differ = trial.replicas_differ;
     mutant.beyond_tolerance = trial.beyond_tolerance;
@@ -290,7 +290,8 @@ class Run {
     if (base_ != Proof::Verdict::right) {
       Json document = example.document;
       document.set("schedule", *scenario_.document.find("schedule"));
-      if (MutationGround(read_document(document, "").resolved).judge().verdict != Verdict::match) return false;
+      if (MutationGround(read_document(document, scenario_.file).resolved).judge().verdict != Verdict::match)
+        return false;
     }
     mutant.fate = Mutant::Fate::killed;
     mutant.parametric = true;
@@ -345,9 +346,10 @@ class Run {
     return in_full ? trial : MutantTrial{};
   }
 
-  static MutantTrial trial_of_parameter(const NeighbourGround& neighbour, const Json& edit) {
+  MutantTrial trial_of_parameter(const NeighbourGround& neighbour, const Json& edit) const {
     try {
-      return MutationGround(read_document(with_edits(neighbour.scenario->document, {edit}), "").resolved).judge();
+      return MutationGround(read_document(with_edits(neighbour.scenario->document, {edit}), scenario_.file).resolved)
+          .judge();
     } catch (const InputError&) {
       return {};  // the parameter is another one there, or none
     }
@@ -366,7 +368,7 @@ class Run {
   SmallScenario small_;
   MutationGround ground_;
   std::unique_ptr<MutationGround> full_;  ///< with every parameter
-  MutationSizes sizes_;
+  MutationSizes sizes_{scenario_.file};
   std::set<Axis> fixed_;
   bool fixed_micro_batches_ = false;
   Proof::Verdict base_ = Proof::Verdict::undecided;  ///< with these fixed

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/scenario.h"
@@ -16,6 +17,8 @@ namespace lockstep {
 /// edits is. Not for several threads at once.
 class MutationSizes {
  public:
+  /// `file`: of the scenario, in whose folder frameworks and models of its own are named.
+  explicit MutationSizes(std::string file) : file_(std::move(file)) {}
   /// What is read from now on has this edit behind those of the file. What was read before must not be used any more.
   void set_edit(const Json& edit);
   /// The same without an edit.
@@ -36,6 +39,7 @@ class MutationSizes {
   };
   Entry& entry(const Json& document);
 
+  std::string file_;
   std::map<std::uint64_t, Entry> entries_;  // by layout and batch
   std::map<std::uint64_t, Json> edited_;    // most sizes have the same steps, and the edit changes them alike
   std::vector<Json> edit_;

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "src/base/inputs.h"
 #include "src/live/captured_run.h"
 #include "src/live/event.h"
 #include "src/live/precision.h"
@@ -30,6 +31,7 @@ std::string read_text(const std::string& file) {
   if (stream.is_open()) text << stream.rdbuf();
   if (!stream.is_open() || !stream || (text.str().empty() && stream.bad()))
     throw InputError({Diagnostic{{}, fmt::format("{}: it cannot be read", file)}});
+  note_input(file);
   return std::move(text).str();
 }
 

@@ -17,8 +17,12 @@ std::string clean_text(std::string_view text) {
     const std::string_view character = text.substr(0, length);
     if (length == 0 || character == "\xEF\xBF\xBE" || character == "\xEF\xBF\xBF") {
       result += replacement;
-    } else if (is_control_character(character) && character != "\n") {
+    } else if (text.starts_with("\r\n")) {
+      // The end of a line.
+    } else if (character == "\t") {
       result += ' ';
+    } else if (character != "\n" && is_invisible(character)) {
+      result += escaped_character(character);
     } else {
       result += character;
     }
@@ -37,6 +41,27 @@ std::string one_line_text(std::string_view text) {
 std::string file_text(std::string_view path) {
   const std::string text = one_line_text(path);
   return text.find_first_of(" :") == 0 ? "./" + text : text;
+}
+
+std::string markdown_text(std::string_view text) {
+  std::string result;
+  for (const char c : one_line_text(text)) {
+    if (std::string_view("\\`*_{}[]<>#|~").find(c) != std::string_view::npos) result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+std::string markdown_code(std::string_view text) {
+  const std::string line = one_line_text(text);
+  std::string quotes = "`";
+  while (line.find(quotes) != std::string::npos) quotes += '`';
+  const bool spaced = quotes.size() > 1;
+  return fmt::format("{0}{1}{2}{1}{0}", quotes, spaced ? " " : "", line);
+}
+
+std::string markdown_cell(std::string_view text) {
+  return text.find('|') == std::string_view::npos ? markdown_code(text) : markdown_text(text);
 }
 
 std::string markup_text(std::string_view text) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/private_files.h"
 #include "src/report/step_place.h"
 
 namespace lockstep {
@@ -102,7 +103,7 @@ std::vector<FaultMark> fault_marks(const CheckResult& result) {
 
 const std::string* scenario_text(const CheckResult& result) {
   const Source* source = source_of(result);
-  return source == nullptr ? nullptr : &source->text;
+  return source == nullptr || is_private(source->name) ? nullptr : &source->text;
 }
 
 }  // namespace lockstep

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "src/base/utf8.h"
 #include "src/report/clean_text.h"
 
 namespace lockstep {
@@ -11,13 +14,21 @@ namespace {
 
 void append_string(const std::string& text, std::string& out) {
   out += '"';
-  for (const char c : text) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
     const auto byte = static_cast<unsigned char>(c);
+    const std::size_t length = utf8_length(std::string_view(text).substr(at, 4));
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
-    } else if (byte < 0x20 || byte == 0x7f || c == '<') {
+    } else if (byte < 0x20 || byte == 0x7f || c == '<' || (c == '#' && at > 0 && text[at - 1] == '#')) {
       out += fmt::format("\\u{:04x}", byte);
+    } else if (length > 1) {
+      // The page shows it as a number, so the backslash is to be read.
+      const std::string character = text.substr(at, length);
+      for (const char part : is_invisible(character) ? escaped_character(character) : character)
+        out += part == '\\' ? "\\\\" : std::string(1, part);
+      at += length - 1;
     } else {
       out += c;
     }
@@ -69,14 +80,14 @@ void append(const Json& value, std::string& out) {
 
 std::string html_text(std::string_view text) {
   std::string allowed;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\r') continue;  // of a line's end
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
-      allowed += "\xef\xbf\xbd";
-    } else {
-      allowed += c;
-    }
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(length, 1));
+    const bool blank = character == "\n" || character == "\t";
+    if (character != "\r")
+      allowed +=
+          length > 0 && !blank && is_invisible(character) ? escaped_character(character) : std::string(character);
+    text.remove_prefix(character.size());
   }
   return markup_text(allowed);
 }

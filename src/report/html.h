@@ -10,9 +10,10 @@
 
 namespace lockstep {
 
-/// Text for HTML, for text and for attributes in double quotes. Control characters that HTML forbids become U+FFFD.
+/// Text for HTML, for text and for attributes in double quotes. What would not be seen is escaped (is_invisible()).
 std::string html_text(std::string_view text);
-/// JSON without spaces that may stand in a <script> element: `<` is written as \u003c.
+/// JSON without spaces that may stand in a <script> element: `<` is written as \u003c. What would
+/// not be seen is escaped twice, so that the page shows it.
 std::string script_json(const Json& value);
 
 /// The member's text; "" where it is missing, null or no string or number.

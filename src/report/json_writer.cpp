@@ -75,7 +75,11 @@ void JsonWriter::quoted(std::string_view text) {
   for (; !text.empty(); text.remove_prefix(1)) {
     const char c = text.front();
     if (const std::size_t length = utf8_length(text); length != 1) {
-      buffer_ += length == 0 ? "\xEF\xBF\xBD" : text.substr(0, length);  // JSON has no other bytes
+      const std::string_view character = text.substr(0, length);
+      // JSON has no other bytes.
+      buffer_ += length == 0               ? "\xEF\xBF\xBD"
+                 : is_invisible(character) ? escaped_character(character)
+                                           : std::string(character);
       text.remove_prefix(length == 0 ? 0 : length - 1);
     } else if (c == '"' || c == '\\') {
       buffer_ += '\\';

@@ -15,39 +15,16 @@ namespace {
 // Together below GitHub's limit of 1 MiB for a step.
 constexpr std::size_t most_rows_bytes = 300'000, most_details_bytes = 600'000;
 
-/// Text that is to be read as it is, in a table's cell as well.
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : one_line_text(text)) {
-    if (std::string_view("\\`*_{}[]<>#|~").find(c) != std::string_view::npos) result += '\\';
-    result += c;
-  }
-  return result;
-}
-
-/// Text between backticks, as many as it takes.
-std::string code_span(std::string_view text) {
-  std::string quotes = "`";
-  while (text.find(quotes) != std::string_view::npos) quotes += '`';
-  const bool spaced = quotes.size() > 1;
-  return fmt::format("{0}{1}{2}{1}{0}", quotes, spaced ? " " : "", one_line_text(text));
-}
-
-/// The same in a table, where a pipe ends a cell even between backticks.
-std::string cell(std::string_view text) {
-  return text.find('|') == std::string_view::npos ? code_span(text) : escaped(text);
-}
-
 std::string details_of(const FileFindings& file, std::string_view docs_url) {
   std::string text =
       fmt::format("\n<details>\n<summary>{}: {}</summary>\n\n", markup_text(one_line_text(file.file)), file.verdict);
   for (const RuleFinding& finding : file.findings) {
     const std::string name = fmt::format("{} {}", finding.rule().id, finding.rule().name);
     const std::string url = rule_url(finding.rule(), docs_url);
-    const std::string other = finding.place.file == file.file ? "" : code_span(finding.place.file) + " ";
+    const std::string other = finding.place.file == file.file ? "" : markdown_code(finding.place.file) + " ";
     text += fmt::format("**{}**, {}line {}: {}\n\n", url.empty() ? name : fmt::format("[{}]({})", name, url), other,
-                        finding.place.line, escaped(finding.message));
-    for (const std::string& line : finding.lines) text += fmt::format("- {}\n", code_span(line));
+                        finding.place.line, markdown_text(finding.message));
+    for (const std::string& line : finding.lines) text += fmt::format("- {}\n", markdown_code(line));
     if (!finding.lines.empty()) text += "\n";
   }
   return text + "</details>\n";
@@ -62,9 +39,9 @@ void MarkdownReporter::report(const FileFindings& file) {
   std::vector<std::string> words;
   if (file.left_out) words.push_back("no `expect`");
   if (file.expected_mistake) words.push_back("as expected");
-  if (!file.step.empty()) words.push_back(cell(file.step));
+  if (!file.step.empty()) words.push_back(markdown_cell(file.step));
   const std::string row =
-      fmt::format("| {} | {} | {} | {} |\n", sign, cell(file.file), file.verdict, fmt::join(words, ": "));
+      fmt::format("| {} | {} | {} | {} |\n", sign, markdown_cell(file.file), file.verdict, fmt::join(words, ": "));
   if (rows_.size() + row.size() > most_rows_bytes) {
     ++rows_left_out_;
   } else {

@@ -206,7 +206,7 @@ void mutation_markdown(const std::vector<Mutation>& all, const Write& write) {
   std::vector<Row> files;
   MutantCounts sum;
   for (const Mutation& one : all) {
-    files.emplace_back(fmt::format("`{}`", one_line_text(one.scenario->file)), counts_of(one.mutants));
+    files.emplace_back(markdown_cell(one.scenario->file), counts_of(one.mutants));
     sum.add(files.back().second);
   }
   write(summary(sum) + "\n");
@@ -218,9 +218,9 @@ void mutation_markdown(const std::vector<Mutation>& all, const Write& write) {
     for (const auto& [why, mutants] : survivors(one)) {
       if (first) write("\n");
       first = false;
-      write(fmt::format("- `{}`, {}: {}\n", one_line_text(one.scenario->file),
-                        counted(static_cast<std::int64_t>(mutants.size()), "mutant"), why));
-      for (const Mutant* mutant : mutants) write(fmt::format("  - `{}`\n", one_line(mutant->edit)));
+      write(fmt::format("- {}, {}: {}\n", markdown_code(one.scenario->file),
+                        counted(static_cast<std::int64_t>(mutants.size()), "mutant"), markdown_text(why)));
+      for (const Mutant* mutant : mutants) write(fmt::format("  - {}\n", markdown_code(one_line(mutant->edit))));
     }
   }
 }

@@ -43,7 +43,8 @@ Json with_values(const Json& value, Template& values) {
 }  // namespace
 
 std::unique_ptr<Framework> Framework::load(const Json& reference, const Json* options, Reading& reading) {
-  std::optional<NamedFile> file = load_named_file(reference, FileKind::framework, reading.folder, reading.diagnostics);
+  std::optional<NamedFile> file =
+      load_named_file(reference, FileKind::framework, reading.folder, reading.folder, reading.diagnostics);
   if (!file) return nullptr;
   const std::size_t before = reading.diagnostics.size();
   std::unique_ptr<Framework> framework(new Framework(std::move(*file), reference.place()));

@@ -60,7 +60,8 @@ bool add_file(ModelTemplate& model, const Json& reference, const std::filesystem
     reading.diagnostics.add(reference.place(), "more than 8 model files stand on each other's \"base\"");
     return false;
   }
-  const std::optional<NamedFile> file = load_named_file(reference, FileKind::model, folder, reading.diagnostics);
+  const std::optional<NamedFile> file =
+      load_named_file(reference, FileKind::model, folder, reading.folder, reading.diagnostics);
   if (!file) return false;
   const std::size_t before = reading.diagnostics.size();
   const Fields fields(file->document, Object::model_file, "", "in the model file", reading.diagnostics);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +13,10 @@
 #include <mutex>
 
 #include "lockstep/scenario.h"
+#include "src/base/inputs.h"
+#include "src/base/private_files.h"
 #include "src/base/shell_quoted.h"
+#include "src/scenario/allowed_files.h"
 
 namespace lockstep {
 
@@ -25,15 +29,6 @@ bool is_path(const std::string& text) {
     return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
   };
   return text.find('/') != std::string::npos || ends_with(".json") || ends_with(".jsonc");
-}
-
-std::shared_ptr<const Source> open_path(const Json& reference, const std::filesystem::path& path, std::string_view kind,
-                                        Diagnostics& diagnostics) {
-  std::string error;
-  std::optional<std::string> text = read_text_file(path, error);
-  if (text) return std::make_shared<const Source>(Source{path.string(), std::move(*text)});
-  diagnostics.add(reference.place(), fmt::format("cannot read the {} file \"{}\": {}", kind, path.string(), error));
-  return nullptr;
 }
 
 std::shared_ptr<const Source> open_builtin(const Json& reference, FileKind kind, Diagnostics& diagnostics) {
@@ -75,6 +70,52 @@ std::optional<std::string> read_descriptor(int descriptor, std::string& error) {
   return text;
 }
 
+/// Of a file that a scenario names, and the scenario may be a stranger's: nothing but a regular file is opened, and
+/// nothing is shown of one that is none of ours, such as one with passwords.
+std::optional<std::string> read_regular_file(const std::filesystem::path& path, std::string& error) {
+  struct stat status {};
+  const auto is_regular = [&](int failed) {
+    if (failed != 0) error = std::strerror(errno);
+    if (failed == 0 && !S_ISREG(status.st_mode))
+      error = S_ISDIR(status.st_mode) ? "it is a folder" : "it is no regular file";
+    return error.empty();
+  };
+  error.clear();
+  // Looked at first: a device may do something when it is opened.
+  if (!is_regular(stat(path.c_str(), &status))) return std::nullopt;
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) {
+    error = std::strerror(errno);
+    return std::nullopt;
+  }
+  std::optional<std::string> text;
+  if (is_regular(fstat(descriptor, &status))) text = read_descriptor(descriptor, error);
+  if (text) note_input(descriptor);
+  close(descriptor);
+  return text;
+}
+
+std::shared_ptr<const Source> open_path(const Json& reference, const std::filesystem::path& path, FileKind kind,
+                                        const std::filesystem::path& home, Diagnostics& diagnostics) {
+  const std::string_view word = kind == FileKind::framework ? "framework" : "model";
+  const std::string mark = fmt::format("\"lockstep_{}\"", word);
+  const auto refuse = [&](const std::string& sentence) {
+    diagnostics.add(reference.place(), sentence);
+    return nullptr;
+  };
+  std::string error;
+  const FileAccess access = access_to(path, home, error);
+  if (access == FileAccess::refused) return refuse(fmt::format("the {} file \"{}\" {}", word, path.string(), error));
+  std::optional<std::string> text = read_regular_file(path, error);
+  if (!text) return refuse(fmt::format("cannot read the {} file \"{}\": {}", word, path.string(), error));
+  if (text->find(mark) == std::string::npos) {
+    return refuse(
+        fmt::format("\"{}\" is no {} file: it lacks the key {}; nothing of it is shown", path.string(), word, mark));
+  }
+  if (access == FileAccess::included) keep_private(path.string());
+  return std::make_shared<const Source>(Source{path.string(), std::move(*text)});
+}
+
 std::optional<std::string> read_standard_input(std::string& error) {
   static std::mutex mutex;
   static bool was_read = false;
@@ -83,6 +124,7 @@ std::optional<std::string> read_standard_input(std::string& error) {
   const std::lock_guard lock(mutex);
   if (!was_read) text = read_descriptor(STDIN_FILENO, failure);
   was_read = true;
+  note_input(STDIN_FILENO);
   error = failure;
   return text;
 }
@@ -107,17 +149,29 @@ std::optional<std::string> read_text_file(const std::filesystem::path& path, std
     return std::nullopt;
   }
   std::optional<std::string> text = read_descriptor(descriptor, error);
+  if (text) note_input(descriptor);
   close(descriptor);
   return text;
 }
 
+std::optional<Source> read_scenario_text(const std::filesystem::path& path, std::string& error) {
+  std::optional<std::string> text = read_text_file(path, error);
+  if (!text) return std::nullopt;
+  const bool outside = path != standard_input_name && leads_outside(path);
+  if (outside) keep_private(path.string());
+  if (outside && text->find("\"lockstep\"") == std::string::npos) {
+    error = "it is a link that leads out of its folder, and what it leads to is no scenario; nothing of it is shown";
+    return std::nullopt;
+  }
+  return Source{path.string(), std::move(*text)};
+}
+
 std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, const std::filesystem::path& folder,
-                                         Diagnostics& diagnostics) {
+                                         const std::filesystem::path& home, Diagnostics& diagnostics) {
   const bool path = is_path(reference.text());
   const std::filesystem::path file = path ? (folder / reference.text()).lexically_normal() : std::filesystem::path();
   const std::shared_ptr<const Source> source =
-      path ? open_path(reference, file, kind == FileKind::framework ? "framework" : "model", diagnostics)
-           : open_builtin(reference, kind, diagnostics);
+      path ? open_path(reference, file, kind, home, diagnostics) : open_builtin(reference, kind, diagnostics);
   if (!source) return std::nullopt;
   // What is compiled in is the same for every scenario of a process.
   static std::mutex mutex;

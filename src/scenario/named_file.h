@@ -19,9 +19,14 @@ struct NamedFile {
 };
 
 /// The file that a scenario means by `reference`: a built-in name, or a path (with "/", or ending
-/// in .json or .jsonc) relative to `folder`. A mistake is added where there is none.
+/// in .json or .jsonc) relative to `folder`, to which a scenario in the folder `home` has access (allowed_files.h). A
+/// mistake is added where there is none. What is no framework or model file is not quoted.
 std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, const std::filesystem::path& folder,
-                                         Diagnostics& diagnostics);
+                                         const std::filesystem::path& home, Diagnostics& diagnostics);
+
+/// The text of a scenario file, as read_text_file(). Through a link that leads out of its folder and repository only a
+/// scenario is read, and that is private.
+std::optional<Source> read_scenario_text(const std::filesystem::path& path, std::string& error);
 
 /// The text of a file; nothing where it cannot be read, and then why in `error`. Standard input (standard_input_name)
 /// is read once, and whoever asks again gets the same text.

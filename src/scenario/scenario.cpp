@@ -224,7 +224,8 @@ class ScenarioReader {
   static Json resolved_layout(const Json& layout) {
     Json plain = Json::object({}, layout.place());
     for (const Json::Member& member : layout.members()) {
-      const bool one = whole_number(member.value) == 1;
+      // Where "dp_shard" is not written it is all of "dp".
+      const bool one = whole_number(member.value) == 1 && member.key != "dp_shard";
       if (!one && !(member.value.is_boolean() && !member.value.as_boolean())) set_member(plain, member);
     }
     const KeyRow& order = *find_key(object_row(Object::layout), "order");
@@ -259,12 +260,12 @@ Scenario read_scenario_of_open_sizes(std::shared_ptr<const Source> source) {
 
 Scenario read_scenario_file(const std::filesystem::path& path) {
   std::string error;
-  std::optional<std::string> text = read_text_file(path, error);
-  if (!text) {
+  std::optional<Source> read = read_scenario_text(path, error);
+  if (!read) {
     const auto source = std::make_shared<const Source>(Source{path.string(), ""});
     throw InputError({{Place{source, 0, 0, ""}, "cannot read the file: " + error}});
   }
-  return read_scenario(std::make_shared<const Source>(Source{path.string(), std::move(*text)}));
+  return read_scenario(std::make_shared<const Source>(std::move(*read)));
 }
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "lockstep/diagnostic.h"
+#include "src/base/inputs.h"
 #include "src/tensors/header.h"
 
 namespace lockstep {
@@ -40,6 +41,7 @@ TensorFile::TensorFile(std::string path) : path_(std::move(path)) {
   descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0 || fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode))
     refuse(fmt::format("it cannot be opened: {}", std::strerror(errno)));
+  note_input(descriptor_);
   size_ = static_cast<std::uint64_t>(status.st_size);
   try {
     read_header();

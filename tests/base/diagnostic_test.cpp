@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/diagnostic.h"
 
+#include "src/base/private_files.h"
 #include "tests/catch.h"
 
 using lockstep::Diagnostic;
@@ -73,8 +74,24 @@ TEST_CASE("A place at the end of the text has its caret behind the last byte") {
 TEST_CASE("What would disturb a terminal is not shown as it is") {
   CHECK(render({place_of("\x1b[31m \xff \xc2\x9b x", "x"), "m"}) ==
         "x.json:1:12: error: m\n"
-        "    1 | \uFFFD[31m \uFFFD \uFFFD x\n"
-        "      |           ^\n");
+        "    1 | \\u001b[31m \uFFFD \\u009b x\n"
+        "      |                     ^\n");
+  // What is not seen is underlined as wide as it is written.
+  CHECK(render({place_of("a \u202Eb\u200B c", "\u202Eb\u200B"), "m"}) ==
+        "x.json:1:3: error: m\n"
+        "    1 | a \\u202eb\\u200b c\n"
+        "      |   ^~~~~~~~~~~~~\n");
+}
+
+TEST_CASE("Of a private file the word at fault alone is shown") {
+  lockstep::keep_private("private.json");
+  const auto file = std::make_shared<const Source>(Source{"private.json", "{ \"key\": word, \"secret\": 1 }\nsecret"});
+  const std::size_t at = file->text.find("word");
+  CHECK(render({{file, at, file->text.size(), ""}, "m"}) ==
+        "private.json:1:10: error: m\n"
+        "    1 | word,\n"
+        "      | ^~~~~\n");
+  CHECK(render({{file, file->text.size(), file->text.size(), ""}, "m"}).find("secret") == std::string::npos);
 }
 
 TEST_CASE("A long line is cut around the caret") {

@@ -25,3 +25,17 @@ TEST_CASE("only what is valid UTF-8 has a length") {
   CHECK(utf8_length("\xED\xA0\x80") == 0);      // a surrogate
   CHECK(utf8_length("\xF4\x90\x80\x80") == 0);  // above U+10FFFF
 }
+
+TEST_CASE("what is not seen, or turns what is seen around, is known and has a number") {
+  for (const char* seen : {"a", "\u00E9", "\u00A0", "\u2026", "\u3000", "\U0001F600", "\u2029x"})
+    CHECK(is_invisible(std::string_view(seen).substr(0, utf8_length(seen))) == (seen == std::string_view("\u2029x")));
+  for (const char* unseen :
+       {"\x01", "\x7f", "\u0085", "\u00AD", "\u061C", "\u180E", "\u200B", "\u200F", "\u2028", "\u202A", "\u202E",
+        "\u2060", "\u2066", "\u2069", "\uFEFF", "\uFE0F", "\U000E0041", "\U000E01EF"}) {
+    CHECK(is_invisible(unseen));
+  }
+  CHECK_FALSE(is_invisible(""));
+  CHECK(escaped_character("\x1b") == "\\u001b");
+  CHECK(escaped_character("\u202E") == "\\u202e");
+  CHECK(escaped_character("\U000E0041") == "\\udb40\\udc41");
+}

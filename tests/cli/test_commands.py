@@ -3,6 +3,8 @@
 
 import json
 
+import pytest
+
 
 def test_test_honours_expect(run, files):
     done = run("test", "right.json", "wrong.json", "stuck.json")
@@ -181,3 +183,47 @@ def test_the_starter_passes_and_is_never_overwritten(run, tmp_path):
 def test_the_schema_is_json(run):
     assert "2020-12" in json.loads(run("schema").stdout)["$schema"]
     assert run("schema", "--markdown").stdout.startswith("#")
+
+
+PLAIN = '{ "lockstep": 1, "name": "plain", "layout": LAYOUT, "model": { "parameters": [ { "name": "w", "shape": [8] } ] }, "batch": ' \
+        '{ "loss": "sum", "micro_batches": 2 }, "schedule": { "steps": [ { "name": "m", "op": "each", "steps": [ { "name": "backward", ' \
+        '"op": "backward" } ] }, { "name": "reduce", "op": "all_reduce", "over": "dp_replicate" } ] } }'
+
+
+@pytest.mark.parametrize("layout", [
+    '{ "dp": 4, "dp_shard": 1 }', '{ "dp": 4, "dp_replicate": 2 }', '{ "dp": 4, "dp_shard": 2 }', '{ "dp_shard": 1, "dp_replicate": 4 }', '{ "dp": 4 }',
+    '{ "dp": 4, "dp_replicate": 1 }', '{ "dp_shard": 4 }', '{ "dp_replicate": 4 }', '{ "dp": 1, "dp_shard": 1 }', '{ "tp": 1, "dp": 2, "pp": 1 }',
+])
+def test_a_resolved_scenario_keeps_how_dp_is_parted(run, files, layout):
+    (files / "plain.json").write_text(PLAIN.replace("LAYOUT", layout))
+    (files / "resolved.json").write_text(run("show", "--resolved", "plain.json").stdout)
+    reports = [json.loads(run("check", "-f", "json", name).stdout) for name in ("plain.json", "resolved.json")]
+    assert reports[0]["layout"] == reports[1]["layout"] and reports[0]["verdict"] == reports[1]["verdict"] != "error"
+
+
+@pytest.mark.parametrize("layout, model", [
+    ('{ "tp": "any" }', '{ "preset": "mixtral-8x7b", "layers": 1 }'),
+    ('{ "ep": "any", "dp": 2 }', '{ "preset": "mixtral-8x7b", "layers": 1 }'),
+    ('{ "tp": "any" }', '{ "preset": "gpt2", "layers": 1 }'),
+    ('{ "dp": "any" }', '{ "preset": "gpt2", "layers": 1 }'),
+    ('{ "dp": "any", "cp": 2 }', '{ "preset": "gpt2", "layers": 1 }'),
+])
+def test_a_resolved_scenario_of_open_sizes_has_the_same_verdict_or_is_refused_with_a_sentence(run, files, layout, model):
+    (files / "open.json").write_text(
+        f'{{ "lockstep": 1, "layout": {layout}, "model": {model}, "schedule": {{ "framework": "megatron" }} }}')
+    shown = run("show", "--resolved", "open.json")
+    if shown.returncode == 2:
+        assert shown.stdout == "" and "as plain steps it would not be the same" in shown.stderr and "give numbers" in shown.stderr
+        return
+    (files / "resolved.json").write_text(shown.stdout)
+    first, second = (json.loads(run("check", "-f", "json", "--no-blame", name).stdout) for name in ("open.json", "resolved.json"))
+    assert first["verdict"] == second["verdict"] and first.get("notes") == second.get("notes")
+
+
+def test_with_experts_an_open_tp_is_not_resolved(run, files):
+    (files / "open.json").write_text('{ "lockstep": 1, "layout": { "tp": "any" }, "model": { "preset": "mixtral-8x7b", "layers": 1 }, "schedule": '
+                                     '{ "framework": "megatron" } }')
+    assert run("check", "-q", "open.json").returncode == 0
+    shown = run("show", "--resolved", "open.json", "-o", "out.json")
+    assert shown.returncode == 2 and "as plain steps it would not be the same: it is match" in shown.stderr
+    assert not (files / "out.json").exists()

@@ -190,9 +190,9 @@ def test_bytes_that_are_no_text_break_no_format(reports, files):
     texts = reports("check", name)
     found = read_all(texts)
     for format in ("gitlab", "concise", "github", "junit"):
-        assert [(file, rule) for file, rule, _ in found[format]] == [("bad\ufffd  [31m\ufffd ::error::x.json", "LS002")], format
+        assert [(file, rule) for file, rule, _ in found[format]] == [("bad\ufffd\\u0001\\u001b[31m\ufffd ::error::x.json", "LS002")], format
     assert found["sarif"][0][1] == "LS002"
-    assert Table(texts["markdown"]).rows[1][1] == "bad\ufffd  [31m\ufffd ::error::x.json"
+    assert Table(texts["markdown"]).rows[1][1] == "bad\ufffd\\u0001\\u001b[31m\ufffd ::error::x.json"
 
 
 def test_strange_names_of_parameters_and_steps_come_back(reports, files):

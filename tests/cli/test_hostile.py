@@ -118,7 +118,7 @@ WRONG_VALUES = {
     "200,000 mistakes": (scenario(layout={f"k{i}": 1 for i in range(200_000)}), "199000 more mistakes are not shown"),
     "a long string": (scenario(layout={"order": "x" * 1_000_000}), '"order" names "xxx'),
     "control characters": (with_parameter(name="\x1b[2J"), "expected a string without control characters, found U+001B in it"),
-    "control characters in a key": (scenario(layout={"\x1b[2J": 1}), 'unknown key "\N{REPLACEMENT CHARACTER}[2J"'),
+    "control characters in a key": (scenario(layout={"\x1b[2J": 1}), 'unknown key "\\u001b[2J"'),
     "negative axis": (scenario(layout={"dp": -2}), 'expected an integer of at least 1 or "any", found the number -2'),
     "axis of size 0": (scenario(layout={"dp": 0}), 'expected an integer of at least 1 or "any", found the number 0'),
     "huge axis": (scenario(layout={"dp": 10**9}), 'axis "dp" has 1000000000 ranks, more than the 1048576 that a layout may have'),
@@ -250,18 +250,18 @@ def test_windows_line_ends_are_fine(limited, tmp_path):
 
 
 FRAMEWORKS = {
-    "broken": ("./broken.jsonc", 'broken.jsonc:1:3: error: expected a key in double quotes or "}", found the word broken'),
-    "the scenario itself": ("./case.json", 'missing key "lockstep_framework" in the framework file'),
+    "broken": ("./broken.jsonc", 'broken.jsonc:1:28: error: expected a key in double quotes, found the word broken'),
+    "the scenario itself": ("./case.json", '"case.json" is no framework file: it lacks the key "lockstep_framework"'),
     "not there": ("./none.jsonc", 'cannot read the framework file "none.jsonc": No such file or directory'),
     "a folder": ("./", "it is a folder"),
-    "without an end": ("/dev/zero", "it is larger than 64 MiB, which no scenario is"),
+    "without an end": ("/dev/zero", "is a file of the system, which no scenario is made of"),
     "misspelt": ("megtaron", 'unknown framework "megtaron"; did you mean "megatron"?'),
 }
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_framework_files(limited, tmp_path, name):
-    (tmp_path / "broken.jsonc").write_text("{ broken")
+    (tmp_path / "broken.jsonc").write_text('{ "lockstep_framework": 1, broken')
     framework, sentence = FRAMEWORKS[name]
     status, said = check(limited, tmp_path, scenario(schedule={"framework": framework}))
     assert sentence in said

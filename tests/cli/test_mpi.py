@@ -304,3 +304,17 @@ def test_an_interrupt_ends_every_process(long_run, number):
     launcher.communicate(timeout=120)
     assert launcher.returncode == 128 + number
     assert none_is_left(marker), processes_with(marker)
+
+
+@needs_mpi
+def test_a_job_that_is_ended_leaves_no_half_report(tmp_path):
+    (tmp_path / "large.json").write_text(scenario(dp=2, shape=(1 << 30,)))
+    process = subprocess.Popen([PROGRAM, "check", "--engine", "mpi", "--ranks", "2", "-o", "out.txt", "large.json"], cwd=tmp_path,
+                               env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while process.poll() is None and not list(tmp_path.glob("out.txt.*.tmp")):
+        time.sleep(0.001)
+    assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert [path.name for path in tmp_path.iterdir()] == ["large.json"]

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 
 def test_output_appears_complete_and_alone(run, files):
     done = run("check", "-o", "out.txt", "wrong.json")
@@ -119,3 +121,28 @@ def test_a_name_in_other_bytes_costs_no_report(binary, files):
     assert done.returncode == 1, done.stderr
     assert "bad\ufffd.json" in (files / "o.json").read_text(encoding="utf-8")
     assert (files / "h.html").exists() and (files / "j.xml").exists()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_the_program_leaves_no_half_file_and_is_seen(binary, files, sent):
+    """Nobody writes to the pipe, so that the program waits until it is ended."""
+    os.mkfifo(files / "pipe.json")
+    process = subprocess.Popen([binary, "check", "-o", "out.txt", "pipe.json"], cwd=files, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while process.poll() is None and not list(files.glob("out.txt.*.tmp")):
+        time.sleep(0.001)
+    process.send_signal(sent)
+    process.communicate()
+    assert process.returncode == -sent
+    assert not list(files.glob("out.txt*"))
+
+
+def test_a_program_that_is_to_outlive_its_terminal_does(binary, files):
+    os.mkfifo(files / "pipe.json")
+    process = subprocess.Popen(["nohup", binary, "check", "-q", "-o", "out.txt", "pipe.json"], cwd=files, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while process.poll() is None and not list(files.glob("out.txt.*.tmp")):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGHUP)
+    (files / "pipe.json").write_text((files / "right.json").read_text())
+    process.communicate()
+    assert process.returncode == 0 and (files / "out.txt").read_text().startswith("match  pipe.json")

@@ -2,6 +2,10 @@
 """prove: statements, the counterexample, the printed proof, exit statuses and messages."""
 
 import json
+import os
+from pathlib import Path
+
+ROOT = Path(os.environ.get("LOCKSTEP_SOURCE_DIR") or Path(__file__).resolve().parents[2])
 
 TIED = """{
   "lockstep": 1, "name": "tied", "layout": { "pp": 2, "dp": 2 },
@@ -440,3 +444,14 @@ def test_sizes_that_are_refused_wherever_they_were_tried_are_not_called_right(ru
     (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or dp > 1 and cp > 1 and dp < 30"'))
     done = run("prove", "mine.json")
     assert "open: dp, pp, micro_batches;" in done.stdout and "  cp 2-8 are refused (of 1 to 8), the first one: no\n" in done.stdout
+
+
+def test_a_counterexample_that_would_be_no_valid_scenario_is_not_written(run, tmp_path):
+    """At one rank less the model communicates nothing, and what the file's edits are of is not there."""
+    path = ROOT / "scenarios" / "deepspeed" / "8491-exchange-without-backward-in-the-model.json"
+    done = run("prove", "-q", str(path), "--counterexample", "example.json")
+    assert done.returncode == 1
+    if (tmp_path / "example.json").exists():
+        assert run("check", "-q", "example.json").returncode == 1
+    else:
+        assert "example.json was not written" in done.stderr

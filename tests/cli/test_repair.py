@@ -2,6 +2,13 @@
 """repair: what it prints, what it writes, and what it refuses."""
 
 import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(os.environ.get("LOCKSTEP_SOURCE_DIR") or Path(__file__).resolve().parents[2])
 
 
 def test_repairs_are_ranked_and_verified(run, files):
@@ -113,3 +120,14 @@ def test_mistakes(run, files):
     assert "unknown key" in says("invalid.json")
     done = run("repair", "--take", "900", "--to", "x.json", "wrong.json")
     assert done.returncode == 2 and done.stderr.startswith("error: --take 900: there are ") and not (files / "x.json").exists()
+
+
+@pytest.mark.parametrize("option", ["--to", "--write"])
+def test_a_repair_with_which_the_file_is_not_decided_is_not_written(run, files, option):
+    """The repair is right at the micro-batches that are shown, and not decided for any number of them."""
+    text = (ROOT / "scenarios" / "picotron" / "cp-alone.json").read_text()
+    (files / "any.json").write_text(re.sub(r'"micro_batches": \d+', '"micro_batches": "any"', text))
+    before = {path.name: path.read_bytes() for path in files.iterdir()}
+    done = run("repair", "any.json", option, *(["new.json"] if option == "--to" else []))
+    assert done.returncode == 2 and "is not decided for micro_batches" in done.stderr and "the file is not written" in done.stderr
+    assert {path.name: path.read_bytes() for path in files.iterdir()} == before

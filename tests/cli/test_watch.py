@@ -118,7 +118,7 @@ def test_framework_files_that_a_scenario_names_count_too(run, watch, files):
         '"schedule": { "framework": "./mine.jsonc" } }')
     watching = watch("m.json")
     watching.expect("match  m.json.*\n\n")
-    (files / "mine.jsonc").write_text("{")
+    (files / "mine.jsonc").write_text('{ "lockstep_framework": 1')
     assert "mine.jsonc:1" in watching.expect("error  m.json.*\n\n")
     (files / "mine.jsonc").write_text(framework)
     watching.expect("match  m.json.*\n\n")

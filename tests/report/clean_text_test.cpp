@@ -5,11 +5,12 @@
 
 using namespace lockstep;
 
-TEST_CASE("clean text keeps line feeds and characters, and nothing that a format cannot hold") {
-  CHECK(clean_text("a\tb\x01\x1b[31mc\x7f\r\nd") == "a b  [31mc  \nd");
+TEST_CASE("clean text keeps line feeds and characters, and nothing that a format cannot hold or nobody sees") {
+  CHECK(clean_text("a\tb\x01\x1b[31mc\x7f\r\nd\re") == "a b\\u0001\\u001b[31mc\\u007f\nd\\u000de");
+  CHECK(clean_text("a\u202Eb\u200Bc\U000E0041") == "a\\u202eb\\u200bc\\udb40\\udc41");
   CHECK(clean_text("é × 😀") == "é × 😀");
   CHECK(clean_text("a\xC2\x9B"
-                   "31m\xC2\x85\xC2\xA0") == "a 31m \xC2\xA0");  // those of Latin-1
+                   "31m\xC2\x85\xC2\xA0") == "a\\u009b31m\\u0085\xC2\xA0");  // those of Latin-1
   CHECK(clean_text("\xff") == "\xEF\xBF\xBD");
   CHECK(clean_text("a\xC3") == "a\xEF\xBF\xBD");                                // cut in the middle
   CHECK(clean_text("\xED\xA0\x80").size() == 9);                                // a surrogate, byte by byte

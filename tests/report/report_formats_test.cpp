@@ -95,7 +95,7 @@ TEST_CASE("junit: suites by folder with their sums, failures apart from errors, 
   failed.machine_failed = true;
   failed.errors = {{{}, "no memory for \x01 <this>"}};
   const std::string error = written("junit", {failed});
-  CHECK(contains(error, "<error type=\"LS016\" message=\"no memory for   &lt;this&gt;\">"));
+  CHECK(contains(error, "<error type=\"LS016\" message=\"no memory for \\u0001 &lt;this&gt;\">"));
   CHECK(contains(error, "errors=\"1\""));
   ReportOptions test;
   test.expectations = true;
