@@ -76,6 +76,7 @@ struct VerifiedPiece {
   bool told_apart = false;   ///< no other coefficients of the contributions would do
   bool from_others = false;  ///< contributions cannot be told apart; the formula is one that other parameters have
   std::vector<RecoveredCoefficient> coefficients;  ///< by step, rank and micro-batch; see VerifyOptions
+  std::size_t left_out = 0;  ///< coefficients that are not in this list, for the run has too many
 };
 std::string_view name_of(VerifiedPiece::Verdict verdict);
 

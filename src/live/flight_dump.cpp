@@ -129,7 +129,7 @@ class DumpReader {
       return mistake(json,
                      "which rank's dump is it? Expected a file name with the rank at its end, such as "
                      "trace_3.json");
-    dump_.rank = number ? static_cast<int>(*number) : *named;
+    dump_.rank = static_cast<int>(number.value_or(named.value_or(0)));
   }
 
   void group(const std::string& name, const Json& config) {

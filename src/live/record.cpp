@@ -78,6 +78,8 @@ class Recorder {
       refuse("no optimizer got a gradient, so there is nothing that a schedule could be held against.");
     if (!verified_.gaps.empty())
       refuse("no schedule is recorded of a run that is not complete: " + verified_.gaps.front());
+    if (std::any_of(verified_.pieces.begin(), verified_.pieces.end(), [](const auto& one) { return one.left_out > 0; }))
+      refuse("results that are not right have more coefficients than are kept at once; expected --step.");
     if (!verified_.collectives.empty())
       refuse("no schedule is recorded of collectives that do not meet: " + verified_.collectives.front().what);
     if (!verified_.loss)

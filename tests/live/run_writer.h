@@ -195,6 +195,8 @@ struct SimpleRun {
       {"embedding.weight", 4000}, {"layers.0.weight", 2000}, {"layers.1.weight", 2000}};
   /// By parameter, or the same for all.
   std::function<double(const std::string& name, int owner, int rank, int step, int micro_batch)> coefficient;
+  /// Whose data a rank reads.
+  std::function<int(int rank)> data = [](int rank) { return rank; };
   std::function<std::string(int rank, int step)> tokens = [](int, int) { return std::string("null"); };
 
   void write(const std::string& folder, const std::vector<int>& without = {}) const {
@@ -239,7 +241,7 @@ struct SimpleRun {
     std::vector<double> values = drawn(parameters[parameter].second, 1000 * parameter + 7, settings.dtype);
     const std::vector<double> own =
         drawn(parameters[parameter].second,
-              1'000'000 * (parameter + 1) + 10'000 * static_cast<std::uint64_t>(rank) +
+              1'000'000 * (parameter + 1) + 10'000 * static_cast<std::uint64_t>(data(rank)) +
                   100 * static_cast<std::uint64_t>(step) + static_cast<std::uint64_t>(micro_batch),
               settings.dtype);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = rounded(0.3 * values[i] + own[i], settings.dtype);
