@@ -34,6 +34,8 @@ struct VerifyOptions {
   Selectors parameters;              ///< these alone; selectors as in a scenario
   bool coefficients = false;         ///< keep those of right results as well
   bool blame = true;                 ///< where something is wrong, look for the step at fault and its repair
+  /// Of results that are not right, about so many are kept in all: 1 GB. The first of each piece always.
+  std::size_t most_coefficients = std::size_t{1} << 22;
   std::string reference;             ///< folder of a run on one device, with the same model and data; "": none
   int threads = 0;                   ///< 0: one per core
 };

@@ -163,7 +163,8 @@ struct CapturedRun {
   int other_coordinates(int rank, std::uint32_t axes) const { return coordinates(rank, ~axes); }
 
   std::vector<int> place_of_rank;  // in the mesh
-  std::uint32_t data_axes = 0;  // by bit
+  std::set<std::string> placed_axes;  // of any parameter
+  std::uint32_t data_axes = 0;        // by bit
   std::vector<int> data_coordinates;
   int data_ranks = 1;
 };

@@ -25,7 +25,7 @@ struct Summed {
 };
 
 /// See Columns::unsaid_axis.
-int find_unsaid_axis(const CapturedRun& run, const DeclaredParameter& parameter, const Columns& found,
+int find_unsaid_axis(const CapturedRun& run, const Columns& found,
                      const std::map<std::pair<int, int>, Summed>& contributions) {
   std::map<std::pair<int, int>, int> column_of;  // by rank and micro-batch; -1: zeros
   for (const std::pair<int, int>& zero : found.zeros) column_of[zero] = -1;
@@ -33,7 +33,7 @@ int find_unsaid_axis(const CapturedRun& run, const DeclaredParameter& parameter,
     for (const std::pair<int, int>& member : found.columns[i].members) column_of[member] = static_cast<int>(i);
   }
   for (std::size_t axis = 0; axis < run.header.axes.size(); ++axis) {
-    if (is_said_along(run, parameter, axis)) continue;
+    if (is_said_along(run, axis)) continue;
     const std::uint32_t bit = std::uint32_t{1} << axis;
     std::map<std::pair<int, int>, int> first;  // by the coordinates on all other axes, and micro-batch
     for (const auto& [member, column] : column_of) {
@@ -48,11 +48,10 @@ int find_unsaid_axis(const CapturedRun& run, const DeclaredParameter& parameter,
 
 }  // namespace
 
-bool is_said_along(const CapturedRun& run, const DeclaredParameter& parameter, std::size_t axis) {
+bool is_said_along(const CapturedRun& run, std::size_t axis) {
   const std::string& name = run.header.axes[axis];
   return (run.data_axes >> axis & 1) != 0 || run.header.sizes[axis] == 1 || splits_sequence(name) ||
-         name == name_of(Axis::pp) ||
-         std::find(parameter.placed.begin(), parameter.placed.end(), name) != parameter.placed.end();
+         name == name_of(Axis::pp) || run.placed_axes.contains(name);
 }
 
 bool nearly_equal(const Eigen::VectorXd& a, const Eigen::VectorXd& b, Dtype dtype) {
@@ -143,10 +142,7 @@ Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expecte
     if (known) column.expected = weight;
     if (column.different == 1) column.likely = &expected;
   }
-  if (!tensors.empty()) {
-    const auto parameter = static_cast<std::size_t>(tensors.front()->parameter);
-    result.unsaid_axis = find_unsaid_axis(run, run.parameters[parameter].declared, result, contributions);
-  }
+  result.unsaid_axis = find_unsaid_axis(run, result, contributions);
   return result;
 }
 

@@ -191,7 +191,7 @@ class PlacementFinder {
   void refuse_unsaid(int parameter, std::size_t axis) const {
     const DeclaredParameter& declared = run_.parameters[at(parameter)].declared;
     const std::string& name = run_.header.axes[axis];
-    if (is_said_along(run_, declared, axis)) return;
+    if (is_said_along(run_, axis)) return;
     refuse(fmt::format("ranks along {} yield different gradients of {}, and nothing says whether they hold different "
                        "parts of it or shares of one gradient",
                        name, declared.name));

@@ -253,6 +253,8 @@ CapturedRun read_run(const std::string& folder, int threads) {
   Union(run).run();
   find_gaps(run);
   const Header& header = run.header;
+  for (const RunParameter& parameter : run.parameters)
+    run.placed_axes.insert(parameter.declared.placed.begin(), parameter.declared.placed.end());
   run.place_of_rank.resize(static_cast<std::size_t>(header.world));
   for (std::size_t place = 0; place < header.mesh_ranks.size(); ++place)
     run.place_of_rank[static_cast<std::size_t>(header.mesh_ranks[place])] = static_cast<int>(place);

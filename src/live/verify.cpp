@@ -35,9 +35,6 @@ std::string piece_words(const live::DeclaredParameter& parameter, const std::vec
   return text;
 }
 
-/// Coefficients of results that are not right, of which a report keeps so many: 1 GB.
-constexpr std::size_t most_coefficients = std::size_t{1} << 22;
-
 /// Leaves out the coefficients of results of one piece from where they are more than `most`, but of the first.
 void shed_coefficients(std::vector<Judged>& of_cell, std::size_t most) {
   std::size_t kept = 0;
@@ -230,7 +227,7 @@ class Verifier {
         const bool open = std::any_of(judged[i].begin(), judged[i].end(), [](const Judged& one) { return one.open; });
         if (ground.patterns != nullptr && !open) return;
         judged[i] = live::judge(ground, *cells[i]);
-        shed_coefficients(judged[i], most_coefficients / (cells.size() * chosen_steps_.size()));
+        shed_coefficients(judged[i], options_.most_coefficients / (cells.size() * chosen_steps_.size()));
       });
     };
     all();
@@ -322,7 +319,7 @@ class Verifier {
     if (left_out > 0)
       result_.notes.push_back(fmt::format(
           "the coefficients of {} are left out, for more than {} are not kept; --step and --parameter look at fewer.",
-          live::counted(left_out, "result"), most_coefficients));
+          live::counted(left_out, "result"), options_.most_coefficients));
     live::find_mistakes(std::move(judged_), result_);
   }
 

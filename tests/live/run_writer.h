@@ -87,10 +87,10 @@ class RunWriter {
     int world = 1;
     for (const auto& [axis, size] : settings_.mesh) world *= size;
     ranks_.resize(static_cast<std::size_t>(world));
-    std::vector<std::string> axes, data;
+    std::vector<std::string> data;
     std::vector<int> sizes, all;
     for (const auto& [axis, size] : settings_.mesh) {
-      axes.push_back("\"" + axis + "\"");
+      axes_.push_back("\"" + axis + "\"");
       sizes.push_back(size);
     }
     for (const std::string& axis : settings_.data_axes) data.push_back("\"" + axis + "\"");
@@ -100,7 +100,7 @@ class RunWriter {
           rank,
           R"({{"event":"run","lockstep_capture":1,"rank":{},"world":{},"adapter":"ddp","versions":{{"lockstep":"0.1.0"}},)"
           R"("sums":{},"seed":0,"mesh":{{"axes":[{}],"sizes":[{}],"ranks":[{}]}},"data_axes":[{}],"loss":{},"collectives":{}}})",
-          rank, world, settings_.sums, fmt::join(axes, ","), fmt::join(sizes, ","), fmt::join(all, ","),
+          rank, world, settings_.sums, fmt::join(axes_, ","), fmt::join(sizes, ","), fmt::join(all, ","),
           fmt::join(data, ","), settings_.loss, settings_.collectives);
     }
   }
@@ -122,8 +122,8 @@ class RunWriter {
     for (int rank = 0; rank < world(); ++rank)
       line(rank,
            R"({{"event":"parameter","id":{},"name":"{}","shape":[{}],"dtype":"float32","frozen":false,"aliases":[],)"
-           R"({}"pieces":[{}]}})",
-           id, name, numel, group == 0 ? "" : fmt::format(R"("group":{},)", group), pieces);
+           R"({}"placed":[{}],"pieces":[{}]}})",
+           id, name, numel, group == 0 ? "" : fmt::format(R"("group":{},)", group), fmt::join(axes_, ","), pieces);
   }
 
   void contribution(int rank, int step, int micro_batch, int id, int piece, const std::vector<double>& values,
@@ -180,6 +180,7 @@ class RunWriter {
 
   std::string folder_;
   Settings settings_;
+  std::vector<std::string> axes_;  // with quotes; all parameters say how ranks hold them along each
   std::vector<One> ranks_;
 };
 

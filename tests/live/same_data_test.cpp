@@ -244,3 +244,24 @@ TEST_CASE("sketches that are all zero beside hashes that are not are no match") 
   CHECK(only_finding(result).find("has no sum that is not zero, and its hash is not that of zeros") !=
         std::string::npos);
 }
+
+TEST_CASE("a run with more wrong results than fit in memory keeps some coefficients, and all formulas") {
+  SimpleRun run = run_on(4, false, [](int rank) { return rank; });
+  VerifyOptions options;
+  const VerifyResult whole = verified(run, options);
+  options.most_coefficients = 3 * 8 * 2;  // of three parameters, whose results have eight contributions, two each
+  const VerifyResult result = verified(run, options);
+  REQUIRE(result.pieces.size() == 12);
+  REQUIRE(result.findings.size() == whole.findings.size());
+  for (std::size_t i = 0; i < result.pieces.size(); ++i) {
+    const VerifiedPiece& piece = result.pieces[i];
+    CHECK(piece.formula == whole.pieces[i].formula);
+    CHECK(piece.verdict == Verdict::wrong);
+    CHECK(piece.coefficients.size() == (i % 4 < 2 ? 8 : 0));
+    CHECK(piece.left_out == (i % 4 < 2 ? 0 : 8));
+  }
+  REQUIRE_FALSE(result.notes.empty());
+  CHECK(result.notes.back() ==
+        "the coefficients of 6 results are left out, for more than 48 are not kept; --step and --parameter look at "
+        "fewer.");
+}

@@ -2,6 +2,7 @@
 """One rank, with gloo and the Flight Recorder: flight_worker.py FOLDER RANK WORLD CASE. It writes the recorder's dump as pickle and as JSON, before
 it goes on where the ranks wait for each other."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -24,11 +25,11 @@ def dump():
         file.write(c10d._dump_fr_trace_json())
 
 
-def until_recorded(entries, completed):
+def until_recorded(entries, ended):
     """Until the recorder has so many collectives, and knows that so many have ended, which another thread tells it."""
     while True:
         found = json.loads(c10d._dump_fr_trace_json())["entries"]
-        if len(found) >= entries and sum(entry["state"] == "completed" for entry in found) >= completed:
+        if len(found) >= entries and sum(entry["retired"] for entry in found) >= ended:
             return
         time.sleep(0.05)
 
@@ -43,13 +44,13 @@ def dump_and_die(entries):
     os._exit(0)
 
 
-def wait_without_end(entries, collective):
+@contextlib.contextmanager
+def without_end(entries):
+    """Around what waits without end."""
     thread = threading.Thread(target=dump_and_die, args=(entries,))
     thread.start()
-    try:
-        collective()
-    except RuntimeError:  # the other rank has gone: all dumps are there
-        pass
+    with contextlib.suppress(RuntimeError):  # the other rank has gone: all dumps are there
+        yield
     thread.join()
 
 
@@ -64,9 +65,12 @@ if case == "groups":
     if rank < 2:
         dist.all_reduce(torch.ones(3), group=pair)
 if case == "crossed":
-    wait_without_end(5, lambda: dist.broadcast(values, 0) if rank == 0 else dist.all_reduce(torch.ones(1)))
+    with without_end(5):
+        dist.broadcast(values, 0) if rank == 0 else dist.all_reduce(torch.ones(1))
 if case == "left_out":
-    wait_without_end(5 - rank, dist.barrier if rank == 0 else lambda: None)
+    with without_end(5 - rank):
+        if rank == 0:
+            dist.barrier()
 made = 3 if case == "ring" else 5 if case == "groups" and rank < 2 else 4
 until_recorded(made, made)
 dump()
