@@ -162,7 +162,7 @@ struct CapturedRun {
   int coordinates(int rank, std::uint32_t axes) const;
   int other_coordinates(int rank, std::uint32_t axes) const { return coordinates(rank, ~axes); }
 
-  std::vector<int> place_of_rank;  // in the mesh
+  std::vector<int> place_of_rank;     // in the mesh
   std::set<std::string> placed_axes;  // of any parameter
   std::uint32_t data_axes = 0;        // by bit
   std::vector<int> data_coordinates;

@@ -52,9 +52,9 @@ struct Columns {
   int unsaid_axis = -1;
 };
 
-/// Whether the run says what ranks along an axis of its mesh have of a parameter where they see the same tokens and yield
-/// different gradients: the tensors that are cut along it say so of all. Along cp and sp, where these are no data axes, it is shares; what several pipeline stages have is
-/// added up, as tied embeddings are.
+/// Whether the run says what ranks along an axis of its mesh have of a parameter where they see the same tokens and
+/// yield different gradients: the tensors that are cut along it say so of all. Along cp and sp, where these are no data
+/// axes, it is shares; what several pipeline stages have is added up, as tied embeddings are.
 bool is_said_along(const CapturedRun& run, std::size_t axis);
 
 /// Whether ranks may have computed one thing in other orders of summation, which differ by a few roundings.

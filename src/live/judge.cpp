@@ -124,7 +124,8 @@ class Judge {
     if (columns_.unsaid_axis >= 0) {
       const std::string& axis = ground_.run.header.axes[static_cast<std::size_t>(columns_.unsaid_axis)];
       return undecided(judged, fmt::format("ranks along {} yield different gradients of it, and nothing says whether "
-                                           "they hold different parts of it or shares of one gradient", axis));
+                                           "they hold different parts of it or shares of one gradient",
+                                           axis));
     }
     problem.result_dtype = result.dtype;
     problem.coarsest = coarser(result.dtype, cell_.coarsest);

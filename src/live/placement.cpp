@@ -192,9 +192,10 @@ class PlacementFinder {
     const DeclaredParameter& declared = run_.parameters[at(parameter)].declared;
     const std::string& name = run_.header.axes[axis];
     if (is_said_along(run_, axis)) return;
-    refuse(fmt::format("ranks along {} yield different gradients of {}, and nothing says whether they hold different "
-                       "parts of it or shares of one gradient",
-                       name, declared.name));
+    refuse(
+        fmt::format("ranks along {} yield different gradients of {}, and nothing says whether they hold different "
+                    "parts of it or shares of one gradient",
+                    name, declared.name));
   }
 
   /// Where backward yields a parameter's gradient on every rank in the same micro-batches, and not in all.

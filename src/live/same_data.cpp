@@ -50,8 +50,8 @@ std::vector<std::size_t> without_rounding(const std::vector<Column>& columns) {
 SameData::SameData(const CapturedRun& run, SketchFiles& files, const Expected& expected, int step, const Cells& cells)
     : run_(run), class_of_(at(run.data_ranks), -1), yields_(at(run.data_ranks), 0) {
   for (const RankRecord& rank : run.ranks) class_of_[at(run.data_coordinate(rank.header.rank))] = 0;
-  const auto coordinates = static_cast<std::size_t>(
-      std::count_if(class_of_.begin(), class_of_.end(), [](int known) { return known == 0; }));
+  const auto coordinates =
+      static_cast<std::size_t>(std::count_if(class_of_.begin(), class_of_.end(), [](int known) { return known == 0; }));
   std::vector<std::set<int>> holders(run.parameters.size());  // data coordinates of ranks that have it
   for (const RankRecord& rank : run.ranks) {
     for (const int parameter : rank.run_parameters)

@@ -52,7 +52,8 @@ std::string RunWords::counts() const {
 }
 
 std::string RunWords::not_judged() const {
-  if (result_.reference || result_.verdict() == PieceVerdict::wrong || result_.count(PieceVerdict::right) == 0) return "";
+  if (result_.reference || result_.verdict() == PieceVerdict::wrong || result_.count(PieceVerdict::right) == 0)
+    return "";
   return "each rank's loss and backward are taken as they are: --reference judges them";
 }
 

@@ -66,8 +66,10 @@ TEST_CASE("ranks along one of two data axes that read the same data are named") 
         return step == 0 && owner / 2 == rank / 2 ? 0.5 : 0;  // nothing goes over replicas
       };
     }
-    CHECK(only_finding(verified(run)).starts_with(
-        "data-parallel ranks 0 and 2 yielded the same gradients, and so did 1 and 3: they read the same data"));
+    CHECK(
+        only_finding(verified(run))
+            .starts_with(
+                "data-parallel ranks 0 and 2 yielded the same gradients, and so did 1 and 3: they read the same data"));
   }
 }
 
@@ -99,8 +101,7 @@ TEST_CASE("a parameter whose gradient is the same on all ranks is right where ot
   for (int rank = 0; rank < 2; ++rank) {
     const std::vector<double> one = run.gradient(0, rank, 0, 0), other = run.gradient(0, 1 - rank, 0, 0);
     std::vector<double> mean;
-    for (std::size_t i = 0; i < one.size(); ++i)
-      mean.push_back(test::rounded((one[i] + other[i]) / 2, Dtype::float32));
+    for (std::size_t i = 0; i < one.size(); ++i) mean.push_back(test::rounded((one[i] + other[i]) / 2, Dtype::float32));
     writer.contribution(rank, 0, 0, 0, 0, one);
     writer.contribution(rank, 0, 0, 1, 0, {1.5});
     writer.result(rank, 0, 0, 0, mean);
@@ -121,8 +122,9 @@ TEST_CASE("experts that a rank has alone do not say that all ranks' data differ"
     RunWriter writer(folder.path(), run.settings);
     writer.parameter(0, "weight", 3000);
     for (int rank = 0; rank < 2; ++rank) {
-      writer.line(rank, R"({{"event":"parameter","id":{0},"name":"experts.{1}","shape":[2000],"dtype":"float32",)"
-                        R"("frozen":false,"pieces":[{{"range":[0,2000]}}]}})",
+      writer.line(rank,
+                  R"({{"event":"parameter","id":{0},"name":"experts.{1}","shape":[2000],"dtype":"float32",)"
+                  R"("frozen":false,"pieces":[{{"range":[0,2000]}}]}})",
                   1, rank);
       std::vector<double> mean = run.gradient(0, 0, 0, 0), half = run.gradient(1, 10 + rank, 0, 0);
       const std::vector<double> other = run.gradient(0, 1, 0, 0);
@@ -188,8 +190,9 @@ TEST_CASE("plain tensors that differ along tp are not judged, and no repair of t
     RunWriter writer(folder.path(), settings);
     for (int rank = 0; rank < 4; ++rank) {
       for (int id = 0; id < 2; ++id)
-        writer.line(rank, R"({{"event":"parameter","id":{0},"name":"{1}","shape":[2000],"dtype":"float32",)"
-                          R"("frozen":false,{2}"pieces":[{{"range":[0,2000]}}]}})",
+        writer.line(rank,
+                    R"({{"event":"parameter","id":{0},"name":"{1}","shape":[2000],"dtype":"float32",)"
+                    R"("frozen":false,{2}"pieces":[{{"range":[0,2000]}}]}})",
                     id, id == 0 ? "embedding" : "norm", more);
     }
     for (int rank = 0; rank < 4; ++rank) {
