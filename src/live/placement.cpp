@@ -9,7 +9,6 @@
 #include <set>
 
 #include "src/base/at.h"
-#include "src/live/columns.h"
 #include "src/live/run_layout.h"
 
 namespace lockstep::live {
@@ -179,23 +178,11 @@ class PlacementFinder {
           if (is_data_[axis] || axis == pipeline_ || cut || first == one.rank ||
               !alone.contains({first, one.micro_batch}))
             continue;
-          refuse_unsaid(piece.parameter, axis);
           mark(placement.partial, std::uint32_t{1} << axis);
         }
       }
     }
     for (Placement& placement : result_) std::sort(placement.partial.begin(), placement.partial.end());
-  }
-
-  /// Ranks may hold different parts of a plain tensor, and no collective shows that.
-  void refuse_unsaid(int parameter, std::size_t axis) const {
-    const DeclaredParameter& declared = run_.parameters[at(parameter)].declared;
-    const std::string& name = run_.header.axes[axis];
-    if (is_said_along(run_, axis)) return;
-    refuse(
-        fmt::format("ranks along {} yield different gradients of {}, and nothing says whether they hold different "
-                    "parts of it or shares of one gradient",
-                    name, declared.name));
   }
 
   /// Where backward yields a parameter's gradient on every rank in the same micro-batches, and not in all.
