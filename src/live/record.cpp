@@ -79,7 +79,6 @@ class Recorder {
       refuse("no optimizer got a gradient, so there is nothing that a schedule could be held against.");
     if (!verified_.gaps.empty())
       refuse("no schedule is recorded of a run that is not complete: " + verified_.gaps.front());
-    refuse_unsaid();
     if (std::any_of(verified_.pieces.begin(), verified_.pieces.end(), [](const auto& one) { return one.left_out > 0; }))
       refuse("results that are not right have more coefficients than are kept at once; expected --step.");
     if (!verified_.collectives.empty())
@@ -112,6 +111,7 @@ class Recorder {
     refuse_too_much();
     recording_.experts = find_experts(run_, recording_.names);
     recording_.calls = find_gradient_calls(run_, recording_.steps, recording_.names, recording_.experts);
+    refuse_unsaid();
     recording_.placements = find_placements(run_, verified_, recording_.steps, recording_.names);
     // Experts that no token has visited are touched where one of the same parameter is.
     for (const std::vector<int>& together : recording_.experts.together) {
