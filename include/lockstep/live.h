@@ -34,8 +34,10 @@ struct VerifyOptions {
   Selectors parameters;              ///< these alone; selectors as in a scenario
   bool coefficients = false;         ///< keep those of right results as well
   bool blame = true;                 ///< where something is wrong, look for the step at fault and its repair
-  std::string reference;             ///< folder of a run on one device, with the same model and data; "": none
-  int threads = 0;                   ///< 0: one per core
+  /// Of results that are not right, about so many are kept in all: 1 GB. The first of each piece always.
+  std::size_t most_coefficients = std::size_t{1} << 22;
+  std::string reference;  ///< folder of a run on one device, with the same model and data; "": none
+  int threads = 0;        ///< 0: one per core
 };
 
 /// With how much of it one rank's contribution of one micro-batch entered a result.
@@ -76,6 +78,7 @@ struct VerifiedPiece {
   bool told_apart = false;   ///< no other coefficients of the contributions would do
   bool from_others = false;  ///< contributions cannot be told apart; the formula is one that other parameters have
   std::vector<RecoveredCoefficient> coefficients;  ///< by step, rank and micro-batch; see VerifyOptions
+  std::size_t left_out = 0;                        ///< coefficients that are not in this list, for the run has too many
 };
 std::string_view name_of(VerifiedPiece::Verdict verdict);
 

@@ -32,7 +32,8 @@ def program():
     return os.environ.get("LOCKSTEP_BINARY") or (own[0] if own else shutil.which("lockstep") or os.path.join(scripts, "lockstep"))
 
 
-def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True, report=True):
+def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True, report=True,
+            overwrite=False):
     """Records a training run into the folder `out`, for `with` (docs/capture.md); every rank calls it, after wrapping and
     after making the optimizer. Numbers of the training stay as they are, bit for bit.
 
@@ -45,6 +46,7 @@ def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=No
     sums, seed: of the sketches (docs/sketch.md).
     collectives: whether to record the sequence of collectives.
     report: whether rank 0 says at the end, on standard error, how long and how large it was.
+    overwrite: whether files of another run in that folder are replaced.
     In a rank that lockstep.run has started, out and report are its own.
     Raises CaptureError where that cannot be captured.
     """
@@ -57,7 +59,7 @@ def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=No
     if _rank is not None:
         out, report = _rank.folder_of_capture(), False
     captured = Run(model, optimizer, mesh=mesh, out=out, loss=loss, data_axes=data_axes, sums=sums, seed=seed, collectives=collectives,
-                   report=report)
+                   report=report, overwrite=overwrite)
     if _rank is not None:
         _rank.capture = captured
     return captured

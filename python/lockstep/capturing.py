@@ -47,7 +47,7 @@ class Run:
     """A capture: `with` it, or start() and close(). See lockstep.capture."""
 
     def __init__(self, model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True,
-                 report=True):
+                 report=True, overwrite=False):
         if not isinstance(sums, int) or sums < 64 or sums % 64:
             raise CaptureError("sums is %r: expected a multiple of 64, such as 128 or 256" % (sums,))
         if not isinstance(seed, int) or not 0 <= seed < 2**64:
@@ -60,12 +60,12 @@ class Run:
         self.mesh = meshes.described(mesh_of(model) if mesh is None else mesh, self.world)
         self.data_axes = meshes.data_axes(self.mesh["axes"], data_axes)
         self.out, self.loss = checked_path(out, "out", CaptureError), checked_loss(loss, CaptureError)
-        self.sums, self.seed, self.report = sums, seed, report
+        self.sums, self.seed, self.report, self.overwrite = sums, seed, report, overwrite
         self.with_collectives = collectives and distributed
         self.scaler = LossScaler(self)
         self.adapter = adapter_for(model, optimizer, self)
         self.recorder = self.mode = None
-        self.undo = []
+        self.undo, self.installed = [], False
 
     # The life of a capture.
 
@@ -74,7 +74,7 @@ class Run:
             raise CaptureError("this capture was started already: each run needs one of its own")
         self.began, self.own, self.process = time.perf_counter(), 0.0, os.getpid()
         try:
-            self.recorder = Recorder(self.out, self.rank, self.world, self.sums)
+            self.recorder = Recorder(self.out, self.rank, self.world, self.sums, self.overwrite)
         except (OSError, ValueError) as error:
             raise CaptureError('the folder "%s" cannot be written (%s): choose another with out=' % (self.out, getattr(error, "strerror", error))) \
                 from error
@@ -101,6 +101,7 @@ class Run:
         self.at_exit = lambda: reference() and reference().abandon()
         atexit.register(self.at_exit)
         self.finalizer = util.Finalize(None, self.at_exit, exitpriority=10)  # children of multiprocessing run no atexit
+        self.installed = True
         self.own += time.perf_counter() - self.began
         return self
 
@@ -115,8 +116,8 @@ class Run:
         self.close(died=getattr(sys, "last_value", None) is not None or sys.exc_info()[0] is not None)
 
     def active(self):
-        """Whether it was started and not closed, by this process: the files of a fork's parent are its parent's."""
-        return self.recorder is not None and not self.recorder.lines.closed and os.getpid() == self.process
+        """Whether it was started, can be written and was not closed, by this process: the files of a fork's parent are its parent's."""
+        return self.recorder is not None and not self.recorder.closed and os.getpid() == self.process
 
     def leave_collectives(self):
         """From another thread, where this rank waits without end: writes what it has issued since the last flush."""
@@ -127,11 +128,7 @@ class Run:
                 self.recorder.event(event, line)
         self.recorder.flush()
 
-    def close(self, died=False):
-        """Ends the capture; again, it does nothing. A step whose gradients the optimizer did not get stays without its event."""
-        if not self.active():
-            return
-        begin = time.perf_counter()
+    def uninstall(self):
         atexit.unregister(self.at_exit)
         self.finalizer.cancel()
         if self.mode is not None:
@@ -139,6 +136,20 @@ class Run:
         self.adapter.parameters.unhook()
         for replaced in reversed(self.undo):
             replaced.remove()
+        self.installed = False
+
+    def uninstall_failed(self):
+        """Where the files could not be written any more, nothing is looked at any more."""
+        if self.recorder is not None and self.recorder.failed and self.installed and os.getpid() == self.process:
+            self.uninstall()
+
+    def close(self, died=False):
+        """Ends the capture; again, it does nothing. A step whose gradients the optimizer did not get stays without its event."""
+        if not self.active():
+            self.uninstall_failed()
+            return
+        begin = time.perf_counter()
+        self.uninstall()
         if self.taken:
             self.finish_step()
         self.settle()
@@ -151,7 +162,7 @@ class Run:
         if not died:
             self.recorder.event("end", {"steps": self.steps, "seconds": round(end - self.began, 3), "overhead": round(self.own, 3)})
         self.recorder.close()
-        if self.report and self.rank == 0:
+        if self.report and self.rank == 0 and not self.recorder.failed:
             print("lockstep: captured in %s: optimizer steps %d, parameters %d, %.0f KB for this rank; the capture took %.2f of %.2f s"
                   % (self.recorder.folder, self.steps, len(self.adapter.parameters.all), self.recorder.size / 1024, self.own,
                      end - self.began), file=sys.stderr)
@@ -198,6 +209,8 @@ class Run:
     def around_backward(self, original):
         def backward(*arguments, **keys):
             if not self.active():  # whoever wrapped it after us calls us after our end as well
+                if self.depth == 0:
+                    self.uninstall_failed()
                 return original(*arguments, **keys)
             if self.depth == 0:
                 self.begin_backward()

@@ -5,6 +5,7 @@ here but texts, numbers, lists and dictionaries: a pickle that names a class or 
 """
 
 import argparse
+import io
 import json
 import os
 import pickle
@@ -20,7 +21,11 @@ class DumpError(Exception):
     """A dump that cannot be turned into JSON."""
 
 
-class Plain(pickle.Unpickler):
+class Plain(pickle._Unpickler):
+    """The unpickler that is written in Python: to the other, a few bytes that name a place of its memo are memory for all places before it."""
+
+    dispatch = dict(pickle._Unpickler.dispatch)
+
     def find_class(self, module, name):
         raise DumpError("it names %s.%s, and a dump holds nothing that would be loaded or called" % (module, name))
 
@@ -28,25 +33,47 @@ class Plain(pickle.Unpickler):
         raise DumpError("it refers to something outside of it")
 
 
+def checking(original, keys_of):
+    """The function of an opcode that puts items into a dictionary; `keys_of` their keys."""
+    def load(unpickler):
+        for key in keys_of(unpickler.stack):
+            # To find the place of a tuple of tuples may take time without end.
+            if not (key is None or isinstance(key, (str, int, float))):
+                raise DumpError("it holds what is no JSON: a key of a dictionary that is no text")
+        original(unpickler)
+    return load
+
+
+def refused(unpickler):
+    raise DumpError("it holds what is no JSON: a set, or an array of bytes, for which memory would be taken before it is there")
+
+
+KEYS = {pickle.SETITEM: lambda stack: stack[-2:-1], pickle.SETITEMS: lambda stack: stack[::2], pickle.DICT: lambda stack: stack[::2]}
+for _code, _keys in KEYS.items():
+    Plain.dispatch[_code[0]] = checking(Plain.dispatch[_code[0]], _keys)
+for _code in (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET, pickle.BYTEARRAY8):
+    Plain.dispatch[_code[0]] = refused
+
+
 def bounded(dump):
     """Raises DumpError where a dump is of more than MOST_VALUES values as JSON, which writes a list as often as the pickle refers to it. Each 64
-    characters of a text count for one more.
+    characters of a text count for one more. Each list is looked at once.
     """
-    count, waiting = 1, [dump]
+    sizes, waiting = {}, [dump]  # by id; None: it is within itself, as far as is known
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            count += len(one)
-            parts = list(one) + list(one.values()) if count <= MOST_VALUES else ()
-        elif isinstance(one, (list, tuple)):
-            count += len(one)
-            parts = one
-        else:
-            count += len(one) >> 6 if isinstance(one, str) else 0
-            parts = ()
-        if count > MOST_VALUES:
-            raise DumpError("it holds what is no JSON of less than %d values, as lists hold themselves or one list is in many places" % MOST_VALUES)
-        waiting.extend(parts)
+        one = waiting[-1]
+        parts = list(one) + list(one.values()) if isinstance(one, dict) else one if isinstance(one, (list, tuple)) else ()
+        if id(one) not in sizes:
+            sizes[id(one)] = None
+            if any(id(part) in sizes and sizes[id(part)] is None for part in parts):
+                raise DumpError("it holds what is no JSON: a list that holds itself")
+            waiting.extend(part for part in parts if id(part) not in sizes)
+            continue
+        waiting.pop()
+        if sizes[id(one)] is None:
+            sizes[id(one)] = 1 + sum(sizes[id(part)] for part in parts) + (len(one) >> 6 if isinstance(one, str) else 0)
+        if sizes[id(one)] > MOST_VALUES:
+            raise DumpError("it holds what is no JSON of less than %d values, as one list is in many places" % MOST_VALUES)
 
 
 def call_of(frames):
@@ -67,7 +94,7 @@ def call_of(frames):
 def loaded(file):
     """The dump in an open file, with `call` in the place of each entry's frames."""
     try:
-        dump = Plain(file).load()
+        dump = Plain(io.BytesIO(file.read())).load()  # which gives no more than there is, whatever is asked for
     except DumpError:
         raise
     except Exception as error:  # what garbage makes of an unpickler is of many types

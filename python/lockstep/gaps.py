@@ -153,6 +153,11 @@ class Gaps:
         both = self.asked & self.passed
         if both:
             self.say("torch.autograd.grad was called for these parameters beside backward passes, and may have added to no gradient", both)
+        if self.run.adapter.in_grad and not self.run.stepped:
+            early = [parameter.number for optimizer in taken for parameter in self.run.adapter.owned_by(optimizer)]
+            if early:
+                self.say("gradients were clipped, and the next backward pass came before any optimizer stepped with them: clip once, after the last"
+                         " micro-batch", early)
         if self.clipped:
             self.say("gradients were clipped, and more was added to them before their optimizer stepped", self.clipped)
         owned_by = self.run.adapter.owned_by

@@ -26,10 +26,11 @@ def described(mesh, world):
     elif hasattr(mesh, "mesh"):
         names = mesh.mesh_dim_names
         sizes = list(mesh.mesh.shape)
-        if names is None and len(sizes) == 1:
-            names = ["dp"]
         if names is None:
-            raise CaptureError("a mesh with %d axes has no names: give them with init_device_mesh(…, mesh_dim_names=(…))" % len(sizes))
+            raise CaptureError("the mesh has %d ax%s without a name, and whether ranks along it see different tokens is not known: name it with"
+                               " init_device_mesh(…, mesh_dim_names=(%s)), or give sizes by name, such as mesh={%s}"
+                               % (len(sizes), "is" if len(sizes) == 1 else "es", '"dp",' if len(sizes) == 1 else '"dp", "tp", …',
+                                  ", ".join('"%s": %d' % pair for pair in zip(("dp", "tp", "cp", "pp"), sizes))))
         result = {"axes": list(names), "sizes": sizes, "ranks": mesh.mesh.reshape(-1).tolist()}
     else:
         raise CaptureError("mesh is a %s: expected a DeviceMesh or a dictionary of sizes such as {\"dp\": 2, \"tp\": 2}"

@@ -31,6 +31,7 @@ class Parameter:
         self.frozen = not held.requires_grad
         self.chunk = 0  # of a pipeline stage that has several
         self.group = 0  # which of the flat tensors that the optimizer cuts it is part of
+        self.placed = placed_along(held)
 
     def described(self):
         result = {"id": self.number, "name": self.name, "shape": self.shape, "dtype": str(self.held.dtype).replace("torch.", ""),
@@ -41,6 +42,8 @@ class Parameter:
             result["chunk"] = self.chunk
         if self.group:
             result["group"] = self.group
+        if self.placed:
+            result["placed"] = self.placed
         return dict(result, pieces=[piece.described() for piece in self.pieces])
 
 
@@ -74,6 +77,11 @@ def held_by(tensor):
     names = mesh.mesh_dim_names or [str(axis) for axis in range(mesh.ndim)]
     partial = [name for name, placement in zip(names, tensor.placements) if "Partial" in type(placement).__name__]
     return box_of(tensor.shape, tensor.placements, list(mesh.mesh.shape), at), partial
+
+
+def placed_along(tensor):
+    """Axes of the mesh along which it is said how ranks hold a tensor: in parts, whole, or to be added up."""
+    return list(tensor.device_mesh.mesh_dim_names or ["dp"]) if is_dtensor(tensor) else []
 
 
 def pieces_of(tensor):

@@ -67,7 +67,7 @@ class Rank:
             try:
                 from lockstep.collectives import CallSites
                 where = CallSites().innermost(sys._current_frames().get(self.main))
-                if self.capture is not None and self.capture.recorder is not None and not self.capture.recorder.lines.closed:
+                if self.capture is not None and self.capture.recorder is not None and not self.capture.recorder.closed:
                     self.capture.leave_collectives()
             finally:
                 self.leave("waits", {"at": where, "done": getattr(self, "done", False)})

@@ -17,7 +17,8 @@ from lockstep.server import Server
 from lockstep.verifying import verify
 
 START = 120  # seconds that processes may take until they train
-GRACE = 3    # seconds for the others after one has failed: a third of it to fail themselves, the rest to leave where they are
+ALONE = 1    # seconds for the others to fail themselves after one has failed; then they are told to end
+GRACE = 30   # seconds for them to leave where they are and to end; most need one or two
 
 
 class Failed(AssertionError):
@@ -81,8 +82,8 @@ def carried_out(settings):
         statuses.update(job.ended(0.2))
         if any(statuses.values()) and not stopping:
             stopping = True
-            end = min(end, time.monotonic() + GRACE)
-            halt = time.monotonic() + GRACE / 3
+            halt = time.monotonic() + ALONE
+            end = min(end, halt + GRACE)
         if stopping and time.monotonic() >= halt:
             open(os.path.join(settings["folder"], "stop"), "w").close()
     unfinished = set(range(settings["world"])) - set(statuses)

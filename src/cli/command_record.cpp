@@ -16,6 +16,7 @@ namespace {
 
 struct RecordArguments {
   std::string run, output, loss, step;
+  bool keep = false;
 };
 
 int run(const RecordArguments& arguments) {
@@ -25,17 +26,21 @@ int run(const RecordArguments& arguments) {
   Output output(arguments.output, ReadableText::Kind::json);
   const RecordedRun recorded = record_run(arguments.run, options);
   keep_inputs(arguments.output, {arguments.run});
-  output.write(write_json(recorded.scenario));
-  output.commit();
+  const bool meets = recorded.unmet.empty();
+  if (meets || arguments.keep) {
+    output.write(write_json(recorded.scenario));
+    output.commit();
+  }
   std::string text;
   for (const std::string& sentence : recorded.unmet) text += fmt::format("✗ {}\n", one_line_text(sentence));
   for (const std::string& sentence : recorded.notes) text += fmt::format("note: {}\n", one_line_text(sentence));
-  text += recorded.unmet.empty()
+  text += meets
               ? fmt::format("the recorded schedule predicts what was measured in {}\n",
                             recorded.results == 1 ? "its one result" : fmt::format("all {} results", recorded.results))
-              : std::string("the recorded schedule does not predict what was measured: it is not what the run did\n");
+              : fmt::format("the recorded schedule does not predict what was measured: it is not what the run did{}\n",
+                            arguments.keep ? "" : ", and is not written (--keep writes it)");
   tell(text);
-  return recorded.unmet.empty() ? exit_right : exit_wrong;
+  return meets ? exit_right : exit_wrong;
 }
 
 }  // namespace
@@ -51,8 +56,8 @@ Command record_command() {
       "the program that called them. Then check, prove, repair and diff work on it. What ranks do by themselves, "
       "such as dividing, no collective shows: it is taken from the coefficients that `lockstep verify` recovers, and "
       "said to be so. The formulas that the scenario predicts are held against the measured ones, for every "
-      "parameter and rank. Exit status 0 if they are the same, 1 if they are not, 2 if the run says too little for a "
-      "scenario.";
+      "parameter and rank: where they are not the same, nothing is written. Exit status 0 if they are the same, 1 if "
+      "they are not, 2 if the run says too little for a scenario.";
   command.examples = {
       {"lockstep record run/ -o scenario.json", "then: lockstep check scenario.json"},
       {"lockstep record run/ --step 3", "one optimizer step, to standard output"},
@@ -62,6 +67,7 @@ Command record_command() {
       {"-o,--output", "FILE", "Write the scenario to this file instead of standard output.", {}, &arguments->output},
       loss_row(&arguments->loss),
       {"--step", "N", "Record this optimizer step alone.", {}, &arguments->step},
+      {"--keep", "", "Write the scenario even if it does not predict what was measured.", {}, &arguments->keep},
   };
   command.run = [arguments] { return run(*arguments); };
   return command;

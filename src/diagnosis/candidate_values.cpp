@@ -267,7 +267,8 @@ std::vector<std::string> selectors_for(const Model& model, const std::set<std::s
   while (!left.empty() && items.size() <= most_selectors) {
     std::string item = folded_name(*left.begin());
     std::set<std::string> chosen = chosen_by(model, item);
-    if (!std::includes(names.begin(), names.end(), chosen.begin(), chosen.end())) {
+    // A pattern that stands for one name is harder to read than that.
+    if (chosen.size() < 2 || !std::includes(names.begin(), names.end(), chosen.begin(), chosen.end())) {
       item = *left.begin();
       chosen = {item};
     }

@@ -40,6 +40,8 @@ struct DeclaredParameter {
   bool frozen = false;
   int chunk = 0;  ///< of its pipeline stage
   int group = 0;  ///< the optimizer's flat tensor that it is part of
+  /// Axes of the mesh along which the run says how ranks hold it: in parts, whole, or with shares of its gradient.
+  std::vector<std::string> placed;
   /// By piece: one [first, end) in row-major index, or one per dimension.
   std::vector<std::vector<Interval>> pieces;
 };
@@ -160,7 +162,9 @@ struct CapturedRun {
   int coordinates(int rank, std::uint32_t axes) const;
   int other_coordinates(int rank, std::uint32_t axes) const { return coordinates(rank, ~axes); }
 
-  std::vector<int> place_of_rank;  // in the mesh
+  std::vector<int> place_of_rank;     // in the mesh
+  std::set<std::string> placed_axes;  // of any parameter
+  std::uint32_t data_axes = 0;        // by bit
   std::vector<int> data_coordinates;
   int data_ranks = 1;
 };

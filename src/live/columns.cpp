@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "src/live/precision.h"
+#include "src/live/run_layout.h"
 
 namespace lockstep::live {
 
@@ -23,14 +24,40 @@ struct Summed {
   bool several = false;
 };
 
-/// Ranks that compute one thing in other orders of summation differ by a few roundings.
-bool nearly_equal(const Column& a, const Summed& b) {
-  const double tolerance = 4 * unit_roundoff(coarser(a.dtype, b.dtype)) + 0x1p-19;
-  const double size = std::max(a.values.stableNorm(), b.values.stableNorm());
-  return (a.values - b.values).stableNorm() <= tolerance * size;
+/// See Columns::unsaid_axis.
+int find_unsaid_axis(const CapturedRun& run, const Columns& found,
+                     const std::map<std::pair<int, int>, Summed>& contributions) {
+  std::map<std::pair<int, int>, int> column_of;  // by rank and micro-batch; -1: zeros
+  for (const std::pair<int, int>& zero : found.zeros) column_of[zero] = -1;
+  for (std::size_t i = 0; i < found.columns.size(); ++i) {
+    for (const std::pair<int, int>& member : found.columns[i].members) column_of[member] = static_cast<int>(i);
+  }
+  for (std::size_t axis = 0; axis < run.header.axes.size(); ++axis) {
+    if (is_said_along(run, axis)) continue;
+    const std::uint32_t bit = std::uint32_t{1} << axis;
+    std::map<std::pair<int, int>, int> first;  // by the coordinates on all other axes, and micro-batch
+    for (const auto& [member, column] : column_of) {
+      const auto& [rank, micro_batch] = member;
+      if ((contributions.at(member).partial & bit) != 0) continue;
+      const auto [same, is_new] = first.try_emplace({run.other_coordinates(rank, bit), micro_batch}, column);
+      if (!is_new && same->second != column) return static_cast<int>(axis);
+    }
+  }
+  return -1;
 }
 
 }  // namespace
+
+bool is_said_along(const CapturedRun& run, std::size_t axis) {
+  const std::string& name = run.header.axes[axis];
+  return (run.data_axes >> axis & 1) != 0 || run.header.sizes[axis] == 1 || splits_sequence(name) ||
+         name == name_of(Axis::pp) || run.placed_axes.contains(name);
+}
+
+bool nearly_equal(const Eigen::VectorXd& a, const Eigen::VectorXd& b, Dtype dtype) {
+  const double tolerance = 4 * unit_roundoff(dtype) + 0x1p-19;
+  return (a - b).stableNorm() <= tolerance * std::max(a.stableNorm(), b.stableNorm());
+}
 
 Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expected& expected, int step,
                        const std::vector<const SketchedTensor*>& tensors) {
@@ -55,6 +82,8 @@ Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expecte
                                      tensor->rank, step);
       continue;
     }
+    if (values.isZero(0) && tensor->non_finite == 0 && !result.zero_hashes.add(*tensor) && result.missing.empty())
+      result.missing = fmt::format("a sketch of rank {} in optimizer step {} {}", tensor->rank, step, not_of_zeros);
     const auto [found, is_new] = contributions.try_emplace({tensor->rank, tensor->micro_batch});
     Summed& sum = found->second;
     if (is_new) {
@@ -85,7 +114,8 @@ Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expecte
     std::vector<std::size_t>& beside =
         by_tokens[{run.data_coordinate(rank), micro_batch, run.coordinates(rank, sum.partial)}];
     for (const std::size_t one : beside) {
-      if (!place && nearly_equal(result.columns[one], sum)) place = one;
+      const Column& column = result.columns[one];
+      if (!place && nearly_equal(column.values, sum.values, coarser(column.dtype, sum.dtype))) place = one;
     }
     if (!place) {
       place = result.columns.size();
@@ -112,7 +142,12 @@ Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expecte
     if (known) column.expected = weight;
     if (column.different == 1) column.likely = &expected;
   }
+  result.unsaid_axis = find_unsaid_axis(run, result, contributions);
   return result;
+}
+
+bool ZeroHashes::add(const SketchedTensor& tensor) {
+  return hashes_.try_emplace(tensor.dtype, tensor.hash).first->second == tensor.hash;
 }
 
 }  // namespace lockstep::live

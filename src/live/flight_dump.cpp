@@ -121,15 +121,19 @@ class DumpReader {
 
   void rank(const Json& json) {
     const Json* said = json.find("rank");
-    const std::optional<std::int64_t> number = said == nullptr ? std::nullopt : whole_of(*said);
+    if (said != nullptr) {
+      const std::optional<std::int64_t> number = whole_of(*said);
+      if (!number || *number >= most_ranks)
+        return mistake(*said, fmt::format("\"rank\": expected a rank, found {}", said->describe()));
+      dump_.rank = static_cast<int>(*number);
+      return;
+    }
     const std::optional<int> named = rank_in(source_->name);
-    if (said != nullptr && (!number || *number >= most_ranks))
-      return mistake(*said, fmt::format("\"rank\": expected a rank, found {}", said->describe()));
-    if (said == nullptr && !named)
+    if (!named)
       return mistake(json,
                      "which rank's dump is it? Expected a file name with the rank at its end, such as "
                      "trace_3.json");
-    dump_.rank = number ? static_cast<int>(*number) : *named;
+    dump_.rank = *named;
   }
 
   void group(const std::string& name, const Json& config) {

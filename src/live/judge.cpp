@@ -119,6 +119,14 @@ class Judge {
                        fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
     if (!problem.result.allFinite())
       return undecided(judged, "the sketch of what the optimizer gets has sums that are no finite numbers");
+    if (problem.result.isZero(0) && group.shares.empty() && !ZeroHashes(columns_.zero_hashes).add(result))
+      return undecided(judged, fmt::format("what the optimizer gets {}", not_of_zeros));
+    if (columns_.unsaid_axis >= 0) {
+      const std::string& axis = ground_.run.header.axes[static_cast<std::size_t>(columns_.unsaid_axis)];
+      return undecided(judged, fmt::format("ranks along {} yield different gradients of it, and nothing says whether "
+                                           "they hold different parts of it or shares of one gradient",
+                                           axis));
+    }
     problem.result_dtype = result.dtype;
     problem.coarsest = coarser(result.dtype, cell_.coarsest);
     for (const Column& column : columns_.columns) {

@@ -179,6 +179,7 @@ class Reader {
     parameter.frozen = event.boolean("frozen", false);
     if (event.find("chunk") != nullptr) parameter.chunk = static_cast<int>(event.whole("chunk", 0, most_chunks));
     if (event.find("group") != nullptr) parameter.group = static_cast<int>(event.whole("group"));
+    parameter.placed = event.texts("placed");
     std::int64_t numel = 1;
     for (const std::int64_t size : parameter.shape) {
       if (size > 0 && numel > most_elements_of_one / size)

@@ -253,10 +253,12 @@ CapturedRun read_run(const std::string& folder, int threads) {
   Union(run).run();
   find_gaps(run);
   const Header& header = run.header;
+  for (const RunParameter& parameter : run.parameters)
+    run.placed_axes.insert(parameter.declared.placed.begin(), parameter.declared.placed.end());
   run.place_of_rank.resize(static_cast<std::size_t>(header.world));
   for (std::size_t place = 0; place < header.mesh_ranks.size(); ++place)
     run.place_of_rank[static_cast<std::size_t>(header.mesh_ranks[place])] = static_cast<int>(place);
-  std::uint32_t data = 0;
+  std::uint32_t& data = run.data_axes;
   for (std::size_t axis = 0; axis < header.axes.size(); ++axis) {
     if (std::find(header.data_axes.begin(), header.data_axes.end(), header.axes[axis]) == header.data_axes.end())
       continue;

@@ -11,6 +11,7 @@
 
 #include "lockstep/check.h"
 #include "src/base/at.h"
+#include "src/live/columns.h"
 #include "src/live/prediction.h"
 #include "src/live/recorded_cut.h"
 #include "src/live/recorded_model.h"
@@ -78,6 +79,8 @@ class Recorder {
       refuse("no optimizer got a gradient, so there is nothing that a schedule could be held against.");
     if (!verified_.gaps.empty())
       refuse("no schedule is recorded of a run that is not complete: " + verified_.gaps.front());
+    if (std::any_of(verified_.pieces.begin(), verified_.pieces.end(), [](const auto& one) { return one.left_out > 0; }))
+      refuse("results that are not right have more coefficients than are kept at once; expected --step.");
     if (!verified_.collectives.empty())
       refuse("no schedule is recorded of collectives that do not meet: " + verified_.collectives.front().what);
     if (!verified_.loss)
@@ -108,6 +111,7 @@ class Recorder {
     refuse_too_much();
     recording_.experts = find_experts(run_, recording_.names);
     recording_.calls = find_gradient_calls(run_, recording_.steps, recording_.names, recording_.experts);
+    refuse_unsaid();
     recording_.placements = find_placements(run_, verified_, recording_.steps, recording_.names);
     // Experts that no token has visited are touched where one of the same parameter is.
     for (const std::vector<int>& together : recording_.experts.together) {
@@ -117,6 +121,19 @@ class Recorder {
     }
     find_model(recording_);
     find_cuts(recording_, verified_, *evidence_);
+  }
+
+  /// Of plain tensors along an axis of which nothing is said, not even coefficients are known.
+  void refuse_unsaid() const {
+    bool is_said = true;
+    for (std::size_t axis = 0; axis < run_.header.axes.size(); ++axis) is_said = is_said && is_said_along(run_, axis);
+    for (const VerifiedPiece& piece : verified_.pieces) {
+      const bool is_judged = piece.verdict != VerifiedPiece::Verdict::undecided || !piece.formula.empty();
+      if (is_said || is_judged || piece.finding < 0) continue;
+      refuse(fmt::format("no schedule is recorded, for of {} nothing is known: {}.",
+                         run_.parameters[at(piece.parameter)].declared.name,
+                         verified_.findings[at(piece.finding)].what));
+    }
   }
 
   /// What a call does is looked for in each micro-batch.

@@ -15,6 +15,7 @@
 #include "src/live/precision.h"
 #include "src/live/record.h"
 #include "src/live/run_gaps.h"
+#include "src/live/same_data.h"
 #include "src/live/words.h"
 #include "src/numeric/parallel.h"
 #include "src/schedule/selector_list.h"
@@ -32,6 +33,21 @@ std::string piece_words(const live::DeclaredParameter& parameter, const std::vec
   for (const Interval& interval : piece)
     text += fmt::format("{}[{}, {})", text.empty() ? "" : " × ", interval.begin, interval.end);
   return text;
+}
+
+/// Leaves out the coefficients of results of one piece from where they are more than `most`, but of the first.
+void shed_coefficients(std::vector<Judged>& of_cell, std::size_t most) {
+  std::size_t kept = 0;
+  for (Judged& one : of_cell) {
+    if (one.piece.verdict == Verdict::right) continue;
+    const std::size_t own = one.piece.coefficients.size();
+    if (kept == 0 || kept + own <= most) {
+      kept += own;
+      continue;
+    }
+    one.piece.left_out = own;
+    std::vector<RecoveredCoefficient>().swap(one.piece.coefficients);
+  }
 }
 
 class Verifier {
@@ -52,6 +68,7 @@ class Verifier {
       verify_step(step);
     }
     compare_without_loss();
+    live::doubt_zeros(judged_);
     if (reference_) {
       live::compare_to_reference({run_, files_, formulas_, options_, chosen_, chosen_steps_, cells_, expected_},
                                  *reference_, judged_, result_);
@@ -208,7 +225,9 @@ class Verifier {
     const auto all = [&] {
       numeric::parallel_for(cells.size(), options_.threads, [&](std::size_t i) {
         const bool open = std::any_of(judged[i].begin(), judged[i].end(), [](const Judged& one) { return one.open; });
-        if (ground.patterns == nullptr || open) judged[i] = live::judge(ground, *cells[i]);
+        if (ground.patterns != nullptr && !open) return;
+        judged[i] = live::judge(ground, *cells[i]);
+        shed_coefficients(judged[i], options_.most_coefficients / (cells.size() * chosen_steps_.size()));
       });
     };
     all();
@@ -232,8 +251,11 @@ class Verifier {
       ground.patterns = &patterns;
       all();
     }
-    for (std::vector<Judged>& of_cell : judged) {
+    const live::SameData same_data(run_, files_, expected_.at(step), step, cells_.at(step));
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      std::vector<Judged>& of_cell = judged[i];
       if (of_cell.size() > 1) told_apart_bits(of_cell);
+      same_data.doubt(*cells[i], of_cell);
       for (Judged& one : of_cell) {
         judged_.push_back(std::move(one));
       }
@@ -292,6 +314,12 @@ class Verifier {
     result_.notes.insert(result_.notes.end(), order.suspicious.begin(), order.suspicious.end());
     for (const auto& [step, rank] : files_.missing())
       result_.gaps.push_back(fmt::format("rank-{:05}.step-{:05}.safetensors is missing.", rank, step));
+    std::size_t left_out = 0;
+    for (const Judged& one : judged_) left_out += one.piece.left_out > 0 ? 1 : 0;
+    if (left_out > 0)
+      result_.notes.push_back(fmt::format(
+          "the coefficients of {} are left out, for more than {} are not kept; --step and --parameter look at fewer.",
+          live::counted(left_out, "result"), options_.most_coefficients));
     live::find_mistakes(std::move(judged_), result_);
   }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <tuple>
 
 #include "src/diagnosis/fold_names.h"
 #include "src/report/clean_text.h"
@@ -37,8 +39,9 @@ class RunArticle {
     std::string text = fmt::format(
         "<header><p><span class=\"verdict {0}\">{1} {0}</span></p>\n<h2>{2}</h2>\n<p class=\"meta\">{3}<br>{4}</p>\n",
         verdict, sign, text_of(result_.run), text_of(words_.layout()), text_of(words_.counts()));
-    if (const std::string line = words_.reference(); !line.empty())
-      text += "<p class=\"meta\">" + text_of(line) + "</p>\n";
+    for (const std::string& line : {words_.not_judged(), words_.reference()}) {
+      if (!line.empty()) text += "<p class=\"meta\">" + text_of(line) + "</p>\n";
+    }
     for (const std::string& gap : result_.gaps)
       text += "<p class=\"meta unmet\">not complete: " + text_of(gap) + "</p>\n";
     for (const std::string& note : result_.notes) text += "<p class=\"meta\">note: " + text_of(note) + "</p>\n";
@@ -101,21 +104,10 @@ class RunArticle {
   }
 
   std::vector<Row> rows() const {
-    std::map<std::string, std::size_t> places;
-    std::vector<Row> rows;
-    std::vector<std::size_t> row_of(result_.parameters.size());
-    for (const int parameter : words_.compared()) {
-      const auto index = static_cast<std::size_t>(parameter);
-      const std::string name = folded_name(result_.parameters[index].name);
-      const auto [found, is_new] = places.try_emplace(name, rows.size());
-      if (is_new)
-        rows.push_back({result_.parameters[index].name, 0, std::vector<std::uint8_t>(result_.ranks.size()), 0});
-      Row& row = rows[found->second];
-      if (++row.parameters > 1) row.name = name;
-      row_of[index] = found->second;
-    }
+    std::vector<Row> single(result_.parameters.size());  // of each parameter
     for (const VerifiedPiece& piece : result_.pieces) {
-      Row& row = rows[row_of[static_cast<std::size_t>(piece.parameter)]];
+      Row& row = single[static_cast<std::size_t>(piece.parameter)];
+      row.marks.resize(result_.ranks.size());
       const std::uint8_t mark = mark_of(piece.verdict);
       row.worst = std::max<int>(row.worst, mark);
       for (const int rank : piece.ranks) {
@@ -123,6 +115,19 @@ class RunArticle {
         std::uint8_t& cell = row.marks[static_cast<std::size_t>(place)];
         cell = std::max(cell, mark);
       }
+    }
+    std::map<std::tuple<std::string, std::vector<std::uint8_t>, int>, std::size_t> places;
+    std::vector<Row> rows;
+    for (const int parameter : words_.compared()) {
+      const auto index = static_cast<std::size_t>(parameter);
+      const std::string name = folded_name(result_.parameters[index].name);
+      const auto [found, is_new] = places.try_emplace({name, single[index].marks, single[index].worst}, rows.size());
+      if (is_new) {
+        rows.push_back(std::move(single[index]));
+        rows.back().name = result_.parameters[index].name;
+      }
+      Row& row = rows[found->second];
+      if (++row.parameters > 1) row.name = name;
     }
     std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.worst > b.worst; });
     return rows;
@@ -134,7 +139,8 @@ class RunArticle {
     const bool each = result_.ranks.size() <= most_columns;
     std::string text =
         "<section class=\"ranks\"><h3>Parameters and ranks</h3>\n<p>✓ right, ✗ wrong, ? undecided, · this rank's "
-        "optimizer gets none of it. Parameters whose names differ by a number stand in one row.</p>\n<div "
+        "optimizer gets none of it. Parameters whose names differ by a number stand in one "
+        "row where all is the same.</p>\n<div "
         "class=\"scroll\"><table class=\"grid\"><thead><tr><th></th>";
     if (each) {
       for (const int rank : result_.ranks) text += fmt::format("<th scope=\"col\">rank {}</th>", rank);

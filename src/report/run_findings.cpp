@@ -141,7 +141,8 @@ class RunGatherer {
   RuleFinding of_pieces(const VerifyFinding& found, const Pieces& pieces, const std::string& where) {
     const VerifiedPiece& first = *pieces.front();
     RuleFinding finding;
-    finding.kind = rule_of_piece(first);
+    const auto told = std::find_if(pieces.begin(), pieces.end(), [](const auto* one) { return one->left_out == 0; });
+    finding.kind = rule_of_piece(told == pieces.end() ? first : **told);
     finding.message = sentence(where.empty() ? found.what : fmt::format("{}: {}", found.what, where));
     finding.place = stretch(first.place);
     const std::vector<RunRow> rows = words_.rows(pieces);

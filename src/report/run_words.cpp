@@ -51,6 +51,12 @@ std::string RunWords::counts() const {
   return text;
 }
 
+std::string RunWords::not_judged() const {
+  if (result_.reference || result_.verdict() == PieceVerdict::wrong || result_.count(PieceVerdict::right) == 0)
+    return "";
+  return "each rank's loss and backward are taken as they are: --reference judges them";
+}
+
 std::string RunWords::reference() const {
   if (!result_.reference || result_.reference->parameters.empty()) return "";
   const VerifiedReference& reference = *result_.reference;

@@ -40,7 +40,9 @@ class TextVerify {
     head();
     write_("  " + words_.layout() + "\n");
     write_("  " + words_.counts() + "\n");
-    if (const std::string line = words_.reference(); !line.empty()) write_("  " + line + "\n");
+    for (const std::string& line : {words_.not_judged(), words_.reference()}) {
+      if (!line.empty()) write_("  " + line + "\n");
+    }
     for (const std::string& gap : result_.gaps) write_("  not complete: " + clean(gap) + "\n");
     for (const std::string& note : result_.notes) write_("  " + clean(note) + "\n");
     for (const VerifiedCollective& one : result_.collectives) write_(style_.bad("✗") + " " + clean(one.what) + "\n");

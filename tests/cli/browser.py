@@ -38,7 +38,7 @@ class Browser:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 return json.loads(answer.read())["value"]
         except HTTPError as error:
             raise AssertionError(json.loads(error.read())["value"]["message"]) from None
@@ -70,7 +70,7 @@ class Browser:
     def type(self, selector, text):
         self.ask(f"{self.session}/element/{self.find(selector)}/value", {"text": text})
 
-    def wait(self, script, seconds=10):
+    def wait(self, script, seconds=300):
         """Until the script returns something true."""
         end = time.monotonic() + seconds
         while not self.run(script):
@@ -112,5 +112,5 @@ class Browser:
         except (AssertionError, URLError, OSError):
             pass
         self.driver.terminate()
-        self.driver.wait(20)
+        self.driver.wait(300)
         self.driver.stdout.close()

@@ -40,7 +40,7 @@ def run(binary, tmp_path):
         environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR")}
         environment.update(options.pop("env", {}))
         return subprocess.run(
-            [binary, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False, **options
+            [binary, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False, **options
         )
 
     return run_in

@@ -113,7 +113,7 @@ class Terminal:
             os.chdir(folder)
             os.execvpe(arguments[0], arguments, environment)
 
-    def read_until(self, expected, seconds=20):
+    def read_until(self, expected, seconds=300):
         end = time.monotonic() + seconds
         while not re.search(expected, self.text):
             left = end - time.monotonic()

@@ -251,7 +251,7 @@ def long_run(tmp_path):
         replaying = [pid for pid, name in found.items() if name != "mpirun" and pid != launcher.pid]
         return found if len(replaying) == 3 else None
 
-    found = wait_for(begun, 120)
+    found = wait_for(begun, TIME_LIMIT_S)
     assert found, processes_with(str(path))
     mpirun = next(pid for pid, name in found.items() if name == "mpirun")
     replaying = sorted(pid for pid in found if pid not in (mpirun, launcher.pid))
@@ -264,7 +264,7 @@ def long_run(tmp_path):
 
 
 def none_is_left(marker):
-    return wait_for(lambda: not processes_with(marker), 60)
+    return wait_for(lambda: not processes_with(marker), TIME_LIMIT_S)
 
 
 @needs_mpi
@@ -272,7 +272,7 @@ def none_is_left(marker):
 def test_a_process_that_dies_ends_the_run(long_run, victim):
     launcher, _, replaying, marker = long_run
     os.kill(replaying[victim], signal.SIGKILL)
-    _, errors = launcher.communicate(timeout=120)
+    _, errors = launcher.communicate(timeout=TIME_LIMIT_S)
     assert launcher.returncode == 3
     assert "lockstep: the run under mpirun failed: a process was ended by signal 9" in errors
     assert none_is_left(marker), processes_with(marker)
@@ -282,7 +282,7 @@ def test_a_process_that_dies_ends_the_run(long_run, victim):
 def test_no_orphan_stays_when_the_launcher_is_killed(long_run):
     launcher, _, _, marker = long_run
     launcher.kill()
-    launcher.communicate(timeout=120)
+    launcher.communicate(timeout=TIME_LIMIT_S)
     assert none_is_left(marker), processes_with(marker)
 
 
@@ -290,7 +290,7 @@ def test_no_orphan_stays_when_the_launcher_is_killed(long_run):
 def test_no_orphan_stays_when_mpirun_is_killed(long_run):
     launcher, mpirun, _, marker = long_run
     os.kill(mpirun, signal.SIGKILL)
-    _, errors = launcher.communicate(timeout=120)
+    _, errors = launcher.communicate(timeout=TIME_LIMIT_S)
     assert launcher.returncode == 3
     assert "mpirun was ended by signal 9" in errors
     assert none_is_left(marker), processes_with(marker)
@@ -301,7 +301,7 @@ def test_no_orphan_stays_when_mpirun_is_killed(long_run):
 def test_an_interrupt_ends_every_process(long_run, number):
     launcher, _, _, marker = long_run
     launcher.send_signal(number)
-    launcher.communicate(timeout=120)
+    launcher.communicate(timeout=TIME_LIMIT_S)
     assert launcher.returncode == 128 + number
     assert none_is_left(marker), processes_with(marker)
 

@@ -68,7 +68,7 @@ def test_an_interrupt_leaves_no_half_file(binary, files):
     while process.poll() is None and not list(files.glob("out.txt.*.tmp")):
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 130
     assert not list(files.glob("out.txt*"))
 
@@ -91,10 +91,10 @@ def test_what_cannot_be_written_is_said_before_the_work(run, files):
     (files / "full" / "file").touch()
     for arguments, sentence in [(["-o", "none/out"], "cannot write to none/out: there is no folder none"),
                                 (["--write-mutants", "full"], "full is neither")]:
-        begin = time.monotonic()
+        begin = os.times().children_user
         done = run("mutate", "large.json", *arguments)
         assert done.returncode == 2 and sentence in done.stderr
-        assert time.monotonic() - begin < 5
+        assert os.times().children_user - begin < 5  # of its own work, however much else the machine has to do
     assert not list(files.glob("*.tmp"))
 
 

@@ -32,15 +32,28 @@ def test_check_and_repair_work_on_it(run, tmp_path):
 
 
 def test_what_it_does_not_predict_is_said_and_the_exit_status_is_1(run, tmp_path):
+    captured = tmp_path / "run"
+    captured.mkdir()
     for file in (ROOT / "tests" / "live" / "runs" / "left-out").iterdir():
         content = file.read_bytes()
         # As if the call had carried another gradient.
         content = content.replace(b'"parameters":[0]}', b'"parameters":[1]}')
-        (tmp_path / file.name).write_bytes(content)
-    finished = run("record", str(tmp_path))
-    assert finished.returncode == 1 and json.loads(finished.stdout)["lockstep"] == 1
+        (captured / file.name).write_bytes(content)
+    scenario = tmp_path / "scenario.json"
+    for output in ([], ["-o", str(scenario)]):
+        finished = run("record", str(captured), *output)
+        assert finished.returncode == 1 and finished.stdout == "" and not scenario.exists()
+        assert "it is not what the run did, and is not written (--keep writes it)" in finished.stderr
+    assert not list(tmp_path.glob("*.tmp"))
+    scenario.write_text("as it was")
+    run("record", str(captured), "-o", str(scenario))
+    assert scenario.read_text() == "as it was"
+    assert run("record", str(captured), "--keep", "-o", str(scenario)).returncode == 1
+    kept = run("record", str(captured), "--keep")
+    assert kept.returncode == 1 and json.loads(kept.stdout) == json.loads(scenario.read_text())
+    assert "it is not what the run did\n" in kept.stderr
     assert "✗ 0.weight on ranks 0 and 1: the schedule predicts g0, and (g0+g1)/2 was measured." in finished.stderr
-    verified = run("verify", str(tmp_path))
+    verified = run("verify", str(captured))
     assert verified.returncode == 1 and "no step is named: 0.weight on ranks 0 and 1: " in verified.stdout
     assert "at fault" not in verified.stdout
 

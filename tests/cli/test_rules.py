@@ -67,6 +67,6 @@ def test_what_this_machine_cannot_check_is_found_by_its_rule(binary, tmp_path):
     gibibyte = 1 << 30
     done = subprocess.run(
         [binary, "check", "-f", "concise", "--exit-zero", "--engine", "symbolic", "scenario.json"], cwd=tmp_path, capture_output=True,
-        text=True, timeout=60, check=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 * gibibyte, 4 * gibibyte)))
+        text=True, timeout=300, check=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 * gibibyte, 4 * gibibyte)))
     assert done.returncode == 3
     assert re.match(r"scenario\.json:\d+:\d+: LS016 this scenario needs about ", done.stdout), done.stdout + done.stderr

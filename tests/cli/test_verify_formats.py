@@ -174,3 +174,11 @@ def test_a_gate_may_stay_open_and_the_job_gets_a_summary(run, runs, tmp_path):
 def test_json_says_which_finding_a_result_belongs_to(run, runs):
     result = json.loads(run("verify", str(runs / "norms"), "-f", "json").stdout)
     assert [piece["finding"] for piece in result["results"]] == [None, 0, 0]
+
+
+def test_a_page_has_a_row_of_its_own_for_a_layer_that_is_right_where_another_is_wrong(run, tmp_path):
+    captured_run.simple_run(tmp_path / "run", lambda name, rank, m: 0 if "layers.1" in name and rank == 1 else HALF,
+                            parameters=[(f"layers.{number}.weight", 96) for number in range(4)])
+    text = run("verify", "run", "-f", "html").stdout
+    text = text[text.index('<section class="ranks">'):]
+    assert text.index("<code>layers.1.weight</code></th><td class=\"bad\">✗") < text.index("<code>layers.*.weight</code> (3)</th><td class=\"good\">✓")

@@ -25,7 +25,7 @@ class Watch:
             os.close(writer)
         self.text = ""
 
-    def expect(self, pattern, seconds=30):
+    def expect(self, pattern, seconds=300):
         """The text since the last call, up to what fits."""
         end = time.monotonic() + seconds
         while not (found := re.search(pattern, self.text, re.DOTALL)):
@@ -147,7 +147,7 @@ def test_an_interrupt_ends_it_and_leaves_the_terminal_as_it_was(watch, terminal)
     # The screen is cleared on a terminal alone.
     assert text.startswith("\x1b[H\x1b[2J\x1b[3Jmatch  right.json") if terminal else text == "match  right.json  right\n\n"
     watching.process.send_signal(signal.SIGINT)
-    assert watching.process.wait(timeout=10) == 0
+    assert watching.process.wait(timeout=300) == 0
     if terminal:
         assert watching.expect("\n") == "\r\n" and termios.tcgetattr(watching.reader) == watching.settings
 
@@ -158,7 +158,7 @@ def test_whoever_reads_a_pipe_may_go_away(watch, files):
     os.close(watching.reader)
     watching.reader = os.open(os.devnull, os.O_RDONLY)
     (files / "right.json").write_text((files / "wrong.json").read_text())
-    assert watching.process.wait(timeout=20) == 141
+    assert watching.process.wait(timeout=300) == 141
 
 
 def test_mistakes(run, files):

@@ -87,10 +87,10 @@ class RunWriter {
     int world = 1;
     for (const auto& [axis, size] : settings_.mesh) world *= size;
     ranks_.resize(static_cast<std::size_t>(world));
-    std::vector<std::string> axes, data;
+    std::vector<std::string> data;
     std::vector<int> sizes, all;
     for (const auto& [axis, size] : settings_.mesh) {
-      axes.push_back("\"" + axis + "\"");
+      axes_.push_back("\"" + axis + "\"");
       sizes.push_back(size);
     }
     for (const std::string& axis : settings_.data_axes) data.push_back("\"" + axis + "\"");
@@ -100,7 +100,7 @@ class RunWriter {
           rank,
           R"({{"event":"run","lockstep_capture":1,"rank":{},"world":{},"adapter":"ddp","versions":{{"lockstep":"0.1.0"}},)"
           R"("sums":{},"seed":0,"mesh":{{"axes":[{}],"sizes":[{}],"ranks":[{}]}},"data_axes":[{}],"loss":{},"collectives":{}}})",
-          rank, world, settings_.sums, fmt::join(axes, ","), fmt::join(sizes, ","), fmt::join(all, ","),
+          rank, world, settings_.sums, fmt::join(axes_, ","), fmt::join(sizes, ","), fmt::join(all, ","),
           fmt::join(data, ","), settings_.loss, settings_.collectives);
     }
   }
@@ -122,8 +122,8 @@ class RunWriter {
     for (int rank = 0; rank < world(); ++rank)
       line(rank,
            R"({{"event":"parameter","id":{},"name":"{}","shape":[{}],"dtype":"float32","frozen":false,"aliases":[],)"
-           R"({}"pieces":[{}]}})",
-           id, name, numel, group == 0 ? "" : fmt::format(R"("group":{},)", group), pieces);
+           R"({}"placed":[{}],"pieces":[{}]}})",
+           id, name, numel, group == 0 ? "" : fmt::format(R"("group":{},)", group), fmt::join(axes_, ","), pieces);
   }
 
   void contribution(int rank, int step, int micro_batch, int id, int piece, const std::vector<double>& values,
@@ -180,6 +180,7 @@ class RunWriter {
 
   std::string folder_;
   Settings settings_;
+  std::vector<std::string> axes_;  // with quotes; all parameters say how ranks hold them along each
   std::vector<One> ranks_;
 };
 
@@ -195,6 +196,8 @@ struct SimpleRun {
       {"embedding.weight", 4000}, {"layers.0.weight", 2000}, {"layers.1.weight", 2000}};
   /// By parameter, or the same for all.
   std::function<double(const std::string& name, int owner, int rank, int step, int micro_batch)> coefficient;
+  /// Whose data a rank reads.
+  std::function<int(int rank)> data = [](int rank) { return rank; };
   std::function<std::string(int rank, int step)> tokens = [](int, int) { return std::string("null"); };
 
   void write(const std::string& folder, const std::vector<int>& without = {}) const {
@@ -239,7 +242,7 @@ struct SimpleRun {
     std::vector<double> values = drawn(parameters[parameter].second, 1000 * parameter + 7, settings.dtype);
     const std::vector<double> own =
         drawn(parameters[parameter].second,
-              1'000'000 * (parameter + 1) + 10'000 * static_cast<std::uint64_t>(rank) +
+              1'000'000 * (parameter + 1) + 10'000 * static_cast<std::uint64_t>(data(rank)) +
                   100 * static_cast<std::uint64_t>(step) + static_cast<std::uint64_t>(micro_batch),
               settings.dtype);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = rounded(0.3 * values[i] + own[i], settings.dtype);

@@ -240,8 +240,28 @@ def differentiated_without_adding(folder):
     run.close()
 
 
+def replaced(folder):
+    """The files of an earlier run on two ranks, and one that is of no run."""
+    name = os.path.join(folder, "replaced")
+    os.makedirs(name)
+    for other in ("rank-00000.step-00007.safetensors", "rank-00001.jsonl", "rank-00001.step-00000.safetensors", "rank-00001.txt"):
+        open(os.path.join(name, other), "w").close()
+    model, optimizer = linear()
+    for left in ("rank-00001.jsonl", "rank-00001.step-00000.safetensors", "rank-00000.step-00007.safetensors"):
+        try:
+            attached(folder, "replaced", model, optimizer)
+            raise AssertionError("another run's files were replaced: " + left)
+        except lockstep.CaptureError as error:
+            assert "holds the files of another run" in str(error), error
+        assert os.path.exists(os.path.join(name, left))
+    run = lockstep.attach(model, optimizer, out=name, report=False, overwrite=True)
+    train(model, optimizer)
+    run.close()
+
+
 def main():
     folder = sys.argv[1]
+    replaced(folder)
     places_are_shared_and_bounded()
     measured_on_a_device()
     closed_in_another_order(folder)

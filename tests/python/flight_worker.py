@@ -2,7 +2,9 @@
 """One rank, with gloo and the Flight Recorder: flight_worker.py FOLDER RANK WORLD CASE. It writes the recorder's dump as pickle and as JSON, before
 it goes on where the ranks wait for each other."""
 
+import contextlib
 import datetime
+import json
 import os
 import sys
 import threading
@@ -23,20 +25,38 @@ def dump():
         file.write(c10d._dump_fr_trace_json())
 
 
-def dump_and_die():
-    time.sleep(3)
+def until_recorded(entries, ended):
+    """Until the recorder has so many collectives, and knows that so many have ended, which another thread tells it."""
+    while True:
+        found = json.loads(c10d._dump_fr_trace_json())["entries"]
+        if len(found) >= entries and sum(entry["retired"] for entry in found) >= ended:
+            return
+        time.sleep(0.05)
+
+
+def dump_and_die(entries):
+    until_recorded(entries, 4)
     dump()
     # A rank that goes away first would end the others' collectives.
     files = [os.path.join(folder, case, "json", "trace_%d.json" % other) for other in range(world)]
     while not all(os.path.exists(file) and os.path.getsize(file) for file in files):
         time.sleep(0.1)
-    time.sleep(0.5)
     os._exit(0)
+
+
+@contextlib.contextmanager
+def without_end(entries):
+    """Around what waits without end."""
+    thread = threading.Thread(target=dump_and_die, args=(entries,))
+    thread.start()
+    with contextlib.suppress(RuntimeError):  # the other rank has gone: all dumps are there
+        yield
+    thread.join()
 
 
 os.makedirs(os.path.join(folder, case, "json"), exist_ok=True)
 store = dist.FileStore(os.path.join(folder, case, "store"), world)
-dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=60))
+dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=datetime.timedelta(seconds=600))
 values = torch.ones(5)
 for _ in range(4):
     dist.all_reduce(values)
@@ -45,14 +65,14 @@ if case == "groups":
     if rank < 2:
         dist.all_reduce(torch.ones(3), group=pair)
 if case == "crossed":
-    threading.Thread(target=dump_and_die).start()
-    dist.broadcast(values, 0) if rank == 0 else dist.all_reduce(torch.ones(1))
+    with without_end(5):
+        dist.broadcast(values, 0) if rank == 0 else dist.all_reduce(torch.ones(1))
 if case == "left_out":
-    threading.Thread(target=dump_and_die).start()
-    if rank == 0:
-        dist.barrier()
-    time.sleep(60)
-time.sleep(1)  # the recorder learns from another thread that a collective has ended
+    with without_end(5 - rank):
+        if rank == 0:
+            dist.barrier()
+made = 3 if case == "ring" else 5 if case == "groups" and rank < 2 else 4
+until_recorded(made, made)
 dump()
 dist.barrier()
 dist.destroy_process_group()

@@ -324,6 +324,99 @@ def clipped_twice(out):
 
 
 @case(2)
+def clipped_before_the_reduction(out):
+    """In each micro-batch of two, the first of which is not synchronized."""
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            for micro in range(2):
+                with model.no_sync() if micro == 0 else contextlib.nullcontext():
+                    (lost(model, step, micro) / 2).backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@case(2)
+def same_data(out, reduced=True, of=lambda step: 7):
+    """Every rank reads the same batch: a sampler that nobody has told its rank."""
+    model = DistributedDataParallel(net()) if reduced else net()
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            seeded(of(step), step, 0)
+            model(torch.randn(16, 8)).square().mean().backward()
+            optimizer.step()
+
+
+@case(2)
+def same_data_unreduced(out):
+    same_data(out, reduced=False)
+
+
+@case(2)
+def same_data_in_one_step(out):
+    same_data(out, of=lambda step: dist.get_rank() if step else 7)
+
+
+@case(2)
+def loss_of_all(out):
+    """Each rank's loss is that of all ranks' data; DDP averages what is the same already."""
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            batches = [torch.empty(16, 8) for _ in range(2)]
+            dist.all_gather(batches, data(step))
+            model(torch.cat(batches)).square().mean().backward()
+            optimizer.step()
+
+
+class Vocabulary(nn.Module):
+    """A part of the vocabulary on each rank, in a plain tensor, and a layer that all ranks have; its forward pass adds up what the ranks have."""
+
+    def __init__(self):
+        super().__init__()
+        seeded(1 + dist.get_rank())
+        self.embedding = nn.Embedding(10, 8)
+        seeded(0)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, tokens):
+        first = 10 * dist.get_rank()
+        own = ((tokens >= first) & (tokens < first + 10))[:, None]
+        found = self.embedding((tokens - first).clamp(0, 9)) * own
+        return self.head(Summed.apply(found))
+
+
+class Summed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values):
+        values = values.clone()
+        dist.all_reduce(values)
+        return values
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+@case(2)
+def tensor_parallel_by_hand(out):
+    model = Vocabulary()
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out, mesh={"tp": 2}):
+        for step in range(2):
+            optimizer.zero_grad()
+            seeded(7, step)
+            model(torch.randint(0, 20, (40,))).square().mean().backward()
+            optimizer.step()
+
+
+@case(2)
 def gradient_for_a_log(out):
     in_two(out, before=lambda model, step: torch.autograd.grad(lost(model.module, step), list(model.module[2].parameters())))
 

@@ -80,6 +80,8 @@ def main():
         "not started": lambda: lockstep.capture(model, optimizer).micro_batch(),
         "compiled": lambda: with_older_torch(lambda: lockstep.capture(torch.compile(model), optimizer)),
         "mesh without names": lambda: lockstep.capture(*parallel()),
+        "mesh without a name": lambda: lockstep.capture(model, optimizer, mesh=init_device_mesh("cpu", (1,))),
+        "another run": lambda: lockstep.attach(model, optimizer, out=os.path.join(folder, "a")),
         "mesh of part": on_part_of_the_ranks,
         "different meshes": on_different_axes,
         "loss in verify": lambda: lockstep.verify(folder, loss="token_meen"),

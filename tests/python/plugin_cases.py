@@ -3,6 +3,8 @@
 fail are looked at from outside."""
 
 import os
+import threading
+import time
 
 import pytest
 import torch
@@ -23,9 +25,41 @@ def backward(model, rank):
     model(torch.randn(12, 8)).square().mean().backward()
 
 
+def ends_in(capture, rank, other_has_ended):
+    """From when this rank has issued the collective that never ends on rank 1, and the other one has, or has ended its training: as if the time
+    were over, which is minutes. Nobody looks at a clock for it."""
+    folder = package._rank.folder
+    issued, record = [os.path.join(folder, "issued-%d" % number) for number in (0, 1)], capture.collective
+
+    def collective(found):
+        record(found)
+        if found["elements"] in HANGING:
+            open(issued[rank], "w").close()
+
+    store = dist.FileStore(os.path.join(folder, "store"))
+
+    def ended():
+        return store.add("lockstep/done", 0) if other_has_ended else os.path.exists(issued[0])
+
+    def watch():
+        while not (os.path.exists(issued[1]) and ended()):
+            time.sleep(0.05)
+        open(os.path.join(folder, "stop"), "w").close()
+    capture.collective = collective
+    if rank == 1:
+        threading.Thread(target=watch, daemon=True).start()
+
+
+HANGING = (1, 3, 5)  # elements of what does not meet
+LIMIT = 300  # seconds that nobody waits for
+
+
 def train(rank, world, at=None):
     model, optimizer = made()
-    with package.capture(model, optimizer, loss="mean"):
+    capture = package.capture(model, optimizer, loss="mean")
+    if at in ("wait", "cross"):
+        ends_in(capture, rank, at == "wait")
+    with capture:
         backward(model, rank)
         if at == "raise" and rank == 1:
             print("so far", "so good")
@@ -40,11 +74,11 @@ def train(rank, world, at=None):
 
 
 def test_waits(lockstep):
-    lockstep.run(train, arguments={"at": "wait"}, limit=5)
+    lockstep.run(train, arguments={"at": "wait"}, limit=LIMIT)
 
 
 def test_crossed(lockstep):
-    lockstep.run(train, arguments={"at": "cross"}, limit=5)
+    lockstep.run(train, arguments={"at": "cross"}, limit=LIMIT)
 
 
 def test_raises(lockstep):
@@ -129,7 +163,7 @@ def test_a_backward_that_is_wrong_fails_against_the_reference(lockstep):
 
 
 def test_a_temporary_folder_is_removed_where_all_is_right(lockstep):
-    run = package.run(train)
+    run = package.run(train, limit=LIMIT)
     assert run.ok and not os.path.exists(run.folder) and str(run).startswith("match")
 
 

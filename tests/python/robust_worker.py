@@ -3,6 +3,8 @@
 others."""
 
 import os
+import resource
+import shutil
 import signal
 import sys
 
@@ -88,6 +90,67 @@ def without_gradient(out):
     many = Many()
     used = nn.ParameterList([one for number, one in enumerate(many.scales) if number % 10])
     trained(out, many, steps=1, reduce=lambda model: average(used))
+
+
+def weights(out, captured, spoil=lambda out: None):
+    """Of a training of four steps; in the middle nobody can write any more."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    run = lockstep.attach(net, optimizer, out=out, loss="mean") if captured else None
+    for step in range(4):
+        if captured and step == 2:
+            spoil(out)
+        for micro in range(2):
+            worker.seeded(RANK, step, micro)
+            (net(torch.randn(20, 8)).square().mean() / 2).backward()
+        average(net)
+        optimizer.step()
+        optimizer.zero_grad()
+    if captured:
+        run.close()
+    return list(net.parameters())
+
+
+def unwritable(out, spoil):
+    pairs = zip(weights(out, False), weights(out, True, spoil))
+    if not all(torch.equal(one, other) for one, other in pairs):
+        os._exit(1)
+
+
+def full(out):
+    """Rank 1 can write a line and a half more."""
+    def spoil(out):
+        if RANK == 1:
+            size = os.path.getsize(os.path.join(out, "rank-00001.jsonl")) + 300
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    unwritable(out, spoil)
+
+
+def full_of_sketches(out):
+    """What is larger than all lines cannot be written."""
+    def spoil(out):
+        size = max(os.path.getsize(os.path.join(out, name)) for name in os.listdir(out)) - 1
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    unwritable(out, spoil)
+
+
+def nobody_to_warn(out):
+    """Standard error is on the same disk."""
+    def spoil(out):
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
+        dist.barrier()
+        shutil.rmtree(out, ignore_errors=True)
+        dist.barrier()
+    unwritable(out, spoil)
+
+
+def gone(out):
+    """Somebody removes the folder."""
+    def spoil(out):
+        dist.barrier()
+        shutil.rmtree(out, ignore_errors=True)
+        dist.barrier()
+    unwritable(out, spoil)
 
 
 if __name__ == "__main__":

@@ -73,3 +73,8 @@ def test_an_optimizer_that_steps_with_a_closure_gets_what_the_closure_yields(fol
 
 def test_autograd_grad_for_parameters_counts_as_a_backward_pass(folder):
     assert [line["micro_batches"] for line in events(folder, "grad", "step")] == [2]
+
+
+def test_another_run_s_files_are_replaced_where_that_is_said_alone(folder):
+    left = sorted(file.name for file in (folder / "replaced").iterdir())
+    assert left == ["rank-00000.jsonl", "rank-00000.step-00000.safetensors", "rank-00001.txt"]

@@ -275,7 +275,7 @@ def trained_as_written(script, folder):
         environment = dict(clean_environment(), RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
                            PYTHONPATH=str(HERE.parents[1] / "python"))
         processes.append(subprocess.Popen([torch_python(), "train.py"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True))
-    said = [process.communicate(timeout=120)[1] for process in processes]
+    said = [process.communicate(timeout=600)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
     return said
 

@@ -17,6 +17,9 @@ NOT_JUDGED = ": what the optimizers get of %s is not judged."
 ALL = "0.weight and 3 others"
 ZEROED = ("in optimizer step 1, gradients were set to zero before micro-batch 1, and in others not: nobody knows whether what came before is to be"
           " in it.")
+SAME = ("every data-parallel rank yielded the same gradients: they read the same data, or the gradients were reduced before; whether they were added up"
+        " cannot be seen")
+CLIPPED = ("gradients were clipped, and the next backward pass came before any optimizer stepped with them: clip once, after the last micro-batch")
 # By case: the verdict; how many results are right, wrong and undecided; the steps that were judged; and what is said as a gap, a note or a finding.
 EXPECTED = {
     "head_of_its_own": ("undecided", (8, 0, 0), [0, 1], "in optimizer steps 0 and 1, an optimizer gets gradients of 2 parameters that the captured"
@@ -50,6 +53,13 @@ EXPECTED = {
                                        " micro-batches" + NOT_JUDGED % ALL),
     "norm_for_a_log": ("match", (8, 0, 0), [0, 1], None),
     "norm_below_the_limit": ("match", (8, 0, 0), [0, 1], None),
+    "clipped_before_the_reduction": ("undecided", (0, 0, 24), [0, 1, 2, 3], "in optimizer steps 0 and 2, " + CLIPPED + NOT_JUDGED % ALL),
+    "same_data": ("undecided", (0, 0, 8), [0, 1], SAME),
+    "same_data_unreduced": ("undecided", (0, 0, 8), [0, 1], SAME),
+    "same_data_in_one_step": ("undecided", (4, 0, 4), [0, 1], SAME),
+    "loss_of_all": ("undecided", (0, 0, 8), [0, 1], SAME),
+    "tensor_parallel_by_hand": ("undecided", (4, 0, 4), [0, 1], "ranks along tp yield different gradients of it, and nothing says whether they hold"
+                                " different parts of it or shares of one gradient"),
     "gradient_for_a_log": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, torch.autograd.grad was called for these parameters beside"
                            " backward passes, and may have added to no gradient" + NOT_JUDGED % "2.weight and 1 other"),
     "forgotten_layer": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, gradients were set to zero between micro-batches"

@@ -17,13 +17,13 @@ pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with t
 
 
 def left(folder, case, world=2):
-    """The run that a case leaves, and how its ranks ended."""
+    """The run that a case leaves, how its ranks ended, and what they said."""
     processes = [subprocess.Popen([torch_python(), HERE / "robust_worker.py", folder, str(rank), str(world), case], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=clean_environment()) for rank in range(world)]
     said = [process.communicate(timeout=300)[1] for process in processes]
     statuses = [process.returncode for process in processes]
     assert all(status in (0, -signal.SIGKILL) for status in statuses), "\n".join(said)
-    return folder / "run", statuses
+    return folder / "run", statuses, said
 
 
 def step_verdicts(verification, step):
@@ -31,7 +31,7 @@ def step_verdicts(verification, step):
 
 
 def test_a_rank_that_is_killed_leaves_what_it_had(tmp_path):
-    run, statuses = left(tmp_path, "killed")
+    run, statuses, _ = left(tmp_path, "killed")
     assert statuses[1] == -signal.SIGKILL
     verification = verify(run, program=PROGRAM)
     assert verification.verdict == "undecided" and not verification.report["complete"]
@@ -45,7 +45,7 @@ def test_a_rank_that_is_killed_leaves_what_it_had(tmp_path):
 
 
 def test_ranks_that_captured_different_steps_are_told(tmp_path):
-    run, _ = left(tmp_path, "shorter")
+    run, _, _ = left(tmp_path, "shorter")
     verification = verify(run, program=PROGRAM)
     assert verification.verdict == "undecided"
     assert step_verdicts(verification, 0) == {"right"} and step_verdicts(verification, 2) == {"undecided"}
@@ -54,7 +54,7 @@ def test_ranks_that_captured_different_steps_are_told(tmp_path):
 
 
 def test_a_loss_that_is_no_number_is_told_with_its_rank(tmp_path):
-    run, _ = left(tmp_path, "overflowed")
+    run, _, _ = left(tmp_path, "overflowed")
     verification = verify(run, program=PROGRAM)
     assert verification.verdict == "undecided" and step_verdicts(verification, 0) == {"right"}
     assert [finding["what"] for finding in verification.findings] == [
@@ -63,7 +63,7 @@ def test_a_loss_that_is_no_number_is_told_with_its_rank(tmp_path):
 
 
 def test_an_overflow_after_backward_is_wrong(tmp_path):
-    run, _ = left(tmp_path, "overflowed_after")
+    run, _, _ = left(tmp_path, "overflowed_after")
     verification = verify(run, program=PROGRAM)
     assert verification.verdict == "mismatch"
     finding, = verification.findings
@@ -72,8 +72,29 @@ def test_an_overflow_after_backward_is_wrong(tmp_path):
 
 
 def test_parameters_without_a_gradient_are_right_where_nobody_gets_one(tmp_path):
-    run, _ = left(tmp_path, "without_gradient")
+    run, _, _ = left(tmp_path, "without_gradient")
     verification = verify(run, program=PROGRAM)
     assert verification.verdict == "match" and len(verification.report["results"]) == 100
     without = [one["parameter"] for one in verification.report["results"] if one["why"] == "no rank yields a gradient, and the optimizer gets none"]
     assert sorted(without) == sorted("scales.%d" % number for number in range(0, 100, 10))
+
+
+WARNING = "lockstep: warning: "
+
+
+@pytest.mark.parametrize("case, warned", [("full", [0, 1]), ("full_of_sketches", [1, 1]), ("gone", [1, 1]), ("nobody_to_warn", [0, 0])])
+def test_what_cannot_be_written_ends_the_capture_with_one_warning_and_never_the_training(tmp_path, case, warned):
+    """Each rank has compared its weights with those of the same training without a capture."""
+    run, statuses, said = left(tmp_path, case)
+    assert statuses == [0, 0], said
+    assert [text.count(WARNING) for text in said] == warned, said
+    assert not any("Traceback" in text or "Exception" in text for text in said), said
+    assert all("the training goes on; lockstep verify says that the run is not complete" in text for text in said if WARNING in text)
+    if not case.startswith("full"):
+        assert not run.exists()
+        return
+    verification = verify(run, program=PROGRAM)
+    assert verification.verdict == "undecided" and not verification.report["complete"]
+    assert any("did not end the capture" in gap for gap in verification.report["gaps"])
+    assert step_verdicts(verification, 0) == step_verdicts(verification, 1) == {"right"} and step_verdicts(verification, 2) == {"undecided"}
+    assert not list(run.glob("*.part"))
