@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "src/base/budget.h"
 #include "src/symbolic/engine_state.h"
 
 namespace lockstep {
@@ -10,6 +11,7 @@ std::vector<Term> SymbolicEngine::terms(int form, int rank, int buffer) const {
   State& state = *state_;
   const LocalBuffer& own = state.local_buffer(rank, buffer);
   std::vector<Term> result;
+  Budget::spend(4 * static_cast<std::int64_t>(state.forms.form(form).size()));
   for (const Forms::Term& item : state.forms.form(form)) {
     const Atom& atom = state.forms.atom_at(item.atom);
     Term term;
@@ -82,6 +84,7 @@ Rational SymbolicEngine::State::by(const Term& term) {
   };
   if (added_on(term.rank)) return known->second;
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
+    Budget::spend(8);
     if (added_on(rank)) break;
   }
   return known->second;

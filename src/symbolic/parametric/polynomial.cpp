@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
+
 namespace lockstep::parametric {
 
 namespace {
@@ -65,6 +67,8 @@ Polynomials::Polynomials() {
 }
 
 int Polynomials::intern(Terms terms) {
+  Budget::spend(4 + 4 * static_cast<std::int64_t>(terms.size()));
+  for (const auto& [monomial, coefficient] : terms) spend_on(coefficient);
   const auto [found, is_new] = numbers_.emplace(std::move(terms), static_cast<int>(terms_.size()));
   if (is_new) terms_.push_back(&found->first);
   return found->second;
