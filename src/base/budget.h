@@ -34,7 +34,7 @@ class Budget {
   static constexpr std::int64_t proof = 400'000'000;
 
   /// For all mutants of a schedule, of each of which there may be a proof.
-  static constexpr std::int64_t mutants = 2'000'000'000;
+  static constexpr std::int64_t mutants = 1'000'000'000;
 
   explicit Budget(std::int64_t most);
   Budget(const Budget&) = delete;
@@ -42,6 +42,8 @@ class Budget {
   ~Budget();
 
   std::int64_t spent() const { return spent_; }
+  /// Whether it was this one that threw; where it was not, what it says belongs to one around it.
+  bool used_up() const { return spent_ > most_; }
 
   /// Throws OverBudget where that is more than any budget of this thread has left; a thread without one may do all.
   static void spend(std::int64_t units);

@@ -385,7 +385,7 @@ ScheduleComparison compare(std::shared_ptr<const Scenario> before, std::shared_p
   result.after.scenario = std::move(after);
   if (!result.apart.empty()) return result;
   require_to_fit(*result.before.scenario, *result.after.scenario);
-  const Budget budget(2 * Budget::replay);
+  const Budget budget(Budget::replay);
   result.before = replay(result.before.scenario);
   result.after = replay(result.after.scenario);
   result.complete = result.before.outcome == Outcome::Kind::complete && result.after.outcome == Outcome::Kind::complete;

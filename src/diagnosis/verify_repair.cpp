@@ -14,6 +14,7 @@
 #include "src/base/budget.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/shrink.h"
+#include "src/diagnosis/workload.h"
 #include "src/scenario/editable_steps.h"
 
 namespace lockstep {
@@ -111,6 +112,12 @@ void prove(const Scenario& scenario, Repair& repair) {
 /// One parameter of each class: the others go through the same steps, and a search has no time for all of them.
 bool replay_on_host(const Scenario& scenario, Repair& repair) {
   const auto classes = std::make_shared<const Scenario>(read_document(with_classes_only(scenario), scenario.file));
+  constexpr double most_bytes = 5e8;
+  const Workload workload = estimate_workload(*classes->schedule);
+  if (workload.bytes + workload.host_bytes > most_bytes) {
+    repair.host_left_out = "the host engine was left out: the layout is too large for it";
+    return true;
+  }
   CheckOptions options;
   options.symbolic = options.blame = options.turns = false;
   const CheckResult there = check_scenario(classes, options);

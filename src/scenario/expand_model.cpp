@@ -327,10 +327,11 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   });
   if (diagnostics.size() != before) return {};
   ParameterExpander expander(values, preset.place(), reading);
+  const Budget budget(Budget::search);
   try {
-    const Budget budget(Budget::search);
     expander.expand(model.parameters);
   } catch (const OverBudget& over) {
+    if (!budget.used_up()) throw;  // a search or a proof is cut off, and the file is not at fault
     // Two million passes through a long condition are hours.
     diagnostics.add(expander.loop(),
                     fmt::format("what the loops of the model evaluate is too much: {}; shorten its conditions, or give "

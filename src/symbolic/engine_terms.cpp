@@ -50,6 +50,7 @@ std::vector<Term> SymbolicEngine::terms(int form, int rank, int buffer) const {
 // looked up when asked for.
 Rational SymbolicEngine::State::by(const Term& term) {
   if (!term.leftover.empty()) return Rational(1);
+  Budget::spend(8);
   const auto [known, is_new] =
       factors_of_terms.emplace(std::tuple(term.logical, term.rank, term.micro_batch, term.site_use), Rational(1));
   if (!is_new) return known->second;
@@ -84,7 +85,6 @@ Rational SymbolicEngine::State::by(const Term& term) {
   };
   if (added_on(term.rank)) return known->second;
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
-    Budget::spend(8);
     if (added_on(rank)) break;
   }
   return known->second;

@@ -89,7 +89,7 @@ def test_a_search_for_the_step_at_fault_that_is_cut_off_says_so(limited, tmp_pat
     assert status == 1
     assert "cut off" not in said
     status, said = say(limited, tmp_path, content, "check", "-f", "json")
-    notes = json.loads(said)["files"][0]["notes"]
+    notes = json.loads(said)["notes"]
     assert any("was cut off" in note for note in notes), notes
 
 
@@ -105,8 +105,7 @@ def test_factors_that_differ_from_rank_to_rank_and_in_each_micro_batch_are_too_m
     content = scenario(layout={"dp": 2048}, batch={"micro_batches": 256}, schedule={"steps": [*steps, STEPS[2]]})
     status, said = say(limited, tmp_path, content, "check")
     assert status == 2
-    assert UNITS in said or "more than the" in said
-    assert "--engine symbolic,host replays it all the same" in said
+    assert 'does not follow it: it would take more than 150 million units of work in step "z' in said or UNITS in said
 
 
 @pytest.mark.parametrize("steps", [STEPS, [BACKWARD, STEPS[2]]], ids=["right", "wrong"])

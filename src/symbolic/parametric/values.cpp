@@ -58,9 +58,10 @@ ClassValues::ClassValues(World& world, const ClassResult& result, Stretches& str
 }
 
 const std::vector<Term>& ClassValues::support(int logical, int piece, int optimizer_step) {
-  const auto [found, is_new] = supports_.try_emplace({logical, piece, optimizer_step});
-  if (is_new) found->second = reference_terms(world_.schedule(), logical, piece, optimizer_step);
-  return found->second;
+  const auto found = supports_.find({logical, piece, optimizer_step});
+  if (found != supports_.end()) return found->second;
+  std::vector<Term> terms = reference_terms(world_.schedule(), logical, piece, optimizer_step);  // or ends a budget
+  return supports_[{logical, piece, optimizer_step}] = std::move(terms);
 }
 
 bool ClassValues::owned(int optimizer_step, int rank, const std::vector<Coordinates>& owners) const {
