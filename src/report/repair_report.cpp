@@ -50,9 +50,10 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
   const std::string cut_off =
       findings.cut_off.empty() ? "" : fmt::format("  the search was cut off: {}\n", one_line_text(findings.cut_off));
   if (findings.repairs.empty() && findings.found > 0) {
-    write(fmt::format("  none of the {} schedules that match at a small layout was seen to match at the file's own sizes; "
-                      "{} were tried\n{}",
-                      findings.found, findings.tried, cut_off));
+    write(fmt::format(
+        "  none of the {} schedules that match at a small layout was seen to match at the file's own sizes; "
+        "{} were tried\n{}",
+        findings.found, findings.tried, cut_off));
     return;
   }
   if (findings.repairs.empty()) {
