@@ -33,8 +33,6 @@ class Budget {
   /// For a proof, which goes through many cases.
   static constexpr std::int64_t proof = 400'000'000;
 
-  /// For all mutants of a schedule, of each of which there may be a proof.
-  static constexpr std::int64_t mutants = 1'000'000'000;
 
   explicit Budget(std::int64_t most);
   Budget(const Budget&) = delete;

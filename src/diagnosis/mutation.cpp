@@ -24,6 +24,11 @@ namespace lockstep {
 
 namespace {
 
+/// Of each edit that is not noticed at once there are proofs: all together may take minutes.
+constexpr std::int64_t most_units = 10'000'000'000;
+/// The schedules of frameworks have some hundreds.
+constexpr std::size_t most_edits = 5000;
+
 class Run {
  public:
   Run(const std::shared_ptr<const Scenario>& scenario, const MutationOptions& options)
@@ -37,7 +42,7 @@ class Run {
 
   Mutation all() {
     const auto begin = std::chrono::steady_clock::now();
-    const Budget budget(Budget::mutants);
+    const Budget budget(most_units);
     find_base();
     std::vector<Candidate> edits = single_edits(ground_.steps().written(), values());
     std::erase_if(edits, [](const Candidate& edit) { return edit.kind == Candidate::Kind::insert; });
@@ -51,6 +56,7 @@ class Run {
     std::size_t tried = 0;
     try {
       for (; tried < edits.size(); ++tried) {
+        if (tried == most_edits) throw OverBudget(fmt::format("it has more than {} edits", most_edits));
         count();
         judge(edits[tried]);
       }
