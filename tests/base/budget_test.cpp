@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/base/budget.h"
 
-#include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <thread>
+
+#include "tests/catch.h"
 
 using lockstep::Budget;
 using lockstep::OverBudget;
