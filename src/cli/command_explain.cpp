@@ -4,6 +4,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "src/base/budget.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -22,6 +23,7 @@ int run(const ExplainArguments& arguments) {
   const std::string file = one_scenario_file("explain", arguments.file);
   CheckOptions check;
   check.host = check.parametric_where_large = false;
+  const Budget budget(Budget::replay);
   const CheckResult result = check_file(file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);

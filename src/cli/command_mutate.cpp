@@ -9,10 +9,12 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <thread>
 
+#include "src/base/budget.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -51,13 +53,27 @@ class Mutations {
     work();
     for (std::thread& thread : threads) thread.join();
     if (shows_progress_) show_progress("\r\x1b[K");
-    for (const std::exception_ptr& failure : failures_) {
+    for (std::size_t index = 0; index < files_.size(); ++index) {
+      const std::exception_ptr& failure = failures_[index];
+      const std::string& file = files_[index];
       if (!failure) continue;
       try {
         std::rethrow_exception(failure);
       } catch (const InputError& error) {
         ++refused_;
         for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
+      } catch (const OverBudget& over) {
+        ++refused_;
+        tell(fmt::format("lockstep: {}: too large for mutants: {}\n", one_line_text(file), one_line_text(over.what())));
+      } catch (const std::bad_alloc&) {
+        ++failed_;
+        tell(fmt::format("lockstep: {}: out of memory\n", one_line_text(file)));
+      } catch (const InternalError& error) {
+        ++failed_;
+        tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", one_line_text(file), one_line_text(error.what())));
+      } catch (const std::exception& error) {
+        ++failed_;
+        tell(fmt::format("lockstep: {}: {}\n", one_line_text(file), one_line_text(error.what())));
       }
     }
     std::vector<Mutation> mutations;
@@ -69,6 +85,8 @@ class Mutations {
 
   /// Files that are not valid, or named and wrong; all() said so.
   std::size_t refused() const { return refused_; }
+  /// Files that the machine, or lockstep itself, failed at; all() said so.
+  std::size_t failed() const { return failed_; }
 
  private:
   void work() {
@@ -121,7 +139,7 @@ class Mutations {
   std::vector<std::optional<Mutation>> found_;
   std::vector<std::exception_ptr> failures_;
   bool shows_progress_;
-  std::size_t refused_ = 0;
+  std::size_t refused_ = 0, failed_ = 0;
   std::atomic<std::size_t> next_ = 0, done_ = 0;
   std::mutex mutex_;  // for `shown_`
   std::string shown_;
@@ -182,11 +200,11 @@ int run(const MutateArguments& arguments) {
   if (!arguments.mutants.empty()) make_empty_folder(arguments.mutants);
   Mutations mutations(arguments, files);
   const std::vector<Mutation> all = mutations.all(jobs);
-  const std::size_t passed_over = files.size() - all.size() - mutations.refused();
+  const std::size_t passed_over = files.size() - all.size() - mutations.refused() - mutations.failed();
   if (passed_over > 0 && !arguments.quiet)
     tell(fmt::format("lockstep mutate: passed over {} of {} files, which are wrong before any edit\n", passed_over,
                      files.size()));
-  if (all.empty()) return mutations.refused() > 0 ? exit_usage : exit_nothing;
+  if (all.empty()) return mutations.failed() > 0 ? exit_failure : mutations.refused() > 0 ? exit_usage : exit_nothing;
   if (arguments.format == "json") {
     mutation_json(all, output.writer());
   } else if (arguments.format == "markdown") {
@@ -196,8 +214,10 @@ int run(const MutateArguments& arguments) {
   }
   output.commit();
   if (!arguments.mutants.empty()) write_mutants(all, arguments.mutants);
-  const bool explained =
-      std::all_of(all.begin(), all.end(), [](const Mutation& one) { return counts_of(one.mutants).unproved == 0; });
+  const bool explained = std::all_of(all.begin(), all.end(), [](const Mutation& one) {
+    return counts_of(one.mutants).unproved == 0 && one.cut_off.empty();
+  });
+  if (mutations.failed() > 0) return exit_failure;
   if (mutations.refused() > 0) return exit_usage;
   return explained ? exit_right : exit_wrong;
 }

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 
 #include "lockstep/prove.h"
 #include "lockstep/report.h"
+#include "src/base/budget.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -75,6 +77,19 @@ int run(const ProveArguments& arguments) {
     } catch (const InputError& error) {
       for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
       status = std::max<int>(status, exit_usage);
+    } catch (const OverBudget& over) {
+      tell(fmt::format("lockstep: {}: too large for a proof: {}\n", one_line_text(file), one_line_text(over.what())));
+      status = std::max<int>(status, exit_usage);
+    } catch (const std::bad_alloc&) {
+      // The other files have their answers all the same.
+      tell(fmt::format("lockstep: {}: out of memory\n", one_line_text(file)));
+      status = std::max<int>(status, exit_failure);
+    } catch (const InternalError& error) {
+      tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", one_line_text(file), one_line_text(error.what())));
+      status = std::max<int>(status, exit_failure);
+    } catch (const ExpressionError& error) {
+      tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", one_line_text(file), one_line_text(error.what())));
+      status = std::max<int>(status, exit_failure);
     }
   }
   reporter->finish();

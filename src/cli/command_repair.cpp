@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "src/base/budget.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -33,7 +34,11 @@ constexpr std::int64_t most_repairs = 1000;
 RepairFindings search(const CheckResult& result, std::size_t most) {
   const auto begin = std::chrono::steady_clock::now();
   RepairFindings findings;
-  const RepairSearch found = find_repairs(result);
+  const RepairSearch found = [&] {
+    const Budget budget(Budget::search);
+    return find_repairs(result);
+  }();
+  findings.cut_off = found.cut_off;
   findings.tried = found.tried;
   findings.found = static_cast<int>(found.repairs.size());
   findings.repairs = best_repairs(result, found, most);

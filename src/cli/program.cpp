@@ -7,6 +7,7 @@
 #include <new>
 
 #include "lockstep/diagnostic.h"
+#include "src/base/budget.h"
 #include "src/cli/command.h"
 #include "src/cli/engine_jobs.h"
 #include "src/cli/options.h"
@@ -99,6 +100,9 @@ int run_dispatched(const std::vector<std::string>& arguments) {
     return exit_closed_pipe;
   } catch (const InputError& error) {
     for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
+    return exit_usage;
+  } catch (const OverBudget& over) {
+    tell(fmt::format("lockstep: this scenario is too large: {}\n", clean_text(over.what())));
     return exit_usage;
   } catch (const std::bad_alloc&) {
     tell("lockstep: out of memory\n");

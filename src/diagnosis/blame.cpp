@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/blame.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -73,19 +75,26 @@ void search_blame(CheckResult& result) {
   options.nearest_only = true;
   options.wanted = turning_steps;
   const RepairSearch search = find_repairs(result, options);
+  if (!search.cut_off.empty()) {
+    // The nearest repair may be among those that were not tried.
+    result.notes.push_back(fmt::format("The search for the step at fault was cut off: {}.", search.cut_off));
+    return;
+  }
   const FoundRepair* repair = explaining(result, search.repairs, turning_steps);
   if (repair == nullptr) return;
   Repair plain = repair->plain();
   plain.verified = {"symbolic"};
-  result.repairs = {std::move(plain)};
-  if (!explains_better(*repair, turning_steps)) return;
-  result.blame.clear();
+  std::vector<Blame> blame;
   for (const Candidate& edit : repair->edits) {
+    if (!explains_better(*repair, turning_steps)) break;
     Blame found = mechanism_of(result, edit);
-    const bool known = std::any_of(result.blame.begin(), result.blame.end(),
-                                   [&](const Blame& blame) { return blame.step == found.step; });
-    if (!known) result.blame.push_back(std::move(found));
+    const bool known =
+        std::any_of(blame.begin(), blame.end(), [&](const Blame& other) { return other.step == found.step; });
+    if (!known) blame.push_back(std::move(found));
   }
+  // All at once: what comes before may be cut off.
+  result.repairs = {std::move(plain)};
+  if (!blame.empty()) result.blame = std::move(blame);
 }
 
 }  // namespace lockstep

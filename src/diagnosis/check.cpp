@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "src/base/budget.h"
 #include "src/diagnosis/agreement.h"
 #include "src/diagnosis/any_sizes.h"
 #include "src/diagnosis/at_the_layout.h"
@@ -113,16 +114,43 @@ void begin(CheckResult& result, CheckOptions& options, const Workload& workload)
 
 /// Whether the parametric engine takes the place of the others here.
 bool decided_by_classes(const CheckResult& result, const CheckOptions& options) {
-  if (!options.parametric_where_large || !options.symbolic || options.host_forced || options.transformer ||
-      options.cuda != nullptr || job_of(options) != nullptr)
-    return false;
-  return is_large(*result.scenario->schedule);
+  return is_by_default(options) && is_large(*result.scenario->schedule);
 }
 
 bool wants_blame(const CheckResult& result, const CheckOptions& options) {
   if (!options.blame || result.verdict == Verdict::match || !result.disagreement.empty()) return false;
   const std::optional<Expect>& expect = result.scenario->expect;
   return !options.blame_where_expected || (expect && expect->blame);
+}
+
+/// What is searched for beside the verdict, within a budget: nothing that happens in it changes what is known.
+void within_budget(CheckResult& result, const std::string& what, const std::function<void()>& search) {
+  try {
+    const Budget budget(Budget::search);
+    search();
+  } catch (const OverBudget& over) {
+    result.notes.push_back(fmt::format("{} was cut off: {}.", what, over.what()));
+  } catch (const InputError& error) {
+    // In a scenario that the search has made: the user's file has no such mistake.
+    result.notes.push_back(fmt::format("{} was cut off: of a scenario that it made it says \"{}\".", what,
+                                       error.diagnostics().front().message));
+  }
+}
+
+void forget_engines(CheckResult& result) {
+  result.symbolic.reset();
+  result.parametric.reset();
+  result.sample.reset();
+  result.host.reset();
+  result.mpi.reset();
+  result.cuda.reset();
+  result.nccl.reset();
+  result.cuda_race.reset();
+  result.transformer.reset();
+}
+
+void try_blame(CheckResult& result) {
+  within_budget(result, "The search for the step at fault", [&] { search_blame(result); });
 }
 
 /// The parametric engine's finding is all that there is.
@@ -136,7 +164,7 @@ void show_parametric(CheckResult& result, const CheckOptions& options) {
         "Of the ranks that are wrong in like manner one is shown, and of parameters that are wrong alike one.");
   }
   result.parametric_seconds += stopwatch.seconds();
-  if (wants_blame(result, options)) search_blame(result);
+  if (wants_blame(result, options)) try_blame(result);
 }
 
 void replay_and_compare(CheckResult& result, CheckOptions options) {
@@ -161,6 +189,8 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
     if (!undecided.empty()) result.notes.push_back("The parametric engine has no verdict: " + undecided + ".");
   }
   std::optional<MachineShare> share;
+  std::optional<Budget> budget;
+  if (is_by_default(options)) budget.emplace(Budget::search);
   begin_together(result, job_of(options), [&] {
     const Workload workload = estimate_workload(*result.scenario->schedule);
     share.emplace(workload, options);
@@ -172,6 +202,7 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   if (options.nccl != nullptr) run_nccl_engine(result, options);
   if (Job* job = job_of(options); job != nullptr && job->process() != 0) return;
   if (options.symbolic) run_symbolic(result);
+  budget.reset();
   if (options.host) run_host_engine(result, options, share->threads());
   if (options.cuda != nullptr) run_cuda_engine(result, options);
   if (!result.errors.empty()) return;
@@ -184,9 +215,11 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
         "`lockstep placements` compares the two.");
   }
   // Turning points are read off the symbolic engine's finding for the step that is reported.
-  if (options.turns && result.symbolic && result.symbolic->step == result.step) result.turns = find_turns(result);
+  if (options.turns && result.symbolic && result.symbolic->step == result.step)
+    within_budget(result, "The search for the steps that spoil the gradients",
+                  [&] { result.turns = find_turns(result); });
   result.blame = blame_of(result.turns);
-  if (wants_blame(result, options)) search_blame(result);
+  if (wants_blame(result, options)) try_blame(result);
 }
 
 }  // namespace
@@ -201,6 +234,8 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
       shown = shown_for_any(*result.scenario, result);
     } catch (const InputError& error) {
       result.errors = error.diagnostics();
+    } catch (const OverBudget& over) {
+      result.errors = {at_the_layout(*result.scenario, over.what())};
     }
     if (!shown) {
       begin_together(result, job_of(options), [] {});
@@ -213,15 +248,11 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     replay_and_compare(result, options);
   } catch (const InputError& error) {
     result.errors = error.diagnostics();
-    result.symbolic.reset();
-    result.parametric.reset();
-    result.sample.reset();
-    result.host.reset();
-    result.mpi.reset();
-    result.cuda.reset();
-    result.nccl.reset();
-    result.cuda_race.reset();
-    result.transformer.reset();
+    forget_engines(result);
+  } catch (const OverBudget& over) {
+    const char* advice = is_by_default(options) ? replays_all_the_same : "";
+    result.errors = {at_the_layout(*result.scenario, fmt::format("{}{}", over.what(), advice))};
+    forget_engines(result);
   } catch (const std::bad_alloc&) {
     CheckResult nothing;
     nothing.file = result.file;
@@ -237,7 +268,9 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
   return result;
 }
 
-CheckResult check_file(const std::string& file, const CheckOptions& options) {
+namespace {
+
+CheckResult check_named(const std::string& file, const CheckOptions& options) {
   CheckResult result;
   result.file = file;
   std::shared_ptr<Scenario> scenario;
@@ -250,6 +283,35 @@ CheckResult check_file(const std::string& file, const CheckOptions& options) {
   }
   scenario->file = file;
   return check_scenario(scenario, options);
+}
+
+/// What nobody foresaw in one file must not cost the answers for the others.
+CheckResult failed(const std::string& file, const std::string& why) {
+  CheckResult result;
+  result.file = file;
+  result.machine_failed = true;
+  result.errors = {Diagnostic{Place{std::make_shared<const Source>(Source{file, ""}), 0, 0, ""}, why}};
+  return result;
+}
+
+}  // namespace
+
+CheckResult check_file(const std::string& file, const CheckOptions& options) {
+  // The processes of a job must end together.
+  if (options.mpi != nullptr || options.nccl != nullptr) return check_named(file, options);
+  try {
+    return check_named(file, options);
+  } catch (const OverBudget& over) {
+    CheckResult result = failed(file, over.what());
+    result.machine_failed = false;
+    return result;
+  } catch (const std::bad_alloc&) {
+    return failed(file, "out of memory");
+  } catch (const InternalError& error) {
+    return failed(file, fmt::format("a bug of lockstep: {}", error.what()));
+  } catch (const ExpressionError& error) {
+    return failed(file, fmt::format("a bug of lockstep: {}", error.what()));
+  }
 }
 
 }  // namespace lockstep

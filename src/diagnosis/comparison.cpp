@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "src/base/budget.h"
 #include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/handed_over.h"
 #include "src/diagnosis/owned_values.h"
@@ -384,6 +385,7 @@ ScheduleComparison compare(std::shared_ptr<const Scenario> before, std::shared_p
   result.after.scenario = std::move(after);
   if (!result.apart.empty()) return result;
   require_to_fit(*result.before.scenario, *result.after.scenario);
+  const Budget budget(Budget::replay);
   result.before = replay(result.before.scenario);
   result.after = replay(result.after.scenario);
   result.complete = result.before.outcome == Outcome::Kind::complete && result.after.outcome == Outcome::Kind::complete;

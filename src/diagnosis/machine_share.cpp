@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "src/base/bytes_text.h"
 #include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/run_engines.h"
 
@@ -15,10 +16,30 @@ namespace {
 /// Calls of steps on buffers up to which the host engine takes minutes.
 constexpr double most_host_calls = 1e8;
 
+std::string more_than_by_default(double bytes, const Workload& workload) {
+  constexpr double most = 2e9;
+  if (bytes <= most) return "";
+  return fmt::format(
+      "to replay every rank needs about {} of memory, more than the {} that a check takes by itself: {}{}",
+      bytes_text(bytes), bytes_text(most), workload.describe(), replays_all_the_same);
+}
+
 }  // namespace
+
+bool is_by_default(const CheckOptions& options) {
+  return options.parametric_where_large && options.symbolic && !options.host_forced && !options.transformer &&
+         options.cuda == nullptr && job_of(options) == nullptr;
+}
 
 bool fits(CheckResult& result, const Workload& workload, CheckOptions& options) {
   std::string why = too_large(workload);
+  if (why.empty() && is_by_default(options)) {
+    why = more_than_by_default(workload.bytes, workload);
+    if (why.empty() && options.host)
+      result.host_left_out = more_than_by_default(workload.bytes + workload.host_bytes, workload);
+    if (!result.host_left_out.empty()) result.host_left_out = "the host engine was left out: " + result.host_left_out;
+    options.host = options.host && result.host_left_out.empty();
+  }
   if (why.empty() && options.host && options.symbolic && !options.host_forced) {
     const std::string both = too_large_here(workload, workload.bytes + workload.host_bytes);
     if (!both.empty()) {

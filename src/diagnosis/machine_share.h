@@ -9,6 +9,12 @@
 
 namespace lockstep {
 
+/// Whether nobody has named engines, so that a check may choose them.
+bool is_by_default(const CheckOptions& options);
+inline constexpr const char* replays_all_the_same =
+    ". A smaller dp, or fewer micro-batches, nearly always show the same fault; --engine symbolic,host replays it all "
+    "the same";
+
 /// Whether the check can be done; else `result` says why not. Takes the host engine away where it alone is too much.
 bool fits(CheckResult& result, const Workload& workload, CheckOptions& options);
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lockstep/prove.h"
+#include "src/base/budget.h"
 #include "src/diagnosis/mutation_flags.h"
 #include "src/diagnosis/mutation_ground.h"
 #include "src/diagnosis/mutation_sizes.h"
@@ -22,6 +23,11 @@
 namespace lockstep {
 
 namespace {
+
+/// Of each edit that is not noticed at once there are proofs: all together may take minutes.
+constexpr std::int64_t most_units = 10'000'000'000;
+/// The schedules of frameworks have some hundreds.
+constexpr std::size_t most_edits = 5000;
 
 class Run {
  public:
@@ -36,6 +42,7 @@ class Run {
 
   Mutation all() {
     const auto begin = std::chrono::steady_clock::now();
+    const Budget budget(most_units);
     find_base();
     std::vector<Candidate> edits = single_edits(ground_.steps().written(), values());
     std::erase_if(edits, [](const Candidate& edit) { return edit.kind == Candidate::Kind::insert; });
@@ -46,13 +53,20 @@ class Run {
     const auto count = [&] {
       if (options_.progress) options_.progress(done++, static_cast<std::int64_t>(edits.size() + flags.size()));
     };
-    for (Candidate& edit : edits) {
-      count();
-      judge(edit);
-    }
-    for (const Json& edit : flags) {
-      count();
-      judge_parameter(edit);
+    std::size_t tried = 0;
+    try {
+      for (; tried < edits.size(); ++tried) {
+        if (tried == most_edits) throw OverBudget(fmt::format("it has more than {} edits", most_edits));
+        count();
+        judge(edits[tried]);
+      }
+      for (; tried < edits.size() + flags.size(); ++tried) {
+        count();
+        judge_parameter(flags[tried - edits.size()]);
+      }
+    } catch (const OverBudget& over) {
+      mutation_.cut_off = over.what();
+      mutation_.untried = static_cast<int>(edits.size() + flags.size() - tried);
     }
     if (options_.progress) options_.progress(done, done);
     mutation_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

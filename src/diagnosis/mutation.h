@@ -42,6 +42,8 @@ struct Mutation {
   std::string base;             ///< what is known of the schedule without an edit: "right for every size"
   std::vector<Mutant> mutants;  ///< no two with the same steps, in the order of the steps
   int invalid = 0;              ///< edits that cannot be applied
+  int untried = 0;              ///< edits that were not looked at, as it would be too much
+  std::string cut_off;          ///< why not: half a sentence; "" where all were
   int same = 0;                 ///< edits that change nothing or say the same as another one
   double seconds = 0;
 };

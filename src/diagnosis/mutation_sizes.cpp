@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/mutation_sizes.h"
 
+#include "src/base/budget.h"
 #include "src/scenario/open_sizes.h"
 
 namespace lockstep {
@@ -29,6 +30,9 @@ MutationSizes::Entry& MutationSizes::entry(const Json& document) {
     entry.written = content_hash(entry.steps->written());
   } catch (const InputError& error) {
     entry.refused = error.diagnostics();
+  } catch (const OverBudget&) {
+    entries_.erase(found);  // nothing refuses these sizes
+    throw;
   }
   return entry;
 }
@@ -38,8 +42,11 @@ Scenario MutationSizes::read(const Json& document) {
   if (!here.refused.empty()) throw InputError(here.refused);
   // Whoever has read these sizes already holds pointers to their steps.
   if (here.edit != number_) {
-    const auto [same, is_new] = edited_.try_emplace(here.written);
-    if (is_new) same->second = edit_.empty() ? here.steps->written() : here.steps->edited(edit_);
+    auto same = edited_.find(here.written);
+    if (same == edited_.end()) {
+      Json edited = edit_.empty() ? here.steps->written() : here.steps->edited(edit_);  // or ends a budget
+      same = edited_.emplace(here.written, std::move(edited)).first;
+    }
     here.edited = same->second;
     std::optional<std::vector<Step>> steps;
     if (!here.edited.is_null()) steps = here.steps->read(here.edited);

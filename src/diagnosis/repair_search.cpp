@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "src/base/budget.h"
 #include "src/diagnosis/repair_order.h"
+#include "src/diagnosis/workload.h"
 
 namespace lockstep {
 
@@ -33,6 +35,16 @@ std::vector<Candidate> normalizing_edits(const Json& steps, const CandidateValue
 
 RepairSearch SearchForRepairs::run() {
   if (!ground_.found()) return {};
+  try {
+    search();
+  } catch (const OverBudget& over) {
+    found_.cut_off = over.what();
+  }
+  std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
+  return std::move(found_);
+}
+
+void SearchForRepairs::search() {
   seen_.emplace(content_hash(ground_.steps().written()), no_repair);
   single();
   keep_right_here();
@@ -47,8 +59,6 @@ RepairSearch SearchForRepairs::run() {
     keep_right_here();
   }
   for (FoundRepair& repair : found_.repairs) neighbours_.try_on(repair);
-  std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
-  return std::move(found_);
 }
 
 /// Applies edits and keeps them where they repair everything. Nothing where the schedule that comes out was seen
@@ -119,8 +129,9 @@ void SearchForRepairs::keep_right_here() {
   const Scenario& scenario = *result_.scenario;
   SymbolicJudge here(with_classes_only(scenario));
   if (static_cast<double>(scenario.schedule->mesh.world()) *
-          static_cast<double>(here.steps().schedule_of().model.parameters().size()) >
-      most_buffers)
+              static_cast<double>(here.steps().schedule_of().model.parameters().size()) >
+          most_buffers ||
+      is_large(here.steps().schedule_of()))
     return;
   std::erase_if(found_.repairs, [&](const FoundRepair& repair) { return !here.judge(repair.json()).right(); });
   seen_.clear();  // its numbers mean the repairs that there were

@@ -25,6 +25,7 @@ class SearchForRepairs {
   RepairSearch run();
 
  private:
+  void search();
   /// A first edit of two, that makes something better.
   struct FirstEdit {
     Candidate candidate;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/repairs.h"
 
+#include <fmt/format.h>
+
+#include "src/base/budget.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/repair_search.h"
 #include "src/diagnosis/shrink.h"
@@ -30,14 +33,23 @@ RepairSearch find_repairs(const CheckResult& result, const RepairOptions& option
   if (result.scenario == nullptr || result.scenario->schedule == nullptr || result.verdict == Verdict::match ||
       result.verdict == Verdict::error || wrong_in_model_alone(result))
     return {};
-  const FileSizes smallest = smallest_sizes(result);
-  RepairSearch search = SearchForRepairs(result, options, smallest).run();
-  constexpr int small_world = 64;
-  if (!search.repairs.empty() || smallest.empty() || result.scenario->schedule->mesh.world() > small_world)
-    return search;
-  RepairSearch here = SearchForRepairs(result, options, {}).run();
-  here.tried += search.tried;
-  return here;
+  RepairSearch search;
+  try {
+    const FileSizes smallest = smallest_sizes(result);
+    search = SearchForRepairs(result, options, smallest).run();
+    constexpr int small_world = 64;
+    if (!search.repairs.empty() || !search.cut_off.empty() || smallest.empty() ||
+        result.scenario->schedule->mesh.world() > small_world)
+      return search;
+    RepairSearch here = SearchForRepairs(result, options, {}).run();
+    here.tried += search.tried;
+    return here;
+  } catch (const OverBudget& over) {
+    search.cut_off = over.what();
+  } catch (const InputError& error) {
+    search.cut_off = fmt::format("of a scenario that it made it says \"{}\"", error.diagnostics().front().message);
+  }
+  return search;
 }
 
 }  // namespace lockstep

@@ -40,6 +40,9 @@ struct RepairOptions {
 struct RepairSearch {
   std::vector<FoundRepair> repairs;
   int tried = 0;  ///< schedules that were replayed
+  /// Why the search did not go through all edits: half a sentence; "" where it did. What it found until then may be
+  /// wrong at the file's own sizes.
+  std::string cut_off;
 };
 RepairSearch find_repairs(const CheckResult& result, const RepairOptions& options = {});
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
 #include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/stopwatch.h"
 
@@ -126,6 +127,7 @@ void run_transformer_engine(CheckResult& result, const CheckOptions& options) {
 
 std::string run_parametric_engine(CheckResult& result) {
   const Stopwatch stopwatch;
+  const Budget budget(Budget::search);
   result.parametric_engine = std::make_shared<ParametricEngine>(*result.scenario->schedule);
   const ParametricResult& found = result.parametric_engine->result();
   if (found.verdict == ParametricResult::Verdict::undecided) {

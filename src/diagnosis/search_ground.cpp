@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "src/base/budget.h"
 #include "src/diagnosis/difference.h"
 
 namespace lockstep {
@@ -46,6 +47,16 @@ class ChangedBy {
   bool params_alone_ = false;
 };
 
+/// Null where a scenario cannot do without the parameters that this one was deprived of: a step may need a use that
+/// they alone have.
+std::unique_ptr<SymbolicJudge> judge_of(const Json& document) {
+  try {
+    return std::make_unique<SymbolicJudge>(document);
+  } catch (const InputError&) {
+    return nullptr;
+  }
+}
+
 /// A parameter, or one that is tied to it.
 bool is_wrong_anywhere(const Model& model, std::size_t index, const std::vector<int>& wrong_buffers) {
   const int logical = model.logical_of(static_cast<int>(index));
@@ -73,14 +84,17 @@ bool SearchGround::find() {
   if (small_.verdict == Verdict::match || small_.verdict == Verdict::error) return false;
   const Json classes = with_classes_only(*small);
   for (const Json& document : {classes, small->resolved}) {
-    all_ = std::make_unique<SymbolicJudge>(document);
+    std::unique_ptr<SymbolicJudge> judge = judge_of(document);
+    if (judge == nullptr) continue;
+    all_ = std::move(judge);
     base_ = all_->judge_steps(all_->steps().written());
     if (!base_.right()) break;
   }
-  if (base_.right() || base_.state == Judgement::State::not_applicable) return false;
+  if (all_ == nullptr || base_.right() || base_.state == Judgement::State::not_applicable) return false;
   few_base_ = base_;
   if (base_.state != Judgement::State::wrong) return true;
-  auto judge = std::make_unique<SymbolicJudge>(with_few_only(classes, wrong_names(small_)));
+  std::unique_ptr<SymbolicJudge> judge = judge_of(with_few_only(classes, wrong_names(small_)));
+  if (judge == nullptr) return true;
   const Judgement there = judge->judge_steps(judge->steps().written());
   if (there.state == Judgement::State::wrong) {
     few_ = std::move(judge);
@@ -161,6 +175,7 @@ bool SearchGround::is_relevant(const Candidate& candidate, const std::vector<Lis
   const SelectorList old_selectors = selectors_of(before);
   const SelectorList new_selectors = selectors_of(after);
   const std::vector<Parameter>& parameters = all_->steps().schedule_of().model.parameters();
+  Budget::spend(static_cast<std::int64_t>(parameters.size() + steps.size()));
   for (std::size_t at = 0; at < parameters.size(); ++at) {
     if (base_.wrong_buffers[at] == 0) continue;
     const std::int64_t numel = parameters[at].numel();

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "src/base/budget.h"
+
 namespace lockstep {
 
 bool StepEditor::takes(std::string_view word) const {
@@ -11,6 +13,8 @@ bool StepEditor::takes(std::string_view word) const {
 }
 
 void StepEditor::add(Candidate::Kind kind, std::vector<Json::Member> members) {
+  constexpr std::int64_t units = 20;  // all of them are there at once
+  Budget::spend(units);
   candidates_.push_back({kind, step_->name, Json::object(std::move(members))});
 }
 

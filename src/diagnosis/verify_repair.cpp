@@ -11,8 +11,10 @@
 
 #include "lockstep/communication.h"
 #include "lockstep/prove.h"
+#include "src/base/budget.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/shrink.h"
+#include "src/diagnosis/workload.h"
 #include "src/scenario/editable_steps.h"
 
 namespace lockstep {
@@ -110,6 +112,12 @@ void prove(const Scenario& scenario, Repair& repair) {
 /// One parameter of each class: the others go through the same steps, and a search has no time for all of them.
 bool replay_on_host(const Scenario& scenario, Repair& repair) {
   const auto classes = std::make_shared<const Scenario>(read_document(with_classes_only(scenario), scenario.file));
+  constexpr double most_bytes = 5e8;
+  const Workload workload = estimate_workload(*classes->schedule);
+  if (workload.bytes + workload.host_bytes > most_bytes) {
+    repair.host_left_out = "the host engine was left out: the layout is too large for it";
+    return true;
+  }
   CheckOptions options;
   options.symbolic = options.blame = options.turns = false;
   const CheckResult there = check_scenario(classes, options);
@@ -144,6 +152,7 @@ bool verify_repair(const CheckResult& result, Repair& repair) {
   Json document = with_edits(result.scenario->document, repair.edits);
   document.remove("expect");
   try {
+    const Budget budget(Budget::search);
     const auto repaired = std::make_shared<const Scenario>(read_document(document, result.scenario->file));
     CheckOptions options;
     options.host = options.blame = options.turns = false;
@@ -161,6 +170,9 @@ bool verify_repair(const CheckResult& result, Repair& repair) {
     return true;
   } catch (const InputError&) {
     return false;
+  } catch (const OverBudget&) {
+    // The rest of it is not known.
+    return !repair.verified.empty();
   }
 }
 

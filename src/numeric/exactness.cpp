@@ -86,13 +86,18 @@ class Interpreter {
 
   Need run() {
     for (const PlannedEvent& planned : plan_.events) {
+      if (need_.beyond()) return need_;
       if (planned.event) apply(planned);
     }
     for (const PieceUse& piece : plan_.pieces) {
       for (const auto& expected : piece.expected) {
         Bound bound;
-        for (const GeneratedTerm& term : expected.terms) bound.add(term.factor.exact);
+        for (const GeneratedTerm& term : expected.terms) {
+          if (bound.measure.denominator().bits() > Need::most_bits) break;
+          bound.add(term.factor.exact);
+        }
         note(bound);
+        if (need_.beyond()) return need_;
       }
     }
     return need_;

@@ -18,6 +18,12 @@ struct Need {
   /// Exponents of two that occur in values and factors.
   int lowest = 0, highest = 0;
 
+  /// More digits than any arithmetic with rounding has by far; then they are not counted to the end.
+  static constexpr int most_bits = 4096;
+  bool beyond() const {
+    return multiple.bits() > most_bits || spread.bits() > most_bits || highest > most_bits || lowest < -most_bits;
+  }
+
   void join(const Need& other);
 };
 

@@ -154,8 +154,10 @@ void Preparation::explain_arithmetic() {
     const auto& [dtype, arithmetic] = key;
     const bool field = arithmetic == Arithmetic::prime61;
     notes_.push_back(fmt::format(
-        "{} parameter{} cannot be exact in {} (up to {} significant bits are needed); computed {}{}.",
-        group.logicals.size(), group.logicals.size() == 1 ? "" : "s", lockstep::name_of(dtype), group.needed_bits,
+        "{} parameter{} cannot be exact in {} ({} significant bits are needed); computed {}{}.", group.logicals.size(),
+        group.logicals.size() == 1 ? "" : "s", lockstep::name_of(dtype),
+        group.needed_bits > Need::most_bits ? fmt::format("more than {}", Need::most_bits)
+                                            : fmt::format("up to {}", group.needed_bits),
         field ? "modulo the prime 2^61 - 1" : "in ", field ? std::string_view() : lockstep::name_of(arithmetic)));
   }
 }

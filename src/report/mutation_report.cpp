@@ -97,6 +97,12 @@ std::vector<std::pair<std::string, std::vector<const Mutant*>>> survivors(const 
   return reasons;
 }
 
+/// "20 edits were not tried: it would take more than …".
+std::string untried_text(const Mutation& mutation) {
+  return fmt::format("{} {} not tried: {}", counted(mutation.untried, "edit"), mutation.untried == 1 ? "was" : "were",
+                     one_line_text(mutation.cut_off));
+}
+
 std::string fate_text(const Mutant& mutant) {
   if (mutant.fate == Mutant::Fate::equivalent) return "equivalent";
   if (mutant.fate == Mutant::Fate::unproved) return "not proved: " + mutant.why;
@@ -190,6 +196,7 @@ void mutation_text(const Mutation& mutation, const ReportOptions& options, const
       if (shown < mutants.size()) write(fmt::format("      and {} more; -v shows them\n", mutants.size() - shown));
     }
   }
+  if (!mutation.cut_off.empty()) write(fmt::format("\n  {}\n", untried_text(mutation)));
   write(fmt::format("\n  {} more edits change nothing or repeat another one, and {} cannot be applied\n", mutation.same,
                     mutation.invalid));
 }
@@ -215,6 +222,11 @@ void mutation_markdown(const std::vector<Mutation>& all, const Write& write) {
   write_markdown_table("schedule", files, write);
   bool first = true;
   for (const Mutation& one : all) {
+    if (!one.cut_off.empty()) {
+      if (first) write("\n");
+      first = false;
+      write(fmt::format("- `{}`: {}\n", one_line_text(one.scenario->file), untried_text(one)));
+    }
     for (const auto& [why, mutants] : survivors(one)) {
       if (first) write("\n");
       first = false;
@@ -251,6 +263,12 @@ void mutation_json(const std::vector<Mutation>& all, const Write& write) {
     json.number(one.same);
     json.key("not_applicable");
     json.number(one.invalid);
+    if (!one.cut_off.empty()) {
+      json.key("not_tried");
+      json.number(one.untried);
+      json.key("cut_off");
+      json.string(one.cut_off);
+    }
     json.key("mutants");
     json.begin_array();
     for (const Mutant& mutant : one.mutants) write_json_mutant(mutant, json);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "src/report/blame_text.h"
+#include "src/report/clean_text.h"
 #include "src/report/text_report.h"
 
 namespace lockstep {
@@ -46,8 +47,19 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
   const Style style(color);
   write(verdict_line(result, style));
   if (result.verdict == Verdict::match) return write("  there is nothing to repair\n");
+  const std::string cut_off =
+      findings.cut_off.empty() ? "" : fmt::format("  the search was cut off: {}\n", one_line_text(findings.cut_off));
+  if (findings.repairs.empty() && findings.found > 0) {
+    write(fmt::format(
+        "  none of the {} schedules that match at a small layout was seen to match at the file's own sizes; "
+        "{} were tried\n{}",
+        findings.found, findings.tried, cut_off));
+    return;
+  }
   if (findings.repairs.empty()) {
-    write(fmt::format("  no edit makes it right, and no two edits do; {} schedules were tried\n", findings.tried));
+    write(cut_off.empty()
+              ? fmt::format("  no edit makes it right, and no two edits do; {} schedules were tried\n", findings.tried)
+              : fmt::format("  no repair was found; {} schedules were tried\n{}", findings.tried, cut_off));
     return;
   }
   int number = 0;
@@ -58,7 +70,7 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
     for (const Json& edit : repair.edits) write("     " + one_line(edit) + "\n");
     write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(repair)));
   }
-  write(fmt::format("\n  {} of {} schedules that were tried match\n", findings.found, findings.tried));
+  write(fmt::format("\n  {} of {} schedules that were tried match\n{}", findings.found, findings.tried, cut_off));
 }
 
 void repair_json(const CheckResult& result, const RepairFindings& findings, const Write& write) {
@@ -78,6 +90,10 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
   json.number(findings.found);
   json.key("tried");
   json.number(findings.tried);
+  if (!findings.cut_off.empty()) {
+    json.key("cut_off");
+    json.string(findings.cut_off);
+  }
   json.key("time");
   json.begin_object(true);
   json.key("repair_s");

@@ -13,6 +13,7 @@ struct RepairFindings {
   std::vector<Repair> repairs;  ///< the best first; those alike are one
   int found = 0;                ///< all of them
   int tried = 0;                ///< schedules that were replayed
+  std::string cut_off;          ///< why not all edits were tried: half a sentence; "" where they were
   double seconds = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "lockstep/operation.h"
 #include "lockstep/report.h"
@@ -73,18 +74,19 @@ struct ShownSection {
 void write_parameters(const Schedule& schedule, bool verbose, const Write& write) {
   const std::vector<Parameter>& parameters = schedule.model.parameters();
   std::vector<ShownSection> sections;
+  std::map<std::pair<std::string, std::string>, std::size_t> numbers;  // by folded name and line
   for (const Parameter& parameter : parameters) {
     std::string line = parameter_line(schedule.mesh, parameter);
-    const auto same = std::find_if(sections.begin(), sections.end(), [&](const ShownSection& section) {
-      return !verbose && section.line == line && folded_name(section.first->name) == folded_name(parameter.name);
-    });
     const int stage = parameter.stage.value_or(0);
-    if (same == sections.end()) {
+    const bool is_new =
+        verbose || numbers.emplace(std::pair(folded_name(parameter.name), line), sections.size()).second;
+    if (is_new) {
       sections.push_back({&parameter, std::move(line), 1, stage, stage});
     } else {
-      ++same->count;
-      same->from = std::min(same->from, stage);
-      same->to = std::max(same->to, stage);
+      ShownSection& same = sections[numbers.at({folded_name(parameter.name), line})];
+      ++same.count;
+      same.from = std::min(same.from, stage);
+      same.to = std::max(same.to, stage);
     }
   }
   std::size_t width = 0;

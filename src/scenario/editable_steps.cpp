@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scenario/editable_steps.h"
 
+#include "src/base/budget.h"
 #include "src/scenario/checks.h"
 #include "src/scenario/edits.h"
 
@@ -28,6 +29,8 @@ Schedule EditableSteps::read_schedule(const Json& resolved, Reading& reading) {
 
 Json EditableSteps::edited(const std::vector<Json>& edits) const {
   static const std::map<std::string, std::string> none;
+  constexpr std::int64_t units_of_a_step = 30;
+  Budget::spend(units_of_a_step * static_cast<std::int64_t>(steps_.items().size()));
   reading_.diagnostics = {};
   Json steps = apply_step_edits(steps_, Json::array(edits), none, reading_);
   return reading_.diagnostics.empty() ? steps : Json();

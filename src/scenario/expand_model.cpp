@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
 #include "src/scenario/expand.h"
 #include "src/scenario/template.h"
 
@@ -109,6 +110,9 @@ class ParameterExpander {
     }
   }
 
+  /// The loop over parameters that it went through last.
+  const Place& loop() const { return loop_; }
+
   std::vector<Json> list;
 
  private:
@@ -124,6 +128,7 @@ class ParameterExpander {
   }
 
   void expand_loop(const Json& loop) {
+    loop_ = loop.place();
     const Fields fields(loop, Object::parameter_loop, "", "in a loop over parameters", reading_.diagnostics);
     if (fields.find("for") == nullptr || fields.find("parameters") == nullptr) return;
     iterate(fields, fields.find("for")->members(), 0);
@@ -239,7 +244,7 @@ class ParameterExpander {
   }
 
   Template& values_;
-  Place preset_;
+  Place preset_, loop_;
   Reading& reading_;
   bool limit_reported_ = false;
   std::int64_t passes_ = 0;
@@ -323,7 +328,17 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   });
   if (diagnostics.size() != before) return {};
   ParameterExpander expander(values, preset.place(), reading);
-  expander.expand(model.parameters);
+  const Budget budget(Budget::search);
+  try {
+    expander.expand(model.parameters);
+  } catch (const OverBudget& over) {
+    if (!budget.used_up()) throw;  // a search or a proof is cut off, and the file is not at fault
+    // Two million passes through a long condition are hours.
+    diagnostics.add(expander.loop(),
+                    fmt::format("what the loops of the model evaluate is too much: {}; shorten its conditions, or give "
+                                "smaller sizes",
+                                over.what()));
+  }
   if (diagnostics.size() != before) return {};
   reading.preset = Preset{model.family, {}, {}, preset.place()};
   for (const auto& [name, size] : model.sizes) reading.preset->sizes.emplace(name, size.value);

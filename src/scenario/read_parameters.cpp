@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "src/base/budget.h"
 #include "src/scenario/reading.h"
 
 namespace lockstep {
@@ -108,6 +109,8 @@ std::optional<Parameter> read_parameter(const Json& object, Reading& reading) {
   const Json* name = object.find("name");
   const std::string where =
       name != nullptr && name->is_string() ? fmt::format("in parameter \"{}\"", name->text()) : "in a parameter";
+  constexpr std::int64_t units = 700;  // with what comes of it later: its text, its place in the model
+  Budget::spend(units);
   const Fields fields(object, Object::parameter, "", where, reading.diagnostics);
   if (fields.find("name") == nullptr) return std::nullopt;
   Parameter parameter;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include "src/base/budget.h"
 #include "src/base/utf8.h"
 #include "src/scenario/checks.h"
 #include "src/scenario/edits.h"
@@ -172,6 +173,10 @@ class ScenarioReader {
     static const std::map<std::string, std::string> none;
     missing_ = StepTree(steps).names();
     for (const auto& [name, why] : framework_ ? framework_->absent() : none) missing_.push_back(name);
+    constexpr std::int64_t units_of_a_step = 300, units_of_an_edit = 30;
+    const auto count = static_cast<std::int64_t>(steps.items().size() + edits_.items().size());
+    Budget::spend(units_of_a_step * count +
+                  units_of_an_edit * count * static_cast<std::int64_t>(edits_.items().size()));
     steps = apply_step_edits(steps, edits_, framework_ ? framework_->absent() : none, reading_);
     names_ = check_step_names(steps, reading_);
     steps_ = read_steps(steps, reading_);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "src/base/budget.h"
 #include "src/expression/node.h"
 #include "src/scenario/reading.h"
 
@@ -167,7 +168,22 @@ void Template::derive(const std::string& name, const Json& value) {
   if (!by_size) return;
   std::map<std::string, ExpressionValue, std::less<>> known = names_;
   for (const auto& [derived, text] : derived_) known.erase(derived);
-  derived_[name] = Expression::parse(inlined(value.text())).substitute(known).to_string();
+  // Text that stands for names which stand for text doubles with each of them.
+  constexpr std::size_t most_characters = 10'000;
+  const auto out_of_reach = [&](const std::string& why) {
+    const Place& place = value.place();
+    const std::string file =
+        place.source == nullptr ? "" : fmt::format(" ({}:{})", place.source->name, line_column(place).line);
+    return OverBudget(fmt::format("the name \"{}\" in \"let\"{} {}, written out in sizes", name, file, why));
+  };
+  const std::string text = inlined(value.text());
+  if (text.size() > most_characters) throw out_of_reach(fmt::format("has more than {} characters", most_characters));
+  try {
+    derived_[name] = Expression::parse(text).substitute(known).to_string();
+  } catch (const ExpressionError&) {
+    // What is written in the file was read already.
+    throw out_of_reach("is an expression too deep");
+  }
 }
 
 std::string Template::inlined(const std::string& text) const {
@@ -205,6 +221,8 @@ std::optional<ExpressionValue> Template::evaluate(const Json& value) {
   try {
     const Expression* expression = parse(value);
     if (expression == nullptr) return std::nullopt;
+    constexpr std::int64_t characters_of_a_unit = 4;
+    Budget::spend(4 + (value.is_string() ? static_cast<std::int64_t>(value.text().size()) / characters_of_a_unit : 0));
     note_use(expression->tree());
     return expression->evaluate(environment_);
   } catch (const ExpressionError& error) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
+
 namespace lockstep {
 
 namespace {
@@ -41,6 +43,7 @@ Walk::Walk(const Schedule& schedule, Timeline& timeline, AtRace at_race)
       at_race_(at_race),
       positions_(unroll(schedule)),
       ranks_(static_cast<std::size_t>(schedule.mesh.world())) {
+  Budget::spend(16 * static_cast<std::int64_t>(schedule.mesh.world()));
   const auto steps = static_cast<std::size_t>(schedule.batch.steps());
   owned_.assign(steps, std::vector<std::vector<Intervals>>(ranks_.size()));
   ends_.assign(steps, std::vector<std::size_t>(ranks_.size()));
@@ -72,6 +75,7 @@ void Walk::advance(int rank, std::size_t time) {
   RankState& state = ranks_[static_cast<std::size_t>(rank)];
   while (state.next <= time && !state.waits_in && !state.stopped) {
     const Position& position = positions_[state.next++];
+    Budget::spend(2);
     if (!position.step) {
       end_of_list(rank, position);
     } else if (calls_.runs(position, rank)) {
@@ -84,6 +88,8 @@ void Walk::execute(int rank, const Position& position, std::size_t time) {
   const Step& step = *position.step;
   if (step.op == Op::wait) return wait(rank, position);
   const std::vector<int>* buffers = &calls_.selected(step, rank);
+  const Budget::Place place("step", step.name);
+  Budget::spend(16 + static_cast<std::int64_t>(buffers->size()) / 4);
   if (step.op == Op::norm) {
     if (!calls_.counts(position, rank)) buffers = &no_buffers;
   } else if (buffers->empty()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/intervals.h"
+#include "src/base/budget.h"
 #include "src/symbolic/forms.h"
 #include "src/symbolic/interned.h"
 
@@ -27,7 +28,10 @@ class Contents {
 
   const Content& content(int number) const { return contents_[number]; }
   int uniform(std::int64_t numel, int form);
-  int intern(Content content) { return contents_.number_of(std::move(content)); }
+  int intern(Content content) {
+    Budget::spend(2 + static_cast<std::int64_t>(content.size() / 2));
+    return contents_.number_of(std::move(content));
+  }
   int add(int a, int b);
   int scale(int content, const Rational& factor);
   /// `form` added where `where` holds.

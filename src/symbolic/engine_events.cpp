@@ -3,6 +3,7 @@
 #include <array>
 
 #include "lockstep/collective.h"
+#include "src/base/budget.h"
 #include "src/symbolic/engine_state.h"
 
 namespace lockstep {
@@ -26,6 +27,7 @@ int& SymbolicEngine::State::held(int slot_number, int rank, int buffer) {
 }
 
 void SymbolicEngine::State::happen(const Event& event) {
+  Budget::spend(4 + 2 * static_cast<std::int64_t>(event.calls.size()));
   if (event.op == Op::backward) {
     backward(event);
   } else if (event.op == Op::norm) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "src/base/budget.h"
 #include "src/symbolic/engine_state.h"
 
 namespace lockstep {
@@ -10,6 +11,7 @@ std::vector<Term> SymbolicEngine::terms(int form, int rank, int buffer) const {
   State& state = *state_;
   const LocalBuffer& own = state.local_buffer(rank, buffer);
   std::vector<Term> result;
+  Budget::spend(4 * static_cast<std::int64_t>(state.forms.form(form).size()));
   for (const Forms::Term& item : state.forms.form(form)) {
     const Atom& atom = state.forms.atom_at(item.atom);
     Term term;
@@ -48,6 +50,7 @@ std::vector<Term> SymbolicEngine::terms(int form, int rank, int buffer) const {
 // looked up when asked for.
 Rational SymbolicEngine::State::by(const Term& term) {
   if (!term.leftover.empty()) return Rational(1);
+  Budget::spend(8);
   const auto [known, is_new] =
       factors_of_terms.emplace(std::tuple(term.logical, term.rank, term.micro_batch, term.site_use), Rational(1));
   if (!is_new) return known->second;

@@ -44,9 +44,8 @@ std::vector<int> placement_classes(const Model& model) {
 
 int SymbolicEngine::State::reference(int logical, int piece, int optimizer_step) {
   if (placement_class.empty()) placement_class = placement_classes(schedule.model);
-  const auto [found, is_new] =
-      references.emplace(std::tuple(placement_class[static_cast<std::size_t>(logical)], piece, optimizer_step), 0);
-  if (!is_new) return found->second;
+  const std::tuple key(placement_class[static_cast<std::size_t>(logical)], piece, optimizer_step);
+  if (const auto known = references.find(key); known != references.end()) return known->second;
   std::vector<std::pair<int, Rational>> terms;
   for (const Term& term : reference_terms(schedule, logical, piece, optimizer_step)) {
     Atom atom;
@@ -55,7 +54,7 @@ int SymbolicEngine::State::reference(int logical, int piece, int optimizer_step)
     atom.site_use = term.site_use;
     terms.emplace_back(forms.atom(atom), term.coefficient);
   }
-  return found->second = forms.make(terms);
+  return references[key] = forms.make(terms);
 }
 
 // got/expected, where it is one number.

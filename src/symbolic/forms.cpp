@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
+
 namespace lockstep {
 
 std::size_t Forms::FormHash::operator()(const Form& form) const {
@@ -34,9 +36,15 @@ int Forms::leftover(const std::string& what) {
 }
 
 std::uint32_t Forms::coefficient(const Rational& value) {
+  spend_on(value);
   const auto [found, is_new] = coefficient_numbers_.emplace(value, static_cast<std::uint32_t>(coefficients_.size()));
   if (is_new) coefficients_.push_back(value);
   return found->second;
+}
+
+int Forms::intern(Form form) {
+  Budget::spend(2 + static_cast<std::int64_t>(form.size() / 4));
+  return forms_.number_of(std::move(form));
 }
 
 int Forms::frame(const Frame& frame) {

@@ -86,7 +86,7 @@ class Forms {
     std::size_t operator()(const Form& form) const;
   };
   std::uint32_t coefficient(const Rational& value);
-  int intern(Form form) { return forms_.number_of(std::move(form)); }
+  int intern(Form form);
   int frame(const Frame& frame);
   template <class Change>
   int reframe(int form, Change change);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "src/base/budget.h"
 #include "src/symbolic/formula_items.h"
 
 namespace lockstep {
@@ -74,6 +75,7 @@ std::string with_denominator(Names& names, const Rational& denominator, const st
 
 std::string print_formula(const Schedule& schedule, int rank, int buffer, const std::vector<Term>& terms,
                           const std::vector<Term>& support) {
+  Budget::spend(8 * static_cast<std::int64_t>(terms.size() + support.size()));
   Names names(schedule, rank, buffer, support);
   std::map<Rational, std::vector<Item>> by_denominator;
   for (Item& item : formula::fold_ranks(names, formula::collect_items(names, terms))) {

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "lockstep/symbolic.h"
+#include "src/base/budget.h"
 
 namespace lockstep {
 
@@ -82,6 +83,7 @@ class Device {
       for (int rank = 0; rank < mesh.world(); ++rank) dispatched[fixed_coordinates(site, rank)].push_back(rank);
     }
     std::vector<int> holders;
+    Budget::spend(mesh.world());
     for (int rank = 0; rank < mesh.world(); ++rank) {
       if (site.stage && mesh.coordinate(rank, Axis::pp) != *site.stage) continue;
       const int held = schedule_.model.buffer_of(rank, logical);
@@ -93,7 +95,9 @@ class Device {
       for (int rank : holders) {
         if (!schedule_.model.takes_part(mesh, parameter, rank, micro_batch)) continue;
         if (!site.dispatch.empty()) {
-          for (int source : dispatched[fixed_coordinates(site, rank)]) result.insert({source, micro_batch});
+          const std::vector<int>& sources = dispatched[fixed_coordinates(site, rank)];
+          Budget::spend(2 * static_cast<std::int64_t>(sources.size()));
+          for (const int source : sources) result.insert({source, micro_batch});
           continue;
         }
         // Ranks that see the same tokens compute the same, unless each has only its share.
@@ -102,6 +106,7 @@ class Device {
         for (Axis axis : site.partial) key.push_back(mesh.coordinate(rank, axis));
         lowest.emplace(key, rank);
       }
+      Budget::spend(static_cast<std::int64_t>(4 * holders.size() + 2 * lowest.size()));
       for (const auto& entry : lowest) result.insert({entry.second, micro_batch});
     }
     return result;
@@ -151,6 +156,7 @@ std::vector<Term> reference_terms(const Schedule& schedule, int logical, int pie
     const SiteUse& site = tensor.uses[site_use];
     if (schedule.model.parameters()[static_cast<std::size_t>(site.parameter)].frozen) continue;
     for (const Origin& source : device.sources(site.parameter, logical, piece)) {
+      Budget::spend(4);
       if (device.tokens(site.use, source) == 0) continue;
       Term term;
       term.rank = source.rank;

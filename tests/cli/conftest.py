@@ -2,9 +2,13 @@
 """Runs the built program as a process. LOCKSTEP_BINARY names it."""
 
 import os
+import resource
 import subprocess
 
 import pytest
+
+LIMITED_MEMORY = 2 << 30
+LIMITED_SECONDS = 120  # many times what any input takes
 
 RIGHT = """{
   "lockstep": 1,
@@ -57,3 +61,20 @@ def files(tmp_path):
     )
     (tmp_path / "invalid.json").write_text(RIGHT.replace('"layout"', '"layuot"'))
     return tmp_path
+
+
+@pytest.fixture
+def limited(binary, tmp_path):
+    """Runs the program with little memory: limited("check", "x.json") gives the finished process with bytes for output."""
+    sanitized = "release" not in subprocess.run([binary, "version"], capture_output=True, text=True, check=True).stdout
+
+    def limit():
+        # A sanitizer reserves terabytes of addresses and uses few of them.
+        if not sanitized:
+            resource.setrlimit(resource.RLIMIT_AS, (LIMITED_MEMORY, LIMITED_MEMORY))
+
+    def run_in(*arguments, **options):
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.run([binary, *arguments], cwd=tmp_path, preexec_fn=limit, timeout=LIMITED_SECONDS, check=False, **options)
+
+    return run_in

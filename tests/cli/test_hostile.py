@@ -4,14 +4,12 @@
 import json
 import os
 import pty
-import resource
 import signal
 import subprocess
 import time
 
 import pytest
 
-MEMORY = 2 << 30
 SECONDS = 120  # many times what any of these takes
 
 BACKWARD = {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward"}]}
@@ -49,23 +47,6 @@ def with_parameter(**parameter):
 
 def with_geometry(**geometry):
     return with_step(op="reduce_scatter", over="dp", geometry=geometry)
-
-
-@pytest.fixture
-def limited(binary, tmp_path):
-    """Runs the program with little memory: limited("check", "x.json") gives the finished process with bytes for output."""
-    sanitized = "release" not in subprocess.run([binary, "version"], capture_output=True, text=True, check=True).stdout
-
-    def limit():
-        # A sanitizer reserves terabytes of addresses and uses few of them.
-        if not sanitized:
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-
-    def run_in(*arguments, **options):
-        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        return subprocess.run([binary, *arguments], cwd=tmp_path, preexec_fn=limit, timeout=SECONDS, check=False, **options)
-
-    return run_in
 
 
 def check(limited, tmp_path, content, name="case.json", options=()):

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "src/base/budget.h"
 #include "src/symbolic/parametric/class_run_state.h"
 
 namespace lockstep::parametric {
@@ -182,6 +183,8 @@ int ClassRun::chosen(const Step& step) {
 
 void ClassRun::execute(const Place& place) {
   const Step& step = *place.step;
+  const Budget::Place budget_place("step", step.name);
+  Budget::spend(8);
   Diagrams& diagrams = *result_.diagrams;
   if (step.op == Op::wait) {
     const int where = runs(place);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
+
 namespace lockstep::parametric {
 
 int Level::owner_name(int owner) const {
@@ -37,6 +39,7 @@ int Diagrams::constant(int polynomial) {
 int Diagrams::node(int level, std::vector<int> children) {
   if (std::all_of(children.begin(), children.end(), [&](int child) { return child == children.front(); }))
     return children.front();
+  Budget::spend(4 + static_cast<std::int64_t>(children.size() / 4));
   std::vector<int> key = {level};
   key.insert(key.end(), children.begin(), children.end());
   const auto [found, is_new] = numbers_.emplace(std::move(key), next_);
@@ -69,6 +72,7 @@ int Diagrams::apply(Operation operation, int a, int b) {
   const std::uint64_t key = static_cast<std::uint64_t>(a) << 32 | static_cast<std::uint64_t>(b);
   const auto known = memo.find(key);
   if (known != memo.end()) return known->second;
+  Budget::spend(2);
   const int bottom = static_cast<int>(levels_.size());
   int result = 0;
   if (level(a) == bottom && level(b) == bottom) {

@@ -261,8 +261,15 @@ int Evaluator::call(const Node& node, const Moment& moment) {
 
 void require_decided(const std::set<std::string>& conditions, World& world) {
   Diagrams diagrams(world.polynomials(), world.levels());
-  for (const std::string& condition : conditions)
-    Evaluator(world, diagrams).condition(Expression::parse(condition), Moment{});
+  for (const std::string& condition : conditions) {
+    try {
+      Evaluator(world, diagrams).condition(Expression::parse(condition), Moment{});
+    } catch (const NeedsConstant&) {
+      // What it is about is no size alone, and whoever wrote the steps took one answer for all ranks.
+      throw OutOfReach("",
+                       "a condition of its framework, \"" + condition + "\", tells ranks apart by their coordinate");
+    }
+  }
 }
 
 }  // namespace lockstep::parametric

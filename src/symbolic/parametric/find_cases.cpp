@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "src/base/budget.h"
 #include "src/symbolic/parametric/named_coordinates.h"
 
 namespace lockstep::parametric {
@@ -237,6 +238,16 @@ bool is_refused_alone(const OpenSizes& open, const Case& one) {
   });
 }
 
+/// "its sizes fall into more than 5000 cases, each of which is looked at: 41 of dp times 41 of cp"
+std::string too_many_cases(const std::vector<Axis>& axes, const std::vector<std::vector<Range>>& ranges, double most) {
+  std::string factors;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (ranges[i].size() > 1)
+      factors += fmt::format("{}{} of {}", factors.empty() ? "" : " times ", ranges[i].size(), name_of(axes[i]));
+  }
+  return fmt::format("its sizes fall into more than {:.0f} cases, each of which would be looked at: {}", most, factors);
+}
+
 /// Why one of them refuses these sizes.
 std::string why_refused(const OpenSizes& open, const Sizes& sizes) {
   for (const Layouts* layouts : open.of) {
@@ -271,6 +282,9 @@ void take_as_far_as_can_be(Case& one, const std::function<void()>& enter) {
   } catch (const OutOfReach& limit) {
     one.specimens.clear();
     one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};
+  } catch (const OverBudget& over) {
+    one.specimens.clear();
+    one.limit = Proof::Limit{parametric::describe(one), "", over.what()};
   } catch (const InputError& error) {
     // The place is one in a text that nobody wrote.
     one.specimens.clear();
@@ -285,11 +299,16 @@ std::string steps_text(const Scenario& scenario) {
 
 std::vector<Case> find_cases(const Layouts& layouts, bool record) {
   std::vector<Case> cases;
-  for_each_case({{&layouts}, layouts.axes(), layouts.micro_batches(), layouts.base()},
-                [&](Case one, const std::vector<Sizes>& sizes) {
-                  if (!one.limit) enter(layouts, one, sizes, record);
-                  cases.push_back(std::move(one));
-                });
+  try {
+    for_each_case({{&layouts}, layouts.axes(), layouts.micro_batches(), layouts.base()},
+                  [&](Case one, const std::vector<Sizes>& sizes) {
+                    if (!one.limit) enter(layouts, one, sizes, record);
+                    cases.push_back(std::move(one));
+                  });
+  } catch (const OverBudget& over) {
+    // What was found in the cases before stands.
+    cases.emplace_back().limit = Proof::Limit{"", "", over.what()};
+  }
   return cases;
 }
 
@@ -305,6 +324,11 @@ void for_each_case(const OpenSizes& open, const std::function<void(Case, const s
     if (several.empty()) several = {2, 3};
     micro_batches = {{1, 1, 1, 1, 1, ""}, {std::nullopt, 2, several.front(), several.back(), several.back(), ""}};
   }
+  // Each is read, and goes through the schedule.
+  constexpr double most_cases = 5000;
+  double count_of_cases = static_cast<double>(micro_batches.size());
+  for (const auto& list : ranges) count_of_cases *= static_cast<double>(list.size());
+  if (count_of_cases > most_cases) throw OverBudget(too_many_cases(open.axes, ranges, most_cases));
   std::vector<std::size_t> at(ranges.size(), 0);
   for (;;) {
     for (const Range& count : micro_batches) {

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <set>
 
+#include "src/base/budget.h"
 #include "src/expression/node.h"
 #include "src/scenario/open_sizes.h"
 #include "src/symbolic/parametric/world.h"
@@ -167,7 +168,14 @@ void Layouts::find_open(const Scenario& scenario) {
 std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
   const auto [found, is_new] = scenarios_.emplace(sizes, nullptr);
   if (!is_new) return found->second;
-  if (std::shared_ptr<Scenario> scenario = read_whole(sizes)) {
+  std::shared_ptr<Scenario> scenario;
+  try {
+    scenario = read_whole(sizes);
+  } catch (const OverBudget&) {
+    scenarios_.erase(found);  // nothing refuses these sizes
+    throw;
+  }
+  if (scenario) {
     // With experts a model of thousands of parameters, and there are dozens of layouts.
     scenario->resolved.remove("model");
     for (const std::string& text : scenario->decided_conditions) {

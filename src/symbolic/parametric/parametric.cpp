@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "src/base/budget.h"
 #include "src/symbolic/forms.h"
 #include "src/symbolic/parametric/evaluation.h"
 #include "src/symbolic/parametric/rank_totals.h"
@@ -240,6 +241,7 @@ void ParametricEngine::State::sample(One& one, ParametricSample& all) {
       all.like.emplace(parameters.front(), model.logicals()[static_cast<std::size_t>(*shown)].parameters.front());
       continue;
     }
+    const std::size_t before = all.found.buffers.size();
     try {
       const std::vector<Sample> samples =
           samples_of(*world, one.result, *one.evaluation, *one.stretches, logical, result.step, most_samples);
@@ -248,6 +250,9 @@ void ParametricEngine::State::sample(One& one, ParametricSample& all) {
       if (samples.empty()) all.not_shown.emplace(parameters.front(), "no rank of that kind was found");
     } catch (const OutOfReach& limit) {
       all.not_shown.emplace(parameters.front(), limit.what());
+    } catch (const OverBudget& over) {
+      // That it is wrong is known. The ranks whose formulas were written by then are shown.
+      if (all.found.buffers.size() == before) all.not_shown.emplace(parameters.front(), over.what());
     }
   }
 }
@@ -259,6 +264,9 @@ ParametricEngine::ParametricEngine(const Schedule& schedule) : state_(std::make_
     state_->result.verdict = ParametricResult::Verdict::undecided;
     state_->result.undecided_step = limit.step;
     state_->result.why = limit.what();
+  } catch (const OverBudget& over) {
+    state_->result.verdict = ParametricResult::Verdict::undecided;
+    state_->result.why = over.what();
   }
 }
 
@@ -271,6 +279,7 @@ ParametricSample ParametricEngine::sample() {
   sample.found.step = state_->result.step;
   sample.found.match = state_->result.verdict == ParametricResult::Verdict::match;
   if (state_->result.verdict != ParametricResult::Verdict::mismatch) return sample;
+  const Budget budget(Budget::run);
   for (State::One& one : state_->classes) state_->sample(one, sample);
   const auto order = [](const auto& a, const auto& b) {
     return std::pair(a.rank, a.buffer) < std::pair(b.rank, b.buffer);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
+
 namespace lockstep::parametric {
 
 namespace {
@@ -65,6 +67,8 @@ Polynomials::Polynomials() {
 }
 
 int Polynomials::intern(Terms terms) {
+  Budget::spend(4 + 4 * static_cast<std::int64_t>(terms.size()));
+  for (const auto& [monomial, coefficient] : terms) spend_on(coefficient);
   const auto [found, is_new] = numbers_.emplace(std::move(terms), static_cast<int>(terms_.size()));
   if (is_new) terms_.push_back(&found->first);
   return found->second;
@@ -98,8 +102,8 @@ int Polynomials::import(const Polynomials& other, int a) {
 int Polynomials::add(int a, int b) {
   if (a == 0) return b;
   if (b == 0) return a;
-  const auto [found, is_new] = sums_.emplace(pair_key(a, b), 0);
-  if (!is_new) return found->second;
+  // Known once it is there: a budget may end the work in between.
+  if (const auto known = sums_.find(pair_key(a, b)); known != sums_.end()) return known->second;
   Terms sum = terms(a);
   for (const auto& [monomial, coefficient] : terms(b)) {
     const auto [place, added] = sum.emplace(monomial, coefficient);
@@ -107,15 +111,16 @@ int Polynomials::add(int a, int b) {
     place->second += coefficient;
     if (place->second.is_zero()) sum.erase(place);
   }
-  return sums_[pair_key(a, b)] = intern(std::move(sum));
+  const int number = intern(std::move(sum));
+  sums_.emplace(pair_key(a, b), number);
+  return number;
 }
 
 int Polynomials::multiply(int a, int b) {
   if (a == 0 || b == 0) return 0;
   if (a == 1) return b;
   if (b == 1) return a;
-  const auto [found, is_new] = products_.emplace(pair_key(a, b), 0);
-  if (!is_new) return found->second;
+  if (const auto known = products_.find(pair_key(a, b)); known != products_.end()) return known->second;
   Terms result;
   for (const auto& [left, by] : terms(a)) {
     for (const auto& [right, times] : terms(b)) {
@@ -125,7 +130,9 @@ int Polynomials::multiply(int a, int b) {
       if (place->second.is_zero()) result.erase(place);
     }
   }
-  return products_[pair_key(a, b)] = intern(std::move(result));
+  const int number = intern(std::move(result));
+  products_.emplace(pair_key(a, b), number);
+  return number;
 }
 
 std::optional<int> Polynomials::inverse(int a) {

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "src/base/budget.h"
 #include "src/symbolic/parametric/counterexample.h"
 #include "src/symbolic/parametric/evaluation.h"
 #include "src/symbolic/parametric/find_cases.h"
@@ -54,7 +55,15 @@ struct Prover::State {
     for (const Case& one : cases) {
       for (const Specimen& specimen : one.specimens) proof.classes += static_cast<int>(specimen.results.size());
     }
-    conclude();
+    try {
+      const Budget budget(Budget::proof);
+      conclude();
+    } catch (const OverBudget& over) {
+      proof.verdict = Proof::Verdict::undecided;
+      proof.counterexample.reset();
+      proof.limits.push_back({"", "", std::string("the search for the smallest wrong layout: ") + over.what()});
+      proof.statement = "it may be wrong at some sizes, and none was found";
+    }
   }
   void find();
   void conclude();
@@ -66,9 +75,15 @@ struct Prover::State {
 };
 
 void Prover::State::find() {
+  const Budget budget(Budget::proof);
   for (;;) {
-    if (const std::optional<std::string> why = layouts.enter()) {
-      cases.emplace_back().limit = Proof::Limit{"", "", *why};
+    try {
+      if (const std::optional<std::string> why = layouts.enter()) {
+        cases.emplace_back().limit = Proof::Limit{"", "", *why};
+        return;
+      }
+    } catch (const OverBudget& over) {
+      cases.emplace_back().limit = Proof::Limit{"", "", over.what()};
       return;
     }
     // Where micro-batches must be told apart, their number is the one that is given.

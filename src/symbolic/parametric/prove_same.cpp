@@ -9,6 +9,7 @@
 #include <set>
 
 #include "lockstep/prove.h"
+#include "src/base/budget.h"
 #include "src/symbolic/parametric/compare_classes.h"
 #include "src/symbolic/parametric/counterexample.h"
 #include "src/symbolic/parametric/find_cases.h"
@@ -82,6 +83,17 @@ std::vector<int> held(const Side& side) {
 
 struct SameProver::State {
   State(const Scenario& before, const Scenario& after) : old_layouts(before), new_layouts(after) {
+    try {
+      const Budget budget(Budget::proof);
+      find();
+    } catch (const OverBudget& over) {
+      // What was found in the cases before stands.
+      cases.emplace_back().limit = Proof::Limit{"", "", over.what()};
+    }
+    conclude();
+  }
+
+  void find() {
     for (;;) {
       const std::optional<std::string> old_why = old_layouts.enter(), new_why = new_layouts.enter();
       if (old_why || new_why) {
@@ -103,7 +115,6 @@ struct SameProver::State {
         new_layouts.give_micro_batches();
       }
     }
-    conclude();
   }
 
   /// The axes that are open in both; whether the others agree.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/symbolic.h"
+#include "src/base/budget.h"
 #include "src/symbolic/formula_names.h"
 
 namespace lockstep::parametric {
@@ -57,9 +58,10 @@ ClassValues::ClassValues(World& world, const ClassResult& result, Stretches& str
 }
 
 const std::vector<Term>& ClassValues::support(int logical, int piece, int optimizer_step) {
-  const auto [found, is_new] = supports_.try_emplace({logical, piece, optimizer_step});
-  if (is_new) found->second = reference_terms(world_.schedule(), logical, piece, optimizer_step);
-  return found->second;
+  const auto found = supports_.find({logical, piece, optimizer_step});
+  if (found != supports_.end()) return found->second;
+  std::vector<Term> terms = reference_terms(world_.schedule(), logical, piece, optimizer_step);  // or ends a budget
+  return supports_[{logical, piece, optimizer_step}] = std::move(terms);
 }
 
 bool ClassValues::owned(int optimizer_step, int rank, const std::vector<Coordinates>& owners) const {
@@ -147,6 +149,7 @@ std::vector<Term> ClassValues::expected(int optimizer_step, int logical, int pie
   std::vector<Term> terms;
   for (const Term& term : support(logical, piece, optimizer_step)) {
     if (term.coefficient.is_zero()) continue;
+    Budget::spend(8);
     const Coordinates contributor = world_.coordinates(term.rank);
     const int factor = factor_of(atom_of(term, optimizer_step), contributor, owners);
     terms.push_back(term);
@@ -166,6 +169,7 @@ std::vector<Term> ClassValues::held(int optimizer_step, int rank, int buffer, co
   for (int piece = 0; piece < pieces; ++piece) {
     for (int step = 0; step <= optimizer_step; ++step) {
       for (const Term& term : support(local.logical, piece, step)) {
+        Budget::spend(8);
         const int atom = atom_of(term, step);
         if (atom < 0 || static_cast<std::size_t>(atom) >= held.size()) continue;
         const int diagram = held[static_cast<std::size_t>(atom)];
@@ -190,6 +194,7 @@ std::vector<Term> ClassValues::held(int optimizer_step, int rank, int buffer, co
     term.piece = local.piece;
     const int ranks = name.per_rank ? world_.schedule().mesh.world() : 1;
     for (int source = 0; source < ranks; ++source) {
+      Budget::spend(4);
       const Coordinates contributor = name.per_rank ? world_.coordinates(source) : at;
       const int value = standing.value(held[atom], contributor);
       if (value == 0) continue;

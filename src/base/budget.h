@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "lockstep/rational.h"
+
+namespace lockstep {
+
+/// A budget is used up, or something grows beyond what fits into one. what() is half a sentence: `it would take more
+/// than 20 million units of work in step "mean"`. It is neither a mistake of the user's nor one of lockstep.
+class OverBudget : public std::runtime_error {
+ public:
+  explicit OverBudget(const std::string& why) : std::runtime_error(why) {}
+  OverBudget(std::int64_t most, const std::string& place);
+};
+
+/// Work that may be done for one answer, while this object lives, by the thread that made it. It is counted in units
+/// and not in seconds, so that the same input is cut off at the same place on every machine: a unit is some tens of
+/// nanoseconds, and no more than about fifty bytes of memory are taken for one. What is spent counts for each budget
+/// that the thread has at that time, and once one of them is used up every further spend() throws.
+class Budget {
+ public:
+  /// For one run of an engine: about a second, and at most a gigabyte.
+  static constexpr std::int64_t run = 20'000'000;
+  /// For the replay of every rank whose contents are to be shown, or compared.
+  static constexpr std::int64_t replay = 50'000'000;
+  /// For a search, which makes many runs one after the other.
+  static constexpr std::int64_t search = 150'000'000;
+
+  /// For a proof, which goes through many cases.
+  static constexpr std::int64_t proof = 400'000'000;
+
+
+  explicit Budget(std::int64_t most);
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+  ~Budget();
+
+  std::int64_t spent() const { return spent_; }
+  /// Whether it was this one that threw; where it was not, what it says belongs to one around it.
+  bool used_up() const { return spent_ > most_; }
+
+  /// Throws OverBudget where that is more than any budget of this thread has left; a thread without one may do all.
+  static void spend(std::int64_t units);
+
+  /// Names what work is done for, while this object lives: `step "mean"`. The innermost is the one that is told.
+  class Place {
+   public:
+    Place(const char* kind, const std::string& name);
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    ~Place();
+
+   private:
+    friend class Budget;
+    const char* kind_;
+    const std::string* name_;
+    const Place* outer_;
+  };
+
+ private:
+  std::int64_t most_, spent_ = 0;
+  Budget* outer_;
+};
+
+/// For one operation with a number: one of many digits costs as much as they do squared.
+void spend_on(const Rational& number);
+
+/// "20 million"; "1500".
+std::string units_text(std::int64_t units);
+
+}  // namespace lockstep

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small files with a large appetite: each command ends in little memory, and says what it left out and where."""
+
+import json
+
+import pytest
+from test_hostile import BACKWARD, STEPS, scenario
+
+UNITS = "it would take more than "
+
+
+def say(limited, tmp_path, content, *arguments, name="case.json"):
+    """Runs a command on a file with this content; the status and everything that was said."""
+    (tmp_path / name).write_text(content)
+    done = limited(*arguments, name)
+    said = done.stdout.decode() + done.stderr.decode()
+    assert len(said) < 3_000_000
+    return done.returncode, said
+
+
+def framework(tmp_path, **parts):
+    whole = {"lockstep_framework": 1, "name": "ours", "steps": STEPS, **parts}
+    (tmp_path / "ours.jsonc").write_text(json.dumps(whole))
+    return scenario(schedule={"framework": "./ours.jsonc"})
+
+
+def many_micro_batches(count):
+    return scenario(layout={"dp": 2, "cp": 2}, batch={"micro_batches": count}, schedule={"steps": [BACKWARD]})
+
+
+TOTAL = "sum(tokens,dp,cp,sp,micro_batch)"
+BY_RANK = [{"name": f"z{i}", "op": "scale", "by": "(rank.dp+1)/(micro_batch+2)"} for i in range(4)]
+ALL_REDUCES = [{"name": f"r{i}", "op": "all_reduce", "over": ["tp", "cp", "sp", "dp", "pp"][i % 5]} for i in range(60)]
+
+# What the search for the step at fault would cost is more than the verdict, which stands.
+HUNGRY = {
+    "2^14 micro-batches": (many_micro_batches(1 << 14), 1, "mismatch"),
+    "2^15 micro-batches": (many_micro_batches(1 << 15), 1, "mismatch"),
+    "2^17 micro-batches": (many_micro_batches(1 << 17), 1, "mismatch"),
+    "2^19 micro-batches": (many_micro_batches(1 << 19), 1, "mismatch"),
+    "a long sum on many ranks": (
+        scenario(
+            layout={"dp": 1024},
+            batch={"micro_batches": 1024},
+            schedule={"steps": [*STEPS[:2], {"name": "s", "op": "scale", "by": "1/(" + "+".join([TOTAL] * 100) + ")"}]},
+        ),
+        1,
+        "mismatch",
+    ),
+    "60 all-reduces": (
+        scenario(
+            layout={axis: 2 for axis in ["tp", "cp", "sp", "dp", "pp"]},
+            model={"parameters": [{"name": "w", "shape": [64]}, {"name": "v", "shape": [64], "stage": 1}]},
+            schedule={"steps": [BACKWARD, *ALL_REDUCES]},
+        ),
+        1,
+        "mismatch",
+    ),
+    "2^20 ranks": (scenario(layout={"dp": 1 << 20}, schedule={"steps": [BACKWARD, STEPS[2]]}), 1, "mismatch"),
+    "20,000 layers": (
+        scenario(
+            model={"preset": "gpt2", "layers": 20_000, "hidden": 8, "heads": 2, "vocab": 16, "positions": 8},
+            batch={"micro_batches": 2},
+            schedule={"framework": "megatron", "edits": [{"drop": "dp_all_reduce"}]},
+        ),
+        1,
+        "mismatch",
+    ),
+    "100,000 parameters": (
+        scenario(model={"parameters": [{"name": f"w{i}.x", "shape": [1]} for i in range(100_000)]}, schedule={"steps": [BACKWARD]}),
+        1,
+        "mismatch",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUNGRY)
+def test_a_wrong_file_with_a_large_appetite_has_its_verdict(limited, tmp_path, name):
+    content, wanted, verdict = HUNGRY[name]
+    status, said = say(limited, tmp_path, content, "check")
+    assert (status, said.split()[0]) == (wanted, verdict), said[:2000]
+
+
+def test_a_search_for_the_step_at_fault_that_is_cut_off_says_so(limited, tmp_path):
+    content = HUNGRY["60 all-reduces"][0]
+    _, said = say(limited, tmp_path, content, "check")
+    assert "The search for the step at fault was cut off: " + UNITS in said
+    status, said = say(limited, tmp_path, content, "check", "--no-blame")
+    assert status == 1
+    assert "cut off" not in said
+
+
+def test_work_is_counted_and_not_timed_so_that_a_search_is_cut_off_at_the_same_place(limited, tmp_path):
+    content = HUNGRY["60 all-reduces"][0]
+    first, second = (say(limited, tmp_path, content, "repair")[1] for _ in range(2))
+    assert first == second
+    assert "the search was cut off: " + UNITS in first
+
+
+def test_factors_that_differ_from_rank_to_rank_and_in_each_micro_batch_are_too_much(limited, tmp_path):
+    steps = [{**BACKWARD, "steps": [*BACKWARD["steps"], {"name": "a", "op": "all_reduce", "over": "dp", "when": "micro_batch == last"}, *BY_RANK]}]
+    content = scenario(layout={"dp": 2048}, batch={"micro_batches": 256}, schedule={"steps": [*steps, STEPS[2]]})
+    status, said = say(limited, tmp_path, content, "check")
+    assert status == 2
+    assert 'does not follow it: it would take more than 150 million units of work in step "z' in said or UNITS in said
+
+
+@pytest.mark.parametrize("steps", [STEPS, [BACKWARD, STEPS[2]]], ids=["right", "wrong"])
+def test_ranks_that_are_to_be_shown_or_compared_one_by_one_are_not_a_million(limited, tmp_path, steps):
+    content = scenario(layout={"dp": 1 << 20}, schedule={"steps": steps})
+    status, said = say(limited, tmp_path, content, "explain")
+    assert status == 2
+    assert UNITS in said
+    status, said = say(limited, tmp_path, content, "diff", "case.json")
+    assert status in (2, 3)
+    assert UNITS in said or "this scenario needs about" in said
+
+
+def test_repair_of_a_million_ranks_says_how_far_it_came(limited, tmp_path):
+    status, said = say(limited, tmp_path, scenario(layout={"dp": 1 << 20}, schedule={"steps": [BACKWARD, STEPS[2]]}), "repair")
+    assert status in (0, 1), said
+    assert "dp_all_reduce" in said or "all_reduce" in said or "cut off" in said
+
+
+def test_a_hundred_thousand_parameters_are_shown(limited, tmp_path):
+    content = scenario(model={"parameters": [{"name": f"w{chr(97 + i % 26)}{i:x}", "shape": [1 + i]} for i in range(100_000)]})
+    status, said = say(limited, tmp_path, content, "show")
+    assert status == 0
+    assert "parameters (100000)" in said
+
+
+LETS = {
+    "doubles": ({"a0": "dp + 1", **{f"a{i}": f"a{i - 1} + a{i - 1}" for i in range(1, 40)}}, "a39 < 0", "characters, written out in sizes"),
+    "deep": ({"a0": "dp + 1", **{f"a{i}": f"1 + a{i - 1}" for i in range(1, 1200)}}, "a1199 < 0", "an expression too deep, written out in sizes"),
+}
+
+
+@pytest.mark.parametrize("command", ["prove", "repair", "mutate", "diff"])
+@pytest.mark.parametrize("name", LETS)
+def test_names_that_stand_for_names_do_not_grow_without_end(limited, tmp_path, name, command):
+    let, refuse, sentence = LETS[name]
+    content = framework(tmp_path, let=let, rules=[{"refuse": refuse, "because": "x"}])
+    assert say(limited, tmp_path, content, "check")[0] == 0
+    other = ["case.json"] if command == "diff" else []
+    status, said = say(limited, tmp_path, content, command, *other)
+    assert status in (0, 1), said
+    if command != "repair":
+        assert sentence in said
+        assert 'the name "a' in said
+        assert "ours.jsonc:1)" in said
+
+
+@pytest.mark.parametrize("command", ["prove", "repair", "mutate", "diff"])
+def test_a_condition_of_a_framework_on_ranks_and_sizes_is_a_limit_of_the_proof(limited, tmp_path, command):
+    by = {"name": "x", "op": "scale", "when": "rank.dp == 0 or dp > 1", "by": "1 / sum(tokens, dp, micro_batch)"}
+    content = framework(tmp_path, steps=[*STEPS[:2], by])
+    other = ["case.json"] if command == "diff" else []
+    status, said = say(limited, tmp_path, content, command, *other)
+    assert status in (0, 1), said
+
+
+def test_what_ends_one_file_leaves_the_others_their_answers(limited, tmp_path):
+    (tmp_path / "a.json").write_text(HUNGRY["2^19 micro-batches"][0])
+    (tmp_path / "c.json").write_text(scenario())
+    let, refuse, _ = LETS["doubles"]
+    (tmp_path / "b.json").write_text(framework(tmp_path, let=let, rules=[{"refuse": refuse, "because": "x"}]))
+    done = limited("check", "-q", "a.json", "b.json", "c.json")
+    assert [line.split()[:2] for line in done.stdout.decode().splitlines()] == [
+        ["mismatch", "a.json"],
+        ["match", "b.json"],
+        ["match", "c.json"],
+    ]
+    done = limited("prove", "-q", "b.json", "c.json")
+    assert [line.split()[:2] for line in done.stdout.decode().splitlines()] == [["open", "b.json"], ["proved", "c.json"]]
+
+
+def test_as_many_cases_as_three_axes_have_sizes_are_too_many(limited, tmp_path):
+    named = {"name": "x", "op": "zero", "when": "rank.dp == 39 and rank.cp == 39 and rank.sp == 39"}
+    steps = [BACKWARD, *({"name": f"ar_{axis}", "op": "all_reduce", "over": axis} for axis in ["dp", "cp", "sp"]), named, STEPS[2]]
+    content = scenario(layout={"dp": "any", "cp": "any", "sp": "any"}, schedule={"steps": steps})
+    status, said = say(limited, tmp_path, content, "check")
+    assert status == 2
+    assert "its sizes fall into more than 5000 cases, each of which would be looked at: " in said
+    assert "of dp" in said
+    status, said = say(limited, tmp_path, content, "prove")
+    assert status == 1
+    assert "more than 5000 cases" in said
+
+
+def test_an_alignment_that_a_proof_unfolds_without_end_is_cut_off(limited, tmp_path):
+    steps = [
+        {"name": "zero", "op": "zero"},
+        {"name": "mbs", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1/tokens"}]},
+        {"name": "scatter", "op": "reduce_scatter", "over": ["dp"], "geometry": {"kind": "flat", "align": "n"}, "reduce": "avg"},
+        {"name": "x4", "op": "scale", "when": "v < 8", "by": "2"},
+        {"name": "post", "op": "scale", "by": "1/micro_batches"},
+    ]
+    framework(tmp_path, let={"v": "world"}, steps=steps)
+    content = scenario(
+        layout={"dp_shard": 2, "dp_replicate": 1, "order": "dp-tp-cp-sp-ep-pp"},
+        model={"parameters": [{"name": "a.w", "shape": [5040]}, {"name": "b.norm", "shape": [720], "tags": ["norm"]}]},
+        batch={"micro_batches": 2, "tokens": "uneven", "loss": "piece_mean"},
+        schedule={"framework": "./ours.jsonc"},
+    )
+    status, said = say(limited, tmp_path, content, "prove")
+    assert status == 1
+    assert "its sizes fall into more than 5000 cases" in said
+
+
+def test_long_numbers_are_not_worked_out_to_their_end(limited, tmp_path):
+    scales = [{"name": f"s{i}", "op": "scale", "by": "1e400"} for i in range(60)]
+    status, said = say(limited, tmp_path, scenario(schedule={"steps": [*STEPS, *scales]}), "check", "--engine", "host")
+    assert (status, said.split()[0]) == (1, "mismatch"), said
+    backward = {**BACKWARD, "steps": [{**BACKWARD["steps"][0], "by": "1/(micro_batch*micro_batch+1)"}]}
+    content = scenario(batch={"micro_batches": 3000}, schedule={"steps": [backward, *STEPS[1:]]})
+    status, said = say(limited, tmp_path, content, "check", "--engine", "host")
+    assert (status, said.split()[0]) == (1, "mismatch"), said
+
+
+def test_a_long_condition_in_a_loop_of_a_model_is_too_much(limited, tmp_path):
+    model = {
+        "lockstep_model": 1,
+        "name": "ours",
+        "help": "",
+        "sizes": {"k": {"default": 1_900_000, "help": ""}},
+        "parameters": [{"for": {"a": "k"}, "when": "+".join(["lcm(a + 1, a + 2)"] * 40) + " < 0", "parameters": [{"name": "w{a}", "shape": [1]}]}],
+    }
+    (tmp_path / "ours.jsonc").write_text(json.dumps(model))
+    status, said = say(limited, tmp_path, scenario(model={"preset": "./ours.jsonc"}), "check")
+    assert status == 2
+    assert "ours.jsonc:1:" in said
+    assert "what the loops of the model evaluate is too much: " + UNITS in said
+
+
+def test_what_a_search_makes_of_a_file_is_no_mistake_in_the_file(limited, tmp_path):
+    tied = {"shape": [6, 3], "tied": "embedding", "shard": {"tp": 0}, "uses": ["main", "aux"]}
+    content = scenario(
+        layout={"tp": 1},
+        model={
+            "parameters": [
+                {"name": "embedding.weight", "stage": 0, **tied},
+                {"name": "layers.0.norm.weight", "shape": [2], "stage": 0},
+                {"name": "head.weight", "stage": -1, **tied},
+            ]
+        },
+        batch={"loss": {"main": "token_mean", "aux": "token_mean"}, "weight": {"aux": 2}},
+        schedule={
+            "result": "main",
+            "steps": [
+                {
+                    "name": "loop",
+                    "op": "each",
+                    "steps": [
+                        {"name": "backward", "op": "backward", "by": "1/sum(tokens, dp, cp, sp, micro_batch)", "uses": ["main"]},
+                        {"name": "aux_backward", "op": "backward", "by": "(1/sum(tokens, dp, cp, sp, micro_batch))*(2)", "uses": ["aux"]},
+                    ],
+                },
+                {"name": "to_main", "op": "copy", "from": "grad", "to": "main"},
+                {
+                    "name": "norm_0",
+                    "op": "norm",
+                    "params": ["embedding.weight", "head.weight"],
+                    "over": ["tp", "pp", "dp", "cp", "sp"],
+                    "count": "rank.pp == first",
+                    "buffer": "main",
+                },
+            ],
+        },
+    )
+    status, said = say(limited, tmp_path, content, "check")
+    assert status == 1
+    assert "symbolic mismatch, host mismatch" in said
+    assert "layers.0.norm.weight" in said
+    assert "norm_0" in said
+    status, said = say(limited, tmp_path, content, "repair")
+    assert status in (0, 1), said
