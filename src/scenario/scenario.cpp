@@ -68,7 +68,10 @@ class ScenarioReader {
   }
 
  private:
-  [[noreturn]] void fail() { throw InputError(reading_.diagnostics.sorted()); }
+  [[noreturn]] void fail() {
+    if (reading_.keep_sizes) throw RefusedSizes(reading_.diagnostics.sorted(), reading_.refusing);
+    throw InputError(reading_.diagnostics.sorted());
+  }
 
   /// Files of other kinds are easily given in place of a scenario, and each of their keys would be unknown.
   void refuse_other_files(const Json& document) {
@@ -172,7 +175,10 @@ class ScenarioReader {
     static const std::map<std::string, std::string> none;
     missing_ = StepTree(steps).names();
     for (const auto& [name, why] : framework_ ? framework_->absent() : none) missing_.push_back(name);
+    const std::size_t before = reading_.diagnostics.size();
     steps = apply_step_edits(steps, edits_, framework_ ? framework_->absent() : none, reading_);
+    if (framework_ && reading_.keep_sizes && reading_.diagnostics.size() != before)
+      framework_->note_absence(edits_, reading_);
     names_ = check_step_names(steps, reading_);
     steps_ = read_steps(steps, reading_);
     if (model_) {

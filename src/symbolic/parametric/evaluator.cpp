@@ -57,6 +57,10 @@ Evaluator::Value Evaluator::evaluate(const Node& node, const Moment& moment) {
     case Kind::name:
       return named(node, moment);
     case Kind::rank_axis:
+      // A value in the coordinate is zero at some coordinates and not at others: which there are depends on the size.
+      if (world_.open().for_every_size && world_.schedule().mesh.size(node.axis) > 1)
+        throw OutOfReach(moment.step, "it calculates with \"" + expression::print(node) +
+                                          "\", and only comparing it with a number, first or last is followed");
       return {false, world_.coordinate(node.axis)};
     case Kind::micro_batch:
       if (moment.any_micro_batch) throw NeedsUnrolling{moment.step, "it tells the micro-batches apart by their number"};
@@ -176,6 +180,18 @@ bool Evaluator::compare(const std::string& op, int difference, const Moment& mom
   return decided(signs.positive || signs.zero, signs.negative);
 }
 
+/// A coordinate that is the last one at some of the sizes that are open, and not at others, is none of the names that a
+/// level has. Numbers that stand beside rank.AXIS make cases of their own (visit_named), so that this is about others.
+void Evaluator::require_not_last(const Node& rank, const Node& other, int coordinate, const Moment& moment) const {
+  for (const Level& level : world_.levels()) {
+    if (!level.open || !level.is_of(rank.axis) || coordinate <= 0 || coordinate <= level.least - 2) continue;
+    throw OutOfReach(moment.step,
+                     "\"" + expression::print(rank) + "\" is compared with \"" + expression::print(other) + "\", which is " +
+                         std::to_string(coordinate) + ", and whether that is the last coordinate depends on the size of " +
+                         std::string(lockstep::name_of(level.axis)));
+  }
+}
+
 /// `rank` is rank.AXIS, of an axis with several ranks.
 int Evaluator::compare_rank(const Node& rank, const Node& other, std::string op, const Moment& moment) {
   const Axis axis = rank.axis;
@@ -211,6 +227,7 @@ int Evaluator::compare_rank(const Node& rank, const Node& other, std::string op,
                                   [&](const Level& level) { return level.open && level.is_of(axis); });
     if (open && coordinate >= size)
       throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with " + value->to_string());
+    require_not_last(rank, other, coordinate, moment);
   }
   const bool exists = coordinate >= 0 && coordinate < size;
   if (op == "==") return exists ? is(coordinate) : 0;

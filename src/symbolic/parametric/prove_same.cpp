@@ -162,6 +162,7 @@ struct SameProver::State {
         Open open;
         open.least = one.least;
         open.least_micro_batches = one.least_micro_batches;
+        open.for_every_size = true;
         const auto contents = std::make_shared<Choices::Contents>();
         compare({old_scenario, open, contents, " in the old one"}, {new_scenario, open, contents, " in the new one"},
                 one, sizes, known);
@@ -207,6 +208,9 @@ struct SameProver::State {
   void conclude() {
     std::set<std::string> names;
     const bool whole = !proof.limits.empty();
+    for (const Layouts* layouts : {&old_layouts, &new_layouts}) {
+      for (const Proof::Limit& limit : layouts->limits()) proof.limits.push_back(limit);
+    }
     for (const Case& one : cases) {
       if (one.limit) proof.limits.push_back(*one.limit);
       for (const Reason& reason : reasons_of(one)) reasons.push_back(reason);
@@ -230,6 +234,8 @@ struct SameProver::State {
                             ? "no answer"
                             : "the same gradients where both could be followed";
     }
+    for (const Proof::Kept& kept : old_layouts.kept())
+      proof.statement += fmt::format(", with {} = {}", name_of(kept.axis), kept.size);
     if (!proof.refused.empty() && proof.verdict != SameProof::Verdict::undecided)
       proof.statement += ", of the sizes that both allow";
   }
