@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/scenario/expand.h"
+#include "src/scenario/model_sizes.h"
 #include "src/scenario/template.h"
 
 namespace lockstep {
@@ -340,6 +341,7 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   ParameterExpander expander(values, preset.place(), reading);
   expander.expand(model.parameters);
   if (diagnostics.size() != before) return {};
+  if (reading.keep_sizes) note_sizes_of_model(model.sizes, Json::object(model.let), model.parameters, reading);
   reading.preset = Preset{model.family, {}, {}, preset.place()};
   for (const auto& [name, size] : model.sizes) reading.preset->sizes.emplace(name, size.value);
   if (const Json* edits = object.find("edits")) reading.preset->edits = read_model_edits(*edits, reading);

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Sizes that a scenario does not allow. `rules` are the conditions of files that refused, as expressions of nothing but
-/// sizes; none where something else did.
+/// Sizes that a scenario does not allow. `rules` are the conditions of files that refused, as expressions of nothing
+/// but sizes; none where something else did.
 struct RefusedSizes : InputError {
   RefusedSizes(std::vector<Diagnostic> diagnostics, std::set<std::string> the_rules)
       : InputError(std::move(diagnostics)), rules(std::move(the_rules)) {}

@@ -185,10 +185,10 @@ bool Evaluator::compare(const std::string& op, int difference, const Moment& mom
 void Evaluator::require_not_last(const Node& rank, const Node& other, int coordinate, const Moment& moment) const {
   for (const Level& level : world_.levels()) {
     if (!level.open || !level.is_of(rank.axis) || coordinate <= 0 || coordinate <= level.least - 2) continue;
-    throw OutOfReach(moment.step,
-                     "\"" + expression::print(rank) + "\" is compared with \"" + expression::print(other) + "\", which is " +
-                         std::to_string(coordinate) + ", and whether that is the last coordinate depends on the size of " +
-                         std::string(lockstep::name_of(level.axis)));
+    throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with \"" + expression::print(other) +
+                                      "\", which is " + std::to_string(coordinate) +
+                                      ", and whether that is the last coordinate depends on the size of " +
+                                      std::string(lockstep::name_of(level.axis)));
   }
 }
 
@@ -275,8 +275,21 @@ int Evaluator::call(const Node& node, const Moment& moment) {
 
 void require_decided(const std::set<std::string>& conditions, World& world) {
   Diagrams diagrams(world.polynomials(), world.levels());
-  for (const std::string& condition : conditions)
-    Evaluator(world, diagrams).condition(Expression::parse(condition), Moment{});
+  for (const std::string& text : conditions) {
+    const Expression condition = Expression::parse(text);
+    try {
+      Evaluator(world, diagrams).condition(condition, Moment{});
+    } catch (const OutOfReach&) {
+      // 'WHAT' != '' and SIZE == NUMBER: what was read holds for this size.
+      const Expression::Node& tree = condition.tree();
+      const Expression::Node* mark = tree.children.empty() ? nullptr : tree.children[0].get();
+      const auto* what =
+          mark == nullptr || mark->children.empty() ? nullptr : std::get_if<std::string>(&mark->children[0]->value);
+      if (tree.text != "and" || mark->text != "!=" || what == nullptr) throw;
+      throw OutOfReach(
+          "", *what + " depends on \"" + expression::print(*tree.children[1]->children[0]) + "\", a size that is open");
+    }
+  }
 }
 
 }  // namespace lockstep::parametric

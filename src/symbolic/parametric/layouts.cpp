@@ -349,17 +349,22 @@ void Layouts::try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refu
 /// An axis of which one size was found to be allowed has no other one if the scenario itself says so.
 void Layouts::close(Axis axis, const Proof::Refused& refused) {
   const int own = allowed_.at(axis).empty() ? base_.axes.at(axis) : allowed_.at(axis).front();
-  bool all = refuses_all({{axis, SizeRange::from(std::max(own, refused.tried) + 1)}}, std::nullopt);
-  for (int size = 1; size <= refused.tried && all; ++size) all = size == own || is_refused_at(axis, size);
+  // From some size on all are refused, such as those that are larger than a dimension; before it one by one.
+  constexpr int most = 4096;
+  int last = std::max(own, refused.tried);
+  while (last <= most && !refuses_all({{axis, SizeRange::from(last + 1)}}, std::nullopt)) last *= 2;
+  bool all = last <= most;
+  for (int size = 1; size <= last && all; ++size) all = size == own || is_refused_at(axis, size);
   if (all) return;
   const auto reason = std::find_if(refusals_.begin(), refusals_.end(), [&](const auto& one) {
     return one.first.axes.at(axis) != own && out_of_reach_.contains(one.first);
   });
-  const std::string why = reason != refusals_.end() ? reason->second
-                          : refused.sizes.empty()
-                              ? "none of the sizes that were tried is allowed"
-                              : "what refuses them beside the other sizes that were tried may allow them beside others: " +
-                                    refusals_.at(with(axis, refused.sizes.front()));
+  const std::string why =
+      reason != refusals_.end() ? reason->second
+      : refused.sizes.empty()
+          ? "none of the sizes that were tried is allowed"
+          : "what refuses them beside the other sizes that were tried may allow them beside others: " +
+                refusals_.at(with(axis, refused.sizes.front()));
   // A file that says nothing of the axis leaves it as it is.
   const Json* written = document_.find("layout");
   if (reason != refusals_.end() && (written == nullptr || written->find(name_of(axis)) == nullptr)) {

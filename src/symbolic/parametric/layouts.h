@@ -100,7 +100,7 @@ class Layouts {
   std::vector<Proof::Kept> kept_;
   std::map<Axis, Sizes> beside_;  ///< by axis: sizes of the others with which more of it are allowed than with base()
   mutable std::map<Sizes, std::string> refusals_;
-  mutable std::set<Sizes> out_of_reach_;  ///< of refusals_, those that the scenario itself allows
+  mutable std::set<Sizes> out_of_reach_;             ///< of refusals_, those that the scenario itself allows
   mutable std::map<std::string, Expression> rules_;  ///< by their text: conditions under which the scenario refuses
   mutable std::map<std::string, DecidedCondition> decided_conditions_;
   mutable std::map<Axis, std::set<int>> refused_with_any_count_;

@@ -18,8 +18,8 @@ std::int64_t needed_for(const Json& coordinate) {
   return whole < 0 ? -whole : whole + 1;
 }
 
-/// The smallest size of an axis at which all coordinates exist that the file itself names, in "only", "over", "root" and
-/// "stage".
+/// The smallest size of an axis at which all coordinates exist that the file itself names, in "only", "over", "root"
+/// and "stage".
 std::int64_t needed_size(const Json& value, Axis axis) {
   std::int64_t needed = 1;
   for (const Json& item : value.items()) needed = std::max(needed, needed_size(item, axis));
@@ -66,12 +66,13 @@ std::optional<SizeRange> Layouts::range_of(const std::string& name, const std::m
     return SizeRange::exactly(Rational(*base_.micro_batches));
   }
   // A framework may set these by sizes.
-  const auto always = [&](int Layout::*member) -> std::optional<SizeRange> {
+  const auto always = [&](auto member) -> std::optional<SizeRange> {
     const bool same = std::all_of(scenarios_.begin(), scenarios_.end(), [&](const auto& one) {
       return one.second == nullptr || one.second->layout.*member == file_layout_.*member;
     });
-    return same ? std::optional(SizeRange::exactly(Rational(file_layout_.*member))) : std::nullopt;
+    return same ? std::optional(SizeRange::exactly(Rational(static_cast<int>(file_layout_.*member)))) : std::nullopt;
   };
+  if (name == "sequence_parallel") return always(&Layout::sequence_parallel);
   if (name == "virtual_stages") return always(&Layout::virtual_stages);
   const std::optional<Axis> axis = axis_named(name);
   if (!axis) return std::nullopt;

@@ -72,6 +72,10 @@ class RangeEvaluator {
       const bool* value = std::get_if<bool>(&node.value);
       return value != nullptr ? std::optional(*value) : std::nullopt;
     }
+    if (node.kind == Kind::name) {
+      const std::optional<SizeRange> range = range_of_(node.text);
+      return range && range->is_one() ? std::optional(!range->low->is_zero()) : std::nullopt;
+    }
     if (node.kind == Kind::logical_not) {
       const std::optional<bool> inner = truth(*node.children[0]);
       return inner ? std::optional(!*inner) : std::nullopt;

@@ -20,7 +20,7 @@ struct SizeRange {
   bool is_one() const { return low && high && *low == *high; }
 };
 
-/// The range that a name has; nothing where that is not known.
+/// The range that a name has, 1 and 0 for what is true and false; nothing where that is not known.
 using RangeOf = std::function<std::optional<SizeRange>(const std::string&)>;
 
 /// Whether a condition on sizes holds at all of these sizes (true) or at none (false); nothing where that is not seen:
