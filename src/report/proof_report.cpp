@@ -210,6 +210,13 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   }
   for (const std::string& name : proof.wrong_parameters) wrong.push_back(text(name));
   result.set("refused", Json::array(std::move(refused)));
+  std::vector<Json> kept;
+  for (const Proof::Kept& one : proof.kept) {
+    kept.push_back(Json::object({{"axis", {}, text(std::string(name_of(one.axis)))},
+                                 {"size", {}, number(one.size)},
+                                 {"why", {}, text(one.why)}}));
+  }
+  result.set("kept", Json::array(std::move(kept)));
   result.set("undecided", Json::array(std::move(limits)));
   result.set("wrong_parameters", Json::array(std::move(wrong)));
   Json example;

@@ -46,6 +46,11 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
   const Style style(color);
   write(verdict_line(result, style));
   if (result.verdict == Verdict::match) return write("  there is nothing to repair\n");
+  const std::optional<Preset>& preset = result.scenario ? result.scenario->preset : std::nullopt;
+  if (findings.repairs.empty() && findings.tried == 0 && preset && !preset->edits.empty())
+    return write(
+        "  no schedule was tried: the edits of the model (\"edits\" in \"model\") make it wrong, and no edit of the "
+        "schedule takes them back\n");
   if (findings.repairs.empty()) {
     write(fmt::format("  no edit makes it right, and no two edits do; {} schedules were tried\n", findings.tried));
     return;

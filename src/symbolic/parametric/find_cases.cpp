@@ -268,14 +268,7 @@ bool OpenSizes::allow(const Sizes& sizes) const {
 Sizes OpenSizes::with(Axis axis, int size) const {
   Sizes sizes = base;
   sizes.axes[axis] = size;
-  sizes = with_allowed_micro_batches(sizes);
-  if (allow(sizes)) return sizes;
-  // Beside other sizes than the base's it may be allowed.
-  for (const Layouts* layouts : of) {
-    const Sizes other = layouts->with(axis, size);
-    if (other.axes.size() == base.axes.size() && allow(other)) return other;
-  }
-  return sizes;
+  return with_allowed_micro_batches(sizes);
 }
 
 Sizes OpenSizes::with_allowed_micro_batches(const Sizes& sizes) const {

@@ -67,12 +67,6 @@ Sizes Layouts::with(const Sizes& sizes) const {
 }
 
 Sizes Layouts::with(Axis axis, int size) const {
-  const auto beside = beside_.find(axis);
-  if (beside != beside_.end()) {
-    Sizes other = beside->second;
-    other.axes[axis] = size;
-    if (!read(with(Sizes{{{axis, size}}, std::nullopt})) && read(other)) return other;
-  }
   Sizes sizes = with(Sizes{{{axis, size}}, std::nullopt});
   // Where two sizes are refused with any number of micro-batches, the others are not tried with all of them either.
   constexpr std::size_t enough_refused = 2;
@@ -276,9 +270,6 @@ void Layouts::find_allowed_micro_batches() {
 /// Which sizes each axis can have while the others are as in the file, or 1.
 void Layouts::find_allowed() {
   allowed_.clear();
-  limits_.clear();
-  kept_.clear();
-  beside_.clear();
   refused_with_any_count_.clear();
   // An axis that was found to have one size is not open any more, and what it refuses stays known.
   std::erase_if(refused_, [&](const Proof::Refused& one) {
@@ -290,14 +281,6 @@ void Layouts::find_allowed() {
     std::vector<int>& sizes = allowed_[axis];
     Proof::Refused& refused = all_refused[axis] = Proof::Refused{axis, {}, 0, ""};
     try_sizes(axis, sizes, refused);
-    // What is refused beside the sizes of the base may be allowed beside the smallest ones.
-    Sizes smallest = base_;
-    for (const Axis other : axes_) smallest.axes[other] = other == axis ? base_.axes.at(axis) : 1;
-    if (sizes.size() < 2 && smallest != base_ && read(smallest)) {
-      beside_[axis] = smallest;
-      try_sizes(axis, sizes, refused);
-      if (sizes.size() < 2) beside_.erase(axis);
-    }
     (sizes.size() > 1 ? open : closed).push_back(axis);
   }
   // Also those that come to be closed count as open here: it is asked about sizes that are allowed with them.
@@ -367,7 +350,7 @@ void Layouts::close(Axis axis, const Proof::Refused& refused) {
                 refusals_.at(with(axis, refused.sizes.front()));
   // A file that says nothing of the axis leaves it as it is.
   const Json* written = document_.find("layout");
-  if (reason != refusals_.end() && (written == nullptr || written->find(name_of(axis)) == nullptr)) {
+  if (!any_axes_ && (written == nullptr || written->find(name_of(axis)) == nullptr)) {
     kept_.push_back({axis, own, why});
     return;
   }
@@ -408,9 +391,7 @@ std::optional<std::string> Layouts::enter_expert_mesh() {
   if (!World::uses_expert_mesh(*scenario->schedule) || (any_given_ && !any_axes_)) return std::nullopt;
   const Layout& layout = scenario->layout;
   expert_ = true;
-  const bool speaks_of_tp = std::find(axes_.begin(), axes_.end(), Axis::tp) != axes_.end();
   axes_ = {Axis::tp, Axis::ep, Axis::edp, Axis::pp};
-  if (!speaks_of_tp) axes_.erase(axes_.begin());
   if (layout.cp != 1 || layout.sp != 1 || layout.dp_replicate != 1 || layout.etp != layout.tp) {
     axes_.clear();
     micro_batches_ = false;

@@ -58,7 +58,7 @@ class Layouts {
   bool refuses_all(const std::map<Axis, SizeRange>& sizes, const std::optional<SizeRange>& micro_batches) const;
   /// Axes that would be open, but are not: other sizes than that of base() are neither read nor known to be refused.
   const std::vector<Proof::Limit>& limits() const { return limits_; }
-  /// Axes of which other sizes are out of reach, and of which the file says nothing.
+  /// Axes of which the file says nothing, and other sizes are out of reach, or refused beside some sizes of the others.
   const std::vector<Proof::Kept>& kept() const { return kept_; }
   /// Why read() gave nothing; "" where it was not asked for these sizes.
   std::string refusal(const Sizes& sizes) const;
@@ -98,7 +98,6 @@ class Layouts {
   mutable std::map<Sizes, std::shared_ptr<const Scenario>> scenarios_;
   std::vector<Proof::Limit> limits_;
   std::vector<Proof::Kept> kept_;
-  std::map<Axis, Sizes> beside_;  ///< by axis: sizes of the others with which more of it are allowed than with base()
   mutable std::map<Sizes, std::string> refusals_;
   mutable std::set<Sizes> out_of_reach_;             ///< of refusals_, those that the scenario itself allows
   mutable std::map<std::string, Expression> rules_;  ///< by their text: conditions under which the scenario refuses

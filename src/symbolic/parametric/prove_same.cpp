@@ -67,6 +67,11 @@ struct Side {
   const Logical& logical(int number) const { return model().logicals()[static_cast<std::size_t>(number)]; }
 };
 
+bool takes_norm(const std::vector<Step>& steps) {
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const Step& step) { return step.op == Op::norm || takes_norm(step.steps); });
+}
+
 constexpr const char* other_parameters = "the two have other parameters, or place them otherwise";
 
 /// The parameters that go through the schedule.
@@ -172,6 +177,8 @@ struct SameProver::State {
 
   void compare(Side before, Side after, Case& one, const Sizes& sizes, std::map<std::string, const Class*>& known) {
     check_levels(*before.world, *after.world);
+    if (takes_norm(before.scenario->schedule->steps) != takes_norm(after.scenario->schedule->steps))
+      throw OutOfReach("", "one of them takes a gradient norm, and the other does not");
     std::map<std::string, int> others;
     for (const int logical : held(after)) others[after.logical(logical).name] = logical;
     Specimen specimen;
