@@ -75,7 +75,7 @@ def test_stages_that_a_comparison_tells_apart_are_classes_of_their_own(when, run
     bad = {"name": "bad", "op": "scale", "by": "2", "when": when}
     (files / "a.json").write_text(json.dumps(one_step(bad, {"pp": 8, "dp": 2}, parameters)))
     verdicts = [
-        json.loads(run("check", "--no-blame", "--engine", engine, "-f", "json", "a.json").stdout)["scenarios"][0]["verdict"]
+        json.loads(run("check", "--no-blame", "--engine", engine, "-f", "json", "a.json").stdout)["verdict"]
         for engine in ("symbolic", "parametric")
     ]
     assert verdicts == ["mismatch", "mismatch"]
@@ -116,8 +116,8 @@ def test_a_rule_that_refuses_a_size_beside_some_others_alone(proof_of, files):
                 "rules": [{"refuse": "dp == 1 and cp < 4", "because": "Too few."}],
                 "steps": [
                     {"name": "mbs", "op": "each", "steps": [{"name": "backward", "op": "backward"}]},
-                    {"name": "ar", "op": "all_reduce", "over": ["dp", "cp"]},
-                    {"name": "s", "op": "scale", "by": "1/sum(tokens,dp,cp,micro_batch)"},
+                    {"name": "ar", "op": "all_reduce", "over": ["dp", "cp", "sp"]},
+                    {"name": "s", "op": "scale", "by": "1/sum(tokens,dp,cp,sp,micro_batch)"},
                     {"name": "bad", "op": "scale", "by": "2", "when": "dp == 1"},
                 ],
             }
@@ -147,7 +147,7 @@ def test_numbers_of_tokens_are_not_called_cuts(proof_of):
 
 def with_model(files, parameters, let=None):
     (files / "m.jsonc").write_text(
-        json.dumps({"lockstep_model": 1, "name": "m", "sizes": {"layers": 4}, "let": let or {}, "parameters": parameters})
+        json.dumps({"lockstep_model": 1, "name": "m", "sizes": {"layers": {"default": 4}}, "let": let or {}, "parameters": parameters})
     )
     scenario = one_step({"name": "x", "op": "scale", "by": "1"}, {"dp": 2, "tp": 2, "pp": 2})
     scenario["model"] = {"preset": "./m.jsonc"}
