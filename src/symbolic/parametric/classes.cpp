@@ -232,7 +232,9 @@ std::string Choices::stage_name(int stage) const {
   const int stages = static_cast<int>(world_.ranks_of_stages().size());
   if (stage == 0) return "first";
   if (stage == stages - 1) return "last";
-  if (all_stages_ || named_stages_.contains(stage) || compared_stages_.contains(stage)) return std::to_string(stage);
+  const auto compared = [&](int with) { return compared_stages_.contains(with); };
+  if (all_stages_ || named_stages_.contains(stage) || compared(stage - 1) || compared(stage) || compared(stage + 1))
+    return std::to_string(stage);
   // `rank.pp > 3` holds on all stages behind 3, and on none before it.
   const auto before = std::distance(compared_stages_.begin(), compared_stages_.lower_bound(stage));
   return before == 0 ? "middle" : "middle behind " + std::to_string(*std::next(compared_stages_.begin(), before - 1));

@@ -119,8 +119,11 @@ void Prover::State::conclude() {
     const bool open = !proof.axes.empty() || proof.micro_batches;
     proof.statement = open ? "right for every size" : "right at the one size that it has";
   }
-  for (const Proof::Kept& kept : proof.kept)
-    proof.statement += fmt::format(", with {} = {}", name_of(kept.axis), kept.size);
+  // What is wrong is named by its sizes, and the lines below say which axes stay.
+  for (const Proof::Kept& kept : proof.kept) {
+    if (proof.verdict == Proof::Verdict::right)
+      proof.statement += fmt::format(", with {} = {}", name_of(kept.axis), kept.size);
+  }
 }
 
 Prover::Prover(const Scenario& scenario) : Prover(scenario, Options{}) {}
