@@ -29,6 +29,13 @@ struct OwnershipDifference {
   Intervals before, after;  ///< what it owns
 };
 
+/// A parameter of which ranks' gradient norms count elements otherwise.
+struct NormDifference {
+  std::string parameter;      ///< "" for a norm that one of them takes and the other does not
+  int rank = 0;               ///< the first of them
+  std::string before, after;  ///< how often
+};
+
 /// What one of two schedules does.
 struct ComparedSchedule {
   std::shared_ptr<const Scenario> scenario;
@@ -64,6 +71,8 @@ struct ScheduleComparison {
   bool complete = true;                        ///< both complete every optimizer step
   std::vector<GradientDifference> gradients;   ///< in model order
   std::vector<OwnershipDifference> ownership;  ///< the same
+  std::vector<NormDifference> norms;           ///< what the gradient norms of that step count otherwise
+  bool has_norm = false;                       ///< one of them takes one
   /// Whether formulas are of the plain gradients of ranks' losses: the two schedules' `backward` steps multiply them
   /// with different factors. Otherwise they are of what `backward` adds, as in a check.
   bool plain = false;
@@ -72,6 +81,8 @@ struct ScheduleComparison {
   std::optional<EverySize> every_size;  ///< where it was asked for
 
   bool same_gradients() const { return apart.empty() && complete && gradients.empty(); }
+  /// The same, and norms that count every element as often.
+  bool same() const { return same_gradients() && norms.empty(); }
 };
 
 /// The steps that communicate, in the order of the new schedule, and those that it no longer has where they stood.

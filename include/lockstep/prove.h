@@ -32,7 +32,7 @@ struct Proof {
   std::string statement;
   std::vector<Axis> axes;      ///< that are open
   bool micro_batches = false;  ///< whether their number is open as well
-  /// Sizes of an axis that the scenario refuses, of 1 to `tried`, while the others are small.
+  /// Sizes of an axis that the scenario refuses, of 1 to `tried`, whatever the other axes have.
   struct Refused {
     Axis axis;
     std::vector<int> sizes;  ///< ascending; at least one
@@ -47,6 +47,13 @@ struct Proof {
     std::string why;
   };
   std::vector<Limit> limits;
+  /// An axis of which the file says nothing, and of which the engine follows one size: the statement is about that.
+  struct Kept {
+    Axis axis;
+    int size = 1;
+    std::string why;  ///< half a sentence
+  };
+  std::vector<Kept> kept;
   std::vector<std::string> wrong_parameters;  ///< by name, one for each way of behaving
   /// The smallest layout at which it is wrong, found by enumeration and confirmed by the symbolic engine.
   struct Counterexample {

@@ -58,7 +58,7 @@ int run(const DiffArguments& arguments) {
   if (!comparison.apart.empty()) return exit_usage;
   const bool other_elsewhere =
       comparison.every_size && comparison.every_size->proof.verdict == SameProof::Verdict::other;
-  return comparison.same_gradients() && !other_elsewhere ? exit_right : exit_wrong;
+  return comparison.same() && !other_elsewhere ? exit_right : exit_wrong;
 }
 
 }  // namespace

@@ -165,9 +165,46 @@ class Comparer {
       if (!differences_.empty()) break;
     }
     finish();
+    compare_norms();
   }
 
  private:
+  /// How often a norm counts the elements of a parameter on a rank, where that is not once.
+  static std::map<std::pair<std::string, int>, std::string> counts_of(const Side& side) {
+    std::map<std::pair<std::string, int>, std::string> counts;
+    for (const NormResult& norm : side.replayed.result.norm) {
+      const int logical = side.schedule.model.logical_of(norm.parameter);
+      std::string& text = counts[{side.schedule.model.logicals()[static_cast<std::size_t>(logical)].name, norm.rank}];
+      text += fmt::format("{}{} of {} elements {}", text.empty() ? "" : ", ", norm.elements, norm.of,
+                          norm.counted == "1" ? "too early" : norm.counted + " times");
+    }
+    return counts;
+  }
+
+  void compare_norms() {
+    const bool before = !before_.replayed.result.norm_of.empty(), after = !after_.replayed.result.norm_of.empty();
+    result_.has_norm = before || after;
+    if (before != after) {
+      result_.norms.push_back({"", 0, before ? "a norm" : "no norm", after ? "a norm" : "no norm"});
+      return;
+    }
+    const auto old_counts = counts_of(before_), new_counts = counts_of(after_);
+    const auto of = [](const auto& counts, const auto& key) {
+      const auto found = counts.find(key);
+      return found == counts.end() ? std::string("once") : found->second;
+    };
+    std::set<std::pair<std::string, int>> keys;
+    for (const auto* counts : {&old_counts, &new_counts}) {
+      for (const auto& [key, text] : *counts) keys.insert(key);
+    }
+    std::string shown;  // one rank stands for all
+    for (const auto& key : keys) {
+      if (of(old_counts, key) == of(new_counts, key) || key.first == shown) continue;
+      shown = key.first;
+      result_.norms.push_back({key.first, key.second, of(old_counts, key), of(new_counts, key)});
+    }
+  }
+
   /// Two formulas that stand against each other in a parameter.
   struct Pair {
     int logical = 0, before = 0, after = 0;  ///< values
@@ -381,6 +418,13 @@ ScheduleComparison compare(std::shared_ptr<const Scenario> before, std::shared_p
   ScheduleComparison result;
   Correspondence correspondence(*before->schedule, *after->schedule);
   result.apart = correspondence.apart();
+  for (const auto& [name, scenario] : {std::pair("old", before), {"new", after}}) {
+    if (scenario->preset && !scenario->preset->edits.empty())
+      result.apart.push_back(fmt::format(
+          "The edits of the model in the {} one are not followed here: they change what its own communication "
+          "does to gradients. `lockstep check` runs the model.",
+          name));
+  }
   result.before.scenario = std::move(before);
   result.after.scenario = std::move(after);
   if (!result.apart.empty()) return result;

@@ -51,7 +51,7 @@ Replayed replay_handed_over(const Schedule& schedule, const Timeline& timeline) 
       }
     }
   };
-  replayed.engine->run([&](std::size_t event) { take(event + 1); });
+  replayed.result = replayed.engine->run([&](std::size_t event) { take(event + 1); });
   take(timeline.events.size());
   return replayed;
 }

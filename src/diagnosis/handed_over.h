@@ -22,6 +22,7 @@ struct HandedOver {
 struct Replayed {
   std::unique_ptr<SymbolicEngine> engine;
   std::vector<HandedOver> steps;
+  SymbolicResult result;  ///< of the first wrong optimizer step, else the last
 };
 
 /// Both arguments must outlive the result.

@@ -158,6 +158,21 @@ void comparison_json(const ScheduleComparison& comparison, const Write& write) {
     json.end_object();
   }
   json.end_array();
+  json.key("norms");
+  json.begin_array();
+  for (const NormDifference& each : comparison.norms) {
+    json.begin_object(true);
+    json.key("parameter");
+    json.string_or_null(each.parameter);
+    json.key("rank");
+    json.number(each.rank);
+    json.key("old");
+    json.string(each.before);
+    json.key("new");
+    json.string(each.after);
+    json.end_object();
+  }
+  json.end_array();
   json.key("ownership");
   json.begin_array();
   for (const OwnershipDifference& each : comparison.ownership) {

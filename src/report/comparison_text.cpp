@@ -86,6 +86,7 @@ class TextComparison {
     if (!comparison_.apart.empty()) return;
     every_size();
     gradients();
+    norms();
     ownership();
     steps();
   }
@@ -123,7 +124,8 @@ class TextComparison {
 
   void head() const {
     const std::string verdict = !comparison_.apart.empty()       ? style_.bad("cannot be compared")
-                                : comparison_.same_gradients()   ? style_.good("same gradients")
+                                : comparison_.same()             ? style_.good("same gradients")
+                                : comparison_.same_gradients()   ? style_.bad("other norms")
                                 : !comparison_.gradients.empty() ? style_.bad("other gradients")
                                                                  : style_.bad("not complete");
     write_(fmt::format("{}  {} → {}\n", verdict, one_line_text(comparison_.before.scenario->file),
@@ -168,6 +170,24 @@ class TextComparison {
       write_("  Here g is the gradient of a rank's loss as it is: the two `backward` steps multiply it differently.\n");
   }
 
+  void norms() const {
+    if (comparison_.has_norm && comparison_.norms.empty() && comparison_.same_gradients())
+      write_("  The gradient norms count every element as often.\n");
+    if (comparison_.norms.empty()) return;
+    write_(fmt::format("\n{} that clipping takes\n", style_.bold("norms")));
+    std::size_t shown = 0;
+    for (const NormDifference& each : comparison_.norms) {
+      if (!verbose_ && shown++ == most_differences) {
+        write_(fmt::format("  and {} more (-v shows all)\n", comparison_.norms.size() - most_differences));
+        break;
+      }
+      if (each.parameter.empty())
+        write_(fmt::format("  {}, now {}\n", each.before, each.after));
+      else
+        write_(fmt::format("  {}: rank {} counted {}, now {}\n", each.parameter, each.rank, each.before, each.after));
+    }
+  }
+
   void ownership() const {
     if (comparison_.ownership.empty()) return;
     write_(fmt::format("\n{} of elements by ranks' optimizers\n", style_.bold("ownership")));
@@ -202,7 +222,16 @@ class TextComparison {
     rows.push_back({"", "the busiest rank", "", "", "",
                     change_text(bytes_text(before.most_bytes_of_a_rank), bytes_text(after.most_bytes_of_a_rank))});
     table(rows);
-    if (changed == 0 && !all.empty()) write_("  The same steps in the same order.\n");
+    if (changed != 0 || all.empty()) return;
+    // Steps that do not communicate are not listed, and may differ.
+    const auto steps_of = [](const ComparedSchedule& side) {
+      const Json* schedule = side.scenario->resolved.find("schedule");
+      const Json* steps = schedule == nullptr ? nullptr : schedule->find("steps");
+      return steps == nullptr ? std::string() : write_json(*steps);
+    };
+    write_(steps_of(comparison_.before) == steps_of(comparison_.after)
+               ? "  The same steps in the same order.\n"
+               : "  The steps that communicate have the same names, calls and bytes, in the same order.\n");
   }
 
   static std::vector<std::string> row(const StepDifference& each) {

@@ -59,6 +59,8 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
       fmt::format("{}  {}  {}\n  {}\n", mark, one_line_text(scenario.file), scenario.name, style.bold(proof.statement));
   text += fmt::format("  {}; {} case{}, {} class{} of parameters\n", open_text(proof.axes, proof.micro_batches),
                       proof.cases, proof.cases == 1 ? "" : "s", proof.classes, proof.classes == 1 ? "" : "es");
+  for (const Proof::Kept& kept : proof.kept)
+    text += fmt::format("  {} stays {}: {}\n", name_of(kept.axis), kept.size, kept.why);
   for (const Proof::Refused& refused : proof.refused) {
     text += refused.sizes.size() == 1
                 ? fmt::format("  {} {} is refused: {}\n", name_of(refused.axis), refused.sizes.front(), refused.why)
@@ -208,6 +210,13 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   }
   for (const std::string& name : proof.wrong_parameters) wrong.push_back(text(name));
   result.set("refused", Json::array(std::move(refused)));
+  std::vector<Json> kept;
+  for (const Proof::Kept& one : proof.kept) {
+    kept.push_back(Json::object({{"axis", {}, text(std::string(name_of(one.axis)))},
+                                 {"size", {}, number(one.size)},
+                                 {"why", {}, text(one.why)}}));
+  }
+  result.set("kept", Json::array(std::move(kept)));
   result.set("undecided", Json::array(std::move(limits)));
   result.set("wrong_parameters", Json::array(std::move(wrong)));
   Json example;

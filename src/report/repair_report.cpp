@@ -56,6 +56,11 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
         findings.found, findings.tried, cut_off));
     return;
   }
+  const std::optional<Preset>& preset = result.scenario ? result.scenario->preset : std::nullopt;
+  if (findings.repairs.empty() && findings.tried == 0 && preset && !preset->edits.empty())
+    return write(
+        "  no schedule was tried: the edits of the model (\"edits\" in \"model\") make it wrong, and no edit of the "
+        "schedule takes them back\n");
   if (findings.repairs.empty()) {
     write(cut_off.empty()
               ? fmt::format("  no edit makes it right, and no two edits do; {} schedules were tried\n", findings.tried)

@@ -173,10 +173,44 @@ Json Framework::steps(Reading& reading) {
   Template values(file_environment(reading), diagnostics);
   if (reading.keep_sizes || reading.any_micro_batches) values.keep_sizes();
   define_and_apply_rules(values, diagnostics);
+  reading.refusing.insert(values.refusing().begin(), values.refusing().end());
   if (diagnostics.size() != before) return {};
   Json plain = expand_framework_steps(*file_.document.find("steps"), values, absent_, reading);
   reading.decided_conditions.insert(values.decided().begin(), values.decided().end());
   return diagnostics.size() == before ? plain : Json();
+}
+
+void Framework::note_absence(const Json& edits, Reading& reading) const {
+  Diagnostics ignored;
+  Template values(file_environment(reading), ignored);
+  values.keep_sizes();
+  for (const auto& [name, option] : options_) values.define(name, option.value);
+  if (const Json* let = file_.document.find("let")) values.define_all(*let);
+  // Where every step of the name hangs on a condition, it is absent where none of these holds.
+  const std::function<bool(const Json&, const std::string&, std::string&)> add =
+      [&](const Json& steps, const std::string& name, std::string& rule) {
+        return std::all_of(steps.items().begin(), steps.items().end(), [&](const Json& step) {
+          if (step.find("if") != nullptr) return false;
+          const Json* body = step.find("steps");
+          if (body != nullptr && !(body->is_array() && add(*body, name, rule))) return false;
+          const Json* own = step.find("name");
+          if (own == nullptr || !own->is_string() || own->text() != name) return true;
+          const Json* when = step.find("when");
+          if (when == nullptr || !when->is_string()) return false;
+          const Json plain = values.substitute(*when);
+          const std::string text = plain.is_boolean() ? (plain.as_boolean() ? "true" : "false") : plain.text();
+          rule += fmt::format("{}not ({})", rule.empty() ? "" : " and ", text);
+          return true;
+        });
+      };
+  for (const Json& edit : edits.items()) {
+    for (const Json::Member& member : edit.members()) {
+      std::string rule;
+      const bool absent = member.value.is_string() && absent_.count(member.value.text()) != 0;
+      if (absent && add(*file_.document.find("steps"), member.value.text(), rule) && !rule.empty())
+        reading.refusing.insert(rule);
+    }
+  }
 }
 
 Json Framework::with_options(const Json& value, Reading& reading) const {

@@ -5,6 +5,7 @@
 
 #include "src/base/budget.h"
 #include "src/scenario/expand.h"
+#include "src/scenario/model_sizes.h"
 #include "src/scenario/template.h"
 
 namespace lockstep {
@@ -308,6 +309,18 @@ void read_architecture(const Json& architecture, const Json* edits, Reading& rea
   if (edits != nullptr) reading.preset->edits = read_model_edits(*edits, reading);
 }
 
+/// The rules that refuse, as conditions on sizes.
+void note_refusing(const ModelTemplate& model, const std::function<Place(const std::set<std::string>&)>& place_of,
+                   Reading& reading) {
+  Diagnostics ignored;
+  Template values(file_environment(reading), ignored);
+  values.keep_sizes();
+  for (const auto& [name, size] : model.sizes) values.define(name, size.value);
+  values.define_all(Json::object(model.let));
+  values.apply_rules(Json::array(model.rules), place_of);
+  reading.refusing.insert(values.refusing().begin(), values.refusing().end());
+}
+
 Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   Diagnostics& diagnostics = reading.diagnostics;
   ModelTemplate model;
@@ -323,10 +336,14 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   for (const auto& [name, size] : model.sizes) values.define(name, size.value);
   values.define_all(Json::object(model.let));
   if (diagnostics.size() != before) return {};
-  values.apply_rules(Json::array(model.rules), [&](const std::set<std::string>& names) {
+  const auto place_of = [&](const std::set<std::string>& names) {
     return place_of_rule(model.sizes, names, preset.place());
-  });
-  if (diagnostics.size() != before) return {};
+  };
+  values.apply_rules(Json::array(model.rules), place_of);
+  if (diagnostics.size() != before) {
+    if (reading.keep_sizes) note_refusing(model, place_of, reading);
+    return {};
+  }
   ParameterExpander expander(values, preset.place(), reading);
   const Budget budget(Budget::search);
   try {
@@ -340,6 +357,7 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
                                 over.what()));
   }
   if (diagnostics.size() != before) return {};
+  if (reading.keep_sizes) note_sizes_of_model(model.sizes, Json::object(model.let), model.parameters, reading);
   reading.preset = Preset{model.family, {}, {}, preset.place()};
   for (const auto& [name, size] : model.sizes) reading.preset->sizes.emplace(name, size.value);
   if (const Json* edits = object.find("edits")) reading.preset->edits = read_model_edits(*edits, reading);

@@ -2,10 +2,22 @@
 #pragma once
 
 #include <memory>
+#include <set>
+#include <string>
+#include <utility>
 
+#include "lockstep/diagnostic.h"
 #include "lockstep/scenario.h"
 
 namespace lockstep {
+
+/// Sizes that a scenario does not allow. `rules` are the conditions of files that refused, as expressions of nothing
+/// but sizes; none where something else did.
+struct RefusedSizes : InputError {
+  RefusedSizes(std::vector<Diagnostic> diagnostics, std::set<std::string> the_rules)
+      : InputError(std::move(diagnostics)), rules(std::move(the_rules)) {}
+  std::set<std::string> rules;
+};
 
 /// read_scenario() for a reader to whom the layout's sizes are one example of many: where a framework derives a number
 /// from sizes, steps hold the expression in place of its value. The verdict is the same.

@@ -87,6 +87,17 @@ void read_dp(const Fields& fields, const Json& object, Layout& layout, Diagnosti
   const bool any = std::any_of(layout.any.begin(), layout.any.end(), [](Axis axis) {
     return axis == Axis::dp || axis == Axis::dp_shard || axis == Axis::dp_replicate;
   });
+  if (given != nullptr && any && (has_shard || has_replicate)) {
+    const bool open = given->is_string();
+    diagnostics.add(
+        given->place(),
+        fmt::format("\"dp\" is {}, and its part \"{}\" is {}: where one of them is \"any\", give dp alone, or "
+                    "dp_shard and dp_replicate without it",
+                    open ? "\"any\"" : std::to_string(dp), has_shard ? "dp_shard" : "dp_replicate",
+                    fields.find(has_shard ? "dp_shard" : "dp_replicate")->is_string()
+                        ? "\"any\""
+                        : std::to_string(has_shard ? shard : replicate)));
+  }
   if (given != nullptr && !any) {
     whole = dp;
     if (!has_shard) shard_size = dp / replicate;

@@ -28,6 +28,7 @@ struct Reading {
   bool keep_sizes = false;                   ///< numbers that a framework derives from sizes stay expressions
   bool any_micro_batches = false;            ///< their number is "any"; `batch` has one example
   std::set<std::string> decided_conditions;  ///< Scenario::decided_conditions
+  std::set<std::string> refusing;            ///< RefusedSizes::rules
 
   /// Whether the size of `axis` is a number that coordinates can be checked against.
   bool size_known(Axis axis) const;

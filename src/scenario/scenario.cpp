@@ -69,7 +69,10 @@ class ScenarioReader {
   }
 
  private:
-  [[noreturn]] void fail() { throw InputError(reading_.diagnostics.sorted()); }
+  [[noreturn]] void fail() {
+    if (reading_.keep_sizes) throw RefusedSizes(reading_.diagnostics.sorted(), reading_.refusing);
+    throw InputError(reading_.diagnostics.sorted());
+  }
 
   /// Files of other kinds are easily given in place of a scenario, and each of their keys would be unknown.
   void refuse_other_files(const Json& document) {
@@ -177,7 +180,10 @@ class ScenarioReader {
     const auto count = static_cast<std::int64_t>(steps.items().size() + edits_.items().size());
     Budget::spend(units_of_a_step * count +
                   units_of_an_edit * count * static_cast<std::int64_t>(edits_.items().size()));
+    const std::size_t before = reading_.diagnostics.size();
     steps = apply_step_edits(steps, edits_, framework_ ? framework_->absent() : none, reading_);
+    if (framework_ && reading_.keep_sizes && reading_.diagnostics.size() != before)
+      framework_->note_absence(edits_, reading_);
     names_ = check_step_names(steps, reading_);
     steps_ = read_steps(steps, reading_);
     if (model_) {

@@ -356,6 +356,10 @@ void Template::apply_rules(const Json& rules, const std::function<Place(const st
     const Json* refuse = fields.find("refuse");
     const Json* because = fields.find("because");
     if (refuse == nullptr || because == nullptr || !condition(*refuse).value_or(false)) continue;
+    if (keep_sizes_) {
+      const Json plain = substitute(*refuse);
+      refusing_.insert(plain.is_string() ? plain.text() : "true");
+    }
     const Expression* expression = parse(*refuse);
     diagnostics_.add(place_of(expression->names()), interpolate(*because).text());
   }

@@ -61,6 +61,9 @@ class Template {
   /// Adds `because` at the place that `place_of` gives for the names in the rule, for each rule
   /// that refuses.
   void apply_rules(const Json& rules, const std::function<Place(const std::set<std::string>&)>& place_of);
+  /// The conditions of rules that refused, as expressions of nothing but sizes, where these are kept: at other sizes at
+  /// which one of them holds the file refuses as well.
+  const std::set<std::string>& refusing() const { return refusing_; }
 
  private:
   const Expression* parse(const Json& value);
@@ -80,7 +83,7 @@ class Template {
   std::set<std::string, std::less<>> sizes_;  // of names_, those of define_size()
   bool keep_sizes_ = false;
   std::map<std::string, std::string, std::less<>> derived_;  // by name: an expression of sizes
-  std::set<std::string> decided_;
+  std::set<std::string> decided_, refusing_;
   std::map<std::string, std::set<std::string>, std::less<>> decided_for_;  // by name from "let"
   // A loop evaluates the same few expressions thousands of times.
   std::unordered_map<std::string, Expression> parsed_;

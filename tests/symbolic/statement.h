@@ -45,7 +45,9 @@ class Statement {
 
  private:
   Says said(const Sizes& sizes) const {
-    if (text_ == "right" || text_ == "right for every size" || text_ == "right at the one size that it has")
+    // An axis that stays as it is, as in "right for every size, with pp = 1", is not among the open ones.
+    if (text_ == "right" || text_.substr(0, text_.find(", with ")) == "right for every size" ||
+        text_ == "right at the one size that it has")
       return Says::right;
     const auto wrong = [&](bool is) { return !is ? Says::right : by_cut_ ? Says::either : Says::wrong; };
     std::string rest;

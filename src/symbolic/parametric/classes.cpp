@@ -5,22 +5,13 @@
 
 #include <algorithm>
 
+#include "src/expression/node.h"
 #include "src/schedule/selector_list.h"
 #include "src/symbolic/parametric/named_coordinates.h"
 
 namespace lockstep::parametric {
 
 namespace {
-
-/// Stages that the step tells apart. Where the rank's stage is compared with one, its neighbours as well.
-void stages_named_by(const Step& step, std::vector<int>& stages) {
-  visit_named(step, [&](const NamedCoordinates& named) {
-    if (named.axis && *named.axis != Axis::pp) return;
-    for (const int stage : named.coordinates) {
-      for (int i = named.compared ? -1 : 0; i <= (named.compared ? 1 : 0); ++i) stages.push_back(stage + i);
-    }
-  });
-}
 
 /// The local shape of a buffer as a function of the sizes of the axes.
 std::string shape_key(const Model& model, const LocalBuffer& buffer) {
@@ -32,31 +23,63 @@ std::string shape_key(const Model& model, const LocalBuffer& buffer) {
   return key;
 }
 
-/// Whether a bucket that begins at a multiple of `align_bucket` begins at one of `align_parameter`, so that what is in
-/// it lies there as it would from 0 on, whatever the group's size.
-bool aligned(const Geometry& geometry, const Environment& environment) {
-  const auto value = [&](const Expression& expression, int n) {
-    const std::map<std::string, ExpressionValue, std::less<>> names = {{"n", Rational(n)}};
-    Environment with = environment;
-    with.names = &names;
-    return expression.number(with);
-  };
-  const Rational one(1);
-  for (int n = 1; n <= 12; ++n) {
-    const Rational parameter = value(geometry.align_parameter, n);
-    const Rational bucket =
-        geometry.align_bucket ? value(*geometry.align_bucket, n) : Rational::lcm(Rational(n), Rational(128));
-    if (parameter.is_zero() || !(bucket / parameter).is_integer()) return false;
+/// A number times a power of `n`.
+struct Multiple {
+  Rational factor;
+  int power = 0;
+};
+
+/// The multiples whose least common one an expression of `n` is; nothing where it is something else.
+std::optional<std::vector<Multiple>> multiples_of(const Expression::Node& node) {
+  using Kind = Expression::Node::Kind;
+  if (const auto* number = std::get_if<Rational>(&node.value); node.kind == Kind::value && number != nullptr)
+    return number->is_zero() ? std::nullopt : std::optional(std::vector<Multiple>{{*number, 0}});
+  if (node.kind == Kind::name && node.text == "n") return std::vector<Multiple>{{Rational(1), 1}};
+  std::vector<Multiple> all;
+  const bool product = node.kind == Kind::binary && node.text == "*";
+  if (!product && !(node.kind == Kind::call && node.text == "lcm")) return std::nullopt;
+  for (const auto& child : node.children) {
+    const auto some = multiples_of(*child);
+    if (!some || (product && some->size() != 1)) return std::nullopt;
+    if (product && !all.empty()) {
+      all.front() = {all.front().factor * some->front().factor, all.front().power + some->front().power};
+    } else {
+      all.insert(all.end(), some->begin(), some->end());
+    }
   }
-  return true;
+  return all;
+}
+
+/// Whether a bucket that begins at a multiple of `align_bucket` begins at one of `align_parameter`, so that what is in
+/// it lies there as it would from 0 on: at this `n`, or at every one where its axes are open. False where that is not
+/// seen.
+bool aligned(const Geometry& geometry, Environment environment, std::optional<int> n) {
+  const Expression bucket = geometry.align_bucket ? *geometry.align_bucket : Expression::parse("lcm(n, 128)");
+  if (n) {
+    const std::map<std::string, ExpressionValue, std::less<>> names = {{"n", Rational(*n)}};
+    environment.names = &names;
+    const Rational parameter = geometry.align_parameter.number(environment);
+    return !parameter.is_zero() && (bucket.number(environment) / parameter).is_integer();
+  }
+  const auto parts = multiples_of(geometry.align_parameter.tree()), wholes = multiples_of(bucket.tree());
+  if (!parts || !wholes) return false;
+  return std::all_of(parts->begin(), parts->end(), [&](const Multiple& part) {
+    return std::any_of(wholes->begin(), wholes->end(), [&](const Multiple& whole) {
+      return part.power <= whole.power && (whole.factor / part.factor).is_integer();
+    });
+  });
 }
 
 }  // namespace
 
 Choices::Choices(const World& world, std::shared_ptr<Contents> contents, std::string side)
     : world_(world), contents_(std::move(contents)), side_(std::move(side)) {
+  visit_named(world.schedule(), [&](const NamedCoordinates& named) {
+    if (named.axis && *named.axis != Axis::pp) return;
+    all_stages_ = all_stages_ || named.all;
+    (named.compared ? compared_stages_ : named_stages_).insert(named.coordinates.begin(), named.coordinates.end());
+  });
   for (const Step& step : world.schedule().steps) {
-    stages_named_by(step, named_stages_);
     read(step);
     for (const Step& inner : step.steps) read(inner);
   }
@@ -87,7 +110,11 @@ void Choices::read(const Step& step) {
     for (const auto& [axis, least] : world_.open().least) {
       for (const Parameter& parameter : model.parameters()) {
         const auto is_cut = [&, open = axis](const Shard& shard) {
-          return shard.axis == open || is_part_of(open, shard.axis) || is_part_of(shard.axis, open);
+          const std::vector<int> levels = world_.levels_of(shard.axis, step.name);
+          const bool any = std::any_of(levels.begin(), levels.end(), [&](int level) {
+            return world_.levels()[static_cast<std::size_t>(level)].open;
+          });
+          return any || shard.axis == open || is_part_of(open, shard.axis) || is_part_of(shard.axis, open);
         };
         if (std::any_of(parameter.shard.begin(), parameter.shard.end(), is_cut))
           throw OutOfReach(
@@ -97,9 +124,12 @@ void Choices::read(const Step& step) {
     }
   }
   int n = 1;
+  bool is_open = false;
   std::string over;
   if (cuts && step.over) {
     for (const Over::Pick& pick : step.over->picks) {
+      for (const int level : world_.levels_of(pick.axis, step.name))
+        is_open = is_open || (!pick.coordinates && world_.levels()[static_cast<std::size_t>(level)].open);
       over += std::string(name_of(pick.axis)) + ",";
       n *= pick.coordinates ? static_cast<int>(pick.coordinates->size()) : schedule.mesh.size(pick.axis);
     }
@@ -137,7 +167,8 @@ void Choices::read(const Step& step) {
       rule += "," + geometry.align_parameter.to_string();
       if (geometry.align_bucket) rule += "," + geometry.align_bucket->to_string();
     }
-    const bool by_bucket = geometry.kind == Geometry::Kind::bucket && !geometry.size && aligned(geometry, environment);
+    const bool by_bucket = geometry.kind == Geometry::Kind::bucket && !geometry.size &&
+                           aligned(geometry, environment, is_open ? std::nullopt : std::optional(n));
     if (geometry.kind == Geometry::Kind::bucket && geometry.size) rule += ",size " + geometry.size->to_string();
     std::map<std::string, std::string> contents;
     const auto container = [&](std::size_t item) {
@@ -201,8 +232,12 @@ std::string Choices::stage_name(int stage) const {
   const int stages = static_cast<int>(world_.ranks_of_stages().size());
   if (stage == 0) return "first";
   if (stage == stages - 1) return "last";
-  if (std::find(named_stages_.begin(), named_stages_.end(), stage) != named_stages_.end()) return std::to_string(stage);
-  return "middle";
+  const auto compared = [&](int with) { return compared_stages_.contains(with); };
+  if (all_stages_ || named_stages_.contains(stage) || compared(stage - 1) || compared(stage) || compared(stage + 1))
+    return std::to_string(stage);
+  // `rank.pp > 3` holds on all stages behind 3, and on none before it.
+  const auto before = std::distance(compared_stages_.begin(), compared_stages_.lower_bound(stage));
+  return before == 0 ? "middle" : "middle behind " + std::to_string(*std::next(compared_stages_.begin(), before - 1));
 }
 
 Class Choices::alone(int logical, std::map<std::string, int>& cut_number) const {

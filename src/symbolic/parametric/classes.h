@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,7 +59,9 @@ class Choices {
   std::vector<const Step*> steps_;
   std::shared_ptr<Contents> contents_;
   std::string side_;
-  std::vector<int> named_stages_;
+  // Stages that a schedule tells apart: those that it names, and those that a rank's own is compared with.
+  std::set<int> named_stages_, compared_stages_;
+  bool all_stages_ = false;
   std::vector<Class> classes_;
 };
 

@@ -119,6 +119,11 @@ bool has_race(const ClassResult& result) {
                      [](const Cell& cell) { return cell.fault == Fault::race; });
 }
 
+bool has_wrong_norm(const ClassResult& result) {
+  return std::any_of(result.cells.begin(), result.cells.end(),
+                     [](const Cell& cell) { return cell.fault == Fault::norm || cell.fault == Fault::norm_too_early; });
+}
+
 }  // namespace
 
 void check_levels(const World& before, const World& after) {
@@ -145,6 +150,8 @@ ClassResult compare_classes(const Entered& before, const Class& old_class, const
                          old_result.unrolled == unrolled && new_result.unrolled == unrolled;
     if (!settled) continue;
     if (has_race(old_result) || has_race(new_result)) throw OutOfReach("", "one of them has a race");
+    if (has_wrong_norm(old_result) || has_wrong_norm(new_result))
+      throw OutOfReach("", "a gradient norm counts some elements otherwise than once, and such norms are not compared");
     old_result.cells.clear();
     for (std::size_t step = 0; step < std::min(old_result.handed.size(), new_result.handed.size()); ++step) {
       StepComparison(before.world, old_result, new_result, static_cast<int>(step))

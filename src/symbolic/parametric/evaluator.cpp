@@ -58,6 +58,10 @@ Evaluator::Value Evaluator::evaluate(const Node& node, const Moment& moment) {
     case Kind::name:
       return named(node, moment);
     case Kind::rank_axis:
+      // A value in the coordinate is zero at some coordinates and not at others: which there are depends on the size.
+      if (world_.open().for_every_size && world_.schedule().mesh.size(node.axis) > 1)
+        throw OutOfReach(moment.step, "it calculates with \"" + expression::print(node) +
+                                          "\", and only comparing it with a number, first or last is followed");
       return {false, world_.coordinate(node.axis)};
     case Kind::micro_batch:
       if (moment.any_micro_batch) throw NeedsUnrolling{moment.step, "it tells the micro-batches apart by their number"};
@@ -179,6 +183,18 @@ bool Evaluator::compare(const std::string& op, int difference, const Moment& mom
   return decided(signs.positive || signs.zero, signs.negative);
 }
 
+/// A coordinate that is the last one at some of the sizes that are open, and not at others, is none of the names that a
+/// level has. Numbers that stand beside rank.AXIS make cases of their own (visit_named), so that this is about others.
+void Evaluator::require_not_last(const Node& rank, const Node& other, int coordinate, const Moment& moment) const {
+  for (const Level& level : world_.levels()) {
+    if (!level.open || !level.is_of(rank.axis) || coordinate <= 0 || coordinate <= level.least - 2) continue;
+    throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with \"" + expression::print(other) +
+                                      "\", which is " + std::to_string(coordinate) +
+                                      ", and whether that is the last coordinate depends on the size of " +
+                                      std::string(lockstep::name_of(level.axis)));
+  }
+}
+
 /// `rank` is rank.AXIS, of an axis with several ranks.
 int Evaluator::compare_rank(const Node& rank, const Node& other, std::string op, const Moment& moment) {
   const Axis axis = rank.axis;
@@ -214,6 +230,7 @@ int Evaluator::compare_rank(const Node& rank, const Node& other, std::string op,
                                   [&](const Level& level) { return level.open && level.is_of(axis); });
     if (open && coordinate >= size)
       throw OutOfReach(moment.step, "\"" + expression::print(rank) + "\" is compared with " + value->to_string());
+    require_not_last(rank, other, coordinate, moment);
   }
   const bool exists = coordinate >= 0 && coordinate < size;
   if (op == "==") return exists ? is(coordinate) : 0;
@@ -261,13 +278,22 @@ int Evaluator::call(const Node& node, const Moment& moment) {
 
 void require_decided(const std::set<std::string>& conditions, World& world) {
   Diagrams diagrams(world.polynomials(), world.levels());
-  for (const std::string& condition : conditions) {
+  for (const std::string& text : conditions) {
+    const Expression condition = Expression::parse(text);
     try {
-      Evaluator(world, diagrams).condition(Expression::parse(condition), Moment{});
+      Evaluator(world, diagrams).condition(condition, Moment{});
     } catch (const NeedsConstant&) {
       // What it is about is no size alone, and whoever wrote the steps took one answer for all ranks.
-      throw OutOfReach("",
-                       "a condition of its framework, \"" + condition + "\", tells ranks apart by their coordinate");
+      throw OutOfReach("", "a condition of its framework, \"" + text + "\", tells ranks apart by their coordinate");
+    } catch (const OutOfReach&) {
+      // 'WHAT' != '' and SIZE == NUMBER: what was read holds for this size.
+      const Expression::Node& tree = condition.tree();
+      const Expression::Node* mark = tree.children.empty() ? nullptr : tree.children[0].get();
+      const auto* what =
+          mark == nullptr || mark->children.empty() ? nullptr : std::get_if<std::string>(&mark->children[0]->value);
+      if (tree.text != "and" || mark->text != "!=" || what == nullptr) throw;
+      throw OutOfReach(
+          "", *what + " depends on \"" + expression::print(*tree.children[1]->children[0]) + "\", a size that is open");
     }
   }
 }

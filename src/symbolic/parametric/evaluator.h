@@ -70,6 +70,7 @@ class Evaluator {
   Value named(const Node& node, const Moment& moment);
   Value binary(const Node& node, const Moment& moment);
   int compare_rank(const Node& rank, const Node& other, std::string op, const Moment& moment);
+  void require_not_last(const Node& rank, const Node& other, int coordinate, const Moment& moment) const;
   bool compare(const std::string& op, int difference, const Moment& moment, const Node& node);
   int call(const Node& node, const Moment& moment);
   int end(const Node& node, const Node& other, const Moment& moment);

@@ -35,8 +35,7 @@ std::set<int> coordinates_named(const Schedule& schedule, Axis axis) {
     if (!of || *of == axis || is_part_of(axis, *of) || is_part_of(*of, axis))
       found.insert(coordinates.begin(), coordinates.end());
   };
-  for (const Step& step : schedule.steps)
-    visit_named(step, [&](const NamedCoordinates& named) { add(named.axis, named.coordinates); });
+  visit_named(schedule, [&](const NamedCoordinates& named) { add(named.axis, named.coordinates); });
   for (const Parameter& parameter : schedule.model.parameters()) {
     for (const Parameter::Only& only : parameter.only) add(only.axis, only.coordinates);
     // Stages of parameters are told apart by name only where they are tied over several.
@@ -189,6 +188,7 @@ Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, c
   Open open;
   open.least = one.least;
   open.least_micro_batches = one.least_micro_batches;
+  open.for_every_size = true;
   result.world = std::make_unique<World>(*result.scenario->schedule, open);
   require_decided(result.scenario->decided_conditions, *result.world);
   result.choices = std::make_unique<Choices>(*result.world);
@@ -227,15 +227,29 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
   }
 }
 
-/// Whether one size of one axis, or one micro-batch, is refused beside small sizes of the others as well.
-bool is_refused_alone(const OpenSizes& open, const Case& one) {
-  return std::any_of(open.of.begin(), open.of.end(), [&](const Layouts* layouts) {
-    const std::vector<int>& counts = layouts->allowed_micro_batches();
-    if (one.exact_micro_batches && std::find(counts.begin(), counts.end(), *one.exact_micro_batches) == counts.end())
-      return true;
-    return std::any_of(one.exact.begin(), one.exact.end(),
-                       [&](const auto& exact) { return !layouts->read(layouts->with(exact.first, exact.second)); });
-  });
+/// Whether one of the scenarios itself refuses all sizes of a case.
+bool is_refused(const OpenSizes& open, const Case& one) {
+  std::map<Axis, SizeRange> sizes;
+  for (const auto& [axis, size] : one.exact) sizes[axis] = SizeRange::exactly(Rational(size));
+  for (const auto& [axis, least] : one.least) sizes[axis] = SizeRange::from(least);
+  std::optional<SizeRange> micro_batches;
+  if (one.exact_micro_batches) micro_batches = SizeRange::exactly(Rational(*one.exact_micro_batches));
+  if (one.least_micro_batches) micro_batches = SizeRange::from(*one.least_micro_batches);
+  return std::any_of(open.of.begin(), open.of.end(),
+                     [&](const Layouts* layouts) { return layouts->refuses_all(sizes, micro_batches); });
+}
+
+/// Larger sizes of a case, where the first ones are refused: a coordinate, or a rule, may ask for them.
+std::vector<Sizes> larger_sizes(const OpenSizes& open, const Case& one, const Sizes& first) {
+  std::vector<Sizes> found;
+  for (const int size : {4, 6, 8, 12, 16}) {
+    Sizes sizes = first;
+    for (const auto& [axis, least] : one.least) sizes.axes[axis] = std::max(least, size);
+    if (one.least_micro_batches) sizes = open.with_allowed_micro_batches(sizes);
+    if (open.allow(sizes)) found.push_back(sizes);
+    if (found.size() == 2 || one.least.empty()) break;
+  }
+  return found;
 }
 
 /// "its sizes fall into more than 5000 cases, each of which is looked at: 41 of dp times 41 of cp"
@@ -368,10 +382,16 @@ void for_each_case(const OpenSizes& open, const std::function<void(Case, const s
       for (const Layouts* layouts : open.of) {
         if (one.holds(layouts->own())) sizes.push_back(layouts->own());
       }
+      const auto allowed = [&] {
+        return std::any_of(sizes.begin(), sizes.end(), [&](const Sizes& some) { return open.allow(some); });
+      };
+      if (unseen.empty() && !allowed()) {
+        if (is_refused(open, one)) continue;
+        for (Sizes& larger : larger_sizes(open, one, first)) sizes.push_back(std::move(larger));
+      }
       if (!unseen.empty()) {
         one.limit = Proof::Limit{parametric::describe(one), "", unseen};
-      } else if (std::none_of(sizes.begin(), sizes.end(), [&](const Sizes& some) { return open.allow(some); })) {
-        if (is_refused_alone(open, one)) continue;
+      } else if (!allowed()) {
         one.limit = Proof::Limit{parametric::describe(one), "",
                                  "none of the sizes that were tried is allowed: " + why_refused(open, sizes.front())};
       }

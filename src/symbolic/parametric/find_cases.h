@@ -28,8 +28,8 @@ struct OpenSizes {
   Sizes with_allowed_micro_batches(const Sizes& sizes) const;
 };
 /// Calls `enter` for each case, and some layouts that belong to it: the first stands for all. A case that has a limit
-/// already is one that is not looked at. A case of which every size that is tried is refused has one, but for those
-/// with a size that is refused beside small sizes of the other axes too: they are left out.
+/// already is one that is not looked at. A case of which every size that is tried is refused has one, but for those of
+/// which a scenario itself shows that it refuses all of their sizes: they are left out.
 void for_each_case(const OpenSizes& open, const std::function<void(Case, const std::vector<Sizes>&)>& enter);
 /// Takes a case through something. Where that is out of reach, or a cut does not come out even at some size, the case
 /// has no specimens, and a limit that says so.

@@ -56,6 +56,7 @@ DecidedCondition decided_condition(const std::string& text) {
 Layouts::Layouts(const Scenario& scenario, const Prover::Options& options)
     : options_(options), file_(scenario.file), document_(scenario.document), file_layout_(scenario.layout) {
   document_.remove("expect");
+  edits_model_ = scenario.preset && !scenario.preset->edits.empty();
   find_open(scenario);
 }
 
@@ -220,6 +221,12 @@ std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
             : read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file_, write_json(resized)})));
     if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
     refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
+    out_of_reach_.insert(sizes);
+  } catch (const RefusedSizes& refused) {
+    for (const std::string& rule : refused.rules) {
+      if (!rules_.contains(rule)) rules_.emplace(rule, Expression::parse(rule));
+    }
+    refusals_[sizes] = refused.diagnostics().front().message;
   } catch (const InputError& error) {
     refusals_[sizes] = error.diagnostics().front().message;
   }
@@ -234,6 +241,9 @@ void Layouts::shrink() {
 }
 
 std::optional<std::string> Layouts::enter() {
+  if (edits_model_)
+    return "the edits of the model are not followed: they change what its own communication does, and `lockstep check` "
+           "runs the model for given sizes";
   if (any_micro_batches_) find_allowed_micro_batches();
   shrink();
   if (!read(base_)) throw InputError({Diagnostic{document_.place(), refusals_.at(base_)}});
@@ -273,34 +283,90 @@ void Layouts::find_allowed() {
   std::erase_if(refused_, [&](const Proof::Refused& one) {
     return std::find(axes_.begin(), axes_.end(), one.axis) != axes_.end();
   });
-  std::vector<Axis> open;
+  std::vector<Axis> open, closed;
+  std::map<Axis, Proof::Refused> all_refused;
   for (const Axis axis : axes_) {
     std::vector<int>& sizes = allowed_[axis];
-    Proof::Refused refused{axis, {}, 0, ""};
-    while (refused.tried < most_tried && sizes.size() < enough) {
-      const int size = ++refused.tried;
-      if (read(with(axis, size))) {
-        sizes.push_back(size);
-      } else {
-        if (refused.sizes.empty()) refused.why = refusals_.at(with(axis, size));
-        refused.sizes.push_back(size);
+    Proof::Refused& refused = all_refused[axis] = Proof::Refused{axis, {}, 0, ""};
+    try_sizes(axis, sizes, refused);
+    (sizes.size() > 1 ? open : closed).push_back(axis);
+  }
+  // Also those that come to be closed count as open here: it is asked about sizes that are allowed with them.
+  for (auto& [axis, refused] : all_refused) {
+    if (std::find(closed.begin(), closed.end(), axis) != closed.end()) close(axis, refused);
+    std::erase_if(refused.sizes, [&, of = axis](int size) { return !is_refused_at(of, size); });
+    if (refused.sizes.empty()) continue;
+    refused.why = refusals_.at(with(axis, refused.sizes.front()));
+    refused_.push_back(std::move(refused));
+  }
+  for (const Axis axis : closed) allowed_.erase(axis);
+  axes_ = open;
+}
+
+/// Finds some that are allowed, two at least where there are.
+void Layouts::try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refused) {
+  sizes.clear();
+  refused.sizes.clear();
+  refused.tried = 0;
+  while (refused.tried < most_tried && sizes.size() < enough) {
+    const int size = ++refused.tried;
+    (read(with(axis, size)) ? sizes : refused.sizes).push_back(size);
+  }
+  const auto try_size = [&](int size) {
+    const bool known = size <= refused.tried || std::find(sizes.begin(), sizes.end(), size) != sizes.end();
+    if (!known && read(with(axis, size))) sizes.push_back(size);
+  };
+  for (const int size : larger) {
+    if (!sizes.empty() && sizes.size() < enough) try_size(size);
+  }
+  // A schedule that names a coordinate has no small sizes, and one that cuts 77 elements has 7, 11 and 77.
+  const int own = own_.axes.at(axis);
+  std::vector<int> more = {own, own + 1, 2 * own};
+  constexpr std::int64_t most_cut = 4096;
+  for (const Parameter& parameter : read(base_)->schedule->model.parameters()) {
+    for (const Shard& shard : parameter.shard) {
+      const std::int64_t extent = parameter.shape[static_cast<std::size_t>(shard.dim)];
+      for (int size = 2; shard.axis == axis && more.size() < 16 && size <= std::min(extent, most_cut); ++size) {
+        if (extent % size == 0) more.push_back(size);
       }
     }
-    for (const int size : larger) {
-      if (!sizes.empty() && sizes.size() < enough && size > refused.tried && read(with(axis, size)))
-        sizes.push_back(size);
-    }
-    // A schedule that names a coordinate has no small sizes.
-    const int own = own_.axes.at(axis);
-    for (const int size : {own, own + 1, 2 * own}) {
-      const bool known = size <= refused.tried || std::find(sizes.begin(), sizes.end(), size) != sizes.end();
-      if (sizes.size() < 2 && !known && read(with(axis, size))) sizes.push_back(size);
-    }
-    if (!refused.sizes.empty()) refused_.push_back(std::move(refused));
-    std::sort(sizes.begin(), sizes.end());
-    if (sizes.size() > 1) open.push_back(axis);
   }
-  axes_ = open;
+  for (const int size : more) {
+    if (sizes.size() < 2) try_size(size);
+  }
+  std::sort(sizes.begin(), sizes.end());
+}
+
+/// An axis of which one size was found to be allowed has no other one if the scenario itself says so.
+void Layouts::close(Axis axis, const Proof::Refused& refused) {
+  const int own = allowed_.at(axis).empty() ? base_.axes.at(axis) : allowed_.at(axis).front();
+  // From some size on all are refused, such as those that are larger than a dimension; before it one by one.
+  constexpr int most = 4096;
+  int last = std::max(own, refused.tried);
+  while (last <= most && !refuses_all({{axis, SizeRange::from(last + 1)}}, std::nullopt)) last *= 2;
+  bool all = last <= most;
+  for (int size = 1; size <= last && all; ++size) all = size == own || is_refused_at(axis, size);
+  if (all) return;
+  const auto reason = std::find_if(refusals_.begin(), refusals_.end(), [&](const auto& one) {
+    return one.first.axes.at(axis) != own && out_of_reach_.contains(one.first);
+  });
+  const std::string why =
+      reason != refusals_.end() ? reason->second
+      : refused.sizes.empty()
+          ? "none of the sizes that were tried is allowed"
+          : "what refuses them beside the other sizes that were tried may allow them beside others: " +
+                refusals_.at(with(axis, refused.sizes.front()));
+  // A file that says nothing of the axis leaves it as it is.
+  const Json* written = document_.find("layout");
+  if (!any_axes_ && (written == nullptr || written->find(name_of(axis)) == nullptr)) {
+    kept_.push_back({axis, own, why});
+    return;
+  }
+  limits_.push_back({std::string(name_of(axis)) + (own == 1 ? " ≥ 2" : " ≠ " + std::to_string(own)), "", why});
+}
+
+bool Layouts::is_refused_at(Axis axis, int size) const {
+  return refuses_all({{axis, SizeRange::exactly(Rational(size))}}, std::nullopt);
 }
 
 /// The digits that are open where the file says which sizes are "any"; half a sentence where they hang together in

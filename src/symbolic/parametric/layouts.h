@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/prove.h"
+#include "src/symbolic/parametric/size_ranges.h"
 
 namespace lockstep::parametric {
 
@@ -52,6 +53,13 @@ class Layouts {
   /// The scenario, kept, with a `resolved` that has no model; nothing where it refuses these sizes. `sizes` names every
   /// axis that base() does.
   std::shared_ptr<const Scenario> read(const Sizes& sizes) const;
+  /// Whether the scenario itself refuses all of these sizes: as one of its rules, a coordinate that it names or a shape
+  /// that it lists shows for every one. `sizes` has ranges of open axes, and of the micro-batches; the others are any.
+  bool refuses_all(const std::map<Axis, SizeRange>& sizes, const std::optional<SizeRange>& micro_batches) const;
+  /// Axes that would be open, but are not: other sizes than that of base() are neither read nor known to be refused.
+  const std::vector<Proof::Limit>& limits() const { return limits_; }
+  /// Axes of which the file says nothing, and other sizes are out of reach, or refused beside some sizes of the others.
+  const std::vector<Proof::Kept>& kept() const { return kept_; }
   /// Why read() gave nothing; "" where it was not asked for these sizes.
   std::string refusal(const Sizes& sizes) const;
   /// The same whole, read anew and not kept.
@@ -64,6 +72,11 @@ class Layouts {
   std::optional<std::string> enter_expert_mesh();
   std::optional<std::string> open_digits(const std::vector<Axis>& any);
   void find_allowed();
+  void try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refused);
+  void close(Axis axis, const Proof::Refused& refused);
+  bool is_refused_at(Axis axis, int size) const;
+  std::optional<SizeRange> range_of(const std::string& name, const std::map<Axis, SizeRange>& sizes,
+                                    const std::optional<SizeRange>& micro_batches) const;
 
   Prover::Options options_;
   std::string file_;
@@ -76,13 +89,18 @@ class Layouts {
   bool any_of_experts_ = false;     ///< and of those some of the expert mesh
   bool any_micro_batches_ = false;  ///< the number of micro-batches is among them
   bool expert_ = false;
+  bool edits_model_ = false;
   Layout file_layout_;
   Sizes own_;
   std::map<Axis, std::vector<int>> allowed_;
   std::vector<int> allowed_micro_batches_;
   std::vector<Proof::Refused> refused_;
   mutable std::map<Sizes, std::shared_ptr<const Scenario>> scenarios_;
+  std::vector<Proof::Limit> limits_;
+  std::vector<Proof::Kept> kept_;
   mutable std::map<Sizes, std::string> refusals_;
+  mutable std::set<Sizes> out_of_reach_;             ///< of refusals_, those that the scenario itself allows
+  mutable std::map<std::string, Expression> rules_;  ///< by their text: conditions under which the scenario refuses
   mutable std::map<std::string, DecidedCondition> decided_conditions_;
   mutable std::map<Axis, std::set<int>> refused_with_any_count_;
 };

@@ -1,44 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/symbolic/parametric/named_coordinates.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "src/expression/node.h"
 
 namespace lockstep::parametric {
 
 namespace {
 
-/// Whole numbers that the rank's coordinates are compared with.
-void visit_compared(const Expression::Node& node, const std::function<void(const NamedCoordinates&)>& visit) {
-  using Kind = Expression::Node::Kind;
+using Visit = std::function<void(const NamedCoordinates&)>;
+using Kind = Expression::Node::Kind;
+
+bool is_comparison(const Expression::Node& node) {
+  static const std::vector<std::string> arithmetic = {"+", "-", "*", "/", "and", "or"};
+  return node.kind == Kind::binary && std::find(arithmetic.begin(), arithmetic.end(), node.text) == arithmetic.end();
+}
+
+/// The whole number that has the value of an expression, or is the next below; none where ranks decide about it.
+std::optional<int> whole_value(const Expression::Node& node, const Environment& environment) {
+  constexpr std::int64_t most = 1 << 20;  // more ranks no axis has
+  try {
+    const ExpressionValue value = expression::evaluate(node, environment);
+    if (const auto* number = std::get_if<Rational>(&value))
+      return static_cast<int>(std::clamp(number->floor().to_int64().value_or(most), std::int64_t{-1}, most));
+  } catch (const ExpressionError&) {
+    // The evaluator of the proof says where it cannot be followed.
+  }
+  return std::nullopt;
+}
+
+/// What rank.AXIS is compared with. First and last have names of their own.
+void visit_expression(const Expression::Node& node, const Environment& environment, const Visit& visit) {
   for (std::size_t i = 0; i < node.children.size(); ++i) {
     const Expression::Node& child = *node.children[i];
-    if (child.kind == Kind::rank_axis && node.kind == Kind::binary) {
-      const Expression::Node& other = *node.children[1 - i];
-      const auto* number = other.kind == Kind::value ? std::get_if<Rational>(&other.value) : nullptr;
-      if (const auto whole = number != nullptr ? number->floor().to_int64() : std::nullopt)
-        visit({child.axis, {static_cast<int>(*whole)}, true});
+    if (child.kind == Kind::rank_axis) {
+      const Expression::Node* other = is_comparison(node) ? node.children[1 - i].get() : nullptr;
+      if (other != nullptr && other->kind == Kind::end) continue;
+      const std::optional<int> whole = other == nullptr ? std::nullopt : whole_value(*other, environment);
+      visit({child.axis, whole ? std::vector<int>{*whole} : std::vector<int>{}, true, !whole});
     }
-    visit_compared(child, visit);
+    visit_expression(child, environment, visit);
   }
+}
+
+void visit_expression(const Expression& expression, const Environment& environment, const Visit& visit) {
+  if (expression.tree().kind == Kind::rank_axis) visit({expression.tree().axis, {}, true, true});
+  visit_expression(expression.tree(), environment, visit);
+}
+
+void visit_step(const Step& step, const Environment& environment, const Visit& visit) {
+  for (const Only& only : step.only) visit({only.axis, only.coordinates, false, false});
+  if (step.over) {
+    for (const Over::Pick& pick : step.over->picks) {
+      if (pick.coordinates) visit({pick.axis, *pick.coordinates, false, false});
+    }
+  }
+  if (step.root) {
+    for (const auto& [axis, coordinate] : step.root->coordinates) visit({axis, {coordinate}, false, false});
+    if (step.root->position) visit({std::nullopt, {*step.root->position}, false, false});
+  }
+  for (const auto* expression : {&step.by, &step.when, &step.count}) {
+    if (*expression) visit_expression(**expression, environment, visit);
+  }
+  for (const Step& inner : step.steps) visit_step(inner, environment, visit);
 }
 
 }  // namespace
 
-void visit_named(const Step& step, const std::function<void(const NamedCoordinates&)>& visit) {
-  for (const Only& only : step.only) visit({only.axis, only.coordinates, false});
-  if (step.over) {
-    for (const Over::Pick& pick : step.over->picks) {
-      if (pick.coordinates) visit({pick.axis, *pick.coordinates, false});
-    }
+void visit_named(const Schedule& schedule, const Visit& visit) {
+  Environment environment;
+  environment.mesh = &schedule.mesh;
+  environment.counts = &schedule.batch;
+  for (const Step& step : schedule.steps) visit_step(step, environment, visit);
+  for (const auto& [use, loss] : schedule.batch.loss_of_use) {
+    if (loss.kind == Loss::Kind::weight) visit_expression(loss.weight, environment, visit);
   }
-  if (step.root) {
-    for (const auto& [axis, coordinate] : step.root->coordinates) visit({axis, {coordinate}, false});
-    if (step.root->position) visit({std::nullopt, {*step.root->position}, false});
-  }
-  for (const auto* expression : {&step.by, &step.when, &step.count}) {
-    if (*expression) visit_compared((*expression)->tree(), visit);
-  }
-  for (const Step& inner : step.steps) visit_named(inner, visit);
 }
 
 }  // namespace lockstep::parametric

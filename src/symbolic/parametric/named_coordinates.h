@@ -9,14 +9,15 @@
 
 namespace lockstep::parametric {
 
-/// Coordinates that a step singles out.
+/// Coordinates that a schedule singles out.
 struct NamedCoordinates {
   std::optional<Axis> axis;  ///< none: positions in the step's group
   std::vector<int> coordinates;
   bool compared = false;  ///< with the rank's own in an expression, by whatever comparison
+  bool all = false;       ///< an expression calculates with the coordinate, so that no two need be alike
 };
 
-/// Calls `visit` for all that a step and the steps inside it single out.
-void visit_named(const Step& step, const std::function<void(const NamedCoordinates&)>& visit);
+/// Calls `visit` for all that the steps and the loss single out at the sizes of the schedule.
+void visit_named(const Schedule& schedule, const std::function<void(const NamedCoordinates&)>& visit);
 
 }  // namespace lockstep::parametric

@@ -51,6 +51,8 @@ struct Prover::State {
     proof.axes = layouts.axes();
     proof.micro_batches = layouts.micro_batches();
     proof.refused = layouts.refused();
+    proof.limits = layouts.limits();
+    proof.kept = layouts.kept();
     proof.cases = static_cast<int>(cases.size());
     for (const Case& one : cases) {
       for (const Specimen& specimen : one.specimens) proof.classes += static_cast<int>(specimen.results.size());
@@ -99,6 +101,7 @@ void Prover::State::find() {
 void Prover::State::conclude() {
   std::vector<Reason> reasons;
   std::set<std::string> names;
+  const std::size_t before = proof.limits.size();
   for (const Case& one : cases) {
     if (one.limit) proof.limits.push_back(*one.limit);
     for (const Reason& reason : reasons_of(one)) {
@@ -117,16 +120,24 @@ void Prover::State::conclude() {
     if (!proof.limits.empty()) proof.statement += ", of the sizes that could be followed";
   } else if (!reasons.empty()) {
     proof.verdict = Proof::Verdict::undecided;
-    proof.statement =
-        "right at every small size that was tried; it would be wrong where its cuts give an element other owners";
+    const bool by_cuts =
+        std::all_of(reasons.begin(), reasons.end(), [](const Reason& reason) { return reason.by_cut; });
+    proof.statement = fmt::format("right at every small size that was tried; it would be wrong {}",
+                                  by_cuts ? "where its cuts give an element other owners"
+                                          : "for other numbers of tokens than those that were tried");
   } else if (!proof.limits.empty()) {
     proof.verdict = Proof::Verdict::undecided;
     proof.statement =
-        proof.limits.size() == cases.size() ? "no proof for every size" : "right where it could be followed";
+        proof.limits.size() - before == cases.size() ? "no proof for every size" : "right where it could be followed";
   } else {
     proof.verdict = Proof::Verdict::right;
     const bool open = !proof.axes.empty() || proof.micro_batches;
     proof.statement = open ? "right for every size" : "right at the one size that it has";
+  }
+  // What is wrong is named by its sizes, and the lines below say which axes stay.
+  for (const Proof::Kept& kept : proof.kept) {
+    if (proof.verdict == Proof::Verdict::right)
+      proof.statement += fmt::format(", with {} = {}", name_of(kept.axis), kept.size);
   }
 }
 

@@ -68,6 +68,11 @@ struct Side {
   const Logical& logical(int number) const { return model().logicals()[static_cast<std::size_t>(number)]; }
 };
 
+bool takes_norm(const std::vector<Step>& steps) {
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const Step& step) { return step.op == Op::norm || takes_norm(step.steps); });
+}
+
 constexpr const char* other_parameters = "the two have other parameters, or place them otherwise";
 
 /// The parameters that go through the schedule.
@@ -173,6 +178,7 @@ struct SameProver::State {
         Open open;
         open.least = one.least;
         open.least_micro_batches = one.least_micro_batches;
+        open.for_every_size = true;
         const auto contents = std::make_shared<Choices::Contents>();
         compare({old_scenario, open, contents, " in the old one"}, {new_scenario, open, contents, " in the new one"},
                 one, sizes, known);
@@ -182,6 +188,8 @@ struct SameProver::State {
 
   void compare(Side before, Side after, Case& one, const Sizes& sizes, std::map<std::string, const Class*>& known) {
     check_levels(*before.world, *after.world);
+    if (takes_norm(before.scenario->schedule->steps) != takes_norm(after.scenario->schedule->steps))
+      throw OutOfReach("", "one of them takes a gradient norm, and the other does not");
     std::map<std::string, int> others;
     for (const int logical : held(after)) others[after.logical(logical).name] = logical;
     Specimen specimen;
@@ -218,6 +226,9 @@ struct SameProver::State {
   void conclude() {
     std::set<std::string> names;
     const bool whole = !proof.limits.empty();
+    for (const Layouts* layouts : {&old_layouts, &new_layouts}) {
+      for (const Proof::Limit& limit : layouts->limits()) proof.limits.push_back(limit);
+    }
     for (const Case& one : cases) {
       if (one.limit) proof.limits.push_back(*one.limit);
       for (const Reason& reason : reasons_of(one)) reasons.push_back(reason);
@@ -241,6 +252,8 @@ struct SameProver::State {
                             ? "no answer"
                             : "the same gradients where both could be followed";
     }
+    for (const Proof::Kept& kept : old_layouts.kept())
+      proof.statement += fmt::format(", with {} = {}", name_of(kept.axis), kept.size);
     if (!proof.refused.empty() && proof.verdict != SameProof::Verdict::undecided)
       proof.statement += ", of the sizes that both allow";
   }

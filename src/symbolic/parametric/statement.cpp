@@ -107,6 +107,11 @@ Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
   for (std::size_t i = 0; i < grid.dimensions(); ++i) {
     std::set<int> values = {1, 2, 3};
     const bool is_axis = i < axes.size();
+    // Each case of one size may be right, also where nothing is wrong beside it.
+    for (const Case& one : cases) {
+      if (is_axis && one.exact.contains(axes[i])) values.insert(one.exact.at(axes[i]));
+      if (is_axis && one.least.contains(axes[i])) values.insert(one.least.at(axes[i]));
+    }
     for (const Reason& reason : reasons) {
       const auto bound = is_axis ? reason.least.find(axes[i]) : reason.least.end();
       if (bound != reason.least.end()) values.insert({bound->second, bound->second + 1});

@@ -23,6 +23,7 @@ struct OutOfReach : std::runtime_error {
 struct Open {
   std::map<Axis, int> least;               ///< tp, cp, sp, dp, pp
   std::optional<int> least_micro_batches;  ///< none: as many as the schedule has
+  bool for_every_size = false;             ///< a case of a proof, also where it has one size of each axis
 };
 
 /// Ranks that a step brings together: all along some levels, and picked coordinates along others.

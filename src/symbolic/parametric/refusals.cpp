@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a scenario shows to be refused for all sizes of a range, whatever the other axes have: that it is refused
+// beside some of them says nothing of the others.
+#include <algorithm>
+#include <functional>
+
+#include "src/symbolic/parametric/layouts.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+/// The smallest size that an axis needs for a coordinate, which counts from the end where it is negative.
+std::int64_t needed_for(const Json& coordinate) {
+  const std::optional<Rational> number = coordinate.is_number() ? Rational::parse(coordinate.text()) : std::nullopt;
+  const std::int64_t whole = number ? number->to_int64().value_or(0) : 0;
+  return whole < 0 ? -whole : whole + 1;
+}
+
+/// The smallest size of an axis at which all coordinates exist that the file itself names, in "only", "over", "root"
+/// and "stage".
+std::int64_t needed_size(const Json& value, Axis axis) {
+  std::int64_t needed = 1;
+  for (const Json& item : value.items()) needed = std::max(needed, needed_size(item, axis));
+  for (const Json::Member& member : value.members()) {
+    needed = std::max(needed, needed_size(member.value, axis));
+    const bool names_axes = member.key == "only" || member.key == "over" || member.key == "root";
+    const Json* named = names_axes && member.value.is_object() ? member.value.find(name_of(axis)) : nullptr;
+    if (axis == Axis::pp && member.key == "stage") named = &member.value;
+    if (named == nullptr) continue;
+    needed = std::max(needed, needed_for(*named));
+    for (const Json& item : named->items()) needed = std::max(needed, needed_for(item));
+  }
+  return needed;
+}
+
+/// Whether a parameter that the file lists is cut over the axis along a dimension that the size does not divide.
+bool cuts_unevenly(const Json& parameters, Axis axis, int size) {
+  return std::any_of(parameters.items().begin(), parameters.items().end(), [&](const Json& parameter) {
+    const Json *shard = parameter.find("shard"), *shape = parameter.find("shape");
+    const Json* dim = shard == nullptr || !shard->is_object() ? nullptr : shard->find(name_of(axis));
+    if (dim == nullptr || !dim->is_number() || shape == nullptr || !shape->is_array()) return false;
+    const std::int64_t at = needed_for(*dim) - 1;
+    if (at < 0 || at >= static_cast<std::int64_t>(shape->items().size())) return false;
+    const Json& extent = shape->items()[static_cast<std::size_t>(at)];
+    const std::optional<Rational> number = extent.is_number() ? Rational::parse(extent.text()) : std::nullopt;
+    return number && !(*number / Rational(size)).is_integer();
+  });
+}
+
+}  // namespace
+
+std::optional<SizeRange> Layouts::range_of(const std::string& name, const std::map<Axis, SizeRange>& sizes,
+                                           const std::optional<SizeRange>& micro_batches) const {
+  const auto of_axis = [&](Axis axis) -> std::optional<SizeRange> {
+    if (const auto given = sizes.find(axis); given != sizes.end()) return given->second;
+    const auto own = base_.axes.find(axis);
+    if (own == base_.axes.end()) return std::nullopt;
+    const bool open = allowed_.contains(axis) || std::find(axes_.begin(), axes_.end(), axis) != axes_.end();
+    return open ? SizeRange::from(1) : SizeRange::exactly(Rational(own->second));
+  };
+  if (name == "micro_batches") {
+    if (micro_batches) return micro_batches;
+    if (this->micro_batches_ || !base_.micro_batches) return SizeRange::from(1);
+    return SizeRange::exactly(Rational(*base_.micro_batches));
+  }
+  // A framework may set these by sizes.
+  const auto always = [&](auto member) -> std::optional<SizeRange> {
+    const bool same = std::all_of(scenarios_.begin(), scenarios_.end(), [&](const auto& one) {
+      return one.second == nullptr || one.second->layout.*member == file_layout_.*member;
+    });
+    return same ? std::optional(SizeRange::exactly(Rational(static_cast<int>(file_layout_.*member)))) : std::nullopt;
+  };
+  if (name == "sequence_parallel") return always(&Layout::sequence_parallel);
+  if (name == "virtual_stages") return always(&Layout::virtual_stages);
+  const std::optional<Axis> axis = axis_named(name);
+  if (!axis) return std::nullopt;
+  if (const auto own = of_axis(*axis)) return own;
+  // Products of two digits that are open by themselves.
+  const auto product = [&](Axis a, Axis b) -> std::optional<SizeRange> {
+    const auto first = of_axis(a), second = of_axis(b);
+    if (!first || !second) return std::nullopt;
+    SizeRange range{*first->low * *second->low, std::nullopt, false, false};
+    if (first->high && second->high) range.high = *first->high * *second->high;
+    return range;
+  };
+  if (*axis == Axis::dp) {
+    const auto parts = product(Axis::dp_shard, Axis::dp_replicate);
+    return parts ? parts : product(Axis::ep, Axis::edp);
+  }
+  if (*axis == Axis::etp && expert_) return of_axis(Axis::tp);
+  if (*axis == Axis::ep && !expert_) return always(&Layout::ep);
+  if (*axis == Axis::dp_replicate && !expert_) return always(&Layout::dp_replicate);
+  return std::nullopt;
+}
+
+bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::optional<SizeRange>& micro_batches) const {
+  const RangeOf range = [&](const std::string& name) { return range_of(name, sizes, micro_batches); };
+  for (const auto& [text, rule] : rules_) {
+    if (truth_in_ranges(rule, range).value_or(false)) return true;
+  }
+  const Json *model = document_.find("model"), *schedule = document_.find("schedule");
+  const Json* parameters = model == nullptr ? nullptr : model->find("parameters");
+  for (const auto& [axis, of_axis] : sizes) {
+    if (!of_axis.high) continue;
+    const auto needs_more = [&, of = axis](const Json* part) {
+      return part != nullptr && *of_axis.high < Rational(needed_size(*part, of));
+    };
+    if (needs_more(parameters) || needs_more(schedule)) return true;
+    const std::optional<std::int64_t> size = of_axis.is_one() ? of_axis.low->to_int64() : std::nullopt;
+    if (size && parameters != nullptr && cuts_unevenly(*parameters, axis, static_cast<int>(*size))) return true;
+  }
+  return false;
+}
+
+}  // namespace lockstep::parametric

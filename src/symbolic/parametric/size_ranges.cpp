@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Interval arithmetic on the expressions of the scenario language.
+#include "src/symbolic/parametric/size_ranges.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "src/expression/node.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+using Node = Expression::Node;
+using Bound = std::optional<Rational>;
+
+SizeRange plus(const SizeRange& a, const SizeRange& b) {
+  const auto sum = [](const Bound& x, const Bound& y) { return x && y ? Bound(*x + *y) : std::nullopt; };
+  return SizeRange{sum(a.low, b.low), sum(a.high, b.high), a.above_low || b.above_low, a.below_high || b.below_high};
+}
+
+SizeRange negated(const SizeRange& a) {
+  const auto minus = [](const Bound& x) { return x ? Bound(-*x) : std::nullopt; };
+  return {minus(a.high), minus(a.low), a.below_high, a.above_low};
+}
+
+bool is_positive(const SizeRange& a) { return a.low && (Rational(0) < *a.low || (a.low->is_zero() && a.above_low)); }
+bool is_not_negative(const SizeRange& a) { return a.low && !(*a.low < Rational(0)); }
+
+/// Of numbers that are not negative.
+std::optional<SizeRange> times(const SizeRange& a, const SizeRange& b) {
+  if (!is_not_negative(a) || !is_not_negative(b)) return std::nullopt;
+  SizeRange product{*a.low * *b.low, std::nullopt, a.above_low || b.above_low, a.below_high || b.below_high};
+  // 0 is among them where it is among either.
+  if (product.low->is_zero()) product.above_low = is_positive(a) && is_positive(b);
+  if (a.high && b.high) product.high = *a.high * *b.high;
+  return product;
+}
+
+std::optional<SizeRange> inverse(const SizeRange& a) {
+  if (!is_positive(a)) return std::nullopt;
+  SizeRange result{Rational(0), std::nullopt, true, a.above_low};
+  if (a.high) result.low = Rational(1) / *a.high, result.above_low = a.below_high;
+  if (!a.low->is_zero()) result.high = Rational(1) / *a.low;
+  return result;
+}
+
+SizeRange floored(const SizeRange& a) {
+  SizeRange result;
+  if (a.low) result.low = a.low->floor();
+  if (a.high) result.high = a.high->floor();
+  if (a.high && a.below_high && a.high->is_integer()) result.high = *a.high - Rational(1);
+  return result;
+}
+
+/// Of the smaller one of two numbers; the bounds count as among them.
+SizeRange least(const SizeRange& a, const SizeRange& b) {
+  SizeRange result;
+  if (a.low && b.low) result.low = std::min(*a.low, *b.low);
+  result.high = !a.high ? b.high : !b.high ? a.high : Bound(std::min(*a.high, *b.high));
+  return result;
+}
+
+class RangeEvaluator {
+ public:
+  explicit RangeEvaluator(const RangeOf& range_of) : range_of_(range_of) {}
+
+  std::optional<bool> truth(const Node& node) const {
+    using Kind = Node::Kind;
+    if (node.kind == Kind::value) {
+      const bool* value = std::get_if<bool>(&node.value);
+      return value != nullptr ? std::optional(*value) : std::nullopt;
+    }
+    if (node.kind == Kind::name) {
+      const std::optional<SizeRange> range = range_of_(node.text);
+      return range && range->is_one() ? std::optional(!range->low->is_zero()) : std::nullopt;
+    }
+    if (node.kind == Kind::logical_not) {
+      const std::optional<bool> inner = truth(*node.children[0]);
+      return inner ? std::optional(!*inner) : std::nullopt;
+    }
+    if (node.kind != Kind::binary) return std::nullopt;
+    if (node.text == "and" || node.text == "or") {
+      const bool decides = node.text == "or";
+      const std::optional<bool> a = truth(*node.children[0]), b = truth(*node.children[1]);
+      if ((a && *a == decides) || (b && *b == decides)) return decides;
+      return a && b ? std::optional(!decides) : std::nullopt;
+    }
+    return compared(node);
+  }
+
+ private:
+  std::optional<bool> compared(const Node& node) const {
+    const auto text = [](const Node& side) { return std::get_if<std::string>(&side.value); };
+    const std::string &op = node.text, *left = text(*node.children[0]), *right = text(*node.children[1]);
+    if (left != nullptr && right != nullptr) return (*left == *right) == (op == "==");
+    const std::optional<SizeRange> a = number(*node.children[0]), b = number(*node.children[1]);
+    if (!a || !b) return std::nullopt;
+    if (op == "<") return below(*a, *b);
+    if (op == ">") return below(*b, *a);
+    if (op == ">=" || op == "<=") {
+      const std::optional<bool> other = op == ">=" ? below(*a, *b) : below(*b, *a);
+      return other ? std::optional(!*other) : std::nullopt;
+    }
+    if (op != "==" && op != "!=") return std::nullopt;
+    const bool apart = below(*a, *b).value_or(false) || below(*b, *a).value_or(false);
+    if (apart) return op == "!=";
+    return a->is_one() && b->is_one() ? std::optional(op == "==") : std::nullopt;
+  }
+
+  /// Whether every number of the one is below every number of the other, or none is.
+  static std::optional<bool> below(const SizeRange& a, const SizeRange& b) {
+    if (a.high && b.low && (*a.high < *b.low || (*a.high == *b.low && (a.below_high || b.above_low)))) return true;
+    if (a.low && b.high && !(*a.low < *b.high)) return false;
+    return std::nullopt;
+  }
+
+  std::optional<SizeRange> number(const Node& node) const {
+    using Kind = Node::Kind;
+    switch (node.kind) {
+      case Kind::value:
+        if (const auto* value = std::get_if<Rational>(&node.value)) return SizeRange::exactly(*value);
+        return std::nullopt;
+      case Kind::name:
+        return range_of_(node.text);
+      case Kind::negate: {
+        const auto inner = number(*node.children[0]);
+        return inner ? std::optional(negated(*inner)) : std::nullopt;
+      }
+      case Kind::call:
+        return call(node);
+      case Kind::binary:
+        break;
+      default:
+        return std::nullopt;
+    }
+    const auto a = number(*node.children[0]), b = number(*node.children[1]);
+    if (!a || !b) return std::nullopt;
+    if (node.text == "+") return plus(*a, *b);
+    if (node.text == "-") return plus(*a, negated(*b));
+    if (node.text == "*") return times(*a, *b);
+    if (node.text != "/") return std::nullopt;
+    const auto below = inverse(*b);
+    return below ? times(*a, *below) : std::nullopt;
+  }
+
+  std::optional<SizeRange> call(const Node& node) const {
+    std::optional<SizeRange> result;
+    for (const auto& child : node.children) {
+      const auto argument = number(*child);
+      if (!argument) return std::nullopt;
+      if (node.text == "floor") return floored(*argument);
+      if (node.text == "ceil") return negated(floored(negated(*argument)));
+      if (node.text != "min" && node.text != "max") return std::nullopt;
+      if (!result) {
+        result = argument;
+        continue;
+      }
+      result = node.text == "min" ? least(*result, *argument) : negated(least(negated(*result), negated(*argument)));
+    }
+    return result;
+  }
+
+  const RangeOf& range_of_;
+};
+
+}  // namespace
+
+std::optional<bool> truth_in_ranges(const Expression& condition, const RangeOf& range_of) {
+  return RangeEvaluator(range_of).truth(condition.tree());
+}
+
+}  // namespace lockstep::parametric

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""prove, diff, repair and check do not say right, or the same, where it is wrong at some size."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+CASES = Path(__file__).resolve().parent.parent / "defects" / "prove"
+SCENARIOS = CASES.parent.parent.parent / "scenarios"
+
+
+@pytest.fixture
+def proof_of(run, files):
+    shutil.copytree(CASES, files, dirs_exist_ok=True)
+
+    def prove(name):
+        return json.loads(run("prove", "-f", "json", name).stdout)
+
+    return prove
+
+
+def one_step(step, layout, parameters=None, **parts):
+    return {
+        "lockstep": 1,
+        "layout": layout,
+        "model": {"parameters": parameters or [{"name": "w", "shape": [720720]}]},
+        "batch": {"micro_batches": 1},
+        "schedule": {
+            "steps": [
+                {"name": "mbs", "op": "each", "steps": [{"name": "backward", "op": "backward"}]},
+                {"name": "ar", "op": "all_reduce", "over": "dp"},
+                {"name": "s", "op": "scale", "by": "1/sum(tokens,dp,micro_batch)"},
+                step,
+            ]
+        },
+        **parts,
+    }
+
+
+@pytest.mark.parametrize(
+    "when, verdict",
+    [
+        ("rank.dp > 2 - 1", "wrong"),
+        ("rank.dp > 3/2", "wrong"),
+        ("rank.dp == min(1, 2)", "wrong"),
+        ("rank.dp > virtual_stages", "wrong"),
+        ("rank.dp > steps", "wrong"),
+        ("rank.dp + 1 > 2", "undecided"),
+        ("rank.dp * rank.dp > 1", "undecided"),
+    ],
+)
+def test_a_coordinate_compared_with_an_expression(when, verdict, proof_of, files):
+    # The case was read at dp = 2, where coordinate 1 is the last one.
+    bad = {"name": "bad", "op": "scale", "by": "2", "when": when}
+    (files / "a.json").write_text(json.dumps(one_step(bad, {"dp": 2})))
+    assert proof_of("a.json")["verdict"] == verdict
+
+
+def test_a_factor_that_calculates_with_the_coordinate_is_not_decided(proof_of, files):
+    # It is 1 on both ranks of dp 2: "right only at dp = 1" was wrong.
+    (files / "a.json").write_text(
+        json.dumps(one_step({"name": "f", "op": "scale", "by": "(1 + rank.dp*(rank.dp-1))"}, {"dp": "any"}))
+    )
+    proof = proof_of("a.json")
+    assert proof["verdict"] == "undecided"
+    assert proof["undecided"][0]["step"] == "f" and 'calculates with "rank.dp"' in proof["undecided"][0]["why"]
+
+
+@pytest.mark.parametrize("when", ["rank.pp > 3 and rank.pp != 4 and rank.pp != last", "rank.pp == virtual_stages + 1"])
+def test_stages_that_a_comparison_tells_apart_are_classes_of_their_own(when, run, files):
+    # All stages in the middle were one class, and the first of them stood for all.
+    parameters = [{"name": f"w{stage}", "shape": [720720], "stage": stage} for stage in range(8)]
+    bad = {"name": "bad", "op": "scale", "by": "2", "when": when}
+    (files / "a.json").write_text(json.dumps(one_step(bad, {"pp": 8, "dp": 2}, parameters)))
+    verdicts = [
+        json.loads(run("check", "--no-blame", "--engine", engine, "-f", "json", "a.json").stdout)["verdict"]
+        for engine in ("symbolic", "parametric")
+    ]
+    assert verdicts == ["mismatch", "mismatch"]
+
+
+@pytest.mark.parametrize("name", ["any", "dp32", "dp4096"])
+def test_alignment_of_buckets_is_decided_by_divisibility(name, proof_of):
+    # 8*n divides lcm(n, 128) for n up to 12 and for 16, and not for 32.
+    assert proof_of(f"bucket-alignment-{name}.json")["verdict"] != "right"
+
+
+def test_check_of_a_large_layout_takes_the_real_alignment(proof_of, run):
+    assert run("check", "--no-blame", "bucket-alignment-dp4096.json").stdout.startswith("mismatch")
+    done = run("check", "--no-blame", "bucket-alignment-any.json")
+    assert done.returncode == 2 and "is not decided" in done.stdout + done.stderr
+
+
+def test_a_size_refused_beside_small_sizes_is_looked_at_beside_larger_ones(proof_of):
+    proof = proof_of("refused-beside-small-sizes.json")
+    assert proof["verdict"] == "wrong" and proof["statement"].startswith("wrong for edp = 1")
+    assert proof["counterexample"]["sizes"]["ep"] == 4
+    assert not [one for one in proof["refused"] if one["axis"] == "edp"]
+
+
+def test_a_limit_is_told_as_a_limit(proof_of):
+    proof = proof_of("limit-told-as-refusal.json")
+    assert proof["verdict"] == "undecided" and not [one for one in proof["refused"] if one["axis"] == "tp"]
+    assert proof["undecided"][0]["sizes"] == "tp ≥ 2" and "not followed" in proof["undecided"][0]["why"]
+
+
+def test_a_rule_that_refuses_a_size_beside_some_others_alone(proof_of, files):
+    # Beside cp 1 and 2 the rule refuses dp 1; beside cp 4 it does not, and there the schedule is wrong.
+    (files / "own.jsonc").write_text(
+        json.dumps(
+            {
+                "lockstep_framework": 1,
+                "name": "own",
+                "rules": [{"refuse": "dp == 1 and cp < 4", "because": "Too few."}],
+                "steps": [
+                    {"name": "mbs", "op": "each", "steps": [{"name": "backward", "op": "backward"}]},
+                    {"name": "ar", "op": "all_reduce", "over": ["dp", "cp", "sp"]},
+                    {"name": "s", "op": "scale", "by": "1/sum(tokens,dp,cp,sp,micro_batch)"},
+                    {"name": "bad", "op": "scale", "by": "2", "when": "dp == 1"},
+                ],
+            }
+        )
+    )
+    scenario = {
+        "lockstep": 1,
+        "layout": {"dp": 2, "cp": 2},
+        "model": {"parameters": [{"name": "w", "shape": [720720]}]},
+        "batch": {"micro_batches": 1},
+        "schedule": {"framework": "./own.jsonc"},
+    }
+    (files / "a.json").write_text(json.dumps(scenario))
+    proof = proof_of("a.json")
+    assert proof["verdict"] == "wrong" and proof["counterexample"]["sizes"]["dp"] == 1
+
+
+def test_sizes_between_those_of_the_sentence_are_right(proof_of):
+    # It was "dp ≥ 2, dp ≠ 3 and dp ≠ 5", and dp = 4 is right as well.
+    assert proof_of("right-sizes-called-wrong.json")["statement"] == "wrong for dp ≥ 6; for dp = 2"
+
+
+def test_numbers_of_tokens_are_not_called_cuts(proof_of):
+    statement = proof_of("cuts-that-are-not-there.json")["statement"]
+    assert "cuts" not in statement and "numbers of tokens" in statement
+
+
+def with_model(files, parameters, let=None):
+    (files / "m.jsonc").write_text(
+        json.dumps({"lockstep_model": 1, "name": "m", "sizes": {"layers": {"default": 4}}, "let": let or {}, "parameters": parameters})
+    )
+    scenario = one_step({"name": "x", "op": "scale", "by": "1"}, {"dp": 2, "tp": 2, "pp": 2})
+    scenario["model"] = {"preset": "./m.jsonc"}
+    (files / "a.json").write_text(json.dumps(scenario))
+
+
+def test_a_placement_that_depends_on_a_size_is_not_decided(proof_of):
+    proof = proof_of("placement-by-size.json")
+    assert proof["verdict"] == "undecided" and '"tp > 4"' in proof["undecided"][0]["why"]
+
+
+@pytest.mark.parametrize(
+    "parameter, let",
+    [
+        ({"partial": {"if": "wide", "then": ["tp"]}}, {"wide": "tp > 4"}),
+        ({"shape": ["1000 * tp"]}, {}),
+        ({"tags": ["t{tp}"]}, {}),
+        ({"tags": [{"if": "dp > 7", "then": "late"}]}, {}),
+        ({"when": "micro_batches < 9"}, {}),
+        ({"stage": "floor(pp / 21)"}, {}),
+        ({"shape": ["720720 * min(tp, 1)"]}, {}),
+    ],
+)
+def test_what_a_model_file_makes_of_an_open_size_is_not_decided(parameter, let, proof_of, files):
+    with_model(files, [{"name": "a", "shape": [720720], **parameter}], let)
+    assert proof_of("a.json")["verdict"] == "undecided"
+
+
+@pytest.mark.parametrize(
+    "parameters, let",
+    [
+        ([{"name": "a", "shape": ["padded"], "shard": {"tp": 0}}], {"unit": "max(1, 64 * tp)", "padded": "unit * ceil(1000 / unit)"}),
+        (
+            [
+                {
+                    "for": {"i": "layers", "stage": "pp", "chunk": "virtual_stages"},
+                    "when": "floor(i * blocks / layers) == chunk * pp + stage",
+                    "parameters": [{"name": "l{i}", "shape": [720720], "stage": "stage", "chunk": "chunk"}],
+                }
+            ],
+            {"blocks": "pp * virtual_stages"},
+        ),
+        ([{"name": "a", "shape": [720720]}, {"when": "pp > 1", "name": "b", "shape": [720720], "stage": -1}], {}),
+    ],
+)
+def test_the_forms_of_the_built_in_models_are_followed(parameters, let, proof_of, files):
+    with_model(files, parameters, let)
+    assert proof_of("a.json")["verdict"] == "right"
+
+
+def test_experts_dealt_to_the_ep_ranks_are_followed(run):
+    done = run("prove", "-q", str(SCENARIOS / "megatron/7452-c2-average-ignores-scaling-factor-fixed.json"))
+    assert "could be followed" not in done.stdout
+
+
+@pytest.mark.parametrize("name", ["dp-beside-any-replicate", "dp-beside-any-replicate-framework"])
+def test_dp_beside_an_open_part_of_it_is_an_error_with_its_place(name, proof_of, run):
+    done = run("check", f"{name}.json")
+    assert done.returncode == 2 and '"dp" is' in done.stdout + done.stderr and '"dp_replicate" is "any"' in done.stdout + done.stderr
+
+
+EDITED = SCENARIOS / "megatron/5337-output-not-reduced.json"
+FIXED = SCENARIOS / "megatron/5337-output-not-reduced-fixed.json"
+
+
+def test_edits_of_the_model_are_not_followed_and_nothing_is_called_right(run):
+    done = run("prove", str(EDITED))
+    assert done.returncode == 1 and "the edits of the model are not followed" in done.stdout
+    done = run("diff", str(EDITED), str(FIXED))
+    assert done.returncode == 2 and "The edits of the model in the old one are not followed" in done.stdout
+    done = run("repair", str(EDITED))
+    assert "no schedule was tried: the edits of the model" in done.stdout
+
+
+def norm(files, name, params):
+    tied = [
+        {"name": "a", "shape": [720720], "stage": 0, "tied": "e"},
+        {"name": "b", "shape": [720720], "stage": -1, "tied": "e"},
+    ]
+    scenario = one_step({"name": "t", "op": "all_reduce", "over": {"pp": ["first", "last"]}, "params": ["tied:e"]}, {"pp": 2}, tied)
+    scenario["schedule"]["steps"].append({"name": "clip", "op": "norm", "over": ["pp"], **params})
+    (files / name).write_text(json.dumps(scenario))
+
+
+def test_diff_compares_what_norms_count(run, files):
+    norm(files, "twice.json", {})
+    norm(files, "once.json", {"count": "rank.pp == 0"})
+    done = run("diff", "twice.json", "once.json")
+    assert done.returncode == 1 and done.stdout.startswith("other norms")
+    assert "2 times, now once" in done.stdout and "The same steps in the same order" not in done.stdout
+    done = run("diff", "once.json", "once.json")
+    assert done.returncode == 0 and "The gradient norms count every element as often." in done.stdout
