@@ -33,7 +33,6 @@ class Budget {
   /// For a proof, which goes through many cases.
   static constexpr std::int64_t proof = 400'000'000;
 
-
   explicit Budget(std::int64_t most);
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
