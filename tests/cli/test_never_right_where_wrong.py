@@ -240,3 +240,11 @@ def test_diff_compares_what_norms_count(run, files):
     assert "2 times, now once" in done.stdout and "The same steps in the same order" not in done.stdout
     done = run("diff", "once.json", "once.json")
     assert done.returncode == 0 and "The gradient norms count every element as often." in done.stdout
+
+
+def test_an_etp_that_is_not_tp_is_not_taken_for_it(run, files):
+    """At the small layout that was read first, 2 and 2, they are the same."""
+    scenario = one_step({"name": "s", "op": "scale", "by": "etp / tp"}, {"tp": 4, "etp": 2, "dp": 2}, [{"name": "w", "shape": [8]}])
+    (files / "etp.json").write_text(json.dumps(scenario))
+    assert run("check", "-q", "etp.json").stdout.startswith("mismatch")
+    assert "right" not in run("prove", "-q", "etp.json").stdout

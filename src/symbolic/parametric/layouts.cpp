@@ -400,9 +400,12 @@ std::optional<std::string> Layouts::enter_expert_mesh() {
   const Layout& layout = scenario->layout;
   expert_ = true;
   axes_ = {Axis::tp, Axis::ep, Axis::edp, Axis::pp};
-  if (layout.cp != 1 || layout.sp != 1 || layout.dp_replicate != 1 || layout.etp != layout.tp) {
+  // At the file's own sizes, for at smaller ones they may be equal by accident.
+  const bool etp_is_tp = layout.etp == layout.tp && (any_axes_ || file_layout_.etp == file_layout_.tp);
+  if (layout.cp != 1 || layout.sp != 1 || layout.dp_replicate != 1 || !etp_is_tp) {
     axes_.clear();
     micro_batches_ = false;
+    if (!any_axes_) base_ = own_;
     if (any_axes_)
       return "beside experts only tp, dp and pp can be larger than 1, and etp is tp, where a size is \"any\"";
     return std::nullopt;
