@@ -244,7 +244,131 @@ def test_diff_compares_what_norms_count(run, files):
 
 def test_an_etp_that_is_not_tp_is_not_taken_for_it(run, files):
     """At the small layout that was read first, 2 and 2, they are the same."""
-    scenario = one_step({"name": "s", "op": "scale", "by": "etp / tp"}, {"tp": 4, "etp": 2, "dp": 2}, [{"name": "w", "shape": [8]}])
+    scenario = one_step({"name": "x", "op": "scale", "by": "etp / tp"}, {"tp": 4, "etp": 2, "dp": 2}, [{"name": "w", "shape": [8]}])
     (files / "etp.json").write_text(json.dumps(scenario))
     assert run("check", "-q", "etp.json").stdout.startswith("mismatch")
     assert "right" not in run("prove", "-q", "etp.json").stdout
+
+
+@pytest.mark.parametrize(
+    "tp, extent, step",
+    [
+        (11, 11, {"when": "rank.tp == 1"}),
+        ("any", 11, {"when": "rank.tp == 1"}),
+        (1, 11, {"when": "tp == 11"}),
+        ("any", 33, {"when": "tp > 3"}),
+        ("any", 33, {"when": "tp != 3 and tp != 1"}),
+    ],
+)
+def test_a_size_beyond_the_first_few_that_divides_a_dimension_is_looked_at(tp, extent, step, proof_of, files):
+    """All sizes from 2 to 9 are refused, or all but one, and so those behind them were taken for refused."""
+    cut = [{"name": "w", "shape": [extent], "shard": {"tp": 0}}]
+    bad = {"name": "bad", "op": "scale", "by": "2", **step}
+    (files / "a.json").write_text(json.dumps(one_step(bad, {"tp": tp, "dp": 2}, cut)))
+    proof = proof_of("a.json")
+    assert proof["verdict"] == "wrong" and proof["statement"] == "wrong as soon as tp ≥ 11"
+
+
+def test_sizes_of_a_built_in_model_behind_those_that_were_found_are_not_right(proof_of, files):
+    bad = {"name": "bad", "op": "scale", "by": "2", "when": "rank.tp == 5", "params": "*linear*"}
+    scenario = one_step(bad, {"tp": "any", "dp": 2})
+    scenario["model"] = {"preset": "gpt", "hidden": 25, "heads": 25, "vocab": 25, "positions": 4, "tied_embeddings": False, "layers": 1}
+    (files / "a.json").write_text(json.dumps(scenario))
+    assert proof_of("a.json")["verdict"] == "wrong"
+
+
+@pytest.mark.parametrize(
+    "layout, parameters, step, statement",
+    [
+        ({"tp": 1, "dp": 2}, [{"name": "w", "shape": [11], "shard": {"tp": 0}}], {"when": "rank.tp == 1"}, "other gradients as soon as tp ≥ 11"),
+        ({"dp": 3}, None, {"when": "rank.dp == 0"}, "the same gradients only at dp = 3"),
+    ],
+)
+def test_diff_does_not_say_the_same_where_it_is_other(layout, parameters, step, statement, run, files):
+    before = one_step({"name": "x", "op": "scale", "by": "1"}, layout, parameters)
+    after = one_step({"name": "x", "op": "scale", "by": "2", **step}, layout, parameters)
+    if "tp" not in layout:
+        after["schedule"]["steps"].append({"name": "half", "op": "scale", "by": "1/2", "only": {"dp": -3}})
+    (files / "before.json").write_text(json.dumps(before))
+    (files / "after.json").write_text(json.dumps(after))
+    assert f"For every size: {statement}" in run("diff", "before.json", "after.json").stdout
+
+
+@pytest.mark.parametrize(
+    "pick, other, statement",
+    [
+        (-2, 0, "right only at dp = 2"),
+        (-3, 0, "right only at dp = 3"),
+        (-2, 1, "wrong for dp ≠ 3"),
+        (-3, 4, "wrong for dp ≠ 7"),
+    ],
+)
+def test_a_coordinate_from_the_end_is_one_from_the_start_at_one_size_alone(pick, other, statement, proof_of, files):
+    step = {"name": "twice", "op": "scale", "by": "2", "only": {"dp": pick}}
+    scenario = one_step(step, {"dp": 7})
+    scenario["schedule"]["steps"].append({"name": "half", "op": "scale", "by": "1/2", "only": {"dp": other}})
+    (files / "a.json").write_text(json.dumps(scenario))
+    assert proof_of("a.json")["statement"] == statement
+
+
+@pytest.mark.parametrize(
+    "pp, stage, step, statement",
+    [
+        (8, 6, {"only": {"pp": -3}, "params": "w"}, "wrong for pp = 9"),
+        (8, 6, {"only": {"pp": [-3, -5]}, "params": "w"}, "wrong for pp = 9; for pp = 11"),
+        (4, 2, {"when": "rank.pp == last"}, "wrong for pp = 3"),
+        (3, 2, {"only": {"pp": -2}}, "wrong for pp = 4"),
+        (4, 3, {"only": {"pp": -2}}, "wrong for pp = 5"),
+        (2, 1, {"only": {"pp": -2}}, "wrong for pp = 3"),
+    ],
+)
+def test_a_listed_stage_meets_one_from_the_end_at_one_size_alone(pp, stage, step, statement, proof_of, files):
+    """One of the sizes from 3 on was read for all: wrong, or right, there."""
+    parameters = [{"name": "w", "shape": [720720], "stage": stage}]
+    bad = {"name": "bad", "op": "scale", "by": "2", **step}
+    (files / "a.json").write_text(json.dumps(one_step(bad, {"pp": pp, "dp": 2}, parameters)))
+    assert proof_of("a.json")["statement"] == statement
+
+
+def with_framework(files, steps, layout, parameters=None):
+    head = [
+        {"name": "mbs", "op": "each", "steps": [{"name": "backward", "op": "backward"}]},
+        {"name": "ar", "op": "all_reduce", "over": "dp"},
+        {"name": "s", "op": "scale", "by": "1/sum(tokens,dp,micro_batch)"},
+    ]
+    (files / "own.jsonc").write_text(json.dumps({"lockstep_framework": 1, "name": "own", "steps": head + steps}))
+    scenario = one_step({"name": "x", "op": "scale", "by": "1"}, layout, parameters)
+    scenario["schedule"] = {"framework": "./own.jsonc"}
+    (files / "a.json").write_text(json.dumps(scenario))
+
+
+@pytest.mark.parametrize("coordinate", [5, 6, 12])
+def test_a_coordinate_behind_a_threshold_is_the_last_one_at_one_size_alone(coordinate, proof_of, files):
+    """At the smallest size that has it, it is the last one, and this size was read for all larger ones."""
+    twice = {"name": "twice", "op": "scale", "by": "2", "only": {"dp": coordinate}}
+    half = {"name": "half", "op": "scale", "by": "1/2", "only": {"dp": "last"}}
+    condition = f"dp > {coordinate}"
+    with_framework(files, [{"if": condition, "then": twice}, {"if": condition, "then": half}], {"dp": "any"})
+    assert proof_of("a.json")["statement"] == f"wrong as soon as dp ≥ {coordinate + 2}"
+
+
+def test_a_group_behind_a_threshold_has_the_last_stage_at_one_size_alone(proof_of, files):
+    tied = [
+        {"name": "a", "shape": [720720], "tied": "e", "stage": 0},
+        {"name": "b", "shape": [720720], "tied": "e", "stage": -1},
+    ]
+    groups = [{"name": "t", "op": "all_reduce", "over": {"pp": [0, last]}} for last in (6, "last")]
+    with_framework(files, [{"if": "pp > 6", "then": groups[0], "else": groups[1]}], {"pp": "any", "dp": 2}, tied)
+    assert proof_of("a.json")["verdict"] != "right"
+
+
+@pytest.mark.parametrize("third", ["(dp-2)*(cp-2)", "(dp-cp)*(dp-2*cp)"])
+def test_the_statement_of_what_is_wrong_never_says_right(third, proof_of, files):
+    """It is right at all sizes that the statement looks at."""
+    step = {"name": "x", "op": "scale", "by": f"1+(dp-1)*(cp-1)*{third}*(dp-3)*(cp-3)"}
+    scenario = one_step(step, {"dp": "any", "cp": "any"})
+    scenario["schedule"]["steps"][1]["over"] = ["dp", "cp"]
+    scenario["schedule"]["steps"][2]["by"] = "1/sum(tokens,dp,cp,micro_batch)"
+    (files / "a.json").write_text(json.dumps(scenario))
+    proof = proof_of("a.json")
+    assert proof["verdict"] == "wrong" and not proof["statement"].startswith("right")

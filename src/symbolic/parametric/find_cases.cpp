@@ -44,6 +44,24 @@ std::set<int> coordinates_named(const Schedule& schedule, Axis axis) {
   return found;
 }
 
+/// Whether it is not the same for all stages what the steps do there.
+bool tells_stages_apart(const Schedule& schedule) {
+  bool found = false;
+  visit_named(schedule,
+              [&](const NamedCoordinates& named) { found = found || !named.axis || *named.axis == Axis::pp; });
+  return found;
+}
+
+/// Stages of the parameters that a file lists, where the steps tell stages apart.
+std::set<int> stages_listed(const Scenario& scenario) {
+  std::set<int> found;
+  if (scenario.preset || !tells_stages_apart(*scenario.schedule)) return found;
+  for (const Parameter& parameter : scenario.schedule->model.parameters()) {
+    if (parameter.stage) found.insert(*parameter.stage);
+  }
+  return found;
+}
+
 /// By how many stages parameters lie before the end, where they do so at both sizes.
 std::set<int> stages_before_end(const Scenario& one, int size, const Scenario& other, int other_size) {
   std::map<std::string, int> offsets;
@@ -131,52 +149,120 @@ int last_compared_with_others(const OpenSizes& open, Axis axis) {
   return last;
 }
 
+/// Coordinates that are singled out at both sizes, counted from the first on and, as the last but one is, from the end.
+struct SingledOut {
+  std::set<int> named = {0}, from_end = {1};
+  void add(const SingledOut& other) {
+    named.insert(other.named.begin(), other.named.end());
+    from_end.insert(other.from_end.begin(), other.from_end.end());
+  }
+  /// The least size at which all of them differ. A smaller one has less coordinates, or some of them are one.
+  int least() const { return *named.rbegin() + *from_end.rbegin() + 1; }
+};
+
+SingledOut singled_out(const Layouts& layouts, Axis axis, const Sizes& one, const Sizes& other) {
+  const auto read = layouts.read(one), read_other = layouts.read(other);
+  const int size = one.axes.at(axis), other_size = other.axes.at(axis);
+  SingledOut found;
+  if (size == other_size || !read || !read_other) return found;
+  std::set<int> here = coordinates_named(*read->schedule, axis), there = coordinates_named(*read_other->schedule, axis);
+  if (axis == Axis::pp) {
+    here.merge(stages_listed(*read));
+    there.merge(stages_listed(*read_other));
+  }
+  const auto is_same = [&](int coordinate) { return here.contains(coordinate) && there.contains(coordinate); };
+  for (const int coordinate : here) {
+    if (is_same(coordinate)) found.named.insert(coordinate);
+    // 0 and 1 of two sizes are not both as far from the end where 0 and 1 of either are singled out.
+    const int counterpart = coordinate - size + other_size;
+    if (coordinate < size && there.contains(counterpart) && !(is_same(coordinate) && is_same(counterpart)))
+      found.from_end.insert(size - coordinate);
+  }
+  return found;
+}
+
+/// Sizes from `least` on of which each is a case of its own, where there are few: those that are allowed, and those
+/// that no scenario itself refuses. The ones behind them are not looked at.
+std::vector<Range> single_sizes(const OpenSizes& open, Axis axis, int least, std::set<int> sizes) {
+  for (const Layouts* layouts : open.of) sizes.merge(layouts->dividing(axis));
+  std::erase_if(sizes, [&](int size) { return size < least || !open.allow(open.with(axis, size)); });
+  const auto refused = [&](const SizeRange& range) {
+    return std::any_of(open.of.begin(), open.of.end(), [&](const Layouts* layouts) {
+      return layouts->refuses_all({{axis, range}}, std::nullopt);
+    });
+  };
+  std::vector<Range> ranges;
+  int next = least;
+  const int last = sizes.empty() ? least - 1 : *sizes.rbegin();
+  for (; next <= last && static_cast<int>(ranges.size()) < most_exact; ++next) {
+    if (!refused(SizeRange::exactly(Rational(next)))) ranges.push_back({next, 1, next, next, next, ""});
+  }
+  if (!refused(SizeRange::from(next))) {
+    ranges.push_back({std::nullopt, next, next, next, next,
+                      fmt::format("no size of {} from {} on was found that is allowed, and none is known to be refused",
+                                  name_of(axis), next)});
+  }
+  return ranges;
+}
+
 std::vector<Range> ranges_of(const OpenSizes& together, Axis axis) {
   std::vector<int> sizes = together.of.front()->allowed(axis);
   std::erase_if(sizes, [&](int size) { return !together.allow(together.with(axis, size)); });
   if (sizes.empty()) sizes = allowed_from(together, axis, 1);
   if (sizes.empty()) return {};
-  const std::size_t last = sizes.size() - 1, before = last > 0 ? last - 1 : 0;
-  std::set<int> named, offsets;
-  for (const Layouts* layouts : together.of) {
-    const auto read_at = [&](std::size_t i) { return layouts->read(together.with(axis, sizes[i])); };
-    // Those that are the same at two sizes; others move with the size, as the last stage does.
-    const std::set<int> large = coordinates_named(*read_at(last)->schedule, axis),
-                        smaller = coordinates_named(*read_at(before)->schedule, axis);
-    std::set_intersection(large.begin(), large.end(), smaller.begin(), smaller.end(),
-                          std::inserter(named, named.end()));
-    if (axis == Axis::pp && last != before) {
-      // A stage counted from the end is a named one at some size.
-      offsets.merge(stages_before_end(*read_at(last), sizes[last], *read_at(before), sizes[before]));
+  SingledOut known;
+  const auto look_at = [&](int one, int other) {
+    for (const Layouts* layouts : together.of)
+      known.add(singled_out(*layouts, axis, together.with(axis, one), together.with(axis, other)));
+  };
+  // Those that are the same at two sizes; others move with the size, as the last stage does.
+  const int last = sizes.back(), before = sizes[sizes.size() > 1 ? sizes.size() - 2 : 0];
+  look_at(last, before);
+  // A stage counted from the end is a named one at some size.
+  if (axis == Axis::pp && last != before && *known.named.rbegin() > 0) {
+    for (const Layouts* layouts : together.of) {
+      known.from_end.merge(stages_before_end(*layouts->read(together.with(axis, last)), last,
+                                             *layouts->read(together.with(axis, before)), before));
     }
   }
-  named.erase(0);
-  int least = axis == Axis::pp ? 3 : 2;
-  if (!named.empty()) {
-    least = std::max(least, *named.rbegin() + 2);
-    if (!offsets.empty()) least = std::max(least, *named.rbegin() + *offsets.rbegin() + 1);
-  }
+  int least = std::max(axis == Axis::pp ? 3 : 2, known.least());
   std::vector<Range> ranges;
-  // Also those that are refused beside the base's other sizes: beside others they may be allowed.
-  for (int size = 1; size < std::min(least, most_exact); ++size) ranges.push_back({size, 1, size, size, size, ""});
-  if (least > most_exact) {
-    ranges.push_back(
-        {std::nullopt, most_exact, 1, 1, 1,
-         fmt::format("it singles out the coordinate {} of {}, and each smaller size would be a case of its "
-                     "own",
-                     *named.rbegin(), name_of(axis))});
-    return ranges;
-  }
-  const int most =
-      std::max(last_with_other_steps(together, axis, least).value_or(0), last_compared_with_others(together, axis));
-  for (; least <= most; ++least) ranges.push_back({least, 1, least, least, least, ""});
+  const auto each_until = [&](int end) {
+    // Also those that are refused beside the base's other sizes: beside others they may be allowed.
+    for (int size = static_cast<int>(ranges.size()) + 1; size < std::min(end, most_exact); ++size)
+      ranges.push_back({size, 1, size, size, size, ""});
+  };
   std::vector<int> open;
-  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(open), [&](int size) { return size >= least; });
-  if (open.size() < 2) open = allowed_from(together, axis, least);
-  if (open.size() == 1) ranges.push_back({open.front(), 1, open.front(), open.front(), open.front(), ""});
+  for (;;) {
+    each_until(least);
+    if (least > most_exact) {
+      ranges.push_back(
+          {std::nullopt, most_exact, 1, 1, 1,
+           fmt::format("it singles out the coordinate {} of {}, and each smaller size would be a case of its "
+                       "own",
+                       *known.named.rbegin(), name_of(axis))});
+      return ranges;
+    }
+    const int most =
+        std::max(last_with_other_steps(together, axis, least).value_or(0), last_compared_with_others(together, axis));
+    least = std::max(least, most + 1);
+    each_until(least);
+    open.clear();
+    std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(open), [&](int size) { return size >= least; });
+    if (open.size() < 2) open = allowed_from(together, axis, least);
+    if (open.size() < 2) break;
+    // A framework may single out others behind a size that its conditions name.
+    look_at(open[0], open[1]);
+    if (known.least() <= least) break;
+    least = known.least();
+  }
   if (open.size() > 1) {
     ranges.push_back({std::nullopt, least, open[0], open[1], open.back(), ""});
+    return ranges;
   }
+  std::set<int> few(sizes.begin(), sizes.end());
+  few.insert(open.begin(), open.end());
+  for (Range& one : single_sizes(together, axis, least, std::move(few))) ranges.push_back(std::move(one));
   return ranges;
 }
 

@@ -322,19 +322,28 @@ void Layouts::try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refu
   // A schedule that names a coordinate has no small sizes, and one that cuts 77 elements has 7, 11 and 77.
   const int own = own_.axes.at(axis);
   std::vector<int> more = {own, own + 1, 2 * own};
-  constexpr std::int64_t most_cut = 4096;
-  for (const Parameter& parameter : read(base_)->schedule->model.parameters()) {
-    for (const Shard& shard : parameter.shard) {
-      const std::int64_t extent = parameter.shape[static_cast<std::size_t>(shard.dim)];
-      for (int size = 2; shard.axis == axis && more.size() < 16 && size <= std::min(extent, most_cut); ++size) {
-        if (extent % size == 0) more.push_back(size);
-      }
-    }
-  }
+  const std::set<int> divisors = dividing(axis);
+  more.insert(more.end(), divisors.begin(), divisors.end());
   for (const int size : more) {
     if (sizes.size() < 2) try_size(size);
   }
   std::sort(sizes.begin(), sizes.end());
+}
+
+std::set<int> Layouts::dividing(Axis axis) const {
+  constexpr std::int64_t most_cut = 4096;
+  constexpr std::size_t enough_divisors = 16;
+  std::set<int> sizes;
+  for (const Parameter& parameter : read(base_)->schedule->model.parameters()) {
+    for (const Shard& shard : parameter.shard) {
+      const std::int64_t extent = parameter.shape[static_cast<std::size_t>(shard.dim)];
+      for (int size = 2; shard.axis == axis && sizes.size() < enough_divisors && size <= std::min(extent, most_cut);
+           ++size) {
+        if (extent % size == 0) sizes.insert(size);
+      }
+    }
+  }
+  return sizes;
 }
 
 /// An axis of which one size was found to be allowed has no other one if the scenario itself says so.

@@ -41,6 +41,9 @@ class Layouts {
   /// Sizes of an open axis that were tried while the others are those of base(), and not refused; ascending.
   const std::vector<int>& allowed(Axis axis) const { return allowed_.at(axis); }
 
+  /// Sizes above 1 that divide a dimension of a parameter that is cut over the axis, as it is in base().
+  std::set<int> dividing(Axis axis) const;
+
   /// A layout that stands for all: the file's, with 1 or 2 for open axes.
   const Sizes& base() const { return base_; }
   /// The sizes of the file itself, 1 for an axis of size "any".

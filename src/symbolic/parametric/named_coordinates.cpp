@@ -37,7 +37,10 @@ void visit_expression(const Expression::Node& node, const Environment& environme
     const Expression::Node& child = *node.children[i];
     if (child.kind == Kind::rank_axis) {
       const Expression::Node* other = is_comparison(node) ? node.children[1 - i].get() : nullptr;
-      if (other != nullptr && other->kind == Kind::end) continue;
+      if (other != nullptr && other->kind == Kind::end) {
+        visit({child.axis, {}, true, false});
+        continue;
+      }
       const std::optional<int> whole = other == nullptr ? std::nullopt : whole_value(*other, environment);
       visit({child.axis, whole ? std::vector<int>{*whole} : std::vector<int>{}, true, !whole});
     }

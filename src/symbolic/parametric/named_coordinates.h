@@ -11,10 +11,10 @@ namespace lockstep::parametric {
 
 /// Coordinates that a schedule singles out.
 struct NamedCoordinates {
-  std::optional<Axis> axis;  ///< none: positions in the step's group
-  std::vector<int> coordinates;
-  bool compared = false;  ///< with the rank's own in an expression, by whatever comparison
-  bool all = false;       ///< an expression calculates with the coordinate, so that no two need be alike
+  std::optional<Axis> axis;      ///< none: positions in the step's group
+  std::vector<int> coordinates;  ///< none where it is compared with the first or the last
+  bool compared = false;         ///< with the rank's own in an expression, by whatever comparison
+  bool all = false;              ///< an expression calculates with the coordinate, so that no two need be alike
 };
 
 /// Calls `visit` for all that the steps and the loss single out at the sizes of the schedule.

@@ -35,8 +35,8 @@ std::int64_t needed_size(const Json& value, Axis axis) {
   return needed;
 }
 
-/// Whether a parameter that the file lists is cut over the axis along a dimension that the size does not divide.
-bool cuts_unevenly(const Json& parameters, Axis axis, int size) {
+/// Whether a parameter that the file lists is cut over the axis along a dimension that none of the sizes divides.
+bool cuts_unevenly(const Json& parameters, Axis axis, const SizeRange& sizes) {
   return std::any_of(parameters.items().begin(), parameters.items().end(), [&](const Json& parameter) {
     const Json *shard = parameter.find("shard"), *shape = parameter.find("shape");
     const Json* dim = shard == nullptr || !shard->is_object() ? nullptr : shard->find(name_of(axis));
@@ -45,7 +45,9 @@ bool cuts_unevenly(const Json& parameters, Axis axis, int size) {
     if (at < 0 || at >= static_cast<std::int64_t>(shape->items().size())) return false;
     const Json& extent = shape->items()[static_cast<std::size_t>(at)];
     const std::optional<Rational> number = extent.is_number() ? Rational::parse(extent.text()) : std::nullopt;
-    return number && !(*number / Rational(size)).is_integer();
+    if (!number) return false;
+    const bool too_many = sizes.low && Rational(0) < *number && *number < *sizes.low;
+    return too_many || (sizes.is_one() && !(*number / *sizes.low).is_integer());
   });
 }
 
@@ -103,13 +105,12 @@ bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::opt
   const Json *model = document_.find("model"), *schedule = document_.find("schedule");
   const Json* parameters = model == nullptr ? nullptr : model->find("parameters");
   for (const auto& [axis, of_axis] : sizes) {
+    if (parameters != nullptr && cuts_unevenly(*parameters, axis, of_axis)) return true;
     if (!of_axis.high) continue;
     const auto needs_more = [&, of = axis](const Json* part) {
       return part != nullptr && *of_axis.high < Rational(needed_size(*part, of));
     };
     if (needs_more(parameters) || needs_more(schedule)) return true;
-    const std::optional<std::int64_t> size = of_axis.is_one() ? of_axis.low->to_int64() : std::nullopt;
-    if (size && parameters != nullptr && cuts_unevenly(*parameters, axis, static_cast<int>(*size))) return true;
   }
   return false;
 }

@@ -162,7 +162,8 @@ std::string text_of(const Grid& grid, const std::vector<Reason>& reasons, bool a
   const Places found = places_of(grid, reasons);
   const std::set<Point>&wrong = found.wrong, &boxes = found.boxes;
   const std::vector<Point>& known = grid.known;
-  if (wrong.empty()) return grid.words.right + " for every size";
+  // They are wrong at sizes that the grid does not have.
+  if (wrong.empty()) return grid.words.wrong + " at some sizes";
   if (needs_conditions(reasons)) return statement_by_conditions(reasons, grid);
   const auto text = upward(grid, known, wrong, "", alone);
   if (text) return *text;
