@@ -272,3 +272,19 @@ def test_what_a_search_makes_of_a_file_is_no_mistake_in_the_file(limited, tmp_pa
     assert "norm_0" in said
     status, said = say(limited, tmp_path, content, "repair")
     assert status in (0, 1), said
+
+
+def test_what_is_too_much_to_be_replayed_is_decided_by_classes_of_ranks(limited, tmp_path):
+    """Numbers grow with each micro-batch. With more of them, where the layout counts as large, there was a verdict."""
+    grows = {"name": "q", "op": "scale", "by": "1237/1231"}
+    mean = {"name": "s", "op": "scale", "by": "1 / sum(tokens, dp, micro_batch)"}
+    each = {"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward"}, grows]}
+    content = scenario(
+        layout={"dp": 2},
+        model={"parameters": [{"name": "w", "shape": [4]}]},
+        batch={"micro_batches": 300},
+        schedule={"steps": [each, {"name": "ar", "op": "all_reduce", "over": "dp"}, mean]},
+    )
+    status, said = say(limited, tmp_path, content, "check")
+    assert status == 1 and said.startswith("mismatch")
+    assert "note: No rank was replayed: it would take more than " in said and "parametric mismatch" in said
