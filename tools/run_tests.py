@@ -26,11 +26,11 @@ TIME_LIMIT_S = 900 * max(1, int(os.environ.get("LOCKSTEP_TEST_ROUNDS", "1")) // 
 RELEASE_ONLY = {
     "contract", "engines", "frameworks", "launcher", "mutation", "oracle", "package", "proof", "python", "repository",
     "scenarios", "sweep", "tools", "device/test_mpi_transport.py",
-    *(f"cli/test_{name}.py" for name in ("completion", "docs", "draw_idea", "formats", "hostile", "list", "mpi", "mutate", "page",
-                                         "page_media", "rules", "schema", "watch")),
+    *(f"cli/test_{name}.py" for name in ("budgets", "completion", "docs", "draw_idea", "formats", "hostile", "list", "mpi", "mutate", "page",
+                                         "page_media", "rules", "schema", "strangers", "watch")),
 }
 # Those that take longest, or folders of them, begin first, so that no processor is left to the last of them alone.
-LONGEST = {"frameworks/test_megatron_replayed.py", "tools/test_test_gpu.py", "cli/test_mpi.py", "python", "oracle", "mutation", "sweep", "proof"}
+LONGEST = {"frameworks/test_megatron_replayed.py", "tools/test_test_gpu.py", "cli/test_mpi.py", "cli/test_budgets.py", "python", "oracle", "mutation", "sweep", "proof"}
 
 
 @dataclass

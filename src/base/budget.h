@@ -31,7 +31,7 @@ class Budget {
   static constexpr std::int64_t search = 150'000'000;
 
   /// For a proof, which goes through many cases.
-  static constexpr std::int64_t proof = 400'000'000;
+  static constexpr std::int64_t proof = 1'500'000'000;
 
   explicit Budget(std::int64_t most);
   Budget(const Budget&) = delete;

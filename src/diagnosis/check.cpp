@@ -189,6 +189,15 @@ void show_parametric(CheckResult& result, const CheckOptions& options) {
   if (wants_blame(result, options)) try_blame(result);
 }
 
+/// The verdict of the parametric engine where the ranks are too much to be replayed; false where it has none either.
+bool decide_without_replay(CheckResult& result, const std::string& why) {
+  forget_engines(result);
+  result.timeline.reset();
+  if (!run_parametric_engine(result).empty() || !result.parametric) return false;
+  result.notes.push_back(fmt::format("No rank was replayed: {}. The verdict is the parametric engine's.", why));
+  return true;
+}
+
 void replay_and_compare(CheckResult& result, CheckOptions options) {
   options.transformer = options.transformer || speaks_of_model_edits(*result.scenario);
   std::string undecided;
@@ -212,20 +221,25 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
     if (!undecided.empty()) result.notes.push_back("The parametric engine has no verdict: " + undecided + ".");
   }
   std::optional<MachineShare> share;
-  std::optional<Budget> budget;
-  if (is_by_default(options)) budget.emplace(Budget::search);
-  begin_together(result, job_of(options), [&] {
-    const Workload workload = estimate_workload(*result.scenario->schedule);
-    share.emplace(workload, options);
-    begin(result, options, workload);
-  });
-  if (!result.errors.empty() && !undecided.empty()) result.errors.back().message += "; " + undecided;
-  if (!result.errors.empty()) return;
-  if (options.mpi != nullptr) run_mpi_engine(result, options);
-  if (options.nccl != nullptr) run_nccl_engine(result, options);
-  if (Job* job = job_of(options); job != nullptr && job->process() != 0) return;
-  if (options.symbolic) run_symbolic(result);
-  budget.reset();
+  try {
+    std::optional<Budget> budget;
+    if (is_by_default(options)) budget.emplace(Budget::search);
+    begin_together(result, job_of(options), [&] {
+      const Workload workload = estimate_workload(*result.scenario->schedule);
+      share.emplace(workload, options);
+      begin(result, options, workload);
+    });
+    if (!result.errors.empty() && !undecided.empty()) result.errors.back().message += "; " + undecided;
+    if (!result.errors.empty()) return;
+    if (options.mpi != nullptr) run_mpi_engine(result, options);
+    if (options.nccl != nullptr) run_nccl_engine(result, options);
+    if (Job* job = job_of(options); job != nullptr && job->process() != 0) return;
+    if (options.symbolic) run_symbolic(result);
+  } catch (const OverBudget& over) {
+    // What is too much to be replayed may still be decided by classes of ranks, if that was not tried before.
+    if (!is_by_default(options) || !undecided.empty() || !decide_without_replay(result, over.what())) throw;
+    return show_parametric(result, options);
+  }
   if (options.host) run_host_engine(result, options, share->threads());
   if (options.cuda != nullptr) run_cuda_engine(result, options);
   if (!result.errors.empty()) return;

