@@ -152,6 +152,7 @@ class Run:
         self.uninstall()
         if self.taken:
             self.finish_step()
+        self.gaps.at_end()
         self.settle()
         if self.rows:
             self.recorder.sketches(self.step, self.rows)

@@ -116,9 +116,22 @@ void drop_leftover(CapturedRun& run, std::set<int>& steps) {
     if (found != rank.steps.end()) micro_batches = std::max(micro_batches, found->second.micro_batches);
   }
   steps.erase(last);
-  run.notes.push_back(fmt::format("{} after the last optimizer step: no optimizer got what {} yielded.",
-                                  micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", micro_batches),
-                                  micro_batches == 1 ? "it" : "they"));
+  const std::string count = micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", micro_batches);
+  const char* const they = micro_batches == 1 ? "it" : "they";
+  std::set<std::string> doubts;
+  for (const RankRecord& rank : run.ranks) {
+    for (const CaptureGap& gap : rank.gaps) {
+      if (gap.step == last) doubts.insert(gap.why);
+    }
+  }
+  if (doubts.empty())
+    run.notes.push_back(
+        fmt::format("{} after the last optimizer step: no optimizer got what {} yielded.", count, they));
+  else
+    add_gap(run, last,
+            fmt::format("{} after the last optimizer step that was captured: {}: what an optimizer got of what {} "
+                        "yielded is not judged.",
+                        count, fmt::join(doubts, "; "), they));
 }
 
 /// A rank that died, or whose file was cut off, tells all of the optimizer steps after which it went on.

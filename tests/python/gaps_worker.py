@@ -206,6 +206,40 @@ def left_over(out):
                 optimizer.zero_grad()
 
 
+def stepped_by_another(out, batches=2, step=lambda model: sgd(model.parameters()).step()):
+    """After the first step, and nobody reduces any more."""
+    model = net()
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        lost(model, 0).backward()
+        average(model)
+        optimizer.step()
+        optimizer.zero_grad()
+        for batch in range(batches):
+            lost(model, 1 + batch).backward()
+            step(model)
+            if batch == 0:
+                optimizer.zero_grad()
+
+
+@case(2)
+def new_optimizer(out):
+    stepped_by_another(out)
+
+
+@case(2)
+def new_optimizer_for_one_batch(out):
+    stepped_by_another(out, batches=1)
+
+
+@case(2)
+def stepped_by_hand_past_torch(out):
+    def step(model):
+        for one in model.parameters():
+            one.data.add_(one.grad, alpha=-0.1)
+    stepped_by_another(out, batches=1, step=step)
+
+
 def left_by(out, how):
     model = DistributedDataParallel(net())
     optimizer = sgd(model.parameters())

@@ -37,6 +37,13 @@ EXPECTED = {
     "last_of_several": ("match", (8, 0, 0), [0, 1], None),
     "no_call": ("match", (8, 0, 0), [0, 1], None),
     "left_over": ("match", (8, 0, 0), [0, 1], "1 micro-batch after the last optimizer step: no optimizer got what it yielded."),
+    "new_optimizer": ("undecided", (4, 0, 0), [0], "2 micro-batches after the last optimizer step that was captured: parameters were changed and gradients"
+                      " set to zero between micro-batches; parameters were changed, and no optimizer that was captured has stepped: what an optimizer got of"
+                      " what they yielded is not judged."),
+    "new_optimizer_for_one_batch": ("undecided", (4, 0, 0), [0], "1 micro-batch after the last optimizer step that was captured: parameters were changed, and"
+                                    " no optimizer that was captured has stepped: what an optimizer got of what it yielded is not judged."),
+    "stepped_by_hand_past_torch": ("undecided", (4, 0, 0), [0], "1 micro-batch after the last optimizer step that was captured: parameters were changed, and"
+                                   " no optimizer that was captured has stepped: what an optimizer got of what it yielded is not judged."),
     "leaves": ("match", (4, 0, 0), [0], None),
     "leaves_with_0": ("match", (4, 0, 0), [0], None),
     "leaves_with_1": ("undecided", (4, 0, 0), [0], "ranks 0 and 1 did not end the capture: the last lines are missing."),
