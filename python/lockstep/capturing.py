@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from lockstep import collectives, hashing, mesh as meshes, sketching
 from lockstep.adapters import adapter_for, mesh_of
+from lockstep.clipping import Clipping
 from lockstep.errors import CaptureError, checked_loss, checked_path, shown
 from lockstep.gaps import Gaps
 from lockstep.loss_scaler import LossScaler
@@ -62,7 +63,7 @@ class Run:
         self.out, self.loss = checked_path(out, "out", CaptureError), checked_loss(loss, CaptureError)
         self.sums, self.seed, self.report, self.overwrite = sums, seed, report, overwrite
         self.with_collectives = collectives and distributed
-        self.scaler = LossScaler(self)
+        self.scaler, self.clipping = LossScaler(self), Clipping(self)
         self.adapter = adapter_for(model, optimizer, self)
         self.recorder = self.mode = None
         self.undo, self.installed = [], False
@@ -152,6 +153,7 @@ class Run:
         self.uninstall()
         if self.taken:
             self.finish_step()
+        self.gaps.at_end()
         self.settle()
         if self.rows:
             self.recorder.sketches(self.step, self.rows)
@@ -366,4 +368,5 @@ class Run:
         self.steps += 1
         self.loose = None
         self.scaler.forget()
+        self.clipping.forget()
         self.new_step()

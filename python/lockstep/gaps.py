@@ -23,6 +23,7 @@ class Gaps:
         self.stepping = None  # the step whose results an optimizer steps with now
         self.asking = 0  # within torch.autograd.grad
         self.told = set()
+        self.seen = None  # what look_for_change() compares with
         self.new_step()
 
     def new_step(self):
@@ -30,6 +31,7 @@ class Gaps:
         self.asked, self.passed = set(), set()
         self.zeroed = []  # micro-batches before which gradients were set to zero
         self.last = -1  # micro-batch that yielded something
+        self.changed = False  # parameters, since a backward pass of the step
         self.partial = set()  # parameters whose optimizer gets shares, which it adds up itself
 
     def say(self, why, numbers=None, step=None):
@@ -75,11 +77,36 @@ class Gaps:
             self.kept.update((number, one) for number, one in self.yielded.items() if one.held.grad is not None)
             smallest = sorted(self.kept.values(), key=lambda parameter: parameter.held.numel())
             self.witness = next((one for one in smallest if self.stands(one)), None)
-            self.versions = {number: one.held._version for number, one in self.kept.items()}
+            self.seen = self.state()
         self.yielded = {}
+
+    def state(self):
+        """What tells that parameters were changed: how often torch did it, and the values of one, which others may change past it."""
+        values = None
+        if self.witness is not None:
+            with torch.no_grad(), self.run.not_followed():
+                values = local_of(self.witness.held.detach()).nan_to_num(nan=0.0).clone()
+        return {number: one.held._version for number, one in self.kept.items()}, values
+
+    def look_for_change(self):
+        if self.changed or self.seen is None or not self.kept:
+            return
+        (versions, values), (before, kept) = self.state(), self.seen
+        self.changed = any(version != before.get(number, version) for number, version in versions.items())
+        if values is not None and kept is not None and not self.changed:
+            alike = (values.shape, values.dtype, values.device) == (kept.shape, kept.dtype, kept.device)
+            self.changed = not (alike and torch.equal(values, kept))
+
+    def at_end(self):
+        """The capture ends; what came since the last step was yielded for an optimizer of which it knows nothing, if somebody has stepped with it."""
+        if self.run.adapter.in_grad and self.last >= 0 and not self.run.taken:
+            self.look_for_change()
+            if self.changed:
+                self.say("parameters were changed, and no optimizer that was captured has stepped", self.kept)
 
     def look_for_zeroed(self, micro):
         """`micro`: the micro-batch that begins."""
+        self.look_for_change()
         if self.witness is None:
             return
         gone = [number for number, parameter in self.kept.items() if parameter.held.grad is None]
@@ -87,7 +114,7 @@ class Gaps:
             gone = [number for number, parameter in self.kept.items() if not self.stands(parameter)]
         if not gone:
             return
-        if any(one.held._version != self.versions[number] for number, one in self.kept.items()):
+        if self.changed:
             self.say("parameters were changed and gradients set to zero between micro-batches", self.kept)
         elif len(gone) < len(self.kept) or self.last == micro:
             self.say("gradients were set to zero between micro-batches", gone)
@@ -131,6 +158,7 @@ class Gaps:
         self.stepping = self.run.step
         if self.run.mode is not None:
             self.run.mode.carried.copies_alone = True  # what the optimizer makes of them are no gradients
+        self.run.clipping.before_step(optimizer)
         self.run.take_results([optimizer])
         self.added = self.partial
         self.run.before_step(optimizer)

@@ -25,8 +25,8 @@ class LossScaler:
         self.scaler = self.scale = None
 
     def install(self):
-        return [Replaced(kind, name, make) for kind in kinds() for name, make in (("scale", self.around_scale), ("step", self.around_step))
-                if name in vars(kind)]
+        makers = {"scale": self.around_scale, "unscale_": self.run.clipping.around_unscale, "step": self.around_step}
+        return [Replaced(kind, name, make) for kind in kinds() for name, make in makers.items() if name in vars(kind)]
 
     def around_scale(self, original):
         def scale(scaler, *arguments, **keys):

@@ -24,11 +24,26 @@ def measure(flat, places, sums, seed):
         bits = bits_of(flat.contiguous())
         digits, nonfinite = sketching.digits_of(bits, form, places, sums, seed)
         return form, digits, torch.cat([hashing.lanes(bits, form, places), nonfinite.view(1)])
-    # Parts end where rows do.
     digits, numbers = 0, 0
+    for part, own in parts(flat, places, at_once):
+        _, more, other = measure(part, own, sums, seed)
+        digits, numbers = digits + more, numbers + other
+    return form, digits, numbers
+
+
+def parts(flat, places, at_once):
+    """They end where rows do."""
     begin = 0
     while begin < flat.numel():
         end = min(begin + at_once - (getattr(places, "head", 0) + begin) % ROW, flat.numel())
-        _, more, other = measure(flat[begin:end], places.part(begin, end), sums, seed)
-        digits, numbers, begin = digits + more, numbers + other, end
-    return form, digits, numbers
+        yield flat[begin:end], places.part(begin, end)
+        begin = end
+
+
+def lanes_of(flat, places):
+    """Both lanes of the hash alone, int64 [2], on the device."""
+    at_once = AT_ONCE.get(flat.device.type, AT_ONCE_ON_DEVICES)
+    if flat.numel() > at_once:
+        return sum(lanes_of(part, own) for part, own in parts(flat, places, at_once))
+    form = FORMATS[flat.dtype]
+    return hashing.lanes(bits_of(flat.contiguous()), form, places)

@@ -105,8 +105,21 @@ def on_step(optimizer, begin, end):
                 begin()
             end()
 
+    def last(own):
+        """Makes a register_step_pre_hook after which our hook is still the last one: what those before it change, it sees."""
+        def make(original):
+            def register(*arguments, **keys):
+                handle = original(*arguments, **keys)
+                hooks = getattr(optimizer, "_optimizer_step_pre_hooks", {})
+                if own.id in hooks:
+                    hooks.move_to_end(own.id)
+                return handle
+            return register
+        return make
+
     if hasattr(optimizer, "register_step_pre_hook"):
-        return [optimizer.register_step_pre_hook(before_it), optimizer.register_step_post_hook(after_it)]
+        own = optimizer.register_step_pre_hook(before_it)
+        return [own, Replaced(optimizer, "register_step_pre_hook", last(own)), optimizer.register_step_post_hook(after_it)]
     return [Replaced(optimizer, "step", before(begin))]
 
 
@@ -118,9 +131,12 @@ def changes_nothing(limit, norm):
     return known and bool((limit / (norm.detach() + 1e-6) >= 1).all())  # as torch computes its factor
 
 
-def before_clipping(action):
-    """Makes a function that calls action(the tensors whose gradients are clipped) and then the original."""
+def around_clipping(begin, end):
+    """Makes a function that calls begin(the tensors whose gradients are clipped, the value to which each element is, or None), the original and, where
+    begin() says that it clips something, end(the tensors)."""
     def make(original):
+        by_value = original.__name__ == "clip_grad_value_"
+
         def call(*arguments, **keys):
             named = "parameters" in keys
             given = keys["parameters"] if named else arguments[0] if arguments else ()
@@ -132,22 +148,25 @@ def before_clipping(action):
                 else:
                     arguments = (again,) + arguments[1:]
             limit = keys.get("max_norm", keys.get("clip_value", arguments[1] if len(arguments) > 1 else None))
-            if not changes_nothing(limit, keys.get("total_norm", arguments[2] if len(arguments) > 2 else None)):
-                action(tensors)
-            return original(*arguments, **keys)
+            clips = not changes_nothing(limit, keys.get("total_norm", arguments[2] if len(arguments) > 2 else None)) \
+                and begin(tensors, limit if by_value else None)
+            result = original(*arguments, **keys)
+            if clips:
+                end(tensors)
+            return result
         return call
     return make
 
 
-def on_clipping(action):
-    """Calls action(tensors) before torch clips their gradients, wherever its functions were imported to."""
+def on_clipping(begin, end):
+    """Calls begin() and end(), as above, around what torch clips, wherever its functions were imported to."""
     clip = torch.nn.utils.clip_grad
     # All of torch's clipping by norm ends in this function; releases before it had one public function alone.
     inner = [name for name in ("_clip_grads_with_norm_",) if hasattr(clip, name)]
-    replaced = [Replaced(clip, name, before_clipping(action)) for name in inner]
+    replaced = [Replaced(clip, name, around_clipping(begin, end)) for name in inner]
     if hasattr(torch.nn.utils, "clip_grads_with_norm_"):  # the same one's public name
-        replaced.append(Replaced(torch.nn.utils, "clip_grads_with_norm_", before_clipping(action)))
+        replaced.append(Replaced(torch.nn.utils, "clip_grads_with_norm_", around_clipping(begin, end)))
     for owner in (clip, torch.nn.utils):
         for name in ("clip_grad_value_",) + (() if inner else ("clip_grad_norm_",)):
-            replaced.append(Replaced(owner, name, before_clipping(action)))
+            replaced.append(Replaced(owner, name, around_clipping(begin, end)))
     return replaced

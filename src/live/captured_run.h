@@ -60,6 +60,8 @@ struct SketchedTensor {
   double loss_scale = 1;  ///< what the file has is the gradient times this
   /// By bit, the mesh's axes along which this is the rank's share of a sum (DTensor's Partial).
   std::uint32_t partial = 0;
+  std::optional<GradientHash> clipped;  ///< of a result: what is left of it after clipping
+  bool changed = false;                 ///< of a result: the optimizer steps with something else than clipping left
 };
 
 /// One optimizer step of a rank.
@@ -148,8 +150,10 @@ struct CapturedRun {
   std::vector<std::string> notes;
   std::vector<int> missing_ranks;
   std::map<std::pair<int, int>, std::string> unknowns;  ///< by step and parameter, -1 for all
-  std::set<std::pair<int, int>> waiting;                ///< step and parameter
-  std::map<int, std::string> divided;  ///< steps that loss scalers skipped on some ranks alone, and what is wrong
+  /// By step and parameter: why nobody knows whether optimizers step with results that are right.
+  std::map<std::pair<int, int>, std::string> doubts;
+  std::set<std::pair<int, int>> waiting;  ///< step and parameter
+  std::map<int, std::string> divided;     ///< steps that loss scalers skipped on some ranks alone, and what is wrong
 
   bool complete_step(int step) const;
   /// Why what the optimizers get of a parameter in a step is not to be judged; null: it is.

@@ -57,6 +57,11 @@ class Judge {
       all.push_back(begin(group.ranks, {group.first}));
       one(all.back(), group);
     }
+    if (const auto doubt = ground_.run.doubts.find({cell_.step, cell_.parameter}); doubt != ground_.run.doubts.end()) {
+      for (Judged& judged : all) {
+        if (judged.piece.verdict == Verdict::right) undecided(judged, doubt->second);
+      }
+    }
     // A contribution that is not known may be what is missing, or be the same as one that is known.
     for (Judged& judged : all) {
       if (complete_ || judged.piece.verdict == Verdict::undecided) continue;
@@ -254,7 +259,7 @@ class Judge {
     if (expected_known_ && try_formulas(judged, problem)) return;
     if (columns_.columns.empty()) {
       piece.formula.clear();
-      return wrong(judged, "the optimizer gets a gradient, and no rank's backward yields one");
+      return undecided(judged, "the optimizer gets a gradient, and no backward pass was seen that yields one");
     }
     judged.open = true;  // formulas of other parameters may tell
     // Fewer digits on the way than any recorded tensor has leave the coefficients as they are.

@@ -290,6 +290,8 @@ class Reader {
     if (!one) return;
     const Json* row = event.required("row");
     if (row != nullptr && !row->is_null()) sketch(event, *one);
+    if (event.find("clipped") != nullptr) one->clipped = event.hash("clipped");
+    one->changed = event.boolean("changed", false);
     step.results.push_back(*one);
   }
 

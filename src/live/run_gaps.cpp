@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "src/base/at.h"
@@ -116,9 +118,22 @@ void drop_leftover(CapturedRun& run, std::set<int>& steps) {
     if (found != rank.steps.end()) micro_batches = std::max(micro_batches, found->second.micro_batches);
   }
   steps.erase(last);
-  run.notes.push_back(fmt::format("{} after the last optimizer step: no optimizer got what {} yielded.",
-                                  micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", micro_batches),
-                                  micro_batches == 1 ? "it" : "they"));
+  const std::string count = micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", micro_batches);
+  const char* const they = micro_batches == 1 ? "it" : "they";
+  std::set<std::string> doubts;
+  for (const RankRecord& rank : run.ranks) {
+    for (const CaptureGap& gap : rank.gaps) {
+      if (gap.step == last) doubts.insert(gap.why);
+    }
+  }
+  if (doubts.empty())
+    run.notes.push_back(
+        fmt::format("{} after the last optimizer step: no optimizer got what {} yielded.", count, they));
+  else
+    add_gap(run, last,
+            fmt::format("{} after the last optimizer step that was captured: {}: what an optimizer got of what {} "
+                        "yielded is not judged.",
+                        count, fmt::join(doubts, "; "), they));
 }
 
 /// A rank that died, or whose file was cut off, tells all of the optimizer steps after which it went on.
@@ -184,6 +199,39 @@ void find_unknowns(CapturedRun& run) {
   }
 }
 
+/// What optimizers get is looked at before it is clipped. After that nobody may change it, and replicas of it must be
+/// clipped alike.
+void find_clipped(CapturedRun& run) {
+  const auto tells = [](const SketchedTensor& one) { return one.changed || one.clipped; };
+  for (const int step : run.steps) {
+    const bool is_clipped = std::any_of(run.ranks.begin(), run.ranks.end(), [&](const RankRecord& rank) {
+      const auto found = rank.steps.find(step);
+      return found != rank.steps.end() &&
+             std::any_of(found->second.results.begin(), found->second.results.end(), tells);
+    });
+    if (!is_clipped) continue;
+    std::map<std::tuple<int, int, Dtype, std::string>, GradientHash> left;
+    for (const RankRecord& rank : run.ranks) {
+      const auto found = rank.steps.find(step);
+      if (found == rank.steps.end()) continue;
+      for (const SketchedTensor& one : found->second.results) {
+        if (one.changed)
+          run.doubts.try_emplace({step, one.parameter},
+                                 "it was right before it was clipped, and was changed between clipping and the "
+                                 "optimizer's step");
+        if (one.row < 0 || one.changed) continue;
+        const GradientHash& own = one.clipped ? *one.clipped : one.hash;
+        const auto& first =
+            left.try_emplace({one.parameter, one.piece, one.dtype, one.hash.to_string()}, own).first->second;
+        if (!(first == own))
+          run.doubts.try_emplace({step, one.parameter},
+                                 "it was right before it was clipped, and ranks clipped the same gradient to different "
+                                 "ones");
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int untold_from(const RankRecord& rank, const std::vector<int>& steps) {
@@ -240,6 +288,7 @@ void find_gaps(CapturedRun& run) {
   find_waiting(run);
   find_zeroed(run);
   find_unknowns(run);
+  find_clipped(run);
 }
 
 std::vector<std::string> told_gaps(const CapturedRun& run, const std::vector<int>& steps,

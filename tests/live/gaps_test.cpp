@@ -329,3 +329,52 @@ TEST_CASE("a rank that is left behind is told of a step by itself, though the ru
   options.step = 1;
   CHECK(verify_run(folder.path(), options).gaps == std::vector<std::string>{behind});
 }
+
+TEST_CASE("what is right before clipping is undecided where the optimizer steps with something else, and wrong stays") {
+  const std::string line = R"("event":"result","step":1,"parameter":1)";
+  const auto judged = [&](double of_b, const std::string& key, const std::vector<int>& ranks) {
+    const Folder folder;
+    write_run(folder.path(), of_b);
+    for (const int rank : ranks) change(folder, rank, line, key + "," + line);
+    return verify_run(folder.path());
+  };
+  const std::string left = R"("clipped":"0123456789abcdef0123456789abcdef")";
+  CHECK(judged(0.5, left, {0, 1}).verdict() == Verdict::right);
+  CHECK(judged(0.5, R"("changed":false)", {0}).verdict() == Verdict::right);
+  CHECK(judged(1, R"("changed":true)", {0}).verdict() == Verdict::wrong);
+  for (const VerifyResult& result : {judged(0.5, R"("changed":true)", {0}), judged(0.5, left, {1})}) {
+    CHECK(result.verdict() == Verdict::undecided);
+    CHECK(result.count(Verdict::undecided) == 1);
+    CHECK(result.count(Verdict::right) == 5);
+  }
+}
+
+TEST_CASE("what comes after the last step is undecided where the capture does not know who has stepped with it") {
+  const auto judged = [](const std::string& more) {
+    const Folder folder;
+    test::SimpleRun run;
+    run.settings.sums = 64;
+    run.steps = 3;
+    run.parameters = {{"a", 300}};
+    run.coefficient = [](const std::string&, int, int, int step, int) { return step == 0 ? 0.5 : 0; };
+    run.write(folder.path());
+    for (const int rank : {0, 1}) {
+      const std::string name = fmt::format("rank-{:05}.jsonl", rank);
+      std::string text = read_all(folder / name);
+      for (const char* const event : {R"({"event":"result","step":2)", R"({"event":"step","step":2)"}) {
+        const std::size_t place = text.find(event);
+        text.erase(place, text.find('\n', place) + 1 - place);
+      }
+      write_all(folder / name, text);
+      if (!more.empty()) add(folder, rank, more);
+    }
+    return verify_run(folder.path());
+  };
+  CHECK(judged("").verdict() == Verdict::right);
+  const VerifyResult result = judged(R"({"event":"gap","step":2,"parameters":[0],"why":"somebody has stepped"})");
+  CHECK(result.verdict() == Verdict::undecided);
+  REQUIRE(result.gaps.size() == 1);
+  CHECK(result.gaps[0] ==
+        "2 micro-batches after the last optimizer step that was captured: somebody has stepped: what an optimizer got "
+        "of what they yielded is not judged.");
+}

@@ -206,6 +206,40 @@ def left_over(out):
                 optimizer.zero_grad()
 
 
+def stepped_by_another(out, batches=2, step=lambda model: sgd(model.parameters()).step()):
+    """After the first step, and nobody reduces any more."""
+    model = net()
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        lost(model, 0).backward()
+        average(model)
+        optimizer.step()
+        optimizer.zero_grad()
+        for batch in range(batches):
+            lost(model, 1 + batch).backward()
+            step(model)
+            if batch == 0:
+                optimizer.zero_grad()
+
+
+@case(2)
+def new_optimizer(out):
+    stepped_by_another(out)
+
+
+@case(2)
+def new_optimizer_for_one_batch(out):
+    stepped_by_another(out, batches=1)
+
+
+@case(2)
+def stepped_by_hand_past_torch(out):
+    def step(model):
+        for one in model.parameters():
+            one.data.add_(one.grad, alpha=-0.1)
+    stepped_by_another(out, batches=1, step=step)
+
+
 def left_by(out, how):
     model = DistributedDataParallel(net())
     optimizer = sgd(model.parameters())
@@ -372,6 +406,139 @@ def loss_of_all(out):
             batches = [torch.empty(16, 8) for _ in range(2)]
             dist.all_gather(batches, data(step))
             model(torch.cat(batches)).square().mean().backward()
+            optimizer.step()
+
+
+def reduced(out, change=lambda model: None, hook=None, clip=lambda model: nn.utils.clip_grad_norm_(model.parameters(), 0.01), reduce=average):
+    model = net()
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        if hook is not None:
+            optimizer.register_step_pre_hook(lambda *_: hook(model))
+        for step in range(2):
+            lost(model, step).backward()
+            reduce(model)
+            clip(model)
+            change(model)
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@case(2)
+def clipped_after_the_reduction(out):
+    reduced(out)
+
+
+@case(2)
+def clipped_by_layers_and_values(out):
+    def clip(model):
+        for layer in (model[0], model[2]):
+            nn.utils.clip_grad_norm_(layer.parameters(), 0.01)
+        nn.utils.clip_grad_value_(model.parameters(), 1e-4)
+    reduced(out, clip=clip)
+
+
+@case(2)
+def clipped_with_a_loss_scale(out, change=lambda model: None):
+    """Clipped with the scale in it, which the scaler takes out as it steps; two optimizers, each clipped and stepped in its turn."""
+    model = net()
+    optimizers = [sgd(model[0].parameters()), sgd(model[2].parameters())]
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with captured(model, optimizers, out):
+        for step in range(2):
+            scaler.scale(lost(model, step)).backward()
+            average(model)
+            for layer, optimizer in zip((model[0], model[2]), optimizers):
+                if layer is model[2]:
+                    scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(layer.parameters(), 0.01)
+                change(layer)
+                scaler.step(optimizer)
+                optimizer.zero_grad()
+            scaler.update()
+
+
+def times(factor):
+    def change(model):
+        for one in model.parameters():
+            one.grad.data *= factor(dist.get_rank())
+    return change
+
+
+@case(2)
+def scaled_after_clipping_with_a_loss_scale(out):
+    clipped_with_a_loss_scale(out, times(lambda rank: 1 + rank))
+
+
+@case(2)
+def scaled_after_clipping(out):
+    reduced(out, times(lambda rank: 1 + 4 * rank))
+
+
+@case(2)
+def reduced_again_after_clipping(out):
+    reduced(out, lambda model: [dist.all_reduce(one.grad) for one in model.parameters()])
+
+
+@case(2)
+def replaced_after_clipping(out):
+    def change(model):
+        for one in model.parameters():
+            one.grad = torch.randn_like(one)
+    reduced(out, change)
+
+
+@case(2)
+def dropped_after_clipping(out):
+    def change(model):
+        if dist.get_rank():
+            model[0].weight.grad = None
+    reduced(out, change)
+
+
+@case(2)
+def clipped_to_another_norm_on_each_rank(out):
+    reduced(out, clip=lambda model: nn.utils.clip_grad_norm_(model.parameters(), 0.01 * (1 + dist.get_rank())))
+
+
+@case(2)
+def clipped_on_one_rank(out):
+    reduced(out, clip=lambda model: dist.get_rank() and nn.utils.clip_grad_value_(model.parameters(), 1e-4))
+
+
+@case(2)
+def hook_after_the_capture_began(out):
+    reduced(out, clip=lambda model: None, hook=times(lambda rank: 3))
+
+
+@case(2)
+def hook_after_the_capture_began_that_reduces(out):
+    reduced(out, clip=lambda model: None, hook=average, reduce=lambda model: None)
+
+
+@case(2)
+def hook_after_the_capture_began_and_clipping(out):
+    reduced(out, hook=times(lambda rank: 3))
+
+
+@case(2)
+def values_below_the_limit(out):
+    """Clipping that changes nothing, before the reduction."""
+    reduced(out, clip=average, reduce=lambda model: nn.utils.clip_grad_value_(model.parameters(), 1e9))
+
+
+@case(2)
+def gradients_of_torch_func(out):
+    model = net()
+    optimizer = sgd(model.parameters())
+
+    def loss(parameters, batch):
+        return torch.func.functional_call(model, parameters, (batch,)).square().mean()
+    with captured(model, optimizer, out):
+        for step in range(2):
+            found = torch.func.grad(loss)({name: one.detach() for name, one in model.named_parameters()}, data(step))
+            for name, one in model.named_parameters():
+                one.grad = averaged(found[name])
             optimizer.step()
 
 

@@ -51,12 +51,29 @@ class Plain:
     def install(self):
         gaps = self.run.gaps
         hooks = [hook for one in self.optimizers for hook in on_step(one, lambda one=one: gaps.begin_step(one), gaps.after_step)]
-        return hooks + on_clipping(self.before_clipping) + self.run.scaler.install()
+        return hooks + on_clipping(self.before_clipping, self.after_clipping) + self.run.scaler.install()
 
-    def before_clipping(self, tensors):
-        """Gradients of the others may be those of an earlier step."""
+    def before_clipping(self, tensors, value):
+        """Whether it clips anything. Gradients of the others may be those of an earlier step."""
+        if not self.run.active() or (value is not None and self.within(tensors, value)):
+            return False
         clipped = {id(tensor) for tensor in tensors}
         self.run.take_results([one for one in self.optimizers if any(id(tensor) in clipped for tensor in parameters_of([one]))])
+        self.run.clipping.before(self.known(tensors))
+        return True
+
+    def after_clipping(self, tensors):
+        if self.run.active():
+            self.run.clipping.after(self.known(tensors))
+
+    def known(self, tensors):
+        return [self.parameters.by_tensor[id(tensor)] for tensor in tensors if id(tensor) in self.parameters.by_tensor]
+
+    def within(self, tensors, value):
+        """Whether no element of their gradients is larger than a number."""
+        with torch.no_grad(), self.run.not_followed():
+            return isinstance(value, (int, float)) and not any(
+                bool((local_of(tensor.grad).abs() > value).any()) for tensor in tensors if tensor.grad is not None)
 
     def owned_by(self, optimizer):
         """The parameters that an optimizer has."""
@@ -79,13 +96,12 @@ class Plain:
         """(parameter, pieces or None where there is no gradient, axes that are to be added up) of what the optimizer gets."""
         for tensor in parameters_of([optimizer]):
             parameter = self.parameters.by_tensor.get(id(tensor))
-            if parameter is None or parameter.frozen:
-                continue
-            if tensor.grad is None:
-                yield parameter, None, []
-            else:
-                pieces, partial = self.cut(parameter, tensor.grad)
-                yield parameter, pieces, partial
+            if parameter is not None and not parameter.frozen:
+                yield self.result(parameter)
+
+    def result(self, parameter):
+        gradient = parameter.held.grad
+        return (parameter, None, []) if gradient is None else (parameter,) + self.cut(parameter, gradient)
 
     def owned(self, parameter):
         """Numbers of the pieces that this rank's optimizer updates."""
