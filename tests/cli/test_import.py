@@ -168,6 +168,20 @@ def test_keys_of_deepspeed_that_gpt_neox_s_release_still_has_stay_there(run, tmp
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.parametrize("kind", ["MULTI_GPU", "FSDP"])
+def test_use_cpu_does_not_keep_accelerate_from_starting_all_processes(run, tmp_path, kind):
+    # accelerate 1.15: launch_command asks for --cpu of the command line, not for use_cpu of the file.
+    (tmp_path / "a.yaml").write_text(f"distributed_type: {kind}\nnum_processes: 8\nuse_cpu: true\n")
+    result = run("import", "accelerate", "a.yaml")
+    assert result.returncode == 0 and json.loads(result.stdout)["layout"] == {"dp": 8}, result.stderr
+
+
+def test_one_process_of_accelerate_may_be_asked_for(run, tmp_path):
+    (tmp_path / "a.yaml").write_text("distributed_type: 'NO'\nnum_processes: 8\n")
+    result = run("import", "accelerate", "a.yaml", "--world-size", "1")
+    assert result.returncode == 0 and json.loads(result.stdout)["layout"] == {}, result.stderr
+
+
 @pytest.mark.parametrize("flag", ["--use-checkpoint-args", "--use-mp-args-from-checkpoint-args"])
 def test_arguments_from_a_checkpoint_are_not_known(run, flag):
     result = run("import", "megatron", "--world-size", "4", "--", *ARGUMENTS, flag)
