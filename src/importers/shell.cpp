@@ -170,13 +170,11 @@ class ScriptReader : public ShellWords {
       for (const Word& word : rest) unset(word.text, begin);
     } else if (command == "let") {
       for (const Word& word : rest) set_changed_unknown(word.text, begin);
-    } else if (command == "read" || command == "mapfile" || command == "readarray" || command == "getopts") {
-      for (const char* name : {"REPLY", "MAPFILE", "OPTARG", "OPTIND"}) {
-        const bool own = *name == 'O'   ? command == "getopts"
-                         : *name == 'R' ? command == "read"
-                                        : command.ends_with('y') || command == "mapfile";
-        if (own) set_unknown(name, begin);
-      }
+    } else if (command == "getopts") {
+      for (const char* name : {"OPTARG", "OPTIND"}) set_unknown(name, begin);
+      return rest.size() > 1 && set_all_unknown({rest[1]}, begin);
+    } else if (command == "read" || command == "mapfile" || command == "readarray") {
+      set_unknown(command == "read" ? "REPLY" : "MAPFILE", begin);
       return set_all_unknown(rest, begin);
     } else if (command == "printf" && !rest.empty() && rest.front().text.starts_with("-v")) {
       if (rest.front().text != "-v") return set_all_unknown({{rest.front().text.substr(2), {}, ""}}, begin);
@@ -203,11 +201,12 @@ class ScriptReader : public ShellWords {
 
   /// The names that `words` begin with; options stay out. True where a name is not known.
   bool set_all_unknown(const std::vector<Word>& words, std::size_t begin) {
-    bool unnamed = false;
+    bool unnamed = false, is_value = false;  // of an option, as of -p TEXT
     for (const Word& word : words) {
       const std::size_t length = shell_name_length(word.text);
       if (length > 0) set_unknown(word.text.substr(0, length), begin);
-      unnamed = unnamed || (length == 0 && !word.unresolved.empty());
+      unnamed = unnamed || (length == 0 && !word.unresolved.empty() && !is_value);
+      is_value = word.text.starts_with('-') && word.text.find_first_of("pdnNtuiOCc") == word.text.size() - 1;
     }
     return unnamed;
   }

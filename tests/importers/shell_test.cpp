@@ -176,6 +176,7 @@ TEST_CASE("variables that commands of the shell write are not known") {
   const std::string unnamed = "sets a variable whose name is not known here";
   CHECK(last_command("A=2\nM=(A 4)\ndeclare \"${M[0]}=${M[1]}\"\nrun $A").find(unnamed) != std::string::npos);
   CHECK(last_command("A=2\nfor N in A; do read $N; done\nrun $A").find(unnamed) != std::string::npos);
+  CHECK(last_command("A=2\nwhile getopts :t: opt \"$@\"; do true; done\nread -p \"$P\" B\nrun $A $B") == "run|2|?");
   CHECK(last_command("A=2\nexport $(cat .env)\nrun $A") == "run|2");  // with a note
   CHECK(last_command("A=2\ndeclare -n B=A\nB=4\nrun $A").find("gives a variable a second name") != std::string::npos);
 }
