@@ -43,6 +43,36 @@ ParallelismSizes read_parallelism(Draft& draft) {
   return sizes;
 }
 
+/// What stands in DeepSpeed's own file may not stand beside its name (_deepspeed_config_checks in
+/// utils/dataclasses.py).
+void check_nothing_is_said_twice(Draft& draft) {
+  for (const char* key : {"deepspeed_config.gradient_accumulation_steps", "deepspeed_config.gradient_clipping",
+                          "deepspeed_config.zero_stage", "deepspeed_config.offload_optimizer_device",
+                          "deepspeed_config.offload_param_device", "deepspeed_config.offload_param_nvme_path",
+                          "deepspeed_config.offload_optimizer_nvme_path", "deepspeed_config.zero3_save_16bit_model"}) {
+    if (draft.mentioned(key))
+      draft.mistake(key,
+                    "accelerate refuses this key beside deepspeed_config_file (ValueError); it belongs into that file");
+  }
+  if (draft.given("mixed_precision")) {
+    draft.mistake(
+        "mixed_precision",
+        "accelerate refuses this key beside deepspeed_config_file (ValueError): bf16 or fp16 belong into that "
+        "file");
+  }
+}
+
+/// The launcher starts several processes for MULTI_GPU, FSDP and DeepSpeed, and one for NO, whatever num_processes
+/// says.
+void check_processes(Draft& draft, const std::string& type) {
+  const std::int64_t processes = draft.integer("num_processes", 1);
+  if (type != "NO" || processes <= 1 || draft.request().world == 1) return;
+  draft.mistake("num_processes",
+                fmt::format("accelerate starts one process with distributed_type NO, not {}; give MULTI_GPU for {}, or "
+                            "--world-size 1",
+                            processes, processes));
+}
+
 /// Which part of the data-parallel ranks shards, and which replicates.
 void set_data_parallel(Draft& draft, std::int64_t dp, bool fsdp) {
   const std::int64_t replicate = draft.degree(parallelism("dp_replicate_size"));
@@ -96,6 +126,7 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
                   "import megatron`");
     return {};
   }
+  check_processes(draft, type);
   const ParallelismSizes sizes = read_parallelism(draft);
   draft.axis("tp", sizes.tp);
   draft.axis("cp", sizes.cp);
@@ -114,7 +145,9 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
       const std::string key = std::string("deepspeed_config.") + from;
       if (const auto number = draft.number(key)) draft.option(to, json_number(*number));
     }
-    set_deepspeed_partitions(draft, sizes.dp);
+    draft.axis("dp", sizes.dp);
+    refuse_what_deepspeed_removed(draft);
+    if (has_file) check_nothing_is_said_twice(draft);
     const auto steps = draft.integer("deepspeed_config.gradient_accumulation_steps");
     if (draft.given("gradient_accumulation_steps") || draft.given("train_batch_size") || !steps) {
       set_deepspeed_batch(draft, sizes.dp);

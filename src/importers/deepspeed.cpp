@@ -88,31 +88,58 @@ void set_deepspeed_batch(Draft& draft, std::int64_t dp) {
                   fmt::format("it is not train_micro_batch_size_per_gpu {} × gradient_accumulation_steps {} × "
                               "{} data-parallel ranks; DeepSpeed refuses that",
                               *micro, *steps, dp));
+  } else if (batch && micro && all % (*micro * dp) != 0) {
+    draft.mistake(
+        "train_batch_size",
+        fmt::format("it does not divide by train_micro_batch_size_per_gpu {} × {} data-parallel ranks", *micro, dp));
+  } else if (batch && steps && all % (*steps * dp) != 0) {
+    draft.mistake(
+        "train_batch_size",
+        fmt::format("it does not divide by gradient_accumulation_steps {} × {} data-parallel ranks; DeepSpeed "
+                    "refuses that",
+                    *steps, dp));
+  } else if (batch && all % dp != 0) {
+    draft.mistake("train_batch_size",
+                  fmt::format("it does not divide by {} data-parallel ranks; DeepSpeed refuses that", dp));
   } else if (steps) {
     draft.micro_batches(*steps);
   } else if (batch && micro) {
-    if (all % (*micro * dp) != 0) {
-      draft.mistake(
-          "train_batch_size",
-          fmt::format("it does not divide by train_micro_batch_size_per_gpu {} × {} data-parallel ranks", *micro, dp));
-    } else {
-      draft.micro_batches(all / (*micro * dp));
-    }
+    draft.micro_batches(all / (*micro * dp));
   } else {
     draft.assume("One micro-batch: gradient_accumulation_steps is 1 where the configuration does not say it.");
   }
 }
 
-void set_deepspeed_partitions(Draft& draft, std::int64_t dp) {
-  const std::int64_t shard = draft.integer("zero_optimization.mics_shard_size", -1);
-  const bool mics = shard > 0 && draft.integer("zero_optimization.stage", 0) == 3;
-  if (!mics || dp == 0) {
-    draft.axis("dp", dp);
-  } else if (dp % shard != 0) {
-    draft.mistake("zero_optimization.mics_shard_size", fmt::format("{} data-parallel ranks do not divide by it", dp));
-  } else {
-    draft.axis("dp_shard", shard);
-    draft.axis("dp_replicate", dp / shard);
+void check_deepspeed_batch_is_given(Draft& draft) {
+  // "auto" is there, and filled in.
+  if (draft.mentioned("train_batch_size") || draft.mentioned("train_micro_batch_size_per_gpu")) return;
+  draft.mistake("",
+                "DeepSpeed: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided; the "
+                "configuration has neither");
+}
+
+void refuse_what_deepspeed_removed(Draft& draft) {
+  static const std::vector<std::pair<std::string, std::string>> removed = {
+      {"nebula", "Nebula checkpointing has been removed"},
+      {"compression_training", "The DeepSpeed compression library has been removed"},
+      {"amp",
+       "NVIDIA Apex AMP integration has been removed. Use DeepSpeed 'fp16', 'bf16', or 'torch_autocast' instead"},
+      {"quantize_training", "Mixture-of-Quantization (MoQ) / 'quantize_training' has been removed"},
+      {"sparse_gradients", "Sparse compression of dense torch.nn.Embedding gradients has been removed"},
+      {"eigenvalue", "Eigenvalue-based Mixture-of-Quantization (MoQ) has been removed"},
+      {"sparse_attention", "DeepSpeed Sparse Attention has been removed"},
+      {"elasticity", "Elastic training has been removed"},
+      {"graph_harvesting", "Graph harvesting has been removed"},
+      {"curriculum_learning", "Legacy top-level 'curriculum_learning' has been removed"},
+      {"progressive_layer_drop", "Progressive Layer Dropping has been removed"},
+      {"zero_optimization.mics_shard_size",
+       "MiCS ZeRO-3 sharding has been removed; 'zero_optimization.mics_shard_size' is no longer supported. A scenario "
+       "can describe the tree of edaa7221, which has it: option mics_shard_size of the framework deepspeed"},
+      {"zero_optimization.mics_hierarchical_params_gather", "MiCS ZeRO-3 sharding has been removed"},
+      {"zero_optimization.zeropp_loco_param", "LoCo-Zero++ has been removed"}};
+  for (const auto& [key, words] : removed) {
+    const std::string found = draft.mentioned_at(key);
+    if (!found.empty()) draft.mistake(found, "DeepSpeed 0.19.8 refuses this key, with any value: " + words);
   }
 }
 
@@ -137,12 +164,12 @@ Imported import_deepspeed(const ImportRequest& request, Diagnostics& diagnostics
   check_mesh(draft, dp);
   draft.axis("tp", tp);
   draft.axis("sp", sp);
-  set_deepspeed_partitions(draft, dp);
+  draft.axis("dp", dp);
   draft.axis("pp", pp);
   draft.axis("ep", request.ep > 0 ? request.ep : 1);
   set_deepspeed_batch(draft, batch_ranks(draft, dp, batch_divisor));
-  if (draft.integer("zero_optimization.mics_shard_size", -1) > 0)
-    draft.assume("MiCS is that of DeepSpeed's tree of 22 August 2026 (edaa7221); 0.19.8 has removed it.");
+  check_deepspeed_batch_is_given(draft);
+  refuse_what_deepspeed_removed(draft);
   draft.assumed_model(tp);
   if (sp > 1) {
     draft.assume(

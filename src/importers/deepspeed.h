@@ -14,7 +14,10 @@ Settings read_deepspeed(const std::shared_ptr<const Source>& source, Diagnostics
 /// which give the third.
 void set_deepspeed_batch(Draft& draft, std::int64_t dp);
 
-/// layout.dp, or with MiCS its two parts.
-void set_deepspeed_partitions(Draft& draft, std::int64_t dp);
+/// A mistake where neither the batch nor the micro-batch is there: DeepSpeed refuses that.
+void check_deepspeed_batch_is_given(Draft& draft);
+
+/// Mistakes at the keys of what DeepSpeed 0.19.8 has removed: it refuses them, with any value.
+void refuse_what_deepspeed_removed(Draft& draft);
 
 }  // namespace lockstep

@@ -34,6 +34,10 @@ class Draft {
   /// Any value, as it was written; null where there is none.
   const Json* value(std::string_view key);
   bool given(std::string_view key) { return value(key) != nullptr; }
+  /// Whether the key stands in the configuration, with null or "auto" as well.
+  bool mentioned(std::string_view key) const { return settings_.find(key) != nullptr; }
+  /// The key, or the first one below it, that stands in the configuration; "" where there is none.
+  std::string mentioned_at(const std::string& key) const;
   /// A size of the layout: `asked` where the request names one, else the key's, else 1. At most largest_import_size.
   std::int64_t degree(std::string_view key, std::int64_t asked = 0);
 

@@ -77,6 +77,13 @@ const Json* Draft::value(std::string_view key) {
   return setting != nullptr ? &setting->value : nullptr;
 }
 
+std::string Draft::mentioned_at(const std::string& key) const {
+  for (const Setting& setting : settings_.all()) {
+    if (setting.key == key || setting.key.starts_with(key + ".")) return setting.key;
+  }
+  return "";
+}
+
 std::optional<Rational> Draft::number(std::string_view key) {
   const Json* json = value(key);
   if (json == nullptr) return std::nullopt;

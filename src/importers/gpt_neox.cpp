@@ -62,6 +62,11 @@ void set_mlp(Draft& draft) {
 /// As calculate_derived() of GPT-NeoX has it: what `precision` says, else which of the two dictionaries is on.
 void set_precision(Draft& draft) {
   const bool bf16 = draft.boolean("bf16.enabled", false), fp16 = draft.boolean("fp16.enabled", false);
+  if (bf16 && fp16) {
+    draft.mistake("fp16.enabled",
+                  "bf16.enabled is true as well, and DeepSpeed refuses that: bfloat16 and fp16 modes cannot be "
+                  "simultaneously enabled");
+  }
   const std::string type = draft.word("fp16.type", "fp16");
   const std::string precision = draft.word("precision", bf16 ? "bfloat16" : fp16 ? type : "fp32");
   if (precision != "fp32") draft.option("precision", Json::string(precision));
@@ -167,19 +172,31 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
     }
   }
   set_deepspeed_batch(draft, dp);
+  check_deepspeed_batch_is_given(draft);
   set_precision(draft);
   set_gpt_neox_model(draft);
-  if (tp > 1 && draft.boolean("sequence_parallel", false) && draft.boolean("gpt_j_residual", false) &&
-      draft.boolean("use_bias_in_attn_linear", true)) {
-    // The biases are added before the reduce-scatter of both branches together, on all tokens.
-    Json whole = Json::object();
-    whole.set("parameter", Json::array({Json::string("*.linear_proj.bias"), Json::string("*.linear_fc2.bias")}));
-    whole.set("partial", Json::array({}));
-    draft.edit(std::move(whole));
-    draft.meaning("gpt_j_residual",
-                  "row-parallel biases see all tokens: \"partial\" of *.linear_proj.bias, *.linear_fc2.bias");
+  std::string title = "Imported from a GPT-NeoX configuration";
+  if (tp > 1 && draft.boolean("gpt_j_residual", false) && draft.boolean("use_bias_in_attn_linear", true)) {
+    // Added by every rank, before both branches are reduced together.
+    draft.assume(fmt::format(
+        "With gpt_j_residual row-parallel biases (*.linear_proj.bias, *.linear_fc2.bias) are added {} times, once by "
+        "each tensor-parallel rank: every copy is judged as a parameter of its own. As one shared parameter its "
+        "gradient would be the sum over the copies, which GPT-NeoX does not form; \"partial\": [\"tp\"] in the "
+        "scenario "
+        "shows that (docs/frameworks/gpt-neox.md).",
+        tp));
+    title += ", each copy of a row-parallel bias a parameter of its own";
+    if (draft.boolean("sequence_parallel", false)) {
+      // On all tokens, before the reduce-scatter.
+      Json whole = Json::object();
+      whole.set("parameter", Json::array({Json::string("*.linear_proj.bias"), Json::string("*.linear_fc2.bias")}));
+      whole.set("partial", Json::array({}));
+      draft.edit(std::move(whole));
+      draft.meaning("gpt_j_residual",
+                    "row-parallel biases see all tokens: \"partial\" of *.linear_proj.bias, *.linear_fc2.bias");
+    }
   }
-  return draft.finish("Imported from a GPT-NeoX configuration", "imported-gpt-neox");
+  return draft.finish(title, "imported-gpt-neox");
 }
 
 }  // namespace lockstep

@@ -128,13 +128,20 @@ std::vector<Word> unpacked(const std::vector<Word>& words) {
   return result;
 }
 
-/// What the arguments rest on that another environment may change. `sourced`: lines that read another script.
-std::vector<std::string> notes_of(const std::vector<Word>& arguments, const std::vector<int>& sourced) {
+/// What the arguments rest on that another environment may change. `sourced`: lines that read another script;
+/// `unnamed`: lines that may set any variable.
+std::vector<std::string> notes_of(const std::vector<Word>& arguments, const std::vector<int>& sourced,
+                                  const std::vector<int>& unnamed) {
   std::vector<std::string> notes;
   if (!sourced.empty()) {
     notes.push_back(fmt::format("What another script sets is not known: line{} {} read{} one; give --set NAME=VALUE.",
                                 sourced.size() == 1 ? "" : "s", fmt::join(sourced, ", "),
                                 sourced.size() == 1 ? "s" : ""));
+  }
+  if (!unnamed.empty()) {
+    notes.push_back(fmt::format(
+        "Line{} {} may set variables whose names are not known here; give --set NAME=VALUE where another value counts.",
+        unnamed.size() == 1 ? "" : "s", fmt::join(unnamed, ", ")));
   }
   std::set<std::string> defaults;
   for (const Word& word : arguments) {
@@ -172,10 +179,11 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
   if (!diagnostics.empty()) return {};
   constexpr int fewest_arguments = 3;
   std::vector<Launch> found;
-  std::vector<int> lines, sourced;
+  std::vector<int> lines, sourced, unnamed;
   const std::vector<ShellCommand> commands = read_shell(source, given, diagnostics);
   if (!diagnostics.empty()) return {};
   for (const ShellCommand& command : commands) {
+    if (command.sets_unnamed) unnamed.push_back(command.line);
     if (prints(command.words.front().text)) continue;
     if (command.words.front().text == "source" || command.words.front().text == ".") sourced.push_back(command.line);
     const std::vector<Word> words = unpacked(command.words);
@@ -190,7 +198,7 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
     Launch& launch = found.emplace_back();
     launch.arguments = {begin, words.end()};
     launch.world = world_of({words.begin(), begin}, batch);
-    launch.notes = notes_of(words, sourced);
+    launch.notes = notes_of(words, sourced, unnamed);
     if (program != words.rend()) {
       launch.program = program->text.substr(program->text.rfind('/') + 1);
       launch.place = program->place;

@@ -185,6 +185,22 @@ void note_precision(Draft& draft) {
   if (!draft.boolean("fp16", false)) draft.meaning("fp16", "nothing: it is off");
 }
 
+/// load_args_from_checkpoint() replaces what was given.
+void refuse_arguments_of_checkpoint(Draft& draft) {
+  for (const char* key : {"use_checkpoint_args", "use_mp_args_from_checkpoint_args"}) {
+    if (draft.boolean(key, false)) draft.mistake(key, draft.table().row(key)->because);
+  }
+}
+
+void check_log(Draft& draft, const Sizes& sizes) {
+  const std::int64_t printed = draft.integer("data_parallel_size", sizes.dp);
+  if (sizes.dp == 0 || printed == sizes.dp || draft.request().world > 0) return;
+  draft.mistake(
+      "data_parallel_size",
+      fmt::format("it is {}, but the other sizes in this block leave {}; the block is not what Megatron-LM printed",
+                  printed, sizes.dp));
+}
+
 /// Releases whose mistakes were measured and are not those of the one that is judged (docs/frameworks/megatron.md).
 void note_releases(Draft& draft, std::int64_t cp) {
   if (cp == 1) return;
@@ -207,6 +223,8 @@ Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics)
   if (source.has_flags) draft.spellings(std::move(flags));
   for (std::string& note : source.notes) draft.assume(std::move(note));
   const Sizes sizes = read_sizes(draft, source.world);
+  if (!source.is_log) refuse_arguments_of_checkpoint(draft);
+  if (source.is_log) check_log(draft, sizes);
   set_layout(draft, sizes);
   set_batch(draft, sizes);
   set_model(draft, sizes.tp);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/importers/settings.h"
 
@@ -12,7 +14,8 @@ namespace lockstep {
 bool has_megatron_arguments_block(std::string_view text);
 
 /// The arguments of the last such block: "name ....... value" in each line, behind whatever a launcher puts before it.
-/// Values are as Python prints them.
-Settings read_megatron_log(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics);
+/// Values are as Python prints them. `notes`: a sentence where the block before it says something else.
+Settings read_megatron_log(const std::shared_ptr<const Source>& source, std::vector<std::string>& notes,
+                           Diagnostics& diagnostics);
 
 }  // namespace lockstep

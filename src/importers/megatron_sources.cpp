@@ -87,7 +87,9 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
   const std::shared_ptr<const Source>& source = request.files.front();
   if (has_megatron_arguments_block(source->text)) {
     no_variables("the arguments in a log");
-    return {read_megatron_log(source, diagnostics), "the arguments that Megatron-LM printed", 0, false};
+    MegatronSource log{{}, "the arguments that Megatron-LM printed", 0, false, {}, true};
+    log.settings = read_megatron_log(source, log.notes, diagnostics);
+    return log;
   }
   if (is_yaml(source->name)) {
     no_variables("the keys of a YAML file");

@@ -13,6 +13,7 @@ struct MegatronSource {
   std::int64_t world = 0;               ///< ranks that a launcher starts; 0: not said
   bool has_flags = true;                ///< keys are written as flags, not as names of resolved arguments
   std::vector<std::string> notes = {};  ///< what they rest on, in sentences
+  bool is_log = false;                  ///< what Megatron-LM printed, after it had put in all that it read elsewhere
 };
 
 /// The command line of the request, or its file: resolved arguments as Megatron-LM prints them, a model_config.yaml, a

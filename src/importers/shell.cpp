@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <set>
 
 #include "src/importers/shell_words.h"
@@ -38,6 +39,7 @@ class ScriptReader : public ShellWords {
     skip_blanks();
     const std::size_t begin = next_;
     std::vector<Word> words;
+    std::vector<std::string> declared;  // NAME of `declare NAME=VALUE`
     bool only_assignments = true, declares = false;
     std::vector<std::pair<std::string, ShellVariables::State>> before_command;
     if (text_.substr(next_).starts_with("((")) {
@@ -51,8 +53,10 @@ class ScriptReader : public ShellWords {
       const std::size_t length = shell_name_length(rest);
       const bool adds = rest.substr(length).starts_with("+=");
       const bool assigns = length > 0 && (adds || rest.substr(length).starts_with("="));
+      if (length > 0 && (only_assignments || declares) && skip_element_assignment(length)) continue;
       if (assigns && (only_assignments || declares)) {
         const std::string name(rest.substr(0, length));
+        if (declares) declared.push_back(name);
         if (only_assignments && may_precede_command()) before_command.emplace_back(name, variables_.state(name));
         read_assignment(std::string(rest.substr(0, length)), adds);
         continue;
@@ -69,7 +73,40 @@ class ScriptReader : public ShellWords {
       words.insert(words.end(), expanded.begin(), expanded.end());
       check_word_count(words.size());
     }
-    end_command(begin, std::move(words));
+    end_command(begin, std::move(words), declared);
+  }
+
+  /// One past the bracket of an index; nobody writes a long one.
+  std::size_t behind_index(std::size_t begin) const {
+    constexpr std::size_t longest = 1000;
+    int depth = 1;
+    for (std::size_t i = begin; i < std::min(begin + longest, text_.size()); ++i) {
+      if (text_[i] == '[') ++depth;
+      if (text_[i] == ']' && --depth == 0) return i + 1;
+    }
+    return begin;
+  }
+
+  /// Skips `NAME[INDEX]=VALUE`, where it stands here: which element that is, is not followed.
+  bool skip_element_assignment(std::size_t length) {
+    if (at(next_ + length) != '[') return false;
+    const std::size_t begin = next_, behind = behind_index(next_ + length + 1);
+    const bool adds = at(behind) == '+' && at(behind + 1) == '=';
+    if (!adds && at(behind) != '=') return false;
+    const std::string name(text_.substr(begin, length));
+    next_ = behind + (adds ? 2 : 1);
+    read_word(true);
+    set_unknown_because(
+        name, begin,
+        fmt::format("line {} sets an element of the array {}, and elements are not followed", line(begin), name));
+    return true;
+  }
+
+  void set_unknown_because(const std::string& name, std::size_t at, const std::string& why) {
+    variables_.set(name,
+                   {unknown_word(place(at, at + name.size()),
+                                 fmt::format("{}; give --set {}=VALUE, or the arguments behind --", why, name))},
+                   false);
   }
 
   /// Whether more may stand in this line than the assignment that begins here: it would be for that command alone. An
@@ -99,29 +136,146 @@ class ScriptReader : public ShellWords {
     return true;
   }
 
-  void end_command(std::size_t begin, std::vector<Word> words) {
+  void end_command(std::size_t begin, std::vector<Word> words, const std::vector<std::string>& declared) {
+    bool sets_unnamed = false;
     if (!words.empty() && (words.front().text == "for" || words.front().text == "function")) {
       if (words.front().text == "for") {
         if (words.size() > 1) set_unknown(words[1].text, begin);
         ++depth_;
       }
       words.clear();
-    } else if (words.size() > 1 && words.front().text == "unset") {
-      for (std::size_t i = 1; i < words.size(); ++i) {
-        if (is_conditional()) {
-          set_unknown(words[i].text, begin);
-        } else {
-          variables_.forget(words[i].text);
-        }
+    } else if (!words.empty()) {
+      sets_unnamed = follow_writer({words.begin() + writer_begin(words), words.end()}, declared, begin);
+      // `export $(cat .env)` is as reading another script.
+      const bool needs_output = text_.substr(begin, next_ - begin).find_first_of("(`") != std::string_view::npos;
+      if (sets_unnamed && !needs_output && words[static_cast<std::size_t>(writer_begin(words))].text != "eval") {
+        throw ShellLimit("this command sets a variable whose name is not known here; give the arguments behind --");
       }
-    } else if (words.size() > 1 && words.front().text == "read") {
-      for (std::size_t i = 1; i < words.size(); ++i) set_unknown(words[i].text, begin);
     }
-    if (words.size() > 1 && words.front().text == "let") {
-      for (std::size_t i = 1; i < words.size(); ++i) set_changed_unknown(words[i].text, begin);
-    }
-    if (!words.empty()) commands_.push_back({std::move(words), line(begin)});
+    if (!words.empty()) commands_.push_back({std::move(words), line(begin), sets_unnamed});
     if (next_ < text_.size()) end_separator(next_ > begin);
+  }
+
+  /// `command` and `builtin` in front of a command change nothing of what it writes.
+  static std::ptrdiff_t writer_begin(const std::vector<Word>& words) {
+    const bool frames = words.size() > 1 && (words.front().text == "command" || words.front().text == "builtin");
+    return frames ? 1 : 0;
+  }
+
+  /// Commands of the shell that write variables. True where it may write one whose name is not known.
+  bool follow_writer(const std::vector<Word>& words, const std::vector<std::string>& declared, std::size_t begin) {
+    const std::string& command = words.front().text;
+    const std::vector<Word> rest(words.begin() + 1, words.end());
+    if (command == "unset") {
+      for (const Word& word : rest) unset(word.text, begin);
+    } else if (command == "let") {
+      for (const Word& word : rest) set_changed_unknown(word.text, begin);
+    } else if (command == "getopts") {
+      for (const char* name : {"OPTARG", "OPTIND"}) set_unknown(name, begin);
+      return rest.size() > 1 && set_all_unknown({rest[1]}, begin);
+    } else if (command == "read" || command == "mapfile" || command == "readarray") {
+      set_unknown(command == "read" ? "REPLY" : "MAPFILE", begin);
+      return set_all_unknown(rest, begin);
+    } else if (command == "printf" && !rest.empty() && rest.front().text.starts_with("-v")) {
+      if (rest.front().text != "-v") return set_all_unknown({{rest.front().text.substr(2), {}, ""}}, begin);
+      return rest.size() > 1 && set_all_unknown({rest[1]}, begin);
+    } else if (command == "eval") {
+      return follow_eval(rest, begin);
+    } else if (command == "trap") {
+      follow_trap(rest, begin);
+    } else if (is_declaration(command)) {
+      return follow_declaration(command, rest, declared, begin);
+    }
+    return false;
+  }
+
+  void unset(const std::string& text, std::size_t begin) {
+    const std::string name = text.substr(0, shell_name_length(text));
+    if (name.empty()) return;  // -v
+    if (is_conditional() || name != text || unfollowed_.contains(name)) {
+      set_unknown(name, begin);
+    } else {
+      variables_.forget(name);
+    }
+  }
+
+  /// The names that `words` begin with; options stay out. True where a name is not known.
+  bool set_all_unknown(const std::vector<Word>& words, std::size_t begin) {
+    bool unnamed = false, is_value = false;  // of an option, as of -p TEXT
+    for (const Word& word : words) {
+      const std::size_t length = shell_name_length(word.text);
+      if (length > 0) set_unknown(word.text.substr(0, length), begin);
+      unnamed = unnamed || (length == 0 && !word.unresolved.empty() && !is_value);
+      is_value = word.text.starts_with('-') && word.text.find_first_of("pdnNtuiOCc") == word.text.size() - 1;
+    }
+    return unnamed;
+  }
+
+  /// A text that is executed: what it assigns, and what its commands may write. That of a training is read elsewhere.
+  bool follow_eval(const std::vector<Word>& words, std::size_t begin) {
+    const auto runs_program = [](const Word& word) { return word.text.find(".py") != std::string::npos; };
+    const bool is_training = std::any_of(words.begin(), words.end(), runs_program);
+    bool unknown = false;
+    for (const Word& word : words) {
+      for (const std::string& name : names_of(word.text, is_training)) set_unknown(name, begin);
+      unknown = unknown || !word.unresolved.empty();
+    }
+    return unknown && !is_training;
+  }
+
+  /// The names in a text; `assigned`: those in front of an equals sign alone.
+  static std::set<std::string> names_of(const std::string& text, bool assigned) {
+    constexpr std::size_t most = 1000;
+    std::set<std::string> names;
+    for (std::size_t i = 0; i < text.size();) {
+      const std::size_t length = shell_name_length(std::string_view(text).substr(i));
+      const std::string_view behind = std::string_view(text).substr(i + length);
+      const bool assigns = behind.starts_with('=') || behind.starts_with("+=") || behind.starts_with('[');
+      if (length > 0 && (assigns || !assigned)) names.insert(text.substr(i, length));
+      if (names.size() > most)
+        throw ShellLimit(
+            fmt::format("this executes a text with more than {} names; give the arguments behind --", most));
+      i += std::max<std::size_t>(length, 1);
+    }
+    return names;
+  }
+
+  /// Before each command, after a mistake, on a signal: from here on nobody knows when these variables are set.
+  void follow_trap(const std::vector<Word>& words, std::size_t begin) {
+    if (words.size() < 2) return;
+    const bool at_end = std::all_of(words.begin() + 1, words.end(),
+                                    [](const Word& word) { return word.text == "EXIT" || word.text == "0"; });
+    if (at_end) return;
+    for (const std::string& name : names_of(words.front().text, true)) {
+      set_unknown(name, begin);
+      unfollowed_.emplace(name, begin);
+    }
+  }
+
+  bool follow_declaration(const std::string& command, const std::vector<Word>& words, std::vector<std::string> declared,
+                          std::size_t begin) {
+    std::string flags;
+    bool unnamed = false;
+    for (const Word& word : words) {
+      if (word.text.starts_with('-')) flags += word.text.substr(1);
+      const std::size_t length = shell_name_length(word.text);
+      if (length > 0) declared.push_back(word.text.substr(0, length));
+      // In quotes, or with a variable in the name.
+      if (length > 0 && (word.text.size() > length || !word.unresolved.empty())) set_unknown(declared.back(), begin);
+      unnamed = unnamed || (length == 0 && !word.unresolved.empty());
+    }
+    if (command != "export" && flags.find('n') != std::string::npos) {
+      throw ShellLimit(fmt::format(
+          "{} -n gives a variable a second name, which is not followed here; give the arguments behind --", command));
+    }
+    // A number, capitals: what is assigned is not what is read then.
+    const bool changes = command != "export" && flags.find_first_of("iluc") != std::string::npos;
+    const bool fixed = command == "readonly" || (command != "export" && flags.find('r') != std::string::npos);
+    for (const std::string& name : declared) {
+      if (changes) set_unknown(name, begin);
+      if (changes || fixed) unfollowed_.emplace(name, begin);
+    }
+    return unnamed;
   }
 
   /// What stands between commands decides whether the next one is executed for certain, and in this shell.
@@ -158,7 +312,12 @@ class ScriptReader : public ShellWords {
       words = read_word(true);
       if (words.empty()) words.push_back({"", place(next_, next_), ""});
     }
-    if (is_conditional()) {
+    if (const auto found = unfollowed_.find(name); found != unfollowed_.end()) {
+      set_unknown_because(
+          name, begin,
+          fmt::format("{} is set in line {}, but line {} decides what becomes of it (readonly, declare or trap)", name,
+                      line(begin), line(found->second)));
+    } else if (is_conditional()) {
       const std::string why = fmt::format(
           "{} is set in line {}, which is executed only perhaps (in an if, a loop, a function or brackets, or behind "
           "&&, || or |); give --set {}=VALUE",
@@ -222,9 +381,10 @@ class ScriptReader : public ShellWords {
 
   std::vector<ShellCommand> commands_;
   std::vector<std::string> here_documents_;
-  int depth_ = 0;            // of if, case, loops and functions
-  int groups_ = 0;           // of ( )
-  bool is_chained_ = false;  // behind &&, || or |
+  std::map<std::string, std::size_t> unfollowed_;  // names whose later assignments are not followed, and since where
+  int depth_ = 0;                                  // of if, case, loops and functions
+  int groups_ = 0;                                 // of ( )
+  bool is_chained_ = false;                        // behind &&, || or |
 };
 
 }  // namespace

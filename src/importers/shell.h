@@ -16,6 +16,7 @@ namespace lockstep {
 struct ShellCommand {
   std::vector<Word> words;
   int line = 0;
+  bool sets_unnamed = false;  ///< it may set variables whose names are not known, as `eval "$(…)"` does
 };
 
 /// The commands of a script in a language of the Bourne family, in order. Variables, arrays and arithmetic are

@@ -100,7 +100,7 @@ def test_version_lists_the_syntaxes(run):
         ("deepspeed", "ds.json", '{ "tensor_parallel": { "autotp_size": 2 } }', "does not describe AutoTP"),
         ("deepspeed", "ds.json", '{ "compile": { "deepcompile": true } }', "does not describe DeepCompile"),
         ("deepspeed", "ds.json", '{ "zero_optimization": { "stage": 3, "zero_hpz_partition_size": 8 } }', "ZeRO++ hpZ"),
-        ("deepspeed", "ds.json", '{ "elasticity": { "enabled": true } }', "does not describe elasticity"),
+        ("deepspeed", "ds.json", '{ "elasticity": { "enabled": true } }', "Elastic training has been removed"),
         ("gpt-neox", "neox.yml", 'attention_config: [[["mamba"], 24]]', "no model with mamba layers"),
         ("gpt-neox", "neox.yml", 'attention_config: [[["rwkv"], 12]]', "no model with rwkv layers"),
         ("gpt-neox", "neox.yml", 'attention_config: [[["gmlp"], "all"]]', "no model with gmlp layers"),
@@ -119,6 +119,123 @@ def test_what_lockstep_cannot_describe_is_refused_and_not_said_to_change_nothing
         result = run("import", kind, name, "--world-size", "4", "--check", *more)
         assert result.returncode == 2 and words in result.stderr, result.stderr
         assert result.stdout == ""
+
+
+REMOVED = "DeepSpeed 0.19.8 refuses this key, with any value: "
+BATCH = '"train_batch_size": 16, '
+
+
+@pytest.mark.parametrize(
+    "kind, text, words",
+    [
+        ("deepspeed", BATCH + '"zero_optimization": { "stage": 3, "mics_shard_size": 4 }', REMOVED + "MiCS ZeRO-3 sharding has been removed"),
+        ("deepspeed", BATCH + '"amp": { "enabled": false }', REMOVED + "NVIDIA Apex AMP integration has been removed"),
+        ("deepspeed", BATCH + '"amp": {}', REMOVED + "NVIDIA Apex AMP integration has been removed"),
+        ("deepspeed", BATCH + '"compression_training": { "a": 1 }', REMOVED + "The DeepSpeed compression library"),
+        ("deepspeed", BATCH + '"curriculum_learning": { "enabled": true }', REMOVED + "Legacy top-level"),
+        ("deepspeed", BATCH + '"communication_data_type": "int8"', "Supported data types: ['fp16', 'bf16', 'fp32']"),
+        ("deepspeed", '"gradient_accumulation_steps": 2', "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"),
+        ("deepspeed", BATCH + '"gradient_accumulation_steps": 3', "train_batch_size: it does not divide by gradient_accumulation_steps 3 × 8 data-parallel ranks"),
+        ("deepspeed", '"train_batch_size": 12', "train_batch_size: it does not divide by 8 data-parallel ranks"),
+        ("deepspeed", '"train_batch_size": 4', "train_batch_size: it does not divide by 8 data-parallel ranks"),
+        ("gpt-neox", '"gradient_accumulation_steps": 2', "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"),
+        ("gpt-neox", BATCH + '"bf16": { "enabled": true }, "fp16": { "enabled": true }', "bfloat16 and fp16 modes cannot be simultaneously enabled"),
+        ("accelerate", '"distributed_type": "NO", "num_processes": 8', "accelerate starts one process with distributed_type NO, not 8"),
+        ("accelerate", '"distributed_type": "DEEPSPEED", "num_processes": 8, "deepspeed_config": { "zero_stage": 3, "deepspeed_config_file": "ds.json" }',
+         "deepspeed_config.zero_stage: accelerate refuses this key beside deepspeed_config_file"),
+        ("accelerate", '"distributed_type": "DEEPSPEED", "num_processes": 8, "mixed_precision": "bf16", "deepspeed_config": { "deepspeed_config_file": "ds.json" }',
+         "mixed_precision: accelerate refuses this key beside deepspeed_config_file"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_the_framework_itself_refuses_is_not_imported(run, tmp_path, kind, text, words):
+    if kind == "gpt-neox":
+        text += ', "num_layers": 2, "hidden_size": 64, "num_attention_heads": 4'
+    name = "ds0.json" if kind == "deepspeed" else "file.yaml"
+    (tmp_path / name).write_text("{" + text + "}")
+    (tmp_path / "ds.json").write_text(DEEPSPEED)
+    files = [name, "ds.json"] if "deepspeed_config_file" in text else [name]
+    world = [] if kind == "accelerate" else ["--world-size", "8"]
+    result = run("import", kind, *files, *world)
+    assert (result.returncode, result.stdout) == (2, "") and words in result.stderr, result.stderr
+
+
+def test_keys_of_deepspeed_that_gpt_neox_s_release_still_has_stay_there(run, tmp_path):
+    (tmp_path / "neox.yml").write_text(
+        '{ "num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "train_micro_batch_size_per_gpu": 1, "amp": { "enabled": false } }'
+    )
+    result = run("import", "gpt-neox", "neox.yml", "--world-size", "8")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("kind", ["MULTI_GPU", "FSDP"])
+def test_use_cpu_does_not_keep_accelerate_from_starting_all_processes(run, tmp_path, kind):
+    # accelerate 1.15: launch_command asks for --cpu of the command line, not for use_cpu of the file.
+    (tmp_path / "a.yaml").write_text(f"distributed_type: {kind}\nnum_processes: 8\nuse_cpu: true\n")
+    result = run("import", "accelerate", "a.yaml")
+    assert result.returncode == 0 and json.loads(result.stdout)["layout"] == {"dp": 8}, result.stderr
+
+
+def test_one_process_of_accelerate_may_be_asked_for(run, tmp_path):
+    (tmp_path / "a.yaml").write_text("distributed_type: 'NO'\nnum_processes: 8\n")
+    result = run("import", "accelerate", "a.yaml", "--world-size", "1")
+    assert result.returncode == 0 and json.loads(result.stdout)["layout"] == {}, result.stderr
+
+
+@pytest.mark.parametrize("flag", ["--use-checkpoint-args", "--use-mp-args-from-checkpoint-args"])
+def test_arguments_from_a_checkpoint_are_not_known(run, flag):
+    result = run("import", "megatron", "--world-size", "4", "--", *ARGUMENTS, flag)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"{flag}: Megatron takes the model" in result.stderr
+
+
+def log_of(**values):
+    names = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 64, "padded_vocab_size": 1024,
+             "micro_batch_size": 1, "global_batch_size": 16, "world_size": 8, "tensor_model_parallel_size": 2,
+             "data_parallel_size": 4, "use_checkpoint_args": True, **values}  # fmt: skip
+    lines = [f"  {name} {'.' * (48 - len(name))} {value}\n" for name, value in names.items()]
+    return "------------------------ arguments ------------------------\n" + "".join(lines) + "-------------------- end of arguments ---------------------\n"
+
+
+def test_a_log_that_contradicts_itself_is_refused_and_one_with_several_blocks_says_which_counts(run, tmp_path):
+    # What a checkpoint said stands in the log.
+    (tmp_path / "log.txt").write_text(log_of())
+    result = run("import", "megatron", "log.txt")
+    assert result.returncode == 0 and "several blocks" not in result.stderr, result.stderr
+    (tmp_path / "log.txt").write_text(log_of(data_parallel_size=8))
+    result = run("import", "megatron", "log.txt")
+    assert result.returncode == 2 and "data_parallel_size: it is 8, but the other sizes in this block leave 4" in result.stderr
+    (tmp_path / "log.txt").write_text(log_of(seq_length=8) + log_of(seq_length=16))
+    assert "several blocks" not in run("import", "megatron", "log.txt").stderr
+    (tmp_path / "log.txt").write_text(log_of(global_batch_size=8) + "step 1\n" + log_of())
+    result = run("import", "megatron", "log.txt")
+    assert result.returncode == 0, result.stderr
+    assert "The log has several blocks of arguments, and the last one counts; the one before it differs in global_batch_size." in result.stderr
+
+
+def test_biases_that_every_rank_adds_are_said_to_be_parameters_of_their_own(run, tmp_path):
+    text = '"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "train_micro_batch_size_per_gpu": 1, "gpt_j_residual": true'
+    for more, said in [("", False), (', "model_parallel_size": 2', True),
+                       (', "model_parallel_size": 2, "use_bias_in_attn_linear": false, "use_bias_in_mlp": false', False)]:  # fmt: skip
+        (tmp_path / "neox.yml").write_text("{" + text + more + "}")
+        result = run("import", "gpt-neox", "neox.yml", "--world-size", "4", "--check")
+        assert ("are added 2 times, once by each tensor-parallel rank" in result.stderr) == said, result.stderr
+        assert ("each copy of a row-parallel bias a parameter of its own" in result.stdout) == said, result.stdout
+
+
+@pytest.mark.parametrize("line", ["A[${#A[@]}]=--sequence-parallel", "eval TP=4", "printf -v TP 4", "mapfile -t TP < tp.txt", 'export "$N=4"'])
+def test_what_the_shell_writes_into_a_variable_is_refused_at_its_place(run, tmp_path, line):
+    text = f'TP=2\nN=TP\nA=(--bf16)\n{line}\ntorchrun pretrain_gpt.py {" ".join(ARGUMENTS)} --tensor-model-parallel-size $TP "${{A[@]}}"\n'
+    (tmp_path / "run.sh").write_text(text)
+    result = run("import", "megatron", "run.sh", "--world-size", "8")
+    assert (result.returncode, result.stdout) == (2, "") and "line 4" in result.stderr, result.stderr
+
+
+def test_what_an_unknown_text_may_set_is_said(run, tmp_path):
+    (tmp_path / "run.sh").write_text(f'eval "$(conda shell.bash hook)"\ntorchrun pretrain_gpt.py {" ".join(ARGUMENTS)}\n')
+    result = run("import", "megatron", "run.sh", "--world-size", "8")
+    assert result.returncode == 0, result.stderr
+    assert "Line 1 may set variables whose names are not known here" in result.stderr
 
 
 def test_sequence_parallel_size_alone_is_no_sequence_parallelism(run, tmp_path):

@@ -87,7 +87,8 @@ TEST_CASE("a value that is none is a mistake at the value") {
         "    1 | --tensor-model-parallel-size *** --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size "
         "1000 --mic…\n"
         "      |                              ^~~\n");
-  CHECK(mistakes(file("deepspeed", "ds.json", "{\n  \"zero_optimization\": { \"stage\": \"two\" }\n}")) ==
+  CHECK(mistakes(file("deepspeed", "ds.json",
+                      "{ \"train_batch_size\": 8,\n  \"zero_optimization\": { \"stage\": \"two\" }\n}")) ==
         "ds.json:2:35: error: zero_optimization.stage: expected a whole number of at most 12 digits, found a text\n"
         "    2 |   \"zero_optimization\": { \"stage\": \"***\" }\n"
         "      |                                   ^~~~~\n");

@@ -130,17 +130,19 @@ TEST_CASE("an empty configuration is told as one, and a broken one is told alone
 }
 
 TEST_CASE("a boolean that is none is told with what was found") {
-  CHECK(messages(file("deepspeed", "d.json", "{ \"zero_optimization\": { \"overlap_comm\": 3 } }")) ==
+  CHECK(messages(file("deepspeed", "d.json",
+                      "{ \"train_batch_size\": 8, \"zero_optimization\": { \"overlap_comm\": 3 } }")) ==
         "zero_optimization.overlap_comm: expected true or false, found 3\n");
-  CHECK(messages(file("deepspeed", "d.json", "{ \"sparse_gradients\": \"maybe\" }")) ==
-        "sparse_gradients: expected true or false, found a text\n");
+  CHECK(messages(file("deepspeed", "d.json", "{ \"train_batch_size\": 8, \"disable_allgather\": \"maybe\" }")) ==
+        "disable_allgather: expected true or false, found a text\n");
   if (!is_readable("m.yaml")) return;
   CHECK(messages(file("megatron", "m.yaml", "MODEL_ARGS:\n  --use-distributed-optimizer: [1]\n")) ==
         "--use-distributed-optimizer: expected true or false, found a list\n");
 }
 
 TEST_CASE("what the scenario is refused for is told at the keys that it stems from") {
-  CHECK(mistakes(file("deepspeed", "ds.json", "{ \"zero_optimization\": {\n  \"stage\": 7 } }")) ==
+  CHECK(mistakes(
+            file("deepspeed", "ds.json", "{ \"train_batch_size\": 8, \"zero_optimization\": {\n  \"stage\": 7 } }")) ==
         "ds.json:2:12: error: zero_optimization.stage: \"zero_stage\": expected one of 0, 1, 2, 3, found the number 7\n"
         "    2 |   \"stage\": 7 } }\n"
         "      |            ^\n");

@@ -129,3 +129,54 @@ TEST_CASE("appending again and again keeps text, elements and what is given") {
   CHECK(last_command("A=x\nA+=y\nA+=z\nrun $A") == "run|xyz");
   CHECK(last_command("A+=y\nrun $A", {{"A", "out"}}) == "run|out");
 }
+
+TEST_CASE("elements of arrays that are set or removed one by one make the array unknown") {
+  CHECK(last_command("A=(--x 2)\nA[1]=4\nrun \"${A[@]}\"") == "run|?");
+  CHECK(last_command("A=(--x 2)\nA[${#A[@]}]=--y\nrun \"${A[@]}\"") == "run|?");
+  CHECK(last_command("A=(--x 2)\nA[1]+=4; B=1\nrun \"${A[@]}\" $B") == "run|?|1");
+  CHECK(last_command("A=(--x 2)\ndeclare A[1]=4\nrun \"${A[@]}\"") == "run|?");
+  CHECK(last_command("A=(--x 2)\nunset 'A[1]'\nrun \"${A[@]}\"") == "run|?");
+  CHECK(last_command("A=(--x 2)\nrun A[1]=4 \"${A[@]}\"") == "run|A[1]=4|--x|2");
+  CHECK(last_command("A[\nrun b") == "run|b");
+}
+
+TEST_CASE("variables that commands of the shell write are not known") {
+  for (const char* writer : {"eval \"A=4\"",
+                             "eval A=4",
+                             "eval 'read A'",
+                             "printf -v A 4",
+                             "printf -vA 4",
+                             "mapfile -t A < a",
+                             "readarray A < a",
+                             "mapfile -t A < <(echo 4)",
+                             "getopts t: A",
+                             "declare $N=4",
+                             "export \"$N=4\"",
+                             "export \"A=4\"",
+                             "local $N=4",
+                             "command read A",
+                             "builtin printf -v A 4",
+                             "trap 'A=4' DEBUG",
+                             "declare -u A",
+                             "read -r A",
+                             "readonly A=1\nA=4",
+                             "declare -r A\nA=4",
+                             "declare -i A\nA+=1",
+                             "trap 'A=4' ERR\nA=2",
+                             "readonly A\nunset A"}) {
+    INFO(writer);
+    CHECK(last_command("A=2 N=A\n" + std::string(writer) + "\nrun $A end") == "run|?|end");
+    CHECK(last_command("N=A\n" + std::string(writer) + "\nrun ${A:-2} end") == "run|?|end");
+  }
+  CHECK(last_command("A=2\neval \"python x.py --B=$A\"\nrun $A") == "run|2");
+  CHECK(last_command("A=2\ntrap 'A=4' EXIT\nprintf '%s' A\nexport A\nrun $A") == "run|2");
+  CHECK(last_command("A=2\nreadonly A\nrun $A") == "run|2");
+  CHECK(last_command("A=2\neval A=4\nA=3\nrun $A", {}) == "run|3");
+  CHECK(last_command("A=2\neval A=4\nrun $A", {{"A", "8"}}) == "run|8");
+  const std::string unnamed = "sets a variable whose name is not known here";
+  CHECK(last_command("A=2\nM=(A 4)\ndeclare \"${M[0]}=${M[1]}\"\nrun $A").find(unnamed) != std::string::npos);
+  CHECK(last_command("A=2\nfor N in A; do read $N; done\nrun $A").find(unnamed) != std::string::npos);
+  CHECK(last_command("A=2\nwhile getopts :t: opt \"$@\"; do true; done\nread -p \"$P\" B\nrun $A $B") == "run|2|?");
+  CHECK(last_command("A=2\nexport $(cat .env)\nrun $A") == "run|2");  // with a note
+  CHECK(last_command("A=2\ndeclare -n B=A\nB=4\nrun $A").find("gives a variable a second name") != std::string::npos);
+}
