@@ -4,7 +4,10 @@
 import json
 import os
 import re
+import shutil
+from fractions import Fraction
 
+import captured_run
 import pytest
 
 from conftest import RIGHT
@@ -331,3 +334,79 @@ def test_the_summary_of_a_job_is_no_input_and_no_other_output(run, inputs):
     for arguments, name in ((["--summary"], "x.json"), (["--summary", "-o", "out"], "out")):
         done = run("check", "x.json", *arguments, env={"GITHUB_STEP_SUMMARY": str(inputs / name)})
         assert done.returncode == 2 and contents(inputs) == before
+
+
+@pytest.fixture
+def captured(repository):
+    """A repository with the folder of a captured run, and dumps of the Flight Recorder."""
+    folder = repository / "repository" / "run"
+    captured_run.simple_run(folder, lambda name, rank, m: Fraction(1, 2))
+    traces = repository / "repository" / "traces"
+    traces.mkdir()
+    return folder
+
+
+LEADS = ["../.git/config", "../.env", "../../credentials", "/proc/self/environ", "/etc/passwd"]
+READERS = [["verify"], ["record"], ["verify", "-f", "json"], ["verify", "-f", "html"], ["verify", "other", "--reference"]]
+
+
+@pytest.mark.parametrize("call", READERS, ids=" ".join)
+@pytest.mark.parametrize("leads", LEADS)
+def test_a_link_out_of_the_folder_of_a_run_is_not_followed(run, repository, captured, call, leads):
+    if "other" in call:
+        shutil.copytree(captured, repository / "other")
+    file = captured / "rank-00001.jsonl"
+    file.unlink()
+    file.symlink_to(leads)
+    done = run(*call, str(captured), env={"TOKEN": SECRET})
+    said = done.stdout + done.stderr
+    assert done.returncode == 2 and f"{file}: it is a link that leads out of the folder of the run" in said, said
+    assert SECRET not in said and "extraheader" not in said and "root:" not in said
+
+
+def test_neither_is_one_in_the_place_of_sums(run, repository, captured):
+    for file in captured.glob("*.safetensors"):
+        (repository / file.name).write_bytes(file.read_bytes())
+        file.unlink()
+        file.symlink_to(repository / file.name)
+    done = run("verify", str(captured))
+    assert done.returncode == 2 and "it is a link that leads out of the folder of the run" in done.stderr
+
+
+def test_links_within_a_run_and_to_a_run_are_followed(run, repository, captured):
+    right = run("verify", str(captured)).stdout
+    file = captured / "rank-00001.jsonl"
+    file.rename(captured / "one")
+    file.symlink_to("one")
+    assert run("verify", str(captured)).stdout == right
+    (repository / "link").symlink_to(captured)
+    assert run("verify", "link").stdout == right.replace(str(captured), "link")
+
+
+LEADS_OUT = "trace_0.json: it is a link that leads out of its folder"
+
+
+@pytest.mark.parametrize("leads", [*LEADS, "../../docker.json"])
+def test_a_link_out_of_a_folder_of_dumps_is_not_followed(run, repository, captured, leads):
+    traces = repository / "repository" / "traces"
+    (traces / "trace_0.json").symlink_to(leads)
+    for argument in (str(traces), str(traces / "t*.json")):
+        done = run("import", "flight-recorder", argument, env={"TOKEN": SECRET})
+        assert done.returncode == 2 and (leads.startswith("/proc") or LEADS_OUT in done.stderr), done.stderr
+        assert SECRET not in done.stderr and "extraheader" not in done.stderr
+    # As a shell names it in place of *.json: nothing is shown of what is no dump.
+    if not leads.startswith("/proc"):
+        done = run("import", "flight-recorder", str(traces / "trace_0.json"))
+        assert done.returncode == 2 and SECRET not in done.stderr and "expected a dump" in done.stderr
+    os.mkfifo(traces / "trace_1.json")
+    assert run("import", "flight-recorder", str(traces)).returncode == 2
+
+
+@pytest.mark.parametrize("text", [f"token {SECRET}", f'{{ "auth": "{SECRET}" }}', f'"{SECRET}"', f'{{ "version": "{SECRET}" }}', f'{{ "auth": {SECRET} }}'])
+def test_what_is_found_in_a_folder_and_is_no_dump_is_not_quoted(run, repository, captured, text):
+    file = repository / "repository" / "traces" / "trace_0.json"
+    file.write_text(text)
+    done = run("import", "flight-recorder", str(file.parent))
+    assert done.returncode == 2 and f"{file}:1:" in done.stderr and "name the file to see what is wrong there" in done.stderr, done.stderr
+    assert SECRET not in done.stderr
+    assert SECRET in run("import", "flight-recorder", str(file)).stderr
