@@ -168,8 +168,8 @@ def test_a_folder_is_checked_to_its_end_whatever_lies_in_it(run, files):
 # What a runner takes as a command, what turns a text around, what is not seen.
 NAMES = ["::stop-commands::x", " ::error title=x::y", "\u00a0::warning::y", "a##[stop-commands]b", "##vso[task.setvariable variable=x]y", "##teamcity[x]",
          "a\u202eb", "a\u2066b\u2069", "a\u200bb", "a\u200e\u200fb", "a\u2060b", "a\ufeffb", "a\u061cb", "a\u180eb", "a\U000e0041b", "a\u2028b",
-         "a\u00adb", "a\ufe0fb", "|*_`<b>`", "w"]
-UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]")
+         "a\u00adb", "a\ufe0fb", "a\u2800b", "|*_`<b>`", "w"]
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]")
 
 
 def strange(reduce="avg", names=NAMES):
@@ -238,6 +238,47 @@ def test_tables_for_documents_are_escaped_as_those_of_check(run, tmp_path):
         assert not kinds & {"html_inline", "html_block", "link_open", "em_open", "strong_open", "image"}, done.stdout
         rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows[:3]}) == 1
+
+
+# What GitHub and GitLab make of a text in a page: mentions, links to issues, addresses, pictures, mathematics.
+ACTING = ["@torvalds", "@org/team", "https://evil.example/x", "http://evil.example", "www.evil.example", "a@evil.example", "mailto:a@b.c", "GH-12", "gh-3",
+          "#12", "torvalds/linux#1", "!34", "~bug", "%v1", "&7", ":smile:", ":+1:", "$x_1$", "&#64;torvalds", "&lt;b&gt;", "$12"]
+# They look for it in the texts of the page, and not in code.
+REFERENCE = re.compile(r"@\w|://|www\.|mailto:\w|gh-\d|[#!~%&$]\w|:[\w+-]+:|\$", re.I)
+
+
+@pytest.mark.parametrize("call", [["list"], ["list", "--corpus"], ["mutate"], ["check"], ["test"]], ids=" ".join)
+def test_no_text_of_a_stranger_mentions_links_or_is_typeset_in_markdown(run, tmp_path, call):
+    markdown_it = pytest.importorskip("markdown_it")
+    words = " ".join(ACTING)
+    files = [f"n {word}.json".replace("/", "-") for word in ("@torvalds", ":smile:", "$x$", "www.evil.example", "#12")]
+    for file in files:
+        wrong = call[0] in ("check", "test")
+        document = json.loads(strange("sum" if wrong else "avg", names=["w", f"{words} |"]))
+        document.update(name=f"{words} |", title=words, source=f"@org/{words} #12 @torvalds")
+        if call == ["test"]:
+            document["expect"] = {"verdict": "match"}
+        (tmp_path / file).write_text(json.dumps(document))
+    done = run(*call, "-f", "markdown", *files)
+    assert done.returncode in (0, 1) and "torvalds" in done.stdout, done.stderr
+    page = markdown_it.MarkdownIt("gfm-like", {"html": True, "linkify": False}).render(done.stdout)
+    texts = re.split(r"<[^>]*>", re.sub(r"<code>.*?</code>", "", re.sub(r"<span>\$</span>", "", page)))
+    texts = [text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&") for text in texts]
+    assert not [text for text in texts if REFERENCE.search(text)], [text for text in texts if REFERENCE.search(text)]
+    if call[0] == "list":
+        # It reads as it was.
+        seen = re.sub(r"<[^>]*>", "", page).replace("\u200b", "").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        assert words in seen
+
+
+def test_links_of_the_corpus_are_links_and_one_is_not_many(run, tmp_path):
+    document = json.loads(strange("sum", names=["w"]))
+    document.update(name="x", title="t", source="org/project#12")
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    said = run("list", "--corpus", "-f", "markdown", "x.json").stdout
+    assert "[#12](https://github.com/org/project/issues/12)" in said
+    assert "- 1 mistake from 1 source in 1 project; 0 controls that are right.\n" in said
+    assert "- Of the 1 mismatch a comparison of replicas misses" in said and "Of their 1 source it misses" in said
 
 
 def test_a_colon_that_comes_in_pieces_is_a_command_all_the_same(run, tmp_path):
