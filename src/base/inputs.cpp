@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -37,6 +38,16 @@ bool was_read(const std::filesystem::path& path) {
   if (stat(path.c_str(), &status) != 0) return false;
   const std::lock_guard lock(inputs_mutex);
   return inputs.contains({status.st_dev, status.st_ino});
+}
+
+bool leads_out_of(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::canonical(file, error);
+  if (error) return false;  // who opens it says why it cannot be
+  const std::filesystem::path home = std::filesystem::canonical(folder.empty() ? "." : folder, error);
+  if (error) return true;
+  const std::filesystem::path rest = target.lexically_relative(home);
+  return rest.empty() || *rest.begin() == ".." || std::find(rest.begin(), rest.end(), ".git") != rest.end();
 }
 
 }  // namespace lockstep

@@ -13,4 +13,8 @@ void note_input(const std::filesystem::path& path);
 /// Whether what lies at `path`, after links, was read.
 bool was_read(const std::filesystem::path& path);
 
+/// Whether the file, which was found in `folder`, is a link to what lies outside of that folder, or in a ".git" of it.
+/// Whoever made the folder, and the link, is not who may read what it leads to.
+bool leads_out_of(const std::filesystem::path& file, const std::filesystem::path& folder);
+
 }  // namespace lockstep

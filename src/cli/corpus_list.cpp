@@ -11,6 +11,7 @@
 #include "src/cli/table.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/report/clean_text.h"
+#include "src/report/style.h"
 
 namespace lockstep::cli {
 
@@ -69,20 +70,26 @@ std::string summary(const std::vector<ScenarioRow>& rows) {
     if (row.tolerance == "passes") ++passes;
     if (row.tolerance == "fails") seen_by_tolerance.insert(row.source());
   }
-  if (mistakes == 0) return fmt::format("No mistakes; {} controls that are right.\n", controls);
+  const std::string right = counted(controls, "control") + (controls == 1 ? " that is right" : " that are right");
+  if (mistakes == 0) return fmt::format("No mistakes; {}.\n", right);
   std::vector<std::string> words;
   for (const auto& [kind, count] : kinds) words.push_back(fmt::format("{} {}", kind, count));
+  const auto count_of = [](const auto& all, const char* noun) {
+    return counted(static_cast<std::int64_t>(all.size()), noun);
+  };
+  const std::string counted_mismatches = fmt::format("{} mismatch{}", mismatches, mismatches == 1 ? "" : "es");
   return fmt::format(
-      "{} mistakes from {} sources in {} projects; {} controls that are right.\n"
+      "{} from {} in {}; {}.\n"
       "Kinds: {}.\n"
-      "Of the {} mismatches a comparison of replicas misses {}: in {} all owners agree, in {} there is nothing to "
-      "compare. Of their {} sources it misses {} in every file.\n"
+      "Of the {} a comparison of replicas misses {}: in {} all owners agree, in {} there is nothing to "
+      "compare. Of their {} it misses {} in every file.\n"
       "A comparison with one device that accepts a relative error of 8 % misses {} of the mismatches, and {} of the "
       "sources in every file.\n"
       "The other {} stop, race, or are too large for every rank to be looked at: there are no values to compare.\n",
-      mistakes, sources.size(), projects.size(), controls, fmt::join(words, ", "), mismatches, agree + alone, agree,
-      alone, mismatching.size(), mismatching.size() - seen_by_replicas.size(), passes,
-      mismatching.size() - seen_by_tolerance.size(), mistakes - mismatches);
+      counted(mistakes, "mistake"), count_of(sources, "source"), count_of(projects, "project"), right,
+      fmt::join(words, ", "), counted_mismatches, agree + alone, agree, alone, count_of(mismatching, "source"),
+      mismatching.size() - seen_by_replicas.size(), passes, mismatching.size() - seen_by_tolerance.size(),
+      mistakes - mismatches);
 }
 
 }  // namespace

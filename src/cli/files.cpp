@@ -280,7 +280,9 @@ void keep_what_was_read(const std::string& output) {
 void keep_apart(const std::vector<std::string>& outputs) {
   for (auto one = outputs.begin(); one != outputs.end(); ++one) {
     for (auto other = outputs.begin(); other != one; ++other) {
+      std::error_code error;
       if (one->empty() || other->empty() || whole(*one) != whole(*other)) continue;
+      if (fs::is_character_file(*one, error)) continue;  // "/dev/null" takes any number
       const std::string both = *one == *other ? *one : fmt::format("{}, which is {} too", *other, *one);
       usage_error(fmt::format("two reports cannot be written to one file, {}; give one of them another name", both));
     }

@@ -51,7 +51,7 @@ void keep_inputs(const std::string& output, const std::vector<std::string>& inpu
 /// Throws ReplacedInput where this process has read what lies at `output`, such as a framework file.
 void keep_what_was_read(const std::string& output);
 
-/// Throws InputError where two of the outputs are one file, however they are spelled.
+/// Throws InputError where two of the outputs are one file, however they are spelled, and no device.
 void keep_apart(const std::vector<std::string>& outputs);
 
 /// The text of a file; "-" is standard input. Throws InputError where it cannot be read, is larger than 64 MiB or holds

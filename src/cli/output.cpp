@@ -8,10 +8,12 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "src/cli/command.h"
 #include "src/cli/files.h"
@@ -78,6 +80,44 @@ std::string resolved(const std::string& path) {
   return error ? path : target.string();
 }
 
+/// A stream that is open in some process, which the path is a name of: "/dev/stdout", "/proc/123/fd/1".
+struct NamedStream {
+  bool own;
+  int number;
+};
+
+/// What is open there is written on where it stands: a log of a job that is renamed over would lose what it holds.
+std::optional<NamedStream> stream_of(std::filesystem::path path) {
+  namespace fs = std::filesystem;
+  constexpr int most_links = 40;
+  std::error_code error;
+  for (int links = 0; links < most_links; ++links) {
+    const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : fs::path("."), error);
+    if (error) return std::nullopt;
+    const std::string name = path.filename().string();
+    int number = -1;
+    const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), number);
+    const bool is_number = wrong == std::errc() && end == name.data() + name.size();
+    if (is_number && folder.filename() == "fd" && folder.native().starts_with("/proc/"))
+      return NamedStream{folder.native().starts_with(fmt::format("/proc/{}/", getpid())), number};
+    if (!fs::is_symlink(folder / name, error)) return std::nullopt;
+    path = folder / fs::read_symlink(folder / name, error);
+    if (error) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// A descriptor of our own for that stream. Throws InputError where we were given none to write to.
+int writable_stream(int number, const std::string& path) {
+  // Those that were given to us outlive exec; those that we opened do not.
+  const int flags = fcntl(number, F_GETFD);
+  if (flags < 0 || (flags & FD_CLOEXEC) != 0)
+    usage_error(fmt::format("cannot write to {}: no such stream was handed to this program", path));
+  if ((fcntl(number, F_GETFL) & O_ACCMODE) == O_RDONLY)
+    usage_error(fmt::format("cannot write to {}: it is open for reading alone", path));
+  return fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
 }  // namespace
 
 void tell(const std::string& text) {
@@ -111,7 +151,11 @@ Output::Output(std::string path, ReadableText::Kind kind) : path_(std::move(path
   struct stat status {};
   const bool exists = stat(path_.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode)) usage_error(fmt::format("cannot write to {}: it is a folder", path_));
-  if (exists && !S_ISREG(status.st_mode)) {
+  if (const std::optional<NamedStream> stream = stream_of(path_); stream && stream->own) {
+    descriptor_ = writable_stream(stream->number, path_);
+  } else if (stream) {
+    descriptor_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  } else if (exists && !S_ISREG(status.st_mode)) {
     // A device or a pipe: there is nothing to rename.
     descriptor_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
@@ -164,10 +208,10 @@ void Output::flush() {
 }
 
 void Output::commit() {
+  if (!may_replace_input_) keep_what_was_read(path_);
   buffer_ += readable_.rest();
   flush();
   if (path_.empty()) return;
-  if (!may_replace_input_) keep_what_was_read(path_);
   const int closed = close(descriptor_);
   descriptor_ = -1;
   if (closed != 0) throw WriteFailure(fmt::format("cannot write to {}: {}", path_, std::strerror(errno)));

@@ -33,7 +33,8 @@ class WriteFailure : public std::runtime_error {
 };
 
 /// Where a report goes: standard output, or a file that is written beside its place and renamed when
-/// it is complete, so that nobody ever sees half a report. What is written is readable_text().
+/// it is complete, so that nobody ever sees half a report. A device, a pipe, or a stream that is open already, such as
+/// "/dev/stderr", is written on and never replaced. What is written is readable_text().
 class Output {
  public:
   /// "" is standard output. Throws InputError where the file cannot be made.

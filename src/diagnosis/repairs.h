@@ -35,8 +35,8 @@ struct RepairOptions {
 };
 
 /// Repairs of a result that does not match, found by applying every edit to a small layout in which the same goes
-/// wrong: the best first, in the order of repair_order.h. Empty where no edit, and no two, do it, and for a result that
-/// matches or that is no valid file. What is wrong with the model alone has no repair here.
+/// wrong: the best first, in the order of repair_order.h. Empty where none that was tried does it, and for a result
+/// that matches or that is no valid file. What is wrong with the model alone has no repair here.
 struct RepairSearch {
   std::vector<FoundRepair> repairs;
   int tried = 0;  ///< schedules that were replayed

@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "src/base/inputs.h"
 #include "src/base/refuse.h"
 #include "src/live/captured_run.h"
 #include "src/live/event.h"
@@ -230,6 +231,8 @@ CapturedRun read_run(const std::string& folder, int threads) {
   std::vector<std::vector<Diagnostic>> mistakes(files.size());
   numeric::parallel_for(files.size(), threads, [&](std::size_t i) {
     try {
+      if (leads_out_of(files[i], folder))
+        refuse(fmt::format("{}: it is a link that leads out of the folder of the run; expected a file", files[i]));
       records[i] = read_rank(files[i]);
     } catch (const InputError& error) {
       mistakes[i] = error.diagnostics();

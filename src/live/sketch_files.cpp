@@ -6,6 +6,9 @@
 #include <bit>
 #include <filesystem>
 
+#include "src/base/inputs.h"
+#include "src/base/refuse.h"
+
 namespace lockstep::live {
 
 static_assert(std::endian::native == std::endian::little, "rows are read as they are stored");
@@ -28,6 +31,8 @@ std::shared_ptr<const TensorFile> SketchFiles::file(int rank, int step) {
     missing_.insert({step, rank});
     return nullptr;
   }
+  if (leads_out_of(path, run_.folder))
+    refuse(fmt::format("{}: it is a link that leads out of the folder of the run; expected a file", path));
   auto opened = std::make_shared<const TensorFile>(path);
   const auto& tensors = opened->tensors();
   const auto sums = static_cast<std::uint64_t>(run_.header.sums);

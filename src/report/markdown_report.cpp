@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t most_rows_bytes = 300'000, most_details_bytes = 600'000;
 
 std::string details_of(const FileFindings& file, std::string_view docs_url) {
-  std::string text =
-      fmt::format("\n<details>\n<summary>{}: {}</summary>\n\n", markup_text(one_line_text(file.file)), file.verdict);
+  std::string text = fmt::format("\n<details>\n<summary><code>{}</code>: {}</summary>\n\n",
+                                 markup_text(one_line_text(file.file)), file.verdict);
   for (const RuleFinding& finding : file.findings) {
     const std::string name = fmt::format("{} {}", finding.rule().id, finding.rule().name);
     const std::string url = rule_url(finding.rule(), docs_url);

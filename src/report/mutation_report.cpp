@@ -225,7 +225,7 @@ void mutation_markdown(const std::vector<Mutation>& all, const Write& write) {
     if (!one.cut_off.empty()) {
       if (first) write("\n");
       first = false;
-      write(fmt::format("- `{}`: {}\n", one_line_text(one.scenario->file), untried_text(one)));
+      write(fmt::format("- {}: {}\n", markdown_code(one.scenario->file), untried_text(one)));
     }
     for (const auto& [why, mutants] : survivors(one)) {
       if (first) write("\n");

@@ -63,7 +63,8 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
         "schedule takes them back\n");
   if (findings.repairs.empty()) {
     write(cut_off.empty()
-              ? fmt::format("  no edit makes it right, and no two edits do; {} schedules were tried\n", findings.tried)
+              ? fmt::format("  no repair was found among the {} schedules that were tried; docs/repair.md says which\n",
+                            findings.tried)
               : fmt::format("  no repair was found; {} schedules were tried\n{}", findings.tried, cut_off));
     return;
   }

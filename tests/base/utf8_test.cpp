@@ -31,7 +31,7 @@ TEST_CASE("what is not seen, or turns what is seen around, is known and has a nu
     CHECK(is_invisible(std::string_view(seen).substr(0, utf8_length(seen))) == (seen == std::string_view("\u2029x")));
   for (const char* unseen :
        {"\x01", "\x7f", "\u0085", "\u00AD", "\u061C", "\u180E", "\u200B", "\u200F", "\u2028", "\u202A", "\u202E",
-        "\u2060", "\u2066", "\u2069", "\uFEFF", "\uFE0F", "\U000E0041", "\U000E01EF"}) {
+        "\u2060", "\u2066", "\u2069", "\u2800", "\uFEFF", "\uFE0F", "\U000E0041", "\U000E01EF"}) {
     CHECK(is_invisible(unseen));
   }
   CHECK_FALSE(is_invisible(""));

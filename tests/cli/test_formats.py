@@ -179,8 +179,9 @@ def test_a_strange_file_name_comes_back_from_every_format(reports, files):
     for format, findings in found.items():
         assert [(file.removeprefix("./"), rule) for file, rule, _ in findings] == [(STRANGE, "LS002")], format
     table = Table(texts["markdown"])
-    assert table.rows[1][1] == "./" + STRANGE
-    summary = re.search(r"<summary>(.*?)</summary>", table.html)[1]
+    assert table.rows[1][1].replace("\u200b", "").replace("<span>$</span>", "$") == "./" + STRANGE
+    # As code: what is no code may mention and link.
+    summary = re.search(r"<summary>(.*?)</summary>", table.html)[1].replace("<code>", "").replace("</code>", "")
     assert summary.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&") == f"./{STRANGE}: mismatch"
 
 
@@ -212,7 +213,7 @@ def test_strange_names_of_parameters_and_steps_come_back(reports, files):
     table = Table(texts["markdown"])
     assert table.rows[1][3].startswith("as expected: " + step)
     text = re.sub(r"<[^>]*>", "", table.html).replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
-    assert sentence in text and "<b>" not in table.html
+    assert sentence in text.replace("\u200b", "") and "<b>" not in table.html
     assert any(code.startswith(f"at fault: {step}") for code in table.code)
 
 

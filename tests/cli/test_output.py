@@ -146,3 +146,54 @@ def test_a_program_that_is_to_outlive_its_terminal_does(binary, files):
     (files / "pipe.json").write_text((files / "right.json").read_text())
     process.communicate()
     assert process.returncode == 0 and (files / "out.txt").read_text().startswith("match  pipe.json")
+
+
+STREAMS = {
+    "/dev/stdout": ["-o", "/dev/stdout"],
+    "/dev/fd/1": ["-o", "/dev/fd/1"],
+    "/proc/self/fd/1": ["-o", "/proc/self/fd/1"],
+    "/proc/thread-self/fd/1": ["-o", "/proc/thread-self/fd/1"],
+    "a link to it": ["-o", "link"],
+    "/dev/stderr": ["-o", "/dev/stderr"],
+    "--report": ["-o", "own.txt", "--report", "text=/dev/stdout"],
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("mode", ["ab", "r+b"])
+def test_a_stream_that_is_open_is_written_on_and_not_replaced(binary, run, files, name, mode):
+    report = run("check", "wrong.json").stdout
+    (files / "link").symlink_to("/dev/stdout")
+    (files / "job.log").write_text("what the job said\n")
+    with open(files / "job.log", mode) as log:
+        log.seek(0, os.SEEK_END)
+        # The step of a job before and after us writes to the same stream.
+        subprocess.run([binary, "check", *STREAMS[name], "wrong.json"], cwd=files, stdout=log, stderr=log, check=False)
+        subprocess.run(["echo", "what came after"], stdout=log, check=True)
+        assert os.fstat(log.fileno()).st_ino == os.stat(files / "job.log").st_ino
+    assert (files / "job.log").read_text() == f"what the job said\n{report}what came after\n"
+    assert (files / "link").is_symlink() and not list(files.glob("*.tmp"))
+
+
+def test_a_stream_of_another_process_is_written_on_too(run, files):
+    report = run("check", "wrong.json").stdout
+    (files / "job.log").write_text("what the job said\n")
+    with open(files / "job.log", "ab") as log:
+        assert run("check", "wrong.json", "-o", f"/proc/{os.getpid()}/fd/{log.fileno()}").returncode == 1
+    assert (files / "job.log").read_text() == f"what the job said\n{report}"
+
+
+def test_a_stream_that_cannot_be_written_to_is_usage(run, files):
+    with open(files / "right.json", encoding="utf-8") as file:
+        done = run("check", "wrong.json", "-o", "/dev/stdin", stdin=file)
+    assert done.returncode == 2 and "/dev/stdin: it is open for reading alone" in done.stderr
+    # The first free number is that of a file which the program itself opens.
+    for number in range(3, 12):
+        assert run("check", "wrong.json", "-o", "own.txt", "--report", f"json=/dev/fd/{number}").returncode == 2
+    assert not (files / "own.txt").exists()
+
+
+def test_one_device_takes_several_reports(run, files):
+    done = run("check", "right.json", "-o", "/dev/null", "--report", "json=/dev/null", "--report", "text=/dev/null")
+    assert done.returncode == 0 and done.stdout + done.stderr == ""
+    assert not os.path.isfile("/dev/null")

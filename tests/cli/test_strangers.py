@@ -4,7 +4,10 @@
 import json
 import os
 import re
+import shutil
+from fractions import Fraction
 
+import captured_run
 import pytest
 
 from conftest import RIGHT
@@ -165,8 +168,8 @@ def test_a_folder_is_checked_to_its_end_whatever_lies_in_it(run, files):
 # What a runner takes as a command, what turns a text around, what is not seen.
 NAMES = ["::stop-commands::x", " ::error title=x::y", "\u00a0::warning::y", "a##[stop-commands]b", "##vso[task.setvariable variable=x]y", "##teamcity[x]",
          "a\u202eb", "a\u2066b\u2069", "a\u200bb", "a\u200e\u200fb", "a\u2060b", "a\ufeffb", "a\u061cb", "a\u180eb", "a\U000e0041b", "a\u2028b",
-         "a\u00adb", "a\ufe0fb", "|*_`<b>`", "w"]
-UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]")
+         "a\u00adb", "a\ufe0fb", "a\u2800b", "|*_`<b>`", "w"]
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]")
 
 
 def strange(reduce="avg", names=NAMES):
@@ -235,6 +238,47 @@ def test_tables_for_documents_are_escaped_as_those_of_check(run, tmp_path):
         assert not kinds & {"html_inline", "html_block", "link_open", "em_open", "strong_open", "image"}, done.stdout
         rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows[:3]}) == 1
+
+
+# What GitHub and GitLab make of a text in a page: mentions, links to issues, addresses, pictures, mathematics.
+ACTING = ["@torvalds", "@org/team", "https://evil.example/x", "http://evil.example", "www.evil.example", "a@evil.example", "mailto:a@b.c", "GH-12", "gh-3",
+          "#12", "torvalds/linux#1", "!34", "~bug", "%v1", "&7", ":smile:", ":+1:", "$x_1$", "&#64;torvalds", "&lt;b&gt;", "$12"]
+# They look for it in the texts of the page, and not in code.
+REFERENCE = re.compile(r"@\w|://|www\.|mailto:\w|gh-\d|[#!~%&$]\w|:[\w+-]+:|\$", re.I)
+
+
+@pytest.mark.parametrize("call", [["list"], ["list", "--corpus"], ["mutate"], ["check"], ["test"]], ids=" ".join)
+def test_no_text_of_a_stranger_mentions_links_or_is_typeset_in_markdown(run, tmp_path, call):
+    markdown_it = pytest.importorskip("markdown_it")
+    words = " ".join(ACTING)
+    files = [f"n {word}.json".replace("/", "-") for word in ("@torvalds", ":smile:", "$x$", "www.evil.example", "#12")]
+    for file in files:
+        wrong = call[0] in ("check", "test")
+        document = json.loads(strange("sum" if wrong else "avg", names=["w", f"{words} |"]))
+        document.update(name=f"{words} |", title=words, source=f"@org/{words} #12 @torvalds")
+        if call == ["test"]:
+            document["expect"] = {"verdict": "match"}
+        (tmp_path / file).write_text(json.dumps(document))
+    done = run(*call, "-f", "markdown", *files)
+    assert done.returncode in (0, 1) and "torvalds" in done.stdout, done.stderr
+    page = markdown_it.MarkdownIt("gfm-like", {"html": True, "linkify": False}).render(done.stdout)
+    texts = re.split(r"<[^>]*>", re.sub(r"<code>.*?</code>", "", re.sub(r"<span>\$</span>", "", page)))
+    texts = [text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&") for text in texts]
+    assert not [text for text in texts if REFERENCE.search(text)], [text for text in texts if REFERENCE.search(text)]
+    if call[0] == "list":
+        # It reads as it was.
+        seen = re.sub(r"<[^>]*>", "", page).replace("\u200b", "").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        assert words in seen
+
+
+def test_links_of_the_corpus_are_links_and_one_is_not_many(run, tmp_path):
+    document = json.loads(strange("sum", names=["w"]))
+    document.update(name="x", title="t", source="org/project#12")
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    said = run("list", "--corpus", "-f", "markdown", "x.json").stdout
+    assert "[#12](https://github.com/org/project/issues/12)" in said
+    assert "- 1 mistake from 1 source in 1 project; 0 controls that are right.\n" in said
+    assert "- Of the 1 mismatch a comparison of replicas misses" in said and "Of their 1 source it misses" in said
 
 
 def test_a_colon_that_comes_in_pieces_is_a_command_all_the_same(run, tmp_path):
@@ -331,3 +375,79 @@ def test_the_summary_of_a_job_is_no_input_and_no_other_output(run, inputs):
     for arguments, name in ((["--summary"], "x.json"), (["--summary", "-o", "out"], "out")):
         done = run("check", "x.json", *arguments, env={"GITHUB_STEP_SUMMARY": str(inputs / name)})
         assert done.returncode == 2 and contents(inputs) == before
+
+
+@pytest.fixture
+def captured(repository):
+    """A repository with the folder of a captured run, and dumps of the Flight Recorder."""
+    folder = repository / "repository" / "run"
+    captured_run.simple_run(folder, lambda name, rank, m: Fraction(1, 2))
+    traces = repository / "repository" / "traces"
+    traces.mkdir()
+    return folder
+
+
+LEADS = ["../.git/config", "../.env", "../../credentials", "/proc/self/environ", "/etc/passwd"]
+READERS = [["verify"], ["record"], ["verify", "-f", "json"], ["verify", "-f", "html"], ["verify", "other", "--reference"]]
+
+
+@pytest.mark.parametrize("call", READERS, ids=" ".join)
+@pytest.mark.parametrize("leads", LEADS)
+def test_a_link_out_of_the_folder_of_a_run_is_not_followed(run, repository, captured, call, leads):
+    if "other" in call:
+        shutil.copytree(captured, repository / "other")
+    file = captured / "rank-00001.jsonl"
+    file.unlink()
+    file.symlink_to(leads)
+    done = run(*call, str(captured), env={"TOKEN": SECRET})
+    said = done.stdout + done.stderr
+    assert done.returncode == 2 and f"{file}: it is a link that leads out of the folder of the run" in said, said
+    assert SECRET not in said and "extraheader" not in said and "root:" not in said
+
+
+def test_neither_is_one_in_the_place_of_sums(run, repository, captured):
+    for file in captured.glob("*.safetensors"):
+        (repository / file.name).write_bytes(file.read_bytes())
+        file.unlink()
+        file.symlink_to(repository / file.name)
+    done = run("verify", str(captured))
+    assert done.returncode == 2 and "it is a link that leads out of the folder of the run" in done.stderr
+
+
+def test_links_within_a_run_and_to_a_run_are_followed(run, repository, captured):
+    right = run("verify", str(captured)).stdout
+    file = captured / "rank-00001.jsonl"
+    file.rename(captured / "one")
+    file.symlink_to("one")
+    assert run("verify", str(captured)).stdout == right
+    (repository / "link").symlink_to(captured)
+    assert run("verify", "link").stdout == right.replace(str(captured), "link")
+
+
+LEADS_OUT = "trace_0.json: it is a link that leads out of its folder"
+
+
+@pytest.mark.parametrize("leads", [*LEADS, "../../docker.json"])
+def test_a_link_out_of_a_folder_of_dumps_is_not_followed(run, repository, captured, leads):
+    traces = repository / "repository" / "traces"
+    (traces / "trace_0.json").symlink_to(leads)
+    for argument in (str(traces), str(traces / "t*.json")):
+        done = run("import", "flight-recorder", argument, env={"TOKEN": SECRET})
+        assert done.returncode == 2 and (leads.startswith("/proc") or LEADS_OUT in done.stderr), done.stderr
+        assert SECRET not in done.stderr and "extraheader" not in done.stderr
+    # As a shell names it in place of *.json: nothing is shown of what is no dump.
+    if not leads.startswith("/proc"):
+        done = run("import", "flight-recorder", str(traces / "trace_0.json"))
+        assert done.returncode == 2 and SECRET not in done.stderr and "expected a dump" in done.stderr
+    os.mkfifo(traces / "trace_1.json")
+    assert run("import", "flight-recorder", str(traces)).returncode == 2
+
+
+@pytest.mark.parametrize("text", [f"token {SECRET}", f'{{ "auth": "{SECRET}" }}', f'"{SECRET}"', f'{{ "version": "{SECRET}" }}', f'{{ "auth": {SECRET} }}'])
+def test_what_is_found_in_a_folder_and_is_no_dump_is_not_quoted(run, repository, captured, text):
+    file = repository / "repository" / "traces" / "trace_0.json"
+    file.write_text(text)
+    done = run("import", "flight-recorder", str(file.parent))
+    assert done.returncode == 2 and f"{file}:1:" in done.stderr and "name the file to see what is wrong there" in done.stderr, done.stderr
+    assert SECRET not in done.stderr
+    assert SECRET in run("import", "flight-recorder", str(file)).stderr
