@@ -372,3 +372,46 @@ def test_the_statement_of_what_is_wrong_never_says_right(third, proof_of, files)
     (files / "a.json").write_text(json.dumps(scenario))
     proof = proof_of("a.json")
     assert proof["verdict"] == "wrong" and not proof["statement"].startswith("right")
+
+
+def with_layers(files, step, name="a.json", **sizes):
+    scenario = one_step(step, {"pp": "any" if name == "a.json" else 2, "dp": 2})
+    small = {"hidden": 4, "heads": 4, "vocab": 8, "positions": 4, "tied_embeddings": False, "layers": 60}
+    scenario["model"] = {"preset": "gpt", **small, **sizes}
+    (files / name).write_text(json.dumps(scenario))
+
+
+EXPERTS = {"experts": 4, "linear_bias": False, "moe_ffn": 4}
+
+
+@pytest.mark.parametrize(
+    "step, sizes",
+    [
+        ({"params": "decoder.layers.3.*", "when": "rank.pp == 1"}, {}),
+        ({"params": "decoder.layers.3.*", "when": "rank.pp != first and rank.pp != last"}, {}),
+        ({"params": "decoder.layers.28.*", "when": "rank.pp != last"}, {"layers": 30}),
+        ({"params": "*.mlp.linear_fc1.weight", "when": "rank.pp != first"}, {"first_dense_layers": 3, **EXPERTS}),
+    ],
+)
+def test_layers_that_move_to_other_stages_with_more_of_them_are_not_decided(step, sizes, proof_of, files):
+    """At the sizes that were read they lay on the first stage, or the last one."""
+    with_layers(files, {"name": "bad", "op": "scale", "by": "2", **step}, **sizes)
+    proof = proof_of("a.json")
+    assert proof["verdict"] == "undecided"
+    assert proof["undecided"][0]["step"] == "bad" and "with more of them" in proof["undecided"][0]["why"]
+
+
+@pytest.mark.parametrize("params", ["decoder.layers.0.*", "decoder.layers.59.*", "output_layer.*"])
+def test_layers_that_stay_at_an_end_are_decided(params, proof_of, files):
+    here, there = ("last", "first") if params != "decoder.layers.0.*" else ("first", "last")
+    step = {"name": "x", "op": "scale", "by": "2", "params": params, "when": f"rank.pp == {there} and rank.pp != {here}"}
+    with_layers(files, step)
+    assert proof_of("a.json")["verdict"] == "right"
+
+
+def test_diff_does_not_say_the_same_of_layers_that_move(run, files):
+    moving = {"params": "decoder.layers.3.*", "when": "rank.pp == 1"}
+    with_layers(files, {"name": "x", "op": "scale", "by": "1"}, "before.json")
+    with_layers(files, {"name": "x", "op": "scale", "by": "2", **moving}, "after.json")
+    text = run("diff", "before.json", "after.json").stdout
+    assert "For every size: the same gradients where both could be followed" in text and "with more of them" in text

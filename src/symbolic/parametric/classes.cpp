@@ -83,6 +83,7 @@ Choices::Choices(const World& world, std::shared_ptr<Contents> contents, std::st
     read(step);
     for (const Step& inner : step.steps) read(inner);
   }
+  find_by_stage();
   make_classes();
 }
 
@@ -226,6 +227,35 @@ void Choices::check_lists(const Step& step) const {
                          "the stages that it brings together do not bring the same parameters in the same order");
     }
   }
+}
+
+void Choices::find_by_stage() {
+  const Schedule& schedule = world_.schedule();
+  if (loss_tells_stages_apart(schedule)) all_by_stage_ = "";
+  for (const Step& step : schedule.steps) {
+    Step alone = step;
+    alone.steps.clear();
+    if (step.op == Op::each && tells_stages_apart(schedule, alone)) all_by_stage_ = step.name;
+  }
+  for (const Step* step : steps_) {
+    if (tells_stages_apart(schedule, *step)) by_stage_.insert(step);
+  }
+}
+
+std::optional<int> Choices::only_stage(int logical) const {
+  std::optional<int> found;
+  for (int stage = 0; stage < static_cast<int>(world_.ranks_of_stages().size()); ++stage) {
+    if (buffer(stage, logical) < 0) continue;
+    if (found) return std::nullopt;
+    found = stage;
+  }
+  return found;
+}
+
+std::optional<std::string> Choices::step_by_stage(int logical, int stage) const {
+  const auto step =
+      std::find_if(by_stage_.begin(), by_stage_.end(), [&](const Step* one) { return chooses(*one, stage, logical); });
+  return step == by_stage_.end() ? all_by_stage_ : std::optional((*step)->name);
 }
 
 std::string Choices::stage_name(int stage) const {

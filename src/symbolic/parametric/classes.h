@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -38,6 +39,14 @@ class Choices {
   const std::string& side() const { return side_; }
   /// Whether a step chooses the buffer of the logical parameter on a stage that holds one.
   bool chooses(const Step& step, int stage, int logical) const;
+  const Schedule& schedule() const { return world_.schedule(); }
+  /// A name that stages have in common which no step tells apart.
+  std::string stage_name(int stage) const;
+  /// The stage that alone holds a parameter; nothing where several do, or none.
+  std::optional<int> only_stage(int logical) const;
+  /// The name of a step that takes part of the parameter there and does not do the same on all stages ("" where it is
+  /// the loss).
+  std::optional<std::string> step_by_stage(int logical, int stage) const;
   /// What decides how the step cuts the buffer there: where two of these are equal, so are the cuts, for every size.
   const std::string& cut_key(const Step& step, int stage, int logical) const;
   /// Throws OutOfReach where the ranks of several stages that a step brings together do not bring the same parameters
@@ -50,9 +59,9 @@ class Choices {
     std::vector<std::string> cut_keys;  ///< by buffer; empty where nothing is cut
   };
   void read(const Step& step);
+  void find_by_stage();
   void make_classes();
   int buffer(int stage, int logical) const;
-  std::string stage_name(int stage) const;
 
   const World& world_;
   std::map<const Step*, std::vector<OfStage>> of_step_;
@@ -62,6 +71,8 @@ class Choices {
   // Stages that a schedule tells apart: those that it names, and those that a rank's own is compared with.
   std::set<int> named_stages_, compared_stages_;
   bool all_stages_ = false;
+  std::optional<std::string> all_by_stage_;  ///< of all parameters: a step around others, or the loss
+  std::set<const Step*> by_stage_;
   std::vector<Class> classes_;
 };
 

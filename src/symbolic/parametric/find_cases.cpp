@@ -13,6 +13,7 @@
 
 #include "src/base/budget.h"
 #include "src/symbolic/parametric/named_coordinates.h"
+#include "src/symbolic/parametric/stages_seen.h"
 
 namespace lockstep::parametric {
 
@@ -41,14 +42,6 @@ std::set<int> coordinates_named(const Schedule& schedule, Axis axis) {
     // Stages of parameters are told apart by name only where they are tied over several.
     if (axis == Axis::pp && !parameter.tied.empty() && parameter.stage) found.insert(*parameter.stage);
   }
-  return found;
-}
-
-/// Whether it is not the same for all stages what the steps do there.
-bool tells_stages_apart(const Schedule& schedule) {
-  bool found = false;
-  visit_named(schedule,
-              [&](const NamedCoordinates& named) { found = found || !named.axis || *named.axis == Axis::pp; });
   return found;
 }
 
@@ -290,6 +283,7 @@ Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, c
 void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of_case, bool record) {
   const auto all = [&] {
     std::set<std::string> known;
+    StagesSeen stages;
     for (const Sizes& sizes : sizes_of_case) {
       const std::shared_ptr<const Scenario> scenario = layouts.read(sizes);
       const bool seen = std::any_of(one.specimens.begin(), one.specimens.end(),
@@ -301,7 +295,9 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
       }
       one.specimens.push_back(specimen(layouts, one, sizes, known, record));
       for (const ClassResult& result : one.specimens.back().results) known.insert(result.members->key);
+      if (scenario->preset && one.least.contains(Axis::pp)) stages.add({one.specimens.back().choices.get()});
     }
+    stages.require_all(layouts);
   };
   try {
     take_as_far_as_can_be(one, all);

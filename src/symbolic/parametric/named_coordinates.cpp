@@ -70,16 +70,49 @@ void visit_step(const Step& step, const Environment& environment, const Visit& v
   for (const Step& inner : step.steps) visit_step(inner, environment, visit);
 }
 
-}  // namespace
-
-void visit_named(const Schedule& schedule, const Visit& visit) {
+Environment environment_of(const Schedule& schedule) {
   Environment environment;
   environment.mesh = &schedule.mesh;
   environment.counts = &schedule.batch;
-  for (const Step& step : schedule.steps) visit_step(step, environment, visit);
+  return environment;
+}
+
+void visit_loss(const Schedule& schedule, const Environment& environment, const Visit& visit) {
   for (const auto& [use, loss] : schedule.batch.loss_of_use) {
     if (loss.kind == Loss::Kind::weight) visit_expression(loss.weight, environment, visit);
   }
+}
+
+}  // namespace
+
+void visit_named(const Schedule& schedule, const Visit& visit) {
+  const Environment environment = environment_of(schedule);
+  for (const Step& step : schedule.steps) visit_step(step, environment, visit);
+  visit_loss(schedule, environment, visit);
+}
+
+bool tells_stages_apart(const Schedule& schedule) {
+  return loss_tells_stages_apart(schedule) ||
+         std::any_of(schedule.steps.begin(), schedule.steps.end(),
+                     [&](const Step& step) { return tells_stages_apart(schedule, step); });
+}
+
+bool loss_tells_stages_apart(const Schedule& schedule) {
+  bool found = false;
+  visit_loss(schedule, environment_of(schedule),
+             [&](const NamedCoordinates& named) { found = found || named.axis == Axis::pp; });
+  return found;
+}
+
+bool tells_stages_apart(const Schedule& schedule, const Step& step) {
+  // A position in a group of one stage is not one of the stage.
+  const bool over_stages = step.over && std::any_of(step.over->picks.begin(), step.over->picks.end(),
+                                                    [](const Over::Pick& pick) { return pick.axis == Axis::pp; });
+  bool found = false;
+  visit_step(step, environment_of(schedule), [&](const NamedCoordinates& named) {
+    found = found || (named.axis ? *named.axis == Axis::pp : over_stages || !step.steps.empty());
+  });
+  return found;
 }
 
 }  // namespace lockstep::parametric

@@ -20,4 +20,9 @@ struct NamedCoordinates {
 /// Calls `visit` for all that the steps and the loss single out at the sizes of the schedule.
 void visit_named(const Schedule& schedule, const std::function<void(const NamedCoordinates&)>& visit);
 
+/// Whether it is not the same for all stages what the steps, or the loss, do there; or this step alone.
+bool tells_stages_apart(const Schedule& schedule);
+bool tells_stages_apart(const Schedule& schedule, const Step& step);
+bool loss_tells_stages_apart(const Schedule& schedule);
+
 }  // namespace lockstep::parametric

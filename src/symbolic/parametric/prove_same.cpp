@@ -13,6 +13,7 @@
 #include "src/symbolic/parametric/compare_classes.h"
 #include "src/symbolic/parametric/counterexample.h"
 #include "src/symbolic/parametric/find_cases.h"
+#include "src/symbolic/parametric/stages_seen.h"
 
 namespace lockstep {
 
@@ -30,6 +31,7 @@ using parametric::OutOfReach;
 using parametric::Reason;
 using parametric::reasons_of;
 using parametric::Specimen;
+using parametric::StagesSeen;
 using parametric::statement_of;
 using parametric::steps_text;
 using parametric::World;
@@ -164,6 +166,7 @@ struct SameProver::State {
   void enter(Case& one, const std::vector<Sizes>& sizes_of_case) {
     parametric::take_as_far_as_can_be(one, [&] {
       std::map<std::string, const Class*> known;
+      StagesSeen stages;
       for (const Sizes& sizes : sizes_of_case) {
         const auto old_scenario = old_layouts.read(sizes), new_scenario = new_layouts.read(sizes);
         const bool seen = std::any_of(one.specimens.begin(), one.specimens.end(),
@@ -180,9 +183,13 @@ struct SameProver::State {
         open.least_micro_batches = one.least_micro_batches;
         open.for_every_size = true;
         const auto contents = std::make_shared<Choices::Contents>();
-        compare({old_scenario, open, contents, " in the old one"}, {new_scenario, open, contents, " in the new one"},
-                one, sizes, known);
+        Side before(old_scenario, open, contents, " in the old one"),
+            after(new_scenario, open, contents, " in the new one");
+        if (old_scenario->preset && one.least.contains(Axis::pp))
+          stages.add({before.choices.get(), after.choices.get()});
+        compare(std::move(before), std::move(after), one, sizes, known);
       }
+      stages.require_all(old_layouts);
     });
   }
 
