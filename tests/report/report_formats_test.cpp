@@ -154,8 +154,9 @@ TEST_CASE("markdown: a table, what was found below it, and no more than GitHub t
   const std::string text = written("markdown", {wrong(), right()});
   CHECK(contains(text, "2 files: 1 matches, 1 does not; 1 finding.\n"));
   CHECK(contains(text, "| ❌ | `test.json` | mismatch | `sum` |\n| ✅ | `test.json` | match |  |\n"));
-  CHECK(contains(text,
-                 "<summary>test.json: mismatch</summary>\n\n**LS002 WrongFactor**, line 1: The gradient of weight"));
+  CHECK(contains(
+      text,
+      "<summary><code>test.json</code>: mismatch</summary>\n\n**LS002 WrongFactor**, line 1: The gradient of weight"));
   CheckResult long_name = wrong();
   long_name.file = std::string(2000, 'x');
   const std::string most = written("markdown", std::vector<CheckResult>(400, long_name));
