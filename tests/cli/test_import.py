@@ -258,6 +258,9 @@ def test_small_files_that_stand_for_much_take_little_memory(run, tmp_path):
     doubled = 'A="${B:-}"\n' + 'A="$A$A"\n' * 60 + launch + '"$A"\n'
     split = 'A="${B:-x }"\n' + 'A="${B:-$A$A}"\n' * 18 + launch + "$A\n"
     limit = 600 << 20
+    # A sanitizer reserves terabytes of addresses and uses few of them.
+    if "release" not in run("version").stdout:
+        limit = resource.RLIM_INFINITY
     for kind, name, text, place in [
         ("megatron", "doubled.sh", doubled, None),
         ("megatron", "split.sh", split, "split.sh:20:1: error: expected at most 100000 words"),
