@@ -10,6 +10,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # GCC 12 sees overlapping copies inside std::string where there are none (GCC bug 105651).
   target_compile_options(lockstep_flags INTERFACE -Wno-restrict)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # At -O1 GCC takes what an empty std::optional would hold for a value that is used. clang-tidy and the sanitizers look for real ones.
+  target_compile_options(lockstep_flags INTERFACE -Wno-maybe-uninitialized)
+endif()
 # Of sources that are compiled as one, a name in one seems hidden by a name in another, and a source to be a header.
 set(compiled_together $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
 target_compile_options(lockstep_flags INTERFACE $<${compiled_together}:-Wno-shadow>)
@@ -47,20 +51,22 @@ if(LOCKSTEP_PRECOMPILE AND LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_precompiled_unoptimized PRIVATE -O0)
 endif()
 
-# Folders that read configurations and write what others computed: no time is spent there but by the compiler, which takes a third
-# longer at -O3 than at -O1. What is instrumented takes twice as long to compile when it is optimized at all.
-set(LOCKSTEP_HARDLY_OPTIMIZED report cli importers)
+# Loops over the elements of tensors are compiled at -O3, all else at -O1: that takes a third less time, and what tools/bench measures there
+# stays the same. What is instrumented takes twice as long to compile when it is optimized at all, so folders that read configurations
+# and write what others computed are not.
+set(LOCKSTEP_LOOPS_OVER_ELEMENTS numeric)
+set(LOCKSTEP_NEVER_INSTRUMENTED_OPTIMIZED report cli importers)
 
 # lockstep_optimized(TARGET FOLDER): how the sources of a folder are compiled, and with sanitizers which headers are precompiled.
 function(lockstep_optimized target folder)
-  if(folder IN_LIST LOCKSTEP_HARDLY_OPTIMIZED)
+  if(NOT folder IN_LIST LOCKSTEP_LOOPS_OVER_ELEMENTS)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   if(NOT LOCKSTEP_SANITIZE)
     return()
   endif()
   set(precompiled lockstep_precompiled)
-  if(folder IN_LIST LOCKSTEP_HARDLY_OPTIMIZED)
+  if(folder IN_LIST LOCKSTEP_NEVER_INSTRUMENTED_OPTIMIZED)
     target_compile_options(${target} PRIVATE -O0)
     string(APPEND precompiled _unoptimized)
   endif()
@@ -69,14 +75,21 @@ function(lockstep_optimized target folder)
   endif()
 endfunction()
 
-# Most of what compiling takes is reading headers, so several sources of a folder are compiled as one; names in their unnamed namespaces must
-# differ therefore. The presets for coverage and a debugger, and clang-tidy, take each source by itself.
-set(LOCKSTEP_SOURCES_AT_ONCE 8 CACHE STRING "So many sources of a folder are compiled as one; 1: each by itself")
+# Most of what compiling takes is reading headers and compiling the same templates again, so several sources of a folder are compiled as one;
+# names in their unnamed namespaces must differ therefore. The presets for coverage and a debugger, and clang-tidy, take each source by itself.
+# Where much is changed the parts are smaller, so that a change is compiled in seconds.
+set(LOCKSTEP_SOURCES_AT_ONCE 16 CACHE STRING "So many sources of a folder are compiled as one; 1: each by itself")
+set(LOCKSTEP_OFTEN_CHANGED symbolic)
+set(most_at_once_of_often_changed 6)
 
-# lockstep_compiled_together(TARGET)
+# lockstep_compiled_together(TARGET [FOLDER])
 function(lockstep_compiled_together target)
-  if(LOCKSTEP_SOURCES_AT_ONCE GREATER 1)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_SOURCES_AT_ONCE})
+  set(at_once ${LOCKSTEP_SOURCES_AT_ONCE})
+  if("${ARGN}" IN_LIST LOCKSTEP_OFTEN_CHANGED AND at_once GREATER most_at_once_of_often_changed)
+    set(at_once ${most_at_once_of_often_changed})
+  endif()
+  if(at_once GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${at_once})
   endif()
 endfunction()
 
@@ -87,7 +100,7 @@ function(lockstep_folder name)
   add_library(lockstep_${name} OBJECT ${sources})
   target_link_libraries(lockstep_${name} PUBLIC lockstep_flags PRIVATE ${ARGN})
   lockstep_optimized(lockstep_${name} ${name})
-  lockstep_compiled_together(lockstep_${name})
+  lockstep_compiled_together(lockstep_${name} ${name})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_FOLDERS ${name})
   if(NOT sources)
     # A folder that is only planned: CMake wants at least one source.

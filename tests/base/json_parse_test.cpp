@@ -2,6 +2,7 @@
 #include <string>
 
 #include "lockstep/json.h"
+#include "tests/base/parsed.h"
 #include "tests/catch.h"
 
 using lockstep::Diagnostics;
@@ -10,13 +11,6 @@ using lockstep::Place;
 using lockstep::Source;
 
 namespace {
-
-Json parsed(std::string text) {
-  Diagnostics diagnostics;
-  const Json value = parse_json(std::make_shared<const Source>(Source{"x", std::move(text)}), diagnostics);
-  for (const auto& diagnostic : diagnostics.sorted()) FAIL(render(diagnostic));
-  return value;
-}
 
 /// The diagnostics of `text` as "LINE:COLUMN-COLUMN MESSAGE [POINTER]", one a line.
 std::string errors(std::string text) {

@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/json.h"
+#include "tests/base/parsed.h"
 #include "tests/catch.h"
 
 using lockstep::Diagnostics;
 using lockstep::Json;
 using lockstep::write_json;
-
-namespace {
-
-Json parsed(const std::string& text) {
-  Diagnostics diagnostics;
-  const Json value = parse_json(std::make_shared<const lockstep::Source>(lockstep::Source{"x", text}), diagnostics);
-  REQUIRE(diagnostics.empty());
-  return value;
-}
-
-}  // namespace
 
 TEST_CASE("Scalars stand alone") {
   CHECK(write_json(Json()) == "null\n");

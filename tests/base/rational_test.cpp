@@ -18,7 +18,7 @@ constexpr std::int64_t smallest = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint64_t prime61 = (std::uint64_t{1} << 61) - 1;
 
-std::string parsed(std::string_view text) {
+std::string parsed_number(std::string_view text) {
   const auto value = Rational::parse(text);
   return value ? value->to_string() : "nothing";
 }
@@ -100,20 +100,20 @@ TEST_CASE("Field laws hold at every edge of the small form") {
 }
 
 TEST_CASE("Text is read exactly") {
-  CHECK(parsed("12") == "12");
-  CHECK(parsed("-3/4") == "-3/4");
-  CHECK(parsed("6/4") == "3/2");
-  CHECK(parsed("0.1") == "1/10");
-  CHECK(parsed("-0.125") == "-1/8");
-  CHECK(parsed("5e8") == "500000000");
-  CHECK(parsed("1.5E+1") == "15");
-  CHECK(parsed("25e-2") == "1/4");
-  CHECK(parsed("-0") == "0");
-  CHECK(parsed("-0.0e5") == "0");
-  CHECK(parsed("010") == "10");
-  CHECK(parsed("-9223372036854775808") == "-9223372036854775808");
-  CHECK(parsed("1e400").size() == 401);
-  CHECK(parsed("1e-400").size() == 403);
+  CHECK(parsed_number("12") == "12");
+  CHECK(parsed_number("-3/4") == "-3/4");
+  CHECK(parsed_number("6/4") == "3/2");
+  CHECK(parsed_number("0.1") == "1/10");
+  CHECK(parsed_number("-0.125") == "-1/8");
+  CHECK(parsed_number("5e8") == "500000000");
+  CHECK(parsed_number("1.5E+1") == "15");
+  CHECK(parsed_number("25e-2") == "1/4");
+  CHECK(parsed_number("-0") == "0");
+  CHECK(parsed_number("-0.0e5") == "0");
+  CHECK(parsed_number("010") == "10");
+  CHECK(parsed_number("-9223372036854775808") == "-9223372036854775808");
+  CHECK(parsed_number("1e400").size() == 401);
+  CHECK(parsed_number("1e-400").size() == 403);
 }
 
 TEST_CASE("Text that is no number gives nothing") {
@@ -121,9 +121,9 @@ TEST_CASE("Text that is no number gives nothing") {
        {"",    "-",  "+1", " 1",   "1 ",    "1.",    ".5",   "1e",  "1e+", "1e401", "1e-401", "1e99999999999",
         "1/0", "1/", "/2", "1/-2", "1.5/2", "1/2e3", "0x10", "nan", "inf", "1,5",   "--1",    "1e5.0"}) {
     INFO(text);
-    CHECK(parsed(text) == "nothing");
+    CHECK(parsed_number(text) == "nothing");
   }
-  CHECK(parsed(std::string(10'001, '1')) == "nothing");
+  CHECK(parsed_number(std::string(10'001, '1')) == "nothing");
 }
 
 TEST_CASE("Whole numbers that fit become integers") {

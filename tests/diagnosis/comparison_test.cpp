@@ -17,7 +17,7 @@ ScheduleComparison compare_texts(const std::string& before, const std::string& a
   return compare(read(before), read(after));
 }
 
-const std::string backwards =
+const std::string local_backward =
     R"({ "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] })";
 const std::string average = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
 const std::string scatter = R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })";
@@ -33,7 +33,7 @@ TEST_CASE("a sum and a halving are an average, and the same gradient") {
   const std::string sum = R"({ "name": "sum", "op": "all_reduce", "over": "dp", "reduce": "sum" })";
   const std::string half = R"({ "name": "half", "op": "scale", "by": "1/2" })";
   const ScheduleComparison found =
-      compare_texts(with_steps(backwards + "," + average), with_steps(backwards + "," + sum + "," + half));
+      compare_texts(with_steps(local_backward + "," + average), with_steps(local_backward + "," + sum + "," + half));
   CHECK(found.same_gradients());
   CHECK(found.elements == 16);
   CHECK(found.ownership.empty());
@@ -43,9 +43,10 @@ TEST_CASE("a factor in the backward pass is the same as one behind it") {
   const std::string halved =
       R"({ "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/2" } ] })";
   const std::string sum = R"({ "name": "sum", "op": "all_reduce", "over": "dp", "reduce": "sum" })";
-  CHECK(compare_texts(with_steps(backwards + "," + average), with_steps(halved + "," + sum)).same_gradients());
+  CHECK(compare_texts(with_steps(local_backward + "," + average), with_steps(halved + "," + sum)).same_gradients());
   // And where they differ, formulas are of the gradients before those factors, or they would look alike.
-  const ScheduleComparison found = compare_texts(with_steps(backwards + "," + sum), with_steps(halved + "," + sum));
+  const ScheduleComparison found =
+      compare_texts(with_steps(local_backward + "," + sum), with_steps(halved + "," + sum));
   REQUIRE(found.gradients.size() == 1);
   CHECK(found.plain);
   CHECK(found.gradients.front().before == "g0 + g1");
@@ -53,11 +54,12 @@ TEST_CASE("a factor in the backward pass is the same as one behind it") {
 }
 
 TEST_CASE("two wrong schedules can be equally wrong") {
-  CHECK(compare_texts(with_steps(backwards), with_steps(backwards)).same_gradients());
+  CHECK(compare_texts(with_steps(local_backward), with_steps(local_backward)).same_gradients());
 }
 
 TEST_CASE("a missing collective is told with both formulas, on the ranks that it concerns") {
-  const ScheduleComparison found = compare_texts(with_steps(backwards + "," + average), with_steps(backwards));
+  const ScheduleComparison found =
+      compare_texts(with_steps(local_backward + "," + average), with_steps(local_backward));
   REQUIRE(found.gradients.size() == 2);
   CHECK(found.gradients[0].ranks == std::vector<int>{0});
   CHECK(found.gradients[0].before == "(g0+g1)/2");
@@ -68,7 +70,7 @@ TEST_CASE("a missing collective is told with both formulas, on the ranks that it
 
 TEST_CASE("sharded optimizers get the same elements from others") {
   const ScheduleComparison found =
-      compare_texts(with_steps(backwards + "," + average), with_steps(backwards + "," + scatter));
+      compare_texts(with_steps(local_backward + "," + average), with_steps(local_backward + "," + scatter));
   CHECK(found.same_gradients());
   CHECK(found.elements == 8);
   REQUIRE(found.ownership.size() == 1);
@@ -81,7 +83,7 @@ TEST_CASE("a wrong value is found where the owner changed as well") {
   // dp 1 owns the second half after the old schedule; after the new one dp 0 owns all, and nobody else anything.
   const std::string sum = R"({ "name": "sum", "op": "reduce", "over": "dp", "reduce": "sum", "root": 0 })";
   const ScheduleComparison found =
-      compare_texts(with_steps(backwards + "," + scatter), with_steps(backwards + "," + sum));
+      compare_texts(with_steps(local_backward + "," + scatter), with_steps(local_backward + "," + sum));
   REQUIRE(found.gradients.size() == 1);
   CHECK(found.gradients.front().ranks == std::vector<int>{0, 1});
   CHECK(found.gradients.front().before == "(g0+g1)/2");
@@ -105,7 +107,7 @@ TEST_CASE("what is too large to be checked is too large to be compared") {
 }
 
 TEST_CASE("schedules over other ranks, batches or parameters are apart") {
-  const std::string steps = backwards + "," + average;
+  const std::string steps = local_backward + "," + average;
   const auto reason = [&](const std::string& after) {
     const ScheduleComparison found = compare_texts(with_steps(steps), after);
     REQUIRE_FALSE(found.apart.empty());
@@ -125,14 +127,14 @@ TEST_CASE("schedules over other ranks, batches or parameters are apart") {
 TEST_CASE("a schedule that deadlocks is not the same as any") {
   const std::string crossed = R"({ "name": "half", "op": "all_reduce", "over": "dp", "only": { "dp": [0] } })";
   const ScheduleComparison found =
-      compare_texts(with_steps(backwards + "," + average), with_steps(backwards + "," + crossed));
+      compare_texts(with_steps(local_backward + "," + average), with_steps(local_backward + "," + crossed));
   CHECK_FALSE(found.complete);
   CHECK(found.step == -1);
   CHECK_FALSE(found.same_gradients());
 }
 
 TEST_CASE("parameters in another order are the same parameters") {
-  const std::string steps = backwards + "," + average;
+  const std::string steps = local_backward + "," + average;
   CHECK(compare_texts(with_steps(steps, R"([ { "name": "a", "shape": [8] }, { "name": "b", "shape": [6] } ])"),
                       with_steps(steps, R"([ { "name": "b", "shape": [6] }, { "name": "a", "shape": [8] } ])"))
             .same_gradients());
@@ -142,7 +144,7 @@ TEST_CASE("steps that came, went and moved") {
   const auto scale = [](const std::string& name) {
     return R"({ "name": ")" + name + R"(", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
   };
-  const std::string begin = backwards + ",";
+  const std::string begin = local_backward + ",";
   const ScheduleComparison found =
       compare_texts(with_steps(begin + scale("a") + "," + scale("b") + "," + scale("c") + "," + scale("gone")),
                     with_steps(begin + scale("b") + "," + scale("c") + "," + scale("a") + "," + scale("come")));

@@ -9,8 +9,6 @@ using namespace lockstep::test;
 
 namespace {
 
-const std::string mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
-
 /// Four ranks, one parameter and a right schedule, with these edits.
 std::string_view kind_after(const std::string& edits, const std::string& more_steps = "") {
   const std::string text = R"({ "lockstep": 1, "layout": { "dp": 2, "tp": 2 },
@@ -68,12 +66,12 @@ TEST_CASE("an edit without which the file would not match either says nothing") 
 TEST_CASE("without edits the content says what kind of mistake it is") {
   CHECK(kind_of(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })")) == "wrong factor");
   CHECK(kind_of(two_ranks(R"({ "name": "half", "op": "scale", "by": "1/2" })")) == "missing reduction");
-  CHECK(kind_of(two_ranks(mean + R"(, { "name": "root", "op": "scale", "by": 2, "only": { "dp": [0] } })")) ==
+  CHECK(kind_of(two_ranks(mean_step + R"(, { "name": "root", "op": "scale", "by": 2, "only": { "dp": [0] } })")) ==
         "wrong factor");
-  CHECK(kind_of(two_ranks(R"({ "name": "one", "op": "scale", "by": 3, "only": { "dp": [0] } }, )" + mean)) ==
+  CHECK(kind_of(two_ranks(R"({ "name": "one", "op": "scale", "by": 3, "only": { "dp": [0] } }, )" + mean_step)) ==
         "wrong weights");
-  CHECK(kind_of(two_ranks(mean + R"(, { "name": "p", "op": "leftover", "what": "parameter" })")) == "leftover");
-  CHECK(kind_of(two_ranks(mean + R"(, { "name": "n", "op": "norm", "over": "dp" })")) == "norm count");
+  CHECK(kind_of(two_ranks(mean_step + R"(, { "name": "p", "op": "leftover", "what": "parameter" })")) == "leftover");
+  CHECK(kind_of(two_ranks(mean_step + R"(, { "name": "n", "op": "norm", "over": "dp" })")) == "norm count");
   // Where no edit tells of the cut, what is left is that a share did not arrive.
   CHECK(kind_of(megatron_844()) == "missing reduction");
 }

@@ -27,12 +27,10 @@ const Mutant& find(const Mutation& mutation, const std::string& edit) {
   return *found;
 }
 
-const char* const mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
-
 }  // namespace
 
 TEST_CASE("a mutant is killed by both engines, or proved equivalent for every size") {
-  const Mutation mutation = mutate_text(two_ranks(mean));
+  const Mutation mutation = mutate_text(two_ranks(mean_step));
   CHECK(mutation.base == "right for every dp, with the number of micro-batches of the file");  // a sum of means
   CHECK(mutation.sizes == "dp 2, 1 micro-batch");
   const Mutant& dropped = find(mutation, R"({ "drop": "mean" })");
@@ -49,7 +47,7 @@ TEST_CASE("a mutant is killed by both engines, or proved equivalent for every si
 }
 
 TEST_CASE("what stops is killed by the symbolic engine, whatever the parametric engine cannot follow") {
-  const Mutation mutation = mutate_text(two_ranks(mean));
+  const Mutation mutation = mutate_text(two_ranks(mean_step));
   const Mutant& stuck = find(mutation, R"({ "set": "mean", "only": { "dp": [0] } })");
   CHECK((stuck.fate == Mutant::Fate::killed && stuck.symbolic && stuck.verdict == Verdict::deadlock));
   const Mutant& race = find(mutation, R"({ "set": "mean", "async": true })");
@@ -61,7 +59,7 @@ TEST_CASE("what is right at the file's layout alone is killed at the smallest si
   const Mutation mutation = mutate_text(scenario(
       R"({ "dp": 1 })", R"([ { "name": "weight", "shape": [8] } ])",
       R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
-          std::string(mean) + " ]"));
+          mean_step + " ]"));
   const Mutant& sum = find(mutation, R"({ "set": "mean", "reduce": "sum" })");
   CHECK((sum.fate == Mutant::Fate::killed && !sum.symbolic && sum.parametric));
   CHECK(sum.sizes.find("dp 2") != std::string::npos);

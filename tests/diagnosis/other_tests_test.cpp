@@ -10,8 +10,6 @@ using namespace lockstep::test;
 
 namespace {
 
-const std::string mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
-
 std::string_view replicas(const std::string& steps) {
   const CheckResult result = check_text(two_ranks(steps));
   REQUIRE(result.verdict == Verdict::mismatch);
@@ -25,7 +23,7 @@ bool passes(const std::string& steps, const Rational& tolerance = Rational(8, 10
 }
 
 std::string scaled(const std::string& by, const std::string& more = "") {
-  return mean + R"(, { "name": "s", "op": "scale", "by": ")" + by + "\"" + more + " }";
+  return mean_step + R"(, { "name": "s", "op": "scale", "by": ")" + by + "\"" + more + " }";
 }
 
 }  // namespace
@@ -37,7 +35,9 @@ TEST_CASE("replicas agree, differ, or are none") {
 }
 
 TEST_CASE("a wrong norm is seen by replicas that scale by different ones") {
-  const auto norm = [](const std::string& keys) { return mean + R"(, { "name": "n", "op": "norm" )" + keys + " }"; };
+  const auto norm = [](const std::string& keys) {
+    return mean_step + R"(, { "name": "n", "op": "norm" )" + keys + " }";
+  };
   CHECK(replicas(norm(R"(, "over": "dp")")) == "agree");
   CHECK(replicas(norm(R"(, "count": "rank.dp == 1")")) == "differ");
   CHECK(
@@ -50,9 +50,9 @@ TEST_CASE("a wrong norm is seen by replicas that scale by different ones") {
 }
 
 TEST_CASE("only the norm is wrong, or values too") {
-  CHECK(wrong_in_norm_alone(check_text(two_ranks(mean + R"(, { "name": "n", "op": "norm", "over": "dp" })"))));
+  CHECK(wrong_in_norm_alone(check_text(two_ranks(mean_step + R"(, { "name": "n", "op": "norm", "over": "dp" })"))));
   CHECK_FALSE(wrong_in_norm_alone(check_text(two_ranks(scaled("2")))));
-  CHECK_FALSE(wrong_in_norm_alone(check_text(two_ranks(mean + R"(, { "name": "n", "op": "norm" })"))));
+  CHECK_FALSE(wrong_in_norm_alone(check_text(two_ranks(mean_step + R"(, { "name": "n", "op": "norm" })"))));
   CHECK_FALSE(
       wrong_in_norm_alone(check_text(two_ranks(scaled("2") + R"(, { "name": "n", "op": "norm", "over": "dp" })"))));
 }
@@ -64,15 +64,15 @@ TEST_CASE("a tolerance passes coefficients on its edge and none beyond") {
   CHECK_FALSE(passes(scaled("0.9199")));
   CHECK(passes(scaled("2"), Rational(1)));
   // One contribution too large, the other too small.
-  CHECK(passes(R"({ "name": "s", "op": "scale", "by": "1.05 - rank.dp / 10" }, )" + mean));
-  CHECK_FALSE(passes(R"({ "name": "s", "op": "scale", "by": "1.1 - rank.dp / 5" }, )" + mean));
+  CHECK(passes(R"({ "name": "s", "op": "scale", "by": "1.05 - rank.dp / 10" }, )" + mean_step));
+  CHECK_FALSE(passes(R"({ "name": "s", "op": "scale", "by": "1.1 - rank.dp / 5" }, )" + mean_step));
 }
 
 TEST_CASE("no tolerance passes what is missing or does not belong") {
   CHECK_FALSE(passes(R"({ "name": "s", "op": "scale", "by": "1/2" })", Rational(1, 2)));
-  CHECK_FALSE(passes(mean + R"(, { "name": "p", "op": "leftover", "what": "parameter", "by": "1/1000" })"));
+  CHECK_FALSE(passes(mean_step + R"(, { "name": "p", "op": "leftover", "what": "parameter", "by": "1/1000" })"));
   const CheckResult unowned =
-      check_text(two_ranks(mean + R"(, { "name": "own", "op": "own", "over": "dp", "when": "rank.dp == 0" })"));
+      check_text(two_ranks(mean_step + R"(, { "name": "own", "op": "own", "over": "dp", "when": "rank.dp == 0" })"));
   REQUIRE_FALSE(unowned.symbolic->unowned.empty());
   CHECK_FALSE(within_tolerance(unowned, Rational(1)));
 }
@@ -82,7 +82,7 @@ TEST_CASE("a tolerance on the norm takes elements for equally large") {
     return scenario(
         R"({ "dp": 2 })", R"([ { "name": "w", "shape": [)" + large + R"(] }, { "name": "v", "shape": [10] } ])",
         R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
-            mean + R"(, { "name": "n", "op": "norm", "params": "w" },
+            mean_step + R"(, { "name": "n", "op": "norm", "params": "w" },
                     { "name": "m", "op": "norm", "params": "v", "over": )" +
             over + " } ]");
   };

@@ -5,13 +5,9 @@
 using namespace lockstep;
 using namespace lockstep::test;
 
-namespace {
-
-const std::string mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
-
-}  // namespace
-
-TEST_CASE("the overall ratio of a match is 1") { CHECK(overall_ratio(check_text(two_ranks(mean))) == Rational(1)); }
+TEST_CASE("the overall ratio of a match is 1") {
+  CHECK(overall_ratio(check_text(two_ranks(mean_step))) == Rational(1));
+}
 
 TEST_CASE("what is wrong by the same factor everywhere has that as overall ratio, whatever else is right") {
   const std::string parameters = R"([ { "name": "bias", "shape": [3] }, { "name": "weight", "shape": [8] } ])";
@@ -19,7 +15,7 @@ TEST_CASE("what is wrong by the same factor everywhere has that as overall ratio
   const std::string twice = R"(, { "name": "twice", "op": "scale", "by": "2", "params": ["weight"] })";
   const std::string thrice = R"(, { "name": "thrice", "op": "scale", "by": "3", "params": ["bias"] })";
   const auto ratio = [&](const std::string& more) {
-    return overall_ratio(check_text(scenario(R"({ "dp": 2 })", parameters, "[ " + backward + mean + more + " ]")));
+    return overall_ratio(check_text(scenario(R"({ "dp": 2 })", parameters, "[ " + backward + mean_step + more + " ]")));
   };
   CHECK(ratio(twice) == Rational(2));
   CHECK(ratio(thrice) == Rational(3));
@@ -40,7 +36,7 @@ TEST_CASE("there is no overall ratio where an element reaches no optimizer, nor 
       check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "only": { "dp": [0] } })"));
   REQUIRE(deadlock.verdict == Verdict::deadlock);
   CHECK(overall_ratio(deadlock) == std::nullopt);
-  CheckResult without_formulas = check_text(two_ranks(mean));
+  CheckResult without_formulas = check_text(two_ranks(mean_step));
   without_formulas.symbolic.reset();
   CHECK(overall_ratio(without_formulas) == std::nullopt);
 }

@@ -40,6 +40,9 @@ inline std::string megatron_844(const std::string& expect = "") {
                   expect.empty() ? "" : R"(, "expect": )" + expect);
 }
 
+/// The mean over all data-parallel ranks.
+inline const std::string mean_step = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+
 /// Two data-parallel ranks with one parameter and these steps after the backward.
 inline std::string two_ranks(const std::string& steps, const std::string& more = "") {
   return scenario(

@@ -10,17 +10,12 @@
 #include "lockstep/check.h"
 #include "lockstep/scenario.h"
 #include "tests/catch.h"
+#include "tests/importers/requests.h"
 
 using namespace lockstep;
 using namespace lockstep::importers;
 
 namespace {
-
-std::string rendered(const InputError& error) {
-  std::string text;
-  for (const Diagnostic& diagnostic : error.diagnostics()) text += render(diagnostic);
-  return text;
-}
 
 bool lists(const std::vector<ImportedKey>& keys, const std::string& key) {
   return std::any_of(keys.begin(), keys.end(), [&](const ImportedKey& one) { return one.key == key; });

@@ -7,47 +7,26 @@
 #include "lockstep/importer.h"
 #include "tests/catch.h"
 #include "tests/importers/cases.h"
+#include "tests/importers/requests.h"
 
 using namespace lockstep;
-using importers::is_readable;
+using namespace lockstep::importers;
 
 namespace {
 
 const std::string model =
     " --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 1000 --micro-batch-size 1 ";
 
-std::vector<std::string> words(const std::string& text) {
-  std::vector<std::string> result(1);
-  for (const char c : text) {
-    if (c != ' ') {
-      result.back() += c;
-    } else if (!result.back().empty()) {
-      result.emplace_back();
-    }
-  }
-  if (result.back().empty()) result.pop_back();
-  return result;
-}
-
 ImportRequest arguments(const std::string& text, std::int64_t world = 8) {
   ImportRequest request;
   request.format = "megatron";
-  request.arguments = words(text);
-  request.world = world;
-  return request;
-}
-
-ImportRequest file(const std::string& format, const std::string& name, const std::string& text,
-                   std::int64_t world = 8) {
-  ImportRequest request;
-  request.format = format;
-  request.files = {std::make_shared<const Source>(Source{name, text})};
+  request.arguments = split_at_spaces(text);
   request.world = world;
   return request;
 }
 
 /// All mistakes as they are shown; "" where there is none.
-std::string mistakes(const ImportRequest& request) {
+std::string import_mistakes(const ImportRequest& request) {
   try {
     import_configuration(request);
     return "";
@@ -63,7 +42,7 @@ std::string script(const std::string& text) { return "TP=2\n" + text; }
 }  // namespace
 
 TEST_CASE("an unknown key names its place, the nearest known key and the way out, and hides what is beside it") {
-  CHECK(mistakes(arguments("--hf-token hf_abcdef --tensor-model-paralel-size 2" + model)) ==
+  CHECK(import_mistakes(arguments("--hf-token hf_abcdef --tensor-model-paralel-size 2" + model)) ==
         "arguments:1:1: error: lockstep does not know the key \"--hf-token\", and it may matter; --ignore-unknown "
         "leaves it out\n"
         "    1 | --hf-token ********* --tensor-model-paralel-size 2 --num-layers 2 --hidden-size 64 "
@@ -81,43 +60,45 @@ TEST_CASE("an unknown key names its place, the nearest known key and the way out
 }
 
 TEST_CASE("a value that is none is a mistake at the value") {
-  CHECK(mistakes(arguments("--tensor-model-parallel-size two" + model)) ==
+  CHECK(import_mistakes(arguments("--tensor-model-parallel-size two" + model)) ==
         "arguments:1:30: error: --tensor-model-parallel-size: expected a whole number of at most 12 digits, found a "
         "text\n"
         "    1 | --tensor-model-parallel-size *** --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size "
         "1000 --mic…\n"
         "      |                              ^~~\n");
-  CHECK(mistakes(file("deepspeed", "ds.json",
-                      "{ \"train_batch_size\": 8,\n  \"zero_optimization\": { \"stage\": \"two\" }\n}")) ==
-        "ds.json:2:35: error: zero_optimization.stage: expected a whole number of at most 12 digits, found a text\n"
-        "    2 |   \"zero_optimization\": { \"stage\": \"***\" }\n"
-        "      |                                   ^~~~~\n");
-  CHECK(mistakes(arguments("--normalization BatchNorm" + model)).find("lockstep knows LayerNorm, RMSNorm here") !=
-        std::string::npos);
+  CHECK(
+      import_mistakes(request_of_file(
+          "deepspeed", "ds.json", "{ \"train_batch_size\": 8,\n  \"zero_optimization\": { \"stage\": \"two\" }\n}")) ==
+      "ds.json:2:35: error: zero_optimization.stage: expected a whole number of at most 12 digits, found a text\n"
+      "    2 |   \"zero_optimization\": { \"stage\": \"***\" }\n"
+      "      |                                   ^~~~~\n");
+  CHECK(
+      import_mistakes(arguments("--normalization BatchNorm" + model)).find("lockstep knows LayerNorm, RMSNorm here") !=
+      std::string::npos);
 }
 
 TEST_CASE("ranks that do not divide are refused with the sizes") {
-  CHECK(mistakes(arguments("--tensor-model-parallel-size 3" + model)) ==
+  CHECK(import_mistakes(arguments("--tensor-model-parallel-size 3" + model)) ==
         "error: 8 ranks do not divide by 3 (tensor 3 × pipeline 1 × context 1); give --world-size N, a multiple of 3\n"
         "arguments:1:86: error: --num-attention-heads: num_attention_heads (4) must be a multiple of "
         "tensor_model_parallel_size (3) (Megatron's words)\n"
         "    1 | …l-parallel-size 3 --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 1000 "
         "--micro-batch-size 1\n"
         "      |                                                                          ^\n");
-  CHECK(mistakes(arguments(model, 0)) == "error: the number of ranks is not known; give --world-size N\n");
+  CHECK(import_mistakes(arguments(model, 0)) == "error: the number of ranks is not known; give --world-size N\n");
   CHECK(
-      mistakes(arguments("--tensor-model-parallel-size 2" + model, 0)) ==
+      import_mistakes(arguments("--tensor-model-parallel-size 2" + model, 0)) ==
       "error: the number of ranks is not known; give --world-size N, a multiple of 2 (tensor 2 × pipeline 1 × context "
       "1)\n");
-  CHECK(mistakes(arguments("--global-batch-size 12" + model))
+  CHECK(import_mistakes(arguments("--global-batch-size 12" + model))
             .find("12 does not divide by micro_batch_size 1 times data-parallel size 8") != std::string::npos);
 }
 
 TEST_CASE("heads of a broken size are refused, and positions that it asks for are named") {
   const std::string odd = "--num-layers 2 --hidden-size 66 --num-attention-heads 4 --vocab-size 1000 ";
-  CHECK(mistakes(arguments(odd)).find("hidden_size 66 must be divisible by num_attention_heads 4") !=
+  CHECK(import_mistakes(arguments(odd)).find("hidden_size 66 must be divisible by num_attention_heads 4") !=
         std::string::npos);
-  CHECK(mistakes(arguments(odd + "--kv-channels 16")).empty());
+  CHECK(import_mistakes(arguments(odd + "--kv-channels 16")).empty());
   const auto assumes_positions = [](const std::string& text) {
     const std::vector<std::string> assumed = import_configuration(arguments(text)).assumed;
     return std::any_of(assumed.begin(), assumed.end(), [](const std::string& sentence) {
@@ -130,33 +111,35 @@ TEST_CASE("heads of a broken size are refused, and positions that it asks for ar
 }
 
 TEST_CASE("what lockstep cannot describe is refused with the reason") {
-  CHECK(mistakes(arguments("--use-megatron-fsdp" + model)).find("does not describe the schedule of Megatron-FSDP") !=
-        std::string::npos);
-  CHECK(mistakes(arguments("--optimizer dist_muon" + model)).find("own whole parameters") != std::string::npos);
-  CHECK(mistakes(file("deepspeed", "ds.json", R"({ "optimizer": { "type": "OneBitAdam" } })")).find("1-bit") !=
-        std::string::npos);
+  CHECK(import_mistakes(arguments("--use-megatron-fsdp" + model))
+            .find("does not describe the schedule of Megatron-FSDP") != std::string::npos);
+  CHECK(import_mistakes(arguments("--optimizer dist_muon" + model)).find("own whole parameters") != std::string::npos);
+  CHECK(import_mistakes(request_of_file("deepspeed", "ds.json", R"({ "optimizer": { "type": "OneBitAdam" } })"))
+            .find("1-bit") != std::string::npos);
   if (is_readable("t.toml"))
-    CHECK(mistakes(file("torchtitan", "t.toml", "[model]\nname = \"llama3\"\nflavor = \"9B\"\n"))
+    CHECK(import_mistakes(request_of_file("torchtitan", "t.toml", "[model]\nname = \"llama3\"\nflavor = \"9B\"\n"))
               .find("give --model PRESET") != std::string::npos);
 }
 
 TEST_CASE("a variable that a script does not set is named with its line, where it matters") {
   const std::string launch = "torchrun --nproc_per_node 8 pretrain_gpt.py" + model + "--position-embedding-type rope ";
-  CHECK(mistakes(file("megatron", "run.sh", script(launch + "--tensor-model-parallel-size $TP --save $WHERE\n")))
+  CHECK(import_mistakes(
+            request_of_file("megatron", "run.sh", script(launch + "--tensor-model-parallel-size $TP --save $WHERE\n")))
             .empty());
-  CHECK(mistakes(file("megatron", "run.sh", script(launch + "--tensor-model-parallel-size $TQ\n"))) ==
+  CHECK(import_mistakes(request_of_file("megatron", "run.sh", script(launch + "--tensor-model-parallel-size $TQ\n"))) ==
         "run.sh:2:200: error: --tensor-model-parallel-size: the variable TQ is not set in this script; give --set "
         "TQ=VALUE\n"
         "    2 | …n-heads 4 --vocab-size 1000 --micro-batch-size 1 --position-embedding-type **** "
         "--tensor-model-parallel-size $TQ\n"
         "      |                                                                                                       "
         "        ^~~\n");
-  CHECK(mistakes(file("megatron", "run.sh",
-                      script("if true; then TP=4; fi\n" + launch + "--tensor-model-parallel-size $TP\n")))
+  CHECK(import_mistakes(
+            request_of_file("megatron", "run.sh",
+                            script("if true; then TP=4; fi\n" + launch + "--tensor-model-parallel-size $TP\n")))
             .find("TP is set in line 2, which is executed only perhaps") != std::string::npos);
-  CHECK(mistakes(file("megatron", "run.sh", script(launch + "$MORE\n")))
+  CHECK(import_mistakes(request_of_file("megatron", "run.sh", script(launch + "$MORE\n")))
             .find("MORE is not set in this script; give --set MORE=VALUE; it may hold arguments") != std::string::npos);
-  ImportRequest request = file("megatron", "run.sh", script(launch + "$MORE\n"));
+  ImportRequest request = request_of_file("megatron", "run.sh", script(launch + "$MORE\n"));
   request.variables = {"MORE=--tensor-model-parallel-size 4"};
   CHECK(import_configuration(request).scenario.find("layout")->find("tp")->text() == "4");
 }
@@ -166,41 +149,41 @@ TEST_CASE("a number of processes that is not known leaves the ranks open, whatev
     INFO(count);
     const std::string launch = std::string("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\ntorchrun --nnodes 2 ") +
                                count + " pretrain_gpt.py" + model + "\n";
-    CHECK(mistakes(file("megatron", "run.sh", launch, 0)).find("the number of ranks is not known") !=
+    CHECK(import_mistakes(request_of_file("megatron", "run.sh", launch, 0)).find("the number of ranks is not known") !=
           std::string::npos);
   }
 }
 
 TEST_CASE("a script without a training, or with two, is refused") {
-  CHECK(mistakes(file("megatron", "run.sh", "echo nothing\n")).find("has no command with three or more arguments") !=
-        std::string::npos);
+  CHECK(import_mistakes(request_of_file("megatron", "run.sh", "echo nothing\n"))
+            .find("has no command with three or more arguments") != std::string::npos);
   const std::string launch = "python pretrain_gpt.py" + model + "\n";
-  CHECK(mistakes(file("megatron", "run.sh", launch + launch)).find("more than once, in lines 1 and 2") !=
-        std::string::npos);
+  CHECK(import_mistakes(request_of_file("megatron", "run.sh", launch + launch))
+            .find("more than once, in lines 1 and 2") != std::string::npos);
 }
 
 TEST_CASE("broken syntax is a mistake at its place") {
-  CHECK(mistakes(file("deepspeed", "ds.json", "{ \"a\": ")).find("ds.json:1:8: error: ") == 0);
-  CHECK(mistakes(file("deepspeed", "ds.json", "{ \"a\": 1, \"a\": 2 }")).find("the key \"a\" is given twice") !=
-        std::string::npos);
+  CHECK(import_mistakes(request_of_file("deepspeed", "ds.json", "{ \"a\": ")).find("ds.json:1:8: error: ") == 0);
+  CHECK(import_mistakes(request_of_file("deepspeed", "ds.json", "{ \"a\": 1, \"a\": 2 }"))
+            .find("the key \"a\" is given twice") != std::string::npos);
   if (!is_readable("n.yaml") || !is_readable("t.toml")) return;
-  CHECK(mistakes(file("nanotron", "n.yaml", "a: [1, 2\nb: 3")).find("n.yaml:") == 0);
-  CHECK(mistakes(file("nanotron", "n.yaml", "parallelism:\n  tp: 1\n  tp: 2\n"))
+  CHECK(import_mistakes(request_of_file("nanotron", "n.yaml", "a: [1, 2\nb: 3")).find("n.yaml:") == 0);
+  CHECK(import_mistakes(request_of_file("nanotron", "n.yaml", "parallelism:\n  tp: 1\n  tp: 2\n"))
             .find("given twice with different values, first in line 2") != std::string::npos);
-  CHECK(mistakes(file("torchtitan", "t.toml", "[model\n")).find("t.toml:") == 0);
-  CHECK(mistakes(file("gpt-neox", "n.yml", "")).find("empty") != std::string::npos);
+  CHECK(import_mistakes(request_of_file("torchtitan", "t.toml", "[model\n")).find("t.toml:") == 0);
+  CHECK(import_mistakes(request_of_file("gpt-neox", "n.yml", "")).find("empty") != std::string::npos);
 }
 
 TEST_CASE("a key in two GPT-NeoX files is refused, and a dash is an underscore") {
   if (!is_readable("a.yml")) return;
-  ImportRequest request = file("gpt-neox", "a.yml", "{ \"num-layers\": 2 }");
+  ImportRequest request = request_of_file("gpt-neox", "a.yml", "{ \"num-layers\": 2 }");
   request.files.push_back(std::make_shared<const Source>(Source{"b.yml", "num_layers: 2\n"}));
-  CHECK(mistakes(request).find("b.yml:1:1: error: the key \"num_layers\" is given in a.yml already") !=
+  CHECK(import_mistakes(request).find("b.yml:1:1: error: the key \"num_layers\" is given in a.yml already") !=
         std::string::npos);
 }
 
 TEST_CASE("an argument with underscores is none of Megatron-LM's") {
-  CHECK(mistakes(arguments("--tensor_model_parallel_size 2" + model)) ==
+  CHECK(import_mistakes(arguments("--tensor_model_parallel_size 2" + model)) ==
         "arguments:1:1: error: lockstep does not know the key \"--tensor_model_parallel_size\", and it may matter; did "
         "you "
         "mean \"--tensor-model-parallel-size\"?; --ignore-unknown leaves it out\n"
@@ -228,6 +211,6 @@ TEST_CASE("an option of the schedule stands in the place of what the configurati
           "\"megatron\"; did you mean \"use_distributed_optimizer\"?\n");
   }
   request.options = {"use_distributed_optimizer"};
-  CHECK(mistakes(request) ==
+  CHECK(import_mistakes(request) ==
         "error: --option takes NAME=VALUE, such as zero_stage=2; found \"use_distributed_optimizer\"\n");
 }

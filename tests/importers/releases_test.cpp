@@ -10,24 +10,12 @@
 #include "lockstep/importer.h"
 #include "tests/catch.h"
 #include "tests/importers/cases.h"
+#include "tests/importers/requests.h"
 
 using namespace lockstep;
-using importers::is_readable;
+using namespace lockstep::importers;
 
 namespace {
-
-std::vector<std::string> split_at_spaces(const std::string& text) {
-  std::vector<std::string> result(1);
-  for (const char c : text) {
-    if (c != ' ') {
-      result.back() += c;
-    } else if (!result.back().empty()) {
-      result.emplace_back();
-    }
-  }
-  if (result.back().empty()) result.pop_back();
-  return result;
-}
 
 ImportRequest megatron(const std::string& more, std::int64_t world = 8) {
   ImportRequest request;
@@ -37,26 +25,6 @@ ImportRequest megatron(const std::string& more, std::int64_t world = 8) {
       more);
   request.world = world;
   return request;
-}
-
-ImportRequest of_file(const std::string& format, const std::string& name, const std::string& text) {
-  ImportRequest request;
-  request.format = format;
-  request.files = {std::make_shared<const Source>(Source{name, text})};
-  request.world = 8;
-  return request;
-}
-
-/// The mistakes, one in a line; "" where there is none.
-std::string messages(const ImportRequest& request) {
-  try {
-    read_imported(import_configuration(request), "scenario");
-    return "";
-  } catch (const InputError& error) {
-    std::string text;
-    for (const Diagnostic& diagnostic : error.diagnostics()) text += diagnostic.message + "\n";
-    return text;
-  }
 }
 
 bool assumes(const Imported& imported, const std::string& part) {
@@ -79,7 +47,7 @@ std::string verdict_of(const ImportRequest& request) {
 
 TEST_CASE("DeepSpeed takes sequence_parallel_size alone for the size of a batch, and for no axis") {
   const std::string batch = "\"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 1";
-  ImportRequest alone = of_file("deepspeed", "ds.json", "{ \"sequence_parallel_size\": 2, " + batch + " }");
+  ImportRequest alone = request_of_file("deepspeed", "ds.json", "{ \"sequence_parallel_size\": 2, " + batch + " }");
   const Imported imported = import_configuration(alone);
   CHECK(write_json(*imported.scenario.find("layout")) == "{ \"dp\": 8 }\n");
   // 16 / (8 / 2) micro-batches, as runtime/config.py counts them.
@@ -93,21 +61,24 @@ TEST_CASE("DeepSpeed takes sequence_parallel_size alone for the size of a batch,
   CHECK_FALSE(assumes(import_configuration(alone), "No sequence parallelism"));
 
   const std::string mesh = "{ \"sequence_parallel_size\": 2, \"data_parallel_size\": 4, " + batch + " }";
-  ImportRequest both = of_file("deepspeed", "ds.json", mesh);
+  ImportRequest both = request_of_file("deepspeed", "ds.json", mesh);
   CHECK(layout_of(both) == "{ \"sp\": 2, \"dp\": 4 }\n");
   both.world = 0;
   CHECK(layout_of(both) == "{ \"sp\": 2, \"dp\": 4 }\n");
   both.world = 16;
   CHECK(messages(both).starts_with("data_parallel_size: it is 4, but there are 8 data-parallel ranks\n"));
-  CHECK(messages(of_file("deepspeed", "ds.json", "{ \"train_batch_size\": 8, \"sequence_parallel_size\": 3 }")) ==
-        "sequence_parallel_size: 8 data-parallel ranks do not divide by it\n");
+  CHECK(
+      messages(request_of_file("deepspeed", "ds.json", "{ \"train_batch_size\": 8, \"sequence_parallel_size\": 3 }")) ==
+      "sequence_parallel_size: 8 data-parallel ranks do not divide by it\n");
 }
 
 TEST_CASE("a section that is empty is one: ZeRO without a stage is off, and experts without sizes are experts") {
-  CHECK(messages(of_file("deepspeed", "ds.json", "{ \"zero_optimization\": {}, \"train_batch_size\": 8 }")).empty());
+  CHECK(messages(request_of_file("deepspeed", "ds.json", "{ \"zero_optimization\": {}, \"train_batch_size\": 8 }"))
+            .empty());
   if (!is_readable("n.yaml")) return;
-  CHECK(messages(of_file("nanotron", "n.yaml",
-                         "parallelism: { tp: 2, pp: 2, dp: 2 }\nmodel: { model_config: { moe_config: {} } }\n")) ==
+  CHECK(messages(
+            request_of_file("nanotron", "n.yaml",
+                            "parallelism: { tp: 2, pp: 2, dp: 2 }\nmodel: { model_config: { moe_config: {} } }\n")) ==
         "model.model_config.moe_config: lockstep's description of nanotron has no experts\n");
 }
 
@@ -118,7 +89,7 @@ TEST_CASE("leaving out what is not known leaves nothing out that is refused") {
         "{ \"tensor_parallel\": { \"autotp_size\": 2 } }", "{ \"compile\": { \"deepcompile\": true } }",
         "{ \"zero_optimization\": { \"stage\": 3, \"zero_hpz_partition_size\": 8 } }"}) {
     INFO(text);
-    ImportRequest request = of_file("deepspeed", "ds.json", text);
+    ImportRequest request = request_of_file("deepspeed", "ds.json", text);
     request.ignore_unknown = true;
     CHECK(messages(request).find("lockstep ") != std::string::npos);
   }
@@ -170,11 +141,11 @@ TEST_CASE("an import says which release it was judged as, and the title repeats 
     CHECK_FALSE(imported.release.empty());
     CHECK(imported.scenario.find("title")->text().ends_with(", judged as " + imported.release));
   }
-  CHECK(import_configuration(of_file("deepspeed", "ds.json", "{ \"train_batch_size\": 8 }")).release ==
+  CHECK(import_configuration(request_of_file("deepspeed", "ds.json", "{ \"train_batch_size\": 8 }")).release ==
         "DeepSpeed 0.19.8");
   if (!is_readable("a.yaml")) return;
   const std::string accelerate = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: { zero_stage: 2 }\n";
-  CHECK(import_configuration(of_file("accelerate", "a.yaml", accelerate)).release ==
+  CHECK(import_configuration(request_of_file("accelerate", "a.yaml", accelerate)).release ==
         "accelerate 16cb6eb8 (24 July 2026) with DeepSpeed 0.19.8");
 }
 

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-using Verdict = VerifiedPiece::Verdict;
+using PieceVerdict = VerifiedPiece::Verdict;
 
 /// An entry of a dump, with what else it holds.
 std::string entry(int record, int number, const std::string& op = "all_reduce", const std::string& state = "completed",
@@ -51,7 +51,7 @@ TEST_CASE("a call that is over on one rank was made by all only where it waits f
     CHECK(early.collectives.empty());
     CHECK(early.gaps == Sentences{"the dump of rank 1 was written before others: collectives of ranks 0 and 1 (group "
                                   "0) that it lacks are over elsewhere."});
-    CHECK(early.verdict() == Verdict::undecided);
+    CHECK(early.verdict() == PieceVerdict::undecided);
   }
   for (const std::string op : {"broadcast", "reduce", "gather", "scatter"}) {
     const FlightResult alone = result_of({{entry(0, 1), entry(1, 2, op)}, {entry(0, 1)}});
@@ -62,7 +62,7 @@ TEST_CASE("a call that is over on one rank was made by all only where it waits f
     // One that comes later tells it.
     const FlightResult early = result_of({{entry(0, 1), entry(1, 2, op), entry(2, 3)}, {entry(0, 1)}});
     CHECK(early.collectives.empty());
-    CHECK(early.verdict() == Verdict::undecided);
+    CHECK(early.verdict() == PieceVerdict::undecided);
   }
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("a dump that one group shows to be early is early for all groups") {
   const std::string pair = entry(2, 1, "broadcast", "completed", "1");
   const FlightResult early = result_of({{entry(0, 1), entry(1, 2), pair}, {entry(0, 1)}});
   CHECK(early.collectives.empty());
-  CHECK(early.verdict() == Verdict::undecided);
+  CHECK(early.verdict() == PieceVerdict::undecided);
   CHECK(result_of({{entry(0, 1), entry(1, 2), pair}, {entry(0, 1), entry(1, 2)}}).collectives.size() == 1);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("a member whose dump lost its start and has no call of a group is told
   CHECK(lost.gaps ==
         Sentences{"the dump of rank 1 begins too late to tell what it called in ranks 0 and 1 (group 1): a "
                   "larger TORCH_FR_BUFFER_SIZE keeps it."});
-  CHECK(lost.verdict() == Verdict::undecided);
+  CHECK(lost.verdict() == PieceVerdict::undecided);
   // A dump that is whole tells that the rank called nothing.
   const FlightResult none = result_of({{call(0), call(1), call(2), pair}, {call(0), call(1), call(2)}});
   CHECK(none.gaps == Sentences{"the dump of rank 1 was written before others: collectives of ranks 0 and 1 (group 1) "
@@ -91,7 +91,7 @@ TEST_CASE("a member whose dump lost its start and has no call of a group is told
 
 TEST_CASE("calls that are numbered from 0 are compared") {
   const FlightResult right = result_of({{entry(0, 0), entry(1, 1)}, {entry(0, 0), entry(1, 1)}});
-  CHECK(right.verdict() == Verdict::right);
+  CHECK(right.verdict() == PieceVerdict::right);
   CHECK(right.groups.front().first == 0);
   const Sentences wrong = {
       "collective 0 of ranks 0 and 1 (group 0): rank 0 calls all_reduce of 5 float32 elements, and rank 1 broadcast of "
@@ -113,14 +113,14 @@ TEST_CASE("a call of a rank that is not in the group is a mistake of the file") 
   CHECK_THROWS_WITH(result_of({{call}, {call}, {call, foreign, foreign}}),
                     Catch::Contains("the dump of rank 2 has a call of a process group that is of ranks 0 and 1: is the "
                                     "dump rank 2's?"));
-  CHECK(result_of({{call, foreign}, {call, foreign}, {call}}).verdict() == Verdict::right);
+  CHECK(result_of({{call, foreign}, {call, foreign}, {call}}).verdict() == PieceVerdict::right);
 }
 
 TEST_CASE("of a call with many types the first are named") {
   std::string types = R"("Float")";
   for (int i = 0; i < 50000; ++i) types += fmt::format(R"(,"Type{}")", i);
   const std::string many = entry(0, 1, "all_reduce", "completed", "0", types);
-  CHECK(result_of({{many}, {many}}).verdict() == Verdict::right);
+  CHECK(result_of({{many}, {many}}).verdict() == PieceVerdict::right);
   const std::string more = entry(0, 1, "all_reduce", "completed", "0", types + R"(,"Float","Half")");
   CHECK(result_of({{many}, {more}}).collectives ==
         Sentences{"collective 1 of ranks 0 and 1 (group 0): rank 0 calls all_reduce of 5 "

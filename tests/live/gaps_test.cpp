@@ -11,7 +11,7 @@ using namespace lockstep;
 using test::Folder;
 using test::read_all;
 using test::write_all;
-using Verdict = VerifiedPiece::Verdict;
+using PieceVerdict = VerifiedPiece::Verdict;
 
 namespace {
 
@@ -58,26 +58,27 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 TEST_CASE("results of which the capture says that it does not know are undecided, and no others") {
   const Folder folder;
   write_run(folder.path(), 1);
-  CHECK(verify_run(folder.path()).verdict() == Verdict::wrong);
+  CHECK(verify_run(folder.path()).verdict() == PieceVerdict::wrong);
   add(folder, 1, R"({"event":"gap","step":1,"parameters":[1],"why":"somebody is late"})");
   add(folder, 1, R"({"event":"gap","step":2,"parameters":[1],"why":"somebody is late"})");
   VerifyResult result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::wrong);  // step 0 is what it was
-  CHECK(result.count(Verdict::wrong) == 1);
-  CHECK(result.count(Verdict::undecided) == 2);
-  CHECK(result.count(Verdict::right) == 3);
+  CHECK(result.verdict() == PieceVerdict::wrong);  // step 0 is what it was
+  CHECK(result.count(PieceVerdict::wrong) == 1);
+  CHECK(result.count(PieceVerdict::undecided) == 2);
+  CHECK(result.count(PieceVerdict::right) == 3);
   REQUIRE(result.gaps.size() == 1);
   CHECK(result.gaps[0] ==
         "on rank 1, in optimizer steps 1 and 2, somebody is late: what the optimizers get of b is not judged.");
   for (const VerifiedPiece& piece : result.pieces) {
-    if (piece.verdict == Verdict::undecided) CHECK((piece.parameter == 1 && piece.step > 0 && piece.formula.empty()));
+    if (piece.verdict == PieceVerdict::undecided)
+      CHECK((piece.parameter == 1 && piece.step > 0 && piece.formula.empty()));
   }
   VerifyOptions first;
   first.step = 0;
   CHECK(verify_run(folder.path(), first).gaps.empty());
   VerifyOptions other;
   other.parameters = Selectors({"a"});
-  CHECK(verify_run(folder.path(), other).verdict() == Verdict::right);
+  CHECK(verify_run(folder.path(), other).verdict() == PieceVerdict::right);
 }
 
 TEST_CASE("a gap may be in all parameters, in all steps, or in no parameter that was recorded") {
@@ -85,17 +86,17 @@ TEST_CASE("a gap may be in all parameters, in all steps, or in no parameter that
   write_run(folder.path());
   add(folder, 0, R"({"event":"gap","step":null,"parameters":[],"why":"another thread trains"})");
   VerifyResult result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::undecided);
-  CHECK(result.count(Verdict::right) == 6);
+  CHECK(result.verdict() == PieceVerdict::undecided);
+  CHECK(result.count(PieceVerdict::right) == 6);
   CHECK(result.gaps == std::vector<std::string>{"on rank 0, another thread trains."});
   add(folder, 0, R"({"event":"gap","step":1,"why":"it is dark"})");
   add(folder, 1, R"({"event":"gap","step":1,"why":"it is dark"})");
   result = verify_run(folder.path());
-  CHECK(result.count(Verdict::undecided) == 2);
+  CHECK(result.count(PieceVerdict::undecided) == 2);
   REQUIRE(result.gaps.size() == 2);
   CHECK(result.gaps[1] == "in optimizer step 1, it is dark: what the optimizers get is not judged.");
   add(folder, 1, R"({"event":"gap","step":null,"why":"it is night"})");
-  CHECK(verify_run(folder.path()).count(Verdict::undecided) == 6);
+  CHECK(verify_run(folder.path()).count(PieceVerdict::undecided) == 6);
   CHECK(contains(
       [&] {
         try {
@@ -119,11 +120,11 @@ TEST_CASE("contributions and results of a gap are not compared with a reference"
   alone.write(one.path());
   VerifyOptions options;
   options.reference = one.path();
-  CHECK(verify_run(folder.path(), options).reference->count(Verdict::wrong) == 2);  // other data
+  CHECK(verify_run(folder.path(), options).reference->count(PieceVerdict::wrong) == 2);  // other data
   add(folder, 1, R"({"event":"gap","step":0,"parameters":[1],"why":"it is dark"})");
-  CHECK(verify_run(folder.path(), options).reference->count(Verdict::wrong) == 1);
+  CHECK(verify_run(folder.path(), options).reference->count(PieceVerdict::wrong) == 1);
   add(one, 0, R"({"event":"gap","step":0,"why":"it is dark"})");
-  CHECK(verify_run(folder.path(), options).reference->count(Verdict::wrong) == 0);
+  CHECK(verify_run(folder.path(), options).reference->count(PieceVerdict::wrong) == 0);
 }
 
 TEST_CASE("gaps that are none are told with file, line and column") {
@@ -156,14 +157,14 @@ TEST_CASE("a step that loss scalers skip on some ranks alone is wrong") {
   write_run(folder.path());
   change(folder, 1, R"("event":"step","step":1,)", R"("event":"step","step":1,"skipped":true,)");
   const VerifyResult result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::wrong);
+  CHECK(result.verdict() == PieceVerdict::wrong);
   CHECK(result.gaps.empty());
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].what ==
         "rank 1 skipped the optimizer step, for its loss scaler found infinite gradients, and rank 0 stepped");
   CHECK(result.findings[0].steps == std::vector<int>{1});
   CHECK(result.findings[0].parameters == std::vector<int>{0, 1});
-  CHECK(result.count(Verdict::right) == 4);
+  CHECK(result.count(PieceVerdict::right) == 4);
 }
 
 TEST_CASE("micro-batches before which gradients were set to zero are judged, left out or not known") {
@@ -178,16 +179,16 @@ TEST_CASE("micro-batches before which gradients were set to zero are judged, lef
   };
   const Folder folder;
   run.write(folder.path());
-  CHECK(verify_run(folder.path()).verdict() == Verdict::wrong);
+  CHECK(verify_run(folder.path()).verdict() == PieceVerdict::wrong);
   CHECK(verify_run(folder.path()).findings.at(0).what == "the last micro-batch alone arrived");
   for (int step = 0; step < 2; ++step) zeroed(folder, 0, step);
   VerifyResult result = verify_run(folder.path());
-  CHECK(result.count(Verdict::undecided) == 6);
+  CHECK(result.count(PieceVerdict::undecided) == 6);
   CHECK(result.gaps.at(0) == "in optimizer step 0, ranks set their gradients to zero before different micro-batches.");
   for (int step = 0; step < 2; ++step) zeroed(folder, 1, step);
   result = verify_run(folder.path());
-  CHECK(result.count(Verdict::undecided) == 6);
-  CHECK(result.count(Verdict::wrong) == 3);  // of step 2
+  CHECK(result.count(PieceVerdict::undecided) == 6);
+  CHECK(result.count(PieceVerdict::wrong) == 3);  // of step 2
   CHECK(result.gaps.at(0) ==
         "in optimizer step 0, gradients were set to zero before micro-batch 1, and in others not: nobody knows whether "
         "what came before is to be in it.");
@@ -195,7 +196,7 @@ TEST_CASE("micro-batches before which gradients were set to zero are judged, lef
   const std::string from = R"("nonfinite":0)", to = R"("nonfinite":1)";
   change(folder, 1, from, to);
   result = verify_run(folder.path());
-  CHECK(result.count(Verdict::right) == 3);
+  CHECK(result.count(PieceVerdict::right) == 3);
   CHECK(result.gaps.size() == 1);
   CHECK(std::find(result.notes.begin(), result.notes.end(),
                   "in optimizer step 0, micro-batches with elements that are infinite or no numbers were left out: "
@@ -204,7 +205,7 @@ TEST_CASE("micro-batches before which gradients were set to zero are judged, lef
   change(folder, 1, to, from);
   for (int rank = 0; rank < 2; ++rank) zeroed(folder, rank, 2);
   result = verify_run(folder.path());
-  CHECK(result.count(Verdict::wrong) == 9);
+  CHECK(result.count(PieceVerdict::wrong) == 9);
   CHECK(result.gaps.empty());
 }
 
@@ -248,7 +249,7 @@ TEST_CASE("a parameter whose optimizer does not step waits, with its gradient or
     write_waiting(folder.path(), since);
     VerifyResult result = verify_run(folder.path());
     CAPTURE(since);
-    CHECK(result.verdict() == Verdict::right);
+    CHECK(result.verdict() == PieceVerdict::right);
     REQUIRE(result.pieces.size() == 4);
     CHECK(result.pieces[3].step == 2);
     CHECK(result.pieces[3].parameter == 1);
@@ -265,11 +266,11 @@ TEST_CASE("a parameter whose optimizer does not step waits, with its gradient or
         "in optimizer step 0 the optimizer of layers.0.weight did not step, and others did"));
     const Folder silent;
     write_waiting(silent.path(), since, false);
-    CHECK(verify_run(silent.path()).verdict() == Verdict::wrong);
+    CHECK(verify_run(silent.path()).verdict() == PieceVerdict::wrong);
     const Folder wrong;
     write_waiting(wrong.path(), since, true, 1);
     result = verify_run(wrong.path());
-    CHECK(result.count(Verdict::wrong) == 1);
+    CHECK(result.count(PieceVerdict::wrong) == 1);
   }
 }
 
@@ -280,7 +281,7 @@ TEST_CASE("where one rank's optimizer steps and another's does not, the step is 
          R"("step":0,"micro_batches":1,"tokens":null)");
   change(folder, 1, R"({"event":"step","step":0)", R"({"event":"result","step":0,"parameter":1,"piece":0,"row":null}
 {"event":"step","step":0)");
-  CHECK(verify_run(folder.path()).verdict() == Verdict::wrong);
+  CHECK(verify_run(folder.path()).verdict() == PieceVerdict::wrong);
 }
 
 TEST_CASE("micro-batches after the last optimizer step are a note where every rank has ended") {
@@ -293,14 +294,14 @@ TEST_CASE("micro-batches after the last optimizer step are a note where every ra
     write_all(folder / name, text.erase(begin, end + 1 - begin));
   }
   VerifyResult result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::right);
+  CHECK(result.verdict() == PieceVerdict::right);
   CHECK(result.steps == std::vector<int>{0, 1});
   CHECK(std::find(result.notes.begin(), result.notes.end(),
                   "2 micro-batches after the last optimizer step: no optimizer got what they yielded.") !=
         result.notes.end());
   const std::string text = read_all(folder / "rank-00001.jsonl");
   write_all(folder / "rank-00001.jsonl", text.substr(0, text.rfind("{\"event\":\"end\"")));
-  CHECK(verify_run(folder.path()).verdict() == Verdict::undecided);
+  CHECK(verify_run(folder.path()).verdict() == PieceVerdict::undecided);
 }
 
 TEST_CASE("a rank that is left behind is told of a step by itself, though the run has gaps in others") {
@@ -339,13 +340,13 @@ TEST_CASE("what is right before clipping is undecided where the optimizer steps 
     return verify_run(folder.path());
   };
   const std::string left = R"("clipped":"0123456789abcdef0123456789abcdef")";
-  CHECK(judged(0.5, left, {0, 1}).verdict() == Verdict::right);
-  CHECK(judged(0.5, R"("changed":false)", {0}).verdict() == Verdict::right);
-  CHECK(judged(1, R"("changed":true)", {0}).verdict() == Verdict::wrong);
+  CHECK(judged(0.5, left, {0, 1}).verdict() == PieceVerdict::right);
+  CHECK(judged(0.5, R"("changed":false)", {0}).verdict() == PieceVerdict::right);
+  CHECK(judged(1, R"("changed":true)", {0}).verdict() == PieceVerdict::wrong);
   for (const VerifyResult& result : {judged(0.5, R"("changed":true)", {0}), judged(0.5, left, {1})}) {
-    CHECK(result.verdict() == Verdict::undecided);
-    CHECK(result.count(Verdict::undecided) == 1);
-    CHECK(result.count(Verdict::right) == 5);
+    CHECK(result.verdict() == PieceVerdict::undecided);
+    CHECK(result.count(PieceVerdict::undecided) == 1);
+    CHECK(result.count(PieceVerdict::right) == 5);
   }
 }
 
@@ -370,9 +371,9 @@ TEST_CASE("what comes after the last step is undecided where the capture does no
     }
     return verify_run(folder.path());
   };
-  CHECK(judged("").verdict() == Verdict::right);
+  CHECK(judged("").verdict() == PieceVerdict::right);
   const VerifyResult result = judged(R"({"event":"gap","step":2,"parameters":[0],"why":"somebody has stepped"})");
-  CHECK(result.verdict() == Verdict::undecided);
+  CHECK(result.verdict() == PieceVerdict::undecided);
   REQUIRE(result.gaps.size() == 1);
   CHECK(result.gaps[0] ==
         "2 micro-batches after the last optimizer step that was captured: somebody has stepped: what an optimizer got "

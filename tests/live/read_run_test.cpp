@@ -10,7 +10,7 @@ using namespace lockstep;
 using test::Folder;
 using test::read_all;
 using test::write_all;
-using Verdict = VerifiedPiece::Verdict;
+using PieceVerdict = VerifiedPiece::Verdict;
 
 namespace {
 
@@ -23,11 +23,11 @@ void write_right_run(const std::string& folder, const std::vector<int>& without 
   run.write(folder, without);
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has_text(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 bool has_gap(const VerifyResult& result, const std::string& part) {
   return std::any_of(result.gaps.begin(), result.gaps.end(),
-                     [&](const std::string& gap) { return contains(gap, part); });
+                     [&](const std::string& gap) { return has_text(gap, part); });
 }
 
 /// What verify_run throws as a rendered text; "" where it throws nothing.
@@ -55,28 +55,28 @@ std::string refusal_of(const std::string& from, const std::string& to, const std
 
 TEST_CASE("mistakes in a line are told with file, line and caret, all of them at once") {
   const std::string text = refusal_of(R"("micro_batch":0)", R"("micro_batch":"x")");
-  CHECK(contains(text, "rank-00001.jsonl:4:"));
-  CHECK(contains(
+  CHECK(has_text(text, "rank-00001.jsonl:4:"));
+  CHECK(has_text(
       text,
       "\"micro_batch\" of a \"contribution\" line: expected a whole number from 0 to 1048576, found the string \"x\""));
-  CHECK(contains(text, "^"));
-  CHECK(contains(refusal_of("\"event\":\"contribution\"", "\"event\":\"contribution\",,"), "rank-00001.jsonl:4:"));
-  CHECK(contains(refusal_of("\"lockstep_capture\":1", "\"lockstep_capture\":2"), "version 2"));
-  CHECK(contains(refusal_of("\"lockstep_capture\":1,", ""), "missing key \"lockstep_capture\""));
-  CHECK(contains(refusal_of("\"loss\":\"mean\"", "\"loss\":\"maen\""), "did you mean \"mean\"?"));
-  CHECK(contains(refusal_of("\"dtype\":\"float32\",\"nonfinite\"", "\"dtype\":\"int8\",\"nonfinite\""),
+  CHECK(has_text(text, "^"));
+  CHECK(has_text(refusal_of("\"event\":\"contribution\"", "\"event\":\"contribution\",,"), "rank-00001.jsonl:4:"));
+  CHECK(has_text(refusal_of("\"lockstep_capture\":1", "\"lockstep_capture\":2"), "version 2"));
+  CHECK(has_text(refusal_of("\"lockstep_capture\":1,", ""), "missing key \"lockstep_capture\""));
+  CHECK(has_text(refusal_of("\"loss\":\"mean\"", "\"loss\":\"maen\""), "did you mean \"mean\"?"));
+  CHECK(has_text(refusal_of("\"dtype\":\"float32\",\"nonfinite\"", "\"dtype\":\"int8\",\"nonfinite\""),
                  "float32, float64, bfloat16 or float16"));
-  CHECK(contains(refusal_of("\"parameter\":1", "\"parameter\":7"), "parameter 7 was not declared"));
-  CHECK(contains(refusal_of("\"piece\":0", "\"piece\":3"), "piece 3 of \"a\", which has 1"));
-  CHECK(contains(refusal_of("\"row\":0", "\"row\":77"), "names row 77"));
-  CHECK(contains(refusal_of("\"world\":2", "\"world\":4"), "the sizes of the mesh make 2 ranks"));
-  CHECK(contains(refusal_of("\"seed\":0", "\"seed\":1"), "\"seed\" is not that of"));
-  CHECK(contains(refusal_of("\"event\":\"run\"", "\"event\":\"rnu\""), "expected \"run\" as the first event"));
-  CHECK(contains(refusal_of("\"shape\":[300]", "\"shape\":[301]"), "has the shape [301]"));
-  CHECK(contains(refusal_of("\"range\":[0,300]", "\"range\":[0,301]"), "within 0 and 300"));
-  CHECK(contains(refusal_of("\"data_axes\":[\"dp\"]", "\"data_axes\":[\"pd\"]"), "no axis of the mesh"));
-  CHECK(contains(refusal_of("\"rank\":1", "\"rank\":0"), "and so is"));
-  CHECK(contains(refusal_of("F64", "F32", "rank-00001.step-00000.safetensors"), "rank-00001.step-00000.safetensors"));
+  CHECK(has_text(refusal_of("\"parameter\":1", "\"parameter\":7"), "parameter 7 was not declared"));
+  CHECK(has_text(refusal_of("\"piece\":0", "\"piece\":3"), "piece 3 of \"a\", which has 1"));
+  CHECK(has_text(refusal_of("\"row\":0", "\"row\":77"), "names row 77"));
+  CHECK(has_text(refusal_of("\"world\":2", "\"world\":4"), "the sizes of the mesh make 2 ranks"));
+  CHECK(has_text(refusal_of("\"seed\":0", "\"seed\":1"), "\"seed\" is not that of"));
+  CHECK(has_text(refusal_of("\"event\":\"run\"", "\"event\":\"rnu\""), "expected \"run\" as the first event"));
+  CHECK(has_text(refusal_of("\"shape\":[300]", "\"shape\":[301]"), "has the shape [301]"));
+  CHECK(has_text(refusal_of("\"range\":[0,300]", "\"range\":[0,301]"), "within 0 and 300"));
+  CHECK(has_text(refusal_of("\"data_axes\":[\"dp\"]", "\"data_axes\":[\"pd\"]"), "no axis of the mesh"));
+  CHECK(has_text(refusal_of("\"rank\":1", "\"rank\":0"), "and so is"));
+  CHECK(has_text(refusal_of("F64", "F32", "rank-00001.step-00000.safetensors"), "rank-00001.step-00000.safetensors"));
 }
 
 TEST_CASE("contributions with one hash are one only if their sketches are") {
@@ -90,7 +90,7 @@ TEST_CASE("contributions with one hash are one only if their sketches are") {
   VerifyOptions options;
   options.coefficients = true;
   const VerifyResult result = verify_run(folder.path(), options);
-  CHECK(result.verdict() == Verdict::right);
+  CHECK(result.verdict() == PieceVerdict::right);
   CHECK(result.pieces.at(0).coefficients.size() == 4);
 }
 
@@ -104,20 +104,20 @@ TEST_CASE("runs that are not complete are never right, and say what is missing")
   const Folder folder;
   write_right_run(folder.path(), {}, 2);
   const std::string file = "rank-00001.jsonl", whole = read_all(folder / file);
-  CHECK(verify_run(folder.path()).verdict() == Verdict::right);
+  CHECK(verify_run(folder.path()).verdict() == PieceVerdict::right);
 
   std::filesystem::remove(folder / file);
   VerifyResult result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::undecided);
+  CHECK(result.verdict() == PieceVerdict::undecided);
   CHECK(has_gap(result, "rank 1 of 2 left no file"));
-  CHECK(result.count(Verdict::wrong) == 0);
+  CHECK(result.count(PieceVerdict::wrong) == 0);
 
   write_all(folder / file, "");
   CHECK(has_gap(verify_run(folder.path()), "died as it began"));
 
   write_all(folder / file, whole.substr(0, whole.rfind("{\"event\":\"end\"")));
   result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::undecided);
+  CHECK(result.verdict() == PieceVerdict::undecided);
   CHECK(has_gap(result, "rank 1 did not end the capture"));
 
   write_all(folder / file, whole.substr(0, whole.rfind("\"steps\"")));
@@ -128,28 +128,28 @@ TEST_CASE("runs that are not complete are never right, and say what is missing")
   write_all(folder / file, whole.substr(0, second) + "{\"event\":\"end\",\"steps\":1,\"seconds\":1}\n");
   result = verify_run(folder.path());
   CHECK(has_gap(result, "rank 1 did not capture optimizer step 1, which others did"));
-  CHECK(result.count(Verdict::wrong) == 0);
-  CHECK(result.count(Verdict::right) == 2);
+  CHECK(result.count(PieceVerdict::wrong) == 0);
+  CHECK(result.count(PieceVerdict::right) == 2);
 
   write_all(folder / file, whole);
   std::filesystem::remove(folder / "rank-00001.step-00001.safetensors");
   result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::undecided);
+  CHECK(result.verdict() == PieceVerdict::undecided);
   CHECK(has_gap(result, "rank-00001.step-00001.safetensors is missing"));
-  CHECK(result.count(Verdict::wrong) == 0);
+  CHECK(result.count(PieceVerdict::wrong) == 0);
 }
 
 TEST_CASE("what is no captured run is said to be none") {
   const Folder folder;
-  CHECK(contains(refusal(folder.path()), "there is no rank-*.jsonl in it"));
-  CHECK(contains(refusal(folder.path() + "/nowhere"), "there is no such folder"));
+  CHECK(has_text(refusal(folder.path()), "there is no rank-*.jsonl in it"));
+  CHECK(has_text(refusal(folder.path() + "/nowhere"), "there is no such folder"));
   std::filesystem::create_directory(folder / "run");
-  CHECK_FALSE(contains(refusal(folder.path()), "did you mean"));
+  CHECK_FALSE(has_text(refusal(folder.path()), "did you mean"));
   write_all(folder / "run" / "rank-00000.jsonl", "hello\n");
-  CHECK(contains(refusal(folder.path()), "(docs/verify.md); did you mean " + (folder / "run").string() + "?"));
+  CHECK(has_text(refusal(folder.path()), "(docs/verify.md); did you mean " + (folder / "run").string() + "?"));
   write_all(folder / "rank-00000.jsonl", "hello\n");
-  CHECK(contains(refusal(folder.path()), "rank-00000.jsonl:1:1"));
-  CHECK(contains(refusal((folder / "rank-00000.jsonl").string()), "it is a file"));
+  CHECK(has_text(refusal(folder.path()), "rank-00000.jsonl:1:1"));
+  CHECK(has_text(refusal((folder / "rank-00000.jsonl").string()), "it is a file"));
 }
 
 TEST_CASE("a file that was cut off or damaged anywhere is refused, or the run is not right, or nothing was lost") {
@@ -176,10 +176,10 @@ TEST_CASE("a file that was cut off or damaged anywhere is refused, or the run is
     write_all(folder / name, damaged);
     try {
       const VerifyResult result = verify_run(folder.path());
-      (result.verdict() == Verdict::undecided ? undecided : others) += 1;
+      (result.verdict() == PieceVerdict::undecided ? undecided : others) += 1;
       // What was cut off is never right, and never blamed on a rank.
       const bool lost = kind == 0 && damaged.find_last_not_of('\n') != whole.find_last_not_of('\n');
-      if (lost) CHECK(result.verdict() == Verdict::undecided);
+      if (lost) CHECK(result.verdict() == PieceVerdict::undecided);
     } catch (const InputError& error) {
       ++refused;
       CHECK(std::string(error.what()).size() > 20);
@@ -188,7 +188,7 @@ TEST_CASE("a file that was cut off or damaged anywhere is refused, or the run is
   }
   CHECK(refused > 100);
   CHECK(undecided > 30);
-  CHECK(verify_run(folder.path()).verdict() == Verdict::right);
+  CHECK(verify_run(folder.path()).verdict() == PieceVerdict::right);
 }
 
 TEST_CASE("numbers that no run has are refused, or counted as missing") {
@@ -204,7 +204,7 @@ TEST_CASE("numbers that no run has are refused, or counted as missing") {
   for (int step = 1; step < 3000; ++step)
     text += fmt::format("{{\"event\":\"step\",\"step\":{},\"micro_batches\":1048576}}\n", step);
   write_all(folder / "rank-00001.jsonl", text);
-  CHECK(contains(refusal(folder.path()), "more micro-batches than can be counted"));
+  CHECK(has_text(refusal(folder.path()), "more micro-batches than can be counted"));
 }
 
 TEST_CASE("a step after which all ranks went on is complete, whatever became of them") {
@@ -218,11 +218,11 @@ TEST_CASE("a step after which all ranks went on is complete, whatever became of 
   third.step = 2;
   for (const std::size_t end : {last, last + 20}) {  // after a line, and within one
     write_all(folder / file, whole.substr(0, end));
-    CHECK(verify_run(folder.path()).verdict() == Verdict::undecided);
-    CHECK(verify_run(folder.path(), second).verdict() == Verdict::right);
+    CHECK(verify_run(folder.path()).verdict() == PieceVerdict::undecided);
+    CHECK(verify_run(folder.path(), second).verdict() == PieceVerdict::right);
     CHECK(verify_run(folder.path(), second).gaps.empty());
     const VerifyResult result = verify_run(folder.path(), third);
-    CHECK(result.verdict() == Verdict::undecided);
+    CHECK(result.verdict() == PieceVerdict::undecided);
     CHECK(has_gap(result, "rank 1 did not end the capture"));
     CHECK(has_gap(result, "the last line is not complete") == (end > last));
     CHECK(has_gap(result, "rank 1 did not finish optimizer step 2"));
@@ -232,7 +232,7 @@ TEST_CASE("a step after which all ranks went on is complete, whatever became of 
   CHECK(has_gap(verify_run(folder.path(), second), "rank 1 did not end the capture"));
   VerifyOptions first;
   first.step = 0;
-  CHECK(verify_run(folder.path(), first).verdict() == Verdict::right);
+  CHECK(verify_run(folder.path(), first).verdict() == PieceVerdict::right);
   std::filesystem::remove(folder / file);
   CHECK(has_gap(verify_run(folder.path(), second), "rank 1 of 2 left no file"));
 }

@@ -10,7 +10,7 @@ using test::checked;
 using test::words;
 
 /// A parameter of a run, or a copy of it under another name.
-struct Tensor {
+struct TensorOfRanks {
   std::string name, aliases;  // aliases with their quotes
   std::vector<std::int64_t> shape = {600};
   std::vector<std::int64_t> cuts = {0, 600};  // of its row-major index
@@ -23,11 +23,11 @@ struct Tensor {
 /// One optimizer step, whose optimizers get all that their ranks hold.
 struct Layouts {
   test::RunWriter::Settings settings;
-  std::vector<Tensor> tensors;
+  std::vector<TensorOfRanks> tensors;
   int micro_batches = 1;
   /// What an owner's optimizer gets, in a tensor, of a rank's contribution to this or another one.
-  std::function<double(const Tensor& to, int owner, const Tensor& of, int rank)> coefficient =
-      [](const Tensor& to, int owner, const Tensor& of, int rank) {
+  std::function<double(const TensorOfRanks& to, int owner, const TensorOfRanks& of, int rank)> coefficient =
+      [](const TensorOfRanks& to, int owner, const TensorOfRanks& of, int rank) {
         return to.name == of.name && owner == rank ? 1.0 : 0.0;
       };
   std::map<int, std::vector<std::string>> lines;  // after the backward passes, by rank
@@ -35,14 +35,14 @@ struct Layouts {
 
   Layouts() { settings.collectives = true; }
 
-  std::vector<double> gradient(const Tensor& tensor, int rank, int m) const {
+  std::vector<double> gradient(const TensorOfRanks& tensor, int rank, int m) const {
     if (tensor.drawn == 0) return std::vector<double>(static_cast<std::size_t>(tensor.cuts.back()));
     return test::drawn(static_cast<std::size_t>(tensor.cuts.back()), 1000 * static_cast<std::uint64_t>(tensor.drawn) +
                                                                          10 * static_cast<std::uint64_t>(rank) +
                                                                          static_cast<std::uint64_t>(m) + 1);
   }
 
-  static std::vector<double> part(const std::vector<double>& values, const Tensor& tensor, int piece) {
+  static std::vector<double> part(const std::vector<double>& values, const TensorOfRanks& tensor, int piece) {
     const auto first = values.begin();
     return {first + tensor.cuts[static_cast<std::size_t>(piece)],
             first + tensor.cuts[static_cast<std::size_t>(piece) + 1]};
@@ -72,7 +72,7 @@ struct Layouts {
         const auto held = tensors[id].pieces.find(rank);
         if (held == tensors[id].pieces.end()) continue;
         for (const int piece : held->second) {
-          const Tensor& own = tensors[id];
+          const TensorOfRanks& own = tensors[id];
           writer.result(rank, 0, static_cast<int>(id), piece, part(sum(own, rank, piece), own, piece),
                         own.cuts[static_cast<std::size_t>(piece)]);
         }
@@ -85,9 +85,9 @@ struct Layouts {
 
  private:
   /// Of all contributions to a piece.
-  std::vector<double> sum(const Tensor& tensor, int owner, int piece) const {
+  std::vector<double> sum(const TensorOfRanks& tensor, int owner, int piece) const {
     std::vector<double> all(static_cast<std::size_t>(tensor.cuts.back()));
-    for (const Tensor& other : tensors) {
+    for (const TensorOfRanks& other : tensors) {
       for (const auto& [rank, pieces] : other.pieces) {
         const double factor = coefficient(tensor, owner, other, rank);
         if (factor == 0 || std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) continue;
@@ -102,7 +102,7 @@ struct Layouts {
   }
 
   void declare(test::RunWriter& writer, int rank, int id) const {
-    const Tensor& tensor = tensors[static_cast<std::size_t>(id)];
+    const TensorOfRanks& tensor = tensors[static_cast<std::size_t>(id)];
     std::string pieces;
     for (std::size_t i = 0; i + 1 < tensor.cuts.size(); ++i)
       pieces += (i > 0 ? "," : "") + (tensor.boxes.empty()
@@ -115,8 +115,9 @@ struct Layouts {
   }
 };
 
-Tensor whole(const std::string& name, const std::vector<int>& ranks, int drawn, const std::string& aliases = "") {
-  Tensor tensor;
+TensorOfRanks whole(const std::string& name, const std::vector<int>& ranks, int drawn,
+                    const std::string& aliases = "") {
+  TensorOfRanks tensor;
   tensor.name = name;
   tensor.aliases = aliases;
   tensor.drawn = drawn;
@@ -205,7 +206,7 @@ TEST_CASE("stages of several chunks are virtual ones") {
 
 TEST_CASE("groups of some stages are picks") {
   Layouts run = pipeline();
-  run.coefficient = [](const Tensor& to, int owner, const Tensor& of, int rank) {
+  run.coefficient = [](const TensorOfRanks& to, int owner, const TensorOfRanks& of, int rank) {
     const bool tied = !to.aliases.empty() && !of.aliases.empty();
     return tied || (to.name == of.name && owner == rank) ? 1.0 : 0.0;
   };
@@ -222,7 +223,7 @@ TEST_CASE("equal blocks of a dimension, each as far from the next, are one more 
   Layouts run;
   run.settings.mesh = {{"tp", 2}};
   run.settings.data_axes = {};
-  Tensor tensor;
+  TensorOfRanks tensor;
   tensor.name = "gated";
   tensor.drawn = 1;
   tensor.shape = {8, 75};
@@ -257,7 +258,7 @@ TEST_CASE("equal blocks of a dimension, each as far from the next, are one more 
 
 TEST_CASE("experts of different ranks are one parameter, whose tokens are dispatched") {
   Layouts run = experts("avg");
-  run.coefficient = [](const Tensor& to, int, const Tensor& of, int) {
+  run.coefficient = [](const TensorOfRanks& to, int, const TensorOfRanks& of, int) {
     return to.name != of.name ? 0.0 : to.name == "dense" ? 0.25 : 0.5;
   };
   RecordedRun recorded = run.recorded();
@@ -271,7 +272,9 @@ TEST_CASE("experts of different ranks are one parameter, whose tokens are dispat
   CHECK(checked(recorded).verdict == Verdict::mismatch);
   // Each has the tokens of two ranks in it: the mean is over four.
   run = experts("sum");
-  run.coefficient = [](const Tensor& to, int, const Tensor& of, int) { return to.name == of.name ? 0.25 : 0.0; };
+  run.coefficient = [](const TensorOfRanks& to, int, const TensorOfRanks& of, int) {
+    return to.name == of.name ? 0.25 : 0.0;
+  };
   recorded = run.recorded();
   CHECK(recorded.unmet.empty());
   CHECK(checked(recorded).verdict == Verdict::match);
@@ -295,7 +298,7 @@ TEST_CASE("experts of different ranks are one parameter, whose tokens are dispat
 TEST_CASE("what of another expert is added to one is predicted") {
   Layouts run;
   run.tensors = {whole("experts.0.weight", {0}, 1), whole("experts.1.weight", {1}, 2)};
-  run.coefficient = [](const Tensor&, int, const Tensor&, int) { return 0.5; };
+  run.coefficient = [](const TensorOfRanks&, int, const TensorOfRanks&, int) { return 0.5; };
   for (int rank = 0; rank < 2; ++rank)
     run.lines[rank] = {call("all_reduce", {0, 1}, 600, "null", std::to_string(rank), "avg")};
   const RecordedRun recorded = run.recorded();
@@ -303,7 +306,9 @@ TEST_CASE("what of another expert is added to one is predicted") {
   CHECK(words(recorded) == prefix + "dp_all_reduce/train.py:9 over=\"dp\" reduce=\"avg\"");
   CHECK(checked(recorded).verdict == Verdict::mismatch);
   // With another factor it is not.
-  run.coefficient = [](const Tensor& to, int, const Tensor& of, int) { return to.name == of.name ? 0.5 : 0.25; };
+  run.coefficient = [](const TensorOfRanks& to, int, const TensorOfRanks& of, int) {
+    return to.name == of.name ? 0.5 : 0.25;
+  };
   CHECK_FALSE(run.recorded().unmet.empty());
 }
 
@@ -312,7 +317,9 @@ TEST_CASE("each stage has experts of its own") {
   run.settings.mesh = {{"pp", 2}, {"dp", 2}};
   run.tensors = {whole("layers.0.experts.0", {0}, 1), whole("layers.0.experts.1", {1}, 2),
                  whole("layers.1.experts.0", {2}, 3), whole("layers.1.experts.1", {3}, 4)};
-  run.coefficient = [](const Tensor& to, int, const Tensor& of, int) { return to.name == of.name ? 0.5 : 0.0; };
+  run.coefficient = [](const TensorOfRanks& to, int, const TensorOfRanks& of, int) {
+    return to.name == of.name ? 0.5 : 0.0;
+  };
   const RecordedRun recorded = run.recorded();
   CHECK(recorded.unmet.empty());
   CHECK(written(recorded, "layers.0.experts.0+1") == "shape=[2, 600] stage=0 shard={ \"ep\": 0 } dispatch=[\"ep\"]");
@@ -341,7 +348,7 @@ TEST_CASE("axes that split sequences have shares of a loss where a rank's is its
     run.settings.mesh = {{"dp", 2}, {axis, 2}};
     run.settings.data_axes = {"dp"};
     run.tensors = {whole("a", {0, 1, 2, 3}, 1)};
-    run.coefficient = [](const Tensor&, int, const Tensor&, int) { return 0.5; };
+    run.coefficient = [](const TensorOfRanks&, int, const TensorOfRanks&, int) { return 0.5; };
     for (int rank = 0; rank < 4; ++rank) {
       run.lines[rank] = {call("all_reduce", {rank % 2, rank % 2 + 2}, 600, "null", "0", "avg"),
                          call("all_reduce", {rank / 2 * 2, rank / 2 * 2 + 1}, 600, "null", "0")};
@@ -362,7 +369,7 @@ TEST_CASE("axes that split sequences have shares of a loss where a rank's is its
                                                                    {"sum", "", 1}}) {
       run.settings.loss = "\"" + loss + "\"";
       for (const double factor : {right, right / 2}) {
-        run.coefficient = [factor](const Tensor&, int, const Tensor&, int) { return factor; };
+        run.coefficient = [factor](const TensorOfRanks&, int, const TensorOfRanks&, int) { return factor; };
         recorded = run.recorded();
         CHECK(recorded.unmet.empty());
         CHECK(words(recorded).starts_with("zero; micro_batches(backward" + (by.empty() ? ")" : " by=\"" + by + "\")")));
@@ -377,7 +384,7 @@ TEST_CASE("what all stages hold is summed over the pipeline, whatever else each 
   run.tensors[0].aliases = run.tensors[4].aliases = "";
   run.settings.mesh = {{"pp", 4}, {"dp", 2}};
   run.settings.data_axes = {"dp"};
-  for (Tensor& tensor : run.tensors) {
+  for (TensorOfRanks& tensor : run.tensors) {
     std::map<int, std::vector<int>> both;
     for (const auto& [rank, pieces] : tensor.pieces) both[2 * rank] = both[2 * rank + 1] = pieces;
     tensor.pieces = both;
@@ -394,7 +401,9 @@ TEST_CASE("what all stages hold is summed over the pipeline, whatever else each 
     run.lines[rank].push_back(call("all_reduce", stages, 600, "null", "3", "sum", "train.py:10"));
     if (rank >= 6) run.lines[rank].push_back(call("all_reduce", data, 600, "null", "4", "avg", "own.py:3"));
   }
-  run.coefficient = [](const Tensor& to, int, const Tensor& of, int) { return to.name == of.name ? 0.5 : 0.0; };
+  run.coefficient = [](const TensorOfRanks& to, int, const TensorOfRanks& of, int) {
+    return to.name == of.name ? 0.5 : 0.0;
+  };
   const RecordedRun recorded = run.recorded();
   CHECK(recorded.unmet.empty());
   CHECK(words(recorded) == prefix +

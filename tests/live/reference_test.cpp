@@ -9,7 +9,7 @@
 using namespace lockstep;
 using test::Folder;
 using test::RunWriter;
-using Verdict = VerifiedPiece::Verdict;
+using PieceVerdict = VerifiedPiece::Verdict;
 
 namespace {
 
@@ -123,15 +123,15 @@ TEST_CASE("contributions that add up to the gradient on one device are right, ho
     Pair both = pair();
     both.micro_batches = micro_batches;
     const VerifyResult result = both.verified();
-    CHECK(result.verdict() == Verdict::right);
+    CHECK(result.verdict() == PieceVerdict::right);
     CHECK(result.findings.empty());
     REQUIRE(result.reference);
     CHECK(result.reference->step == 0);
     CHECK(result.reference->micro_batches == micro_batches);
     REQUIRE(result.reference->parameters.size() == 2);
     for (const ReferencedParameter& one : result.reference->parameters) {
-      CHECK(one.contributions == Verdict::right);
-      CHECK(one.result == Verdict::right);
+      CHECK(one.contributions == PieceVerdict::right);
+      CHECK(one.result == PieceVerdict::right);
       CHECK(one.roundings < 4);
       CHECK(one.dtype == "float32");
     }
@@ -142,22 +142,22 @@ TEST_CASE("a wrong synchronization of right contributions is told apart from wro
   Pair both = pair();
   both.synchronized = [](int id, int, int rank) { return id == 1 && rank == 1 ? 0 : 0.5; };
   VerifyResult result = both.verified();
-  CHECK(result.verdict() == Verdict::wrong);
+  CHECK(result.verdict() == PieceVerdict::wrong);
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].what == "the share of dp 1 is missing");
-  CHECK(result.reference->count(Verdict::right) == 2);
-  CHECK(result.reference->parameters[0].result == Verdict::right);
-  CHECK(result.reference->parameters[1].result == Verdict::wrong);
+  CHECK(result.reference->count(PieceVerdict::right) == 2);
+  CHECK(result.reference->parameters[0].result == PieceVerdict::right);
+  CHECK(result.reference->parameters[1].result == PieceVerdict::wrong);
   for (const VerifiedPiece& piece : result.pieces) {
-    if (piece.verdict == Verdict::wrong)
+    if (piece.verdict == PieceVerdict::wrong)
       CHECK(piece.why == "the contributions add up to the true gradient: the synchronization is wrong");
   }
 
   both = pair();
   both.backward = [](int id, int, int) { return id == 1 ? 0.5 : 1; };
   result = both.verified();
-  CHECK(result.verdict() == Verdict::wrong);
-  CHECK(result.count(Verdict::wrong) == 0);  // the synchronization is right
+  CHECK(result.verdict() == PieceVerdict::wrong);
+  CHECK(result.count(PieceVerdict::wrong) == 0);  // the synchronization is right
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].what == "the contributions add up to 1/2 of the true gradient");
   CHECK(result.findings[0].parameters == std::vector<int>{1});
@@ -165,7 +165,7 @@ TEST_CASE("a wrong synchronization of right contributions is told apart from wro
   const ReferencedParameter& wrong = result.reference->parameters[1];
   CHECK(wrong.part == Rational(1, 2));
   CHECK(wrong.formula == "g0 + g1");
-  CHECK(wrong.result == Verdict::wrong);
+  CHECK(wrong.result == PieceVerdict::wrong);
   CHECK(wrong.roundings > 1e5);
   CHECK(result.notes.empty());
 
@@ -181,10 +181,10 @@ TEST_CASE("mistakes that cancel are told") {
   both.backward = [](int, int, int) { return 2.0; };
   both.synchronized = [](int, int, int) { return 0.25; };
   const VerifyResult result = both.verified();
-  CHECK(result.verdict() == Verdict::wrong);
+  CHECK(result.verdict() == PieceVerdict::wrong);
   for (const ReferencedParameter& one : result.reference->parameters) {
-    CHECK(one.contributions == Verdict::wrong);
-    CHECK(one.result == Verdict::right);
+    CHECK(one.contributions == PieceVerdict::wrong);
+    CHECK(one.result == PieceVerdict::right);
   }
   CHECK(result.pieces.at(0).why ==
         "the optimizers get the true gradient all the same: two mistakes cancel, or the loss is another");
@@ -201,25 +201,25 @@ TEST_CASE("a rank whose contributions are too large or none of the gradient is n
   both.error = 0.7;
   const VerifyResult result = both.verified();
   CHECK(result.findings.at(0).what == "the contributions do not add up to the true gradient");
-  CHECK(result.verdict() == Verdict::wrong);
+  CHECK(result.verdict() == PieceVerdict::wrong);
 }
 
 TEST_CASE("a difference is held against the rounding of the recorded types") {
   Pair both = pair();
   both.error = 0x1p-22;
-  CHECK(both.verified().verdict() == Verdict::right);
+  CHECK(both.verified().verdict() == PieceVerdict::right);
   both.error = 0x1p-8;  // of 16 bits, which float32 gradients may be computed in
   const VerifyResult result = both.verified();
-  CHECK(result.verdict() == Verdict::undecided);
+  CHECK(result.verdict() == PieceVerdict::undecided);
   CHECK(result.findings.at(0).what ==
         "the contributions are as far from the true gradient as rounding to 16 bits leaves them, and no recorded "
         "gradient has so few");
   both.settings.dtype = both.settings.result_dtype = Dtype::bfloat16;
-  CHECK(both.verified().reference->count(Verdict::right) == 2);
+  CHECK(both.verified().reference->count(PieceVerdict::right) == 2);
   both.backward = [](int, int rank, int) { return rank == 0 ? 1.07 : 1.0; };  // some per cent: a mistake, or rounding
   const VerifyResult far = both.verified();
-  CHECK(far.reference->count(Verdict::right) == 0);
-  CHECK(far.verdict() != Verdict::right);
+  CHECK(far.reference->count(PieceVerdict::right) == 0);
+  CHECK(far.verdict() != PieceVerdict::right);
   both.backward = [](int, int, int) { return 0.5; };  // a factor is found through that noise as well
   CHECK(both.verified().reference->parameters[0].part == Rational(1, 2));
 }
@@ -229,18 +229,18 @@ TEST_CASE("a gradient that is nothing but rounding of larger ones is zero in bot
   both.magnitude = [](int id) { return id == 1 ? 0x1p-28 : 1; };
   both.backward = [](int id, int, int) { return id == 1 ? -3 : 1; };
   const VerifyResult zero = both.verified();
-  CHECK(zero.verdict() == Verdict::right);
+  CHECK(zero.verdict() == PieceVerdict::right);
   CHECK(zero.reference->parameters[1].roundings > 1e6);
   both.options.parameters = Selectors({"last"});  // what is zero does not depend on which are looked at
-  CHECK(both.verified().verdict() == Verdict::right);
+  CHECK(both.verified().verdict() == PieceVerdict::right);
   both.options.parameters = {};
   both.magnitude = [](int id) { return id == 1 ? 0x1p-18 : 1; };
-  CHECK(both.verified().verdict() == Verdict::wrong);
+  CHECK(both.verified().verdict() == PieceVerdict::wrong);
   both.settings.dtype = both.settings.result_dtype = Dtype::bfloat16;  // in which more than zero may be so small
   both.backward = [](int, int, int) { return 1; };
   both.error = 0x1p-18;
   const VerifyResult small = both.verified();
-  CHECK(small.verdict() == Verdict::undecided);
+  CHECK(small.verdict() == PieceVerdict::undecided);
   CHECK(small.findings.at(0).what ==
         "the contributions do not add up to the true gradient, which is as small as what rounding leaves of others");
 }
@@ -258,12 +258,12 @@ TEST_CASE("losses, tokens, steps and names that do not fit are told") {
   Pair both = pair();
   both.settings.loss = "null";
   VerifyResult result = both.verified();
-  CHECK(result.verdict() == Verdict::undecided);
+  CHECK(result.verdict() == PieceVerdict::undecided);
   CHECK(result.findings.at(0).what == "what the contributions should add up to is not known without the loss");
-  CHECK(result.reference->parameters[0].result == Verdict::right);
+  CHECK(result.reference->parameters[0].result == PieceVerdict::right);
   both = pair();
   both.single.loss = "null";  // as autograd adds them
-  CHECK(both.verified().verdict() == Verdict::right);
+  CHECK(both.verified().verdict() == PieceVerdict::right);
 
   both = pair();
   both.tokens = "[5,6]";
@@ -271,14 +271,14 @@ TEST_CASE("losses, tokens, steps and names that do not fit are told") {
   result = both.verified();
   CHECK(has(result.gaps, "counts 22 tokens and the reference 21"));
   CHECK(result.reference->parameters.empty());
-  CHECK(result.verdict() == Verdict::undecided);
+  CHECK(result.verdict() == PieceVerdict::undecided);
 
   both = pair();
   both.names = {"first", "lost"};
   result = both.verified();
   CHECK(has(result.gaps, "last is not in the reference; did you mean"));
   CHECK(has(result.gaps, "lost is in the reference alone."));
-  CHECK(result.verdict() == Verdict::undecided);
+  CHECK(result.verdict() == PieceVerdict::undecided);
   CHECK(result.reference->parameters.size() == 1);
 
   both = pair();

@@ -9,7 +9,7 @@ using namespace lockstep;
 using test::Folder;
 using test::RunWriter;
 using test::SimpleRun;
-using Verdict = VerifiedPiece::Verdict;
+using PieceVerdict = VerifiedPiece::Verdict;
 
 namespace {
 
@@ -32,7 +32,7 @@ SimpleRun run_on(int ranks, bool reduced, const std::function<int(int rank)>& da
 
 std::string only_finding(const VerifyResult& result) {
   REQUIRE(result.findings.size() == 1);
-  CHECK(result.findings.front().verdict == Verdict::undecided);
+  CHECK(result.findings.front().verdict == PieceVerdict::undecided);
   CHECK(result.findings.front().pieces == result.pieces.size());
   return result.findings.front().what;
 }
@@ -42,7 +42,7 @@ std::string only_finding(const VerifyResult& result) {
 TEST_CASE("where every rank reads the same data nobody can say whether gradients were reduced") {
   for (const bool reduced : {true, false}) {
     const VerifyResult result = verified(run_on(3, reduced, [](int) { return 0; }));
-    CHECK(result.verdict() == Verdict::undecided);
+    CHECK(result.verdict() == PieceVerdict::undecided);
     CHECK(only_finding(result) ==
           "every data-parallel rank yielded the same gradients: they read the same data, or the gradients were reduced "
           "before; whether they were added up cannot be seen");
@@ -53,7 +53,7 @@ TEST_CASE("where every rank reads the same data nobody can say whether gradients
 TEST_CASE("what is wrong is wrong although every rank reads the same data") {
   SimpleRun run = run_on(2, false, [](int) { return 0; });
   run.settings.loss = "\"sum\"";
-  CHECK(verified(run).verdict() == Verdict::wrong);
+  CHECK(verified(run).verdict() == PieceVerdict::wrong);
 }
 
 TEST_CASE("ranks along one of two data axes that read the same data are named") {
@@ -89,7 +89,7 @@ TEST_CASE("gradients of the same data that other orders of summation tell apart 
   }
   writer.finish();
   const VerifyResult result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::undecided);
+  CHECK(result.verdict() == PieceVerdict::undecided);
 }
 
 TEST_CASE("a parameter whose gradient is the same on all ranks is right where others say that their data differ") {
@@ -109,10 +109,10 @@ TEST_CASE("a parameter whose gradient is the same on all ranks is right where ot
     writer.step(rank, 0, 1);
   }
   writer.finish();
-  CHECK(verify_run(folder.path()).verdict() == Verdict::right);
+  CHECK(verify_run(folder.path()).verdict() == PieceVerdict::right);
   VerifyOptions alone;
   alone.parameters = Selectors(std::vector<std::string>{"bias"});
-  CHECK(verify_run(folder.path(), alone).verdict() == Verdict::right);
+  CHECK(verify_run(folder.path(), alone).verdict() == PieceVerdict::right);
 }
 
 TEST_CASE("experts that a rank has alone do not say that all ranks' data differ") {
@@ -138,8 +138,8 @@ TEST_CASE("experts that a rank has alone do not say that all ranks' data differ"
     }
     writer.finish();
     const VerifyResult result = verify_run(folder.path());
-    CHECK(result.count(Verdict::wrong) == 0);
-    CHECK(result.count(Verdict::undecided) == (same ? 1 : 0));
+    CHECK(result.count(PieceVerdict::wrong) == 0);
+    CHECK(result.count(PieceVerdict::undecided) == (same ? 1 : 0));
   }
 }
 
@@ -167,18 +167,18 @@ TEST_CASE("a step whose gradients are all zero says nothing, one of others does"
     return verify_run(folder.path());
   };
   const VerifyResult all = nothing(2, 2);
-  CHECK(all.verdict() == Verdict::undecided);
+  CHECK(all.verdict() == PieceVerdict::undecided);
   CHECK(only_finding(all).starts_with("no rank's backward yielded anything but zeros"));
-  CHECK(nothing(2, 1).verdict() == Verdict::right);
+  CHECK(nothing(2, 1).verdict() == PieceVerdict::right);
 }
 
 TEST_CASE("a rank by itself, and replicas over tp, are judged") {
   SimpleRun run = run_on(1, true, [](int) { return 0; });
-  CHECK(verified(run).verdict() == Verdict::right);
+  CHECK(verified(run).verdict() == PieceVerdict::right);
   run = run_on(2, false, [](int) { return 0; });
   run.settings.mesh = {{"tp", 2}};
   run.settings.data_axes = {};
-  CHECK(verified(run).verdict() == Verdict::right);
+  CHECK(verified(run).verdict() == PieceVerdict::right);
 }
 
 TEST_CASE("plain tensors that differ along tp are not judged, and no repair of them is offered") {
@@ -210,13 +210,13 @@ TEST_CASE("plain tensors that differ along tp are not judged, and no repair of t
     }
     writer.finish();
     VerifyResult result = verify_run(folder.path());
-    if (result.verdict() == Verdict::undecided) CHECK_THROWS_AS(record_run(folder.path()), InputError);
+    if (result.verdict() == PieceVerdict::undecided) CHECK_THROWS_AS(record_run(folder.path()), InputError);
     return result;
   };
   for (const std::string axis : {"tp", "ep"}) {
     const VerifyResult result = run_with(axis, "");
-    CHECK(result.verdict() == Verdict::undecided);
-    CHECK(result.count(Verdict::right) == 1);
+    CHECK(result.verdict() == PieceVerdict::undecided);
+    CHECK(result.count(PieceVerdict::right) == 1);
     REQUIRE(result.findings.size() == 1);
     CHECK(result.findings[0].what == "ranks along " + axis +
                                          " yield different gradients of it, and nothing says whether they hold "
@@ -226,7 +226,7 @@ TEST_CASE("plain tensors that differ along tp are not judged, and no repair of t
     CHECK(result.repair.empty());
   }
   // A DTensor's placement, or a framework, says that they are shares: now one is missing.
-  CHECK(run_with("tp", R"("placed":["dp","tp"],)").verdict() == Verdict::wrong);
+  CHECK(run_with("tp", R"("placed":["dp","tp"],)").verdict() == PieceVerdict::wrong);
 }
 
 TEST_CASE("sketches that are all zero beside hashes that are not are no match") {
@@ -242,8 +242,8 @@ TEST_CASE("sketches that are all zero beside hashes that are not are no match") 
     test::write_all(entry.path(), bytes);
   }
   const VerifyResult result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::undecided);
-  CHECK(result.count(Verdict::right) == 0);
+  CHECK(result.verdict() == PieceVerdict::undecided);
+  CHECK(result.count(PieceVerdict::right) == 0);
   CHECK(only_finding(result).find("has no sum that is not zero, and its hash is not that of zeros") !=
         std::string::npos);
 }
@@ -259,7 +259,7 @@ TEST_CASE("a run with more wrong results than fit in memory keeps some coefficie
   for (std::size_t i = 0; i < result.pieces.size(); ++i) {
     const VerifiedPiece& piece = result.pieces[i];
     CHECK(piece.formula == whole.pieces[i].formula);
-    CHECK(piece.verdict == Verdict::wrong);
+    CHECK(piece.verdict == PieceVerdict::wrong);
     CHECK(piece.coefficients.size() == (i % 4 < 2 ? 8 : 0));
     CHECK(piece.left_out == (i % 4 < 2 ? 0 : 8));
   }

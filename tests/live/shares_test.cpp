@@ -8,7 +8,7 @@
 
 using namespace lockstep;
 using test::Folder;
-using Verdict = VerifiedPiece::Verdict;
+using PieceVerdict = VerifiedPiece::Verdict;
 
 namespace {
 
@@ -51,7 +51,7 @@ TEST_CASE("shares of a sum are contributions of their own, even equal ones, and 
   writer.finish();
   replace_all(folder, 2, "\"nonfinite\":0}", "\"nonfinite\":0,\"partial\":[\"tp\"]}");
   const VerifyResult result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::right);
+  CHECK(result.verdict() == PieceVerdict::right);
   REQUIRE(result.pieces.size() == 2);
   CHECK(result.pieces[0].formula == "g0 + g1");
   CHECK(result.pieces[0].ranks == std::vector<int>{0, 1});
@@ -86,8 +86,8 @@ TEST_CASE("the ends of a pipeline's tied embedding are one tensor") {
   const VerifyResult result = verify_run(folder.path());
   REQUIRE(result.parameters.size() == 1);
   REQUIRE(result.pieces.size() == 2);
-  CHECK(result.pieces[0].verdict == Verdict::right);
-  CHECK(result.pieces[1].verdict == Verdict::wrong);
+  CHECK(result.pieces[0].verdict == PieceVerdict::right);
+  CHECK(result.pieces[1].verdict == PieceVerdict::wrong);
   CHECK(result.pieces[1].difference == "the share of pp 0 is missing");
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("several backward calls of one micro-batch add up") {
   VerifyOptions options;
   options.coefficients = true;
   const VerifyResult result = verify_run(folder.path(), options);
-  CHECK(result.verdict() == Verdict::right);
+  CHECK(result.verdict() == PieceVerdict::right);
   CHECK(result.pieces.at(0).coefficients.size() == 2);
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("replicas that hold other bits, each right within rounding, get a note
   }
   writer.finish();
   const VerifyResult result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::right);
+  CHECK(result.verdict() == PieceVerdict::right);
   CHECK(result.pieces.size() == 2);
   REQUIRE(result.notes.size() == 1);
   CHECK(result.notes[0] == "ranks hold other bits of weight, each right within rounding: replicas drift apart.");
@@ -160,7 +160,7 @@ TEST_CASE("wrong normalizations by long token counts are recognized as fractions
   const Folder folder;
   run.write(folder.path());
   const VerifyResult result = verify_run(folder.path());
-  CHECK(result.verdict() == Verdict::wrong);
+  CHECK(result.verdict() == PieceVerdict::wrong);
   for (const RecoveredCoefficient& one : result.pieces.at(0).coefficients) {
     const auto& own = tokens[one.rank];
     CHECK(one.exact == Rational(own[one.micro_batch], 2 * (own[0] + own[1])));

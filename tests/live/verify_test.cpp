@@ -12,7 +12,7 @@
 using namespace lockstep;
 using test::Folder;
 using test::SimpleRun;
-using Verdict = VerifiedPiece::Verdict;
+using PieceVerdict = VerifiedPiece::Verdict;
 
 namespace {
 
@@ -24,7 +24,7 @@ SimpleRun run_with(const std::function<double(int owner, int rank, int step, int
   return run;
 }
 
-VerifyResult verified(const SimpleRun& run, const VerifyOptions& options = {}) {
+VerifyResult verified_run(const SimpleRun& run, const VerifyOptions& options = {}) {
   const Folder folder;
   run.write(folder.path());
   VerifyOptions all = options;
@@ -43,8 +43,8 @@ using Texts = std::set<std::string>;
 }  // namespace
 
 TEST_CASE("a right run is right, with the formula and the words of check") {
-  const VerifyResult result = verified(run_with([](int, int, int step, int) { return step == 0 ? 0.5 : 0; }));
-  CHECK(result.verdict() == Verdict::right);
+  const VerifyResult result = verified_run(run_with([](int, int, int step, int) { return step == 0 ? 0.5 : 0; }));
+  CHECK(result.verdict() == PieceVerdict::right);
   CHECK(result.findings.empty());
   CHECK(result.gaps.empty());
   REQUIRE(result.pieces.size() == 3);
@@ -59,8 +59,8 @@ TEST_CASE("a right run is right, with the formula and the words of check") {
 }
 
 TEST_CASE("a wrong factor on everything is one finding") {
-  const VerifyResult result = verified(run_with([](int, int, int step, int) { return step == 0 ? 0.25 : 0; }));
-  CHECK(result.verdict() == Verdict::wrong);
+  const VerifyResult result = verified_run(run_with([](int, int, int step, int) { return step == 0 ? 0.25 : 0; }));
+  CHECK(result.verdict() == PieceVerdict::wrong);
   REQUIRE(result.findings.size() == 1);
   const VerifyFinding& finding = result.findings.front();
   CHECK(finding.what ==
@@ -76,8 +76,8 @@ TEST_CASE("a rank whose contributions are missing in one parameter is named") {
   run.coefficient = [](const std::string& name, int, int rank, int step, int) {
     return step != 0 || (name == "layers.1.weight" && rank == 1) ? 0 : 0.5;
   };
-  const VerifyResult result = verified(run);
-  CHECK(result.verdict() == Verdict::wrong);
+  const VerifyResult result = verified_run(run);
+  CHECK(result.verdict() == PieceVerdict::wrong);
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].what == "the share of dp 1 is missing");
   CHECK(result.findings[0].parameters == std::vector<int>{2});
@@ -85,30 +85,31 @@ TEST_CASE("a rank whose contributions are missing in one parameter is named") {
 }
 
 TEST_CASE("what arrives from a part of the micro-batches, or from nobody else, is said so") {
-  const VerifyResult last = verified(run_with([](int, int, int step, int m) { return step == 0 && m == 1 ? 0.5 : 0; }));
+  const VerifyResult last =
+      verified_run(run_with([](int, int, int step, int m) { return step == 0 && m == 1 ? 0.5 : 0; }));
   REQUIRE(last.findings.size() == 1);
   CHECK(last.findings[0].what == "the last micro-batch alone arrived");
   CHECK(formulas(last) == Texts{"(g0.1+g1.1)/2"});
 
   const VerifyResult first =
-      verified(run_with([](int, int, int step, int m) { return step == 0 && m == 0 ? 0.5 : 0; }));
+      verified_run(run_with([](int, int, int step, int m) { return step == 0 && m == 0 ? 0.5 : 0; }));
   REQUIRE(first.findings.size() == 1);
   CHECK(first.findings[0].what == "micro-batch 1 is missing");
 
   const VerifyResult own =
-      verified(run_with([](int owner, int rank, int step, int) { return step == 0 && owner == rank ? 1 : 0; }));
+      verified_run(run_with([](int owner, int rank, int step, int) { return step == 0 && owner == rank ? 1 : 0; }));
   REQUIRE(own.findings.size() == 1);
   CHECK(own.findings[0].what ==
         "no data-parallel rank's contribution arrived but its own, with 1 where 1/2 was expected");
   CHECK(own.findings[0].ranks == std::vector<int>{0, 1});
   CHECK(formulas(own) == Texts{"g0", "g1"});
 
-  const VerifyResult nothing = verified(run_with([](int, int, int, int) { return 0; }));
+  const VerifyResult nothing = verified_run(run_with([](int, int, int, int) { return 0; }));
   REQUIRE(nothing.findings.size() == 1);
   CHECK(nothing.findings[0].what == "nothing arrived");
   CHECK(formulas(nothing) == Texts{"0"});
 
-  const VerifyResult early = verified(run_with([](int, int, int step, int m) {
+  const VerifyResult early = verified_run(run_with([](int, int, int step, int m) {
     return step != 0 ? 0 : m == 0 ? 1 : 0.5;
   }));
   REQUIRE(early.findings.size() == 1);
@@ -121,7 +122,7 @@ TEST_CASE("micro-batches that were not reduced are named") {
       return step != 0 ? 0 : reduced(m) ? 0.5 : owner == rank ? own : 0;
     });
     run.micro_batches = micro_batches;
-    const VerifyResult result = verified(run);
+    const VerifyResult result = verified_run(run);
     CHECK(result.findings.size() == 1);
     return result.findings.at(0).what;
   };
@@ -137,13 +138,13 @@ TEST_CASE("micro-batches that were not reduced are named") {
   SimpleRun run = run_with([](int owner, int rank, int step, int m) {
     return step != 0 ? 0 : m == 0 ? 0.25 : owner == rank ? 1 : 0;
   });
-  CHECK(verified(run).findings.at(0).what == "contributions come with other coefficients than expected");
+  CHECK(verified_run(run).findings.at(0).what == "contributions come with other coefficients than expected");
 }
 
 TEST_CASE("gradients that nobody zeroed are recognized through several optimizer steps") {
   SimpleRun run = run_with([](int, int, int, int) { return 0.5; });
   run.steps = 3;
-  const VerifyResult result = verified(run);
+  const VerifyResult result = verified_run(run);
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].what == "what earlier optimizer steps left is still in it: nobody zeroed the gradient");
   CHECK(result.findings[0].steps == std::vector<int>{1, 2});
@@ -151,7 +152,7 @@ TEST_CASE("gradients that nobody zeroed are recognized through several optimizer
         Texts{"(g0+g1)/2", "(g0+g0.0+g0.1+g1+g1.0+g1.1)/2", "(g0+g0.0+g0.1+g0.2+g0.3+g1+g1.0+g1.1+g1.2+g1.3)/2"});
   VerifyOptions options;
   options.step = 1;
-  const VerifyResult alone = verified(run, options);
+  const VerifyResult alone = verified_run(run, options);
   CHECK(formulas(alone) == Texts{"(g0+g0.0+g0.1+g1+g1.0+g1.1)/2"});
 }
 
@@ -160,12 +161,12 @@ TEST_CASE("small parameters that nobody zeroed are told by the formula of large 
   run.steps = 2;
   run.parameters = {{"norm", 10}, {"weight", 300}};
   const Texts both = {"(g0+g1)/2", "(g0+g0.0+g0.1+g1+g1.0+g1.1)/2"};
-  VerifyResult result = verified(run);
+  VerifyResult result = verified_run(run);
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].parameters == std::vector<int>{0, 1});
   CHECK(formulas(result) == both);
   run.parameters = {{"norm", 10}};
-  result = verified(run);
+  result = verified_run(run);
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].what == "what earlier optimizer steps left is still in it: nobody zeroed the gradient");
   CHECK(formulas(result) == both);
@@ -188,9 +189,9 @@ TEST_CASE("gradients that nobody zeroed are recognized past optimizer steps in w
     }
     run.finish();
     const VerifyResult result = verify_run(folder.path());
-    REQUIRE(result.count(Verdict::wrong) == 1);
+    REQUIRE(result.count(PieceVerdict::wrong) == 1);
     const auto stale = std::find_if(result.pieces.begin(), result.pieces.end(),
-                                    [](const VerifiedPiece& one) { return one.verdict == Verdict::wrong; });
+                                    [](const VerifiedPiece& one) { return one.verdict == PieceVerdict::wrong; });
     CHECK(stale->step == 3);
     CHECK(stale->formula == "g0.0");
     CHECK(result.findings.at(0).what == "what earlier optimizer steps left is still in it: nobody zeroed the gradient");
@@ -200,7 +201,7 @@ TEST_CASE("gradients that nobody zeroed are recognized past optimizer steps in w
 TEST_CASE("gradients that were clipped before nobody zeroed them are recognized by no fraction") {
   SimpleRun run = run_with([](int, int, int step, int) { return step == 0 ? 0.5 : 0.00528959; });
   run.steps = 2;
-  const VerifyResult result = verified(run);
+  const VerifyResult result = verified_run(run);
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].what == "what earlier optimizer steps left is still in it: nobody zeroed the gradient");
   CHECK(result.findings[0].steps == std::vector<int>{1});
@@ -212,16 +213,16 @@ TEST_CASE("uneven tokens are counted as the loss says") {
   SimpleRun run = run_with([&](int, int rank, int step, int m) { return step == 0 ? tokens[rank][m] / 425.0 : 0; });
   run.tokens = told;
   run.settings.loss = "\"token_mean\"";
-  CHECK(verified(run).verdict() == Verdict::right);
+  CHECK(verified_run(run).verdict() == PieceVerdict::right);
   run.settings.loss = "\"mean\"";
-  CHECK(verified(run).verdict() == Verdict::wrong);
+  CHECK(verified_run(run).verdict() == PieceVerdict::wrong);
   run.settings.loss = "\"token_mean\"";
   run.coefficient = [](const std::string&, int, int, int step, int) { return step == 0 ? 0.5 : 0; };
-  CHECK(verified(run).findings.at(0).what == "every contribution came with 1/2, whatever its tokens");
+  CHECK(verified_run(run).findings.at(0).what == "every contribution came with 1/2, whatever its tokens");
   run.coefficient = [&](const std::string&, int, int rank, int step, int m) {
     return step == 0 ? tokens[rank][m] / 850.0 : 0;
   };
-  CHECK(verified(run).findings.at(0).what ==
+  CHECK(verified_run(run).findings.at(0).what ==
         "every contribution came with 1/2 of its weight: uniform factor 1/2, invisible to Adam");
   run.coefficient = [&](const std::string&, int, int rank, int step, int m) {
     return step == 0 ? tokens[rank][m] / 425.0 : 0;
@@ -229,7 +230,7 @@ TEST_CASE("uneven tokens are counted as the loss says") {
   run.settings.loss = "\"mean\"";
   VerifyOptions options;
   options.loss = CapturedLoss::token_mean;
-  CHECK(verified(run, options).verdict() == Verdict::right);
+  CHECK(verified_run(run, options).verdict() == PieceVerdict::right);
 
   // A mean over ranks of each rank's own token mean, which one device does not have.
   run = run_with([&](int, int rank, int step, int m) {
@@ -237,8 +238,8 @@ TEST_CASE("uneven tokens are counted as the loss says") {
   });
   run.tokens = told;
   run.settings.loss = "\"token_mean\"";
-  const VerifyResult wrong = verified(run);
-  CHECK(wrong.verdict() == Verdict::wrong);
+  const VerifyResult wrong = verified_run(run);
+  CHECK(wrong.verdict() == PieceVerdict::wrong);
   REQUIRE(!wrong.pieces.front().coefficients.empty());
   CHECK(wrong.pieces.front().coefficients[0].exact == Rational(120, 416));
   CHECK(wrong.pieces.front().coefficients[3].exact == Rational(17, 434));
@@ -246,10 +247,10 @@ TEST_CASE("uneven tokens are counted as the loss says") {
   run = run_with([&](int, int, int step, int) { return step == 0 ? 1 / 425.0 : 0; });
   run.tokens = told;
   run.settings.loss = "\"token_sum\"";
-  CHECK(verified(run).verdict() == Verdict::right);
+  CHECK(verified_run(run).verdict() == PieceVerdict::right);
   run.tokens = [](int, int) { return std::string("[120,null]"); };
-  const VerifyResult unknown = verified(run);
-  CHECK(unknown.verdict() == Verdict::undecided);
+  const VerifyResult unknown = verified_run(run);
+  CHECK(unknown.verdict() == PieceVerdict::undecided);
   CHECK_FALSE(unknown.gaps.empty());
 }
 
@@ -268,18 +269,18 @@ TEST_CASE("more tokens than can be counted are no number of tokens") {
 TEST_CASE("where the loss is not known, ranks and parameters are compared with each other") {
   SimpleRun run = run_with([](int, int, int step, int) { return step == 0 ? 0.125 : 0; });
   run.settings.loss = "null";
-  CHECK(verified(run).verdict() == Verdict::right);
+  CHECK(verified_run(run).verdict() == PieceVerdict::right);
   run.coefficient = [](const std::string& name, int, int, int step, int) {
     return step != 0 ? 0 : name == "layers.0.weight" ? 0.25 : 0.125;
   };
-  const VerifyResult other = verified(run);
-  CHECK(other.verdict() == Verdict::wrong);
+  const VerifyResult other = verified_run(run);
+  CHECK(other.verdict() == PieceVerdict::wrong);
   REQUIRE(other.findings.size() == 1);
   CHECK(other.findings[0].what == "every contribution came with 1/4, and in most parameters with 1/8");
   CHECK(other.findings[0].parameters == std::vector<int>{1});
   run = run_with([](int, int rank, int step, int) { return step == 0 && rank == 0 ? 0.5 : 0; });
   run.settings.loss = "null";
-  CHECK(verified(run).findings.at(0).what == "contributions are missing");
+  CHECK(verified_run(run).findings.at(0).what == "contributions are missing");
 }
 
 TEST_CASE("coefficients are found through the noise of bfloat16") {
@@ -288,12 +289,12 @@ TEST_CASE("coefficients are found through the noise of bfloat16") {
     run.settings.mesh = {{"dp", 4}};
     run.settings.dtype = run.settings.result_dtype = dtype;
     run.micro_batches = 4;
-    CHECK(verified(run).verdict() == Verdict::right);
+    CHECK(verified_run(run).verdict() == PieceVerdict::right);
     run.coefficient = [](const std::string&, int, int rank, int step, int) {
       return step != 0 ? 0 : rank == 2 ? 1.0 / 3 : 0.25;
     };
-    const VerifyResult wrong = verified(run);
-    CHECK(wrong.verdict() == Verdict::wrong);
+    const VerifyResult wrong = verified_run(run);
+    CHECK(wrong.verdict() == PieceVerdict::wrong);
     CHECK(formulas(wrong) == Texts{"g2/3 + (g0+g1+g3)/4"});
   }
 }
@@ -340,13 +341,13 @@ TEST_CASE("replicas over tensor-parallel ranks are one contribution, partial one
   VerifyOptions options;
   options.coefficients = true;
   const VerifyResult result = verify_run(folder.path(), options);
-  CHECK(result.verdict() == Verdict::wrong);
+  CHECK(result.verdict() == PieceVerdict::wrong);
   REQUIRE(result.pieces.size() == 4);
   CHECK(result.pieces[0].formula == "(g0+g2)/2");
-  CHECK(result.pieces[0].verdict == Verdict::right);
+  CHECK(result.pieces[0].verdict == PieceVerdict::right);
   CHECK(result.pieces[0].coefficients[0].alike == std::vector<int>{1});
   CHECK(result.pieces[1].formula == "(g0+g2)/2");
-  CHECK(result.pieces[1].verdict == Verdict::right);
+  CHECK(result.pieces[1].verdict == PieceVerdict::right);
   CHECK(result.pieces[2].formula == "(g0+g2)/2");
   CHECK(result.pieces[2].ranks == std::vector<int>{0, 2});
   CHECK(result.pieces[2].expected == "(g0+g1+g2+g3)/2");
@@ -371,7 +372,7 @@ TEST_CASE("what is no sum of the contributions is not explained away") {
   writer.finish();
   const VerifyResult result = verify_run(folder.path());
   REQUIRE(result.pieces.size() == 1);
-  CHECK(result.pieces[0].verdict == Verdict::wrong);
+  CHECK(result.pieces[0].verdict == PieceVerdict::wrong);
   CHECK(result.findings[0].what == "a part of it is none of the recorded contributions");
   CHECK(result.pieces[0].unexplained > 0.1);
   CHECK(result.pieces[0].unexplained < 0.2);
@@ -397,11 +398,11 @@ TEST_CASE("infinities and elements that are no numbers are counted and named") {
     return verify_run(folder.path());
   };
   const VerifyResult both = written(true);
-  CHECK(both.verdict() == Verdict::undecided);
+  CHECK(both.verdict() == PieceVerdict::undecided);
   CHECK(both.pieces.at(0).why ==
         "backward yields 2 elements that are infinite or no number on rank 1, and the optimizer gets 2");
   const VerifyResult after = written(false);
-  CHECK(after.verdict() == Verdict::wrong);
+  CHECK(after.verdict() == PieceVerdict::wrong);
   CHECK(after.findings.at(0).what ==
         "the optimizer gets elements that are infinite or no numbers, and backward yields none");
 }
@@ -422,10 +423,10 @@ TEST_CASE("parameters without a gradient, and gradients without an optimizer, ar
   writer.finish();
   const VerifyResult result = verify_run(folder.path());
   REQUIRE(result.pieces.size() == 3);
-  CHECK(result.pieces[0].verdict == Verdict::right);
-  CHECK(result.pieces[1].verdict == Verdict::wrong);
+  CHECK(result.pieces[0].verdict == PieceVerdict::right);
+  CHECK(result.pieces[1].verdict == PieceVerdict::wrong);
   CHECK(result.pieces[1].why == "backward yields a gradient on ranks 0 and 1");
-  CHECK(result.pieces[2].verdict == Verdict::wrong);
+  CHECK(result.pieces[2].verdict == PieceVerdict::wrong);
   CHECK(result.pieces[2].ranks.empty());
   REQUIRE(result.findings.size() == 2);
   CHECK(result.findings[0].what == "the optimizer gets no gradient, and backward yields one");
@@ -451,7 +452,7 @@ TEST_CASE("pieces of a sharded parameter are judged one by one") {
   writer.finish();
   const VerifyResult result = verify_run(folder.path());
   REQUIRE(result.pieces.size() == 2);
-  CHECK(result.pieces[0].verdict == Verdict::right);
+  CHECK(result.pieces[0].verdict == PieceVerdict::right);
   CHECK(result.pieces[1].formula == "g0 + g1");
   CHECK(result.pieces[1].ranks == std::vector<int>{1});
   CHECK(result.parameters[0].pieces[1] == "[1500, 3000)");
@@ -462,9 +463,9 @@ TEST_CASE("contributions that cannot be told apart get a formula of other parame
   run.parameters = {{"weight", 4000}, {"scale", 1}, {"bias", 3}};
   run.micro_batches = 3;
   run.coefficient = [](const std::string&, int, int, int step, int) { return step == 0 ? 0.5 : 0; };
-  CHECK(verified(run).verdict() == Verdict::right);
+  CHECK(verified_run(run).verdict() == PieceVerdict::right);
   run.coefficient = [](const std::string&, int, int rank, int step, int) { return step == 0 && rank == 0 ? 0.5 : 0; };
-  const VerifyResult result = verified(run);
+  const VerifyResult result = verified_run(run);
   CHECK(formulas(result) == Texts{"g0/2"});
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].parameters.size() == 3);
@@ -472,21 +473,21 @@ TEST_CASE("contributions that cannot be told apart get a formula of other parame
   run.coefficient = [](const std::string& name, int, int rank, int step, int) {
     return step != 0 ? 0 : name == "scale" && rank == 0 ? 0.7 : 0.5;
   };
-  const VerifyResult alone = verified(run);
-  CHECK(alone.pieces[0].verdict == Verdict::right);
-  CHECK(alone.pieces[1].verdict == Verdict::wrong);
+  const VerifyResult alone = verified_run(run);
+  CHECK(alone.pieces[0].verdict == PieceVerdict::right);
+  CHECK(alone.pieces[1].verdict == PieceVerdict::wrong);
   CHECK(alone.pieces[1].why.find("cannot be told apart") != std::string::npos);
 }
 
 TEST_CASE("where no other parameter helps, the mistakes that are made everywhere are tried") {
   SimpleRun run = run_with([](int owner, int rank, int step, int) { return step == 0 && owner == rank ? 1 : 0; });
   run.parameters = {{"scale", 1}};
-  const VerifyResult own = verified(run);
+  const VerifyResult own = verified_run(run);
   CHECK(formulas(own) == Texts{"g0", "g1"});
   CHECK_FALSE(own.pieces.at(0).from_others);
   run = run_with([](int, int, int step, int m) { return step == 0 && m == 1 ? 0.5 : 0; });
   run.parameters = {{"bias", 2}};
-  CHECK(verified(run).findings.at(0).what == "the last micro-batch alone arrived");
+  CHECK(verified_run(run).findings.at(0).what == "the last micro-batch alone arrived");
 }
 
 TEST_CASE("rounding to 16 bits on the way is undecided, and right where a reduction of that type was recorded") {
@@ -512,10 +513,10 @@ TEST_CASE("rounding to 16 bits on the way is undecided, and right where a reduct
     writer.finish();
     return verify_run(folder.path());
   };
-  CHECK(written(true).verdict() == Verdict::right);
+  CHECK(written(true).verdict() == PieceVerdict::right);
   CHECK(written(true).steps == std::vector<int>{0});
   const VerifyResult undecided = written(false);
-  CHECK(undecided.verdict() == Verdict::undecided);
+  CHECK(undecided.verdict() == PieceVerdict::undecided);
   CHECK(undecided.findings.at(0).what ==
         "the coefficients are right within noise, and the noise is more than the recorded types leave");
 }
@@ -526,11 +527,11 @@ TEST_CASE("more contributions than sums are explained by factors of ranks and mi
   run.settings.sums = 64;
   run.micro_batches = 8;
   run.parameters = {{"weight", 3000}};
-  CHECK(verified(run).verdict() == Verdict::right);
+  CHECK(verified_run(run).verdict() == PieceVerdict::right);
   run.coefficient = [](const std::string&, int, int rank, int step, int) {
     return step == 0 && rank != 3 ? 1.0 / 16 : 0;
   };
-  const VerifyResult result = verified(run);
+  const VerifyResult result = verified_run(run);
   CHECK(result.findings.at(0).what == "the share of dp 3 is missing");
   CHECK(formulas(result) == Texts{"(sum(g, dp, micro_batch) - g3)/16"});
 }
@@ -544,7 +545,7 @@ TEST_CASE("formulas that mistakes have everywhere are tried on results of any si
   run.settings.sums = 64;
   run.micro_batches = 8;
   run.parameters = {{"weight", 3000}};
-  const VerifyResult result = verified(run);
+  const VerifyResult result = verified_run(run);
   CHECK(formulas(result) == Texts{"sum(g.7, dp)", "sum(g.7, dp)/16"});
   for (const VerifiedPiece& piece : result.pieces)
     CHECK(piece.why == "128 contributions cannot be told apart here; this formula fits, and others do as well");
@@ -553,7 +554,7 @@ TEST_CASE("formulas that mistakes have everywhere are tried on results of any si
 TEST_CASE("coefficients that are no fractions are printed with the names of single contributions") {
   const double roots[] = {std::sqrt(1.0 / 7919), std::sqrt(1.0 / 6277), std::sqrt(1.0 / 5101), std::sqrt(1.0 / 3001)};
   const VerifyResult result =
-      verified(run_with([&](int, int rank, int step, int m) { return step == 0 ? roots[2 * rank + m] : 0; }));
+      verified_run(run_with([&](int, int rank, int step, int m) { return step == 0 ? roots[2 * rank + m] : 0; }));
   CHECK(formulas(result) == Texts{"0.0112374*g0.0 + 0.0126219*g0.1 + 0.0140014*g1.0 + 0.0182544*g1.1"});
 }
 
@@ -561,10 +562,10 @@ TEST_CASE("parameters are chosen by their names, and what fits nothing is an err
   const SimpleRun run = run_with([](int, int, int step, int) { return step == 0 ? 0.5 : 0; });
   VerifyOptions options;
   options.parameters = Selectors({"layers.*"});
-  CHECK(verified(run, options).pieces.size() == 2);
+  CHECK(verified_run(run, options).pieces.size() == 2);
   options.parameters = Selectors({"layer"});
-  CHECK_THROWS_AS(verified(run, options), InputError);
+  CHECK_THROWS_AS(verified_run(run, options), InputError);
   options = {};
   options.step = 3;
-  CHECK_THROWS_AS(verified(run, options), InputError);
+  CHECK_THROWS_AS(verified_run(run, options), InputError);
 }

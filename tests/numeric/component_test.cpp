@@ -11,7 +11,7 @@ using namespace lockstep::test;
 
 namespace {
 
-Step moving(Op op, const std::string& from, const std::string& to) {
+Step moves(Op op, const std::string& from, const std::string& to) {
   Step result = step(op, from + " to " + to);
   result.from = from;
   result.buffer = to;
@@ -26,7 +26,7 @@ TEST_CASE("buffers are in one component exactly where events link them") {
   Parameter a = parameter("a", {8}), b = parameter("b", {8});
   b.stage = 1;
   const Schedule built = schedule(
-      layout, {a, b}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp), moving(Op::copy, "grad", "main")});
+      layout, {a, b}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp), moves(Op::copy, "grad", "main")});
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);
   REQUIRE(components.list.size() == 2);

@@ -23,7 +23,7 @@ Need need_of(int ranks, const std::string& by, std::vector<Step> more) {
   return numeric::find_need(numeric::Planner(built, timeline, components).plan(components.list.at(0)));
 }
 
-Step scaled(const std::string& by) {
+Step scaled_by(const std::string& by) {
   Step result = step(Op::scale, "scale " + by);
   result.by = Expression::parse(by);
   return result;
@@ -44,9 +44,9 @@ TEST_CASE("local gradients are multiples of the odd denominators along each path
   CHECK(need_of(6, "1", {averaged("a"), averaged("b")}).multiple == Rational(9));
   CHECK(need_of(6, "1/5", {averaged("a")}).multiple == Rational(15));
   // What a multiplication has cancelled need not be divisible any more.
-  CHECK(need_of(2, "3", {scaled("1/3")}).multiple == Rational(1));
-  CHECK(need_of(2, "1", {scaled("3"), scaled("1/3")}).multiple == Rational(1));
-  CHECK(need_of(2, "1", {scaled("1/3"), scaled("3")}).multiple == Rational(3));
+  CHECK(need_of(2, "3", {scaled_by("1/3")}).multiple == Rational(1));
+  CHECK(need_of(2, "1", {scaled_by("3"), scaled_by("1/3")}).multiple == Rational(1));
+  CHECK(need_of(2, "1", {scaled_by("1/3"), scaled_by("3")}).multiple == Rational(3));
 }
 
 TEST_CASE("magnitudes add up and powers of two cost nothing by themselves") {
@@ -54,9 +54,9 @@ TEST_CASE("magnitudes add up and powers of two cost nothing by themselves") {
   CHECK(need_of(4, "1", {averaged("a")}).spread == Rational(4));
   CHECK(need_of(2, "1024", {}).spread == Rational(2));  // the reference alone adds two up
   CHECK(need_of(1, "1024", {}).spread == Rational(1));
-  CHECK(need_of(1, "1", {scaled("5/8")}).spread == Rational(5));
-  CHECK(need_of(1, "1", {scaled("0")}).spread == Rational(1));
-  CHECK(need_of(1, "1", {scaled("1/1048576")}).lowest == -20);
+  CHECK(need_of(1, "1", {scaled_by("5/8")}).spread == Rational(5));
+  CHECK(need_of(1, "1", {scaled_by("0")}).spread == Rational(1));
+  CHECK(need_of(1, "1", {scaled_by("1/1048576")}).lowest == -20);
 }
 
 TEST_CASE("the narrowest arithmetic that holds everything is chosen, and its range is used") {
@@ -115,6 +115,6 @@ TEST_CASE("values outside of a type's exponents need another type") {
   CHECK(numeric::choose_arithmetic(Dtype::float32, need).arithmetic == Arithmetic::float64);
   need.lowest = -1100;
   CHECK(numeric::choose_arithmetic(Dtype::float32, need).arithmetic == Arithmetic::prime61);
-  const Need tiny = need_of(1, "1", {scaled("1e-40")});
+  const Need tiny = need_of(1, "1", {scaled_by("1e-40")});
   CHECK(numeric::choose_arithmetic(Dtype::float32, tiny).arithmetic == Arithmetic::prime61);
 }

@@ -22,10 +22,10 @@ using namespace lockstep;
 
 namespace {
 
-GradientHash hash_of(const std::vector<float>& values, std::uint64_t first = 0) {
+GradientHash hash_of_values(const std::vector<float>& values, std::uint64_t first = 0) {
   return hash_elements(values.data(), values.size(), first);
 }
-GradientHash hash_of(const std::vector<double>& values, std::uint64_t first = 0) {
+GradientHash hash_of_values(const std::vector<double>& values, std::uint64_t first = 0) {
   return hash_elements(values.data(), values.size(), first);
 }
 
@@ -83,11 +83,11 @@ std::vector<Element> read_elements(const Vector& vector, Read read) {
   return values;
 }
 
-GradientHash hash_of(const Vector& vector) {
+GradientHash hash_of_values(const Vector& vector) {
   const auto number = [](const std::string& text) { return std::strtod(text.c_str(), nullptr); };
   const auto whole = [](const std::string& text) { return std::strtoull(text.c_str(), nullptr, 0); };
-  if (vector.domain == "float32") return hash_of(read_elements<float>(vector, number), vector.first);
-  if (vector.domain == "float64") return hash_of(read_elements<double>(vector, number), vector.first);
+  if (vector.domain == "float32") return hash_of_values(read_elements<float>(vector, number), vector.first);
+  if (vector.domain == "float64") return hash_of_values(read_elements<double>(vector, number), vector.first);
   if (vector.domain == "bfloat16" || vector.domain == "float16") {
     const auto values = read_elements<std::uint16_t>(vector, whole);
     const auto hash = vector.domain == "bfloat16" ? hash_bfloat16 : hash_float16;
@@ -104,7 +104,7 @@ TEST_CASE("the hash agrees with the test vectors in docs/hash.md") {
   REQUIRE(vectors.size() == 29);
   for (const Vector& vector : vectors) {
     INFO(vector.domain << " " << vector.first);
-    CHECK(hash_of(vector).to_string() == vector.hash);
+    CHECK(hash_of_values(vector).to_string() == vector.hash);
   }
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("the Python in docs/hash.md gives the same test vectors") {
 TEST_CASE("hashes of shards add up to the hash of the whole, wherever it is cut") {
   const std::vector<float> values = random_values(1300, 1);
   const std::uint64_t first = (std::uint64_t{1} << 40) - 700;
-  const GradientHash whole = hash_of(values, first);
+  const GradientHash whole = hash_of_values(values, first);
   for (std::size_t cut = 0; cut <= values.size(); ++cut) {
     GradientHash sum = hash_elements(values.data(), cut, first);
     sum += hash_elements(values.data() + cut, values.size() - cut, first + cut);
@@ -143,7 +143,7 @@ TEST_CASE("hashes of shards add up to the hash of the whole, wherever it is cut"
   for (std::size_t i = values.size(); i-- > 0;) one_by_one += hash_elements(&values[i], 1, first + i);
   CHECK(one_by_one == whole);
   const std::vector<double> wide(values.begin(), values.end());
-  const GradientHash wide_whole = hash_of(wide, first);
+  const GradientHash wide_whole = hash_of_values(wide, first);
   for (std::size_t cut = 0; cut <= wide.size(); cut += 13) {
     GradientHash sum = hash_elements(wide.data() + cut, wide.size() - cut, first + cut);
     sum += hash_elements(wide.data(), cut, first);
@@ -198,46 +198,46 @@ TEST_CASE("swapped elements and moved runs are seen in both lanes") {
   std::mt19937 random(3);
   std::vector<float> values(2048);
   for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 16));
-  const GradientHash before = hash_of(values);
+  const GradientHash before = hash_of_values(values);
   for (std::size_t i = 0; i < values.size(); ++i) {
     for (const std::size_t distance : {1u, 2u, 64u, 511u, 512u, 513u, 1024u}) {
       const std::size_t j = i + distance;
       if (j >= values.size() || values[i] == values[j]) continue;
       std::vector<float> swapped = values;
       std::swap(swapped[i], swapped[j]);
-      REQUIRE(differ_in_both_lanes(hash_of(swapped), before));
+      REQUIRE(differ_in_both_lanes(hash_of_values(swapped), before));
     }
   }
   for (std::size_t shift = 1; shift < values.size(); ++shift) {
     std::vector<float> moved = values;
     std::rotate(moved.begin(), moved.begin() + static_cast<std::ptrdiff_t>(shift), moved.end());
-    REQUIRE(differ_in_both_lanes(hash_of(moved), before));
-    REQUIRE(differ_in_both_lanes(hash_of(values, shift), before));
+    REQUIRE(differ_in_both_lanes(hash_of_values(moved), before));
+    REQUIRE(differ_in_both_lanes(hash_of_values(values, shift), before));
   }
 }
 
 TEST_CASE("the same swap made forwards in one block and backwards in another is seen") {
   std::vector<float> values(512 * 64);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 2);
-  const GradientHash before = hash_of(values);
+  const GradientHash before = hash_of_values(values);
   for (std::size_t a = 0; a < 64; ++a) {
     for (std::size_t b = a + 1; b < 64; ++b) {
       std::vector<float> changed = values;
       std::swap(changed[512 * a + 6], changed[512 * a + 7]);
       std::swap(changed[512 * b + 8], changed[512 * b + 9]);
-      REQUIRE(differ_in_both_lanes(hash_of(changed), before));
+      REQUIRE(differ_in_both_lanes(hash_of_values(changed), before));
       // One element up here, the same one down there.
       changed = values;
       changed[512 * a + 6] += 1;
       changed[512 * b + 7] -= 1;
-      REQUIRE(differ_in_both_lanes(hash_of(changed), before));
+      REQUIRE(differ_in_both_lanes(hash_of_values(changed), before));
     }
   }
 }
 
 TEST_CASE("signs that flip in pairs are seen") {
   const std::vector<float> values = random_values(700, 4);
-  const GradientHash before = hash_of(values);
+  const GradientHash before = hash_of_values(values);
   // A flip changes a lane by ± 2^31 times a 32-bit key, so that among 244,650 pairs a lane alone
   // may miss one; both may not.
   int missed_by_a_lane = 0;
@@ -256,7 +256,7 @@ TEST_CASE("signs that flip in pairs are seen") {
   CHECK(missed_by_a_lane <= 1);
   std::vector<float> all = values;
   for (float& value : all) value = -value;
-  CHECK(differ_in_both_lanes(hash_of(all), before));
+  CHECK(differ_in_both_lanes(hash_of_values(all), before));
 }
 
 TEST_CASE("scaling everything, constants at another place and missing zeros are seen") {
@@ -264,18 +264,18 @@ TEST_CASE("scaling everything, constants at another place and missing zeros are 
     const std::vector<float> values = random_values(count, static_cast<unsigned>(count));
     std::vector<float> doubled = values, negated = values;
     for (float& value : doubled) value *= 2;
-    REQUIRE(differ_in_both_lanes(hash_of(doubled), hash_of(values)));
+    REQUIRE(differ_in_both_lanes(hash_of_values(doubled), hash_of_values(values)));
     for (const float constant : {0.0f, 1.0f, -3.5f}) {
       const std::vector<float> constants(count, constant), longer(count + 1, constant);
-      REQUIRE(differ_in_both_lanes(hash_of(constants), hash_of(constants, 1)));
-      REQUIRE(differ_in_both_lanes(hash_of(constants), hash_of(constants, 512)));
-      REQUIRE(differ_in_both_lanes(hash_of(constants), hash_of(longer)));
+      REQUIRE(differ_in_both_lanes(hash_of_values(constants), hash_of_values(constants, 1)));
+      REQUIRE(differ_in_both_lanes(hash_of_values(constants), hash_of_values(constants, 512)));
+      REQUIRE(differ_in_both_lanes(hash_of_values(constants), hash_of_values(longer)));
       const std::vector<double> wide(count, constant), wide_longer(count + 1, constant);
-      REQUIRE(differ_in_both_lanes(hash_of(wide), hash_of(wide, 1)));
-      REQUIRE(differ_in_both_lanes(hash_of(wide), hash_of(wide_longer)));
+      REQUIRE(differ_in_both_lanes(hash_of_values(wide), hash_of_values(wide, 1)));
+      REQUIRE(differ_in_both_lanes(hash_of_values(wide), hash_of_values(wide_longer)));
     }
   }
-  CHECK(hash_of(std::vector<float>{}) == GradientHash{});
+  CHECK(hash_of_values(std::vector<float>{}) == GradientHash{});
 }
 
 TEST_CASE("the hash of random tensors behaves like a random number") {
@@ -285,7 +285,7 @@ TEST_CASE("the hash of random tensors behaves like a random number") {
   std::set<std::uint64_t> high_halves;
   for (int i = 0; i < 4000; ++i) {
     values[static_cast<std::size_t>(i % 64)] = static_cast<float>(i) * 0.37f;
-    const GradientHash hash = hash_of(values);
+    const GradientHash hash = hash_of_values(values);
     high_halves.insert(hash.lanes[0] >> 32);
     for (int bit = 0; bit < 128; ++bit)
       set[static_cast<std::size_t>(bit)] += static_cast<int>(hash.lanes[bit / 64] >> (bit % 64) & 1);

@@ -38,14 +38,14 @@ std::size_t count(const std::string& text, std::string_view part) {
   return number;
 }
 
-bool contains(const std::string& text, std::string_view part) { return count(text, part) > 0; }
+bool includes(const std::string& text, std::string_view part) { return count(text, part) > 0; }
 
 }  // namespace
 
 TEST_CASE("every format is made by its name and has a purpose in the help") {
   for (const std::string& kind : report_kinds()) {
     CHECK_FALSE(written(kind, {right()}).empty());
-    CHECK(contains(report_kinds_help(), kind + ", "));
+    CHECK(includes(report_kinds_help(), kind + ", "));
   }
   CHECK(report_kinds().front() == "text");
 }
@@ -63,11 +63,11 @@ TEST_CASE("github: an error at the step, and a notice for what GitHub would drop
   const std::string one = written("github", {wrong()});
   CHECK(
       one.starts_with("::error file=test.json,line=1,col=299,endColumn=349,title=LS002 WrongFactor::The gradient of "));
-  CHECK(contains(one, "%0Arank"));
-  CHECK_FALSE(contains(one, "::notice"));
+  CHECK(includes(one, "%0Arank"));
+  CHECK_FALSE(includes(one, "::notice"));
   const std::string many = written("github", std::vector<CheckResult>(13, wrong()));
   CHECK(count(many, "::error ") == 10);
-  CHECK(contains(many, "::notice title=lockstep::3 more findings are not shown"));
+  CHECK(includes(many, "::notice title=lockstep::3 more findings are not shown"));
 }
 
 TEST_CASE("gitlab: a list of findings whose fingerprints differ between files") {
@@ -86,21 +86,21 @@ TEST_CASE("junit: suites by folder with their sums, failures apart from errors, 
   CheckResult elsewhere = wrong();
   elsewhere.file = "folder/test.json";
   const std::string text = written("junit", {wrong(), right(), elsewhere});
-  CHECK(contains(text, "<testsuites name=\"lockstep\" tests=\"3\" failures=\"2\" errors=\"0\""));
-  CHECK(contains(text, "<testsuite name=\".\" tests=\"2\" failures=\"1\""));
-  CHECK(contains(text, "<testsuite name=\"folder\" tests=\"1\" failures=\"1\""));
+  CHECK(includes(text, "<testsuites name=\"lockstep\" tests=\"3\" failures=\"2\" errors=\"0\""));
+  CHECK(includes(text, "<testsuite name=\".\" tests=\"2\" failures=\"1\""));
+  CHECK(includes(text, "<testsuite name=\"folder\" tests=\"1\" failures=\"1\""));
   CHECK(count(text, "<failure type=\"LS002\"") == 2);
   CheckResult failed;
   failed.file = "a.json";
   failed.machine_failed = true;
   failed.errors = {{{}, "no memory for \x01 <this>"}};
   const std::string error = written("junit", {failed});
-  CHECK(contains(error, "<error type=\"LS016\" message=\"no memory for \\u0001 &lt;this&gt;\">"));
-  CHECK(contains(error, "errors=\"1\""));
+  CHECK(includes(error, "<error type=\"LS016\" message=\"no memory for \\u0001 &lt;this&gt;\">"));
+  CHECK(includes(error, "errors=\"1\""));
   ReportOptions test;
   test.expectations = true;
-  CHECK(contains(written("junit", {wrong()}, test), "<skipped message="));
-  CHECK(contains(written("junit", {wrong(R"(, "expect": { "verdict": "mismatch" })")}, test),
+  CHECK(includes(written("junit", {wrong()}, test), "<skipped message="));
+  CHECK(includes(written("junit", {wrong(R"(, "expect": { "verdict": "mismatch" })")}, test),
                  "<system-out>mismatch, as the file's `expect` says</system-out>"));
 }
 
@@ -125,8 +125,8 @@ TEST_CASE("sarif: links to the documents where they are known") {
   const Json run = parsed(written("sarif", {right()}, options)).find("runs")->items().front();
   const Json& rule = run.find("tool")->find("driver")->find("rules")->items()[1];
   CHECK(rule.find("helpUri")->text() == "https://host/docs/rules/LS002.md");
-  CHECK(contains(rule.find("help")->find("markdown")->text(), "(https://host/docs/rules/LS002.md)"));
-  CHECK(contains(written("markdown", {wrong()}, options), "[LS002 WrongFactor](https://host/docs/rules/LS002.md)"));
+  CHECK(includes(rule.find("help")->find("markdown")->text(), "(https://host/docs/rules/LS002.md)"));
+  CHECK(includes(written("markdown", {wrong()}, options), "[LS002 WrongFactor](https://host/docs/rules/LS002.md)"));
 }
 
 TEST_CASE("sarif: a run that could not check everything is not successful") {
@@ -147,22 +147,22 @@ TEST_CASE("sarif: no more results than GitHub accepts of a run, and how many are
   for (int round = 0; round < 26; ++round) reporter->add(invalid);
   reporter->finish();
   CHECK(count(text, "\"ruleId\"") == 25000);
-  CHECK(contains(text, "1000 findings are left out: a run takes 25000."));
+  CHECK(includes(text, "1000 findings are left out: a run takes 25000."));
 }
 
 TEST_CASE("markdown: a table, what was found below it, and no more than GitHub takes") {
   const std::string text = written("markdown", {wrong(), right()});
-  CHECK(contains(text, "2 files: 1 matches, 1 does not; 1 finding.\n"));
-  CHECK(contains(text, "| ❌ | `test.json` | mismatch | `sum` |\n| ✅ | `test.json` | match |  |\n"));
-  CHECK(contains(
+  CHECK(includes(text, "2 files: 1 matches, 1 does not; 1 finding.\n"));
+  CHECK(includes(text, "| ❌ | `test.json` | mismatch | `sum` |\n| ✅ | `test.json` | match |  |\n"));
+  CHECK(includes(
       text,
       "<summary><code>test.json</code>: mismatch</summary>\n\n**LS002 WrongFactor**, line 1: The gradient of weight"));
   CheckResult long_name = wrong();
   long_name.file = std::string(2000, 'x');
   const std::string most = written("markdown", std::vector<CheckResult>(400, long_name));
   CHECK(most.size() < 1024 * 1024);
-  CHECK(contains(most, " files are left out of the table.\n"));
-  CHECK(contains(most, "What was found in "));
+  CHECK(includes(most, " files are left out of the table.\n"));
+  CHECK(includes(most, "What was found in "));
   const std::size_t rows = count(most, "| ❌ |");
-  CHECK(contains(most, std::to_string(400 - rows) + " files are left out of the table."));
+  CHECK(includes(most, std::to_string(400 - rows) + " files are left out of the table."));
 }

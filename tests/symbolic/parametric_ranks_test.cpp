@@ -15,7 +15,7 @@ using namespace lockstep;
 
 namespace {
 
-struct Counts {
+struct Compared {
   int compared = 0, wrong = 0, refused = 0;
 };
 
@@ -38,7 +38,7 @@ ParametricRanks by_all_ranks(const Schedule& schedule, const Timeline& timeline)
   return ranks;
 }
 
-void compare(const Schedule& schedule, Counts& counts) {
+void compare(const Schedule& schedule, Compared& counts) {
   ParametricEngine engine(schedule);
   const ParametricResult::Verdict verdict = engine.result().verdict;
   if (verdict != ParametricResult::Verdict::match && verdict != ParametricResult::Verdict::mismatch) return;
@@ -56,7 +56,7 @@ void compare(const Schedule& schedule, Counts& counts) {
   if (verdict == ParametricResult::Verdict::mismatch) ++counts.wrong;
 }
 
-void print(const char* what, const Counts& counts) {
+void print(const char* what, const Compared& counts) {
   std::cout << what << ": every rank of " << counts.compared << " schedules compared, " << counts.wrong
             << " of them wrong; " << counts.refused << " refused\n";
 }
@@ -64,7 +64,7 @@ void print(const char* what, const Counts& counts) {
 }  // namespace
 
 TEST_CASE("what every rank owns and who is wrong, in the corpus", "[parametric][oracle]") {
-  Counts counts;
+  Compared counts;
   std::vector<std::filesystem::path> files;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "scenarios"))
@@ -85,7 +85,7 @@ TEST_CASE("what every rank owns and who is wrong, in the corpus", "[parametric][
 }
 
 TEST_CASE("what every rank owns and who is wrong, in random schedules", "[parametric][oracle]") {
-  Counts counts;
+  Compared counts;
   for (unsigned seed = 0; seed < test::cases(2000); ++seed) {
     INFO("seed " << seed);
     compare(test::RandomSchedule(seed).make(), counts);

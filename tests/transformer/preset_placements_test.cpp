@@ -111,7 +111,7 @@ TEST_CASE("what every built-in preset claims is what its model does, on every ax
         ++alike;
         continue;
       }
-      if (number++ % static_cast<int>(test::one_in) != 0) {
+      if (number++ % static_cast<int>(lockstep::test::one_in) != 0) {
         ++left_out;
         continue;
       }
@@ -136,8 +136,8 @@ TEST_CASE("what every built-in preset claims is what its model does, on every ax
            << refused << " were refused:\n"
            << list);
   CHECK(ran + alike + refused + left_out == static_cast<int>(models.size() * layouts.size()));
-  CHECK(ran >= 68 / static_cast<int>(test::one_in));
-  CHECK(placements >= 2000 / static_cast<int>(test::one_in));
+  CHECK(ran >= 68 / static_cast<int>(lockstep::test::one_in));
+  CHECK(placements >= 2000 / static_cast<int>(lockstep::test::one_in));
   // The only reasons that are known: two rules of the presets, and what the engine does not have.
   for (const auto& [reason, count] : reasons) {
     const bool known = reason == "ep = 2 needs a model with experts." ||

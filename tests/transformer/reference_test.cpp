@@ -71,18 +71,18 @@ double worst_difference(const Config& config) {
 }  // namespace
 
 TEST_CASE("the gradient of the reference is that of central differences, for every pair of features") {
-  for (const std::vector<bool>& row : test::pairwise_rows()) {
+  for (const std::vector<bool>& row : lockstep::transformer::test::pairwise_rows()) {
     std::string name;
-    const Config config = test::small_config(row, name);
+    const Config config = lockstep::transformer::test::small_config(row, name);
     INFO("seed " << seed << ", " << (name.empty() ? "plain" : name));
     CHECK(worst_difference(config) < 1e-8);
   }
 }
 
 TEST_CASE("every parameter has a gradient") {
-  for (const std::vector<bool>& row : test::pairwise_rows()) {
+  for (const std::vector<bool>& row : lockstep::transformer::test::pairwise_rows()) {
     std::string name;
-    Config config = test::small_config(row, name);
+    Config config = lockstep::transformer::test::small_config(row, name);
     config.positions = 110;
     Sequence sequence;
     sequence.tokens = random_tokens(config, seed, 1, 101 + config.mtp_layers);
@@ -99,9 +99,9 @@ TEST_CASE("every parameter has a gradient") {
 }
 
 TEST_CASE("the rounding error is within its bound, and the bound is small beside the gradient") {
-  for (const std::vector<bool>& row : test::pairwise_rows()) {
+  for (const std::vector<bool>& row : lockstep::transformer::test::pairwise_rows()) {
     std::string name;
-    const Config config = test::small_config(row, name);
+    const Config config = lockstep::transformer::test::small_config(row, name);
     const Sequence sequence = small_sequence(config);
     const RoundedGradient rounded = rounded_gradient(config, parameters_of<double>(config), {sequence});
     Tensors<long double> precise = zeros_like(parameters_of<long double>(config));

@@ -13,15 +13,15 @@ namespace lockstep::parametric {
 namespace {
 
 using Node = Expression::Node;
-using Bound = std::optional<Rational>;
+using Edge = std::optional<Rational>;
 
 SizeRange plus(const SizeRange& a, const SizeRange& b) {
-  const auto sum = [](const Bound& x, const Bound& y) { return x && y ? Bound(*x + *y) : std::nullopt; };
+  const auto sum = [](const Edge& x, const Edge& y) { return x && y ? Edge(*x + *y) : std::nullopt; };
   return SizeRange{sum(a.low, b.low), sum(a.high, b.high), a.above_low || b.above_low, a.below_high || b.below_high};
 }
 
 SizeRange negated(const SizeRange& a) {
-  const auto minus = [](const Bound& x) { return x ? Bound(-*x) : std::nullopt; };
+  const auto minus = [](const Edge& x) { return x ? Edge(-*x) : std::nullopt; };
   return {minus(a.high), minus(a.low), a.below_high, a.above_low};
 }
 
@@ -58,7 +58,7 @@ SizeRange floored(const SizeRange& a) {
 SizeRange least(const SizeRange& a, const SizeRange& b) {
   SizeRange result;
   if (a.low && b.low) result.low = std::min(*a.low, *b.low);
-  result.high = !a.high ? b.high : !b.high ? a.high : Bound(std::min(*a.high, *b.high));
+  result.high = !a.high ? b.high : !b.high ? a.high : Edge(std::min(*a.high, *b.high));
   return result;
 }
 
