@@ -159,6 +159,9 @@ struct Schedule {
   Batch batch;
   std::vector<Step> steps;
   std::string result = "grad";
+  /// The number of elements that a rank holds of a parameter decided what is here: an edit chose parameters by it, or a
+  /// step of the framework's was looked at that does. With other sizes other parameters or steps may be here.
+  bool decided_by_numel = false;
 };
 
 }  // namespace lockstep

@@ -100,6 +100,9 @@ class Correspondence {
           old_one.uses.size() != new_one.uses.size() || !placed_alike(static_cast<int>(i), found->second))
         reasons.push_back(
             fmt::format("Parameter \"{}\" has another shape, place or use in the new one.", old_one.name));
+      else if (contributions(before_.model, old_one) != contributions(after_.model, new_one))
+        reasons.push_back(fmt::format(
+            "Parameter \"{}\" gets its gradients from other losses or micro-batches in the new one.", old_one.name));
     }
     for (std::size_t i = 0; i < others.size(); ++i) {
       if (met.count(static_cast<int>(i)) == 0)
@@ -107,6 +110,17 @@ class Correspondence {
     }
     if (reasons.empty() && !held_alike())
       reasons.emplace_back("Ranks hold other parameters in the new one than in the old one.");
+  }
+
+  /// Of which losses and micro-batches the uses of a tensor get a gradient.
+  static std::multiset<std::pair<std::string, std::optional<std::vector<int>>>> contributions(const Model& model,
+                                                                                              const Logical& logical) {
+    std::multiset<std::pair<std::string, std::optional<std::vector<int>>>> result;
+    for (const int site : logical.parameters) {
+      const Parameter& parameter = model.parameters()[static_cast<std::size_t>(site)];
+      for (const std::string& use : parameter.uses) result.emplace(use, parameter.micro_batches);
+    }
+    return result;
   }
 
   bool placed_alike(int old_logical, int new_logical) const {

@@ -149,6 +149,8 @@ Json apply_parameter_edits(const Json& parameters, const Json& edits, Reading& r
     if (!check_type(*value, Type::selectors, "", reading.diagnostics)) continue;
     read_selectors(*value, reading);
     if (reading.diagnostics.size() != before) continue;
+    const std::vector<std::string> items = strings_of(*value);
+    if (std::any_of(items.begin(), items.end(), Selectors::compares_numel)) reading.decided_by_numel = true;
     if (!list) list.emplace(parameters.items(), reading);
     for (const std::size_t i : list->select(*value, reading.diagnostics)) list->change(i, edit);
   }

@@ -54,7 +54,7 @@ class Framework {
   /// `value`, something that the scenario wrote, with the options in its expressions replaced.
   Json with_options(const Json& value, Reading& reading) const;
   /// Without what selects nothing in this model on any rank.
-  Json without_unmatched(const Json& steps, const Model& model);
+  Json without_unmatched(const Json& steps, const Model& model, Reading& reading);
   /// Name of the buffer that the optimizer reads, if the file names one.
   const Json* result() const { return file_.document.find("result"); }
   /// Steps of the file that are not in the schedule, with the reason: for messages about edits.

@@ -219,14 +219,16 @@ Json Framework::with_options(const Json& value, Reading& reading) const {
   return with_values(value, values);
 }
 
-Json Framework::without_unmatched(const Json& steps, const Model& model) {
+Json Framework::without_unmatched(const Json& steps, const Model& model, Reading& reading) {
   SelectorMatches matches(model);
   std::vector<Json> list;
   // Items that fit nothing change nothing, but a plain step must not have them.
   const auto fitting = [&](const Json& selectors) {
     std::vector<Json> items;
     for (const Json& item : selectors.is_string() ? std::vector<Json>{selectors} : selectors.items()) {
-      if (!item.is_string() || Selectors::check(item.text()) || matches.fits_any(item.text())) items.push_back(item);
+      const bool readable = item.is_string() && !Selectors::check(item.text());
+      if (readable && Selectors::compares_numel(item.text())) reading.decided_by_numel = true;
+      if (!readable || matches.fits_any(item.text())) items.push_back(item);
     }
     return Json::array(std::move(items), selectors.place());
   };
@@ -255,7 +257,7 @@ Json Framework::without_unmatched(const Json& steps, const Model& model) {
       changed.set("separate", fitting(*separate));
       step.set("geometry", changed);
     }
-    if (const Json* body = step.find("steps")) step.set("steps", without_unmatched(*body, model));
+    if (const Json* body = step.find("steps")) step.set("steps", without_unmatched(*body, model, reading));
     list.push_back(step);
   }
   return without_idle_waits(Json::array(std::move(list), steps.place()), absent_);

@@ -26,6 +26,7 @@ struct Reading {
   bool parameters_known = false;             ///< the parameters had no mistake
   std::optional<Preset> preset;              ///< where one was expanded without a mistake
   bool keep_sizes = false;                   ///< numbers that a framework derives from sizes stay expressions
+  bool decided_by_numel = false;             ///< Schedule::decided_by_numel
   bool any_micro_batches = false;            ///< their number is "any"; `batch` has one example
   std::set<std::string> decided_conditions;  ///< Scenario::decided_conditions
   std::set<std::string> refusing;            ///< RefusedSizes::rules

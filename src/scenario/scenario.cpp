@@ -58,8 +58,8 @@ class ScenarioReader {
     }
     if (!reading_.diagnostics.empty()) fail();
     if (reading_.sizes_known()) {
-      scenario.schedule = std::make_shared<const Schedule>(
-          Schedule{*reading_.mesh, std::move(*model_), reading_.batch, std::move(steps_), result_});
+      scenario.schedule = std::make_shared<const Schedule>(Schedule{
+          *reading_.mesh, std::move(*model_), reading_.batch, std::move(steps_), result_, reading_.decided_by_numel});
     }
     scenario.layout = reading_.layout;
     scenario.preset = reading_.preset;
@@ -170,7 +170,7 @@ class ScenarioReader {
     Json steps = written_steps_;
     if (framework_) {
       steps = reading_.layout_known ? framework_->steps(reading_) : Json();
-      if (!steps.is_null() && model_) steps = framework_->without_unmatched(steps, *model_);
+      if (!steps.is_null() && model_) steps = framework_->without_unmatched(steps, *model_, reading_);
     }
     if (steps.is_null()) return {};
     static const std::map<std::string, std::string> none;

@@ -363,6 +363,11 @@ void ClassRun::backward(const Place& place, int where) {
         moment.use = use;
         const int by = step.by ? evaluator_->number(*step.by, moment) : 1;
         if (site.dispatch.empty()) check_factor(by, mask, place);
+        // Where it is 0 the scenario is refused, and nobody knows here at which sizes.
+        if (step.by && mask != 0 && evaluator_->signs(by, moment).zero) {
+          throw OutOfReach(step.name, "\"by\" is " + world_.polynomials().to_string(by) +
+                                          ", which may be 0, and a backward cannot be multiplied by 0");
+        }
         const int micro_batch = place.moment.any_micro_batch ? -1 : place.moment.micro_batch;
         const Atom own{schedule_.model.site_use(parameter, use), place.moment.optimizer_step, micro_batch, "", false};
         const int number = atom(own);

@@ -79,6 +79,7 @@ Choices::Choices(const World& world, std::shared_ptr<Contents> contents, std::st
     all_stages_ = all_stages_ || named.all;
     (named.compared ? compared_stages_ : named_stages_).insert(named.coordinates.begin(), named.coordinates.end());
   });
+  if (world.schedule().decided_by_numel) refuse_open_shards("", "parameters or steps are chosen");
   for (const Step& step : world.schedule().steps) {
     read(step);
     for (const Step& inner : step.steps) read(inner);
@@ -89,6 +90,21 @@ Choices::Choices(const World& world, std::shared_ptr<Contents> contents, std::st
 
 int Choices::buffer(int stage, int logical) const {
   return world_.schedule().model.buffer_of(world_.ranks_of_stages()[static_cast<std::size_t>(stage)], logical);
+}
+
+void Choices::refuse_open_shards(const std::string& step, const std::string& what) const {
+  for (const auto& [axis, least] : world_.open().least) {
+    for (const Parameter& parameter : world_.schedule().model.parameters()) {
+      const auto is_cut = [&, open = axis](const Shard& shard) {
+        const std::vector<int> levels = world_.levels_of(shard.axis, step);
+        const bool any = std::any_of(levels.begin(), levels.end(),
+                                     [&](int level) { return world_.levels()[static_cast<std::size_t>(level)].open; });
+        return any || shard.axis == open || is_part_of(open, shard.axis) || is_part_of(shard.axis, open);
+      };
+      if (std::any_of(parameter.shard.begin(), parameter.shard.end(), is_cut))
+        throw OutOfReach(step, what + " by their local number of elements, which depends on sizes that are open");
+    }
+  }
 }
 
 void Choices::read(const Step& step) {
@@ -107,23 +123,7 @@ void Choices::read(const Step& step) {
       throw OutOfReach(step.name,
                        "it chooses parameters by their local number of elements, which differs from rank to rank");
   }
-  if (by_size && !world_.open().least.empty()) {
-    for (const auto& [axis, least] : world_.open().least) {
-      for (const Parameter& parameter : model.parameters()) {
-        const auto is_cut = [&, open = axis](const Shard& shard) {
-          const std::vector<int> levels = world_.levels_of(shard.axis, step.name);
-          const bool any = std::any_of(levels.begin(), levels.end(), [&](int level) {
-            return world_.levels()[static_cast<std::size_t>(level)].open;
-          });
-          return any || shard.axis == open || is_part_of(open, shard.axis) || is_part_of(shard.axis, open);
-        };
-        if (std::any_of(parameter.shard.begin(), parameter.shard.end(), is_cut))
-          throw OutOfReach(
-              step.name,
-              "it chooses parameters by their local number of elements, which depends on sizes that are open");
-      }
-    }
-  }
+  if (by_size) refuse_open_shards(step.name, "it chooses parameters");
   int n = 1;
   bool is_open = false;
   std::string over;

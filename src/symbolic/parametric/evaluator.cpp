@@ -261,7 +261,11 @@ int Evaluator::call(const Node& node, const Moment& moment) {
       value->value = *polynomials.as_constant(arguments[i]);
       copy.children[i] = value;
     }
-    return polynomials.constant(std::get<Rational>(expression::evaluate(copy, Environment{})));
+    try {
+      return polynomials.constant(std::get<Rational>(expression::evaluate(copy, Environment{})));
+    } catch (const ExpressionError& error) {
+      throw OutOfReach(moment.step, error.what());
+    }
   }
   if (node.text == "min" || node.text == "max") {
     int best = arguments.front();

@@ -55,6 +55,8 @@ class Evaluator {
     }
     return all;
   }
+  /// The signs that a polynomial has at the sizes that are open.
+  Signs signs(int polynomial, const Moment& moment) const;
   /// Name of a coordinate on a level; throws NeedsConstant where it has none.
   int constant_name(int level, int coordinate) const;
 
@@ -74,7 +76,6 @@ class Evaluator {
   bool compare(const std::string& op, int difference, const Moment& moment, const Node& node);
   int call(const Node& node, const Moment& moment);
   int end(const Node& node, const Node& other, const Moment& moment);
-  Signs signs(int polynomial, const Moment& moment) const;
 
   World& world_;
   Diagrams& diagrams_;

@@ -13,6 +13,7 @@
 
 #include "src/base/budget.h"
 #include "src/symbolic/parametric/named_coordinates.h"
+#include "src/symbolic/parametric/names_seen.h"
 #include "src/symbolic/parametric/stages_seen.h"
 
 namespace lockstep::parametric {
@@ -284,6 +285,7 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
   const auto all = [&] {
     std::set<std::string> known;
     StagesSeen stages;
+    NamesSeen names;
     for (const Sizes& sizes : sizes_of_case) {
       const std::shared_ptr<const Scenario> scenario = layouts.read(sizes);
       const bool seen = std::any_of(one.specimens.begin(), one.specimens.end(),
@@ -294,10 +296,12 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
                                          lockstep::describe(one.specimens.front().sizes)));
       }
       one.specimens.push_back(specimen(layouts, one, sizes, known, record));
+      names.add(scenario->schedule);
       for (const ClassResult& result : one.specimens.back().results) known.insert(result.members->key);
       if (scenario->preset && one.least.contains(Axis::pp)) stages.add({one.specimens.back().choices.get()});
     }
     stages.require_all(layouts);
+    names.require_all();
   };
   try {
     take_as_far_as_can_be(one, all);
@@ -385,6 +389,9 @@ void take_as_far_as_can_be(Case& one, const std::function<void()>& enter) {
     // The place is one in a text that nobody wrote.
     one.specimens.clear();
     one.limit = Proof::Limit{parametric::describe(one), "", error.diagnostics().front().message};
+  } catch (const ExpressionError& error) {
+    one.specimens.clear();
+    one.limit = Proof::Limit{parametric::describe(one), "", error.what()};
   }
 }
 

@@ -13,6 +13,7 @@
 #include "src/symbolic/parametric/compare_classes.h"
 #include "src/symbolic/parametric/counterexample.h"
 #include "src/symbolic/parametric/find_cases.h"
+#include "src/symbolic/parametric/names_seen.h"
 #include "src/symbolic/parametric/stages_seen.h"
 
 namespace lockstep {
@@ -167,6 +168,7 @@ struct SameProver::State {
     parametric::take_as_far_as_can_be(one, [&] {
       std::map<std::string, const Class*> known;
       StagesSeen stages;
+      parametric::NamesSeen old_names, new_names;
       for (const Sizes& sizes : sizes_of_case) {
         const auto old_scenario = old_layouts.read(sizes), new_scenario = new_layouts.read(sizes);
         const bool seen = std::any_of(one.specimens.begin(), one.specimens.end(),
@@ -187,8 +189,12 @@ struct SameProver::State {
             after(new_scenario, open, contents, " in the new one");
         if (old_scenario->preset && one.least.contains(Axis::pp))
           stages.add({before.choices.get(), after.choices.get()});
+        old_names.add(old_scenario->schedule);
+        new_names.add(new_scenario->schedule);
         compare(std::move(before), std::move(after), one, sizes, known);
       }
+      old_names.require_all();
+      new_names.require_all();
       stages.require_all(old_layouts);
     });
   }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/parametric/names_seen.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "src/schedule/selector_list.h"
+#include "src/symbolic/parametric/world.h"
+
+namespace lockstep::parametric {
+
+namespace {
+
+std::string without_numbers(const std::string& name) {
+  std::string result;
+  for (const char c : name) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (!digit) result += c;
+    if (digit && (result.empty() || result.back() != '#')) result += '#';
+  }
+  return result;
+}
+
+/// By kind, which is a name without its numbers: the names.
+using Names = std::map<std::string, std::set<std::string>>;
+
+Names names_of(const Schedule& schedule) {
+  Names names;
+  for (const Parameter& parameter : schedule.model.parameters())
+    names[without_numbers(parameter.name)].insert(parameter.name);
+  return names;
+}
+
+/// The kinds of which not every schedule has the same.
+std::set<std::string> varying_kinds(const std::vector<std::shared_ptr<const Schedule>>& schedules) {
+  std::set<std::string> varying;
+  const Names first = names_of(*schedules.front());
+  for (std::size_t i = 1; i < schedules.size(); ++i) {
+    Names others = names_of(*schedules[i]);
+    for (const auto& [kind, names] : first) {
+      if (others[kind] != names) varying.insert(kind);
+    }
+    for (const auto& [kind, names] : others) {
+      if (!first.contains(kind)) varying.insert(kind);
+    }
+  }
+  return varying;
+}
+
+void require_all_or_none(const Step& step, const Model& model, const std::set<std::string>& kinds) {
+  const SelectorList selectors(step.params.items());
+  std::map<std::string, bool> chosen;
+  for (const Parameter& parameter : model.parameters()) {
+    const std::string kind = without_numbers(parameter.name);
+    if (!kinds.contains(kind)) continue;
+    const bool chooses = selectors.chooses(parameter, parameter.numel());
+    if (chosen.try_emplace(kind, chooses).first->second == chooses) continue;
+    throw OutOfReach(step.name, fmt::format("it chooses some of the parameters \"{}\", and how many of them there are "
+                                            "depends on sizes that are open",
+                                            kind));
+  }
+}
+
+void require_all_or_none(const std::vector<Step>& steps, const Model& model, const std::set<std::string>& kinds) {
+  for (const Step& step : steps) {
+    if (!step.params.items().empty()) require_all_or_none(step, model, kinds);
+    require_all_or_none(step.steps, model, kinds);
+  }
+}
+
+}  // namespace
+
+void NamesSeen::add(std::shared_ptr<const Schedule> schedule) { schedules_.push_back(std::move(schedule)); }
+
+void NamesSeen::require_all() const {
+  if (schedules_.size() < 2) return;
+  const std::set<std::string> varying = varying_kinds(schedules_);
+  if (varying.empty()) return;
+  for (const auto& schedule : schedules_) require_all_or_none(schedule->steps, schedule->model, varying);
+}
+
+}  // namespace lockstep::parametric
