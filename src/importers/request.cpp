@@ -17,7 +17,7 @@ std::vector<std::string> keys_of(const ImportFormat& format, const std::string& 
   const KeyTable table(format.name);
   std::vector<std::string> keys;
   for (const std::string& key : table.known()) {
-    const KeyRow* row = table.row(key);
+    const ConfigurationKey* row = table.row(key);
     if (row != nullptr && row->pointer() == "/layout/" + size) keys.push_back(key);
   }
   return keys;
