@@ -52,7 +52,6 @@ class JsonWriter {
   void raw(std::string_view text);
   void before_value();
   void new_line();
-  void quoted(std::string_view text);
 
   Write write_;
   std::string buffer_;
