@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "lockstep/report.h"
+#include "src/base/at.h"
 #include "src/base/refuse.h"
 #include "src/report/element_ranges.h"
 #include "src/report/elide.h"
@@ -121,7 +122,7 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
   ParameterGrids grids(result, requests, options.verbose ? 64 : 8, options.verbose ? unlimited_width : widest_cell);
   write(verdict_line(result, style));
   write(fmt::format("  {}\n  {}, elements {}", layout_text(*result.scenario),
-                    style.bold(schedule.model.parameters()[static_cast<std::size_t>(subject.parameter)].name),
+                    style.bold(schedule.model.parameters()[at(subject.parameter)].name),
                     interval_text({ranges.front().begin, ranges.back().end})));
   write(ranges.size() == 1 ? "\n" : fmt::format(", cut into {} ranges\n", ranges.size()));
   Marks marks;
@@ -164,7 +165,7 @@ void explain_json(const CheckResult& result, const ExplainOptions& options, cons
   json.key("verdict");
   json.string(name_of(result.verdict));
   json.key("parameter");
-  json.string(schedule.model.parameters()[static_cast<std::size_t>(subject.parameter)].name);
+  json.string(schedule.model.parameters()[at(subject.parameter)].name);
   std::vector<Snapshot> snapshots = grids.snapshots(0);
   json.key("elements");
   json.interval(grids.elements(0));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/diagnosis/formulas.h"
 #include "src/report/findings.h"
 
@@ -20,7 +21,7 @@ class ParametersWriter {
   }
 
   void write(const ParameterFinding& finding) {
-    const Parameter& parameter = model_.parameters()[static_cast<std::size_t>(finding.parameter)];
+    const Parameter& parameter = model_.parameters()[at(finding.parameter)];
     const int logical = model_.logical_of(finding.parameter);
     json_.begin_object();
     json_.key("name");
@@ -33,7 +34,7 @@ class ParametersWriter {
     const bool compared =
         result_.symbolic && static_cast<std::size_t>(logical) < result_.symbolic->replicas_agree.size();
     if (compared) {
-      json_.boolean(result_.symbolic->replicas_agree[static_cast<std::size_t>(logical)]);
+      json_.boolean(result_.symbolic->replicas_agree[at(logical)]);
     } else {
       json_.null();
     }
@@ -43,7 +44,7 @@ class ParametersWriter {
     reference(finding, logical);
     if (finding.like >= 0) {
       json_.key("like");
-      json_.string(model_.parameters()[static_cast<std::size_t>(finding.like)].name);
+      json_.string(model_.parameters()[at(finding.like)].name);
     }
     json_.key("ranks");
     json_.begin_array();
@@ -61,7 +62,7 @@ class ParametersWriter {
     json_.key("hash");
     const HostResult* numbers = numbers_of(result_);
     if (hashed() && static_cast<std::size_t>(logical) < numbers->reference.size()) {
-      json_.string(numbers->reference[static_cast<std::size_t>(logical)].to_string());
+      json_.string(numbers->reference[at(logical)].to_string());
     } else {
       json_.null();
     }
@@ -80,7 +81,7 @@ class ParametersWriter {
       buffer = model_.buffer_of(candidate, logical);
     }
     if (buffer < 0) return "";
-    const int piece = model_.local(rank).buffers[static_cast<std::size_t>(buffer)].piece;
+    const int piece = model_.local(rank).buffers[at(buffer)].piece;
     return formulas_->formula(forms_of(result_)->reference(logical, piece, result_.step), rank, buffer, result_.step);
   }
 
@@ -104,9 +105,8 @@ class ParametersWriter {
     if (group.symbolic != nullptr) {
       json_.intervals(group.symbolic->owned);
     } else {
-      const auto step = static_cast<std::size_t>(result_.step);
-      json_.intervals(result_.timeline->owned[step][static_cast<std::size_t>(group.ranks.front())]
-                                             [static_cast<std::size_t>(group.buffer)]);
+      const std::size_t step = at(result_.step);
+      json_.intervals(result_.timeline->owned[step][at(group.ranks.front())][at(group.buffer)]);
     }
     json_.key("verdict");
     json_.string(group.wrong ? "mismatch" : "match");
@@ -172,7 +172,7 @@ class ParametersWriter {
   }
 
   void coefficient(const Term& term) {
-    const Logical& logical = model_.logicals()[static_cast<std::size_t>(term.logical)];
+    const Logical& logical = model_.logicals()[at(term.logical)];
     json_.begin_object(true);
     if (term.leftover.empty()) {
       json_.key("rank");
@@ -187,8 +187,8 @@ class ParametersWriter {
         json_.number(term.rank);
       }
     }
-    const SiteUse& site = logical.uses[static_cast<std::size_t>(term.site_use)];
-    const std::string& name = model_.parameters()[static_cast<std::size_t>(site.parameter)].name;
+    const SiteUse& site = logical.uses[at(term.site_use)];
+    const std::string& name = model_.parameters()[at(site.parameter)].name;
     json_.key("use");
     json_.string(site.use == "main" ? name : name + ":" + site.use);
     if (term.foreign) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/report/blame_text.h"
 #include "src/report/json_parameters.h"
 #include "src/report/json_timeline.h"
@@ -68,7 +69,7 @@ void write_norm(const CheckResult& result, JsonWriter& json) {
     for (const NormResult& norm : exact->norm) {
       json.begin_object(true);
       json.key("parameter");
-      json.string(parameters[static_cast<std::size_t>(norm.parameter)].name);
+      json.string(parameters[at(norm.parameter)].name);
       json.key("rank");
       json.number(norm.rank);
       json.key("counted");

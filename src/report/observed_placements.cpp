@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lockstep/report.h"
+#include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/clean_text.h"
 #include "src/report/json_writer.h"
@@ -29,7 +30,7 @@ std::vector<std::pair<std::string, Cells>> folded_rows(const Scenario& scenario,
   std::vector<std::pair<std::string, Cells>> rows;
   std::vector<Cells> of_parameter(scenario.schedule->model.parameters().size());
   for (const ObservedPlacement& placement : report.placements)
-    of_parameter[static_cast<std::size_t>(placement.parameter)][placement.axis] = cell_of(placement);
+    of_parameter[at(placement.parameter)][placement.axis] = cell_of(placement);
   for (std::size_t i = 0; i < of_parameter.size(); ++i) {
     if (of_parameter[i].empty()) continue;
     std::pair row(folded_name(scenario.schedule->model.parameters()[i].name), of_parameter[i]);
@@ -93,7 +94,7 @@ void placements_json(const Scenario& scenario, const PlacementReport& report, co
   for (const ObservedPlacement& placement : report.placements) {
     json.begin_object(true);
     json.key("parameter");
-    json.string(scenario.schedule->model.parameters()[static_cast<std::size_t>(placement.parameter)].name);
+    json.string(scenario.schedule->model.parameters()[at(placement.parameter)].name);
     json.key("axis");
     json.string(name_of(placement.axis));
     json.key("claimed");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/live.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -40,7 +41,7 @@ class RunWords {
   const std::vector<int>& compared() const { return compared_; }
 
  private:
-  const std::string& name(int parameter) const { return result_.parameters[static_cast<std::size_t>(parameter)].name; }
+  const std::string& name(int parameter) const { return result_.parameters[at(parameter)].name; }
 
   const VerifyResult& result_;
   std::vector<int> compared_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report.h"
+#include "src/base/at.h"
 #include "src/report/geometry_classes.h"
 #include "src/report/json_report.h"
 #include "src/report/json_writer.h"
@@ -67,7 +68,7 @@ void write_class(const Model& model, const GeometryClass& geometry, JsonWriter& 
   for (const GeometryClass::Slices& slices : geometry.parameters) {
     json.begin_object(true);
     json.key("name");
-    json.string(model.parameters()[static_cast<std::size_t>(slices.parameter)].name);
+    json.string(model.parameters()[at(slices.parameter)].name);
     json.key("numel");
     json.number(slices.numel);
     if (slices.bucket >= 0) {

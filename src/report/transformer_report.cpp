@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "src/base/at.h"
 #include "src/report/style.h"
 
 namespace lockstep {
@@ -14,15 +15,15 @@ namespace lockstep {
 namespace {
 
 const std::string& name_of_buffer(const Model& model, int rank, int buffer) {
-  const int parameter = model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
-  return model.parameters()[static_cast<std::size_t>(parameter)].name;
+  const int parameter = model.local(rank).buffers[at(buffer)].parameters.front();
+  return model.parameters()[at(parameter)].name;
 }
 
 /// What a piece is made of, as a formula; "" where least squares found none.
 std::string formula_of(const CheckResult& result, const TransformerBuffer& buffer, const TransformerPiece& piece) {
   if (!piece.terms) return "";
   const Schedule& schedule = *result.scenario->schedule;
-  const LocalBuffer& local = schedule.model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)];
+  const LocalBuffer& local = schedule.model.local(buffer.rank).buffers[at(buffer.buffer)];
   return print_formula(schedule, buffer.rank, buffer.buffer, *piece.terms,
                        reference_terms(schedule, local.logical, local.piece, result.transformer->step));
 }

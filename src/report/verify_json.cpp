@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/report.h"
+#include "src/base/at.h"
 #include "src/report/json_report.h"
 #include "src/report/run_verdict.h"
 
@@ -37,12 +38,12 @@ void numbers(JsonWriter& json, const char* key, const std::vector<int>& values) 
 }
 
 void piece_json(JsonWriter& json, const VerifyResult& result, const VerifiedPiece& piece) {
-  const VerifiedParameter& parameter = result.parameters[static_cast<std::size_t>(piece.parameter)];
+  const VerifiedParameter& parameter = result.parameters[at(piece.parameter)];
   json.begin_object();
   number(json, "step", piece.step);
   text(json, "parameter", parameter.name);
   number(json, "piece", piece.piece);
-  text_or_null(json, "elements", parameter.pieces[static_cast<std::size_t>(piece.piece)]);
+  text_or_null(json, "elements", parameter.pieces[at(piece.piece)]);
   numbers(json, "ranks", piece.ranks);
   text(json, "verdict", name_of(piece.verdict));
   text_or_null(json, "formula", piece.formula);
@@ -87,7 +88,7 @@ void reference_json(JsonWriter& json, const VerifyResult& result) {
   json.begin_array();
   for (const ReferencedParameter& one : reference.parameters) {
     json.begin_object();
-    text(json, "parameter", result.parameters[static_cast<std::size_t>(one.parameter)].name);
+    text(json, "parameter", result.parameters[at(one.parameter)].name);
     text(json, "contributions", name_of(one.contributions));
     text(json, "result", name_of(one.result));
     text_or_null(json, "what", one.what);
@@ -153,8 +154,7 @@ void write_json_run(const VerifyResult& result, JsonWriter& json) {
     text(json, "what", finding.what);
     json.key("parameters");
     json.begin_array();
-    for (const int parameter : finding.parameters)
-      json.string(result.parameters[static_cast<std::size_t>(parameter)].name);
+    for (const int parameter : finding.parameters) json.string(result.parameters[at(parameter)].name);
     json.end_array();
     numbers(json, "ranks", finding.ranks);
     numbers(json, "steps", finding.steps);
