@@ -5,7 +5,7 @@
 #include "lockstep/report.h"
 #include "src/report/clean_text.h"
 #include "src/report/json_writer.h"
-#include "src/report/run_verdict.h"
+#include "src/report/run_words.h"
 #include "src/report/style.h"
 
 namespace lockstep {

@@ -13,7 +13,6 @@
 #include "src/report/clean_text.h"
 #include "src/report/elide.h"
 #include "src/report/html.h"
-#include "src/report/run_verdict.h"
 #include "src/report/run_words.h"
 
 namespace lockstep {

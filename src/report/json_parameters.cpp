@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/report/json_parameters.h"
-
 #include <algorithm>
 #include <optional>
 #include <tuple>
@@ -8,6 +6,7 @@
 #include "src/base/at.h"
 #include "src/diagnosis/formulas.h"
 #include "src/report/findings.h"
+#include "src/report/json_sections.h"
 
 namespace lockstep {
 

@@ -5,8 +5,7 @@
 
 #include "src/base/at.h"
 #include "src/report/blame_text.h"
-#include "src/report/json_parameters.h"
-#include "src/report/json_timeline.h"
+#include "src/report/json_sections.h"
 #include "src/report/transformer_report.h"
 
 namespace lockstep {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/report/json_timeline.h"
-
 #include "lockstep/operation.h"
 #include "src/diagnosis/stand_in.h"
 #include "src/report/fault_marks.h"
+#include "src/report/json_sections.h"
 #include "src/report/parameter_story.h"
 #include "src/report/rank_summary.h"
 #include "src/report/text_report.h"

@@ -8,7 +8,6 @@
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/elide.h"
-#include "src/report/run_verdict.h"
 #include "src/report/run_words.h"
 #include "src/report/style.h"
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/live.h"
@@ -46,5 +47,12 @@ class RunWords {
   const VerifyResult& result_;
   std::vector<int> compared_;
 };
+
+/// "match", "mismatch", "undecided": the words of check, where it has them.
+inline std::string_view verdict_word(VerifiedPiece::Verdict verdict) {
+  return verdict == VerifiedPiece::Verdict::right   ? "match"
+         : verdict == VerifiedPiece::Verdict::wrong ? "mismatch"
+                                                    : "undecided";
+}
 
 }  // namespace lockstep

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/report/sarif_report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "src/report/clean_text.h"
+#include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
 
 namespace lockstep {

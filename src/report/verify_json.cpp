@@ -6,7 +6,7 @@
 #include "lockstep/report.h"
 #include "src/base/at.h"
 #include "src/report/json_report.h"
-#include "src/report/run_verdict.h"
+#include "src/report/run_words.h"
 
 namespace lockstep {
 

@@ -9,7 +9,6 @@
 #include "src/report/blame_text.h"
 #include "src/report/clean_text.h"
 #include "src/report/elide.h"
-#include "src/report/run_verdict.h"
 #include "src/report/run_words.h"
 #include "src/report/style.h"
 
