@@ -12,7 +12,6 @@
 #include <numeric>
 
 #include "src/base/at.h"
-#include "src/importers/megatron_layout.h"
 
 namespace lockstep {
 
