@@ -51,13 +51,14 @@ void JsonWriter::before_value() {
   }
 }
 
-void JsonWriter::key(std::string_view name) {
+JsonWriter& JsonWriter::key(std::string_view name) {
   const bool first = levels_.back().empty;
   before_value();
   if (first && levels_.back().one_line) buffer_ += ' ';
   append_json_string(buffer_, name);
   buffer_ += ": ";
   after_key_ = true;
+  return *this;
 }
 
 void JsonWriter::raw(std::string_view text) {
@@ -104,8 +105,8 @@ void JsonWriter::value(const Json& json, bool one_line) {
   }
 }
 
-void JsonWriter::strings(const std::vector<std::string>& texts) {
-  begin_array();
+void JsonWriter::strings(const std::vector<std::string>& texts, bool one_line) {
+  begin_array(one_line);
   for (const std::string& text : texts) string(text);
   end_array();
 }

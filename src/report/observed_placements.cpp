@@ -83,33 +83,21 @@ void placements_text(const Scenario& scenario, const PlacementReport& report, bo
 void placements_json(const Scenario& scenario, const PlacementReport& report, const Write& write) {
   JsonWriter json(write);
   json.begin_object();
-  json.key("lockstep");
-  json.number(1);
-  json.key("file");
-  json.string(scenario.file);
-  json.key("agrees");
-  json.boolean(report.agrees());
-  json.key("placements");
-  json.begin_array();
+  json.key("lockstep").number(1);
+  json.key("file").string(scenario.file);
+  json.key("agrees").boolean(report.agrees());
+  json.key("placements").begin_array();
   for (const ObservedPlacement& placement : report.placements) {
     json.begin_object(true);
-    json.key("parameter");
-    json.string(scenario.schedule->model.parameters()[at(placement.parameter)].name);
-    json.key("axis");
-    json.string(name_of(placement.axis));
-    json.key("claimed");
-    json.string(placement.claimed);
-    json.key("observed");
-    json.string(placement.observed);
-    json.key("agrees");
-    json.boolean(placement.agrees);
+    json.key("parameter").string(scenario.schedule->model.parameters()[at(placement.parameter)].name);
+    json.key("axis").string(name_of(placement.axis));
+    json.key("claimed").string(placement.claimed);
+    json.key("observed").string(placement.observed);
+    json.key("agrees").boolean(placement.agrees);
     json.end_object();
   }
   json.end_array();
-  json.key("incomplete");
-  json.begin_array();
-  for (const std::string& name : report.incomplete) json.string(name);
-  json.end_array();
+  json.key("incomplete").strings(report.incomplete);
   json.end_object();
   json.finish();
 }

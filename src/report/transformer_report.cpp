@@ -84,39 +84,29 @@ std::string transformer_text(const CheckResult& result, const ReportOptions& opt
 void write_json_transformer(const CheckResult& result, JsonWriter& json) {
   const TransformerResult& found = *result.transformer;
   json.begin_object();
-  json.key("largest_right");
-  json.string(fmt::format("{:.3g}", found.largest_right));
-  json.key("smallest_wrong");
-  json.string_or_null(found.match || found.failure ? "" : fmt::format("{:.3g}", found.smallest_wrong));
-  json.key("wrong");
-  json.begin_array();
+  json.key("largest_right").string(fmt::format("{:.3g}", found.largest_right));
+  json.key("smallest_wrong")
+      .string_or_null(found.match || found.failure ? "" : fmt::format("{:.3g}", found.smallest_wrong));
+  json.key("wrong").begin_array();
   for (const TransformerBuffer& buffer : found.buffers) {
     if (buffer.right) continue;
     json.begin_object(true);
-    json.key("parameter");
-    json.string(name_of_buffer(result.scenario->schedule->model, buffer.rank, buffer.buffer));
-    json.key("rank");
-    json.number(buffer.rank);
-    json.key("error");
-    json.string(fmt::format("{:.3g}", buffer.error));
-    json.key("pieces");
-    json.begin_array();
+    json.key("parameter").string(name_of_buffer(result.scenario->schedule->model, buffer.rank, buffer.buffer));
+    json.key("rank").number(buffer.rank);
+    json.key("error").string(fmt::format("{:.3g}", buffer.error));
+    json.key("pieces").begin_array();
     for (const TransformerPiece& piece : buffer.pieces) {
       json.begin_object(true);
-      json.key("elements");
-      json.interval(piece.elements);
-      json.key("verdict");
-      json.string(piece.right ? "match" : "mismatch");
-      json.key("formula");
-      json.string_or_null(formula_of(result, buffer, piece));
+      json.key("elements").interval(piece.elements);
+      json.key("verdict").string(piece.right ? "match" : "mismatch");
+      json.key("formula").string_or_null(formula_of(result, buffer, piece));
       json.end_object();
     }
     json.end_array();
     json.end_object();
   }
   json.end_array();
-  json.key("failure");
-  json.string_or_null(found.failure ? found.failure->what : "");
+  json.key("failure").string_or_null(found.failure ? found.failure->what : "");
   json.end_object();
 }
 
