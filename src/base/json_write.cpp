@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lockstep/json.h"
+#include "src/base/json_string.h"
 #include "src/base/utf8.h"
 
 namespace lockstep {
@@ -9,52 +10,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t indentation = 2;
-
-/// What is not UTF-8 (from a file name, say) becomes U+FFFD: the output is always valid JSON.
-void append_string(std::string& out, std::string_view text) {
-  static constexpr char digits[] = "0123456789abcdef";
-  out += '"';
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = utf8_length(text.substr(i, 4));
-    const char c = text[i];
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      default:
-        if (length == 0) {
-          out += "\xEF\xBF\xBD";
-        } else if (length == 1 && (c < 0x20 || c == 0x7F)) {
-          out += "\\u00";
-          out += digits[c >> 4];
-          out += digits[c & 0xF];
-        } else {
-          const std::string_view character = text.substr(i, length);
-          out += is_invisible(character) ? escaped_character(character) : std::string(character);
-        }
-    }
-    i += std::max<std::size_t>(length, 1);
-  }
-  out += '"';
-}
 
 bool is_scalar(const Json& value) { return !value.is_array() && !value.is_object(); }
 
@@ -67,7 +22,7 @@ void append_scalar(std::string& out, const Json& value) {
       out += value.text();
       break;
     case Json::Kind::string:
-      append_string(out, value.text());
+      append_json_string(out, value.text());
       break;
     default:
       out += "null";
@@ -94,7 +49,7 @@ class Writer {
     for (const Json::Member& member : value.members()) {
       out += separator;
       new_line();
-      append_string(out, member.key);
+      append_json_string(out, member.key);
       out += ": ";
       write(member.value);
       separator = ",";
@@ -132,7 +87,7 @@ class Writer {
       for (const Json::Member& member : value.members()) {
         if (!is_scalar(member.value)) return take_back(begin);
         out += separator;
-        append_string(out, member.key);
+        append_json_string(out, member.key);
         out += ": ";
         append_scalar(out, member.value);
         separator = ", ";

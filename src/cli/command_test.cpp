@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "src/base/at.h"
 #include "src/cli/engine_jobs.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
@@ -32,8 +33,8 @@ struct Outcome {
 std::string first_wrong(const CheckResult& result) {
   const Turn& turn = result.turns.front();
   const Model& model = result.scenario->schedule->model;
-  const LocalBuffer& buffer = model.local(turn.rank).buffers[static_cast<std::size_t>(turn.buffer)];
-  const std::string& name = model.parameters()[static_cast<std::size_t>(buffer.parameters.front())].name;
+  const LocalBuffer& buffer = model.local(turn.rank).buffers[at(turn.buffer)];
+  const std::string& name = model.parameters()[at(buffer.parameters.front())].name;
   return fmt::format("{} is wrong on rank {}: {}{}", name, turn.rank,
                      turn.point.step.empty() ? "" : fmt::format("step {} ", turn.point.step), turn.point.why);
 }

@@ -70,36 +70,25 @@ std::string text() {
 void json(const Write& write) {
   JsonWriter writer(write);
   writer.begin_object();
-  writer.key("lockstep");
-  writer.number(1);
-  writer.key("version");
-  writer.string(LOCKSTEP_VERSION);
-  writer.key("compiler");
-  writer.string(compiler());
-  writer.key("build");
-  writer.string(build_kind());
-  writer.key("engines");
-  writer.begin_object(true);
+  writer.key("lockstep").number(1);
+  writer.key("version").string(LOCKSTEP_VERSION);
+  writer.key("compiler").string(compiler());
+  writer.key("build").string(build_kind());
+  writer.key("engines").begin_object(true);
   for (const Engine& engine : engines) {
-    writer.key(engine.name);
-    writer.boolean(engine.built);
+    writer.key(engine.name).boolean(engine.built);
   }
   writer.end_object();
-  writer.key("imports");
-  writer.begin_object(true);
-  writer.key("JSON");
-  writer.boolean(true);
+  writer.key("imports").begin_object(true);
+  writer.key("JSON").boolean(true);
   for (const ImportSyntax& syntax : import_syntaxes()) {
-    writer.key(syntax.name);
-    writer.boolean(syntax.built);
+    writer.key(syntax.name).boolean(syntax.built);
   }
   writer.end_object();
-  writer.key("targets");
-  writer.begin_array(true);
+  writer.key("targets").begin_array(true);
   for (const numeric::Loops& loops : numeric::available_loops()) writer.string(loops.target);
   writer.end_array();
-  writer.key("target");
-  writer.string(numeric::loops().target);
+  writer.key("target").string(numeric::loops().target);
   writer.end_object();
   writer.finish();
 }

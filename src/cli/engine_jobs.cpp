@@ -15,10 +15,9 @@
 #include "lockstep/mpi.h"
 #include "lockstep/nccl.h"
 #include "src/cli/files.h"
-#include "src/cli/gpu_processes.h"
-#include "src/cli/mpirun.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
+#include "src/cli/several_processes.h"
 #include "src/device/gpu.h"
 #include "src/device/gpu_job.h"
 

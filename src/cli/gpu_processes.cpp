@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/gpu_processes.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -21,6 +19,7 @@
 
 #include "src/cli/command.h"
 #include "src/cli/output.h"
+#include "src/cli/several_processes.h"
 #include "src/cli/signals.h"
 #include "src/device/gpu_job.h"
 

@@ -24,18 +24,8 @@ std::string kind_of(const StoredTensor& tensor) {
 
 void write_shape(JsonWriter& json, const std::vector<std::uint64_t>& shape) {
   json.begin_array(true);
-  for (const std::uint64_t extent : shape) json.number(static_cast<std::int64_t>(extent));
+  for (const std::uint64_t extent : shape) json.number(extent);
   json.end_array();
-}
-
-void write_number(JsonWriter& json, const char* key, std::uint64_t value) {
-  json.key(key);
-  json.number(static_cast<std::int64_t>(value));
-}
-
-void write_string(JsonWriter& json, const char* key, std::string_view value) {
-  json.key(key);
-  json.string(value);
 }
 
 }  // namespace
@@ -57,10 +47,8 @@ HashReport::HashReport(const std::string& path, const std::string& format)
     : output_(path, kind_of_format(format)), json_(output_.writer()), is_json_(format == "json") {
   if (!is_json_) return;
   json_.begin_object();
-  json_.key("lockstep");
-  json_.number(1);
-  json_.key("files");
-  json_.begin_array();
+  json_.key("lockstep").number(1);
+  json_.key("files").begin_array();
 }
 
 void HashReport::file(const TensorFile& file, const std::vector<TensorPlace>& tensors,
@@ -83,20 +71,18 @@ void HashReport::file(const TensorFile& file, const std::vector<TensorPlace>& te
     return;
   }
   json_.begin_object();
-  write_string(json_, "file", file.path());
-  write_string(json_, "format", file.format());
-  json_.key("tensors");
-  json_.begin_array();
+  json_.key("file").string(file.path());
+  json_.key("format").string(file.format());
+  json_.key("tensors").begin_array();
   for (const TensorPlace& place : tensors) {
     const StoredTensor& tensor = place.stored();
     json_.begin_object();
-    write_string(json_, "name", tensor.name);
-    write_string(json_, "dtype", tensor.dtype);
+    json_.key("name").string(tensor.name);
+    json_.key("dtype").string(tensor.dtype);
     json_.key("shape");
     write_shape(json_, tensor.shape);
-    write_number(json_, "elements", tensor.count);
-    json_.key("hash");
-    json_.string_or_null(tensor.hashed ? (hash++)->to_string() : "");
+    json_.key("elements").number(tensor.count);
+    json_.key("hash").string_or_null(tensor.hashed ? (hash++)->to_string() : "");
     json_.end_object();
   }
   json_.end_array();
@@ -239,8 +225,8 @@ void write_text(const Comparison& comparison, Output& output, const HashCounts& 
 void write_pair(JsonWriter& json, const TensorPair& pair, const TensorDifference& difference, Found found) {
   static constexpr const char* words[] = {"equal", "differs", "differs", "only in a", "only in b", "skipped"};
   json.begin_object();
-  write_string(json, "name", pair.any().name);
-  write_string(json, "result", words[static_cast<int>(found)]);
+  json.key("name").string(pair.any().name);
+  json.key("result").string(words[static_cast<int>(found)]);
   for (const auto& [key, place] : {std::pair("a", &pair.a), std::pair("b", &pair.b)}) {
     json.key(key);
     if (!*place) {
@@ -249,7 +235,7 @@ void write_pair(JsonWriter& json, const TensorPair& pair, const TensorDifference
     }
     const StoredTensor& tensor = (*place)->stored();
     json.begin_object(true);
-    write_string(json, "dtype", tensor.dtype);
+    json.key("dtype").string(tensor.dtype);
     json.key("shape");
     write_shape(json, tensor.shape);
     json.key("hash");
@@ -258,16 +244,15 @@ void write_pair(JsonWriter& json, const TensorPair& pair, const TensorDifference
     json.end_object();
   }
   if (found == Found::differs) {
-    write_number(json, "elements", difference.elements);
-    write_number(json, "ranges", difference.ranges);
-    json.key("first_ranges");
-    json.begin_array();
+    json.key("elements").number(difference.elements);
+    json.key("ranges").number(difference.ranges);
+    json.key("first_ranges").begin_array();
     for (const TensorDifference::Range& range : difference.first) {
       json.begin_object(true);
-      write_number(json, "begin", range.begin);
-      write_number(json, "end", range.end);
-      write_string(json, "a", range.first_a);
-      write_string(json, "b", range.first_b);
+      json.key("begin").number(range.begin);
+      json.key("end").number(range.end);
+      json.key("a").string(range.first_a);
+      json.key("b").string(range.first_b);
       json.end_object();
     }
     json.end_array();
@@ -278,14 +263,11 @@ void write_pair(JsonWriter& json, const TensorPair& pair, const TensorDifference
 void write_json(const Comparison& comparison, Output& output, const HashCounts& counts) {
   JsonWriter json(output.writer());
   json.begin_object();
-  json.key("lockstep");
-  json.number(1);
-  write_string(json, "a", comparison.a.path());
-  write_string(json, "b", comparison.b.path());
-  json.key("equal");
-  json.boolean(counts.right());
-  json.key("tensors");
-  json.begin_array();
+  json.key("lockstep").number(1);
+  json.key("a").string(comparison.a.path());
+  json.key("b").string(comparison.b.path());
+  json.key("equal").boolean(counts.right());
+  json.key("tensors").begin_array();
   for (std::size_t i = 0; i < comparison.pairs.size(); ++i) {
     const Found found = found_in(comparison.pairs[i], comparison.differences[i]);
     write_pair(json, comparison.pairs[i], comparison.differences[i], found);

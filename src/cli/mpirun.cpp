@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/mpirun.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -19,6 +17,7 @@
 
 #include "src/cli/command.h"
 #include "src/cli/output.h"
+#include "src/cli/several_processes.h"
 #include "src/cli/signals.h"
 
 namespace lockstep::cli {

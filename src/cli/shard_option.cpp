@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/cli/hash_report.h"
 #include "src/cli/options.h"
 
@@ -67,7 +68,7 @@ TensorShard shard_of(const StoredTensor& tensor, const std::vector<ShardOption>&
       refuse(dims == 0 ? ", no dimension" : fmt::format(", dimensions 0 to {}", dims - 1));
     const std::int64_t dim = option.dim < 0 ? option.dim + dims : option.dim;
     if (!seen.insert(dim).second) refuse(fmt::format(", and dimension {} was given twice", dim));
-    const auto d = static_cast<std::size_t>(dim);
+    const std::size_t d = at(dim);
     const std::uint64_t size = tensor.shape[d];
     if (option.equal_parts) {
       if (__builtin_mul_overflow(size, option.of, &shard.whole[d])) refuse(", and the whole passes 2^64 elements");

@@ -56,8 +56,7 @@ void Table::write_json(Output& output) const {
   for (const std::vector<std::string>& row : rows_) {
     json.begin_object(true);
     for (std::size_t column = 0; column < row.size(); ++column) {
-      json.key(columns_[column].key);
-      json.string_or_null(row[column] == "-" ? "" : row[column]);
+      json.key(columns_[column].key).string_or_null(row[column] == "-" ? "" : row[column]);
     }
     json.end_object();
   }

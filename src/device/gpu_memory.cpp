@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/base/bytes_text.h"
 #include "src/device/gpu_program.h"
 
@@ -28,7 +29,7 @@ std::uint64_t slots_of(const Schedule& schedule, const numeric::Component& compo
   std::map<int, std::uint64_t> nodes;
   std::map<int, std::set<std::pair<int, int>>> pieces;
   for (const numeric::BufferNode& node : component.nodes) {
-    const LocalBuffer& buffer = schedule.model.local(node.rank).buffers[static_cast<std::size_t>(node.buffer)];
+    const LocalBuffer& buffer = schedule.model.local(node.rank).buffers[at(node.buffer)];
     const int process = folding != nullptr ? folding->process_of(node.rank) : 0;
     ++nodes[process];
     pieces[process].emplace(buffer.logical, buffer.piece);

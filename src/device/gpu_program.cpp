@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lockstep/operation.h"
+#include "src/base/at.h"
 #include "src/device/network_meeting.h"
 #include "src/device/program_writer.h"
 #include "src/numeric/runs.h"
@@ -67,7 +68,7 @@ class ProgramMaker {
     return stored;
   }
 
-  int piece_of(int node) const { return plan_.nodes[static_cast<std::size_t>(node)].piece; }
+  int piece_of(int node) const { return plan_.nodes[at(node)].piece; }
   /// The parts of the block on which a call acts: "on": "owned" is a view of the buffer.
   Intervals parts_of(const PlannedEvent& planned) const {
     const Intervals* view = planned.views.empty() ? nullptr : planned.views.front();
@@ -77,7 +78,7 @@ class ProgramMaker {
   /// Spans for what of the piece is stored at `parts`.
   void add_runs(int piece, const Intervals& parts) {
     auto from = parts.begin();
-    for (const StoredRun& run : runs_[static_cast<std::size_t>(piece)]) {
+    for (const StoredRun& run : runs_[at(piece)]) {
       // Both ascend: what ends in front of this run is of no use to later ones.
       while (from != parts.end() && from->end <= run.place.begin) ++from;
       for (auto part = from; part != parts.end() && part->begin < run.place.end; ++part) {
@@ -184,7 +185,7 @@ class ProgramMaker {
     std::vector<std::uint32_t> stretches;
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const std::size_t member = members.members[i];
-      const std::int64_t numel = plan_.pieces[static_cast<std::size_t>(piece_of(planned.nodes[member]))].numel;
+      const std::int64_t numel = plan_.pieces[at(piece_of(planned.nodes[member]))].numel;
       views.push_back(planned.views[member] != nullptr ? *planned.views[member] : Intervals{{0, numel}});
       if (size(views[i]) != size(views.front()))
         throw InternalError("members of a collective act on different numbers of elements");
@@ -251,8 +252,8 @@ class ProgramMaker {
   }
 
   void compute_expected(int piece, int optimizer_step) {
-    const auto index = static_cast<std::size_t>(piece);
-    const auto step = static_cast<std::size_t>(optimizer_step);
+    const std::size_t index = at(piece);
+    const std::size_t step = at(optimizer_step);
     const numeric::PieceUse::Expected& sum = plan_.pieces[index].expected[step];
     const bool hashed = options_.hashes && options_.hashed[index];
     const Intervals share = hashed ? block_.places(local_.shares[index]) : Intervals{};
@@ -272,8 +273,7 @@ class ProgramMaker {
 
   void check(const PlannedEvent& planned) {
     const int node = planned.nodes.front(), piece = piece_of(node);
-    if (expected_step_[static_cast<std::size_t>(piece)] != planned.optimizer_step)
-      compute_expected(piece, planned.optimizer_step);
+    if (expected_step_[at(piece)] != planned.optimizer_step) compute_expected(piece, planned.optimizer_step);
     writer_.begin(Kind::check, layout_.slot_of_node(node));
     writer_.instruction().from = layout_.slot_of_piece(piece);
     writer_.instruction().hashes = options_.hashes ? 1 : 0;

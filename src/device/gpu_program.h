@@ -5,6 +5,7 @@
 
 #include "kernels/arithmetic.h"
 #include "kernels/program.h"
+#include "src/base/at.h"
 #include "src/device/block.h"
 #include "src/device/local_plan.h"
 #include "src/device/network_call.h"
@@ -40,17 +41,15 @@ class GpuLayout {
   GpuLayout(const numeric::Plan& plan, LocalPlan local, Network network);
 
   const LocalPlan& local() const { return local_; }
-  bool is_here(int node) const { return local_.slot[static_cast<std::size_t>(node)] >= 0; }
+  bool is_here(int node) const { return local_.slot[at(node)] >= 0; }
   /// Whether a collective goes over the network.
   bool is_called(const LocalPlan::Meeting& meeting) const;
 
   /// Gradient buffers come first, then the reference of each piece, then what collectives need besides: stretches of
   /// unequal places, and for the network a sum, elements moved together, and parts of other processes.
-  std::uint32_t slot_of_node(int node) const {
-    return static_cast<std::uint32_t>(local_.slot[static_cast<std::size_t>(node)]);
-  }
+  std::uint32_t slot_of_node(int node) const { return static_cast<std::uint32_t>(local_.slot[at(node)]); }
   std::uint32_t slot_of_piece(int piece) const {
-    return nodes_ + static_cast<std::uint32_t>(local_.piece_slot[static_cast<std::size_t>(piece)]);
+    return nodes_ + static_cast<std::uint32_t>(local_.piece_slot[at(piece)]);
   }
   std::uint32_t stretch_slot(std::size_t number) const { return first_stretch_ + static_cast<std::uint32_t>(number); }
   std::uint32_t sum_slot() const { return slots_ - 3; }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/at.h"
+
 namespace lockstep::device {
 
 namespace {
@@ -14,8 +16,7 @@ Processes list_of(const std::set<int>& processes) { return {processes.begin(), p
 LocalPlan::Meeting fold(const numeric::Plan& plan, const numeric::PlannedEvent& planned, const Folding& folding,
                         int process) {
   std::vector<int> process_of;
-  for (const int node : planned.nodes)
-    process_of.push_back(folding.process_of(plan.nodes[static_cast<std::size_t>(node)].node.rank));
+  for (const int node : planned.nodes) process_of.push_back(folding.process_of(plan.nodes[at(node)].node.rank));
   LocalPlan::Meeting meeting;
   for (std::size_t i = 0; i < process_of.size(); ++i) {
     if (process_of[i] == process) meeting.members.push_back(i);
@@ -39,8 +40,8 @@ LocalPlan::LocalPlan(const numeric::Plan& plan, const Folding& folding, int proc
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const numeric::PlannedNode& node = plan.nodes[i];
     const int owner = folding.process_of(node.node.rank);
-    const auto piece = static_cast<std::size_t>(node.piece);
-    int& count = slots_of[static_cast<std::size_t>(owner)];
+    const std::size_t piece = at(node.piece);
+    int& count = slots_of[at(owner)];
     ++count;
     if (held.emplace(owner, node.piece).second) ++count;
     if (node.is_result) holders[piece].insert(owner);
@@ -64,10 +65,10 @@ LocalPlan::LocalPlan(const numeric::Plan& plan, const Folding& folding, int proc
       if (operation(planned.event->op).collective) meeting = fold(plan, planned, folding, process);
       continue;
     }
-    const auto node = static_cast<std::size_t>(planned.nodes.front());
+    const std::size_t node = at(planned.nodes.front());
     if (slot[node] < 0) continue;
-    const auto piece = static_cast<std::size_t>(plan.nodes[node].piece);
-    Intervals& set = compared[piece][static_cast<std::size_t>(planned.optimizer_step)];
+    const std::size_t piece = at(plan.nodes[node].piece);
+    Intervals& set = compared[piece][at(planned.optimizer_step)];
     set = unite(set, *planned.owned);
   }
 }

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/base/at.h"
 #include "src/device/local_plan.h"
 #include "src/device/transport.h"
 #include "src/numeric/kernels.h"
@@ -96,7 +97,7 @@ class FoldedMeeting {
 
   void reduce_for_root(const numeric::PlannedEvent& planned, const LocalPlan::Meeting& members,
                        const std::vector<Value*>& values, const Intervals& everything) {
-    const auto root = static_cast<std::size_t>(planned.event->root);
+    const std::size_t root = at(planned.event->root);
     sent_.clear();
     pack(sum_.data(), everything, sent_);
     if (!alone(members)) transport_.reduce(members.processes, number, sent_.data(), sent_.size(), members.at[root]);
@@ -124,7 +125,7 @@ class FoldedMeeting {
 
   void spread(const numeric::PlannedEvent& planned, const LocalPlan::Meeting& members,
               const std::vector<Value*>& values, const Intervals& everything) {
-    const auto root = static_cast<std::size_t>(planned.event->root);
+    const std::size_t root = at(planned.event->root);
     sent_.clear();
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (members.members[i] == root) pack(values[i], everything, sent_);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "kernels/numbers.h"
+#include "src/base/at.h"
 
 namespace lockstep::device {
 
@@ -139,7 +140,7 @@ void NetworkMeeting::gather() {
 
 std::uint32_t NetworkMeeting::slot_of_root() const {
   const auto found = std::find(folded_->members.begin(), folded_->members.end(), root());
-  return (*slots_)[static_cast<std::size_t>(found - folded_->members.begin())];
+  return (*slots_)[at(found - folded_->members.begin())];
 }
 
 kernels::Instruction& NetworkMeeting::begin_local(std::uint32_t more) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "src/base/at.h"
 #include "src/device/block.h"
 #include "src/device/meeting.h"
 #include "src/numeric/kernels.h"
@@ -67,16 +68,12 @@ class ProcessReplay {
   static bool is_collective(const PlannedEvent& planned) {
     return planned.event != nullptr && operation(planned.event->op).collective;
   }
-  bool is_here(int node) const { return local_.slot[static_cast<std::size_t>(node)] >= 0; }
-  Value* data(int node) {
-    return data_.data() + static_cast<std::size_t>(local_.slot[static_cast<std::size_t>(node)]) * stride_;
-  }
+  bool is_here(int node) const { return local_.slot[at(node)] >= 0; }
+  Value* data(int node) { return data_.data() + static_cast<std::size_t>(local_.slot[at(node)]) * stride_; }
   Value* expected(std::size_t piece) {
     return expected_.data() + static_cast<std::size_t>(local_.piece_slot[piece]) * stride_;
   }
-  std::size_t piece_of(int node) const {
-    return static_cast<std::size_t>(plan_.nodes[static_cast<std::size_t>(node)].piece);
-  }
+  std::size_t piece_of(int node) const { return static_cast<std::size_t>(plan_.nodes[at(node)].piece); }
 
   void find_stored_runs(std::size_t piece) {
     const numeric::PieceUse& use = plan_.pieces[piece];
@@ -210,7 +207,7 @@ class ProcessReplay {
   }
 
   void compute_expected(std::size_t piece, int optimizer_step) {
-    const auto step = static_cast<std::size_t>(optimizer_step);
+    const std::size_t step = at(optimizer_step);
     const numeric::PieceUse::Expected& sum = plan_.pieces[piece].expected[step];
     const Intervals share = share_of(piece);
     const Intervals wanted = unite(block_->places(local_.compared[piece][step]), share);
@@ -249,7 +246,7 @@ class ProcessReplay {
     const int node = planned.nodes.front();
     const std::size_t piece = piece_of(node);
     if (expected_step_[piece] != planned.optimizer_step) compute_expected(piece, planned.optimizer_step);
-    numeric::Findings::Check& found = findings_.checks[static_cast<std::size_t>(planned.check)];
+    numeric::Findings::Check& found = findings_.checks[at(planned.check)];
     const Value* wanted = expected(piece);
     for (const Interval& place : block_->places(*planned.owned)) {
       const bool right =

@@ -7,6 +7,8 @@
 #include <optional>
 #include <set>
 
+#include "src/base/at.h"
+
 namespace lockstep::device {
 
 namespace {
@@ -39,8 +41,8 @@ StreamOrder::StreamOrder(const Timeline& timeline, const numeric::Plan& plan) : 
     if (!in_plan.contains(wait.event)) continue;
     const auto stands_before = [&](const numeric::PlannedEvent& planned) {
       if (planned.event != nullptr) return static_cast<std::size_t>(planned.event - timeline.events.data());
-      const auto rank = static_cast<std::size_t>(plan.nodes[static_cast<std::size_t>(planned.nodes.front())].node.rank);
-      return timeline.rank_ends[static_cast<std::size_t>(planned.optimizer_step)][rank];
+      const std::size_t rank = at(plan.nodes[at(planned.nodes.front())].node.rank);
+      return timeline.rank_ends[at(planned.optimizer_step)][rank];
     };
     while (number < plan.events.size() && stands_before(plan.events[number]) < wait.before) ++number;
     waits_.push_back({number, wait.rank, &timeline.events[wait.event]});
@@ -134,7 +136,7 @@ class StreamOrder::Launches {
 
   /// References are no rank's: who reads one waits for it, and who writes the next waits for the readers.
   void compare(const numeric::PlannedEvent& planned, At begin, At end) {
-    const unsigned own = stream_of(order_.plan_->nodes[static_cast<std::size_t>(planned.nodes.front())].node.rank);
+    const unsigned own = stream_of(order_.plan_->nodes[at(planned.nodes.front())].node.rank);
     for (At each = begin; each != end; ++each) {
       if (each->kind == kernels::Kind::check) {
         Reference& reference = references_[each->from];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/device/watch.h"
 
+#include "src/base/at.h"
 #include "src/device/gpu.h"
 
 namespace lockstep::device {
@@ -47,7 +48,7 @@ std::string Watch::who_is_where() const {
   std::vector<std::string> missing, there, unknown;
   for (const int other : group_) {
     if (other == process_) continue;
-    const std::string& name = names_[static_cast<std::size_t>(other)];
+    const std::string& name = names_[at(other)];
     const Board::Entry entry = board_.read(other);
     const bool same_place = !(entry.place < place_) && !(place_ < entry.place);
     if (entry.state == Board::State::unknown) {
@@ -60,7 +61,7 @@ std::string Watch::who_is_where() const {
       missing.push_back(name + ", which is in " + entry.place.what);
     }
   }
-  std::string text = names_[static_cast<std::size_t>(process_)] + " waits in " + place_.what;
+  std::string text = names_[at(process_)] + " waits in " + place_.what;
   if (!missing.empty()) {
     text += " for " + listed(missing);
   } else if (!unknown.empty()) {

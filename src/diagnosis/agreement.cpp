@@ -8,8 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "src/diagnosis/transformer_agreement.h"
-
 namespace lockstep {
 
 namespace {

@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "src/diagnosis/factor_edits.h"
 #include "src/diagnosis/inserts.h"
-#include "src/diagnosis/parameter_edits.h"
+#include "src/diagnosis/step_editor.h"
 
 namespace lockstep {
 

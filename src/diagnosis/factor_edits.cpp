@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/factor_edits.h"
+#include "src/diagnosis/step_editor.h"
 
 namespace lockstep {
 

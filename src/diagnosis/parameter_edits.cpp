@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/parameter_edits.h"
-
 #include <algorithm>
+
+#include "src/diagnosis/step_editor.h"
 
 namespace lockstep {
 

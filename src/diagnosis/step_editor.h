@@ -33,4 +33,26 @@ class StepEditor {
   std::vector<Candidate>& candidates_;
 };
 
+/// Edits of the number by which a step multiplies: times and over each size and token count, and sum for average.
+class FactorEdits : private StepEditor {
+ public:
+  using StepEditor::StepEditor;
+  void factor();
+  void reduction();
+
+ private:
+  /// Divisors by token counts, with and without what else divides.
+  void normalize(const Product& old);
+  void set_factor(const Product& by);
+};
+
+/// Edits of what a step acts on: its parameters, their uses, and how it cuts them.
+class ParameterEdits : private StepEditor {
+ public:
+  using StepEditor::StepEditor;
+  void geometry();
+  void parameters();
+  void uses();
+};
+
 }  // namespace lockstep

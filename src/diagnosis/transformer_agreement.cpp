@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/transformer_agreement.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <tuple>
+
+#include "src/diagnosis/agreement.h"
 
 namespace lockstep {
 

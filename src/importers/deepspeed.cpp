@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "src/importers/files.h"
 #include "src/importers/formats.h"
+#include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
 namespace lockstep {

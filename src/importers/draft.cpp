@@ -172,7 +172,7 @@ void Draft::add_request_options() {
   }
 }
 
-void Draft::check_allowed(const Setting& setting, const KeyRow& row) {
+void Draft::check_allowed(const Setting& setting, const ConfigurationKey& row) {
   const bool allowed = setting.value.is_null() || std::any_of(row.only.begin(), row.only.end(), [&](const Json& one) {
                          if (one.same_as(setting.value)) return true;
                          if (one.is_string() && setting.value.is_string())
@@ -193,7 +193,7 @@ void Draft::check_allowed(const Setting& setting, const KeyRow& row) {
   }
 }
 
-void Draft::pass_on(const Setting& setting, const KeyRow& row) {
+void Draft::pass_on(const Setting& setting, const ConfigurationKey& row) {
   Json result;
   if (row.type == "integer") {
     if (const auto found = integer(setting.key)) result = json_integer(*found);
@@ -224,7 +224,7 @@ void Draft::pass_on(const Setting& setting, const KeyRow& row) {
   }
 }
 
-std::string Draft::meaning_of(const Setting& setting, const KeyRow& row) const {
+std::string Draft::meaning_of(const Setting& setting, const ConfigurationKey& row) const {
   const auto own = meanings_.find(setting.key);
   if (own != meanings_.end()) return own->second;
   if (row.goes_to == "option") return "option " + row.target;
@@ -235,7 +235,7 @@ std::string Draft::meaning_of(const Setting& setting, const KeyRow& row) const {
 
 void Draft::account(Imported& imported) {
   for (const Setting& setting : settings_.all()) {
-    const KeyRow* row = table_.row(setting.key);
+    const ConfigurationKey* row = table_.row(setting.key);
     if (row == nullptr && setting.value.is_object()) continue;  // an empty section
     if (row != nullptr) {
       if (row->goes_to.empty() && row->meaning.empty()) {
@@ -274,7 +274,7 @@ void Draft::add_origins(Imported& imported) const {
     imported.origins.push_back({pointer, key, number, place});
   };
   for (const Setting& setting : settings_.all()) {
-    const KeyRow* row = table_.row(setting.key);
+    const ConfigurationKey* row = table_.row(setting.key);
     if (row == nullptr || setting.value.is_null()) continue;
     const bool has_place = setting.value.place().source != nullptr;
     const bool number =
@@ -308,7 +308,7 @@ void Draft::add_origins(Imported& imported) const {
 
 Imported Draft::finish(const std::string& title, const std::string& name) {
   for (const Setting& setting : settings_.all()) {
-    const KeyRow* row = table_.row(setting.key);
+    const ConfigurationKey* row = table_.row(setting.key);
     if (row == nullptr) continue;
     if (!row->goes_to.empty()) pass_on(setting, *row);
     if (!setting.unresolved.empty()) {

@@ -81,9 +81,9 @@ class Draft {
 
  private:
   const Setting* read(std::string_view key);
-  std::string meaning_of(const Setting& setting, const KeyRow& row) const;
-  void pass_on(const Setting& setting, const KeyRow& row);
-  void check_allowed(const Setting& setting, const KeyRow& row);
+  std::string meaning_of(const Setting& setting, const ConfigurationKey& row) const;
+  void pass_on(const Setting& setting, const ConfigurationKey& row);
+  void check_allowed(const Setting& setting, const ConfigurationKey& row);
   void account(Imported& imported);
   void add_origins(Imported& imported) const;
   void add_request_sizes();

@@ -117,7 +117,7 @@ bool Draft::boolean(std::string_view key, bool otherwise) {
 std::string Draft::word(std::string_view key, const std::string& otherwise) {
   const Json* json = value(key);
   if (json == nullptr) return otherwise;
-  const KeyRow* row = table_.row(key);
+  const ConfigurationKey* row = table_.row(key);
   if (row == nullptr) throw InternalError("a word without a row: " + std::string(key));
   // "no" of accelerate is false to YAML.
   const bool has_text = json->is_string() || json->is_number();

@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "src/importers/deepspeed.h"
-#include "src/importers/files.h"
 #include "src/importers/formats.h"
+#include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
 namespace lockstep {

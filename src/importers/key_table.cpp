@@ -27,8 +27,8 @@ std::string text_under(const Json& object, std::string_view key) {
   return value != nullptr ? value->text() : "";
 }
 
-KeyRow read_row(const std::string& table, const std::string& key, const Json& json) {
-  KeyRow row;
+ConfigurationKey read_row(const std::string& table, const std::string& key, const Json& json) {
+  ConfigurationKey row;
   row.type = text_under(json, "type");
   row.because = text_under(json, "because");
   row.meaning = text_under(json, "read");
@@ -56,7 +56,7 @@ KeyRow read_row(const std::string& table, const std::string& key, const Json& js
 
 }  // namespace
 
-std::string KeyRow::pointer() const {
+std::string ConfigurationKey::pointer() const {
   if (goes_to == "option") return "/schedule/options/" + target;
   if (!goes_to.empty()) return (goes_to == "size" ? "/model/" : "/layout/") + target;
   const std::vector<std::string> pointers = scenario_pointers(meaning);
@@ -85,7 +85,7 @@ void KeyTable::add(const std::string& other) {
   ignored_.insert(ignored_.end(), table.ignored_.begin(), table.ignored_.end());
 }
 
-const KeyRow* KeyTable::row(std::string_view key) const {
+const ConfigurationKey* KeyTable::row(std::string_view key) const {
   const auto found = rows_.find(key);
   if (found != rows_.end()) return &found->second;
   const auto described = std::find_if(rows_.begin(), rows_.end(), [&](const auto& row) {

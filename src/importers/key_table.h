@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// What a key of a configuration means, a row of src/importers/NAME.jsonc.
-struct KeyRow {
+struct ConfigurationKey {
   std::string type;  ///< integer, number, boolean, word (one of `words`), list, any
   /// Where the value goes as it is: "option", "size" or "layout"; "" where the importer reads it by itself.
   std::string goes_to;
@@ -38,7 +38,7 @@ class KeyTable {
 
   const std::string& framework() const { return framework_; }
   /// The key's own row, else that of the first pattern with a star that describes it; null where there is neither.
-  const KeyRow* row(std::string_view key) const;
+  const ConfigurationKey* row(std::string_view key) const;
   /// Why `key` does not matter for gradients; "" where it may. `origin`: the class of keys that it belongs to, for
   /// tables that name classes.
   std::string ignored(std::string_view key, std::string_view origin = "") const;
@@ -47,7 +47,7 @@ class KeyTable {
   /// The keys that have a row, for "did you mean".
   std::vector<std::string> known() const;
   /// All rows by their keys and patterns.
-  const std::map<std::string, KeyRow, std::less<>>& rows() const { return rows_; }
+  const std::map<std::string, ConfigurationKey, std::less<>>& rows() const { return rows_; }
 
  private:
   struct Ignored {
@@ -55,7 +55,7 @@ class KeyTable {
   };
   Json json_;
   std::string framework_;
-  std::map<std::string, KeyRow, std::less<>> rows_;
+  std::map<std::string, ConfigurationKey, std::less<>> rows_;
   std::vector<Ignored> ignored_;
 };
 

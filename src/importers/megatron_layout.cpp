@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/importers/megatron_layout.h"
-
 #include <algorithm>
 #include <cctype>
+
+#include "src/importers/megatron_pipeline.h"
 
 namespace lockstep {
 

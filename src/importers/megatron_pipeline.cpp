@@ -11,7 +11,7 @@
 #include <memory>
 #include <numeric>
 
-#include "src/importers/megatron_layout.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -184,7 +184,7 @@ Counts by_hand(Draft& draft, Split& split) {
 void place_layers(Draft& draft, const Split& split, const Counts& counts) {
   std::int64_t layer = 0;
   for (std::int64_t block = 0; block < split.blocks(); ++block) {
-    for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(block)]; ++i, ++layer) {
+    for (std::int64_t i = 0; i < counts[at(block)]; ++i, ++layer) {
       if (layer * split.blocks() / split.layers == block) continue;
       draft.edit(placement(fmt::format("decoder.layers.{}.*", layer), block, split));
     }

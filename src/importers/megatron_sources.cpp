@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include "src/importers/files.h"
 #include "src/importers/key_table.h"
 #include "src/importers/launch_script.h"
 #include "src/importers/megatron_flags.h"
 #include "src/importers/megatron_log.h"
+#include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
 namespace lockstep {

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "src/importers/draft.h"
-#include "src/importers/files.h"
 #include "src/importers/formats.h"
+#include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
 namespace lockstep {

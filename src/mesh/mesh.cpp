@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/diagnostic.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 namespace {
@@ -145,13 +146,13 @@ Groups Mesh::groups(const Over& over) const {
     for (const Digit& digit : digits) {
       if (!digit.varies) key += rank / digit.stride % digit.size * digit.stride;
     }
-    int& group = group_of_key[static_cast<std::size_t>(key)];
+    int& group = group_of_key[at(key)];
     if (group < 0) {
       group = static_cast<int>(result.members.size());
       result.members.emplace_back();
     }
-    result.members[static_cast<std::size_t>(group)].push_back(rank);
-    result.group_of[static_cast<std::size_t>(rank)] = group;
+    result.members[at(group)].push_back(rank);
+    result.group_of[at(rank)] = group;
   }
   return result;
 }

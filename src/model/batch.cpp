@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 namespace {
 
@@ -27,7 +29,7 @@ Residues residues(const TokenCounts::Range& range) {
   Residues counts{};
   for (int i = 0; i < 3; ++i) {
     const int with_this = (range.count - i + 2) / 3;  // of 0 … count-1, those that leave i
-    counts[static_cast<std::size_t>((range.first + i * range.stride) % 3)] += with_this;
+    counts[at((range.first + i * range.stride) % 3)] += with_this;
   }
   return counts;
 }

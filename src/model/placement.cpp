@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 namespace {
 
@@ -121,7 +123,7 @@ class PlacementCheck {
             ", which count from 0");
         return;
       }
-      std::set<std::int64_t>& own = extents[static_cast<std::size_t>(shard.dim)];
+      std::set<std::int64_t>& own = extents[at(shard.dim)];
       const int count = mesh_.size(shard.axis);
       std::set<std::int64_t> pieces;
       for (const std::int64_t extent : own) {
@@ -192,7 +194,7 @@ std::vector<Piece> cut_into_pieces(const Mesh& mesh, const Parameter& parameter)
     for (const Piece& piece : pieces) {
       for (int i = 0; i < count; ++i) {
         finer.push_back(piece);
-        Interval& dim = finer.back().dims[static_cast<std::size_t>(shard.dim)];
+        Interval& dim = finer.back().dims[at(shard.dim)];
         dim = cut(dim, i, count, shard.uneven);
       }
     }

@@ -45,35 +45,20 @@ std::string blame_text(const CheckResult& result, const Style& style) {
 
 void write_json_repair(const Repair& repair, JsonWriter& json) {
   json.begin_object();
-  json.key("edits");
-  json.begin_array();
+  json.key("edits").begin_array();
   for (const Json& edit : repair.edits) json.value(edit, true);
   json.end_array();
-  json.key("steps");
-  json.begin_array(true);
-  for (const std::string& step : repair.steps) json.string(step);
-  json.end_array();
-  json.key("verified");
-  json.begin_array(true);
-  for (const std::string& engine : repair.verified) json.string(engine);
-  json.end_array();
-  json.key("sizes");
-  json.begin_object(true);
-  json.key("tried");
-  json.number(repair.sizes);
-  json.key("right");
-  json.number(repair.right_sizes);
-  json.key("wrong_at");
-  json.string(repair.wrong_at);
+  json.key("steps").strings(repair.steps, true);
+  json.key("verified").strings(repair.verified, true);
+  json.key("sizes").begin_object(true);
+  json.key("tried").number(repair.sizes);
+  json.key("right").number(repair.right_sizes);
+  json.key("wrong_at").string(repair.wrong_at);
   json.end_object();
-  json.key("reach");
-  json.string(name_of(repair.reach));
-  json.key("proof");
-  json.string(repair.proof);
-  json.key("other_owners");
-  json.boolean(repair.other_owners);
-  json.key("added_bytes_per_rank");
-  json.number(std::llround(repair.added_bytes));
+  json.key("reach").string(name_of(repair.reach));
+  json.key("proof").string(repair.proof);
+  json.key("other_owners").boolean(repair.other_owners);
+  json.key("added_bytes_per_rank").number(std::llround(repair.added_bytes));
   json.end_object();
 }
 

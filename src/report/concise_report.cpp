@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/report/concise_report.h"
-
 #include <fmt/format.h>
 
 #include "src/report/clean_text.h"
+#include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
 
 namespace lockstep {

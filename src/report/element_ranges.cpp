@@ -4,6 +4,8 @@
 #include <iterator>
 #include <set>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 std::vector<Interval> element_ranges(const CheckResult& result, int logical) {
@@ -18,10 +20,9 @@ std::vector<Interval> element_ranges(const CheckResult& result, int logical) {
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
     const int buffer = model.buffer_of(rank, logical);
     if (buffer < 0) continue;
-    cut({0, model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel});
+    cut({0, model.local(rank).buffers[at(buffer)].numel});
     if (static_cast<std::size_t>(result.step) >= timeline.owned.size()) continue;
-    for (const Interval& interval : timeline.owned[static_cast<std::size_t>(result.step)]
-                                                  [static_cast<std::size_t>(rank)][static_cast<std::size_t>(buffer)]) {
+    for (const Interval& interval : timeline.owned[at(result.step)][at(rank)][at(buffer)]) {
       cut(interval);
     }
   }

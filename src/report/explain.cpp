@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "lockstep/report.h"
+#include "src/base/at.h"
 #include "src/base/refuse.h"
 #include "src/report/element_ranges.h"
 #include "src/report/elide.h"
@@ -121,7 +122,7 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
   ParameterGrids grids(result, requests, options.verbose ? 64 : 8, options.verbose ? unlimited_width : widest_cell);
   write(verdict_line(result, style));
   write(fmt::format("  {}\n  {}, elements {}", layout_text(*result.scenario),
-                    style.bold(schedule.model.parameters()[static_cast<std::size_t>(subject.parameter)].name),
+                    style.bold(schedule.model.parameters()[at(subject.parameter)].name),
                     interval_text({ranges.front().begin, ranges.back().end})));
   write(ranges.size() == 1 ? "\n" : fmt::format(", cut into {} ranges\n", ranges.size()));
   Marks marks;
@@ -155,54 +156,38 @@ void explain_json(const CheckResult& result, const ExplainOptions& options, cons
   ParameterGrids grids(result, {subject.request}, static_cast<std::size_t>(-1));
   JsonWriter json(write);
   json.begin_object();
-  json.key("lockstep");
-  json.number(1);
-  json.key("scenario");
-  json.string_or_null(result.scenario->name);
-  json.key("file");
-  json.string_or_null(result.file);
-  json.key("verdict");
-  json.string(name_of(result.verdict));
-  json.key("parameter");
-  json.string(schedule.model.parameters()[static_cast<std::size_t>(subject.parameter)].name);
+  json.key("lockstep").number(1);
+  json.key("scenario").string_or_null(result.scenario->name);
+  json.key("file").string_or_null(result.file);
+  json.key("verdict").string(name_of(result.verdict));
+  json.key("parameter").string(schedule.model.parameters()[at(subject.parameter)].name);
   std::vector<Snapshot> snapshots = grids.snapshots(0);
-  json.key("elements");
-  json.interval(grids.elements(0));
-  json.key("steps");
-  json.begin_array();
+  json.key("elements").interval(grids.elements(0));
+  json.key("steps").begin_array();
   for (Snapshot& snapshot : snapshots) {
     if (!step.takes(snapshot)) continue;
     grids.fill(0, snapshot);
     json.begin_object();
-    json.key("after");
-    json.string(snapshot.step->name);
+    json.key("after").string(snapshot.step->name);
     json.key("micro_batch");
     if (snapshot.micro_batch < 0)
       json.null();
     else
       json.number(snapshot.micro_batch);
-    json.key("buffer");
-    json.string(snapshot.step->buffer);
-    json.key("changed");
-    json.boolean(snapshot.changed);
-    json.key("ranks");
-    json.begin_array();
+    json.key("buffer").string(snapshot.step->buffer);
+    json.key("changed").boolean(snapshot.changed);
+    json.key("ranks").begin_array();
     for (std::size_t block = 0; block < snapshot.cells.size(); ++block) {
       for (std::size_t row = 0; row < snapshot.cells[block].size(); ++row) {
         for (std::size_t column = 0; column < snapshot.cells[block][row].size(); ++column) {
           const GridCell& cell = snapshot.cells[block][row][column];
           if (!cell.held) continue;
           json.begin_object(true);
-          json.key("rank");
-          json.number(grids.plan(0).blocks[block].ranks[row][column]);
-          json.key("formula");
-          json.string(cell.formula);
-          json.key("stale");
-          json.boolean(cell.stale);
-          json.key("owner");
-          json.boolean(cell.owner);
-          json.key("wrong");
-          json.boolean(cell.wrong);
+          json.key("rank").number(grids.plan(0).blocks[block].ranks[row][column]);
+          json.key("formula").string(cell.formula);
+          json.key("stale").boolean(cell.stale);
+          json.key("owner").boolean(cell.owner);
+          json.key("wrong").boolean(cell.wrong);
           json.end_object();
         }
       }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/at.h"
 #include "src/report/clean_text.h"
 #include "src/report/html.h"
 #include "src/report/parameter_story.h"
@@ -217,8 +218,7 @@ void explain_svg(const CheckResult& result, const ExplainOptions& options, const
     const ParameterStory::Moment& moment = story.moments[index];
     State& state = states[moment.step->buffer];
     for (const ParameterStory::Change& change : moment.changes) {
-      state[{story.ranks[static_cast<std::size_t>(change.rank)], change.range}] = {
-          story.formulas[static_cast<std::size_t>(change.formula)], change.marks};
+      state[{story.ranks[at(change.rank)], change.range}] = {story.formulas[at(change.formula)], change.marks};
     }
     if (std::find(drawn.begin(), drawn.end(), index) != drawn.end())
       panels.push_back({title_of(result, moment), state});

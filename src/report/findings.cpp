@@ -5,6 +5,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -74,7 +76,7 @@ class Collector {
         Intervals& elements = unowned_[{unowned.rank, unowned.buffer}];
         elements = unite(elements, unowned.elements);
       }
-      for (const NormResult& norm : exact_->norm) findings_[static_cast<std::size_t>(norm.parameter)].wrong = true;
+      for (const NormResult& norm : exact_->norm) findings_[at(norm.parameter)].wrong = true;
     }
     const std::size_t count = exact_ != nullptr     ? exact_->buffers.size()
                               : numbers_ != nullptr ? numbers_->buffers.size()
@@ -82,12 +84,12 @@ class Collector {
     for (std::size_t position = 0; position < count; ++position) add(position);
     if (result_.sample) {
       for (const auto& [parameter, other] : result_.sample->like) {
-        findings_[static_cast<std::size_t>(parameter)].wrong = true;
-        findings_[static_cast<std::size_t>(parameter)].like = other;
+        findings_[at(parameter)].wrong = true;
+        findings_[at(parameter)].like = other;
       }
       for (const auto& [parameter, why] : result_.sample->not_shown) {
-        findings_[static_cast<std::size_t>(parameter)].wrong = true;
-        findings_[static_cast<std::size_t>(parameter)].not_shown = why;
+        findings_[at(parameter)].wrong = true;
+        findings_[at(parameter)].not_shown = why;
       }
     }
     std::vector<ParameterFinding> listed;
@@ -125,8 +127,8 @@ class Collector {
       group.unowned = unowned->second;
       group.wrong = true;
     }
-    const LocalBuffer& buffer = model_.local(rank).buffers[static_cast<std::size_t>(group.buffer)];
-    const auto parameter = static_cast<std::size_t>(buffer.parameters.front());
+    const LocalBuffer& buffer = model_.local(rank).buffers[at(group.buffer)];
+    const std::size_t parameter = at(buffer.parameters.front());
     ParameterFinding& finding = findings_[parameter];
     if (group.wrong) finding.wrong = true;
     finding.unowned = unite(finding.unowned, group.unowned);

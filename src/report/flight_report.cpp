@@ -5,7 +5,7 @@
 #include "lockstep/report.h"
 #include "src/report/clean_text.h"
 #include "src/report/json_writer.h"
-#include "src/report/run_verdict.h"
+#include "src/report/run_words.h"
 #include "src/report/style.h"
 
 namespace lockstep {
@@ -37,45 +37,28 @@ void flight_text(const FlightResult& result, bool quiet, bool color, const Write
 void flight_json(const FlightResult& result, const Write& write) {
   JsonWriter json(write);
   json.begin_object();
-  json.key("lockstep");
-  json.number(1);
-  json.key("verdict");
-  json.string(verdict_word(result.verdict()));
-  json.key("world");
-  json.number(result.world);
-  json.key("ranks");
-  json.numbers(result.ranks);
-  json.key("versions");
-  json.strings(result.versions);
-  json.key("calls");
-  json.number(result.calls);
-  json.key("groups");
-  json.begin_array();
+  json.key("lockstep").number(1);
+  json.key("verdict").string(verdict_word(result.verdict()));
+  json.key("world").number(result.world);
+  json.key("ranks").numbers(result.ranks);
+  json.key("versions").strings(result.versions);
+  json.key("calls").number(result.calls);
+  json.key("groups").begin_array();
   for (const FlightGroup& group : result.groups) {
     json.begin_object(true);
-    json.key("name");
-    json.string(group.name);
-    json.key("description");
-    json.string(group.description);
-    json.key("ranks");
-    json.numbers(group.ranks);
-    json.key("members_known");
-    json.boolean(group.members_known);
-    json.key("first");
-    json.number(group.first);
-    json.key("last");
-    json.number(group.last);
+    json.key("name").string(group.name);
+    json.key("description").string(group.description);
+    json.key("ranks").numbers(group.ranks);
+    json.key("members_known").boolean(group.members_known);
+    json.key("first").number(group.first);
+    json.key("last").number(group.last);
     json.end_object();
   }
   json.end_array();
-  json.key("collectives");
-  json.strings(result.collectives);
-  json.key("waiting");
-  json.strings(result.waiting);
-  json.key("gaps");
-  json.strings(result.gaps);
-  json.key("notes");
-  json.strings(result.notes);
+  json.key("collectives").strings(result.collectives);
+  json.key("waiting").strings(result.waiting);
+  json.key("gaps").strings(result.gaps);
+  json.key("notes").strings(result.notes);
   json.end_object();
   json.finish();
 }

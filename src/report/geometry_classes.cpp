@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -13,8 +15,7 @@ namespace {
 std::vector<GeometryItem> items_of(const Schedule& schedule, const Call& call) {
   std::vector<GeometryItem> items;
   for (std::size_t position = 0; position < call.buffers->size(); ++position) {
-    const LocalBuffer& buffer =
-        schedule.model.local(call.rank).buffers[static_cast<std::size_t>((*call.buffers)[position])];
+    const LocalBuffer& buffer = schedule.model.local(call.rank).buffers[at((*call.buffers)[position])];
     GeometryItem item;
     item.numel = buffer.numel;
     item.rows = buffer.rows;
@@ -47,7 +48,7 @@ GeometryClass make_class(const Schedule& schedule, const Event& event) {
   const std::vector<LocalBuffer>& buffers = schedule.model.local(call.rank).buffers;
   for (std::size_t position = 0; position < event.cuts.size(); ++position) {
     GeometryClass::Slices slices;
-    slices.parameter = buffers[static_cast<std::size_t>((*call.buffers)[position])].parameters.front();
+    slices.parameter = buffers[at((*call.buffers)[position])].parameters.front();
     slices.numel = event.cuts[position].numel;
     if (!made.buckets.empty()) {
       slices.bucket = layout.bucket_of[position];

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/report/gitlab_report.h"
-
 #include <fmt/format.h>
 
 #include "src/report/clean_text.h"
+#include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
 
 namespace lockstep {
@@ -12,25 +11,18 @@ void GitlabReporter::report(const FileFindings& file) {
   for (const RuleFinding& finding : file.findings) {
     const std::string path = repository_path(finding.place.file);
     json_.begin_object();
-    json_.key("description");
-    json_.string(one_line_text(finding.message));
-    json_.key("check_name");
-    json_.string(finding.rule().id);
+    json_.key("description").string(one_line_text(finding.message));
+    json_.key("check_name").string(finding.rule().id);
     // Unique in the whole report: GitLab shows the first alone of several with one.
-    json_.key("fingerprint");
-    json_.string(fmt::format("{}:{}", path, finding.fingerprint));
-    json_.key("severity");
-    json_.string(finding.kind == RuleKind::not_checked ? "blocker"
-                 : finding.kind == RuleKind::undecided ? "major"
-                                                       : "critical");
-    json_.key("location");
-    json_.begin_object();
-    json_.key("path");
-    json_.string(path);
-    json_.key("lines");
-    json_.begin_object(true);
-    json_.key("begin");
-    json_.number(finding.place.line);
+    json_.key("fingerprint").string(fmt::format("{}:{}", path, finding.fingerprint));
+    json_.key("severity")
+        .string(finding.kind == RuleKind::not_checked ? "blocker"
+                : finding.kind == RuleKind::undecided ? "major"
+                                                      : "critical");
+    json_.key("location").begin_object();
+    json_.key("path").string(path);
+    json_.key("lines").begin_object(true);
+    json_.key("begin").number(finding.place.line);
     json_.end_object();
     json_.end_object();
     json_.end_object();

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/html.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "src/base/json_string.h"
 #include "src/base/utf8.h"
 #include "src/report/clean_text.h"
 
@@ -12,28 +11,31 @@ namespace lockstep {
 
 namespace {
 
+/// What would not be seen is written as its number here, which the string's own backslash makes the page show.
+std::string with_numbers_shown(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
+    const std::string_view character = text.substr(0, length);
+    shown += length > 1 && is_invisible(character) ? escaped_character(character) : std::string(character);
+    text.remove_prefix(length);
+  }
+  return shown;
+}
+
+/// No tag begins in it, and no command of a runner (ReadableText).
 void append_string(const std::string& text, std::string& out) {
-  out += '"';
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    const auto byte = static_cast<unsigned char>(c);
-    const std::size_t length = utf8_length(std::string_view(text).substr(at, 4));
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte == 0x7f || c == '<' || (c == '#' && at > 0 && text[at - 1] == '#')) {
-      out += fmt::format("\\u{:04x}", byte);
-    } else if (length > 1) {
-      // The page shows it as a number, so the backslash is to be read.
-      const std::string character = text.substr(at, length);
-      for (const char part : is_invisible(character) ? escaped_character(character) : character)
-        out += part == '\\' ? "\\\\" : std::string(1, part);
-      at += length - 1;
+  std::string json;
+  append_json_string(json, with_numbers_shown(text));
+  char before = '\0';
+  for (const char c : json) {
+    if (c == '<' || (c == '#' && before == '#')) {
+      out += escaped_character({&c, 1});
     } else {
       out += c;
     }
+    before = c;
   }
-  out += '"';
 }
 
 void append(const Json& value, std::string& out) {

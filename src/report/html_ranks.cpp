@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/report/html.h"
 #include "src/report/html_article.h"
 
@@ -104,9 +105,9 @@ std::string timeline_tables(const Json& timeline) {
   for (const Json& step : items_at(timeline, "steps")) {
     for (const Json& change : items_at(step, "cells")) {
       const std::vector<Json>& parts = change.items();
-      held[{text_at(step, "buffer"), number_of(ranks[static_cast<std::size_t>(number_of(parts[0]))]),
-            static_cast<std::size_t>(number_of(parts[1]))}] = {
-          formulas[static_cast<std::size_t>(number_of(parts[2]))].text(), parts[3].text()};
+      held[{text_at(step, "buffer"), number_of(ranks[at(number_of(parts[0]))]),
+            static_cast<std::size_t>(number_of(parts[1]))}] = {formulas[at(number_of(parts[2]))].text(),
+                                                               parts[3].text()};
     }
     if (!step.find("changed")->as_boolean()) {
       text += "<p>" + step_title(step, several) + ": unchanged</p>\n";

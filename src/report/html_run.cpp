@@ -8,11 +8,11 @@
 #include <map>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/clean_text.h"
 #include "src/report/elide.h"
 #include "src/report/html.h"
-#include "src/report/run_verdict.h"
 #include "src/report/run_words.h"
 
 namespace lockstep {
@@ -106,20 +106,20 @@ class RunArticle {
   std::vector<Row> rows() const {
     std::vector<Row> single(result_.parameters.size());  // of each parameter
     for (const VerifiedPiece& piece : result_.pieces) {
-      Row& row = single[static_cast<std::size_t>(piece.parameter)];
+      Row& row = single[at(piece.parameter)];
       row.marks.resize(result_.ranks.size());
       const std::uint8_t mark = mark_of(piece.verdict);
       row.worst = std::max<int>(row.worst, mark);
       for (const int rank : piece.ranks) {
         const auto place = std::lower_bound(result_.ranks.begin(), result_.ranks.end(), rank) - result_.ranks.begin();
-        std::uint8_t& cell = row.marks[static_cast<std::size_t>(place)];
+        std::uint8_t& cell = row.marks[at(place)];
         cell = std::max(cell, mark);
       }
     }
     std::map<std::tuple<std::string, std::vector<std::uint8_t>, int>, std::size_t> places;
     std::vector<Row> rows;
     for (const int parameter : words_.compared()) {
-      const auto index = static_cast<std::size_t>(parameter);
+      const std::size_t index = at(parameter);
       const std::string name = folded_name(result_.parameters[index].name);
       const auto [found, is_new] = places.try_emplace({name, single[index].marks, single[index].worst}, rows.size());
       if (is_new) {

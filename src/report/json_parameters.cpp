@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/report/json_parameters.h"
-
 #include <algorithm>
 #include <optional>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/diagnosis/formulas.h"
 #include "src/report/findings.h"
+#include "src/report/json_sections.h"
 
 namespace lockstep {
 
@@ -20,33 +20,27 @@ class ParametersWriter {
   }
 
   void write(const ParameterFinding& finding) {
-    const Parameter& parameter = model_.parameters()[static_cast<std::size_t>(finding.parameter)];
+    const Parameter& parameter = model_.parameters()[at(finding.parameter)];
     const int logical = model_.logical_of(finding.parameter);
     json_.begin_object();
-    json_.key("name");
-    json_.string(parameter.name);
-    json_.key("tied");
-    json_.string_or_null(parameter.tied);
-    json_.key("verdict");
-    json_.string(finding.wrong ? "mismatch" : "match");
+    json_.key("name").string(parameter.name);
+    json_.key("tied").string_or_null(parameter.tied);
+    json_.key("verdict").string(finding.wrong ? "mismatch" : "match");
     json_.key("replicas_agree");
     const bool compared =
         result_.symbolic && static_cast<std::size_t>(logical) < result_.symbolic->replicas_agree.size();
     if (compared) {
-      json_.boolean(result_.symbolic->replicas_agree[static_cast<std::size_t>(logical)]);
+      json_.boolean(result_.symbolic->replicas_agree[at(logical)]);
     } else {
       json_.null();
     }
-    json_.key("unowned");
-    json_.intervals(finding.unowned);
+    json_.key("unowned").intervals(finding.unowned);
     json_.key("reference");
     reference(finding, logical);
     if (finding.like >= 0) {
-      json_.key("like");
-      json_.string(model_.parameters()[static_cast<std::size_t>(finding.like)].name);
+      json_.key("like").string(model_.parameters()[at(finding.like)].name);
     }
-    json_.key("ranks");
-    json_.begin_array();
+    json_.key("ranks").begin_array();
     for (const RankGroup& group : finding.groups) rank(group);
     json_.end_array();
     json_.end_object();
@@ -56,12 +50,11 @@ class ParametersWriter {
   /// What one device computes for the piece that the first listed rank holds, else any rank.
   void reference(const ParameterFinding& finding, int logical) {
     json_.begin_object(true);
-    json_.key("formula");
-    json_.string_or_null(reference_formula(finding, logical));
+    json_.key("formula").string_or_null(reference_formula(finding, logical));
     json_.key("hash");
     const HostResult* numbers = numbers_of(result_);
     if (hashed() && static_cast<std::size_t>(logical) < numbers->reference.size()) {
-      json_.string(numbers->reference[static_cast<std::size_t>(logical)].to_string());
+      json_.string(numbers->reference[at(logical)].to_string());
     } else {
       json_.null();
     }
@@ -80,42 +73,34 @@ class ParametersWriter {
       buffer = model_.buffer_of(candidate, logical);
     }
     if (buffer < 0) return "";
-    const int piece = model_.local(rank).buffers[static_cast<std::size_t>(buffer)].piece;
+    const int piece = model_.local(rank).buffers[at(buffer)].piece;
     return formulas_->formula(forms_of(result_)->reference(logical, piece, result_.step), rank, buffer, result_.step);
   }
 
   void rank(const RankGroup& group) {
     json_.begin_object();
     if (group.ranks.size() == 1) {
-      json_.key("rank");
-      json_.number(group.ranks.front());
-      json_.key("at");
-      json_.begin_object(true);
+      json_.key("rank").number(group.ranks.front());
+      json_.key("at").begin_object(true);
       for (const auto& [axis, coordinate] : coordinates(schedule_.mesh, group.ranks.front())) {
-        json_.key(axis);
-        json_.number(coordinate);
+        json_.key(axis).number(coordinate);
       }
       json_.end_object();
     } else {
-      json_.key("ranks");
-      json_.numbers(group.ranks);
+      json_.key("ranks").numbers(group.ranks);
     }
     json_.key("owned");
     if (group.symbolic != nullptr) {
       json_.intervals(group.symbolic->owned);
     } else {
-      const auto step = static_cast<std::size_t>(result_.step);
-      json_.intervals(result_.timeline->owned[step][static_cast<std::size_t>(group.ranks.front())]
-                                             [static_cast<std::size_t>(group.buffer)]);
+      const std::size_t step = at(result_.step);
+      json_.intervals(result_.timeline->owned[step][at(group.ranks.front())][at(group.buffer)]);
     }
-    json_.key("verdict");
-    json_.string(group.wrong ? "mismatch" : "match");
+    json_.key("verdict").string(group.wrong ? "mismatch" : "match");
     if (!group.unowned.empty()) {
-      json_.key("unowned");
-      json_.intervals(group.unowned);
+      json_.key("unowned").intervals(group.unowned);
     }
-    json_.key("pieces");
-    json_.begin_array();
+    json_.key("pieces").begin_array();
     if (group.symbolic != nullptr) {
       for (const PieceResult& piece : group.symbolic->pieces) {
         if (all_ || !piece.right) this->piece(group, piece);
@@ -150,16 +135,11 @@ class ParametersWriter {
   void piece(const RankGroup& group, const PieceResult& piece) {
     const int rank = group.ranks.front();
     json_.begin_object();
-    json_.key("elements");
-    json_.interval(piece.elements);
-    json_.key("verdict");
-    json_.string(piece.right ? "match" : "mismatch");
-    json_.key("formula");
-    json_.string(formulas_->formula(piece.form, rank, group.buffer, result_.step));
-    json_.key("ratio");
-    json_.string_or_null(piece.ratio ? piece.ratio->to_string() : "");
-    json_.key("coefficients");
-    json_.begin_array();
+    json_.key("elements").interval(piece.elements);
+    json_.key("verdict").string(piece.right ? "match" : "mismatch");
+    json_.key("formula").string(formulas_->formula(piece.form, rank, group.buffer, result_.step));
+    json_.key("ratio").string_or_null(piece.ratio ? piece.ratio->to_string() : "");
+    json_.key("coefficients").begin_array();
     std::vector<Term> terms = forms_of(result_)->terms(piece.form, rank, group.buffer);
     // By rank, micro-batch and use, whosever element a term belongs to; leftovers have none of these and come last.
     std::stable_sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
@@ -172,35 +152,26 @@ class ParametersWriter {
   }
 
   void coefficient(const Term& term) {
-    const Logical& logical = model_.logicals()[static_cast<std::size_t>(term.logical)];
+    const Logical& logical = model_.logicals()[at(term.logical)];
     json_.begin_object(true);
     if (term.leftover.empty()) {
-      json_.key("rank");
-      json_.number(term.rank);
-      json_.key("micro_batch");
-      json_.number(term.micro_batch);
+      json_.key("rank").number(term.rank);
+      json_.key("micro_batch").number(term.micro_batch);
     } else {
-      json_.key("leftover");
-      json_.string(term.leftover);
+      json_.key("leftover").string(term.leftover);
       if (term.rank >= 0) {
-        json_.key("of_rank");
-        json_.number(term.rank);
+        json_.key("of_rank").number(term.rank);
       }
     }
-    const SiteUse& site = logical.uses[static_cast<std::size_t>(term.site_use)];
-    const std::string& name = model_.parameters()[static_cast<std::size_t>(site.parameter)].name;
-    json_.key("use");
-    json_.string(site.use == "main" ? name : name + ":" + site.use);
+    const SiteUse& site = logical.uses[at(term.site_use)];
+    const std::string& name = model_.parameters()[at(site.parameter)].name;
+    json_.key("use").string(site.use == "main" ? name : name + ":" + site.use);
     if (term.foreign) {
-      json_.key("foreign");
-      json_.boolean(true);
-      json_.key("of");
-      json_.string(logical.name);
-      json_.key("offset");
-      json_.number(term.offset);
+      json_.key("foreign").boolean(true);
+      json_.key("of").string(logical.name);
+      json_.key("offset").number(term.offset);
     }
-    json_.key("value");
-    json_.string(term.coefficient.to_string());
+    json_.key("value").string(term.coefficient.to_string());
     json_.end_object();
   }
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/report/blame_text.h"
-#include "src/report/json_parameters.h"
-#include "src/report/json_timeline.h"
+#include "src/report/json_sections.h"
 #include "src/report/transformer_report.h"
 
 namespace lockstep {
@@ -19,19 +19,14 @@ void write_numbers(const CheckResult& result, std::string_view engine, const Hos
   const bool raced = race != nullptr && race->replays > 0;
   if (!numbers.sampled && !raced) return json.string(verdict);
   json.begin_object(true);
-  json.key("verdict");
-  json.string(verdict);
+  json.key("verdict").string(verdict);
   if (numbers.sampled) {
-    json.key("elements");
-    json.number(numbers.elements);
-    json.key("of");
-    json.number(numbers.of);
+    json.key("elements").number(numbers.elements);
+    json.key("of").number(numbers.of);
   }
   if (raced) {
-    json.key("replays");
-    json.number(race->replays);
-    json.key("different");
-    json.number(race->different);
+    json.key("replays").number(race->replays);
+    json.key("different").number(race->different);
   }
   json.end_object();
 }
@@ -39,12 +34,10 @@ void write_numbers(const CheckResult& result, std::string_view engine, const Hos
 void write_engines(const CheckResult& result, JsonWriter& json) {
   json.begin_object(true);
   if (result.symbolic) {
-    json.key("symbolic");
-    json.string(name_of(engine_verdict(result, result.symbolic->match)));
+    json.key("symbolic").string(name_of(engine_verdict(result, result.symbolic->match)));
   }
   if (result.parametric) {
-    json.key("parametric");
-    json.string(name_of(verdict_of(*result.parametric)));
+    json.key("parametric").string(name_of(verdict_of(*result.parametric)));
   }
   if (result.host) write_numbers(result, "host", *result.host, json);
   if (result.mpi) write_numbers(result, "mpi", *result.mpi, json);
@@ -53,9 +46,9 @@ void write_engines(const CheckResult& result, JsonWriter& json) {
   }
   if (result.nccl) write_numbers(result, "nccl", *result.nccl, json);
   if (result.transformer) {
-    json.key("transformer");
-    json.string(
-        name_of(result.transformer->failure ? result.verdict : engine_verdict(result, result.transformer->match)));
+    json.key("transformer")
+        .string(
+            name_of(result.transformer->failure ? result.verdict : engine_verdict(result, result.transformer->match)));
   }
   json.end_object();
 }
@@ -67,14 +60,10 @@ void write_norm(const CheckResult& result, JsonWriter& json) {
     const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
     for (const NormResult& norm : exact->norm) {
       json.begin_object(true);
-      json.key("parameter");
-      json.string(parameters[static_cast<std::size_t>(norm.parameter)].name);
-      json.key("rank");
-      json.number(norm.rank);
-      json.key("counted");
-      json.string(norm.counted);
-      json.key("expected");
-      json.string(norm.expected);
+      json.key("parameter").string(parameters[at(norm.parameter)].name);
+      json.key("rank").number(norm.rank);
+      json.key("counted").string(norm.counted);
+      json.key("expected").string(norm.expected);
       json.end_object();
     }
   }
@@ -89,36 +78,25 @@ void write_stuck(const CheckResult& result, JsonWriter& json) {
     const Outcome& outcome = result.timeline->outcome;
     for (const Outcome::Stuck& stuck : outcome.stuck) {
       json.begin_object(true);
-      json.key("rank");
-      json.number(stuck.rank);
-      json.key("waits_in");
-      json.string(stuck.waits_in);
-      json.key("for");
-      json.numbers(stuck.for_ranks);
+      json.key("rank").number(stuck.rank);
+      json.key("waits_in").string(stuck.waits_in);
+      json.key("for").numbers(stuck.for_ranks);
       json.end_object();
     }
     for (const Outcome::Met& met : outcome.met) {
       json.begin_object(true);
-      json.key("rank");
-      json.number(met.rank);
-      json.key("calls");
-      json.string(met.calls);
-      json.key("with");
-      json.numbers(met.with);
-      json.key("brings");
-      json.string(met.brings);
+      json.key("rank").number(met.rank);
+      json.key("calls").string(met.calls);
+      json.key("with").numbers(met.with);
+      json.key("brings").string(met.brings);
       json.end_object();
     }
     for (const Outcome::Race& race : outcome.races) {
       json.begin_object(true);
-      json.key("rank");
-      json.number(race.rank);
-      json.key("step");
-      json.string(race.step);
-      json.key("touches");
-      json.string(race.touches);
-      json.key("in_flight");
-      json.string(race.in_flight);
+      json.key("rank").number(race.rank);
+      json.key("step").string(race.step);
+      json.key("touches").string(race.touches);
+      json.key("in_flight").string(race.in_flight);
       json.end_object();
     }
   }
@@ -130,18 +108,14 @@ void write_errors(const CheckResult& result, JsonWriter& json) {
   for (const Diagnostic& error : result.errors) {
     const LineColumn at = line_column(error.place);
     json.begin_object(true);
-    json.key("line");
-    json.number(at.line);
-    json.key("column");
-    json.number(at.column);
-    json.key("pointer");
-    json.string(error.place.pointer);
+    json.key("line").number(at.line);
+    json.key("column").number(at.column);
+    json.key("pointer").string(error.place.pointer);
     if (error.place.source && error.place.source->name != result.file) {
       json.key("file");  // a framework or model file of the user's
       json.string(error.place.source->name);
     }
-    json.key("message");
-    json.string(error.message);
+    json.key("message").string(error.message);
     json.end_object();
   }
   json.end_array();
@@ -149,26 +123,19 @@ void write_errors(const CheckResult& result, JsonWriter& json) {
 
 void write_diagnosis(const CheckResult& result, JsonWriter& json) {
   json.begin_object();
-  json.key("blame");
-  json.begin_array();
+  json.key("blame").begin_array();
   for (const Blame& blame : result.blame) {
     json.begin_object(true);
-    json.key("step");
-    json.string(blame.step);
-    json.key("why");
-    json.string(blame.why);
+    json.key("step").string(blame.step);
+    json.key("why").string(blame.why);
     json.end_object();
   }
   json.end_array();
-  json.key("repairs");
-  json.begin_array();
+  json.key("repairs").begin_array();
   for (const Repair& repair : result.repairs) write_json_repair(repair, json);
   json.end_array();
   if (!result.unnoticed.empty()) {
-    json.key("unnoticed");
-    json.begin_array();
-    for (const std::string& sentence : result.unnoticed) json.string(sentence);
-    json.end_array();
+    json.key("unnoticed").strings(result.unnoticed);
   }
   json.end_object();
 }
@@ -212,24 +179,18 @@ void write_json_layout(const Layout& layout, JsonWriter& json) {
 void write_json_result(const CheckResult& result, bool all, JsonWriter& json, bool timeline) {
   const Scenario* scenario = result.scenario.get();
   json.begin_object();
-  json.key("lockstep");
-  json.number(1);
-  json.key("scenario");
-  json.string_or_null(scenario == nullptr ? "" : scenario->name);
-  json.key("file");
-  json.string_or_null(result.file);
-  json.key("source");
-  json.string_or_null(scenario == nullptr ? "" : scenario->source_reference);
+  json.key("lockstep").number(1);
+  json.key("scenario").string_or_null(scenario == nullptr ? "" : scenario->name);
+  json.key("file").string_or_null(result.file);
+  json.key("source").string_or_null(scenario == nullptr ? "" : scenario->source_reference);
   json.key("layout");
   if (scenario == nullptr) {
     json.null();
   } else {
     write_json_layout(scenario->layout, json);
   }
-  json.key("verdict");
-  json.string(name_of(result.verdict));
-  json.key("step");
-  json.number(result.step);
+  json.key("verdict").string(name_of(result.verdict));
+  json.key("step").number(result.step);
   json.key("engines");
   write_engines(result, json);
   json.key("expected");
@@ -243,8 +204,7 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json, bo
   json.key("norm");
   write_norm(result, json);
   if (result.symbolic && result.verdict == Verdict::mismatch && result.symbolic->norm_squared_factor) {
-    json.key("norm_squared_factor");
-    json.string(std::to_string(*result.symbolic->norm_squared_factor));
+    json.key("norm_squared_factor").string(std::to_string(*result.symbolic->norm_squared_factor));
   }
   if (result.transformer) {
     json.key("transformer");
@@ -256,35 +216,27 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json, bo
   write_errors(result, json);
   json.key("diagnosis");
   write_diagnosis(result, json);
-  json.key("time");
-  json.begin_object(true);
+  json.key("time").begin_object(true);
   if (result.parametric) {
-    json.key("parametric_s");
-    json.seconds(result.parametric_seconds);
+    json.key("parametric_s").seconds(result.parametric_seconds);
   }
   if (result.symbolic) {
-    json.key("symbolic_s");
-    json.seconds(result.symbolic_seconds);
+    json.key("symbolic_s").seconds(result.symbolic_seconds);
   }
   if (result.host) {
-    json.key("host_s");
-    json.seconds(result.host_seconds);
+    json.key("host_s").seconds(result.host_seconds);
   }
   if (result.mpi) {
-    json.key("mpi_s");
-    json.seconds(result.mpi_seconds);
+    json.key("mpi_s").seconds(result.mpi_seconds);
   }
   if (result.cuda) {
-    json.key("cuda_s");
-    json.seconds(result.cuda_seconds);
+    json.key("cuda_s").seconds(result.cuda_seconds);
   }
   if (result.nccl) {
-    json.key("nccl_s");
-    json.seconds(result.nccl_seconds);
+    json.key("nccl_s").seconds(result.nccl_seconds);
   }
   if (result.transformer) {
-    json.key("transformer_s");
-    json.seconds(result.transformer_seconds);
+    json.key("transformer_s").seconds(result.transformer_seconds);
   }
   json.end_object();
   std::vector<std::string> notes = result.notes;
@@ -294,14 +246,10 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json, bo
     if (!why.empty()) notes.push_back(why);
   }
   if (!notes.empty()) {
-    json.key("notes");
-    json.begin_array();
-    for (const std::string& note : notes) json.string(note);
-    json.end_array();
+    json.key("notes").strings(notes);
   }
   if (!result.disagreement.empty()) {
-    json.key("disagreement");
-    json.string(result.disagreement);
+    json.key("disagreement").string(result.disagreement);
   }
   if (timeline) write_json_timeline(result, json);
   json.end_object();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/report/json_timeline.h"
-
 #include "lockstep/operation.h"
 #include "src/diagnosis/stand_in.h"
 #include "src/report/fault_marks.h"
+#include "src/report/json_sections.h"
 #include "src/report/parameter_story.h"
 #include "src/report/rank_summary.h"
 #include "src/report/text_report.h"
@@ -27,32 +26,18 @@ Intervals runs_of(const std::vector<int>& numbers) {
   return runs;
 }
 
-void strings(const std::vector<std::string>& list, JsonWriter& json) {
-  json.begin_array(true);
-  for (const std::string& text : list) json.string(text);
-  json.end_array();
-}
-
 void write_grid(const RankSummary& summary, JsonWriter& json) {
   json.begin_object();
-  json.key("rows");
-  strings(summary.rows, json);
-  json.key("columns");
-  strings(summary.columns, json);
-  json.key("folded");
-  json.string_or_null(summary.folded);
-  json.key("sampled");
-  json.boolean(summary.sampled);
-  json.key("cells");
-  json.begin_array();
+  json.key("rows").strings(summary.rows, true);
+  json.key("columns").strings(summary.columns, true);
+  json.key("folded").string_or_null(summary.folded);
+  json.key("sampled").boolean(summary.sampled);
+  json.key("cells").begin_array();
   for (const RankSummary::Cell& cell : summary.cells) {
     json.begin_object(true);
-    json.key("ranks");
-    json.intervals(runs_of(cell.ranks));
-    json.key("wrong");
-    json.intervals(runs_of(cell.wrong));
-    json.key("holds");
-    json.number(cell.holding);
+    json.key("ranks").intervals(runs_of(cell.ranks));
+    json.key("wrong").intervals(runs_of(cell.wrong));
+    json.key("holds").number(cell.holding);
     json.key("owned");
     if (cell.owned) {
       json.number(*cell.owned);
@@ -62,20 +47,16 @@ void write_grid(const RankSummary& summary, JsonWriter& json) {
     json.end_object();
   }
   json.end_array();
-  json.key("holdings");
-  json.begin_array();
+  json.key("holdings").begin_array();
   for (const RankSummary::Holding& holding : summary.holdings) {
     json.begin_object(true);
-    json.key("buffers");
-    json.number(static_cast<std::int64_t>(holding.buffers));
-    json.key("elements");
-    json.number(holding.elements);
+    json.key("buffers").number(holding.buffers);
+    json.key("elements").number(holding.elements);
     json.key("names");
     std::vector<std::string> names = holding.names;
     if (names.size() > most_names_of_ranks) names.resize(most_names_of_ranks);
-    strings(names, json);
-    json.key("names_left_out");
-    json.number(static_cast<std::int64_t>(holding.names.size() - names.size()));
+    json.strings(names, true);
+    json.key("names_left_out").number(holding.names.size() - names.size());
     json.end_object();
   }
   json.end_array();
@@ -84,25 +65,19 @@ void write_grid(const RankSummary& summary, JsonWriter& json) {
 
 void write_moment(const ParameterStory::Moment& moment, JsonWriter& json) {
   json.begin_object(true);
-  json.key("step");
-  json.string(moment.step->name);
-  json.key("op");
-  json.string(operation(moment.step->op).name);
+  json.key("step").string(moment.step->name);
+  json.key("op").string(operation(moment.step->op).name);
   json.key("micro_batch");
   if (moment.micro_batch < 0)
     json.null();
   else
     json.number(moment.micro_batch);
-  json.key("buffer");
-  json.string(moment.step->buffer);
-  json.key("changed");
-  json.boolean(moment.changed);
-  json.key("groups");
-  json.begin_array();
+  json.key("buffer").string(moment.step->buffer);
+  json.key("changed").boolean(moment.changed);
+  json.key("groups").begin_array();
   for (const std::vector<int>& group : moment.groups) json.numbers(group);
   json.end_array();
-  json.key("cells");
-  json.begin_array();
+  json.key("cells").begin_array();
   for (const ParameterStory::Change& change : moment.changes) {
     json.begin_array(true);
     json.number(change.rank);
@@ -117,45 +92,30 @@ void write_moment(const ParameterStory::Moment& moment, JsonWriter& json) {
 
 void write_story(const ParameterStory& story, JsonWriter& json) {
   json.begin_object();
-  json.key("parameter");
-  json.string(story.parameter);
-  json.key("buffer_elements");
-  json.number(story.elements);
-  json.key("ranges");
-  json.intervals(story.ranges);
-  json.key("ranges_left_out");
-  json.number(static_cast<std::int64_t>(story.ranges_left_out));
-  json.key("expected");
-  strings(story.expected, json);
-  json.key("rows");
-  strings(story.plan.rows, json);
-  json.key("columns");
-  strings(story.plan.columns, json);
-  json.key("blocks");
-  json.begin_array();
+  json.key("parameter").string(story.parameter);
+  json.key("buffer_elements").number(story.elements);
+  json.key("ranges").intervals(story.ranges);
+  json.key("ranges_left_out").number(story.ranges_left_out);
+  json.key("expected").strings(story.expected, true);
+  json.key("rows").strings(story.plan.rows, true);
+  json.key("columns").strings(story.plan.columns, true);
+  json.key("blocks").begin_array();
   for (const GridPlan::Block& block : story.plan.blocks) {
     json.begin_object(true);
-    json.key("title");
-    json.string_or_null(block.title);
-    json.key("ranks");
-    json.begin_array();
+    json.key("title").string_or_null(block.title);
+    json.key("ranks").begin_array();
     for (const std::vector<int>& row : block.ranks) json.numbers(row);
     json.end_array();
     json.end_object();
   }
   json.end_array();
-  json.key("ranks_left_out");
-  json.string_or_null(story.plan.omitted);
-  json.key("ranks");
-  json.numbers(story.ranks);
-  json.key("formulas");
-  strings(story.formulas, json);
-  json.key("steps");
-  json.begin_array();
+  json.key("ranks_left_out").string_or_null(story.plan.omitted);
+  json.key("ranks").numbers(story.ranks);
+  json.key("formulas").strings(story.formulas, true);
+  json.key("steps").begin_array();
   for (const ParameterStory::Moment& moment : story.moments) write_moment(moment, json);
   json.end_array();
-  json.key("steps_left_out");
-  json.number(static_cast<std::int64_t>(story.moments_left_out));
+  json.key("steps_left_out").number(story.moments_left_out);
   json.end_object();
 }
 
@@ -164,28 +124,22 @@ void write_story(const ParameterStory& story, JsonWriter& json) {
 void write_json_timeline(const CheckResult& result, JsonWriter& json) {
   const Scenario* scenario = result.scenario.get();
   const bool replayed = scenario != nullptr && scenario->schedule != nullptr;
-  json.key("title");
-  json.string_or_null(scenario == nullptr ? "" : scenario->title);
-  json.key("summary");
-  json.string_or_null(scenario == nullptr ? "" : layout_text(*scenario));
+  json.key("title").string_or_null(scenario == nullptr ? "" : scenario->title);
+  json.key("summary").string_or_null(scenario == nullptr ? "" : layout_text(*scenario));
   json.key("text");
   const std::string* text = scenario_text(result);
   json.string_or_null(text == nullptr || text->size() > most_text ? "" : *text);
-  json.key("marks");
-  json.begin_array();
+  json.key("marks").begin_array();
   for (const FaultMark& mark : fault_marks(result)) {
     json.begin_object(true);
-    json.key("line");
-    json.number(mark.line);
-    json.key("last_line");
-    json.number(mark.last_line);
-    json.key("what");
-    json.string(mark.what);
+    json.key("line").number(mark.line);
+    json.key("last_line").number(mark.last_line);
+    json.key("what").string(mark.what);
     json.end_object();
   }
   json.end_array();
-  json.key("unmet");
-  strings(scenario == nullptr || !scenario->expect ? std::vector<std::string>{} : unmet_expectations(result), json);
+  json.key("unmet").strings(
+      scenario == nullptr || !scenario->expect ? std::vector<std::string>{} : unmet_expectations(result), true);
   json.key("grid");
   if (replayed) {
     write_grid(rank_summary(result), json);
@@ -194,10 +148,8 @@ void write_json_timeline(const CheckResult& result, JsonWriter& json) {
   }
   // Of a large layout no rank was replayed: its steps are shown at a small one.
   const std::optional<CheckResult> small = stand_in(result);
-  json.key("timelines_at");
-  json.string_or_null(small ? layout_text(*small->scenario) : "");
-  json.key("timelines");
-  json.begin_array();
+  json.key("timelines_at").string_or_null(small ? layout_text(*small->scenario) : "");
+  json.key("timelines").begin_array();
   if (replayed) {
     for (const ParameterStory& story : parameter_stories(small ? *small : result, most_timelines))
       write_story(story, json);

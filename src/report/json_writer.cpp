@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "src/base/utf8.h"
+#include "src/base/json_string.h"
 
 namespace lockstep {
 
@@ -51,13 +51,14 @@ void JsonWriter::before_value() {
   }
 }
 
-void JsonWriter::key(std::string_view name) {
+JsonWriter& JsonWriter::key(std::string_view name) {
   const bool first = levels_.back().empty;
   before_value();
   if (first && levels_.back().one_line) buffer_ += ' ';
-  quoted(name);
+  append_json_string(buffer_, name);
   buffer_ += ": ";
   after_key_ = true;
+  return *this;
 }
 
 void JsonWriter::raw(std::string_view text) {
@@ -67,34 +68,7 @@ void JsonWriter::raw(std::string_view text) {
 
 void JsonWriter::string(std::string_view text) {
   before_value();
-  quoted(text);
-}
-
-void JsonWriter::quoted(std::string_view text) {
-  buffer_ += '"';
-  for (; !text.empty(); text.remove_prefix(1)) {
-    const char c = text.front();
-    if (const std::size_t length = utf8_length(text); length != 1) {
-      const std::string_view character = text.substr(0, length);
-      // JSON has no other bytes.
-      buffer_ += length == 0               ? "\xEF\xBF\xBD"
-                 : is_invisible(character) ? escaped_character(character)
-                                           : std::string(character);
-      text.remove_prefix(length == 0 ? 0 : length - 1);
-    } else if (c == '"' || c == '\\') {
-      buffer_ += '\\';
-      buffer_ += c;
-    } else if (c == '\n') {
-      buffer_ += "\\n";
-    } else if (c == '\t') {
-      buffer_ += "\\t";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      buffer_ += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      buffer_ += c;
-    }
-  }
-  buffer_ += '"';
+  append_json_string(buffer_, text);
 }
 
 void JsonWriter::seconds(double value) { raw(fmt::format("{:.6f}", value)); }
@@ -131,8 +105,8 @@ void JsonWriter::value(const Json& json, bool one_line) {
   }
 }
 
-void JsonWriter::strings(const std::vector<std::string>& texts) {
-  begin_array();
+void JsonWriter::strings(const std::vector<std::string>& texts, bool one_line) {
+  begin_array(one_line);
   for (const std::string& text : texts) string(text);
   end_array();
 }

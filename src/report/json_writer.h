@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
+#include <concepts>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,10 +22,11 @@ class JsonWriter {
   void end_object() { end('}'); }
   void begin_array(bool one_line = false) { begin('[', one_line); }
   void end_array() { end(']'); }
-  void key(std::string_view name);
+  /// Returns this writer: `json.key("rank").number(3)`.
+  JsonWriter& key(std::string_view name);
 
   void string(std::string_view text);
-  void number(std::int64_t value) { raw(std::to_string(value)); }
+  void number(std::integral auto value) { raw(std::to_string(value)); }
   void seconds(double value);
   void boolean(bool value) { raw(value ? "true" : "false"); }
   void null() { raw("null"); }
@@ -33,8 +34,8 @@ class JsonWriter {
   void string_or_null(std::string_view text);
   void value(const Json& json, bool one_line = false);
   void numbers(const std::vector<int>& values);
-  /// One a line.
-  void strings(const std::vector<std::string>& texts);
+  /// One a line, or all on one.
+  void strings(const std::vector<std::string>& texts, bool one_line = false);
   /// [[begin, end], …]
   void intervals(const Intervals& intervals);
   void interval(const Interval& interval);
@@ -52,7 +53,6 @@ class JsonWriter {
   void raw(std::string_view text);
   void before_value();
   void new_line();
-  void quoted(std::string_view text);
 
   Write write_;
   std::string buffer_;

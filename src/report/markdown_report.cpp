@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/report/markdown_report.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "src/report/clean_text.h"
+#include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
 #include "src/report/style.h"
 

@@ -120,8 +120,7 @@ void write_json_counts(const MutantCounts& counts, JsonWriter& json) {
                                                  {"replicas", counts.replicas},     {"tolerance", counts.tolerance}};
   json.begin_object(true);
   for (const auto& [key, number] : members) {
-    json.key(key);
-    json.number(number);
+    json.key(key).number(number);
   }
   json.end_object();
 }
@@ -129,32 +128,22 @@ void write_json_counts(const MutantCounts& counts, JsonWriter& json) {
 void write_json_mutant(const Mutant& mutant, JsonWriter& json) {
   const bool killed = mutant.fate == Mutant::Fate::killed;
   json.begin_object(true);
-  json.key("kind");
-  json.string(mutant.kind);
-  json.key("step");
-  json.string_or_null(mutant.step);
-  json.key("edit");
-  json.value(mutant.edit, true);
-  json.key("fate");
-  json.string(killed ? "killed" : mutant.fate == Mutant::Fate::equivalent ? "equivalent" : "not proved");
+  json.key("kind").string(mutant.kind);
+  json.key("step").string_or_null(mutant.step);
+  json.key("edit").value(mutant.edit, true);
+  json.key("fate").string(killed ? "killed" : mutant.fate == Mutant::Fate::equivalent ? "equivalent" : "not proved");
   if (killed) {
-    json.key("verdict");
-    json.string(name_of(mutant.verdict));
-    json.key("engines");
-    json.begin_array(true);
+    json.key("verdict").string(name_of(mutant.verdict));
+    json.key("engines").begin_array(true);
     if (mutant.symbolic) json.string("symbolic");
     if (mutant.parametric) json.string("parametric");
     json.end_array();
-    json.key("sizes");
-    json.string_or_null(mutant.sizes);
-    json.key("replicas_differ");
-    json.boolean(mutant.replicas_differ);
-    json.key("beyond_tolerance");
-    json.boolean(mutant.beyond_tolerance);
+    json.key("sizes").string_or_null(mutant.sizes);
+    json.key("replicas_differ").boolean(mutant.replicas_differ);
+    json.key("beyond_tolerance").boolean(mutant.beyond_tolerance);
   }
   if (mutant.fate == Mutant::Fate::unproved) {
-    json.key("why");
-    json.string(mutant.why);
+    json.key("why").string(mutant.why);
   }
   json.end_object();
 }
@@ -242,35 +231,25 @@ void mutation_json(const std::vector<Mutation>& all, const Write& write) {
   MutantCounts sum;
   double seconds = 0;
   json.begin_object();
-  json.key("lockstep");
-  json.number(1);
-  json.key("files");
-  json.begin_array();
+  json.key("lockstep").number(1);
+  json.key("files").begin_array();
   for (const Mutation& one : all) {
     const MutantCounts counts = counts_of(one.mutants);
     sum.add(counts);
     seconds += one.seconds;
     json.begin_object();
-    json.key("file");
-    json.string(one.scenario->file);
-    json.key("layout");
-    json.string(one.sizes);
-    json.key("schedule");
-    json.string(one.base);
+    json.key("file").string(one.scenario->file);
+    json.key("layout").string(one.sizes);
+    json.key("schedule").string(one.base);
     json.key("counts");
     write_json_counts(counts, json);
-    json.key("same");
-    json.number(one.same);
-    json.key("not_applicable");
-    json.number(one.invalid);
+    json.key("same").number(one.same);
+    json.key("not_applicable").number(one.invalid);
     if (!one.cut_off.empty()) {
-      json.key("not_tried");
-      json.number(one.untried);
-      json.key("cut_off");
-      json.string(one.cut_off);
+      json.key("not_tried").number(one.untried);
+      json.key("cut_off").string(one.cut_off);
     }
-    json.key("mutants");
-    json.begin_array();
+    json.key("mutants").begin_array();
     for (const Mutant& mutant : one.mutants) write_json_mutant(mutant, json);
     json.end_array();
     json.end_object();
@@ -278,10 +257,8 @@ void mutation_json(const std::vector<Mutation>& all, const Write& write) {
   json.end_array();
   json.key("counts");
   write_json_counts(sum, json);
-  json.key("time");
-  json.begin_object(true);
-  json.key("mutate_s");
-  json.seconds(seconds);
+  json.key("time").begin_object(true);
+  json.key("mutate_s").seconds(seconds);
   json.end_object();
   json.end_object();
   json.finish();

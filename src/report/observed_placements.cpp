@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lockstep/report.h"
+#include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/clean_text.h"
 #include "src/report/json_writer.h"
@@ -29,7 +30,7 @@ std::vector<std::pair<std::string, Cells>> folded_rows(const Scenario& scenario,
   std::vector<std::pair<std::string, Cells>> rows;
   std::vector<Cells> of_parameter(scenario.schedule->model.parameters().size());
   for (const ObservedPlacement& placement : report.placements)
-    of_parameter[static_cast<std::size_t>(placement.parameter)][placement.axis] = cell_of(placement);
+    of_parameter[at(placement.parameter)][placement.axis] = cell_of(placement);
   for (std::size_t i = 0; i < of_parameter.size(); ++i) {
     if (of_parameter[i].empty()) continue;
     std::pair row(folded_name(scenario.schedule->model.parameters()[i].name), of_parameter[i]);
@@ -82,33 +83,21 @@ void placements_text(const Scenario& scenario, const PlacementReport& report, bo
 void placements_json(const Scenario& scenario, const PlacementReport& report, const Write& write) {
   JsonWriter json(write);
   json.begin_object();
-  json.key("lockstep");
-  json.number(1);
-  json.key("file");
-  json.string(scenario.file);
-  json.key("agrees");
-  json.boolean(report.agrees());
-  json.key("placements");
-  json.begin_array();
+  json.key("lockstep").number(1);
+  json.key("file").string(scenario.file);
+  json.key("agrees").boolean(report.agrees());
+  json.key("placements").begin_array();
   for (const ObservedPlacement& placement : report.placements) {
     json.begin_object(true);
-    json.key("parameter");
-    json.string(scenario.schedule->model.parameters()[static_cast<std::size_t>(placement.parameter)].name);
-    json.key("axis");
-    json.string(name_of(placement.axis));
-    json.key("claimed");
-    json.string(placement.claimed);
-    json.key("observed");
-    json.string(placement.observed);
-    json.key("agrees");
-    json.boolean(placement.agrees);
+    json.key("parameter").string(scenario.schedule->model.parameters()[at(placement.parameter)].name);
+    json.key("axis").string(name_of(placement.axis));
+    json.key("claimed").string(placement.claimed);
+    json.key("observed").string(placement.observed);
+    json.key("agrees").boolean(placement.agrees);
     json.end_object();
   }
   json.end_array();
-  json.key("incomplete");
-  json.begin_array();
-  for (const std::string& name : report.incomplete) json.string(name);
-  json.end_array();
+  json.key("incomplete").strings(report.incomplete);
   json.end_object();
   json.finish();
 }

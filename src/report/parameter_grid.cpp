@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -24,12 +26,11 @@ ParameterGrids::ParameterGrids(const CheckResult& result, std::vector<GridReques
   const Mesh& mesh = schedule_.mesh;
   std::map<std::pair<int, int>, std::vector<std::size_t>> watches_of;
   for (const GridRequest& request : requests_) {
-    const int logical = model.local(request.rank).buffers[static_cast<std::size_t>(request.buffer)].logical;
+    const int logical = model.local(request.rank).buffers[at(request.buffer)].logical;
     std::vector<bool> holds(static_cast<std::size_t>(mesh.world()));
     for (int rank = 0; rank < mesh.world(); ++rank) {
       const int buffer = model.buffer_of(rank, logical);
-      holds[static_cast<std::size_t>(rank)] =
-          buffer >= 0 && model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel > request.elements.begin;
+      holds[at(rank)] = buffer >= 0 && model.local(rank).buffers[at(buffer)].numel > request.elements.begin;
     }
     plans_.push_back(plan_grid(mesh, holds, request.rank, most));
     CellMap& cells = cells_.emplace_back();
@@ -129,7 +130,7 @@ GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot) {
   const bool complete = static_cast<std::size_t>(result_.step) < result_.timeline->step_ends.size();
   if (!snapshot.last || !complete || snapshot.step->buffer != schedule_.result) return shown;
   shown.owner = hands_over(cell, element);
-  const LocalBuffer& local = schedule_.model.local(cell.rank).buffers[static_cast<std::size_t>(cell.buffer)];
+  const LocalBuffer& local = schedule_.model.local(cell.rank).buffers[at(cell.buffer)];
   const int reference = history_.engine->reference(local.logical, local.piece, result_.step);
   shown.wrong = shown.owner && (moment == nullptr || moment->content.form != reference);
   return shown;
@@ -149,13 +150,13 @@ bool ParameterGrids::owns(const Cell& cell, const Moment* until, std::int64_t el
 }
 
 bool ParameterGrids::hands_over(const Cell& cell, std::int64_t element) const {
-  const auto& owned = result_.timeline->owned[static_cast<std::size_t>(result_.step)];
-  return contains(owned[static_cast<std::size_t>(cell.rank)][static_cast<std::size_t>(cell.buffer)], element);
+  const auto& owned = result_.timeline->owned[at(result_.step)];
+  return contains(owned[at(cell.rank)][at(cell.buffer)], element);
 }
 
 std::string ParameterGrids::expected(std::size_t request) {
   const GridRequest& asked = requests_[request];
-  const LocalBuffer& local = schedule_.model.local(asked.rank).buffers[static_cast<std::size_t>(asked.buffer)];
+  const LocalBuffer& local = schedule_.model.local(asked.rank).buffers[at(asked.buffer)];
   const int reference = history_.engine->reference(local.logical, local.piece, result_.step);
   return formula_of({0, asked.rank, asked.buffer}, reference);
 }

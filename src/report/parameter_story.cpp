@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lockstep/operation.h"
+#include "src/base/at.h"
 #include "src/report/element_ranges.h"
 #include "src/report/sections.h"
 
@@ -23,7 +24,7 @@ bool is_held(const Model& model, int world, int parameter) {
   for (int rank = 0; rank < world; ++rank) {
     const int buffer = model.buffer_of(rank, logical);
     if (buffer < 0) continue;
-    const LocalBuffer& local = model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+    const LocalBuffer& local = model.local(rank).buffers[at(buffer)];
     if (local.numel > 0 &&
         std::find(local.parameters.begin(), local.parameters.end(), parameter) != local.parameters.end())
       return true;
@@ -65,7 +66,7 @@ class Teller {
 
   ParameterStory tell(int parameter) {
     logical_ = schedule_.model.logical_of(parameter);
-    story_.parameter = schedule_.model.parameters()[static_cast<std::size_t>(parameter)].name;
+    story_.parameter = schedule_.model.parameters()[at(parameter)].name;
     std::size_t widest = 0;
     for (std::size_t range = 0; range < count_; ++range) {
       const Interval elements = grids_.elements(first_ + range);
@@ -80,8 +81,7 @@ class Teller {
     story_.ranks = ranks_of(story_.plan);
     for (const int rank : story_.ranks) {
       const int buffer = schedule_.model.buffer_of(rank, logical_);
-      story_.elements =
-          std::max(story_.elements, schedule_.model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel);
+      story_.elements = std::max(story_.elements, schedule_.model.local(rank).buffers[at(buffer)].numel);
     }
     moments();
     return std::move(story_);

@@ -8,6 +8,8 @@
 #include <map>
 #include <tuple>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -66,7 +68,7 @@ GridPlan plan_grid(const Mesh& mesh, const std::vector<bool>& holds, int must, s
   std::map<std::tuple<int, int, int>, int> rank_at;
   std::vector<int> rows, columns, blocks;
   for (int rank = 0; rank < mesh.world(); ++rank) {
-    if (!holds[static_cast<std::size_t>(rank)]) continue;
+    if (!holds[at(rank)]) continue;
     const int row = mesh.coordinate(rank, row_axis), column = mesh.coordinate(rank, column_axis);
     const int block = block_of(mesh, rank, block_axes);
     rank_at[{block, row, column}] = rank;

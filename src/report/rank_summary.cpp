@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/rank_grid.h"
 
@@ -81,7 +82,7 @@ RankSummary::Holding holding_of(const Model& model, const LocalModel& local) {
   std::map<std::string, std::size_t> index;
   for (const LocalBuffer& buffer : local.buffers) {
     holding.elements += buffer.numel;
-    const std::string& name = model.parameters()[static_cast<std::size_t>(buffer.parameters.front())].name;
+    const std::string& name = model.parameters()[at(buffer.parameters.front())].name;
     const std::string pattern = folded_name(name);
     const auto [place, fresh] = index.emplace(pattern, folded.size());
     if (fresh) folded.emplace_back(name, 0);
@@ -94,12 +95,11 @@ RankSummary::Holding holding_of(const Model& model, const LocalModel& local) {
 }
 
 std::optional<std::int64_t> owned_by(const CheckResult& result, const ParametricRanks* all, int rank) {
-  if (all != nullptr) return all->owned[static_cast<std::size_t>(rank)];
-  const auto step = static_cast<std::size_t>(result.step);
+  if (all != nullptr) return all->owned[at(rank)];
+  const std::size_t step = at(result.step);
   if (result.timeline == nullptr || step >= result.timeline->owned.size()) return std::nullopt;
   std::int64_t owned = 0;
-  for (const Intervals& intervals : result.timeline->owned[step][static_cast<std::size_t>(rank)])
-    owned += size(intervals);
+  for (const Intervals& intervals : result.timeline->owned[step][at(rank)]) owned += size(intervals);
   return owned;
 }
 

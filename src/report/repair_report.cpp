@@ -82,28 +82,19 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
 void repair_json(const CheckResult& result, const RepairFindings& findings, const Write& write) {
   JsonWriter json(write);
   json.begin_object();
-  json.key("lockstep");
-  json.number(1);
-  json.key("file");
-  json.string(result.file);
-  json.key("verdict");
-  json.string(name_of(result.verdict));
-  json.key("repairs");
-  json.begin_array();
+  json.key("lockstep").number(1);
+  json.key("file").string(result.file);
+  json.key("verdict").string(name_of(result.verdict));
+  json.key("repairs").begin_array();
   for (const Repair& repair : findings.repairs) write_json_repair(repair, json);
   json.end_array();
-  json.key("found");
-  json.number(findings.found);
-  json.key("tried");
-  json.number(findings.tried);
+  json.key("found").number(findings.found);
+  json.key("tried").number(findings.tried);
   if (!findings.cut_off.empty()) {
-    json.key("cut_off");
-    json.string(findings.cut_off);
+    json.key("cut_off").string(findings.cut_off);
   }
-  json.key("time");
-  json.begin_object(true);
-  json.key("repair_s");
-  json.seconds(findings.seconds);
+  json.key("time").begin_object(true);
+  json.key("repair_s").seconds(findings.seconds);
   json.end_object();
   json.end_object();
   json.finish();

@@ -2,14 +2,10 @@
 #include <fmt/format.h>
 
 #include "lockstep/report.h"
-#include "src/report/concise_report.h"
-#include "src/report/github_report.h"
-#include "src/report/gitlab_report.h"
+#include "src/report/finding_reporters.h"
 #include "src/report/html_report.h"
 #include "src/report/json_report.h"
 #include "src/report/junit_report.h"
-#include "src/report/markdown_report.h"
-#include "src/report/sarif_report.h"
 #include "src/report/text_report.h"
 
 namespace lockstep {

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/elide.h"
-#include "src/report/run_verdict.h"
 #include "src/report/run_words.h"
 #include "src/report/style.h"
 
@@ -58,7 +58,7 @@ class RunGatherer {
     std::vector<RuleFinding> findings = collectives();
     std::vector<Pieces> pieces(result_.findings.size());
     for (const VerifiedPiece& piece : result_.pieces) {
-      if (piece.finding >= 0) pieces[static_cast<std::size_t>(piece.finding)].push_back(&piece);
+      if (piece.finding >= 0) pieces[at(piece.finding)].push_back(&piece);
     }
     for (std::size_t index = 0; index < pieces.size(); ++index) {
       const VerifyFinding& finding = result_.findings[index];
@@ -85,10 +85,9 @@ class RunGatherer {
     std::vector<RunCase> list;
     for (const int parameter : words_.compared()) of_parameter.try_emplace(parameter);
     for (auto& [parameter, findings] : of_parameter) {
-      RunCase one{result_.parameters[static_cast<std::size_t>(parameter)].name, stretch(places[parameter]),
-                  std::move(findings)};
+      RunCase one{result_.parameters[at(parameter)].name, stretch(places[parameter]), std::move(findings)};
       for (const auto& [finding, pieces] : wrong[parameter])
-        one.findings.push_back(of_pieces(result_.findings[static_cast<std::size_t>(finding)], pieces, ""));
+        one.findings.push_back(of_pieces(result_.findings[at(finding)], pieces, ""));
       list.push_back(std::move(one));
     }
     list.push_back({"collectives meet", stretch({}), collectives()});
@@ -153,7 +152,7 @@ class RunGatherer {
       }
       finding.lines.push_back(line(row));
     }
-    const std::string& name = result_.parameters[static_cast<std::size_t>(first.parameter)].name;
+    const std::string& name = result_.parameters[at(first.parameter)].name;
     finding.fingerprint = fingerprints_.next(finding.rule(), folded_name(name) + "\n" + without_digits(found.what));
     return finding;
   }

@@ -8,6 +8,7 @@
 #include <array>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/clean_text.h"
 #include "src/report/style.h"
@@ -120,8 +121,8 @@ std::vector<RunRow> RunWords::rows(const std::vector<const VerifiedPiece*>& piec
   std::vector<RunRow> rows;
   std::vector<std::size_t> counts;
   const auto part = [&](const VerifiedPiece& piece) {
-    const VerifiedParameter& parameter = result_.parameters[static_cast<std::size_t>(piece.parameter)];
-    const std::string& text = parameter.pieces[static_cast<std::size_t>(piece.piece)];
+    const VerifiedParameter& parameter = result_.parameters[at(piece.parameter)];
+    const std::string& text = parameter.pieces[at(piece.piece)];
     return text.empty() ? "" : " " + text;
   };
   for (const VerifiedPiece* piece : pieces) {

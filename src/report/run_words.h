@@ -3,9 +3,11 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/live.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -40,10 +42,17 @@ class RunWords {
   const std::vector<int>& compared() const { return compared_; }
 
  private:
-  const std::string& name(int parameter) const { return result_.parameters[static_cast<std::size_t>(parameter)].name; }
+  const std::string& name(int parameter) const { return result_.parameters[at(parameter)].name; }
 
   const VerifyResult& result_;
   std::vector<int> compared_;
 };
+
+/// "match", "mismatch", "undecided": the words of check, where it has them.
+inline std::string_view verdict_word(VerifiedPiece::Verdict verdict) {
+  return verdict == VerifiedPiece::Verdict::right   ? "match"
+         : verdict == VerifiedPiece::Verdict::wrong ? "mismatch"
+                                                    : "undecided";
+}
 
 }  // namespace lockstep

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/report/sarif_report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "src/report/clean_text.h"
+#include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
 
 namespace lockstep {
@@ -18,8 +17,7 @@ constexpr std::size_t most_lines_of_message = 24;
 
 void write_message(JsonWriter& json, std::string_view text) {
   json.begin_object(true);
-  json.key("text");
-  json.string(text);
+  json.key("text").string(text);
   json.end_object();
 }
 
@@ -36,23 +34,15 @@ std::string rule_help(const Rule& rule, std::string_view docs_url) {
 
 void write_location(JsonWriter& json, const FileStretch& place) {
   json.begin_object();
-  json.key("physicalLocation");
-  json.begin_object();
-  json.key("artifactLocation");
-  json.begin_object(true);
-  json.key("uri");
-  json.string(uri_of(std::filesystem::path(place.file).lexically_normal().generic_string()));
+  json.key("physicalLocation").begin_object();
+  json.key("artifactLocation").begin_object(true);
+  json.key("uri").string(uri_of(std::filesystem::path(place.file).lexically_normal().generic_string()));
   json.end_object();
-  json.key("region");
-  json.begin_object(true);
-  json.key("startLine");
-  json.number(place.line);
-  json.key("startColumn");
-  json.number(place.column);
-  json.key("endLine");
-  json.number(place.line);
-  json.key("endColumn");
-  json.number(std::max(place.end_column, place.column + 1));
+  json.key("region").begin_object(true);
+  json.key("startLine").number(place.line);
+  json.key("startColumn").number(place.column);
+  json.key("endLine").number(place.line);
+  json.key("endColumn").number(std::max(place.end_column, place.column + 1));
   json.end_object();
   json.end_object();
   json.end_object();
@@ -60,12 +50,9 @@ void write_location(JsonWriter& json, const FileStretch& place) {
 
 void write_result(JsonWriter& json, const RuleFinding& finding) {
   json.begin_object();
-  json.key("ruleId");
-  json.string(finding.rule().id);
-  json.key("ruleIndex");
-  json.number(static_cast<std::int64_t>(finding.kind));
-  json.key("level");
-  json.string("error");
+  json.key("ruleId").string(finding.rule().id);
+  json.key("ruleIndex").number(static_cast<int>(finding.kind));
+  json.key("level").string("error");
   std::string text = finding.message;
   for (std::size_t line = 0; line < std::min(finding.lines.size(), most_lines_of_message); ++line)
     text += "\n" + finding.lines[line];
@@ -73,12 +60,10 @@ void write_result(JsonWriter& json, const RuleFinding& finding) {
     text += fmt::format("\nand {} more lines", finding.lines.size() - most_lines_of_message);
   json.key("message");
   write_message(json, clean_text(text));
-  json.key("locations");
-  json.begin_array();
+  json.key("locations").begin_array();
   write_location(json, finding.place);
   json.end_array();
-  json.key("partialFingerprints");
-  json.begin_object(true);
+  json.key("partialFingerprints").begin_object(true);
   json.key("primaryLocationLineHash");
   const bool numbered = finding.fingerprint.find(':') != std::string::npos;
   json.string(numbered ? finding.fingerprint : finding.fingerprint + ":1");
@@ -91,68 +76,47 @@ void write_result(JsonWriter& json, const RuleFinding& finding) {
 SarifReporter::SarifReporter(const ReportOptions& options, Write write)
     : FindingReporter(options), json_(std::move(write)) {
   json_.begin_object();
-  json_.key("$schema");
-  json_.string("https://json.schemastore.org/sarif-2.1.0.json");
-  json_.key("version");
-  json_.string("2.1.0");
-  json_.key("runs");
-  json_.begin_array();
+  json_.key("$schema").string("https://json.schemastore.org/sarif-2.1.0.json");
+  json_.key("version").string("2.1.0");
+  json_.key("runs").begin_array();
   json_.begin_object();
-  json_.key("tool");
-  json_.begin_object();
-  json_.key("driver");
-  json_.begin_object();
-  json_.key("name");
-  json_.string("lockstep");
-  json_.key("semanticVersion");
-  json_.string(LOCKSTEP_VERSION);
+  json_.key("tool").begin_object();
+  json_.key("driver").begin_object();
+  json_.key("name").string("lockstep");
+  json_.key("semanticVersion").string(LOCKSTEP_VERSION);
   json_.key("rules");
   write_rules();
   json_.end_object();
   json_.end_object();
-  json_.key("automationDetails");
-  json_.begin_object(true);
-  json_.key("id");
-  json_.string("lockstep/");
+  json_.key("automationDetails").begin_object(true);
+  json_.key("id").string("lockstep/");
   json_.end_object();
-  json_.key("columnKind");
-  json_.string("utf16CodeUnits");
-  json_.key("results");
-  json_.begin_array();
+  json_.key("columnKind").string("utf16CodeUnits");
+  json_.key("results").begin_array();
 }
 
 void SarifReporter::write_rules() {
   json_.begin_array();
   for (const Rule& rule : rules()) {
     json_.begin_object();
-    json_.key("id");
-    json_.string(rule.id);
-    json_.key("name");
-    json_.string(rule.name);
+    json_.key("id").string(rule.id);
+    json_.key("name").string(rule.name);
     json_.key("shortDescription");
     write_message(json_, rule.summary);
     json_.key("fullDescription");
     write_message(json_, rule.explanation);
-    json_.key("help");
-    json_.begin_object();
-    json_.key("text");
-    json_.string(rule.repair);
-    json_.key("markdown");
-    json_.string(rule_help(rule, options().docs_url));
+    json_.key("help").begin_object();
+    json_.key("text").string(rule.repair);
+    json_.key("markdown").string(rule_help(rule, options().docs_url));
     json_.end_object();
     if (const std::string url = rule_url(rule, options().docs_url); !url.empty()) {
-      json_.key("helpUri");
-      json_.string(url);
+      json_.key("helpUri").string(url);
     }
-    json_.key("defaultConfiguration");
-    json_.begin_object(true);
-    json_.key("level");
-    json_.string("error");
+    json_.key("defaultConfiguration").begin_object(true);
+    json_.key("level").string("error");
     json_.end_object();
-    json_.key("properties");
-    json_.begin_object(true);
-    json_.key("precision");
-    json_.string("very-high");
+    json_.key("properties").begin_object(true);
+    json_.key("precision").string("very-high");
     json_.end_object();
     json_.end_object();
   }
@@ -174,17 +138,13 @@ void SarifReporter::report(const FileFindings& file) {
 
 void SarifReporter::finish() {
   json_.end_array();
-  json_.key("invocations");
-  json_.begin_array();
+  json_.key("invocations").begin_array();
   json_.begin_object();
-  json_.key("executionSuccessful");
-  json_.boolean(successful_);
-  json_.key("toolExecutionNotifications");
-  json_.begin_array();
+  json_.key("executionSuccessful").boolean(successful_);
+  json_.key("toolExecutionNotifications").begin_array();
   const auto notify = [&](std::string_view level, const std::string& text) {
     json_.begin_object();
-    json_.key("level");
-    json_.string(level);
+    json_.key("level").string(level);
     json_.key("message");
     write_message(json_, text);
     json_.end_object();

@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 
 namespace lockstep {
@@ -51,7 +52,7 @@ class Folder {
 
  private:
   const std::string& name(const ParameterFinding& finding) const {
-    return result_.scenario->schedule->model.parameters()[static_cast<std::size_t>(finding.parameter)].name;
+    return result_.scenario->schedule->model.parameters()[at(finding.parameter)].name;
   }
 
   /// In which way a parameter is wrong, less the ranks: layers of other stages fold as well.
@@ -69,8 +70,7 @@ class Folder {
 
   /// Which ranks hold which formulas; elements and hashes differ from parameter to parameter.
   std::string content(const ParameterFinding& finding) {
-    const Parameter& parameter =
-        result_.scenario->schedule->model.parameters()[static_cast<std::size_t>(finding.parameter)];
+    const Parameter& parameter = result_.scenario->schedule->model.parameters()[at(finding.parameter)];
     std::string text = fmt::format("{}|{}|{}", finding.wrong, parameter.tied, manner(finding));
     // Without a value that is wrong, or without formulas, there is nothing to compare.
     if (formulas_ == nullptr || finding.groups.empty() || !finding.unowned.empty()) return text + "|" + name(finding);

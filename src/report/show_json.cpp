@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report.h"
+#include "src/base/at.h"
 #include "src/report/geometry_classes.h"
 #include "src/report/json_report.h"
 #include "src/report/json_writer.h"
@@ -27,15 +28,13 @@ void write_step_groups(const Mesh& mesh, const std::vector<Step>& steps, JsonWri
 
 void write_groups(const Schedule& schedule, JsonWriter& json) {
   json.begin_object();
-  json.key("axes");
-  json.begin_object();
+  json.key("axes").begin_object();
   for (const std::string& name : axis_names()) {
     json.key(name);
     write_members(schedule.mesh.groups(Over{{{*axis_named(name), std::nullopt}}}).members, json);
   }
   json.end_object();
-  json.key("steps");
-  json.begin_object();
+  json.key("steps").begin_object();
   write_step_groups(schedule.mesh, schedule.steps, json);
   json.end_object();
   json.end_object();
@@ -43,43 +42,30 @@ void write_groups(const Schedule& schedule, JsonWriter& json) {
 
 void write_class(const Model& model, const GeometryClass& geometry, JsonWriter& json) {
   json.begin_object();
-  json.key("step");
-  json.string(geometry.step->name);
+  json.key("step").string(geometry.step->name);
   json.key("groups");
   write_members(geometry.groups, json);
-  json.key("buckets");
-  json.begin_array();
+  json.key("buckets").begin_array();
   for (const GeometryLayout::Bucket& bucket : geometry.buckets) {
     json.begin_object(true);
-    json.key("begin");
-    json.number(bucket.begin);
-    json.key("end");
-    json.number(bucket.end);
-    json.key("chunk");
-    json.number(bucket.chunk);
-    json.key("dtype");
-    json.string(name_of(bucket.dtype));
+    json.key("begin").number(bucket.begin);
+    json.key("end").number(bucket.end);
+    json.key("chunk").number(bucket.chunk);
+    json.key("dtype").string(name_of(bucket.dtype));
     json.end_object();
   }
   json.end_array();
-  json.key("parameters");
-  json.begin_array();
+  json.key("parameters").begin_array();
   for (const GeometryClass::Slices& slices : geometry.parameters) {
     json.begin_object(true);
-    json.key("name");
-    json.string(model.parameters()[static_cast<std::size_t>(slices.parameter)].name);
-    json.key("numel");
-    json.number(slices.numel);
+    json.key("name").string(model.parameters()[at(slices.parameter)].name);
+    json.key("numel").number(slices.numel);
     if (slices.bucket >= 0) {
-      json.key("bucket");
-      json.number(slices.bucket);
-      json.key("begin");
-      json.number(slices.position);
-      json.key("end");
-      json.number(slices.position + slices.numel);
+      json.key("bucket").number(slices.bucket);
+      json.key("begin").number(slices.position);
+      json.key("end").number(slices.position + slices.numel);
     }
-    json.key("slices");
-    json.begin_array();
+    json.key("slices").begin_array();
     for (const Interval& slice : slices.slices) json.interval(slice);
     json.end_array();
     json.end_object();
@@ -92,41 +78,30 @@ void write_parameters(const Scenario& scenario, JsonWriter& json) {
   json.begin_array();
   for (const Parameter& parameter : scenario.schedule->model.parameters()) {
     json.begin_object(true);
-    json.key("name");
-    json.string(parameter.name);
-    json.key("shape");
-    json.begin_array();
+    json.key("name").string(parameter.name);
+    json.key("shape").begin_array();
     for (const std::int64_t extent : parameter.shape) json.number(extent);
     json.end_array();
-    json.key("dtype");
-    json.string(name_of(parameter.dtype));
+    json.key("dtype").string(name_of(parameter.dtype));
     json.key("stage");
     if (parameter.stage) {
       json.number(*parameter.stage);
     } else {
       json.string("all");
     }
-    json.key("chunk");
-    json.number(parameter.chunk);
-    json.key("placements");
-    json.begin_object();
+    json.key("chunk").number(parameter.chunk);
+    json.key("placements").begin_object();
     for (const auto& [axis, placement] : placements(scenario.schedule->mesh, parameter)) {
-      json.key(axis);
-      json.string(placement);
+      json.key(axis).string(placement);
     }
     json.end_object();
     if (!parameter.tied.empty()) {
-      json.key("tied");
-      json.string(parameter.tied);
+      json.key("tied").string(parameter.tied);
     }
     if (parameter.frozen) {
-      json.key("frozen");
-      json.boolean(true);
+      json.key("frozen").boolean(true);
     }
-    json.key("tags");
-    json.begin_array();
-    for (const std::string& tag : parameter.tags) json.string(tag);
-    json.end_array();
+    json.key("tags").strings(parameter.tags);
     json.end_object();
   }
   json.end_array();
@@ -137,20 +112,16 @@ void write_parameters(const Scenario& scenario, JsonWriter& json) {
 void show_json(const Scenario& scenario, const Write& write) {
   JsonWriter json(write);
   json.begin_object();
-  json.key("lockstep");
-  json.number(1);
-  json.key("scenario");
-  json.string_or_null(scenario.name);
-  json.key("file");
-  json.string_or_null(scenario.file);
+  json.key("lockstep").number(1);
+  json.key("scenario").string_or_null(scenario.name);
+  json.key("file").string_or_null(scenario.file);
   json.key("layout");
   write_json_layout(scenario.layout, json);
   if (scenario.schedule != nullptr) {
     const Schedule& schedule = *scenario.schedule;
     json.key("groups");
     write_groups(schedule, json);
-    json.key("geometry");
-    json.begin_array();
+    json.key("geometry").begin_array();
     const Timeline timeline = walk(schedule);
     for (const GeometryClass& geometry : geometry_classes(schedule, timeline))
       write_class(schedule.model, geometry, json);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 
+#include "src/base/at.h"
 #include "src/base/refuse.h"
 
 namespace lockstep {
@@ -43,12 +44,12 @@ GridRequest request_for(const CheckResult& result, int parameter) {
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
     const int buffer = schedule.model.buffer_of(rank, logical);
     if (buffer < 0) continue;
-    const LocalBuffer& local = schedule.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+    const LocalBuffer& local = schedule.model.local(rank).buffers[at(buffer)];
     const bool named = std::find(local.parameters.begin(), local.parameters.end(), parameter) != local.parameters.end();
     if (named && local.numel > 0) return {rank, buffer, {0, local.numel}, std::nullopt};
   }
   refuse(fmt::format("no rank holds a gradient of {}: it is frozen or empty",
-                     schedule.model.parameters()[static_cast<std::size_t>(parameter)].name));
+                     schedule.model.parameters()[at(parameter)].name));
 }
 
 GridRequest wrong_request(const ParameterFinding& finding, GridRequest otherwise) {
@@ -89,7 +90,7 @@ std::vector<GridRequest> requests_for(const CheckResult& result, const Subject& 
   const int logical = model.logical_of(subject.parameter);
   const auto holds = [&](int rank, std::int64_t element) {
     const int buffer = model.buffer_of(rank, logical);
-    return buffer >= 0 && model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel > element;
+    return buffer >= 0 && model.local(rank).buffers[at(buffer)].numel > element;
   };
   std::vector<GridRequest> requests;
   for (const Interval& range : ranges) {

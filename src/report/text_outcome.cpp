@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/text_report.h"
 
@@ -125,7 +126,7 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
   for (auto& [key, ranks] : ranks_of) {
     const auto& [parameter, count] = key;
     const auto& [counted, expected, part] = count;
-    const std::string pattern = folded_name(parameters[static_cast<std::size_t>(parameter)].name);
+    const std::string pattern = folded_name(parameters[at(parameter)].name);
     const auto [place, fresh] = index.emplace(std::make_tuple(pattern, count, ranks), lines.size());
     if (fresh) lines.push_back({{}, counted, expected, part, ranks});
     lines[place->second].parameters.push_back(parameter);
@@ -137,7 +138,7 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
       break;
     }
     const Line& line = lines[shown];
-    const std::string& name = parameters[static_cast<std::size_t>(line.parameters.front())].name;
+    const std::string& name = parameters[at(line.parameters.front())].name;
     const std::string names =
         line.part + (line.parameters.size() == 1
                          ? name

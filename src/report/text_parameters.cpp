@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/report/elide.h"
 #include "src/report/section_grids.h"
 #include "src/report/sections.h"
@@ -68,7 +69,7 @@ class ParametersText {
     if (!finding.not_shown.empty()) write_(fmt::format("    no rank is shown: {}\n", finding.not_shown));
     if (!finding.unowned.empty()) unowned(finding);
     if (section.turn != nullptr) write_("    " + turning_sentence(section.turn->point) + "\n");
-    const auto logical = static_cast<std::size_t>(model_.logical_of(finding.parameter));
+    const std::size_t logical = at(model_.logical_of(finding.parameter));
     const bool value_wrong = std::any_of(finding.groups.begin(), finding.groups.end(),
                                          [](const RankGroup& group) { return first_wrong_piece(group) != nullptr; });
     if (value_wrong && logical < exact_of(result_)->replicas_agree.size() &&
@@ -80,7 +81,7 @@ class ParametersText {
   }
 
   void head(const Section& section) {
-    const Parameter& parameter = model_.parameters()[static_cast<std::size_t>(section.finding->parameter)];
+    const Parameter& parameter = model_.parameters()[at(section.finding->parameter)];
     const std::string mark = section.finding->wrong ? style_.bad("✗") : style_.good("✓");
     const std::string tied = parameter.tied.empty() ? "" : fmt::format(" (tied: {})", parameter.tied);
     if (section.parameters == 1) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "src/base/at.h"
 #include "src/report/style.h"
 
 namespace lockstep {
@@ -14,15 +15,15 @@ namespace lockstep {
 namespace {
 
 const std::string& name_of_buffer(const Model& model, int rank, int buffer) {
-  const int parameter = model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
-  return model.parameters()[static_cast<std::size_t>(parameter)].name;
+  const int parameter = model.local(rank).buffers[at(buffer)].parameters.front();
+  return model.parameters()[at(parameter)].name;
 }
 
 /// What a piece is made of, as a formula; "" where least squares found none.
 std::string formula_of(const CheckResult& result, const TransformerBuffer& buffer, const TransformerPiece& piece) {
   if (!piece.terms) return "";
   const Schedule& schedule = *result.scenario->schedule;
-  const LocalBuffer& local = schedule.model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)];
+  const LocalBuffer& local = schedule.model.local(buffer.rank).buffers[at(buffer.buffer)];
   return print_formula(schedule, buffer.rank, buffer.buffer, *piece.terms,
                        reference_terms(schedule, local.logical, local.piece, result.transformer->step));
 }
@@ -83,39 +84,29 @@ std::string transformer_text(const CheckResult& result, const ReportOptions& opt
 void write_json_transformer(const CheckResult& result, JsonWriter& json) {
   const TransformerResult& found = *result.transformer;
   json.begin_object();
-  json.key("largest_right");
-  json.string(fmt::format("{:.3g}", found.largest_right));
-  json.key("smallest_wrong");
-  json.string_or_null(found.match || found.failure ? "" : fmt::format("{:.3g}", found.smallest_wrong));
-  json.key("wrong");
-  json.begin_array();
+  json.key("largest_right").string(fmt::format("{:.3g}", found.largest_right));
+  json.key("smallest_wrong")
+      .string_or_null(found.match || found.failure ? "" : fmt::format("{:.3g}", found.smallest_wrong));
+  json.key("wrong").begin_array();
   for (const TransformerBuffer& buffer : found.buffers) {
     if (buffer.right) continue;
     json.begin_object(true);
-    json.key("parameter");
-    json.string(name_of_buffer(result.scenario->schedule->model, buffer.rank, buffer.buffer));
-    json.key("rank");
-    json.number(buffer.rank);
-    json.key("error");
-    json.string(fmt::format("{:.3g}", buffer.error));
-    json.key("pieces");
-    json.begin_array();
+    json.key("parameter").string(name_of_buffer(result.scenario->schedule->model, buffer.rank, buffer.buffer));
+    json.key("rank").number(buffer.rank);
+    json.key("error").string(fmt::format("{:.3g}", buffer.error));
+    json.key("pieces").begin_array();
     for (const TransformerPiece& piece : buffer.pieces) {
       json.begin_object(true);
-      json.key("elements");
-      json.interval(piece.elements);
-      json.key("verdict");
-      json.string(piece.right ? "match" : "mismatch");
-      json.key("formula");
-      json.string_or_null(formula_of(result, buffer, piece));
+      json.key("elements").interval(piece.elements);
+      json.key("verdict").string(piece.right ? "match" : "mismatch");
+      json.key("formula").string_or_null(formula_of(result, buffer, piece));
       json.end_object();
     }
     json.end_array();
     json.end_object();
   }
   json.end_array();
-  json.key("failure");
-  json.string_or_null(found.failure ? found.failure->what : "");
+  json.key("failure").string_or_null(found.failure ? found.failure->what : "");
   json.end_object();
 }
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "lockstep/report.h"
+#include "src/base/at.h"
 #include "src/base/shell_quoted.h"
 #include "src/report/blame_text.h"
 #include "src/report/clean_text.h"
 #include "src/report/elide.h"
-#include "src/report/run_verdict.h"
 #include "src/report/run_words.h"
 #include "src/report/style.h"
 
@@ -66,7 +66,7 @@ class TextVerify {
         break;
       }
       write_(fmt::format("\n{} {}  contributions\n", mark(one.contributions),
-                         clean(result_.parameters[static_cast<std::size_t>(one.parameter)].name)));
+                         clean(result_.parameters[at(one.parameter)].name)));
       if (one.difference > 0)
         write_(fmt::format("    {:.2g} % from the gradient on one device: {:.2g} roundings of {}\n",
                            100 * one.difference, one.roundings, one.dtype));

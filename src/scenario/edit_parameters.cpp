@@ -31,7 +31,7 @@ void check_keys(const Json& edit, Reading& reading) {
   const ObjectRow& row = object_row(Object::parameter);
   std::vector<std::string> known;
   known.reserve(row.keys.size());
-  for (const KeyRow& key : row.keys) known.emplace_back(key.name);
+  for (const ObjectKey& key : row.keys) known.emplace_back(key.name);
   for (const Json::Member& member : edit.members()) {
     if (member.key == "parameter" || find_key(row, member.key) != nullptr) continue;
     reading.diagnostics.add(key_place(member), fmt::format("unknown key \"{}\" in the edit \"parameter\"{}", member.key,

@@ -222,7 +222,7 @@ class StepEditor {
       // Any op's key: an edit that changes the op removes what only the old one had.
       if (find_key(object_row(Object::step), member.key) == nullptr) {
         std::vector<std::string> known;
-        for (const KeyRow& key : object_row(Object::step).keys) known.emplace_back(key.name);
+        for (const ObjectKey& key : object_row(Object::step).keys) known.emplace_back(key.name);
         reading_.diagnostics.add(key_place(member), fmt::format("unknown key \"{}\" in the edit \"set\"{}", member.key,
                                                                 did_you_mean(member.key, known)));
       }

@@ -30,7 +30,7 @@ Json with_values(const Json& value, Template& values) {
   if (!value.is_object()) return value;
   std::vector<Json::Member> members;
   for (const Json::Member& member : value.members()) {
-    const KeyRow* row = find_key(object_row(Object::step), member.key);
+    const ObjectKey* row = find_key(object_row(Object::step), member.key);
     if (row == nullptr) row = find_key(object_row(Object::geometry), member.key);
     const bool expression = member.key == "weight" || (row != nullptr && row->type == Type::expression);
     const bool text = expression && member.value.is_string();
@@ -96,7 +96,7 @@ Json Framework::with_layout_defaults(const Json& layout, Reading& reading) const
   for (const Json::Member& member : resolved ? resolved->members() : std::vector<Json::Member>()) {
     // A layout that gives the parts of dp gives dp.
     if (member.key == "dp" && (layout.find("dp_shard") != nullptr || layout.find("dp_replicate") != nullptr)) continue;
-    const KeyRow* row = find_key(object_row(Object::layout), member.key);
+    const ObjectKey* row = find_key(object_row(Object::layout), member.key);
     const bool number = row != nullptr && (row->type == Type::axis_size || row->type == Type::count);
     if (!number || !member.value.is_string()) {
       set_member(plain, member);

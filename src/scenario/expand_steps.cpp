@@ -91,7 +91,7 @@ class StepExpander {
   }
 
   Json expand_value(Object object, const std::string& key, const Json& value) {
-    const KeyRow* row = find_key(object_row(object), key);
+    const ObjectKey* row = find_key(object_row(object), key);
     if (row != nullptr && row->type == Type::expression) return values_.substitute(value);
     if (key == "geometry" && value.is_object()) {
       std::vector<Json::Member> members;

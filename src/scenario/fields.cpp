@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 /// The variants of an object that have the key, for "… have it".
-std::string owners(const ObjectRow& object, const KeyRow& key) {
+std::string owners(const ObjectRow& object, const ObjectKey& key) {
   std::vector<std::string> with;
   for (const std::string& variant : variants_of(object)) {
     if (has_key(object, key, variant)) with.push_back(variant);
@@ -21,11 +21,11 @@ std::string owners(const ObjectRow& object, const KeyRow& key) {
 
 std::string unknown_key(const ObjectRow& object, const std::string& key, std::string_view variant,
                         const std::string& where) {
-  const KeyRow* row = find_key(object, key);
+  const ObjectKey* row = find_key(object, key);
   if (row != nullptr)
     return fmt::format("key \"{}\" does not belong to \"{}\" {}; {}", key, variant, where, owners(object, *row));
   std::vector<std::string> known;
-  for (const KeyRow& candidate : object.keys) {
+  for (const ObjectKey& candidate : object.keys) {
     if (has_key(object, candidate, variant)) known.emplace_back(candidate.name);
   }
   std::string near = did_you_mean_here(key, known);
@@ -54,7 +54,7 @@ Fields::Fields(const Json& object, Object kind, std::string_view variant, const 
   }
   const ObjectRow& row = object_row(kind);
   for (const Json::Member& member : object.members()) {
-    const KeyRow* key = find_key(row, member.key);
+    const ObjectKey* key = find_key(row, member.key);
     if (key != nullptr && has_key(row, *key, variant)) {
       if (check_type(member.value, key->type, key->allowed, diagnostics))
         members_.emplace_back(key->name, &member.value);
@@ -62,7 +62,7 @@ Fields::Fields(const Json& object, Object kind, std::string_view variant, const 
       diagnostics.add(key_place(member), unknown_key(row, member.key, variant, where));
     }
   }
-  for (const KeyRow& key : row.keys) {
+  for (const ObjectKey& key : row.keys) {
     if (!has_key(row, key, variant) || !needs_key(key, variant) || object.find(key.name) != nullptr) continue;
     diagnostics.add(object.place(), fmt::format("missing key \"{}\" {}: {}", key.name, where, key.help));
   }

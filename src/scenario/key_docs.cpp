@@ -27,12 +27,12 @@ std::string code_list(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
-std::string value_of(const KeyRow& key) {
+std::string value_of(const ObjectKey& key) {
   if (key.type == Type::one_of) return code_list(split_words(key.allowed));
   return escaped(type_row(key.type).expected);
 }
 
-std::string default_of(const KeyRow& key) {
+std::string default_of(const ObjectKey& key) {
   if (key.required == "*") return "required";
   if (!key.required.empty() && key.required != key.name) {
     return fmt::format("required by {}{}", code_list(split_words(key.required)),
@@ -42,7 +42,7 @@ std::string default_of(const KeyRow& key) {
 }
 
 /// The variants that have a key, where not all have it.
-std::string owners_of(const ObjectRow& object, const KeyRow& key) {
+std::string owners_of(const ObjectRow& object, const ObjectKey& key) {
   std::vector<std::string> with, without;
   for (const std::string& variant : variants_of(object))
     (has_key(object, key, variant) ? with : without).push_back(variant);
@@ -59,7 +59,7 @@ std::string table(const ObjectRow& object) {
   std::string text = fmt::format("## {}\n\n{}\n\n", object.name, object.help);
   text += variants ? fmt::format("| key | {} | value | default | meaning |\n|---|---|---|---|---|\n", of)
                    : "| key | value | default | meaning |\n|---|---|---|---|\n";
-  for (const KeyRow& key : object.keys) {
+  for (const ObjectKey& key : object.keys) {
     text += fmt::format("| `{}` |", key.name);
     if (variants) text += fmt::format(" {} |", owners_of(object, key));
     text += fmt::format(" {} | {} | {} |\n", value_of(key), default_of(key), escaped(key.help));

@@ -33,7 +33,7 @@ enum class Object {
 };
 
 /// One key of an object: what the parser accepts, and what the schema and the documents say.
-struct KeyRow {
+struct ObjectKey {
   std::string_view name;
   Type type;
   std::string_view required;       ///< "*": always; else the variants of the object that need it; "": optional
@@ -49,7 +49,7 @@ struct ObjectRow {
   Object object;
   std::string_view name;
   std::string_view help;
-  std::vector<KeyRow> keys;
+  std::vector<ObjectKey> keys;
   std::string_view variants = "";
 };
 
@@ -58,9 +58,9 @@ const std::vector<ObjectRow>& object_rows();
 
 /// Whether a variant ("all_reduce", "bucket", "move"; "" for objects without) has this key, and
 /// whether it must be given.
-bool has_key(const ObjectRow& object, const KeyRow& key, std::string_view variant);
-bool needs_key(const KeyRow& key, std::string_view variant);
-const KeyRow* find_key(const ObjectRow& object, std::string_view name);
+bool has_key(const ObjectRow& object, const ObjectKey& key, std::string_view variant);
+bool needs_key(const ObjectKey& key, std::string_view variant);
+const ObjectKey* find_key(const ObjectRow& object, std::string_view name);
 /// The variants of an object; one empty word where it has none.
 std::vector<std::string> variants_of(const ObjectRow& object);
 

@@ -26,18 +26,18 @@ bool op_has_key(std::string_view op, std::string_view key) {
 
 }  // namespace
 
-bool has_key(const ObjectRow& object, const KeyRow& key, std::string_view variant) {
+bool has_key(const ObjectRow& object, const ObjectKey& key, std::string_view variant) {
   if (object.object == Object::step) return op_has_key(variant, key.name);
   return key.variants.empty() || contains_word(key.variants, variant);
 }
 
-bool needs_key(const KeyRow& key, std::string_view variant) {
+bool needs_key(const ObjectKey& key, std::string_view variant) {
   if (key.required == "*") return !(variant == "wait" && key.name == "name");
   return !key.required.empty() && contains_word(key.required, variant);
 }
 
-const KeyRow* find_key(const ObjectRow& object, std::string_view name) {
-  for (const KeyRow& key : object.keys) {
+const ObjectKey* find_key(const ObjectRow& object, std::string_view name) {
+  for (const ObjectKey& key : object.keys) {
     if (key.name == name) return &key;
   }
   return nullptr;

@@ -21,7 +21,7 @@ Selectors read_selectors(const Json& value, Reading& reading) {
 Geometry read_geometry(const Json& object, Reading& reading) {
   Geometry geometry;
   geometry.place = object.place();
-  const KeyRow& kind_row = *find_key(object_row(Object::geometry), "kind");
+  const ObjectKey& kind_row = *find_key(object_row(Object::geometry), "kind");
   const Json* kind = object.find("kind");
   if (kind == nullptr) {
     reading.diagnostics.add(object.place(), fmt::format("missing key \"kind\" in \"geometry\": expected {}",

@@ -20,7 +20,7 @@ std::string where_of(const Json& object, const std::string& op) {
 /// The op of a step, or nothing where a mistake was added.
 std::optional<Op> read_op(const Json& object, Reading& reading) {
   const Json* op = object.find("op");
-  const KeyRow& row = *find_key(object_row(Object::step), "op");
+  const ObjectKey& row = *find_key(object_row(Object::step), "op");
   if (!object.is_object()) {
     reading.diagnostics.add(object.place(), fmt::format("expected a step, found {}", object.describe()));
     return std::nullopt;

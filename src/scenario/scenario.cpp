@@ -239,7 +239,7 @@ class ScenarioReader {
       const bool one = whole_number(member.value) == 1 && member.key != "dp_shard";
       if (!one && !(member.value.is_boolean() && !member.value.as_boolean())) set_member(plain, member);
     }
-    const KeyRow& order = *find_key(object_row(Object::layout), "order");
+    const ObjectKey& order = *find_key(object_row(Object::layout), "order");
     if (plain.find("order") == nullptr) plain.set("order", Json::string(std::string(order.fallback)));
     return plain;
   }

@@ -31,7 +31,7 @@ Json reference(std::string_view name) { return Json::object({{"$ref", {}, text(f
 bool is_reference(const TypeRow& row) { return row.schema.rfind("{\"$ref\"", 0) == 0; }
 
 /// Schema of a key's value with its description.
-Json key_schema(const KeyRow& key, bool or_null) {
+Json key_schema(const ObjectKey& key, bool or_null) {
   Json schema;
   if (key.type == Type::one_of) {
     schema = Json::object({{"enum", {}, list_of_words(key.allowed)}});
@@ -50,7 +50,7 @@ Json key_schema(const KeyRow& key, bool or_null) {
 Json variant_schema(const ObjectRow& object, const std::string& variant) {
   std::vector<Json::Member> properties;
   std::vector<Json> required;
-  for (const KeyRow& key : object.keys) {
+  for (const ObjectKey& key : object.keys) {
     if (!has_key(object, key, variant)) continue;
     Json schema = key_schema(key, false);
     if (key.name == "op" || (key.name == "kind" && !variant.empty())) {
@@ -72,11 +72,11 @@ Json variant_schema(const ObjectRow& object, const std::string& variant) {
 /// Adds the keys of a step or parameter to an edit that replaces them.
 void add_changed_keys(Json& edit, const ObjectRow& object) {
   Json properties = *edit.find("properties");
-  for (const KeyRow& key : object.keys) properties.set(key.name, key_schema(key, true));
+  for (const ObjectKey& key : object.keys) properties.set(key.name, key_schema(key, true));
   // Merged key by key, so it may be a part of one.
   if (properties.find("geometry") != nullptr) {
     std::vector<Json::Member> parts;
-    for (const KeyRow& key : object_row(Object::geometry).keys)
+    for (const ObjectKey& key : object_row(Object::geometry).keys)
       parts.push_back({std::string(key.name), {}, key_schema(key, true)});
     properties.set("geometry", Json::object({{"description", {}, text(find_key(object, "geometry")->help)},
                                              {"type", {}, literal(R"(["object", "null"])")},

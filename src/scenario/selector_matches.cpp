@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/schedule/selector_list.h"
 
 namespace lockstep {
@@ -27,7 +28,7 @@ bool SelectorMatches::find_fit(const std::string& item) const {
   }
   for (const auto& local : model_->locals()) {
     for (const LocalBuffer& buffer : local->buffers) {
-      const Parameter& parameter = model_->parameters()[static_cast<std::size_t>(buffer.parameters[0])];
+      const Parameter& parameter = model_->parameters()[at(buffer.parameters[0])];
       if (read.fits(parameter, buffer.numel, parameter.chunk)) return true;
     }
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/schedule/selector_list.h"
 
 namespace lockstep {
@@ -89,7 +90,7 @@ GeometryLayout Calls::layout(const Step& step, int rank, int n, const std::vecto
   const LocalModel& local = schedule_->model.local(rank);
   std::vector<GeometryItem> items;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const LocalBuffer& buffer = local.buffers[static_cast<std::size_t>(buffers[i])];
+    const LocalBuffer& buffer = local.buffers[at(buffers[i])];
     const std::int64_t row = buffer.rows > 0 ? std::max<std::int64_t>(buffer.numel / buffer.rows, 1) : 1;
     const bool separate = step.geometry.separate && step.geometry.separate->chooses(schedule_->model, buffer);
     // Part of a buffer is cut by as many rows as it fills, the last perhaps in part.
@@ -110,7 +111,7 @@ const GeometryLayout& Calls::layout(const Step& step, int rank, int n) {
     const std::vector<int>& buffers = selected(step, rank);
     std::vector<std::int64_t> numels;
     numels.reserve(buffers.size());
-    for (int buffer : buffers) numels.push_back(local.buffers[static_cast<std::size_t>(buffer)].numel);
+    for (int buffer : buffers) numels.push_back(local.buffers[at(buffer)].numel);
     found = std::make_unique<GeometryLayout>(layout(step, rank, n, buffers, numels));
   }
   return *found;
@@ -140,7 +141,7 @@ void Calls::check_backward(const Position& position, int rank) {
   std::vector<char> seen(static_cast<std::size_t>(contributions_.classes()), 0);
   int last = -1;
   for (int buffer : selected(step, rank)) {
-    char& done = seen[static_cast<std::size_t>(contributions_.class_of(rank, buffer))];
+    char& done = seen[at(contributions_.class_of(rank, buffer))];
     if (done) continue;
     done = 1;
     for (const Contribution& contribution :

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "src/base/at.h"
 #include "src/model/dtype_bytes.h"
 
 namespace lockstep {
@@ -15,7 +16,7 @@ std::int64_t bytes_of(const Schedule& schedule, const Call& call) {
   std::int64_t bytes = 0;
   const std::vector<LocalBuffer>& buffers = schedule.model.local(call.rank).buffers;
   for (std::size_t i = 0; i < call.buffers->size(); ++i) {
-    const LocalBuffer& buffer = buffers[static_cast<std::size_t>((*call.buffers)[i])];
+    const LocalBuffer& buffer = buffers[at((*call.buffers)[i])];
     std::int64_t elements = buffer.numel;
     if (!call.owned.empty()) {
       elements = 0;
@@ -45,8 +46,7 @@ Communication communication(const Schedule& schedule, const Timeline& timeline, 
     step.largest_group = std::max(step.largest_group, members);
     const std::int64_t bytes = sends * (members - 1) * bytes_of(schedule, event.calls.front());
     step.bytes += bytes;
-    for (const Call& call : event.calls)
-      of_rank[static_cast<std::size_t>(call.rank)] += (bytes + members - 1) / members;
+    for (const Call& call : event.calls) of_rank[at(call.rank)] += (bytes + members - 1) / members;
   }
   for (const StepCommunication& step : result.steps) {
     result.calls += step.calls;

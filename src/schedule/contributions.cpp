@@ -3,6 +3,7 @@
 #include <map>
 
 #include "lockstep/timeline.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -10,7 +11,7 @@ namespace {
 
 // Everything about a site that its contributions depend on, apart from the rank.
 std::string site_key(const Model& model, int parameter) {
-  const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
+  const Parameter& site = model.parameters()[at(parameter)];
   std::string key = std::to_string(model.site_use(parameter, site.uses.front())) + "|";
   for (const std::string& use : site.uses) key += use + ",";
   key += "|";
@@ -67,20 +68,20 @@ Contributions::Contributions(const Schedule& schedule) : schedule_(&schedule) {
 }
 
 int Contributions::class_of(int rank, int buffer) const {
-  return class_of_[static_cast<std::size_t>(schedule_->model.local(rank).id)][static_cast<std::size_t>(buffer)];
+  return class_of_[at(schedule_->model.local(rank).id)][at(buffer)];
 }
 
 // Replicate: every rank along tp computes the same value, and the lowest gives it its name.
 int Contributions::named_by(int rank, int buffer, int parameter, int micro_batch) const {
   const Mesh& mesh = schedule_->mesh;
   const Model& model = schedule_->model;
-  const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
+  const Parameter& site = model.parameters()[at(parameter)];
   if (mesh.size(Axis::tp) == 1) return rank;
   for (const Shard& shard : site.shard) {
     if (shard.axis == Axis::tp) return rank;
   }
   if (std::find(site.partial.begin(), site.partial.end(), Axis::tp) != site.partial.end()) return rank;
-  const LocalBuffer& own = model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+  const LocalBuffer& own = model.local(rank).buffers[at(buffer)];
   int stride = 1;
   for (Axis axis : mesh.layout().order) {
     if (axis == Axis::tp) break;
@@ -88,7 +89,7 @@ int Contributions::named_by(int rank, int buffer, int parameter, int micro_batch
   }
   for (int other = rank - mesh.coordinate(rank, Axis::tp) * stride; other < rank; other += stride) {
     const int held = model.buffer_of(other, own.logical);
-    if (held < 0 || model.local(other).buffers[static_cast<std::size_t>(held)].piece != own.piece) continue;
+    if (held < 0 || model.local(other).buffers[at(held)].piece != own.piece) continue;
     if (!model.takes_part(mesh, parameter, other, micro_batch)) continue;
     const bool same_share = std::all_of(site.partial.begin(), site.partial.end(), [&](Axis axis) {
       return mesh.coordinate(other, axis) == mesh.coordinate(rank, axis);
@@ -109,20 +110,20 @@ std::vector<Contribution> Contributions::of(int rank, int buffer, int optimizer_
                         mesh.coordinate(source, Axis::sp)) > 0;
   };
   std::vector<Contribution> result;
-  for (int parameter : model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters) {
-    const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
+  for (int parameter : model.local(rank).buffers[at(buffer)].parameters) {
+    const Parameter& site = model.parameters()[at(parameter)];
     if (site.frozen || !model.takes_part(mesh, parameter, rank, micro_batch)) continue;
     for (const std::string& use : site.uses) {
       if (!uses.empty() && std::find(uses.begin(), uses.end(), use) == uses.end()) continue;
       const int site_use = model.site_use(parameter, use);
-      const int dispatch = dispatch_of_[static_cast<std::size_t>(parameter)];
+      const int dispatch = dispatch_of_[at(parameter)];
       if (dispatch < 0) {
         if (has_tokens(use, rank)) result.push_back({named_by(rank, buffer, parameter, micro_batch), rank, site_use});
         continue;
       }
-      const Groups& groups = dispatch_groups_[static_cast<std::size_t>(dispatch)];
-      const int group = groups.group_of[static_cast<std::size_t>(rank)];
-      for (int source : groups.members[static_cast<std::size_t>(group)]) {
+      const Groups& groups = dispatch_groups_[at(dispatch)];
+      const int group = groups.group_of[at(rank)];
+      for (int source : groups.members[at(group)]) {
         if (has_tokens(use, source)) result.push_back({source, source, site_use});
       }
     }
@@ -133,11 +134,10 @@ std::vector<Contribution> Contributions::of(int rank, int buffer, int optimizer_
 std::int64_t Contributions::most(int rank, int buffer) const {
   const Model& model = schedule_->model;
   std::int64_t most = 0;
-  for (const int parameter : model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters) {
-    const int dispatch = dispatch_of_[static_cast<std::size_t>(parameter)];
-    const std::size_t sources =
-        dispatch < 0 ? 1 : dispatch_groups_[static_cast<std::size_t>(dispatch)].members.front().size();
-    most += static_cast<std::int64_t>(sources * model.parameters()[static_cast<std::size_t>(parameter)].uses.size());
+  for (const int parameter : model.local(rank).buffers[at(buffer)].parameters) {
+    const int dispatch = dispatch_of_[at(parameter)];
+    const std::size_t sources = dispatch < 0 ? 1 : dispatch_groups_[at(dispatch)].members.front().size();
+    most += static_cast<std::int64_t>(sources * model.parameters()[at(parameter)].uses.size());
   }
   return most;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/decompositions.h"
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -60,7 +62,7 @@ Decomposition chain_reduce(int n, int root) {
     result.transfers.push_back({around(root + hop, n), around(root + hop + 1, n), -1, true});
   }
   result.takes_over.resize(static_cast<std::size_t>(n));
-  result.takes_over[static_cast<std::size_t>(root)] = {-1};
+  result.takes_over[at(root)] = {-1};
   return result;
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -22,12 +24,12 @@ std::string key_of(const Over& over) {
 std::int64_t elements(const Schedule& schedule, const Call& call, std::size_t position) {
   if (!call.owned.empty()) return size(call.owned[position]);
   const int buffer = (*call.buffers)[position];
-  return schedule.model.local(call.rank).buffers[static_cast<std::size_t>(buffer)].numel;
+  return schedule.model.local(call.rank).buffers[at(buffer)].numel;
 }
 
 Dtype dtype_of(const Schedule& schedule, const Call& call, std::size_t position) {
   const int buffer = (*call.buffers)[position];
-  return schedule.model.local(call.rank).buffers[static_cast<std::size_t>(buffer)].dtype;
+  return schedule.model.local(call.rank).buffers[at(buffer)].dtype;
 }
 
 bool moves_data(Op op) { return operation(op).writes != Operation::Writes::nothing; }
@@ -50,17 +52,17 @@ int Meetings::group_of(const Step& step, int rank) {
         }
         numbers.push_back(found->second);
       }
-      for (int group : groups.group_of) shared.push_back(group < 0 ? -1 : numbers[static_cast<std::size_t>(group)]);
+      for (int group : groups.group_of) shared.push_back(group < 0 ? -1 : numbers[at(group)]);
     }
     by_rank = shared;
   }
-  return by_rank[static_cast<std::size_t>(rank)];
+  return by_rank[at(rank)];
 }
 
 Meeting& Meetings::arrive(int group, int rank, MemberCall call) {
-  const std::vector<int>& ranks = members_[static_cast<std::size_t>(group)];
+  const std::vector<int>& ranks = members_[at(group)];
   const auto member = static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  Group& state = groups_[static_cast<std::size_t>(group)];
+  Group& state = groups_[at(group)];
   const std::size_t number = state.next[member]++ - state.first;
   while (state.open.size() <= number) {
     Meeting& fresh = state.open.emplace_back();
@@ -76,7 +78,7 @@ Meeting& Meetings::arrive(int group, int rank, MemberCall call) {
 
 // Meetings of one group complete in order: every member calls them in order.
 void Meetings::finish(Meeting& meeting) {
-  Group& state = groups_[static_cast<std::size_t>(meeting.group)];
+  Group& state = groups_[at(meeting.group)];
   if (&state.open.front() != &meeting) throw InternalError("a collective completed before an earlier one of its group");
   state.open.pop_front();
   ++state.first;

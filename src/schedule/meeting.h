@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/timeline.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -36,7 +37,7 @@ class Meetings {
   /// The group that this step's `over` puts the rank in: a number that is the same for every step
   /// with that set of ranks; -1 for none.
   int group_of(const Step& step, int rank);
-  const std::vector<int>& members(int group) const { return members_[static_cast<std::size_t>(group)]; }
+  const std::vector<int>& members(int group) const { return members_[at(group)]; }
 
   /// Adds the rank's next call of this group. The meeting stays valid until finish().
   Meeting& arrive(int group, int rank, MemberCall call);

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -37,9 +39,9 @@ std::vector<int>& Ownership::parents(int optimizer_step) {
 }
 
 int Ownership::root_of(std::vector<int>& parents, int index) {
-  while (parents[static_cast<std::size_t>(index)] != index) {
-    int& parent = parents[static_cast<std::size_t>(index)];
-    parent = parents[static_cast<std::size_t>(parent)];
+  while (parents[at(index)] != index) {
+    int& parent = parents[at(index)];
+    parent = parents[at(parent)];
     index = parent;
   }
   return index;
@@ -54,7 +56,7 @@ void Ownership::join(const std::vector<int>& optimizer_steps, const std::vector<
     const auto [found, is_new] = first_of_step.emplace(optimizer_steps[i], own);
     if (is_new) continue;
     const int other = root_of(list, found->second);
-    list[static_cast<std::size_t>(std::max(own, other))] = std::min(own, other);
+    list[at(std::max(own, other))] = std::min(own, other);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/timeline.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -40,9 +41,7 @@ class Ownership {
   std::vector<std::vector<int>> families(int optimizer_step);
 
  private:
-  std::size_t index(int rank, int buffer) const {
-    return first_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(buffer);
-  }
+  std::size_t index(int rank, int buffer) const { return first_[at(rank)] + static_cast<std::size_t>(buffer); }
   std::vector<int>& parents(int optimizer_step);
   static int root_of(std::vector<int>& parents, int index);
 

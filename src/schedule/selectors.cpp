@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "src/base/at.h"
 #include "src/schedule/selector_list.h"
 
 namespace lockstep {
@@ -201,7 +202,7 @@ SelectorList::SelectorList(const std::vector<std::string>& items) {
 
 bool SelectorList::chooses(const Model& model, const LocalBuffer& buffer) const {
   return std::any_of(buffer.parameters.begin(), buffer.parameters.end(), [&](int parameter) {
-    return chooses(model.parameters()[static_cast<std::size_t>(parameter)], buffer.numel, buffer.chunk);
+    return chooses(model.parameters()[at(parameter)], buffer.numel, buffer.chunk);
   });
 }
 

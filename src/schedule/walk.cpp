@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/base/budget.h"
 
 namespace lockstep {
@@ -72,7 +73,7 @@ void Walk::run_time(std::size_t time) {
 
 // Executes everything up to and including position `time`, unless the rank gets blocked.
 void Walk::advance(int rank, std::size_t time) {
-  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  RankState& state = ranks_[at(rank)];
   while (state.next <= time && !state.waits_in && !state.stopped) {
     const Position& position = positions_[state.next++];
     Budget::spend(2);
@@ -99,21 +100,21 @@ void Walk::execute(int rank, const Position& position, std::size_t time) {
   if ((operation(step.op).collective || step.op == Op::own) && meetings_.group_of(step, rank) < 0) return;
   const std::vector<int>& touched = touches_data(step.op) ? *buffers : no_buffers;
   if (races(rank, position, touched)) return;
-  if (step.async) ranks_[static_cast<std::size_t>(rank)].in_flight.push_back({&step, &touched});
+  if (step.async) ranks_[at(rank)].in_flight.push_back({&step, &touched});
   if (operation(step.op).collective) {
     collective(rank, position, *buffers, time);
   } else if (step.op == Op::own) {
     own(rank, position, *buffers, time);
   } else {
     local(rank, position, *buffers, time);
-    if (step.async) ranks_[static_cast<std::size_t>(rank)].in_flight.back().event = timeline_->events.size() - 1;
+    if (step.async) ranks_[at(rank)].in_flight.back().event = timeline_->events.size() - 1;
   }
 }
 
 bool Walk::races(int rank, const Position& position, const std::vector<int>& buffers) {
   const Step& step = *position.step;
   bool found = false;
-  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  RankState& state = ranks_[at(rank)];
   for (InFlight& flight : state.in_flight) {
     if (flight.waited_for && flight.step != &step) continue;
     int buffer = flight.buffers->empty() ? -1 : flight.buffers->front();
@@ -137,7 +138,7 @@ bool Walk::races(int rank, const Position& position, const std::vector<int>& buf
 
 /// Whether the rank must stand still for it: then it comes back to the same position.
 bool Walk::waits_instead(int rank, InFlight& flight) {
-  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  RankState& state = ranks_[at(rank)];
   if (flight.meeting == nullptr) {
     flight.waited_for = true;
     return false;
@@ -160,11 +161,11 @@ void Walk::report_race(int rank, const Position& position, const std::string& st
   outcome.met.clear();
   std::string touches;  // a step that touches no buffer can still be started twice
   if (buffer >= 0) {
-    const int parameter = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
-    touches = name + " of " + schedule_->model.parameters()[static_cast<std::size_t>(parameter)].name;
+    const int parameter = schedule_->model.local(rank).buffers[at(buffer)].parameters.front();
+    touches = name + " of " + schedule_->model.parameters()[at(parameter)].name;
   }
   outcome.races.push_back({rank, step, touches, in_flight.name});
-  ranks_[static_cast<std::size_t>(rank)].stopped = true;
+  ranks_[at(rank)].stopped = true;
 }
 
 void Walk::local(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time) {
@@ -210,7 +211,7 @@ void Walk::own(int rank, const Position& position, const std::vector<int>& buffe
   }
   for (const int buffer : buffers) {
     // One earlier caller with the same parameter is enough: the others are joined to it already.
-    const int logical = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].logical;
+    const int logical = schedule_->model.local(rank).buffers[at(buffer)].logical;
     const auto [first, is_new] =
         owners_.try_emplace({&step, position.optimizer_step, position.micro_batch, group, logical}, rank, buffer);
     if (is_new) continue;
@@ -220,7 +221,7 @@ void Walk::own(int rank, const Position& position, const std::vector<int>& buffe
 }
 
 void Walk::wait(int rank, const Position& position) {
-  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  RankState& state = ranks_[at(rank)];
   for (std::size_t i = 0; i < state.in_flight.size(); ++i) {
     const InFlight flight = state.in_flight[i];
     if (flight.step->name != position.step->wait_for) continue;
@@ -242,8 +243,8 @@ void Walk::passed(int rank, const InFlight& flight) {
 }
 
 void Walk::end_of_list(int rank, const Position& position) {
-  RankState& state = ranks_[static_cast<std::size_t>(rank)];
-  const auto optimizer_step = static_cast<std::size_t>(position.optimizer_step);
+  RankState& state = ranks_[at(rank)];
+  const std::size_t optimizer_step = at(position.optimizer_step);
   if (at_race_ == AtRace::waits) {
     for (InFlight& flight : state.in_flight) {
       if (waits_instead(rank, flight)) return;
@@ -255,8 +256,8 @@ void Walk::end_of_list(int rank, const Position& position) {
     }
     return;
   }
-  owned_[optimizer_step][static_cast<std::size_t>(rank)] = ownership_.finish(rank);
-  ends_[optimizer_step][static_cast<std::size_t>(rank)] = timeline_->events.size();
+  owned_[optimizer_step][at(rank)] = ownership_.finish(rank);
+  ends_[optimizer_step][at(rank)] = timeline_->events.size();
   ++finished_[optimizer_step];
 }
 

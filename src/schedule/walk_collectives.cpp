@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/schedule/walk.h"
 
 namespace lockstep {
@@ -78,10 +79,10 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
       if (!scattered) continue;
       viewed = viewed || scattered->view.has_value();
       if (scattered->group != group) {
-        const int parameter = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
+        const int parameter = schedule_->model.local(rank).buffers[at(buffer)].parameters.front();
         throw InputError(
             {{step.over_place, "all_gather \"" + step.name + "\" runs over ranks " + list_of(meetings_.members(group)) +
-                                   ", but " + schedule_->model.parameters()[static_cast<std::size_t>(parameter)].name +
+                                   ", but " + schedule_->model.parameters()[at(parameter)].name +
                                    " was last scattered by \"" + scattered->step->name + "\" over ranks " +
                                    list_of(meetings_.members(scattered->group)) +
                                    "; a gather undoes the last reduce_scatter and needs the same group"}});
@@ -92,7 +93,7 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
       const auto& scattered = ownership_.scattered(rank, buffer);
       result.cuts.push_back(scattered ? scattered->cut : calls_.layout(step, rank, n).cuts[i]);
       if (!viewed) continue;
-      const std::int64_t numel = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)].numel;
+      const std::int64_t numel = schedule_->model.local(rank).buffers[at(buffer)].numel;
       result.call.owned.push_back(scattered && scattered->view ? *scattered->view : unite(Intervals{{0, numel}}, {}));
     }
   }
@@ -102,7 +103,7 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
 void Walk::collective(int rank, const Position& position, const std::vector<int>& buffers, std::size_t time) {
   const Step& step = *position.step;
   const int group = meetings_.group_of(step, rank);
-  RankState& state = ranks_[static_cast<std::size_t>(rank)];
+  RankState& state = ranks_[at(rank)];
   MemberCall call = member_call(rank, position, buffers, group);
   if (meetings_.members(group).size() == 1) {
     // A group of one is the identity; a norm still counts, and a gather still finds its scatter.
@@ -169,14 +170,14 @@ void Walk::complete(Meeting& meeting, std::size_t time) {
     if (event.op != Op::norm) apply_ownership(timeline_->events.back(), meeting.group);
   }
   for (int rank : ranks) {
-    for (InFlight& flight : ranks_[static_cast<std::size_t>(rank)].in_flight) {
+    for (InFlight& flight : ranks_[at(rank)].in_flight) {
       if (flight.meeting != &meeting) continue;
       flight.meeting = nullptr;
       flight.event = number;
     }
   }
   for (int rank : meeting.blocked) {
-    RankState& state = ranks_[static_cast<std::size_t>(rank)];
+    RankState& state = ranks_[at(rank)];
     state.waits_in = nullptr;
     state.meeting = nullptr;
     if (state.passing) {
@@ -199,7 +200,7 @@ void Walk::apply_ownership(const Event& event, int group) {
       const Call& call = event.calls[member];
       const int buffer = (*call.buffers)[i];
       const Intervals& owned = ownership_.owned(call.rank, buffer);
-      const std::int64_t numel = schedule_->model.local(call.rank).buffers[static_cast<std::size_t>(buffer)].numel;
+      const std::int64_t numel = schedule_->model.local(call.rank).buffers[at(buffer)].numel;
       const Intervals view = call.owned.empty() ? unite(Intervals{{0, numel}}, {}) : call.owned[i];
       ranks.push_back(call.rank);
       buffers.push_back(buffer);

@@ -12,5 +12,5 @@ def pytest_collection_modifyitems(items):
     if "LOCKSTEP_BINARY" in os.environ:
         return
     for item in items:
-        if "test_sentences" not in item.nodeid:
+        if "test_passages" not in item.nodeid:
             item.add_marker(pytest.mark.skip(reason="LOCKSTEP_BINARY does not name the program"))

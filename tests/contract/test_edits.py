@@ -113,6 +113,18 @@ def test_set_merges_geometry_key_by_key():
     assert found({"set": "x", "geometry": {"separate": None}}) == [(0, 8)]
 
 
+def test_another_kind_of_geometry_starts_from_its_own_defaults():
+    geometry = {"kind": "bucket", "align_parameter": 1, "align_bucket": 6, "separate": ["w"]}
+    steps = [backward(), step("x", "reduce_scatter", over="dp", reduce="avg", geometry=geometry)]
+
+    def cut(new):
+        content = edited({"set": "x", "geometry": new}, steps=steps, parameters=[W])
+        return [entry["slices"] for entry in show(content)["geometry"][0]["parameters"]]
+
+    assert cut({"align_bucket": 8}) == [[[0, 4], [0, 0]]]
+    assert cut({"kind": "parameter"}) == cut({"kind": "flat"}) == [[[0, 2], [2, 4]]]
+
+
 def test_insert_puts_a_new_step_before_or_after_another():
     assert names(edited({"insert": NOTE, "before": "mean"})) == ["zero", "micro_batches", "backward", "note", "mean"]
     assert names(edited({"insert": NOTE, "after": "mean"}))[-1] == "note"

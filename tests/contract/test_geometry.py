@@ -56,6 +56,13 @@ def buckets(geometry, sizes, n, **keys):
     ]
 
 
+def test_the_example_of_three_ways_to_cut():
+    plain = {"align_parameter": 1, "align_bucket": "n"}
+    assert slices({"kind": "parameter"}, [2, 4], 2) == {"a": [[0, 1], [1, 2]], "b": [[0, 2], [2, 4]]}
+    assert slices({"kind": "flat"}, [2, 4], 2) == {"a": [[0, 2], []], "b": [[0, 1], [1, 4]]}
+    assert slices({"kind": "bucket", **plain}, [2, 4], 2) == {"a": [[], [0, 2]], "b": [[0, 3], [3, 4]]}
+
+
 def test_parameter_is_the_default_and_gives_ceil_of_numel_over_n_elements_each():
     # ceil(10/4) = 3: 3, 3, 3, 1. ceil(9/4) = 3: 3, 3, 3, nothing. A parameter smaller than the group; a scalar.
     expected = {

@@ -28,8 +28,12 @@ def test_all_norm_steps_of_an_optimizer_step_add_up_to_one():
     assert verdicts(
         scenario([step("zero", "zero"), backward(), MEAN, step("norm", "norm")], layout=DP2, batch={"steps": 2})
     ) == ["match"]
-    # Without any norm step there is nothing to be wrong.
-    assert counts(report(MEAN)) == []
+
+
+def test_without_a_norm_none_is_missed_and_who_calls_none_counts_0():
+    assert report(MEAN)["verdict"] == "match"
+    found = report(MEAN, step("norm", "norm", only={"dp": 1}))
+    assert (found["verdict"], counts(found)) == ("mismatch", [("w", 0, "0", "1")])
 
 
 def test_a_rank_counts_the_elements_that_it_owns():

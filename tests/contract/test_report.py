@@ -250,6 +250,14 @@ def test_parameters_has_one_entry_per_name():
         assert sorted(names) == ["head", "w", "word"]
 
 
+def test_a_parameter_that_is_wrong_just_like_another_is_listed_without_ranks():
+    two = [W, parameter("v", [4])]
+    content = scenario([backward(), step("sum", "all_reduce", over="dp")], two, DP2)
+    report = check(content, "--engine", "parametric")
+    assert "like" not in named(report, "w") and named(report, "w")["ranks"]
+    assert (named(report, "v")["like"], named(report, "v")["ranks"]) == ("w", [])
+
+
 def test_a_rank_is_listed_under_the_name_that_its_own_stage_gives():
     report = check(scenario([backward()], TIED, {"pp": 2}))
     assert list(rank_entries(report, "word")) == [0] and list(rank_entries(report, "head")) == [1]

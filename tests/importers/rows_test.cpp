@@ -117,7 +117,7 @@ const std::vector<Json>& any_values() {
   return all;
 }
 
-void check_row(const Format& format, const std::string& key, const KeyRow& row) {
+void check_row(const Format& format, const std::string& key, const ConfigurationKey& row) {
   INFO(key);
   if (const Json* known = format.row(key)) {
     check(format, key, known->find("accepted")->items(), known->find("refused")->items());

@@ -50,7 +50,7 @@ TEST_CASE("tables name options of their framework and sizes of the models") {
     REQUIRE(framework != nullptr);
     const Json options = *parsed(table.framework(), *framework).find("options");
     for (const std::string& key : table.known()) {
-      const KeyRow* row = table.row(key);
+      const ConfigurationKey* row = table.row(key);
       if (row == nullptr) continue;
       INFO(key);
       if (row->goes_to == "option") CHECK(options.find(row->target) != nullptr);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/model.h"
 
+#include "src/base/at.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -68,7 +69,7 @@ TEST_CASE("where two axes cut one dimension the first written cuts first") {
   weight.shard = {{Axis::tp, 0}, {Axis::dp, 0}};
   const Model tp_first = make(mesh, {weight});
   const auto begin = [&](const Model& model, int rank) {
-    return model.pieces(0)[static_cast<std::size_t>(model.local(rank).buffers[0].piece)].dims[0].begin;
+    return model.pieces(0)[at(model.local(rank).buffers[0].piece)].dims[0].begin;
   };
   CHECK(begin(tp_first, 1) == 4);  // tp 1, dp 0
   CHECK(begin(tp_first, 2) == 2);  // tp 0, dp 1

@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "src/base/at.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -35,9 +36,8 @@ TEST_CASE("a table gives back each count, and begins again behind its last micro
     for (int d = 0; d < 4; ++d) {
       for (int c = 0; c < 3; ++c) {
         for (int s = 0; s < 2; ++s) {
-          const auto& counts =
-              all[static_cast<std::size_t>(m % 3)][static_cast<std::size_t>(d)][static_cast<std::size_t>(c)];
-          CHECK(table.at(m, d, c, s) == counts[static_cast<std::size_t>(s)]);
+          const auto& counts = all[at(m % 3)][at(d)][at(c)];
+          CHECK(table.at(m, d, c, s) == counts[at(s)]);
         }
       }
     }
@@ -72,9 +72,8 @@ TEST_CASE("the sum of any box is that of its pieces, however often the table is 
       for (int b = 0; b < d.count; ++b) {
         for (int e = 0; e < c.count; ++e) {
           for (int f = 0; f < s.count; ++f) {
-            const auto& counts = all[row][static_cast<std::size_t>(d.first + b * d.stride)]
-                                    [static_cast<std::size_t>(c.first + e * c.stride)];
-            expected += counts[static_cast<std::size_t>(s.first + f * s.stride)];
+            const auto& counts = all[row][at(d.first + b * d.stride)][at(c.first + e * c.stride)];
+            expected += counts[at(s.first + f * s.stride)];
           }
         }
       }

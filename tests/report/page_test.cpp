@@ -33,7 +33,13 @@ std::string wrong_on(const std::string& layout) {
 TEST_CASE("Texts cannot break out of HTML, of an attribute or of embedded JSON") {
   CHECK(html_text("<a b=\"c\" d='e'>&\x01\n") == "&lt;a b=&quot;c&quot; d='e'&gt;&amp;\\u0001\n");
   const Json value = Json::array({Json::string("</script><!--\"\\\n"), Json::number("1/2"), Json()});
-  CHECK(script_json(value) == R"(["\u003c/script>\u003c!--\"\\\u000a",1/2,null])");
+  CHECK(script_json(value) == R"(["\u003c/script>\u003c!--\"\\\n",1/2,null])");
+  CHECK(script_json(Json::string("a###[b")) == R"("a#\u0023\u0023[b")");
+}
+
+TEST_CASE("What would not be seen is shown by the page as its number") {
+  CHECK(html_text("a\u202Eb") == R"(a\u202eb)");
+  CHECK(script_json(Json::string("a\u202Eb")) == R"("a\\u202eb")");
 }
 
 TEST_CASE("More than 64 coordinates of an axis share lines of the grid of ranks") {

@@ -69,7 +69,7 @@ TEST_CASE("rows stand at the place of their number") {
 
 TEST_CASE("every key says in one sentence what it is for") {
   for (const ObjectRow& object : object_rows()) {
-    for (const KeyRow& key : object.keys) {
+    for (const ObjectKey& key : object.keys) {
       INFO(object.name << "." << key.name);
       REQUIRE(!key.help.empty());
       CHECK(key.help.back() == '.');
@@ -98,7 +98,7 @@ TEST_CASE("every key stands in a test file that is read without mistakes") {
   collect(Object::model_file, parse_file("ours.model.jsonc"), keys);
   collect(Object::model_file, parse_file("base.model.jsonc"), keys);
   for (const ObjectRow& object : object_rows()) {
-    for (const KeyRow& key : object.keys) {
+    for (const ObjectKey& key : object.keys) {
       INFO(object.name << "." << key.name);
       CHECK(keys.count({object.object, std::string(key.name)}) == 1);
     }
@@ -109,7 +109,7 @@ TEST_CASE("the schema has every key with its description") {
   const Json schema = scenario_schema();
   const Json& definitions = *schema.find("$defs");
   const auto check_keys = [](const ObjectRow& object, const Json& part, const std::string& variant) {
-    for (const KeyRow& key : object.keys) {
+    for (const ObjectKey& key : object.keys) {
       INFO(object.name << "." << key.name << " " << variant);
       const Json* property = part.find("properties")->find(key.name);
       CHECK((property != nullptr) == has_key(object, key, variant));

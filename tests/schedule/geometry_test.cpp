@@ -7,6 +7,7 @@
 
 #include "lockstep/json.h"
 #include "lockstep/schedule.h"
+#include "src/base/at.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -83,7 +84,7 @@ void check_megatron_entry(const Json& entry) {
   if (!ranks) return;
   for (int rank = 0; rank < n; ++rank) {
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const Json* owned = ranks->items()[static_cast<std::size_t>(rank)].find(names[i]);
+      const Json* owned = ranks->items()[at(rank)].find(names[i]);
       const Interval expected = owned ? Interval{whole(owned->items()[0]), whole(owned->items()[1])} : Interval{};
       CHECK(layout.cuts[i].slice(rank) == expected);
     }

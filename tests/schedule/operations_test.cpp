@@ -7,6 +7,7 @@
 #include "lockstep/collective.h"
 #include "lockstep/operation.h"
 #include "lockstep/rational.h"
+#include "src/base/at.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -28,7 +29,7 @@ struct Plain {
   void place(Buffer& target, const Intervals& where, const Buffer& source) const {
     for (const Interval& interval : where) {
       for (std::int64_t e = interval.begin; e < interval.end; ++e) {
-        target[static_cast<std::size_t>(e)] = source[static_cast<std::size_t>(e)];
+        target[at(e)] = source[at(e)];
       }
     }
   }
@@ -39,7 +40,7 @@ std::vector<Buffer> start(int n, std::int64_t numel) {
   std::vector<Buffer> members(static_cast<std::size_t>(n));
   for (int m = 0; m < n; ++m) {
     for (std::int64_t e = 0; e < numel; ++e) {
-      members[static_cast<std::size_t>(m)].push_back(Rational((std::int64_t{1} << (4 * m)) * (e + 1) + 7 * e));
+      members[at(m)].push_back(Rational((std::int64_t{1} << (4 * m)) * (e + 1) + 7 * e));
     }
   }
   return members;
@@ -66,25 +67,23 @@ std::vector<Buffer> by_decomposition(const Operation& row, int n, std::int64_t n
   std::vector<Buffer> members = start(n, numel);
   std::vector<Buffer> scratch = members;
   const std::vector<Interval> slices = cut(n, numel);
-  const auto elements = [&](int slice) {
-    return slice < 0 ? Interval{0, numel} : slices[static_cast<std::size_t>(slice)];
-  };
+  const auto elements = [&](int slice) { return slice < 0 ? Interval{0, numel} : slices[at(slice)]; };
   const Decomposition decomposition = row.decompose(n, root);
   for (const Decomposition::Transfer& transfer : decomposition.transfers) {
     const Interval range = elements(transfer.slice);
     sent += std::max<std::int64_t>(range.size(), 0);
     for (std::int64_t e = range.begin; e < range.end; ++e) {
-      const Rational value = scratch[static_cast<std::size_t>(transfer.from)][static_cast<std::size_t>(e)];
-      Rational& target = scratch[static_cast<std::size_t>(transfer.to)][static_cast<std::size_t>(e)];
+      const Rational value = scratch[at(transfer.from)][at(e)];
+      Rational& target = scratch[at(transfer.to)][at(e)];
       target = transfer.add ? target + value : value;
     }
   }
   for (int m = 0; m < n; ++m) {
-    for (int slice : decomposition.takes_over[static_cast<std::size_t>(m)]) {
+    for (int slice : decomposition.takes_over[at(m)]) {
       const Interval range = elements(slice);
       for (std::int64_t e = range.begin; e < range.end; ++e) {
-        const Rational value = scratch[static_cast<std::size_t>(m)][static_cast<std::size_t>(e)];
-        members[static_cast<std::size_t>(m)][static_cast<std::size_t>(e)] = average ? value / Rational(n) : value;
+        const Rational value = scratch[at(m)][at(e)];
+        members[at(m)][at(e)] = average ? value / Rational(n) : value;
       }
     }
   }

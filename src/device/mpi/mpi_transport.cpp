@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "src/base/at.h"
 #include "src/device/transport.h"
 #include "src/numeric/prime61.h"
 
@@ -79,8 +80,8 @@ class MpiTransport : public Transport {
     MPI_Comm communicator = communicator_of(group);
     int own = 0;
     MPI_Comm_rank(communicator, &own);
-    MPI_Allgatherv(send, some[static_cast<std::size_t>(own)], type_of(number), receive, some.data(), begins.data(),
-                   type_of(number), communicator);
+    MPI_Allgatherv(send, some[at(own)], type_of(number), receive, some.data(), begins.data(), type_of(number),
+                   communicator);
   }
 
   void broadcast(const Processes& group, Number number, void* values, std::size_t count, std::size_t root) override {

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "kernels/numbers.h"
+#include "src/base/at.h"
 #include "src/device/gpu.h"
 #include "src/device/nccl_module.h"
 #include "src/device/watch.h"
@@ -133,8 +134,7 @@ class FileNetwork : public GpuNetwork {
   void misbehave() {
     if (process_ != faulty_ || ++calls_ != faulty_call_) return;
     if (fault_ == "dies") raise(SIGKILL);
-    if (fault_ == "fails")
-      throw NetworkFailure("a call failed in " + names_[static_cast<std::size_t>(process_)] + " during " + place_.what);
+    if (fault_ == "fails") throw NetworkFailure("a call failed in " + names_[at(process_)] + " during " + place_.what);
     while (fault_ == "stops") std::this_thread::sleep_for(std::chrono::seconds(1));
   }
 
