@@ -75,6 +75,7 @@ bool aligned(const Geometry& geometry, Environment environment, std::optional<in
 Choices::Choices(const World& world, std::shared_ptr<Contents> contents, std::string side)
     : world_(world), contents_(std::move(contents)), side_(std::move(side)) {
   visit_named(world.schedule(), [&](const NamedCoordinates& named) {
+    if (named.axis) refuse_uneven_shards(*named.axis);
     if (named.axis && *named.axis != Axis::pp) return;
     all_stages_ = all_stages_ || named.all;
     (named.compared ? compared_stages_ : named_stages_).insert(named.coordinates.begin(), named.coordinates.end());
@@ -90,6 +91,20 @@ Choices::Choices(const World& world, std::shared_ptr<Contents> contents, std::st
 
 int Choices::buffer(int stage, int logical) const {
   return world_.schedule().model.buffer_of(world_.ranks_of_stages()[static_cast<std::size_t>(stage)], logical);
+}
+
+void Choices::refuse_uneven_shards(Axis axis) const {
+  const auto is_over = [&](Axis other) { return other == axis || is_part_of(axis, other) || is_part_of(other, axis); };
+  const auto& open = world_.open().least;
+  if (std::none_of(open.begin(), open.end(), [&](const auto& one) { return is_over(one.first); })) return;
+  for (const Parameter& parameter : world_.schedule().model.parameters()) {
+    for (const Shard& shard : parameter.shard) {
+      if (!shard.uneven || !is_over(shard.axis)) continue;
+      throw OutOfReach("",
+                       "coordinates of " + std::string(name_of(axis)) + " are singled out, and \"" + parameter.name +
+                           "\" is cut unevenly along it: which of them hold nothing depends on sizes that are open");
+    }
+  }
 }
 
 void Choices::refuse_open_shards(const std::string& step, const std::string& what) const {

@@ -59,6 +59,8 @@ class Choices {
     std::vector<std::string> cut_keys;  ///< by buffer; empty where nothing is cut
   };
   void read(const Step& step);
+  /// Throws OutOfReach where a parameter is cut unevenly over this axis, and it is open.
+  void refuse_uneven_shards(Axis axis) const;
   /// Throws OutOfReach where a parameter is sharded over an open axis; `what` is the beginning of the reason.
   void refuse_open_shards(const std::string& step, const std::string& what) const;
   void find_by_stage();

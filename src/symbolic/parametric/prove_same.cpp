@@ -76,6 +76,13 @@ bool takes_norm(const std::vector<Step>& steps) {
                      [](const Step& step) { return step.op == Op::norm || takes_norm(step.steps); });
 }
 
+/// How the tokens are given, as it is written.
+Json tokens_of(const Scenario& scenario) {
+  const Json* batch = scenario.resolved.find("batch");
+  const Json* tokens = batch == nullptr ? nullptr : batch->find("tokens");
+  return tokens == nullptr ? Json::string("uneven") : *tokens;
+}
+
 constexpr const char* other_parameters = "the two have other parameters, or place them otherwise";
 
 /// The parameters that go through the schedule.
@@ -201,6 +208,8 @@ struct SameProver::State {
 
   void compare(Side before, Side after, Case& one, const Sizes& sizes, std::map<std::string, const Class*>& known) {
     check_levels(*before.world, *after.world);
+    if (!tokens_of(*before.scenario).same_as(tokens_of(*after.scenario)))
+      throw OutOfReach("", "the two have other numbers of tokens");
     if (takes_norm(before.scenario->schedule->steps) != takes_norm(after.scenario->schedule->steps))
       throw OutOfReach("", "one of them takes a gradient norm, and the other does not");
     std::map<std::string, int> others;
