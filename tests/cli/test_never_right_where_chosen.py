@@ -123,3 +123,27 @@ def test_diff_does_not_compare_gradients_of_other_losses_or_micro_batches(other,
     assert found.returncode == 2
     assert 'Parameter "w" gets its gradients from other losses or micro-batches in the new one.' in found.stdout
     assert "same gradients" not in found.stdout
+
+
+@pytest.mark.parametrize("some", [{"only": {"tp": ["last"]}}, {"when": "rank.tp == 4"}])
+def test_which_ranks_hold_nothing_of_an_uneven_shard_depends_on_their_number(some, proof_of, files, run):
+    # 3 elements over tp 4: the last rank holds none, so that it is right from there on.
+    uneven = {"name": "w", "shape": [3], "shard": {"tp": {"dim": 0, "uneven": True}}}
+    document = scenario({"tp": "any"}, [uneven], {"steps": [MICRO_BATCHES, {**TWICE, **some}]})
+    proof = proof_of(document)
+    (why,) = {why for step, why in whys(proof)}
+    assert why == (
+        'coordinates of tp are singled out, and "w" is cut unevenly along it: which of them hold nothing depends on sizes that are open'
+    )
+    document["layout"] = {"tp": 5}
+    (files / "b.json").write_text(json.dumps(document))
+    assert run("check", "b.json").returncode == 0
+
+
+def test_diff_does_not_say_the_same_for_every_size_of_other_tokens(run, files):
+    for name, tokens in (("old", [[[[1]], [[1]]], [[[1]], [[1]]]]), ("new", [[[[1]], [[1]]], [[[0]], [[1]]]])):
+        document = scenario({"dp": 2, "tp": 2}, [{"name": "w", "shape": [24]}], {"steps": [MICRO_BATCHES, ALL_REDUCE]})
+        document["batch"] |= {"micro_batches": 2, "tokens": tokens}
+        (files / f"{name}.json").write_text(json.dumps(document))
+    found = json.loads(run("diff", "-f", "json", "old.json", "new.json").stdout)
+    assert found["every_size"]["verdict"] != "same", found
