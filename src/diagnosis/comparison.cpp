@@ -11,6 +11,7 @@
 
 #include "src/base/budget.h"
 #include "src/diagnosis/at_the_layout.h"
+#include "src/diagnosis/correspondence.h"
 #include "src/diagnosis/handed_over.h"
 #include "src/diagnosis/owned_values.h"
 #include "src/diagnosis/workload.h"
@@ -18,136 +19,6 @@
 namespace lockstep {
 
 namespace {
-
-/// "pp 2 dp 4 in order tp-cp-sp-ep-dp-pp": what tells the ranks of two layouts apart.
-std::string axes_text(const Layout& layout) {
-  std::string text;
-  for (const auto& [axis, size] : {std::pair(Axis::pp, layout.pp),
-                                   {Axis::dp, layout.dp},
-                                   {Axis::cp, layout.cp},
-                                   {Axis::sp, layout.sp},
-                                   {Axis::tp, layout.tp},
-                                   {Axis::ep, layout.ep},
-                                   {Axis::etp, layout.etp}}) {
-    if (size > 1) text += fmt::format("{} {} ", name_of(axis), size);
-  }
-  text += "in order ";
-  for (const Axis axis : layout.order)
-    text += fmt::format("{}{}", axis == layout.order.front() ? "" : "-", name_of(axis));
-  return text;
-}
-
-bool same_box(const Piece& a, const Piece& b) { return a.dims == b.dims; }
-
-/// Which buffers of the one stand for which of the other, and what keeps the two apart.
-class Correspondence {
- public:
-  Correspondence(const Schedule& before, const Schedule& after) : before_(before), after_(after) {}
-
-  std::vector<std::string> apart() {
-    std::vector<std::string> reasons;
-    const std::string old_axes = axes_text(before_.mesh.layout()), new_axes = axes_text(after_.mesh.layout());
-    if (old_axes != new_axes) {
-      reasons.push_back(
-          fmt::format("No rank of the one stands for a rank of the other: the old layout is {}, the new one {}.",
-                      old_axes, new_axes));
-      return reasons;
-    }
-    compare_batches(reasons);
-    compare_parameters(reasons);
-    return reasons;
-  }
-
-  /// The same logical parameter in the other schedule.
-  int logical_after(int logical) const { return logical_after_[static_cast<std::size_t>(logical)]; }
-  /// By buffer of a rank before: its buffer after.
-  const std::vector<int>& buffers(int rank) {
-    const LocalModel &old_local = before_.model.local(rank), &new_local = after_.model.local(rank);
-    const auto [found, is_new] = buffers_.try_emplace({old_local.id, new_local.id});
-    if (!is_new) return found->second;
-    std::map<int, int> by_logical;
-    for (std::size_t i = 0; i < new_local.buffers.size(); ++i)
-      by_logical.emplace(new_local.buffers[i].logical, static_cast<int>(i));
-    for (const LocalBuffer& buffer : old_local.buffers)
-      found->second.push_back(by_logical.at(logical_after(buffer.logical)));
-    return found->second;
-  }
-
- private:
-  void compare_batches(std::vector<std::string>& reasons) const {
-    const Batch &old_batch = before_.batch, &new_batch = after_.batch;
-    if (old_batch.micro_batch_counts != new_batch.micro_batch_counts) {
-      reasons.emplace_back("Their numbers of micro-batches differ, and with them the gradients that there are.");
-    }
-  }
-
-  void compare_parameters(std::vector<std::string>& reasons) {
-    std::map<std::string, int> by_name;
-    const std::vector<Logical>& others = after_.model.logicals();
-    for (std::size_t i = 0; i < others.size(); ++i) by_name.emplace(others[i].name, static_cast<int>(i));
-    std::set<int> met;
-    for (std::size_t i = 0; i < before_.model.logicals().size(); ++i) {
-      const Logical& old_one = before_.model.logicals()[i];
-      const auto found = by_name.find(old_one.name);
-      logical_after_.push_back(found == by_name.end() ? -1 : found->second);
-      if (found == by_name.end()) {
-        reasons.push_back(fmt::format("Only the old one has parameter \"{}\".", old_one.name));
-        continue;
-      }
-      met.insert(found->second);
-      const Logical& new_one = others[static_cast<std::size_t>(found->second)];
-      if (old_one.shape != new_one.shape || old_one.frozen != new_one.frozen ||
-          old_one.uses.size() != new_one.uses.size() || !placed_alike(static_cast<int>(i), found->second))
-        reasons.push_back(
-            fmt::format("Parameter \"{}\" has another shape, place or use in the new one.", old_one.name));
-      else if (contributions(before_.model, old_one) != contributions(after_.model, new_one))
-        reasons.push_back(fmt::format(
-            "Parameter \"{}\" gets its gradients from other losses or micro-batches in the new one.", old_one.name));
-    }
-    for (std::size_t i = 0; i < others.size(); ++i) {
-      if (met.count(static_cast<int>(i)) == 0)
-        reasons.push_back(fmt::format("Only the new one has parameter \"{}\".", others[i].name));
-    }
-    if (reasons.empty() && !held_alike())
-      reasons.emplace_back("Ranks hold other parameters in the new one than in the old one.");
-  }
-
-  /// Of which losses and micro-batches the uses of a tensor get a gradient.
-  static std::multiset<std::pair<std::string, std::optional<std::vector<int>>>> contributions(const Model& model,
-                                                                                              const Logical& logical) {
-    std::multiset<std::pair<std::string, std::optional<std::vector<int>>>> result;
-    for (const int site : logical.parameters) {
-      const Parameter& parameter = model.parameters()[static_cast<std::size_t>(site)];
-      for (const std::string& use : parameter.uses) result.emplace(use, parameter.micro_batches);
-    }
-    return result;
-  }
-
-  bool placed_alike(int old_logical, int new_logical) const {
-    const std::vector<Piece>&old_pieces = before_.model.pieces(old_logical),
-          &new_pieces = after_.model.pieces(new_logical);
-    return std::equal(old_pieces.begin(), old_pieces.end(), new_pieces.begin(), new_pieces.end(), same_box);
-  }
-
-  bool held_alike() const {
-    for (int rank = 0; rank < before_.mesh.world(); ++rank) {
-      const auto held = [](const Model& model, int rank_of, const auto& number) {
-        std::set<std::pair<int, int>> result;
-        for (const LocalBuffer& buffer : model.local(rank_of).buffers)
-          result.emplace(number(buffer.logical), buffer.piece);
-        return result;
-      };
-      if (held(before_.model, rank, [&](int logical) { return logical_after(logical); }) !=
-          held(after_.model, rank, [](int logical) { return logical; }))
-        return false;
-    }
-    return true;
-  }
-
-  const Schedule &before_, &after_;
-  std::vector<int> logical_after_;
-  std::map<std::pair<int, int>, std::vector<int>> buffers_;
-};
 
 /// One of the two schedules with its replay.
 struct Side {

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "kernels/numbers.h"
-#include "src/base/at.h"
 
 namespace {
 
@@ -167,7 +166,7 @@ std::string values_of(const Operation& call) {
 
 void perform(const std::vector<Operation>& calls) {
   const Operation& first = calls.front();
-  const std::size_t root = at(first.peer);
+  const auto root = static_cast<std::size_t>(first.peer);
   switch (first.kind) {
     case Operation::all_reduce: {
       const std::string sum = sum_of(calls, 0, first.count);
@@ -476,7 +475,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   clique->size = static_cast<std::size_t>(ranks);
   clique->members.resize(clique->size);
   *communicator = new ncclComm{clique, static_cast<std::size_t>(rank)};
-  clique->members[at(rank)] = *communicator;
+  clique->members[static_cast<std::size_t>(rank)] = *communicator;
   world.alive.insert(*communicator);
   ++clique->joined;
   return ncclInProgress;
