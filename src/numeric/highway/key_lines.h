@@ -12,7 +12,7 @@ namespace lockstep::numeric {
 /// The keys of one lane for loops that go through a block a cache line of keys at a time. The lines stand in descending
 /// order, the keys within a line in ascending order: elements are read upwards and keys downwards. With both upwards,
 /// the prefetchers of AMD's Zen 4 follow the keys, which are in cache anyhow and begin anew with each block, and lose
-/// the elements: float32 came from memory at 55 % of what the same loop does in cache, and with keys downwards at 95 %.
+/// the elements: float32 came from memory at 55 % of what the same loop does in cache, and with keys downwards at 94 %.
 /// For the same reason two lines lie between one table and the next.
 template <class Key>
 struct KeyLines {
