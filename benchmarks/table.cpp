@@ -158,7 +158,7 @@ std::string document(const std::vector<Collector::Row>& rows) {
 - **1,024 ranks** is `scenarios/scale/llama3-70b-tp8-pp8-dp16.json`, measured in the same way.
 - **Host replay, of the read bandwidth**: in each iteration, all cores add up 256 MiB of memory that is in no cache, and then
   replay #844, without the file and the walk. The bytes are those of the gradients of all ranks, each counted once, although
-  the schedule writes, reduces, compares and hashes them several times, and the reference is generated once more. A fraction of
+  the schedule writes, reduces, compares and hashes them several times, and the reference adds up the same numbers by itself. A fraction of
   what the machine can do depends less on the machine than seconds do.
 - **Start** and **small files** are whole processes, from their start to their end, with their report written to nowhere.
   The small files are four GPT-2 layers on two to twelve ranks with Megatron's schedule, all right or one in ten with a bug,
