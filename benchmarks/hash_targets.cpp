@@ -27,6 +27,9 @@ constexpr std::size_t piece = 1 << 20, pieces = 128, passes = 24;
 
 constexpr const char* replay_name = "replay of float32";
 
+// What float32 has to reach, in percent: its loop is the slower one, so either may be the bound.
+constexpr double of_read_bandwidth = 85, of_loop_alone = 95;
+
 using Work = std::function<void(const std::uint64_t* words)>;
 
 struct Row {
@@ -152,7 +155,10 @@ void hash_targets(benchmark::State& state) {
   for (const Row& row : measured) {
     if (row.target.empty()) continue;
     state.counters[row.target + " " + row.what] = 100 * read / row.median();
-    if (row.target == numeric::loops().target && row.what == "float32") hash = row.median();
+    if (row.what != "float32") continue;
+    const double wanted = std::max(read / of_read_bandwidth, row.in_cache / of_loop_alone) * 100;  // seconds
+    state.counters[row.target + " float32 of wanted"] = 100 * wanted / row.median();
+    if (row.target == numeric::loops().target) hash = row.median();
   }
   state.counters["replay"] = 100 * hash / measured.back().median();
   state.counters["read_gb_per_s_and_core"] = static_cast<double>(piece) / read / 1e9;
@@ -163,14 +169,17 @@ void hash_targets(benchmark::State& state) {
 std::vector<Goal> goals() {
   std::vector<Goal> list;
   for (const numeric::Loops& loops : numeric::available_loops()) {
-    const bool wide = loops.target == "avx512";
-    if (!wide && loops.target != "avx2") continue;
+    if (loops.target != "avx512" && loops.target != "avx2") continue;
     const auto add = [&](const std::string& dtype, double limit) {
       list.push_back({fmt::format("hash of {} with {}, of the read bandwidth", dtype, loops.target), limit, "%",
                       Comparison::at_least, loops.target + " " + dtype});
     };
-    add("float64", 80);
-    add("float32", wide ? 75 : 60);
+    add("float64", 92);
+    add("prime61", 92);
+    list.push_back({fmt::format("hash of float32 with {}, of {} % of the read bandwidth or {} % of the loop alone, "
+                                "whichever is less",
+                                loops.target, of_read_bandwidth, of_loop_alone),
+                    100, "%", Comparison::at_least, loops.target + " float32 of wanted"});
     add("bfloat16", 30);
     add("float16", 30);
   }

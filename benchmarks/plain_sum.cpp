@@ -8,7 +8,7 @@ __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #endif
 std::uint64_t
 plain_sum(const std::uint64_t* words, std::size_t count) {
-  constexpr std::size_t ahead = 768;  // words: as far as the hash (src/numeric/highway/hash_loops.cpp)
+  constexpr std::size_t ahead = 768;  // words; Zen 4 is about as fast without
   std::uint64_t sums[16] = {};
   for (std::size_t i = 0; i + 16 <= count; i += 16) {
     const auto* line = reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(words + i) + 8 * ahead);

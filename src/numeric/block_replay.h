@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "lockstep/collective.h"
+#include "src/numeric/kept_numbers.h"
 #include "src/numeric/kernels.h"
+#include "src/numeric/loops.h"
 #include "src/numeric/replay.h"
 #include "src/numeric/runs.h"
 
@@ -32,6 +34,7 @@ class BlockReplay {
         expected_(plan.pieces.size() * stride_),
         scratch_(stride_),
         sums_(stride_),
+        kept_(stride_),
         runs_(plan.pieces.size()) {}
 
   void run(const Interval& block) {
@@ -41,6 +44,7 @@ class BlockReplay {
     expected_step_.assign(plan_.pieces.size(), -1);
     reference_hashed_.assign(plan_.pieces.size(), -1);
     expected_hashes_.assign(plan_.pieces.size(), {});
+    kept_.clear();
     for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
       const PieceUse& piece = plan_.pieces[i];
       runs_[i] = find_runs(model_, piece.logical, piece.piece, intersect(block, Interval{0, piece.numel}));
@@ -136,13 +140,22 @@ class BlockReplay {
       for (const GeneratedTerm& term : planned.terms) {
         char& is_zero = is_zero_[static_cast<std::size_t>(node)];
         if (is_zero && here.size() == static_cast<std::int64_t>(count_)) {
-          set_generated(place_of(node), term, options_.bits, first, count_);
+          set_terms(place_of(node), term, first);
           is_zero = 0;
         } else {
           add_generated(data(node) + here.begin, term, options_.bits, first, static_cast<std::size_t>(here.size()));
         }
       }
     }
+  }
+
+  /// The whole block.
+  void set_terms(Value* values, const GeneratedTerm& term, std::uint64_t first) {
+    if constexpr (std::is_same_v<Value, float>) {
+      if (std::int32_t* kept = kept_.keep(term.key, first, count_))
+        return set_generated_and_keep(values, kept, term, options_.bits, first, count_);
+    }
+    set_generated(values, term, options_.bits, first, count_);
   }
 
   void collective_in_block(const PlannedEvent& planned) {
@@ -220,6 +233,8 @@ class BlockReplay {
   }
 
   void compute_expected(int piece, int optimizer_step);
+  void generate_expected(std::size_t piece, const PieceUse::Expected& sum);
+  bool add_up_kept(std::size_t piece, const PieceUse::Expected& sum);
   GradientHash hash_of(const Value* values, int piece, const Interval& elements) const {
     GradientHash result;
     for (const Run& run : runs_[static_cast<std::size_t>(piece)]) {
@@ -273,6 +288,8 @@ class BlockReplay {
 
   std::vector<Value> data_, expected_, scratch_;
   std::vector<Whole> sums_;
+  KeptNumbers kept_;
+  std::vector<Multiple> multiples_;            // kept for its memory
   std::vector<char> is_zero_;                  // by node: nothing was written, and its data are not there yet
   std::vector<ExpectedHash> expected_hashes_;  // by piece: of what `expected_` holds
   std::vector<std::vector<Run>> runs_;         // by piece
@@ -288,13 +305,32 @@ class BlockReplay {
   const Factor* average_ = nullptr;
 };
 
+/// What generate_expected() does, where the replay generated all numbers of the sum before.
 template <class Value>
-void BlockReplay<Value>::compute_expected(int piece, int optimizer_step) {
-  const auto index = static_cast<std::size_t>(piece);
-  const PieceUse::Expected& sum = plan_.pieces[index].expected[static_cast<std::size_t>(optimizer_step)];
-  Value* out = expected(piece);
+bool BlockReplay<Value>::add_up_kept(std::size_t piece, const PieceUse::Expected& sum) {
+  if constexpr (std::is_same_v<Value, float>) {
+    const std::vector<Run>& runs = runs_[piece];
+    if (runs.size() != 1 || at(runs.front()) != 0 || static_cast<std::size_t>(runs.front().count) != count_)
+      return false;
+    multiples_.clear();
+    for (const GeneratedTerm& term : sum.terms) {
+      const std::int32_t* numbers = kept_.find(term.key, runs.front().global, count_);
+      if (numbers == nullptr) return false;
+      multiples_.push_back({numbers, static_cast<std::int32_t>(term.factor.whole)});
+    }
+    loops().add_up_float32(expected(static_cast<int>(piece)), std::ldexp(1.0f, sum.unit), multiples_.data(),
+                           multiples_.size(), count_);
+    return true;
+  } else {
+    return false;
+  }
+}
+
+template <class Value>
+void BlockReplay<Value>::generate_expected(std::size_t piece, const PieceUse::Expected& sum) {
+  Value* out = expected(static_cast<int>(piece));
   std::fill_n(sums_.data(), count_, Whole{0});
-  for (const Run& run : runs_[index]) {
+  for (const Run& run : runs_[piece]) {
     for (const GeneratedTerm& term : sum.terms) {
       if constexpr (std::is_same_v<Value, std::uint64_t>) {
         add_reference(term.key, term.factor.residue, run.global, static_cast<std::size_t>(run.count),
@@ -310,6 +346,13 @@ void BlockReplay<Value>::compute_expected(int piece, int optimizer_step) {
   } else {
     convert(sums_.data(), static_cast<Value>(std::ldexp(1.0, sum.unit)), count_, out);
   }
+}
+
+template <class Value>
+void BlockReplay<Value>::compute_expected(int piece, int optimizer_step) {
+  const auto index = static_cast<std::size_t>(piece);
+  const PieceUse::Expected& sum = plan_.pieces[index].expected[static_cast<std::size_t>(optimizer_step)];
+  if (!add_up_kept(index, sum)) generate_expected(index, sum);
   expected_step_[index] = optimizer_step;
   expected_hashes_[index] = {};
   // Ranks may end a step at different times, so that a step may be computed twice.

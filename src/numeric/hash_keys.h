@@ -11,24 +11,25 @@ namespace lockstep::numeric {
 
 inline constexpr std::size_t hash_block = 512;
 
-/// The keys of docs/hash.md by lane and place in the block, in the forms in which loops read them: whole, and their low
-/// and high halves; `next_high` holds at each place the high half of the place after it.
+/// The key of docs/hash.md for a lane and a place in the block.
+constexpr std::uint64_t hash_key(std::size_t lane, std::size_t place) { return splitmix(0, hash_block * lane + place); }
+
+/// All of them by lane and place: whole, and their low and high halves.
 struct HashKeys {
   template <class Key>
   using Table = std::array<std::array<Key, hash_block>, 2>;
   alignas(64) Table<std::uint64_t> whole{};
-  alignas(64) Table<std::uint32_t> low{}, high{}, next_high{};
+  alignas(64) Table<std::uint32_t> low{}, high{};
 };
 
 constexpr HashKeys make_hash_keys() {
   HashKeys keys;
   for (std::size_t lane = 0; lane < 2; ++lane) {
-    for (std::size_t j = 0; j < hash_block; ++j) {
-      const std::uint64_t key = splitmix(0, hash_block * lane + j);
-      keys.whole[lane][j] = key;
-      keys.low[lane][j] = static_cast<std::uint32_t>(key);
-      keys.high[lane][j] = static_cast<std::uint32_t>(key >> 32);
-      if (j > 0) keys.next_high[lane][j - 1] = keys.high[lane][j];
+    for (std::size_t place = 0; place < hash_block; ++place) {
+      const std::uint64_t key = hash_key(lane, place);
+      keys.whole[lane][place] = key;
+      keys.low[lane][place] = static_cast<std::uint32_t>(key);
+      keys.high[lane][place] = static_cast<std::uint32_t>(key >> 32);
     }
   }
   return keys;

@@ -105,6 +105,14 @@ void add_generated(std::uint64_t* values, const GeneratedTerm& term, int, std::u
   }
 }
 
+void set_generated_and_keep(float* values, std::int32_t* kept, const GeneratedTerm& term, int bits, std::uint64_t first,
+                            std::size_t count) {
+  const auto factor = static_cast<float>(term.factor.multiply);
+  for_stretches(term.key, bits, first, count, [&](const Numbers& numbers, std::size_t begin, std::size_t part) {
+    loops().keep_numbers_float32(values + begin, kept + begin, factor, numbers, part);
+  });
+}
+
 void convert(const std::int32_t* sums, float unit, std::size_t count, float* out) {
   loops().convert_float32(out, unit, sums, count);
 }

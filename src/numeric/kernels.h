@@ -35,6 +35,10 @@ void set_generated(float* values, const GeneratedTerm& term, int bits, std::uint
 void set_generated(double* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
 void set_generated(std::uint64_t* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
 
+/// The same, and `kept` becomes the numbers.
+void set_generated_and_keep(float* values, std::int32_t* kept, const GeneratedTerm& term, int bits, std::uint64_t first,
+                            std::size_t count);
+
 /// out = unit · sums.
 void convert(const std::int32_t* sums, float unit, std::size_t count, float* out);
 void convert(const std::int64_t* sums, double unit, std::size_t count, double* out);

@@ -17,6 +17,12 @@ struct Numbers {
   int bits = 0;
 };
 
+/// Whole numbers and what they are multiplied by.
+struct Multiple {
+  const std::int32_t* numbers = nullptr;
+  std::int32_t factor = 0;
+};
+
 /// The loops over elements, built for one instruction set. Every set computes the same bits as the portable one.
 struct Loops {
   std::string target;  ///< "portable", "avx2", …
@@ -40,6 +46,12 @@ struct Loops {
   void (*add_numbers_int64)(std::int64_t* values, std::int64_t factor, const Numbers& numbers, std::size_t count);
   void (*set_numbers_float32)(float* values, float factor, const Numbers& numbers, std::size_t count);
   void (*set_numbers_float64)(double* values, double factor, const Numbers& numbers, std::size_t count);
+
+  /// As set_numbers_float32; `kept` becomes the numbers.
+  void (*keep_numbers_float32)(float* values, std::int32_t* kept, float factor, const Numbers& numbers,
+                               std::size_t count);
+  /// out = unit · (the sum of `terms` multiples), whose sum has no more than 32 bits.
+  void (*add_up_float32)(float* out, float unit, const Multiple* multiples, std::size_t terms, std::size_t count);
 
   /// out = unit · values.
   void (*convert_float32)(float* out, float unit, const std::int32_t* values, std::size_t count);

@@ -117,6 +117,22 @@ void set_numbers(Value* values, Value factor, const Numbers& numbers, std::size_
     values[i] = Value{0} + factor * static_cast<Value>(generator.at(static_cast<std::uint32_t>(i)));
 }
 
+void keep_numbers_float32(float* values, std::int32_t* kept, float factor, const Numbers& numbers, std::size_t count) {
+  const Generator generator(numbers);
+  for (std::size_t i = 0; i < count; ++i) {
+    kept[i] = generator.at(static_cast<std::uint32_t>(i));
+    values[i] = 0.0f + factor * static_cast<float>(kept[i]);
+  }
+}
+
+void add_up_float32(float* out, float unit, const Multiple* multiples, std::size_t terms, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::int32_t sum = 0;
+    for (std::size_t k = 0; k < terms; ++k) sum += multiples[k].factor * multiples[k].numbers[i];
+    out[i] = unit * static_cast<float>(sum);
+  }
+}
+
 void convert_float32(float* out, float unit, const std::int32_t* values, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) out[i] = unit * static_cast<float>(values[i]);
 }
@@ -169,6 +185,8 @@ const Loops& portable_loops() {
       .add_numbers_int64 = add_numbers<std::int64_t>,
       .set_numbers_float32 = set_numbers<float>,
       .set_numbers_float64 = set_numbers<double>,
+      .keep_numbers_float32 = keep_numbers_float32,
+      .add_up_float32 = add_up_float32,
       .convert_float32 = convert_float32,
       .add_float32 = add_values<float>,
       .add_float64 = add_values<double>,

@@ -168,6 +168,13 @@ TEST_CASE("every target generates the same numbers") {
       compare_results(floats(6), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
         loops.set_numbers_float32(out, offset == 1 ? 0.0f : -0.25f, at(offset), count);
       });
+      compare_results(floats(6), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
+        std::vector<std::int32_t> kept(longest);
+        loops.keep_numbers_float32(out, kept.data(), -0.25f, at(offset), count);
+        bool right = true;
+        for (std::size_t i = 0; i < count; ++i) right &= out[i] == -0.25f * static_cast<float>(kept[i]);
+        REQUIRE(right);
+      });
       compare_results(doubles(7), [&](const Loops& loops, double* out, std::size_t offset, std::size_t count) {
         loops.set_numbers_float64(out, offset == 1 ? 0.0 : 3.0, at(offset), count);
       });
@@ -217,6 +224,15 @@ TEST_CASE("every target adds, multiplies and divides to the same bits") {
   }
   compare_results(floats(18), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
     loops.convert_float32(out, 0.125f, numbers.data() + offset, count);
+  });
+  numbers[5] = -3;
+  compare_results(floats(18), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
+    const Multiple multiples[] = {{numbers.data() + offset, 3}, {numbers.data() + longest - offset - count, -2}};
+    loops.add_up_float32(out, 0.125f, multiples, 2, count);
+    bool right = true;
+    for (std::size_t i = 0; i < count; ++i)
+      right &= out[i] == 0.125f * static_cast<float>(3 * multiples[0].numbers[i] - 2 * multiples[1].numbers[i]);
+    REQUIRE(right);
   });
 }
 

@@ -170,6 +170,38 @@ void add_numbers_int64(std::int64_t* values, std::int64_t factor, const Numbers&
   if (i < count) portable_loops().add_numbers_int64(values + i, factor, behind(numbers, i), count - i);
 }
 
+void keep_numbers_float32(float* values, std::int32_t* kept, float factor, const Numbers& numbers, std::size_t count) {
+  const F32 d;
+  const std::size_t step = hn::Lanes(d);
+  const auto factors = hn::Set(d, factor);
+  Generator generator(numbers);
+  std::size_t i = 0;
+  for (; i + step <= count; i += step) {
+    const VI32 some = generator.next_whole();
+    hn::StoreU(some, I32(), kept + i);
+    hn::StoreU(hn::Add(hn::Zero(d), hn::Mul(factors, hn::ConvertTo(d, some))), d, values + i);
+  }
+  if (i < count) portable_loops().keep_numbers_float32(values + i, kept + i, factor, behind(numbers, i), count - i);
+}
+
+void add_up_float32(float* out, float unit, const Multiple* multiples, std::size_t terms, std::size_t count) {
+  const F32 d;
+  const I32 whole;
+  const std::size_t step = hn::Lanes(d);
+  const auto units = hn::Set(d, unit);
+  if (count < step) return portable_loops().add_up_float32(out, unit, multiples, terms, count);
+  for (std::size_t i = 0; i < count; i += step) {
+    // The last vector may overlap the one before it: the same elements are computed again.
+    const std::size_t at = i + step <= count ? i : count - step;
+    VI32 sum = hn::Zero(whole);
+    for (std::size_t k = 0; k < terms; ++k) {
+      const VI32 numbers = hn::LoadU(whole, multiples[k].numbers + at);
+      sum = hn::Add(sum, hn::Mul(hn::Set(whole, multiples[k].factor), numbers));
+    }
+    hn::StoreU(hn::Mul(units, hn::ConvertTo(d, sum)), d, out + at);
+  }
+}
+
 void convert_float32(float* out, float unit, const std::int32_t* values, std::size_t count) {
   const F32 d;
   const std::size_t step = hn::Lanes(d);
@@ -282,6 +314,8 @@ void set_arithmetic_loops_of_target(Loops& loops) {
   loops.add_numbers_int64 = add_numbers_int64;
   loops.set_numbers_float32 = set_numbers_float32;
   loops.set_numbers_float64 = set_numbers_float64;
+  loops.keep_numbers_float32 = keep_numbers_float32;
+  loops.add_up_float32 = add_up_float32;
   loops.convert_float32 = convert_float32;
   loops.add_float32 = add_float32;
   loops.add_float64 = add_float64;

@@ -7,10 +7,11 @@
 #define HWY_TARGET_INCLUDE "src/numeric/highway/hash_loops.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "src/numeric/hash_keys.h"
+#include <algorithm>
+
+#include "src/numeric/highway/key_lines.h"
 #include "src/numeric/loops.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -45,33 +46,27 @@ HWY_INLINE V canonical(D d, V bits, hn::TFromD<D> infinity) {
 #endif
 }
 
-/// Asks for what is read some blocks later than `bytes` bytes from `at` on: the processor's own prefetching ends with
-/// each page, and large vectors go through pages quickly. The distance was measured (docs/performance.md).
-HWY_INLINE void prefetch(const void* at, std::size_t bytes) {
-  constexpr std::uintptr_t distance = 6144, line = 64;
-  for (std::uintptr_t done = 0; done < bytes; done += line)
-    hwy::Prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(at) + distance + done));
-}
+constexpr std::size_t line32 = KeyLines<std::uint32_t>::line, line64 = KeyLines<std::uint64_t>::line;
 
-/// Two sums for each lane of the hash: no addition waits for the one before it.
+/// Two sums for each lane of the hash: no addition waits for the one before it. `key` is an index into KeyLines.
 struct Sums {
   V64 even[2], odd[2];
 
   HWY_INLINE Sums() : even{hn::Zero(D64()), hn::Zero(D64())}, odd{hn::Zero(D64()), hn::Zero(D64())} {}
 
-  HWY_INLINE void add32(V32 bits, std::size_t place) {
+  HWY_INLINE void add32(V32 bits, std::size_t key) {
     const D32 d;
     for (std::size_t lane = 0; lane < 2; ++lane) {
-      const V32 mixed = hn::Xor(bits, hn::LoadU(d, hash_keys.low[lane].data() + place));
+      const V32 mixed = hn::Xor(bits, hn::Load(d, hash_key_lines.low[lane].at(key)));
       const V32 above = hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(D64(), mixed)));
-      even[lane] = hn::Add(even[lane], hn::MulEven(mixed, hn::LoadU(d, hash_keys.high[lane].data() + place)));
-      odd[lane] = hn::Add(odd[lane], hn::MulEven(above, hn::LoadU(d, hash_keys.next_high[lane].data() + place)));
+      even[lane] = hn::Add(even[lane], hn::MulEven(mixed, hn::Load(d, hash_key_lines.high[lane].at(key))));
+      odd[lane] = hn::Add(odd[lane], hn::MulEven(above, hn::Load(d, hash_key_lines.next_high[lane].at(key))));
     }
   }
-  HWY_INLINE void add64(V64 bits, std::size_t place, V64 (&sums)[2]) {
+  HWY_INLINE void add64(V64 bits, std::size_t key, V64 (&sums)[2]) {
     const D32 d;
     for (std::size_t lane = 0; lane < 2; ++lane) {
-      const V64 mixed = hn::Xor(bits, hn::LoadU(D64(), hash_keys.whole[lane].data() + place));
+      const V64 mixed = hn::Xor(bits, hn::Load(D64(), hash_key_lines.whole[lane].at(key)));
       const V64 above = hn::ShiftRight<32>(mixed);
       sums[lane] = hn::Add(sums[lane], hn::MulEven(hn::BitCast(d, mixed), hn::BitCast(d, above)));
     }
@@ -84,83 +79,88 @@ struct Sums {
   }
 };
 
-GradientHash sum_float32(const float* values, std::size_t count, std::size_t place) {
-  const hn::ScalableTag<float> real;
-  const std::size_t step = hn::Lanes(real);
-  const auto bits = [&](std::size_t i) HWY_ATTR {
-    return canonical(D32(), hn::BitCast(D32(), hn::LoadU(real, values + i)), 0x7F800000u);
-  };
-  Sums sums;
-  std::size_t i = 0;
-  for (; i + 2 * step <= count; i += 2 * step) {
-    prefetch(values + i, 2 * step * sizeof(float));
-    sums.add32(bits(i), place + i);
-    sums.add32(bits(i + step), place + i + step);
-  }
-  GradientHash total = sums.total();
-  if (i < count) total += portable_loops().sum_float32(values + i, count - i, place + i);
+/// Elements in front of the first whole group of `group` places are left to the portable loop `rest`, and so are those
+/// behind the last; `sum_groups(values, place, groups)` adds up what is between.
+template <std::size_t group, class Element, class Rest, class SumGroups>
+HWY_INLINE GradientHash sum_in_groups(const Element* values, std::size_t count, std::size_t place, const Rest& rest,
+                                      const SumGroups& sum_groups) {
+  const std::size_t before = std::min(count, (group - place % group) % group);
+  const std::size_t groups = (count - before) / group, end = before + groups * group;
+  GradientHash total;
+  if (groups > 0) total = sum_groups(values + before, place + before, groups);
+  if (before > 0) total += rest(values, before, place);
+  if (end < count) total += rest(values + end, count - end, place + end);
   return total;
 }
 
+GradientHash sum_float32(const float* values, std::size_t count, std::size_t place) {
+  const auto sum_lines = [](const float* at, std::size_t first, std::size_t lines) HWY_ATTR {
+    const hn::ScalableTag<float> real;
+    std::size_t key = KeyLines<std::uint32_t>::index(first);
+    Sums sums;
+    for (; lines > 0; --lines, at += line32, key -= line32) {
+      for (std::size_t i = 0; i < line32; i += hn::MaxLanes(real))
+        sums.add32(canonical(D32(), hn::BitCast(D32(), hn::LoadU(real, at + i)), 0x7F800000u), key + i);
+    }
+    return sums.total();
+  };
+  return sum_in_groups<line32>(values, count, place, portable_loops().sum_float32, sum_lines);
+}
+
+/// Groups of two lines of keys, since a vector has up to 32 elements.
 template <std::uint16_t infinity>
-HWY_INLINE GradientHash sum16(const std::uint16_t* values, std::size_t count, std::size_t place, std::size_t& i) {
+HWY_INLINE GradientHash sum_pairs16(const std::uint16_t* values, std::size_t first, std::size_t pairs) {
   const D16 d;
   const hn::Half<D16> half;
   const D32 wide;
-  const std::size_t step = hn::Lanes(D16());
+  constexpr std::size_t step = hn::MaxLanes(D32());
+  std::size_t key = KeyLines<std::uint32_t>::index(first);
   Sums sums;
-  for (i = 0; i + step <= count; i += step) {
-    prefetch(values + i, step * sizeof(std::uint16_t));
-    const auto bits = canonical(d, hn::LoadU(d, values + i), infinity);
-    sums.add32(hn::PromoteTo(wide, hn::LowerHalf(half, bits)), place + i);
-    sums.add32(hn::PromoteTo(wide, hn::UpperHalf(half, bits)), place + i + step / 2);
+  for (; pairs > 0; --pairs, values += 2 * line32, key -= 2 * line32) {
+    for (std::size_t i = 0; i < 2 * line32; i += 2 * step) {
+      const auto bits = canonical(d, hn::LoadU(d, values + i), infinity);
+      const auto key_of = [&](std::size_t at) { return key + at % line32 - at / line32 * line32; };
+      sums.add32(hn::PromoteTo(wide, hn::LowerHalf(half, bits)), key_of(i));
+      sums.add32(hn::PromoteTo(wide, hn::UpperHalf(half, bits)), key_of(i + step));
+    }
   }
   return sums.total();
 }
 
 GradientHash sum_bfloat16(const std::uint16_t* values, std::size_t count, std::size_t place) {
-  std::size_t i = 0;
-  GradientHash total = sum16<0x7F80>(values, count, place, i);
-  if (i < count) total += portable_loops().sum_bfloat16(values + i, count - i, place + i);
-  return total;
+  return sum_in_groups<2 * line32>(values, count, place, portable_loops().sum_bfloat16, sum_pairs16<0x7F80>);
 }
 
 GradientHash sum_float16(const std::uint16_t* values, std::size_t count, std::size_t place) {
-  std::size_t i = 0;
-  GradientHash total = sum16<0x7C00>(values, count, place, i);
-  if (i < count) total += portable_loops().sum_float16(values + i, count - i, place + i);
-  return total;
+  return sum_in_groups<2 * line32>(values, count, place, portable_loops().sum_float16, sum_pairs16<0x7C00>);
 }
 
 template <class Element, class Bits>
-HWY_INLINE GradientHash sum64(const Element* values, std::size_t count, std::size_t place, std::size_t& i,
-                              const Bits& bits) {
-  const std::size_t step = hn::Lanes(D64());
+HWY_INLINE GradientHash sum_lines64(const Element* values, std::size_t first, std::size_t lines, const Bits& bits) {
+  constexpr std::size_t step = hn::MaxLanes(D64());
+  std::size_t key = KeyLines<std::uint64_t>::index(first);
   Sums sums;
-  for (i = 0; i + 2 * step <= count; i += 2 * step) {
-    prefetch(values + i, 2 * step * sizeof(Element));
-    sums.add64(bits(i), place + i, sums.even);
-    sums.add64(bits(i + step), place + i + step, sums.odd);
+  for (; lines > 0; --lines, values += line64, key -= line64) {
+    for (std::size_t i = 0; i < line64; i += step)
+      sums.add64(bits(values + i), key + i, i / step % 2 == 0 ? sums.even : sums.odd);
   }
   return sums.total();
 }
 
 GradientHash sum_float64(const double* values, std::size_t count, std::size_t place) {
-  const hn::ScalableTag<double> real;
-  std::size_t i = 0;
-  GradientHash total = sum64(values, count, place, i, [&](std::size_t at) HWY_ATTR {
-    return canonical(D64(), hn::BitCast(D64(), hn::LoadU(real, values + at)), 0x7FF0000000000000u);
-  });
-  if (i < count) total += portable_loops().sum_float64(values + i, count - i, place + i);
-  return total;
+  const auto bits = [](const double* at) HWY_ATTR {
+    return canonical(D64(), hn::BitCast(D64(), hn::LoadU(hn::ScalableTag<double>(), at)), 0x7FF0000000000000u);
+  };
+  const auto sum_lines = [&](const double* at, std::size_t first, std::size_t lines)
+                             HWY_ATTR { return sum_lines64(at, first, lines, bits); };
+  return sum_in_groups<line64>(values, count, place, portable_loops().sum_float64, sum_lines);
 }
 
 GradientHash sum_residues(const std::uint64_t* values, std::size_t count, std::size_t place) {
-  std::size_t i = 0;
-  GradientHash total =
-      sum64(values, count, place, i, [&](std::size_t at) HWY_ATTR { return hn::LoadU(D64(), values + at); });
-  if (i < count) total += portable_loops().sum_residues(values + i, count - i, place + i);
-  return total;
+  const auto bits = [](const std::uint64_t* at) HWY_ATTR { return hn::LoadU(D64(), at); };
+  const auto sum_lines = [&](const std::uint64_t* at, std::size_t first, std::size_t lines)
+                             HWY_ATTR { return sum_lines64(at, first, lines, bits); };
+  return sum_in_groups<line64>(values, count, place, portable_loops().sum_residues, sum_lines);
 }
 
 void set_hash_loops_of_target(Loops& loops) {
