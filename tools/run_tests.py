@@ -3,7 +3,8 @@
 """Runs the test programs and the Python tests of a build (tools/test calls this) and counts their test cases.
 
 Every Catch2 program and every tests/**/test_*.py is one process; as many run at once as there are processors. What a
-failed test has to say is printed in full, of the others one line with their numbers. The last line is the sum.
+failed test has to say is printed in full, of the others one line with their numbers. Before the last line, which is the sum, stand those
+that took longest.
 """
 
 import argparse
@@ -31,7 +32,11 @@ RELEASE_ONLY = {
                                          "page_media", "rules", "schema", "strangers", "watch")),
 }
 # Those that take longest, or folders of them, begin first, so that no processor is left to the last of them alone.
-LONGEST = {"frameworks/test_megatron_replayed.py", "tools/test_test_gpu.py", "cli/test_mpi.py", "cli/test_budgets.py", "python", "oracle", "mutation", "sweep", "proof"}
+LONGEST = {
+    "mutation", "oracle", "proof", "python", "scenarios", "sweep", "frameworks/test_megatron_replayed.py", "tools/test_test_gpu.py",
+    *(f"cli/test_{name}.py" for name in ("budgets", "docs", "mpi", "page", "page_media")),
+}
+SLOWEST_SHOWN = 10
 
 
 @dataclass
@@ -169,7 +174,7 @@ def main():
         result.seconds = time.monotonic() - begin
         return result
 
-    total = Result("all")
+    total, took = Result("all"), []
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(os.cpu_count()) as pool:
         def pytests(files):
             return [pool.submit(timed, run_pytest, path, options.only, Path(temporary), environment) for path in files]
@@ -188,6 +193,9 @@ def main():
             total.passed += result.passed
             total.failed += result.failed
             total.skipped += result.skipped
+            took.append((result.seconds, result.name))
+    if len(took) > SLOWEST_SHOWN:
+        print("the slowest: " + ", ".join(f"{name} {seconds:.0f} s" for seconds, name in sorted(took, reverse=True)[:SLOWEST_SHOWN]), flush=True)
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped", flush=True)
     if not total.passed + total.failed + total.skipped:
         which = f" that matches '{options.only}'" if options.only else ""

@@ -43,6 +43,13 @@ class Browser:
         except HTTPError as error:
             raise AssertionError(json.loads(error.read())["value"]["message"]) from None
 
+    def tab(self):
+        """A new tab instead of the one that is shown: size, media and focus are those of the beginning."""
+        new = self.ask(f"{self.session}/window/new", {"type": "tab"})["handle"]
+        self.ask(f"{self.session}/window", method="DELETE")
+        self.ask(f"{self.session}/window", {"handle": new})
+        self.errors()
+
     def open(self, address):
         self.ask(f"{self.session}/url", {"url": "about:blank"})  # so that another fragment is another page
         self.ask(f"{self.session}/url", {"url": address})

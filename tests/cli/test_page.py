@@ -75,11 +75,18 @@ def page(tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def browser(tmp_path):
-    opened = Browser(tmp_path)
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    opened = Browser(tmp_path_factory.mktemp("browser"))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def browser(chromium):
+    """Each test has a tab of its own; to start a browser takes longer than most of them."""
+    chromium.tab()
+    return chromium
 
 
 def explained():
@@ -302,14 +309,12 @@ def test_nothing_in_a_scenario_runs_in_the_browser(tmp_path, browser):
 
 
 @needs_browser
-def test_a_narrow_window_needs_no_scrolling_sideways(page, tmp_path):
-    narrow = Browser(tmp_path, width=500)
-    try:
-        for part in ("", f"#file={BUG}"):
-            narrow.open(page.as_uri() + part)
-            assert narrow.run("return document.documentElement.scrollWidth <= innerWidth"), part or "the list"
-    finally:
-        narrow.close()
+def test_a_narrow_window_needs_no_scrolling_sideways(page, browser):
+    browser.size(500, 900)
+    for part in ("", f"#file={BUG}"):
+        browser.open(page.as_uri() + part)
+        assert browser.run("return innerWidth") == 500
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), part or "the list"
 
 
 def test_a_picture_of_the_ranks_before_and_after():

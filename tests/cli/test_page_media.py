@@ -63,11 +63,18 @@ def page(tmp_path_factory):
     return folder / "report.html"
 
 
-@pytest.fixture
-def browser(tmp_path):
-    opened = Browser(tmp_path)
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    opened = Browser(tmp_path_factory.mktemp("browser"))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def browser(chromium):
+    """Each test has a tab of its own; to start a browser takes longer than most of them."""
+    chromium.tab()
+    return chromium
 
 
 def addresses(page):

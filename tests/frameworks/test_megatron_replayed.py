@@ -5,6 +5,7 @@ Every case is replayed: the same layout, options, tokens and parameters, and eve
 rank must have the coefficients that were measured, those that the rank's optimizer does not own as well.
 """
 
+import functools
 import itertools
 import json
 import math
@@ -28,6 +29,10 @@ CASES = [case for case in MEASURED["cases"] if "ranks" in case]
 REFUSED = [case for case in MEASURED["cases"] if "error" in case]
 # At the end: every rank hands over all that it holds, so that the report has stale elements too.
 REVEAL = {"insert": {"name": "reveal", "op": "own", "over": []}, "after": "last"}
+
+
+# There are a hundred or so, and each stands in thousands of elements.
+fraction = functools.lru_cache(None)(Fraction)
 
 
 def tokens_of(case):
@@ -96,10 +101,12 @@ def measured_elements(found, terms):
     """[(term, coefficient)] of each element, with the term that alone fed it."""
     elements = []
     for begin, end, values in found["pieces"]:
-        for element in range(begin, end):
-            rank, micro_batch, second = terms[element % len(terms)]
-            text = values[f"{rank}.{micro_batch}" + ("@second" if second else "")]
-            elements.append((terms[element % len(terms)], Fraction(text)))
+        made = {}
+        for place in (element % len(terms) for element in range(begin, end)):
+            if place not in made:
+                rank, micro_batch, second = terms[place]
+                made[place] = terms[place], fraction(values[f"{rank}.{micro_batch}" + ("@second" if second else "")])
+            elements.append(made[place])
     return elements
 
 
@@ -111,7 +118,7 @@ def replayed_elements(report, name, rank, by, case, terms):
         found = {}
         for of in piece["coefficients"]:
             second = terms[-1][2] and of["use"] in seconds
-            found[of["rank"], of["micro_batch"], second] = Fraction(of["value"]) * by(of["rank"], of["micro_batch"])
+            found[of["rank"], of["micro_batch"], second] = fraction(of["value"]) * by(of["rank"], of["micro_batch"])
         begin, end = piece["elements"]
         assert begin == len(elements)
         elements += [(terms[element % len(terms)], found.get(terms[element % len(terms)], 0)) for element in range(begin, end)]
@@ -126,14 +133,20 @@ def test_the_data_is_whole():
 LAYOUTS = sorted({json.dumps(case["layout"]) for case in CASES})
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_element_on_every_rank_has_the_measured_coefficients(layout):
-    cases = [case for case in CASES if json.dumps(case["layout"]) == layout]
+@pytest.fixture(scope="module", params=LAYOUTS)
+def replayed(request):
+    """The cases of a layout, and the report of each."""
+    cases = [case for case in CASES if json.dumps(case["layout"]) == request.param]
+    return cases, replay_all([scenario_of(case) for case in cases])
+
+
+def test_every_element_on_every_rank_has_the_measured_coefficients(replayed):
+    cases, owned = replayed
     revealed = [with_reveal(case) for case in cases]
-    owned = replay_all([scenario_of(case) for case in cases])
     for case, (steps, _), report, all_of_it in zip(cases, revealed, owned, replay_all([content for _, content in revealed])):
         assert not report["errors"], (name_of(case), report["errors"])
 
+        @functools.lru_cache(None)
         def by(rank, micro_batch, case=case, steps=steps):
             return by_of(case, steps, rank, micro_batch)
 
@@ -148,10 +161,8 @@ def test_every_element_on_every_rank_has_the_measured_coefficients(layout):
                 assert rank_entries(report, name)[rank]["owned"] == ([[begin, end]] if begin < end else []), where
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_gradient_norm_counts_every_parameter_as_often_as_it_was_counted(layout):
-    cases = [case for case in CASES if json.dumps(case["layout"]) == layout]
-    values = replay_all([scenario_of(case) for case in cases])
+def test_the_gradient_norm_counts_every_parameter_as_often_as_it_was_counted(replayed):
+    cases, values = replayed
     for case, plain, report in zip(cases, values, replay_all([scenario_of(case, clip_grad=1) for case in cases])):
         # Without a norm only values can be wrong, and of such a gradient the norm is not its own.
         wrong = {entry["name"] for entry in plain["parameters"] if entry["verdict"] == "mismatch"}

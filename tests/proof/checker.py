@@ -9,13 +9,13 @@ the proof claims; at the end of an optimizer step so are the differences from on
 
 import itertools
 
-from functions import ONE, ZERO, Axis, Function, WrongProof, constant, demand, inverse, parse, plus, times
+from functions import ONE, ZERO, Function, WrongProof, axis, constant, demand, inverse, parse, plus, times
 
 
 class ClassCheck:
     def __init__(self, entry):
         self.entry = entry
-        self.axes = {axis["axis"]: Axis(axis) for axis in entry["axes"]}
+        self.axes = {one["axis"]: axis(tuple(one["names"]), one["size"]) for one in entry["axes"]}
         self.nothing, self.everywhere = self.read([]), self.read([{"value": "1"}])
         self.held = {}  # by buffer and contribution
         self.owned = self.everywhere

@@ -98,16 +98,18 @@ def parse(text):
 class Axis:
     """Names of coordinates on an axis, and every way in which they can be equal: a block number for each name."""
 
-    def __init__(self, entry):
-        self.names = entry["names"]
+    def __init__(self, names, size):
+        self.names = names
         self.number = {name: i for i, name in enumerate(self.names)}
-        self.open = isinstance(entry["size"], str)
-        self.size = variable(entry["size"]) if self.open else constant(entry["size"])
-        self.most = None if self.open else entry["size"]
+        self.open = isinstance(size, str)
+        self.size = variable(size) if self.open else constant(size)
+        self.most = None if self.open else size
         # The rank, the contributor and the owners may be anywhere; every other name is a coordinate of its own.
         self.fixed = [i for i, name in enumerate(self.names)
                       if name not in ("rank", "contributor") and not name.startswith("owner ")]
         self.ways = [way for way in self.all_ways(len(self.names)) if self.exists(way)]
+        # What is asked for again and again, thousands of times in a proof.
+        self.read, self.moved, self.coordinates = map(functools.cache, (self.read, self.moved, self.coordinates))
 
     def all_ways(self, count):
         if count == 0:
@@ -119,6 +121,7 @@ class Axis:
         return len(set(fixed)) == len(fixed) and (self.most is None or max(way) < self.most)
 
     @staticmethod
+    @functools.cache
     def numbered(way):
         """The same way, with blocks numbered by their first name."""
         numbers = {}
@@ -130,7 +133,7 @@ class Axis:
             for name in names.split(" = "):
                 way[self.number[name]] = block
         demand(None not in way, "not all names are in", text)
-        way = self.numbered(way)
+        way = self.numbered(tuple(way))
         demand(way in self.ways, "there is no", text)
         return way
 
@@ -145,6 +148,12 @@ class Axis:
         if self.most is None or len(others) < self.most:
             result.append((plus(self.size, constant(len(others)), -1), self.numbered((-1, *way[1:]))))
         return result
+
+
+@functools.cache
+def axis(names, size):
+    """The classes of a proof have the same few."""
+    return Axis(names, size)
 
 
 class Function:

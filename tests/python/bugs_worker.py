@@ -471,6 +471,10 @@ case("tp-not-summed", 2, blocks_by_hand, summed=False, reference="tp-single")
 case("tp-bias", 2, blocks_by_hand, bias_divided=True, reference="tp-single")
 
 
-if __name__ == "__main__":
+def main():
     warnings.simplefilter("ignore")
     worker.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,7 @@ from torch import nn
 
 import lockstep
 
-RANK, WORLD = int(sys.argv[2]), int(sys.argv[3])
+RANK = 0  # of this process; main() knows it
 
 
 def average(model):
@@ -153,12 +153,18 @@ def gone(out):
     unwritable(out, spoil)
 
 
-if __name__ == "__main__":
+def main():
+    global RANK
+    RANK = int(sys.argv[2])
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + os.path.abspath(os.path.join(sys.argv[1], "store")), rank=RANK, world_size=WORLD)
+    dist.init_process_group("gloo", init_method="file://" + os.path.abspath(os.path.join(sys.argv[1], "store")), rank=RANK, world_size=int(sys.argv[3]))
     try:
         globals()[sys.argv[4]](os.path.join(sys.argv[1], "run"))
     except RuntimeError as error:  # a collective whose other rank is gone
         print("the other rank is gone: %s" % error, file=sys.stderr)
     sys.stdout.flush()
     os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,12 +2,11 @@
 """Real runs that end badly: what is left is read, and `lockstep verify` says what is missing or no number."""
 
 import signal
-import subprocess
 import sys
 
 import pytest
 
-from torch_ranks import HERE, PROGRAM, clean_environment, torch_python
+from torch_ranks import HERE, PROGRAM, forked, torch_python
 
 sys.path.insert(0, str(HERE.parents[1] / "python"))
 
@@ -18,10 +17,7 @@ pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with t
 
 def left(folder, case, world=2):
     """The run that a case leaves, how its ranks ended, and what they said."""
-    processes = [subprocess.Popen([torch_python(), HERE / "robust_worker.py", folder, str(rank), str(world), case], stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=clean_environment()) for rank in range(world)]
-    said = [process.communicate(timeout=300)[1] for process in processes]
-    statuses = [process.returncode for process in processes]
+    statuses, said = forked("robust_worker.py").run(folder, world, [case], 300)
     assert all(status in (0, -signal.SIGKILL) for status in statuses), "\n".join(said)
     return folder / "run", statuses, said
 
@@ -86,7 +82,7 @@ WARNING = "lockstep: warning: "
 def test_what_cannot_be_written_ends_the_capture_with_one_warning_and_never_the_training(tmp_path, case, warned):
     """Each rank has compared its weights with those of the same training without a capture."""
     run, statuses, said = left(tmp_path, case)
-    assert statuses == [0, 0], said
+    assert statuses == (0, 0), said
     assert [text.count(WARNING) for text in said] == warned, said
     assert not any("Traceback" in text or "Exception" in text for text in said), said
     assert all("the training goes on; lockstep verify says that the run is not complete" in text for text in said if WARNING in text)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """For the tests of the capture: ranks on a Python that has torch, the files that they leave, and a small least-squares solver."""
 
+import atexit
 import functools
 import json
 import math
 import os
+import select
+import signal
 import struct
 import subprocess
 import sys
@@ -46,8 +49,54 @@ def clean_environment():
     return dict(kept, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", GLOO_SOCKET_IFNAME="lo")
 
 
+class Forked:
+    """A worker that is loaded once, of which each rank is a fork (forked.py)."""
+
+    def __init__(self, program):
+        self.process = subprocess.Popen([torch_python(), HERE / "forked.py", Path(program).stem], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=clean_environment(), start_new_session=True)
+
+    def run(self, folder, world, cases, limit):
+        """The exit statuses of the ranks, and what they said."""
+        ranks = [[str(folder), str(rank), str(world), *cases] for rank in range(world)]
+        self.process.stdin.write(json.dumps(ranks) + "\n")
+        self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], limit)[0]:
+            self.end()
+            raise AssertionError("it took longer than %d s" % limit)
+        answer = self.process.stdout.readline()
+        assert answer, "the process that loads %s has ended" % self.process.args[-1]
+        return tuple(zip(*json.loads(answer)))
+
+    def end(self):
+        """With all ranks."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+LOADED = {}
+
+
+def forked(program):
+    """One for all tests of a file; it ends with them, or with a run that took too long."""
+    if program not in LOADED or LOADED[program].process.poll() is not None:
+        LOADED[program] = Forked(program)
+        atexit.register(LOADED[program].end)
+    return LOADED[program]
+
+
+# These load nothing but torch and what they test. DeepSpeed and Megatron look at the machine when they are loaded, and torch's flight recorder
+# at variables of the environment.
+FORKED = {"worker.py", "gaps_worker.py", "bugs_worker.py"}
+
+
 def ran(folder, world, cases, program="worker.py", limit=300):
     """Runs worker.py with these cases on `world` ranks."""
+    if program in FORKED:
+        statuses, said = forked(program).run(folder, world, cases, limit)
+        assert not any(statuses), "\n".join(said)
+        return
     processes = [subprocess.Popen([torch_python(), HERE / program, folder, str(rank), str(world), *cases], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=clean_environment())
                  for rank in range(world)]
