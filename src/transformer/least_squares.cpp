@@ -33,15 +33,15 @@ std::optional<Rational> nearest_fraction(double value) {
 
 std::optional<std::vector<Rational>> find_coefficients(const std::vector<const Real*>& contributions,
                                                        const std::vector<double>& got, const Interval& elements) {
-  const auto rows = static_cast<Eigen::Index>(elements.size());
-  const auto columns = static_cast<Eigen::Index>(contributions.size());
+  const auto rows = static_cast<Index>(elements.size());
+  const auto columns = static_cast<Index>(contributions.size());
   const Eigen::Map<const Eigen::VectorXd> right(got.data() + elements.begin, rows);
   // As many unknowns as equations fit anything at all.
   if (columns == 0 && rows > 0 && right.isZero(0)) return std::vector<Rational>();
   if (columns == 0 || rows <= columns) return std::nullopt;
   Eigen::MatrixXd matrix(rows, columns);
   Eigen::VectorXd lengths(columns);
-  for (Eigen::Index i = 0; i < columns; ++i) {
+  for (Index i = 0; i < columns; ++i) {
     const Real& contribution = *contributions[static_cast<std::size_t>(i)];
     matrix.col(i) = Eigen::Map<const Eigen::VectorXd>(contribution.data() + elements.begin, rows);
     lengths(i) = matrix.col(i).norm();
@@ -55,7 +55,7 @@ std::optional<std::vector<Rational>> find_coefficients(const std::vector<const R
   constexpr double tolerance = 1e-9;
   if (!((matrix * solution - right).norm() <= tolerance * (right.norm() + solution.norm()))) return std::nullopt;
   std::vector<Rational> result;
-  for (Eigen::Index i = 0; i < columns; ++i) {
+  for (Index i = 0; i < columns; ++i) {
     const std::optional<Rational> fraction = nearest_fraction(solution(i) / lengths(i));
     if (!fraction) return std::nullopt;
     result.push_back(*fraction);
