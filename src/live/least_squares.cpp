@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/live/least_squares.h"
 
-#include <Eigen/QR>
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -98,16 +98,10 @@ SolvedDesign Basis::solve(const Design& design) const {
     if (!(result.norms[g] > 0)) return result;
     matrix.col(place) /= result.norms[g];
   }
-  const auto rank = static_cast<Eigen::Index>(groups);
-  Eigen::ColPivHouseholderQR<Eigen::MatrixXd> qr(matrix);
-  qr.setThreshold(0x1p-40);
-  if (qr.rank() < rank) return result;
+  std::optional<Columnwise> inverse = pseudo_inverse(result.matrix, 0x1p-40);
+  if (!inverse) return result;
   result.solved = true;
-  const Eigen::MatrixXd thin = qr.householderQ() * Eigen::MatrixXd::Identity(matrix.rows(), rank);
-  const Eigen::MatrixXd solved =
-      qr.matrixQR().topLeftCorner(rank, rank).triangularView<Eigen::Upper>().solve(thin.transpose());
-  result.inverse = zeros(groups, sums);
-  view(result.inverse) = qr.colsPermutation() * solved;
+  result.inverse = std::move(*inverse);
   if (groups == 1) {
     Vector weights(columns_.columns);
     for (const Group::Share& share : design.front().shares) weights[share.column] = share.rounded;

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "src/base/pseudo_inverse.h"
 #include "src/live/columns.h"
 
 namespace lockstep::live {
@@ -41,12 +42,6 @@ struct Fit {
   bool explained = false;          ///< the residual is no more than that
   int equations = 0, freedom = 0;  ///< equations that are not empty, and more of them than groups
   Vector variances;                ///< by sum: of the result's noise
-};
-
-/// A matrix, column after column.
-struct Columnwise {
-  std::size_t rows = 0, columns = 0;
-  std::vector<double> elements;
 };
 
 /// What solving a design needs that no result changes.
