@@ -266,6 +266,7 @@ Real reshaped(const Real& matrix, Index rows, Index columns) {
   return result;
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a type has none
 #define LOCKSTEP_MATRICES_OF(Number)                                                   \
   template class Matrix<Number>;                                                       \
   template Matrix<Number> transpose(const Matrix<Number>&);                            \
@@ -281,6 +282,7 @@ Real reshaped(const Real& matrix, Index rows, Index columns) {
   template Matrix<Number> rows_of(const Matrix<Number>&, Index, Index);                \
   template Matrix<Number> columns_of(const Matrix<Number>&, Index, Index);             \
   template Matrix<Number> rows_at(const Matrix<Number>&, const std::vector<Index>&)
+// NOLINTEND(bugprone-macro-parentheses)
 
 LOCKSTEP_MATRICES_OF(double);
 LOCKSTEP_MATRICES_OF(long double);
