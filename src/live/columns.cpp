@@ -17,7 +17,7 @@ namespace {
 
 /// Several backward calls of one micro-batch add up.
 struct Summed {
-  Eigen::VectorXd values;
+  Vector values;
   Dtype dtype = Dtype::float32;
   GradientHash hash;
   std::uint32_t partial = 0;
@@ -54,9 +54,9 @@ bool is_said_along(const CapturedRun& run, std::size_t axis) {
          name == name_of(Axis::pp) || run.placed_axes.contains(name);
 }
 
-bool nearly_equal(const Eigen::VectorXd& a, const Eigen::VectorXd& b, Dtype dtype) {
+bool nearly_equal(const Vector& a, const Vector& b, Dtype dtype) {
   const double tolerance = 4 * unit_roundoff(dtype) + 0x1p-19;
-  return (a - b).stableNorm() <= tolerance * std::max(a.stableNorm(), b.stableNorm());
+  return length(difference(a, b)) <= tolerance * std::max(length(a), length(b));
 }
 
 Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expected& expected, int step,
@@ -75,21 +75,21 @@ Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expecte
       result.non_finite += tensor->non_finite;
       non_finite.insert(tensor->rank);
     }
-    const Eigen::Map<const Eigen::VectorXd> values(row->data(), static_cast<Eigen::Index>(row->size()));
-    if (!values.allFinite()) {
+    const Vector& values = *row;
+    if (!is_finite(values)) {
       if (result.missing.empty())
         result.missing = fmt::format("a sketch of rank {} in optimizer step {} has sums that are no finite numbers",
                                      tensor->rank, step);
       continue;
     }
-    if (values.isZero(0) && tensor->non_finite == 0 && !result.zero_hashes.add(*tensor) && result.missing.empty())
+    if (is_zero(values) && tensor->non_finite == 0 && !result.zero_hashes.add(*tensor) && result.missing.empty())
       result.missing = fmt::format("a sketch of rank {} in optimizer step {} {}", tensor->rank, step, not_of_zeros);
     const auto [found, is_new] = contributions.try_emplace({tensor->rank, tensor->micro_batch});
     Summed& sum = found->second;
     if (is_new) {
       sum = {values, tensor->dtype, tensor->hash, tensor->partial, false};
     } else {
-      sum.values += values;
+      add(sum.values, values);
       sum.dtype = coarser(sum.dtype, tensor->dtype);
       sum.several = true;
     }
@@ -100,7 +100,7 @@ Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expecte
   std::map<std::tuple<int, int, int>, std::vector<std::size_t>> by_tokens;  // data, micro-batch and share
   for (auto& [key, sum] : contributions) {
     const auto& [rank, micro_batch] = key;
-    if (sum.values.isZero(0)) {
+    if (is_zero(sum.values)) {
       result.zeros.push_back(key);
       continue;
     }

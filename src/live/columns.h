@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <Eigen/Core>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "src/live/captured_run.h"
 #include "src/live/expected.h"
 #include "src/live/sketch_files.h"
+#include "src/live/vectors.h"
 
 namespace lockstep::live {
 
@@ -18,7 +18,7 @@ namespace lockstep::live {
 struct Column {
   int rank = 0, step = 0, micro_batch = 0;   ///< of the lowest
   std::vector<std::pair<int, int>> members;  ///< rank and micro-batch of all, ascending
-  Eigen::VectorXd values;                    ///< its sketch
+  Vector values;                             ///< its sketch
   Dtype dtype = Dtype::float32;              ///< the coarsest of its members
   /// With what coefficient it should enter: each member once, those that see the same tokens together once.
   std::optional<Rational> expected;
@@ -58,7 +58,7 @@ struct Columns {
 bool is_said_along(const CapturedRun& run, std::size_t axis);
 
 /// Whether ranks may have computed one thing in other orders of summation, which differ by a few roundings.
-bool nearly_equal(const Eigen::VectorXd& a, const Eigen::VectorXd& b, Dtype dtype);
+bool nearly_equal(const Vector& a, const Vector& b, Dtype dtype);
 
 /// `tensors`: all contributions to the piece, by rank. The columns keep a pointer to `expected`.
 Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expected& expected, int step,

@@ -32,7 +32,7 @@ constexpr double roundings_of_zero = 4;
 
 /// Contributions added up.
 struct Added {
-  Eigen::VectorXd sum;
+  Vector sum;
   double energy = 0;  // sum of the squares of what was added
   Dtype dtype = Dtype::float64;
   std::uint64_t non_finite = 0;
@@ -44,9 +44,9 @@ struct Added {
       known = known && column.expected;
       dtype = coarser(dtype, column.dtype);
       if (!column.expected) continue;
-      const Eigen::VectorXd one = to_double(*column.expected) * column.values;
-      sum += one;
-      energy += one.squaredNorm();
+      const Vector one = scaled(column.values, to_double(*column.expected));
+      live::add(sum, one);
+      energy += live::energy(one);
     }
     non_finite += columns.non_finite;
     if (missing.empty()) missing = columns.missing;
@@ -63,7 +63,7 @@ class Comparison {
     for (const std::int64_t size : parameter_.declared.shape) elements_ *= static_cast<double>(size);
     for (std::size_t piece = 0; piece < parameter_.declared.pieces.size(); ++piece)
       pieces_.push_back(static_cast<int>(piece));
-    own_.sum = Eigen::VectorXd::Zero(compared.run.header.sums);
+    own_.sum.resize(at(compared.run.header.sums));
   }
 
   ReferencedParameter run() {
@@ -87,18 +87,18 @@ class Comparison {
 
   /// The error of one rounding of each element of the sums.
   double rounding(Dtype dtype) const {
-    const double energy = std::max({own_.energy, truth_.energy, truth_.sum.squaredNorm()});
+    const double energy = std::max({own_.energy, truth_.energy, live::energy(truth_.sum)});
     return std::sqrt(squared(unit_roundoff(dtype)) * energy + squared(smallest_spacing(dtype)) * elements_);
   }
 
   /// Whether both are no more than what rounding leaves of the largest gradient, which may be nothing at all.
-  bool both_zero(const Eigen::VectorXd& sum, Dtype dtype) const {
+  bool both_zero(const Vector& sum, Dtype dtype) const {
     const double zero = roundings_of_zero * unit_roundoff(dtype) * largest_ * std::sqrt(elements_);
-    return sum.stableNorm() <= zero && truth_.sum.stableNorm() <= zero;
+    return length(sum) <= zero && length(truth_.sum) <= zero;
   }
 
   /// Whether the two are one gradient, as far as rounding tells; `distance` is their difference.
-  Verdict compare(const Eigen::VectorXd& sum, double distance, Dtype dtype) const {
+  Verdict compare(const Vector& sum, double distance, Dtype dtype) const {
     const double unit = rounding(dtype);
     // Numbers whose squares no float64 holds.
     if (!std::isfinite(unit) || (unit == 0 && distance > 0)) return Verdict::undecided;
@@ -123,8 +123,8 @@ class Comparison {
     if (own_.non_finite > 0 || truth_.non_finite > 0)
       return undecided("backward yields elements that are infinite or no numbers, so the sums say nothing");
     if (!own_.known) return undecided("what the contributions should add up to is not known without the loss");
-    const double distance = (own_.sum - truth_.sum).stableNorm(),
-                 size = std::max(own_.sum.stableNorm(), truth_.sum.stableNorm());
+    const double distance = length(difference(own_.sum, truth_.sum)),
+                 size = std::max(length(own_.sum), length(truth_.sum));
     result_.difference = size > 0 ? distance / size : 0;
     result_.roundings = distance > 0 ? distance / rounding(dtype()) : 0;
     result_.contributions = compare(own_.sum, distance, dtype());
@@ -135,7 +135,7 @@ class Comparison {
   /// Looks for the coefficients with which the contributions are the true gradient.
   void explain_by(const Columns& columns) {
     if (columns.columns.empty()) return wrong("no rank contributes to it, and on one device there is a gradient");
-    if (truth_.sum.isZero(0)) return wrong("ranks contribute to it, and on one device there is no gradient");
+    if (is_zero(truth_.sum)) return wrong("ranks contribute to it, and on one device there is no gradient");
     Problem problem;
     std::vector<Term> support;
     for (const Column& column : columns.columns) {
@@ -215,17 +215,17 @@ class Comparison {
     }
     Verdict worst = Verdict::right;
     for (std::size_t i = 0; i < variants; ++i) {
-      Eigen::VectorXd sum = Eigen::VectorXd::Zero(truth_.sum.size()), one;
+      Vector sum(truth_.sum.size()), one;
       Dtype coarsest = coarser(dtype(), compared_.coarsest);
       for (const std::vector<SameResult>& of_piece : groups) {
         const SameResult& group = of_piece[std::min(i, of_piece.size() - 1)];
         const SketchedTensor all = whole(group);
         if (all.row < 0) continue;
-        if (all.non_finite > 0 || read_result(compared_.files, compared_.step, group, one) || !one.allFinite()) return;
+        if (all.non_finite > 0 || read_result(compared_.files, compared_.step, group, one) || !is_finite(one)) return;
         coarsest = coarser(coarsest, all.dtype);
-        sum += one;
+        add(sum, one);
       }
-      const double distance = (sum - truth_.sum).stableNorm();
+      const double distance = length(difference(sum, truth_.sum));
       const Verdict verdict = compare(sum, distance, coarsest);
       if (distance > 0) result_.result_roundings = std::max(result_.result_roundings, distance / rounding(coarsest));
       if (verdict == Verdict::wrong || worst == Verdict::right) worst = verdict;
@@ -261,13 +261,13 @@ std::vector<ReferencedParameter> compare_with_reference(const ComparedStep& comp
   std::vector<double> sizes(truths.size());
   numeric::parallel_for(truths.size(), threads, [&](std::size_t i) {
     Added& truth = truths[i];
-    truth.sum = Eigen::VectorXd::Zero(run.header.sums);
+    truth.sum.resize(at(run.header.sums));
     truth.add(gather_columns(run, reference.files(), expected, compared.step, tensors[i]));
     if (!expected.unknown().empty()) truth.missing = expected.unknown();
     if (const std::string* why = run.unknown(compared.step, static_cast<int>(i))) truth.missing = *why;
     double elements = 1;
     for (const std::int64_t size : run.parameters[i].declared.shape) elements *= static_cast<double>(size);
-    sizes[i] = elements > 0 && truth.sum.allFinite() ? truth.sum.stableNorm() / std::sqrt(elements) : 0;
+    sizes[i] = elements > 0 && is_finite(truth.sum) ? length(truth.sum) / std::sqrt(elements) : 0;
   });
   const double largest = sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
   std::vector<ReferencedParameter> all(compared.parameters.size());

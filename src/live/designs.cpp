@@ -8,13 +8,13 @@ namespace lockstep::live {
 namespace {
 
 /// Numbers that the solved designs of some columns may take, 16 MB: what is beyond is solved anew for each result.
-constexpr Eigen::Index most_kept = Eigen::Index{1} << 21;
+constexpr std::size_t most_kept = std::size_t{1} << 21;
 
 }  // namespace
 
 Designs::Designs(std::vector<const Column*> columns, std::vector<std::size_t> first)
     : columns_(std::move(columns)), first_(std::move(first)) {
-  for (const Column* column : columns_) largest_ = std::max(largest_, column->values.cwiseAbs().maxCoeff());
+  for (const Column* column : columns_) largest_ = std::max(largest_, largest(column->values));
 }
 
 const std::vector<Candidate>& Designs::candidates() {
@@ -38,7 +38,7 @@ const SolvedDesign& Designs::solved(Scaled& scaled, std::size_t candidate) {
   if (known) return *known;
   scaled.last = scaled.basis.solve(candidates()[candidate].design);
   if (kept_ > most_kept) return scaled.last;
-  kept_ += 3 * scaled.last.matrix.size();
+  kept_ += 3 * scaled.last.matrix.elements.size();
   return known.emplace(std::move(scaled.last));
 }
 

@@ -37,7 +37,7 @@ class Designs {
   std::optional<std::vector<Candidate>> candidates_;  // once somebody asks for them
   double largest_ = 0;                                // number of the columns
   std::map<int, Scaled> by_exponent_;
-  Eigen::Index kept_ = 0;  // numbers in solved designs
+  std::size_t kept_ = 0;  // numbers in solved designs
 };
 
 /// Designs by their columns.

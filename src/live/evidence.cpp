@@ -24,7 +24,7 @@ Evidence::Evidence(const CapturedRun& run, CapturedLoss loss) : run_(run), loss_
 bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
   Problem problem;
   problem.elements = static_cast<double>(run_.parameters[static_cast<std::size_t>(piece.parameter)].numel(piece.piece));
-  problem.result = Eigen::VectorXd::Zero(run_.header.sums);
+  problem.result = Vector(static_cast<std::size_t>(run_.header.sums));
   bool is_first = true;
   for (const SketchedTensor* one : tensors_[{piece.step, piece.parameter, piece.piece}].results) {
     if (!std::binary_search(piece.ranks.begin(), piece.ranks.end(), one->rank)) continue;
@@ -32,12 +32,12 @@ bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
     if (one->row < 0 || one->non_finite > 0) return false;
     const auto row = files_.row(*one, piece.step);
     if (!row) return false;
-    problem.result += Eigen::Map<const Eigen::VectorXd>(row->data(), static_cast<Eigen::Index>(row->size()));
+    add(problem.result, *row);
     if (is_first) problem.result_dtype = problem.coarsest = one->dtype;
     problem.coarsest = coarser(problem.coarsest, one->dtype);
     is_first = false;
   }
-  if (is_first || !problem.result.allFinite()) return false;
+  if (is_first || !is_finite(problem.result)) return false;
   std::set<std::pair<int, int>> steps = {{piece.parameter, piece.step}};  // of parameters
   for (const auto& [source, coefficient] : formula) steps.emplace(std::get<0>(source), std::get<1>(source));
   std::vector<Rational> coefficients;

@@ -100,8 +100,8 @@ class Search {
     result.noise = fit_.noise;
     for (std::size_t g = 0; g < chosen_->design.size(); ++g) {
       const Group& group = chosen_->design[g];
-      const double factor = fit_.factors[static_cast<Eigen::Index>(g)];
-      const double error = fit_.errors[static_cast<Eigen::Index>(g)];
+      const double factor = fit_.factors[g];
+      const double error = fit_.errors[g];
       const bool expected = chosen_->expected && group.shares.front().column < own;
       const std::optional<Rational> fraction =
           fraction_of(problem_.columns, group, expected, factor, fit_.limit * error);
@@ -122,14 +122,14 @@ class Search {
   }
 
  private:
-  bool near(const Eigen::VectorXd& prediction) const {
+  bool near(const Vector& prediction) const {
     const auto unknowns = static_cast<double>(finest_.factors.size());
     return LeastSquares::distance(finest_, prediction) <= unknowns + 8 * std::sqrt(2 * unknowns) + 36;
   }
 
   bool as_good(const Fit& fit, bool finest_is_each) const {
     if (!finest_is_each) return near(fit.prediction);
-    for (Eigen::Index j = 0; j < fit.coefficients.size(); ++j) {
+    for (std::size_t j = 0; j < fit.coefficients.size(); ++j) {
       if (std::abs(fit.coefficients[j] - finest_.coefficients[j]) > finest_.limit * finest_.coefficient_errors[j])
         return false;
     }
@@ -139,9 +139,8 @@ class Search {
   /// All fractions together must explain as much as the numbers that they were rounded from.
   void check_fractions(Explanation& result) const {
     if (!result.exact()) return;
-    Eigen::VectorXd coefficients(static_cast<Eigen::Index>(result.entered.size()));
-    for (std::size_t j = 0; j < result.entered.size(); ++j)
-      coefficients[static_cast<Eigen::Index>(j)] = to_double(*result.entered[j].exact);
+    Vector coefficients(result.entered.size());
+    for (std::size_t j = 0; j < result.entered.size(); ++j) coefficients[j] = to_double(*result.entered[j].exact);
     if (near(system_.predict(coefficients))) return;
     for (Entered& one : result.entered) one.exact = std::nullopt;
     result.exact_factor = std::nullopt;
@@ -163,7 +162,7 @@ bool Explanation::exact() const {
 
 Explanation explain(const Problem& problem, const Earlier& earlier, DesignCache& cache) {
   const std::size_t own = problem.columns.size();
-  if (own == 0 && problem.result.isZero(0)) {
+  if (own == 0 && is_zero(problem.result)) {
     Explanation nothing;
     nothing.explained = nothing.told_apart = nothing.uniform = nothing.of_expected = nothing.right = true;
     nothing.factor = 1;
@@ -196,7 +195,7 @@ Design design_of(const std::vector<Rational>& coefficients) {
 }
 
 std::optional<Left> fits(const Problem& problem, const Basis& basis, const Design& design, const SolvedDesign& solved) {
-  if (design.front().shares.empty()) return problem.result.isZero(0) ? std::optional(Left{}) : std::nullopt;
+  if (design.front().shares.empty()) return is_zero(problem.result) ? std::optional(Left{}) : std::nullopt;
   const Fit fit = LeastSquares(problem, basis).fit(design, solved);
   if (!fit.solved || !fit.explained || std::abs(fit.factors[0] - 1) > fit.limit * fit.errors[0]) return std::nullopt;
   return Left{fit.residual, fit.noise};

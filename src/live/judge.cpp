@@ -122,9 +122,9 @@ class Judge {
     if (const std::optional<int> missing = read_result(ground_.files, cell_.step, group, problem.result))
       return undecided(judged,
                        fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
-    if (!problem.result.allFinite())
+    if (!is_finite(problem.result))
       return undecided(judged, "the sketch of what the optimizer gets has sums that are no finite numbers");
-    if (problem.result.isZero(0) && group.shares.empty() && !ZeroHashes(columns_.zero_hashes).add(result))
+    if (is_zero(problem.result) && group.shares.empty() && !ZeroHashes(columns_.zero_hashes).add(result))
       return undecided(judged, fmt::format("what the optimizer gets {}", not_of_zeros));
     if (columns_.unsaid_axis >= 0) {
       const std::string& axis = ground_.run.header.axes[static_cast<std::size_t>(columns_.unsaid_axis)];
@@ -268,9 +268,8 @@ class Judge {
       for (const Entered& one : found.entered)
         right = right && std::abs(one.value - to_double(*one.column->expected)) <= 7 * one.error;
       const LeastSquares system(problem, cache_.over(problem.columns).scaled(problem).basis);
-      Eigen::VectorXd coefficients(static_cast<Eigen::Index>(found.entered.size()));
-      for (std::size_t j = 0; j < found.entered.size(); ++j)
-        coefficients[static_cast<Eigen::Index>(j)] = found.entered[j].value;
+      Vector coefficients;
+      for (const Entered& one : found.entered) coefficients.push_back(one.value);
       const double half = 5 * std::sqrt(system.model_noise(coefficients, Dtype::bfloat16)) / system.size();
       if (right && found.residual <= half) {
         piece.why = fmt::format("{} is more than {} leaves, and no more than 16 bits on the way would",

@@ -47,18 +47,17 @@ SketchedTensor whole(const SameResult& result) {
   return all;
 }
 
-std::optional<int> read_result(SketchFiles& files, int step, const SameResult& result, Eigen::VectorXd& values) {
+std::optional<int> read_result(SketchFiles& files, int step, const SameResult& result, Vector& values) {
   const std::vector<const SketchedTensor*> shares =
       result.shares.empty() ? std::vector<const SketchedTensor*>{result.first} : result.shares;
-  values.resize(0);
+  values.clear();
   for (const SketchedTensor* share : shares) {
     const std::optional<std::vector<double>> row = files.row(*share, step);
     if (!row) return share->rank;
-    const Eigen::Map<const Eigen::VectorXd> one(row->data(), static_cast<Eigen::Index>(row->size()));
-    if (values.size() == 0)
-      values = one;
+    if (values.empty())
+      values = *row;
     else
-      values += one;
+      add(values, *row);
   }
   return std::nullopt;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <Eigen/Core>
 #include <optional>
 #include <vector>
 
 #include "src/live/captured_run.h"
 #include "src/live/sketch_files.h"
+#include "src/live/vectors.h"
 
 namespace lockstep::live {
 
@@ -24,6 +24,6 @@ std::vector<SameResult> distinct_results(const CapturedRun& run, const std::vect
 SketchedTensor whole(const SameResult& result);
 
 /// Reads a result's sketch into `values`. Returns the rank whose sketches are missing, if some are.
-std::optional<int> read_result(SketchFiles& files, int step, const SameResult& result, Eigen::VectorXd& values);
+std::optional<int> read_result(SketchFiles& files, int step, const SameResult& result, Vector& values);
 
 }  // namespace lockstep::live

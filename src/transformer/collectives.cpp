@@ -10,8 +10,8 @@ namespace lockstep::transformer {
 
 namespace {
 
-Eigen::Index first_row(const std::vector<int>& rows, std::size_t member) {
-  return std::accumulate(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(member), Eigen::Index{0});
+Index first_row(const std::vector<int>& rows, std::size_t member) {
+  return std::accumulate(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(member), Index{0});
 }
 
 /// In the order of the group, whoever came first, so that the result does not depend on the scheduler.
@@ -24,15 +24,15 @@ Real sum(const std::vector<const Request*>& members) {
 std::vector<Real> exchange(const std::vector<const Request*>& members, std::vector<std::vector<int>>& received) {
   std::vector<Real> results;
   for (std::size_t to = 0; to < members.size(); ++to) {
-    Eigen::Index count = 0;
+    Index count = 0;
     for (const Request* from : members) {
       received[to].push_back(from->rows[to]);
       count += from->rows[to];
     }
     Real result(count, members[to]->tensor.cols());
-    Eigen::Index row = 0;
+    Index row = 0;
     for (const Request* from : members) {
-      result.middleRows(row, from->rows[to]) = from->tensor.middleRows(first_row(from->rows, to), from->rows[to]);
+      result.set_rows(row, rows_of(from->tensor, first_row(from->rows, to), from->rows[to]));
       row += from->rows[to];
     }
     results.push_back(std::move(result));
@@ -64,19 +64,18 @@ std::vector<Real> perform(const std::vector<const Request*>& members, std::vecto
       return std::vector<Real>(members.size(), sum(members));
     case Communication::all_reduce_max: {
       Real largest = lead.tensor;
-      for (const Request* member : members) largest = largest.cwiseMax(member->tensor).eval();
+      for (const Request* member : members) largest = maximum(std::move(largest), member->tensor);
       return std::vector<Real>(members.size(), largest);
     }
     case Communication::all_gather: {
       Real whole(first_row(lead.rows, members.size()), lead.tensor.cols());
-      for (std::size_t i = 0; i < members.size(); ++i)
-        whole.middleRows(first_row(lead.rows, i), lead.rows[i]) = members[i]->tensor;
+      for (std::size_t i = 0; i < members.size(); ++i) whole.set_rows(first_row(lead.rows, i), members[i]->tensor);
       return std::vector<Real>(members.size(), whole);
     }
     case Communication::reduce_scatter: {
       const Real total = sum(members);
       for (std::size_t i = 0; i < members.size(); ++i)
-        results.push_back(total.middleRows(first_row(lead.rows, i), lead.rows[i]));
+        results.push_back(rows_of(total, first_row(lead.rows, i), lead.rows[i]));
       return results;
     }
     case Communication::all_to_all:

@@ -98,7 +98,7 @@ Task<Real> Communicator::all_reduce_max(const char* site, Axis axis, Real tensor
 Task<Real> Communicator::all_gather(const char* site, Axis axis, Real tensor) {
   const Axis taken = axis_of(site, axis);
   check_size(site, taken, axis);
-  if (is_dropped(site)) co_return Real(tensor.replicate(size(axis), 1));
+  if (is_dropped(site)) co_return repeated(tensor, size(axis));
   co_return co_await gather_whole(site, taken, std::move(tensor));
 }
 
@@ -113,7 +113,7 @@ Task<Real> Communicator::reduce_scatter(const char* site, Axis axis, Real tensor
   check_size(site, taken, axis);
   if (size(taken) == 1) co_return tensor;
   const int count = static_cast<int>(tensor.rows()) / size(taken);
-  if (is_dropped(site)) co_return Real(tensor.middleRows(coordinate(taken) * count, count));
+  if (is_dropped(site)) co_return rows_of(tensor, coordinate(taken) * count, count);
   if (duplicates(site))
     tensor = co_await collective(Communication::all_reduce, site, taken, std::move(tensor), {}, nullptr);
   std::vector<int> rows(static_cast<std::size_t>(size(taken)), count);
@@ -132,9 +132,9 @@ Task<Real> Communicator::all_to_all(const char* site, Axis axis, Real tensor, st
   Real result =
       co_await collective(Communication::all_to_all, site, taken, std::move(tensor), std::move(rows), &received);
   if (!is_dropped(site)) co_return result;
-  Eigen::Index row = 0;
+  Index row = 0;
   for (std::size_t member = 0; member < received.size(); ++member) {
-    if (static_cast<int>(member) != coordinate(taken)) result.middleRows(row, received[member]).setZero();
+    if (static_cast<int>(member) != coordinate(taken)) result.set_rows(row, Real(received[member], result.cols()));
     row += received[member];
   }
   co_return result;

@@ -14,18 +14,19 @@ namespace {
 // The pipeline has 0 and 1.
 constexpr int key_value_channel = 2, gradient_channel = 3;
 
-double scale_of(Eigen::Index head_size) { return 1 / std::sqrt(static_cast<double>(head_size)); }
+double scale_of(Index head_size) { return 1 / std::sqrt(static_cast<double>(head_size)); }
 
 /// Keys and values travel as one tensor.
 Real side_by_side(const Real& key, const Real& value) {
   Real both(key.rows(), key.cols() + value.cols());
-  both << key, value;
+  both.set_columns(0, key);
+  both.set_columns(key.cols(), value);
   return both;
 }
 
 }  // namespace
 
-Eigen::Index CoreAttention::key_of(Eigen::Index head) const {
+Index CoreAttention::key_of(Index head) const {
   return head / (context_.config.heads / context_.config.kv_heads) * context_.config.head_size;
 }
 
@@ -67,48 +68,47 @@ Task<CoreAttention::Gradients> CoreAttention::backward(Real gradient, const Stat
 
 // Head by head: the softmax over the keys that are not ahead of a query.
 Real CoreAttention::attend(const std::vector<int>& query_positions, State& state) const {
-  const Eigen::Index size = context_.config.head_size;
+  const Index size = context_.config.head_size;
   Real context(state.query.rows(), state.query.cols());
   state.weights.clear();
-  // Eigen's vectorized exp() makes the smallest number out of minus infinity, so what is ahead is set to 0 itself.
-  const auto ahead = [&](Eigen::Index row, Eigen::Index column) {
+  const auto ahead = [&](Index row, Index column) {
     return key_positions_[static_cast<std::size_t>(column)] > query_positions[static_cast<std::size_t>(row)];
   };
-  for (Eigen::Index head = 0; head < state.query.cols() / size; ++head) {
-    const Eigen::Index of = key_of(head);
+  for (Index head = 0; head < state.query.cols() / size; ++head) {
+    const Index of = key_of(head);
     Real scores =
-        state.query.middleCols(head * size, size) * state.key.middleCols(of, size).transpose() * scale_of(size);
-    for (Eigen::Index row = 0; row < scores.rows(); ++row) {
+        columns_of(state.query, head * size, size) * transposed(columns_of(state.key, of, size)) * scale_of(size);
+    for (Index row = 0; row < scores.rows(); ++row) {
       double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-      for (Eigen::Index column = 0; column < scores.cols(); ++column) {
+      for (Index column = 0; column < scores.cols(); ++column) {
         if (!ahead(row, column)) largest = std::max(largest, scores(row, column));
       }
-      for (Eigen::Index column = 0; column < scores.cols(); ++column) {
+      for (Index column = 0; column < scores.cols(); ++column) {
         scores(row, column) = ahead(row, column) ? 0 : std::exp(scores(row, column) - largest);
         sum += scores(row, column);
       }
       scores.row(row) /= sum;
     }
-    context.middleCols(head * size, size) = scores * state.value.middleCols(of, size);
+    context.set_columns(head * size, scores * columns_of(state.value, of, size));
     state.weights.push_back(std::move(scores));
   }
   return context;
 }
 
 CoreAttention::Gradients CoreAttention::attend_backward(const Real& gradient, const State& state) const {
-  const Eigen::Index size = context_.config.head_size;
-  Gradients result{Real::Zero(state.query.rows(), state.query.cols()), Real::Zero(state.key.rows(), state.key.cols()),
-                   Real::Zero(state.value.rows(), state.value.cols())};
-  for (Eigen::Index head = 0; head < state.query.cols() / size; ++head) {
-    const Eigen::Index of = key_of(head);
+  const Index size = context_.config.head_size;
+  Gradients result{Real(state.query.rows(), state.query.cols()), Real(state.key.rows(), state.key.cols()),
+                   Real(state.value.rows(), state.value.cols())};
+  for (Index head = 0; head < state.query.cols() / size; ++head) {
+    const Index of = key_of(head);
     const Real& weights = state.weights[static_cast<std::size_t>(head)];
-    const Real from = gradient.middleCols(head * size, size);
-    result.value.middleCols(of, size) += weights.transpose() * from;
-    Real scores = from * state.value.middleCols(of, size).transpose();
-    const Eigen::VectorXd along = scores.cwiseProduct(weights).rowwise().sum();
-    scores = ((scores.colwise() - along).cwiseProduct(weights) * scale_of(size)).eval();
-    result.query.middleCols(head * size, size) = scores * state.key.middleCols(of, size);
-    result.key.middleCols(of, size) += scores.transpose() * state.query.middleCols(head * size, size);
+    const Real from = columns_of(gradient, head * size, size);
+    result.value.add_to_columns(of, transposed(weights) * from);
+    Real scores = from * transposed(columns_of(state.value, of, size));
+    subtract_from_columns(scores, row_dots(scores, weights));
+    scores = hadamard(std::move(scores), weights) * scale_of(size);
+    result.query.set_columns(head * size, scores * columns_of(state.key, of, size));
+    result.key.add_to_columns(of, transposed(scores) * columns_of(state.query, head * size, size));
   }
   return result;
 }
@@ -117,7 +117,7 @@ Task<Real> CoreAttention::pass_on(const char* site, int channel, int owner, Real
   Communicator& comm = context_.comm;
   const std::vector<int>& ring = comm.group(Axis::cp);
   const int members = comm.size(Axis::cp), me = comm.coordinate(Axis::cp);
-  if (comm.drops(site)) tensor.setZero();
+  if (comm.drops(site)) tensor = Real(tensor.rows(), tensor.cols());
   // Who sends block b receives block b - 1.
   const auto name = [&](int of) {
     return fmt::format("{} with the block of rank {}", site, ring[static_cast<std::size_t>(of)]);
@@ -130,44 +130,45 @@ Task<Real> CoreAttention::pass_on(const char* site, int channel, int owner, Real
 // The running softmax of a query: the largest score so far, and sum and result relative to it.
 Task<Real> CoreAttention::ring(State& state) const {
   const int members = context_.comm.size(Axis::cp), me = context_.comm.coordinate(Axis::cp);
-  const Eigen::Index size = context_.config.head_size, heads = state.query.cols() / size;
-  const Eigen::Index tokens = state.query.rows(), keys = state.key.rows(), columns = state.key.cols();
-  Real largest = Real::Constant(tokens, heads, -std::numeric_limits<double>::infinity());
-  Real sums = Real::Zero(tokens, heads);
-  state.result = Real::Zero(tokens, state.query.cols());
+  const Index size = context_.config.head_size, heads = state.query.cols() / size;
+  const Index tokens = state.query.rows(), keys = state.key.rows(), columns = state.key.cols();
+  Real largest = Real(tokens, heads, -std::numeric_limits<double>::infinity());
+  Real sums = Real(tokens, heads);
+  state.result = Real(tokens, state.query.cols());
   Real block = side_by_side(state.key, state.value);
   for (int step = 0; step < members; ++step) {
     const int owner = (me + members - step) % members;
     if (step > 0) block = co_await pass_on("cp.ring_key_value", key_value_channel, owner, std::move(block));
     const auto first = static_cast<std::size_t>(owner * keys);
-    for (Eigen::Index head = 0; head < heads; ++head) {
-      const Eigen::Index of = key_of(head);
+    for (Index head = 0; head < heads; ++head) {
+      const Index of = key_of(head);
       const Real scores =
-          state.query.middleCols(head * size, size) * block.middleCols(of, size).transpose() * scale_of(size);
-      for (Eigen::Index row = 0; row < tokens; ++row) {
+          columns_of(state.query, head * size, size) * transposed(columns_of(block, of, size)) * scale_of(size);
+      for (Index row = 0; row < tokens; ++row) {
         const double before = largest(row, head);
-        for (Eigen::Index key = 0; key < keys; ++key) {
+        for (Index key = 0; key < keys; ++key) {
           if (!is_ahead(row, first + static_cast<std::size_t>(key)))
             largest(row, head) = std::max(largest(row, head), scores(row, key));
         }
-        auto result = state.result.row(row).segment(head * size, size);
+        Row<double> result = state.result.segment(row, head * size, size);
         if (sums(row, head) > 0 && largest(row, head) > before) {
           const double shrink = std::exp(before - largest(row, head));
           sums(row, head) *= shrink;
           result *= shrink;
         }
-        for (Eigen::Index key = 0; key < keys; ++key) {
+        for (Index key = 0; key < keys; ++key) {
           if (is_ahead(row, first + static_cast<std::size_t>(key))) continue;
           const double weight = std::exp(scores(row, key) - largest(row, head));
           sums(row, head) += weight;
-          result += weight * block.row(key).segment(columns + of, size);
+          result += weight * block.segment(key, columns + of, size);
         }
       }
     }
   }
-  for (Eigen::Index head = 0; head < heads; ++head)
-    state.result.middleCols(head * size, size).array().colwise() /= sums.col(head).array();
-  state.log_sums = largest.array() + sums.array().log();
+  for (Index row = 0; row < tokens; ++row) {
+    for (Index head = 0; head < heads; ++head) state.result.segment(row, head * size, size) /= sums(row, head);
+  }
+  state.log_sums = largest + logarithm(std::move(sums));
   co_return state.result;
 }
 
@@ -175,11 +176,11 @@ Task<Real> CoreAttention::ring(State& state) const {
 // hop behind, and the last hop brings them home.
 Task<CoreAttention::Gradients> CoreAttention::ring_backward(Real gradient, const State& state) const {
   const int members = context_.comm.size(Axis::cp), me = context_.comm.coordinate(Axis::cp);
-  const Eigen::Index size = context_.config.head_size, heads = state.query.cols() / size;
-  const Eigen::Index tokens = state.query.rows(), keys = state.key.rows(), columns = state.key.cols();
-  Gradients result{Real::Zero(tokens, state.query.cols()), {}, {}};
+  const Index size = context_.config.head_size, heads = state.query.cols() / size;
+  const Index tokens = state.query.rows(), keys = state.key.rows(), columns = state.key.cols();
+  Gradients result{Real(tokens, state.query.cols()), {}, {}};
   Real block = side_by_side(state.key, state.value);
-  Real slopes = Real::Zero(keys, 2 * columns);  // of the block at hand
+  Real slopes = Real(keys, 2 * columns);  // of the block at hand
   for (int step = 0; step < members; ++step) {
     const int owner = (me + members - step) % members;
     if (step > 0) {
@@ -187,39 +188,41 @@ Task<CoreAttention::Gradients> CoreAttention::ring_backward(Real gradient, const
       slopes = co_await pass_on("cp.ring_dkv", gradient_channel, owner, std::move(slopes));
     }
     const auto first = static_cast<std::size_t>(owner * keys);
-    for (Eigen::Index head = 0; head < heads; ++head) {
-      const Eigen::Index of = key_of(head);
-      const auto query = state.query.middleCols(head * size, size);
-      const auto from = gradient.middleCols(head * size, size);
-      const Real scores = query * block.middleCols(of, size).transpose() * scale_of(size);
-      Real weights = Real::Zero(tokens, keys);
-      for (Eigen::Index row = 0; row < tokens; ++row) {
-        for (Eigen::Index key = 0; key < keys; ++key) {
+    for (Index head = 0; head < heads; ++head) {
+      const Index of = key_of(head);
+      const Real query = columns_of(state.query, head * size, size);
+      const Real from = columns_of(gradient, head * size, size);
+      const Real key_block = columns_of(block, of, size);
+      const Real scores = query * transposed(key_block) * scale_of(size);
+      Real weights = Real(tokens, keys);
+      for (Index row = 0; row < tokens; ++row) {
+        for (Index key = 0; key < keys; ++key) {
           if (!is_ahead(row, first + static_cast<std::size_t>(key)))
             weights(row, key) = std::exp(scores(row, key) - state.log_sums(row, head));
         }
       }
       // Sum over all keys of a weight times its gradient, which is known without them (Dao et al., 2022).
-      const Eigen::VectorXd along = from.cwiseProduct(state.result.middleCols(head * size, size)).rowwise().sum();
-      const Real inner = from * block.middleCols(columns + of, size).transpose();
-      const Real of_scores = (inner.colwise() - along).cwiseProduct(weights) * scale_of(size);
-      result.query.middleCols(head * size, size) += of_scores * block.middleCols(of, size);
-      slopes.middleCols(of, size) += of_scores.transpose() * query;
-      slopes.middleCols(columns + of, size) += weights.transpose() * from;
+      const Real along = row_dots(from, columns_of(state.result, head * size, size));
+      Real inner = from * transposed(columns_of(block, columns + of, size));
+      subtract_from_columns(inner, along);
+      const Real of_scores = hadamard(std::move(inner), weights) * scale_of(size);
+      result.query.add_to_columns(head * size, of_scores * key_block);
+      slopes.add_to_columns(of, transposed(of_scores) * query);
+      slopes.add_to_columns(columns + of, transposed(weights) * from);
     }
   }
   if (members > 1) slopes = co_await pass_on("cp.ring_dkv", gradient_channel, me, std::move(slopes));
-  result.key = slopes.leftCols(columns);
-  result.value = slopes.rightCols(columns);
+  result.key = columns_of(slopes, 0, columns);
+  result.value = columns_of(slopes, columns, columns);
   co_return result;
 }
 
 Task<Real> to_heads(Communicator& comm, const char* site, Axis axis, Real tensor) {
   const int members = comm.size(axis);
   if (members == 1) co_return tensor;
-  const Eigen::Index tokens = tensor.rows(), columns = tensor.cols() / members;
+  const Index tokens = tensor.rows(), columns = tensor.cols() / members;
   Real packed(tokens * members, columns);
-  for (int i = 0; i < members; ++i) packed.middleRows(i * tokens, tokens) = tensor.middleCols(i * columns, columns);
+  for (int i = 0; i < members; ++i) packed.set_rows(i * tokens, columns_of(tensor, i * columns, columns));
   std::vector<int> rows(static_cast<std::size_t>(members), static_cast<int>(tokens)), received;
   co_return co_await comm.all_to_all(site, axis, std::move(packed), std::move(rows), received);
 }
@@ -227,11 +230,11 @@ Task<Real> to_heads(Communicator& comm, const char* site, Axis axis, Real tensor
 Task<Real> to_tokens(Communicator& comm, const char* site, Axis axis, Real tensor) {
   const int members = comm.size(axis);
   if (members == 1) co_return tensor;
-  const Eigen::Index tokens = tensor.rows() / members, columns = tensor.cols();
+  const Index tokens = tensor.rows() / members, columns = tensor.cols();
   std::vector<int> rows(static_cast<std::size_t>(members), static_cast<int>(tokens)), received;
   const Real packed = co_await comm.all_to_all(site, axis, std::move(tensor), std::move(rows), received);
   Real result(tokens, columns * members);
-  for (int i = 0; i < members; ++i) result.middleCols(i * columns, columns) = packed.middleRows(i * tokens, tokens);
+  for (int i = 0; i < members; ++i) result.set_columns(i * columns, rows_of(packed, i * tokens, tokens));
   co_return result;
 }
 

@@ -39,8 +39,8 @@ class CoreAttention {
   /// whose block arrives, for messages that do not match.
   Task<Real> pass_on(const char* site, int channel, int owner, Real tensor) const;
   /// The key head of a query head, in columns.
-  Eigen::Index key_of(Eigen::Index head) const;
-  bool is_ahead(Eigen::Index query, std::size_t key) const {
+  Index key_of(Index head) const;
+  bool is_ahead(Index query, std::size_t key) const {
     return key_positions_[key] > query_positions_[static_cast<std::size_t>(query)];
   }
 

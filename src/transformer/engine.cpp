@@ -80,7 +80,7 @@ class Engine {
           schedule_.model.parameters()[static_cast<std::size_t>(parameter)].name);
       if (home == homes_[static_cast<std::size_t>(rank)].end()) continue;
       const Home& at = home->second;
-      const Real block = tensors.at(at.tensor).block(at.row, at.column, at.rows, at.columns);
+      const Real block = block_of(tensors.at(at.tensor), at.row, at.column, at.rows, at.columns);
       std::copy_n(block.data(), block.size(), elements.begin());
       break;
     }

@@ -42,8 +42,8 @@ Tensors<double> initial_parameters(const Config& config, std::uint64_t seed) {
   Tensors<double> parameters;
   for (const TensorShape& shape : tensor_shapes(config)) {
     Real tensor(shape.rows, shape.columns);
-    for (Eigen::Index row = 0; row < shape.rows; ++row) {
-      for (Eigen::Index column = 0; column < shape.columns; ++column)
+    for (Index row = 0; row < shape.rows; ++row) {
+      for (Index column = 0; column < shape.columns; ++column)
         tensor(row, column) = initial_value(shape, seed, row, column);
     }
     parameters.emplace(shape.name, std::move(tensor));

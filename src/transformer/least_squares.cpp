@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/transformer/least_squares.h"
 
-#include <Eigen/QR>
 #include <cmath>
 
+#include "src/base/pseudo_inverse.h"
+
 namespace lockstep::transformer {
+
+namespace {
+
+double length(const std::vector<double>& vector) {
+  double squares = 0;
+  for (const double element : vector) squares += element * element;
+  return std::sqrt(squares);
+}
+
+std::vector<double> product(const Columnwise& matrix, const std::vector<double>& vector) {
+  std::vector<double> result(matrix.rows);
+  for (std::size_t j = 0; j < matrix.columns; ++j) {
+    for (std::size_t i = 0; i < matrix.rows; ++i) result[i] += matrix.elements[j * matrix.rows + i] * vector[j];
+  }
+  return result;
+}
+
+}  // namespace
 
 // Continued fractions: each convergent is the best fraction of its denominator.
 std::optional<Rational> nearest_fraction(double value) {
@@ -33,30 +52,29 @@ std::optional<Rational> nearest_fraction(double value) {
 
 std::optional<std::vector<Rational>> find_coefficients(const std::vector<const Real*>& contributions,
                                                        const std::vector<double>& got, const Interval& elements) {
-  const auto rows = static_cast<Eigen::Index>(elements.size());
-  const auto columns = static_cast<Eigen::Index>(contributions.size());
-  const Eigen::Map<const Eigen::VectorXd> right(got.data() + elements.begin, rows);
+  const auto rows = static_cast<std::size_t>(elements.size());
+  const std::vector<double> right(got.begin() + elements.begin, got.begin() + elements.end);
   // As many unknowns as equations fit anything at all.
-  if (columns == 0 && rows > 0 && right.isZero(0)) return std::vector<Rational>();
-  if (columns == 0 || rows <= columns) return std::nullopt;
-  Eigen::MatrixXd matrix(rows, columns);
-  Eigen::VectorXd lengths(columns);
-  for (Eigen::Index i = 0; i < columns; ++i) {
-    const Real& contribution = *contributions[static_cast<std::size_t>(i)];
-    matrix.col(i) = Eigen::Map<const Eigen::VectorXd>(contribution.data() + elements.begin, rows);
-    lengths(i) = matrix.col(i).norm();
-    if (lengths(i) == 0) return std::nullopt;
-    matrix.col(i) /= lengths(i);
+  if (contributions.empty() && rows > 0 && length(right) == 0) return std::vector<Rational>();
+  if (contributions.empty() || rows <= contributions.size()) return std::nullopt;
+  Columnwise matrix{rows, contributions.size(), {}};
+  std::vector<double> lengths;
+  for (const Real* contribution : contributions) {
+    std::vector<double> column(contribution->data() + elements.begin, contribution->data() + elements.end);
+    lengths.push_back(length(column));
+    if (lengths.back() == 0) return std::nullopt;
+    for (const double element : column) matrix.elements.push_back(element / lengths.back());
   }
-  Eigen::ColPivHouseholderQR<Eigen::MatrixXd> factors(matrix);
-  factors.setThreshold(1e-6);
-  if (factors.rank() < columns) return std::nullopt;
-  const Eigen::VectorXd solution = factors.solve(right);
+  const std::optional<Columnwise> inverse = pseudo_inverse(matrix, 1e-6);
+  if (!inverse) return std::nullopt;
+  const std::vector<double> solution = product(*inverse, right);
+  std::vector<double> left = product(matrix, solution);
+  for (std::size_t i = 0; i < rows; ++i) left[i] -= right[i];
   constexpr double tolerance = 1e-9;
-  if (!((matrix * solution - right).norm() <= tolerance * (right.norm() + solution.norm()))) return std::nullopt;
+  if (!(length(left) <= tolerance * (length(right) + length(solution)))) return std::nullopt;
   std::vector<Rational> result;
-  for (Eigen::Index i = 0; i < columns; ++i) {
-    const std::optional<Rational> fraction = nearest_fraction(solution(i) / lengths(i));
+  for (std::size_t i = 0; i < solution.size(); ++i) {
+    const std::optional<Rational> fraction = nearest_fraction(solution[i] / lengths[i]);
     if (!fraction) return std::nullopt;
     result.push_back(*fraction);
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <Eigen/Core>
 #include <cmath>
 #include <cstdint>
 
@@ -20,9 +19,7 @@ class Perturbed {
   static constexpr double unit = 0x1p-53;  ///< unit roundoff of float64
 
   Perturbed() = default;
-  // Eigen writes plain numbers into expressions, so these convert. They are exact.
-  Perturbed(double exact) : value_(exact), magnitude_(std::abs(exact)) {}  // NOLINT(google-explicit-constructor)
-  Perturbed(int exact) : Perturbed(static_cast<double>(exact)) {}          // NOLINT(google-explicit-constructor)
+  explicit Perturbed(double exact) : value_(exact), magnitude_(std::abs(exact)) {}
 
   double value() const { return value_; }
 
@@ -95,19 +92,3 @@ class Perturbed {
 };
 
 }  // namespace lockstep::transformer
-
-template <>
-struct Eigen::NumTraits<lockstep::transformer::Perturbed> : Eigen::NumTraits<double> {
-  using Real = lockstep::transformer::Perturbed;
-  using NonInteger = lockstep::transformer::Perturbed;
-  using Nested = lockstep::transformer::Perturbed;
-  enum {
-    IsComplex = 0,
-    IsInteger = 0,
-    IsSigned = 1,
-    RequireInitialization = 1,
-    ReadCost = 2,
-    AddCost = 8,
-    MulCost = 8
-  };
-};

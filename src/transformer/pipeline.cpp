@@ -60,7 +60,7 @@ Task<> run_passes(RankModel& model, Communicator& comm, std::vector<Pass> passes
       }
       tensor = co_await model.forward(pass.chunk, counted, std::move(tensor));
       if (!model.is_last(pass.chunk)) {
-        if (comm.drops("pp.forward")) tensor.setZero();
+        if (comm.drops("pp.forward")) tensor = Real(tensor.rows(), tensor.cols());
         std::string site = fmt::format("pp.forward of micro-batch {} to block {}", counted, block + 1);
         co_await comm.send(std::move(site), next, forward_channel, std::move(tensor));
       }
@@ -74,7 +74,7 @@ Task<> run_passes(RankModel& model, Communicator& comm, std::vector<Pass> passes
     tensor = co_await model.backward(pass.chunk, counted, std::move(tensor), of_losses,
                                      gradients[static_cast<std::size_t>(pass.micro_batch)]);
     if (!model.is_first(pass.chunk)) {
-      if (comm.drops("pp.backward")) tensor.setZero();
+      if (comm.drops("pp.backward")) tensor = Real(tensor.rows(), tensor.cols());
       std::string site = fmt::format("pp.backward of micro-batch {} to block {}", counted, block - 1);
       co_await comm.send(std::move(site), previous, backward_channel, std::move(tensor));
     }

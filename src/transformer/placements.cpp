@@ -57,7 +57,7 @@ class Observer {
       for (const auto& [name, home] : local_parameters(config_, mesh, rank)) {
         Local& local = locals_[name][rank];
         local.home = home;
-        if (local.gradient.size() == 0) local.gradient = Real::Zero(home.rows, home.columns);
+        if (local.gradient.size() == 0) local.gradient = Real(home.rows, home.columns);
         for (const LocalGradients& of_micro_batch : gradients[static_cast<std::size_t>(rank)]) {
           for (const auto& [key, gradient] : of_micro_batch) {
             if (key.first != name) continue;
@@ -126,7 +126,7 @@ class Observer {
           exchanged = exchanged || (source != member && group == groups.group_of[static_cast<std::size_t>(member)]);
         }
         const Real deviation = piece(reference_.deviation, home);
-        const Real zero = Real::Zero(home.rows, home.columns);
+        const Real zero = Real(home.rows, home.columns);
         all_zero = all_zero && near(local.gradient, zero, deviation);
         all_alike = all_alike && !cut && near(local.gradient, first->second.gradient, deviation);
       }
@@ -137,12 +137,12 @@ class Observer {
   }
 
   static Real piece(const Tensors<double>& tensors, const Home& home) {
-    return tensors.at(home.tensor).block(home.row, home.column, home.rows, home.columns);
+    return block_of(tensors.at(home.tensor), home.row, home.column, home.rows, home.columns);
   }
 
   /// Within the bound on rounding, for several values that are added up.
   bool near(const Real& a, const Real& b, const Real& deviation) const {
-    for (Eigen::Index i = 0; i < a.size(); ++i) {
+    for (Index i = 0; i < a.size(); ++i) {
       if (!(std::abs(a(i) - b(i)) <= 4 * reference_.worst(deviation(i)))) return false;
     }
     return true;
@@ -155,8 +155,8 @@ class Observer {
         return schedule_.mesh.coordinate(rank, axis) > 0;
       });
       const Real& whole = reference_.gradient.at(local.home.tensor);
-      Real& sum = sums_.try_emplace(local.home.tensor, Real::Zero(whole.rows(), whole.cols())).first->second;
-      if (!repeats) sum.block(local.home.row, local.home.column, local.home.rows, local.home.columns) += local.gradient;
+      Real& sum = sums_.try_emplace(local.home.tensor, Real(whole.rows(), whole.cols())).first->second;
+      if (!repeats) sum.add_to_block(local.home.row, local.home.column, local.gradient);
     }
   }
 

@@ -84,7 +84,7 @@ Task<> RankModel::predict(int micro_batch, Real hidden, State& state) {
 
 Task<Real> RankModel::predict_backward(int micro_batch, const LossWeights& weights, const State& state,
                                        LocalGradients& gradients) {
-  const Eigen::VectorXd main = weights.in("main"), further = weights.in("mtp"), auxiliary = weights.in("aux");
+  const Real main = weights.in("main"), further = weights.in("mtp"), auxiliary = weights.in("aux");
   Real gradient;
   for (std::size_t i = depths_.size(); i-- > 0;) {
     Real of_head = co_await head_.backward(further, state.heads[i + 1], gradients);
@@ -103,7 +103,7 @@ Task<Real> RankModel::backward(int chunk, int micro_batch, Real gradient, const 
   const State& state = states_.at({chunk, micro_batch});
   if (is_last(chunk)) gradient = co_await predict_backward(micro_batch, weights, state, gradients);
   const auto& layers = layers_[static_cast<std::size_t>(chunk)];
-  const Eigen::VectorXd auxiliary = weights.in("aux");
+  const Real auxiliary = weights.in("aux");
   for (std::size_t i = layers.size(); i-- > 0;)
     gradient = co_await layers[i]->backward(std::move(gradient), state.layers[i], auxiliary, gradients);
   if (is_first(chunk)) {

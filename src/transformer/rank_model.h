@@ -16,10 +16,8 @@ namespace lockstep::transformer {
 /// What the tokens of a rank's piece count in the loss of one use. In those of other uses they count nothing.
 struct LossWeights {
   std::string use;
-  Eigen::VectorXd of_tokens;
-  Eigen::VectorXd in(std::string_view loss) const {
-    return loss == use ? of_tokens : Eigen::VectorXd(Eigen::VectorXd::Zero(of_tokens.size()));
-  }
+  Real of_tokens;  ///< a column
+  Real in(std::string_view loss) const { return loss == use ? of_tokens : Real(of_tokens.rows(), 1); }
 };
 
 /// What one rank holds of the model: its chunks of the pipeline, and what their forward passes left for the backward.

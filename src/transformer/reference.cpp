@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "src/transformer/reference_attention.h"
@@ -54,14 +55,14 @@ class Embedding {
 
   Matrix<Number> forward() const {
     Matrix<Number> output(sequence_.length(), context_.config.hidden);
-    for (Eigen::Index i = 0; i < output.rows(); ++i) {
+    for (Index i = 0; i < output.rows(); ++i) {
       output.row(i) = context_.parameter(words).row(token(i));
       if (context_.config.learned_positions) output.row(i) += context_.parameter(positions).row(i + shift_);
     }
     return output;
   }
   void backward(const Matrix<Number>& gradient) const {
-    for (Eigen::Index i = 0; i < gradient.rows(); ++i) {
+    for (Index i = 0; i < gradient.rows(); ++i) {
       context_.gradient(words).row(token(i)) += gradient.row(i);
       if (context_.config.learned_positions) context_.gradient(positions).row(i + shift_) += gradient.row(i);
     }
@@ -71,7 +72,7 @@ class Embedding {
   static constexpr const char* words = "embedding.word_embeddings.weight";
   static constexpr const char* positions = "embedding.position_embeddings.weight";
 
-  Eigen::Index token(Eigen::Index i) const { return sequence_.tokens[static_cast<std::size_t>(i + shift_)]; }
+  Index token(Index i) const { return sequence_.tokens[static_cast<std::size_t>(i + shift_)]; }
 
   Context<Number>& context_;
   const Sequence& sequence_;
@@ -87,19 +88,19 @@ Number cross_entropy(Context<Number>& context, const Matrix<Number>& input, cons
   Linear<Number> head(context, context.config.tied ? "embedding.word_embeddings.weight" : "output_layer.weight");
   Matrix<Number> logits = head.forward(input);
   Number loss(0);
-  for (Eigen::Index i = 0; i < logits.rows(); ++i) {
+  for (Index i = 0; i < logits.rows(); ++i) {
     const auto position = static_cast<std::size_t>(i);
-    const Eigen::Index target = sequence.tokens[position + static_cast<std::size_t>(shift)];
+    const Index target = sequence.tokens[position + static_cast<std::size_t>(shift)];
     const Number weight(weights[position]);
-    const Number largest = logits.row(i).maxCoeff();
+    const Number largest = *std::max_element(logits.row(i).begin(), logits.row(i).end());
     const Number at_target = logits(i, target) - largest;
     Number sum(0);
-    for (Eigen::Index word = 0; word < logits.cols(); ++word) {
+    for (Index word = 0; word < logits.cols(); ++word) {
       logits(i, word) = exp(logits(i, word) - largest);
       sum += logits(i, word);
     }
     loss += weight * (log(sum) - at_target);
-    for (Eigen::Index word = 0; word < logits.cols(); ++word)
+    for (Index word = 0; word < logits.cols(); ++word)
       logits(i, word) = weight * (logits(i, word) / sum - Number(word == target ? 1 : 0));
   }
   input_gradient = head.backward(logits);
@@ -121,14 +122,15 @@ class Depth {
 
   Matrix<Number> forward(const Matrix<Number>& hidden) {
     Matrix<Number> both(hidden.rows(), 2 * hidden.cols());
-    both << embedding_norm_.forward(embedding_.forward()), hidden_norm_.forward(hidden);
+    both.set_columns(0, embedding_norm_.forward(embedding_.forward()));
+    both.set_columns(hidden.cols(), hidden_norm_.forward(hidden));
     return final_norm_.forward(layer_.forward(projection_.forward(both)));
   }
   Matrix<Number> backward(const Matrix<Number>& gradient) {
     const Matrix<Number> both = projection_.backward(layer_.backward(final_norm_.backward(gradient)));
-    const Eigen::Index half = both.cols() / 2;
-    embedding_.backward(embedding_norm_.backward(both.leftCols(half)));
-    return hidden_norm_.backward(both.rightCols(half));
+    const Index half = both.cols() / 2;
+    embedding_.backward(embedding_norm_.backward(columns_of(both, 0, half)));
+    return hidden_norm_.backward(columns_of(both, half, half));
   }
   Number auxiliary_loss() const { return layer_.auxiliary_loss(); }
 

@@ -36,7 +36,7 @@ Number run_reference(const Config& config, const Tensors<Number>& parameters, co
 template <class Number>
 Tensors<Number> zeros_like(const Tensors<Number>& tensors) {
   Tensors<Number> zeros;
-  for (const auto& [name, tensor] : tensors) zeros[name] = Matrix<Number>::Zero(tensor.rows(), tensor.cols());
+  for (const auto& [name, tensor] : tensors) zeros[name] = Matrix<Number>(tensor.rows(), tensor.cols());
   return zeros;
 }
 

@@ -20,7 +20,7 @@ class Attention {
 
   Matrix<Number> forward(const Matrix<Number>& input) {
     const Config& config = context_.config;
-    const Eigen::Index size = config.head_size;
+    const Index size = config.head_size;
     const Matrix<Number> qkv = qkv_.forward(input);
     Matrix<Number> output(input.rows(), config.heads * size);
     const int queries = config.heads / config.kv_heads;
@@ -28,15 +28,15 @@ class Attention {
     keys_.clear();
     for (int group = 0; group < config.kv_heads; ++group) {
       // The rows of linear_qkv: this group's queries, its key, its value.
-      const Eigen::Index first = group * (queries + 2) * size;
+      const Index first = group * (queries + 2) * size;
       Key& key = keys_.emplace_back(Key{Norm<Number>(context_, name_ + "k_layernorm"), {}, {}});
-      key.key = prepare(key.norm, qkv.middleCols(first + queries * size, size));
-      key.value = qkv.middleCols(first + (queries + 1) * size, size);
+      key.key = prepare(key.norm, columns_of(qkv, first + queries * size, size));
+      key.value = columns_of(qkv, first + (queries + 1) * size, size);
       for (int query = 0; query < queries; ++query) {
         Head& head = heads_.emplace_back(Head{Norm<Number>(context_, name_ + "q_layernorm"), {}, {}});
-        head.query = prepare(head.norm, qkv.middleCols(first + query * size, size));
-        head.weights = softmax(head.query * key.key.transpose());
-        output.middleCols((group * queries + query) * size, size) = head.weights * key.value;
+        head.query = prepare(head.norm, columns_of(qkv, first + query * size, size));
+        head.weights = softmax(head.query * transposed(key.key));
+        output.set_columns((group * queries + query) * size, head.weights * key.value);
       }
     }
     return projection_.forward(output);
@@ -44,25 +44,25 @@ class Attention {
 
   Matrix<Number> backward(const Matrix<Number>& output_gradient) {
     const Config& config = context_.config;
-    const Eigen::Index size = config.head_size;
+    const Index size = config.head_size;
     const int queries = config.heads / config.kv_heads;
     const Matrix<Number> inner = projection_.backward(output_gradient);
     Matrix<Number> qkv(inner.rows(), config.qkv_rows());
     for (int group = 0; group < config.kv_heads; ++group) {
-      const Eigen::Index first = group * (queries + 2) * size;
+      const Index first = group * (queries + 2) * size;
       Key& key = keys_[static_cast<std::size_t>(group)];
-      Matrix<Number> key_gradient = Matrix<Number>::Zero(inner.rows(), size);
-      Matrix<Number> value_gradient = Matrix<Number>::Zero(inner.rows(), size);
+      Matrix<Number> key_gradient = Matrix<Number>(inner.rows(), size);
+      Matrix<Number> value_gradient = Matrix<Number>(inner.rows(), size);
       for (int query = 0; query < queries; ++query) {
         Head& head = heads_[static_cast<std::size_t>(group * queries + query)];
-        const Matrix<Number> from = inner.middleCols((group * queries + query) * size, size);
-        value_gradient += head.weights.transpose() * from;
-        const Matrix<Number> scores = softmax_backward(head.weights, from * key.value.transpose());
-        key_gradient += scores.transpose() * head.query;
-        qkv.middleCols(first + query * size, size) = prepare_backward(head.norm, scores * key.key);
+        const Matrix<Number> from = columns_of(inner, (group * queries + query) * size, size);
+        value_gradient += transposed(head.weights) * from;
+        const Matrix<Number> scores = softmax_backward(head.weights, from * transposed(key.value));
+        key_gradient += transposed(scores) * head.query;
+        qkv.set_columns(first + query * size, prepare_backward(head.norm, scores * key.key));
       }
-      qkv.middleCols(first + queries * size, size) = prepare_backward(key.norm, key_gradient);
-      qkv.middleCols(first + (queries + 1) * size, size) = value_gradient;
+      qkv.set_columns(first + queries * size, prepare_backward(key.norm, key_gradient));
+      qkv.set_columns(first + (queries + 1) * size, value_gradient);
     }
     return qkv_.backward(qkv);
   }
@@ -91,9 +91,9 @@ class Attention {
   /// Rotary positions (Su et al., 2021): element i of the first half of a head turns with element i of the second.
   Matrix<Number> rotate(const Matrix<Number>& head, int direction) const {
     Matrix<Number> turned = head;
-    const Eigen::Index half = head.cols() / 2;
-    for (Eigen::Index token = 0; token < head.rows(); ++token) {
-      for (Eigen::Index i = 0; i < half; ++i) {
+    const Index half = head.cols() / 2;
+    for (Index token = 0; token < head.rows(); ++token) {
+      for (Index i = 0; i < half; ++i) {
         const double angle = static_cast<double>(token) *
                              std::pow(10000.0, -static_cast<double>(2 * i) / static_cast<double>(head.cols()));
         const Number cosine(std::cos(angle)), sine(direction * std::sin(angle));
@@ -107,25 +107,25 @@ class Attention {
   /// Row by row, over the tokens up to the row's own.
   Matrix<Number> softmax(Matrix<Number> scores) const {
     using std::exp;
-    for (Eigen::Index row = 0; row < scores.rows(); ++row) {
+    for (Index row = 0; row < scores.rows(); ++row) {
       Number largest = scores(row, 0) * scale();
-      for (Eigen::Index column = 0; column <= row; ++column) {
+      for (Index column = 0; column <= row; ++column) {
         scores(row, column) *= scale();
         if (largest < scores(row, column)) largest = scores(row, column);
       }
       Number sum(0);
-      for (Eigen::Index column = 0; column < scores.cols(); ++column) {
+      for (Index column = 0; column < scores.cols(); ++column) {
         scores(row, column) = column <= row ? Number(exp(scores(row, column) - largest)) : Number(0);
         sum += scores(row, column);
       }
-      for (Eigen::Index column = 0; column <= row; ++column) scores(row, column) /= sum;
+      for (Index column = 0; column <= row; ++column) scores(row, column) /= sum;
     }
     return scores;
   }
   Matrix<Number> softmax_backward(const Matrix<Number>& weights, Matrix<Number> gradient) const {
-    for (Eigen::Index row = 0; row < weights.rows(); ++row) {
-      const Number along = weights.row(row).dot(gradient.row(row));
-      for (Eigen::Index column = 0; column < weights.cols(); ++column)
+    for (Index row = 0; row < weights.rows(); ++row) {
+      const Number along = dot<Number>(weights.row(row), gradient.row(row));
+      for (Index column = 0; column < weights.cols(); ++column)
         gradient(row, column) = weights(row, column) * (gradient(row, column) - along) * scale();
     }
     return gradient;

@@ -40,12 +40,12 @@ class Mlp {
     inner_ = up_.forward(input);
     if (!context_.config.swiglu) {
       Matrix<Number> active = inner_;
-      for (Eigen::Index i = 0; i < active.size(); ++i) active(i) = gelu(inner_(i));
+      for (Index i = 0; i < active.size(); ++i) active(i) = gelu(inner_(i));
       return down_.forward(active);
     }
     Matrix<Number> active(inner_.rows(), inner_.cols() / 2);
-    for (Eigen::Index token = 0; token < active.rows(); ++token) {
-      for (Eigen::Index i = 0; i < active.cols(); ++i) {
+    for (Index token = 0; token < active.rows(); ++token) {
+      for (Index i = 0; i < active.cols(); ++i) {
         const Number& gate = inner_(token, 2 * i);
         active(token, i) = gate * sigmoid(gate) * inner_(token, 2 * i + 1);
       }
@@ -57,11 +57,11 @@ class Mlp {
     const Matrix<Number> active = down_.backward(output_gradient);
     Matrix<Number> gradient(inner_.rows(), inner_.cols());
     if (!context_.config.swiglu) {
-      for (Eigen::Index i = 0; i < gradient.size(); ++i) gradient(i) = active(i) * gelu_slope(inner_(i));
+      for (Index i = 0; i < gradient.size(); ++i) gradient(i) = active(i) * gelu_slope(inner_(i));
       return up_.backward(gradient);
     }
-    for (Eigen::Index token = 0; token < active.rows(); ++token) {
-      for (Eigen::Index i = 0; i < active.cols(); ++i) {
+    for (Index token = 0; token < active.rows(); ++token) {
+      for (Index i = 0; i < active.cols(); ++i) {
         const Number& gate = inner_(token, 2 * i);
         const Number open = sigmoid(gate);
         gradient(token, 2 * i + 1) = active(token, i) * gate * open;

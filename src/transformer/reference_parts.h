@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "src/transformer/config.h"
 #include "src/transformer/matrix.h"
@@ -34,13 +35,13 @@ class Linear {
 
   Matrix<Number> forward(const Matrix<Number>& input) {
     input_ = input;
-    Matrix<Number> output = input * context_.parameter(weight_).transpose();
-    if (context_.has(bias_)) output.rowwise() += context_.parameter(bias_).row(0);
+    Matrix<Number> output = input * transposed(context_.parameter(weight_));
+    if (context_.has(bias_)) add_to_rows(output, context_.parameter(bias_));
     return output;
   }
   Matrix<Number> backward(const Matrix<Number>& output_gradient) {
-    context_.gradient(weight_) += output_gradient.transpose() * input_;
-    if (context_.has(bias_)) context_.gradient(bias_) += output_gradient.colwise().sum();
+    context_.gradient(weight_) += transposed(output_gradient) * input_;
+    if (context_.has(bias_)) context_.gradient(bias_) += column_sums(output_gradient);
     return output_gradient * context_.parameter(weight_);
   }
 
@@ -60,39 +61,47 @@ class Norm {
 
   Matrix<Number> forward(const Matrix<Number>& input) {
     using std::sqrt;
-    const Eigen::Index size = input.cols();
+    const Index size = input.cols();
     normalized_ = input;
-    inverse_.resize(input.rows());
-    for (Eigen::Index token = 0; token < input.rows(); ++token) {
-      auto row = normalized_.row(token);
+    inverse_.resize(static_cast<std::size_t>(input.rows()));
+    for (Index token = 0; token < input.rows(); ++token) {
+      Row<Number> row = normalized_.row(token);
       if (context_.config.layer_norm) {
-        const Number mean = row.sum() / Number(static_cast<double>(size));
-        for (Eigen::Index i = 0; i < size; ++i) row(i) -= mean;
+        const Number mean = sum<Number>(row) / Number(static_cast<double>(size));
+        for (Number& element : row) element -= mean;
       }
-      const Number mean_square = row.dot(row) / Number(static_cast<double>(size));
-      inverse_(token) = Number(1) / sqrt(mean_square + Number(epsilon));
-      row *= inverse_(token);
+      const Number mean_square = dot<Number>(row, row) / Number(static_cast<double>(size));
+      const Number inverse = Number(1) / sqrt(mean_square + Number(epsilon));
+      inverse_[static_cast<std::size_t>(token)] = inverse;
+      row *= inverse;
     }
     Matrix<Number> output = normalized_;
-    for (Eigen::Index token = 0; token < output.rows(); ++token)
-      output.row(token) = output.row(token).cwiseProduct(context_.parameter(name_ + ".weight").row(0));
-    if (context_.config.layer_norm) output.rowwise() += context_.parameter(name_ + ".bias").row(0);
+    const Matrix<Number>& weight = context_.parameter(name_ + ".weight");
+    for (Index token = 0; token < output.rows(); ++token) {
+      for (Index i = 0; i < size; ++i) output(token, i) *= weight(i);
+    }
+    if (context_.config.layer_norm) add_to_rows(output, context_.parameter(name_ + ".bias"));
     return output;
   }
 
   Matrix<Number> backward(const Matrix<Number>& output_gradient) {
     const Number size(static_cast<double>(output_gradient.cols()));
     Matrix<Number> input_gradient(output_gradient.rows(), output_gradient.cols());
-    for (Eigen::Index token = 0; token < output_gradient.rows(); ++token) {
-      const auto normalized = normalized_.row(token);
-      context_.gradient(name_ + ".weight").row(0) += output_gradient.row(token).cwiseProduct(normalized);
-      auto row = input_gradient.row(token);
-      row = output_gradient.row(token).cwiseProduct(context_.parameter(name_ + ".weight").row(0));
-      const Number along = row.dot(normalized) / size;
-      const Number mean = context_.config.layer_norm ? Number(row.sum() / size) : Number(0);
-      for (Eigen::Index i = 0; i < row.size(); ++i) row(i) = inverse_(token) * (row(i) - mean - normalized(i) * along);
+    const Matrix<Number>& weight = context_.parameter(name_ + ".weight");
+    Matrix<Number>& weight_gradient = context_.gradient(name_ + ".weight");
+    for (Index token = 0; token < output_gradient.rows(); ++token) {
+      const ConstRow<Number> normalized = std::as_const(normalized_).row(token);
+      Row<Number> row = input_gradient.row(token);
+      for (Index i = 0; i < row.size(); ++i) {
+        weight_gradient(i) += output_gradient(token, i) * normalized(i);
+        row(i) = output_gradient(token, i) * weight(i);
+      }
+      const Number along = dot<Number>(row, normalized) / size;
+      const Number mean = context_.config.layer_norm ? sum<Number>(row) / size : Number(0);
+      const Number inverse = inverse_[static_cast<std::size_t>(token)];
+      for (Index i = 0; i < row.size(); ++i) row(i) = inverse * (row(i) - mean - normalized(i) * along);
     }
-    if (context_.config.layer_norm) context_.gradient(name_ + ".bias") += output_gradient.colwise().sum();
+    if (context_.config.layer_norm) context_.gradient(name_ + ".bias") += column_sums(output_gradient);
     return input_gradient;
   }
 
@@ -100,7 +109,7 @@ class Norm {
   Context<Number>& context_;
   std::string name_;
   Matrix<Number> normalized_;
-  Column<Number> inverse_;
+  std::vector<Number> inverse_;  ///< by token
 };
 
 }  // namespace lockstep::transformer::reference

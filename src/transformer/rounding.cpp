@@ -16,7 +16,7 @@ RoundedGradient rounded_gradient(const Config& config, const Tensors<double>& pa
   result.deviation = zeros_like(parameters);
   for (const Sequence& sequence : sequences) run_reference(config, parameters, sequence, result.gradient);
   Tensors<Perturbed> exact;
-  for (const auto& [name, tensor] : parameters) exact[name] = tensor.cast<Perturbed>();
+  for (const auto& [name, tensor] : parameters) exact[name] = cast<Perturbed>(tensor);
   for (int sample = 0; sample < samples; ++sample) {
     Perturbed::seed(static_cast<std::uint64_t>(sample) + 1);
     Tensors<Perturbed> perturbed = zeros_like(exact);
@@ -25,13 +25,15 @@ RoundedGradient rounded_gradient(const Config& config, const Tensors<double>& pa
     for (const auto& [name, tensor] : perturbed) {
       Real& sum = result.deviation.at(name);
       const Real& centre = result.gradient.at(name);
-      for (Eigen::Index i = 0; i < sum.size(); ++i) {
+      for (Index i = 0; i < sum.size(); ++i) {
         const double error = (tensor(i).value() - centre(i)) * (Perturbed::unit / Perturbed::step);
         sum(i) += error * error / samples;
       }
     }
   }
-  for (auto& [name, tensor] : result.deviation) tensor = tensor.cwiseSqrt().eval();
+  for (auto& [name, tensor] : result.deviation) {
+    for (double& element : tensor) element = std::sqrt(element);
+  }
   return result;
 }
 

@@ -42,9 +42,9 @@ class ShardedAttention {
   const Places& places_;
   TensorParallelRegion region_;
   CoreAttention core_;
-  Eigen::Index size_;  ///< of a head
-  int groups_;         ///< key-value heads of this tp rank
-  int queries_;        ///< query heads of each
+  Index size_;   ///< of a head
+  int groups_;   ///< key-value heads of this tp rank
+  int queries_;  ///< query heads of each
 };
 
 }  // namespace lockstep::transformer

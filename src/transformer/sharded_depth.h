@@ -23,7 +23,7 @@ class ShardedDepth {
   /// `tokens` of the piece as this depth sees them: one further on than the depth before.
   Task<Real> forward(Real hidden, std::vector<int> tokens, State& state);
   /// `auxiliary`: ShardedLayer. Yields the gradient of the hidden states.
-  Task<Real> backward(Real gradient, std::vector<int> tokens, const State& state, Eigen::VectorXd auxiliary,
+  Task<Real> backward(Real gradient, std::vector<int> tokens, const State& state, Real auxiliary,
                       LocalGradients& gradients);
 
  private:

@@ -12,25 +12,25 @@ constexpr TensorParallelRegion::Sites head_sites = {"head.copy_to_tp",       "he
                                                     "head.scatter_sequence", "head.scatter_sequence_backward"};
 
 /// The row of the rank's part of the vocabulary, or -1.
-Eigen::Index local_row(const Home& home, int token) {
+Index local_row(const Home& home, int token) {
   const std::int64_t row = token - home.row;
   return row >= 0 && row < home.rows ? row : -1;
 }
 
 /// This rank's slice of the sequence.
 Real slice(const Communicator& comm, const Real& tensor) {
-  const Eigen::Index rows = tensor.rows() / comm.size(Axis::tp);
-  return tensor.middleRows(comm.coordinate(Axis::tp) * rows, rows);
+  const Index rows = tensor.rows() / comm.size(Axis::tp);
+  return rows_of(tensor, comm.coordinate(Axis::tp) * rows, rows);
 }
 
 }  // namespace
 
 Task<Real> ShardedEmbedding::forward(std::vector<int> tokens, const std::vector<int>& positions) const {
   const Home& home = context_.homes.at(words_);
-  Real output = Real::Zero(static_cast<Eigen::Index>(tokens.size()), context_.config.hidden);
+  Real output = Real(static_cast<Index>(tokens.size()), context_.config.hidden);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const Eigen::Index row = local_row(home, tokens[i]);
-    if (row >= 0) output.row(static_cast<Eigen::Index>(i)) = context_.parameter(words_).row(row);
+    const Index row = local_row(home, tokens[i]);
+    if (row >= 0) output.row(static_cast<Index>(i)) = context_.parameter(words_).row(row);
   }
   // Without positions to add, the reduction can scatter along the sequence at once.
   if (context_.sequence_parallel && !context_.config.learned_positions)
@@ -38,7 +38,7 @@ Task<Real> ShardedEmbedding::forward(std::vector<int> tokens, const std::vector<
   output = co_await context_.comm.all_reduce("embedding.reduce", Axis::tp, std::move(output));
   if (context_.config.learned_positions) {
     for (std::size_t i = 0; i < positions.size(); ++i)
-      output.row(static_cast<Eigen::Index>(i)) += context_.parameter(learned_).row(positions[i]);
+      output.row(static_cast<Index>(i)) += context_.parameter(learned_).row(positions[i]);
   }
   co_return context_.sequence_parallel ? slice(context_.comm, output) : output;
 }
@@ -49,16 +49,16 @@ Task<Real> ShardedEmbedding::backward(Real gradient, std::vector<int> tokens, co
   if (context_.sequence_parallel)
     gradient = co_await context_.comm.all_gather("embedding.scatter_backward", Axis::tp, std::move(gradient));
   if (context_.config.learned_positions) {
-    Real of_positions = Real::Zero(context_.parameter(learned_).rows(), gradient.cols());
+    Real of_positions = Real(context_.parameter(learned_).rows(), gradient.cols());
     for (std::size_t i = 0; i < positions.size(); ++i)
-      of_positions.row(positions[i]) += gradient.row(static_cast<Eigen::Index>(i));
+      of_positions.row(positions[i]) += gradient.row(static_cast<Index>(i));
     add_gradient(gradients, learned_, rank, of_positions);
   }
   const Home& home = context_.homes.at(words_);
-  Real of_words = Real::Zero(home.rows, home.columns);
+  Real of_words = Real(home.rows, home.columns);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const Eigen::Index row = local_row(home, tokens[i]);
-    if (row >= 0) of_words.row(row) += gradient.row(static_cast<Eigen::Index>(i));
+    const Index row = local_row(home, tokens[i]);
+    if (row >= 0) of_words.row(row) += gradient.row(static_cast<Index>(i));
   }
   add_gradient(gradients, words_, rank, of_words);
   co_return Real();
@@ -70,35 +70,33 @@ Task<> ShardedHead::forward(Real input, std::vector<int> targets, State& state) 
   TensorParallelRegion region(context_, head_sites);
   Home home = context_.homes.at(output_layer);
   state.input = co_await region.enter(std::move(input));
-  Real logits = state.input * context_.parameter(output_layer).transpose();
-  const Eigen::Index own = logits.cols();
+  Real logits = state.input * transposed(context_.parameter(output_layer));
+  const Index own = logits.cols();
   const bool gathered = context_.comm.size(Axis::tp) > 1 && context_.comm.drops("cross_entropy.logits");
   if (gathered) {
     // The loss takes what it gets for a part of a vocabulary that is larger by tp.
-    const Real rows = co_await context_.comm.gather_whole("cross_entropy.logits", Axis::tp, logits.transpose());
-    logits = rows.transpose();
+    const Real rows = co_await context_.comm.gather_whole("cross_entropy.logits", Axis::tp, transpose(logits));
+    logits = transpose(rows);
     home.rows = logits.cols();
     home.row = context_.comm.coordinate(Axis::tp) * home.rows;
   }
-  const Real largest =
-      co_await context_.comm.all_reduce_max("cross_entropy.max", Axis::tp, Real(logits.rowwise().maxCoeff()));
-  logits.colwise() -= largest.col(0);
-  state.gradient = logits.array().exp();
-  const Real sums =
-      co_await context_.comm.all_reduce("cross_entropy.sum", Axis::tp, Real(state.gradient.rowwise().sum()));
-  state.gradient = sums.col(0).cwiseInverse().asDiagonal() * state.gradient;
+  const Real largest = co_await context_.comm.all_reduce_max("cross_entropy.max", Axis::tp, row_maxima(logits));
+  subtract_from_columns(logits, largest);
+  state.gradient = exponential(std::move(logits));
+  const Real sums = co_await context_.comm.all_reduce("cross_entropy.sum", Axis::tp, row_sums(state.gradient));
+  state.gradient = scale_rows(std::move(state.gradient), map(sums, [](double sum) { return 1 / sum; }));
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    const Eigen::Index row = local_row(home, targets[i]);
-    if (row >= 0) state.gradient(static_cast<Eigen::Index>(i), row) -= 1;
+    const Index row = local_row(home, targets[i]);
+    if (row >= 0) state.gradient(static_cast<Index>(i), row) -= 1;
   }
   // The backward of the gather cuts the own part out.
-  if (gathered) state.gradient = state.gradient.middleCols(context_.comm.coordinate(Axis::tp) * own, own).eval();
+  if (gathered) state.gradient = columns_of(state.gradient, context_.comm.coordinate(Axis::tp) * own, own);
 }
 
-Task<Real> ShardedHead::backward(const Eigen::VectorXd& weights, const State& state, LocalGradients& gradients) const {
+Task<Real> ShardedHead::backward(const Real& weights, const State& state, LocalGradients& gradients) const {
   TensorParallelRegion region(context_, head_sites);
-  const Real logits = weights.asDiagonal() * state.gradient;
-  add_gradient(gradients, output_layer, context_.comm.rank(), logits.transpose() * state.input);
+  const Real logits = scale_rows(state.gradient, weights);
+  add_gradient(gradients, output_layer, context_.comm.rank(), transposed(logits) * state.input);
   Real input = logits * context_.parameter(output_layer);
   co_return co_await region.enter_backward(std::move(input));
 }

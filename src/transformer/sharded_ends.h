@@ -38,7 +38,7 @@ class ShardedHead {
   /// `targets` of the piece.
   Task<> forward(Real input, std::vector<int> targets, State& state) const;
   /// `weights` of the tokens of the piece.
-  Task<Real> backward(const Eigen::VectorXd& weights, const State& state, LocalGradients& gradients) const;
+  Task<Real> backward(const Real& weights, const State& state, LocalGradients& gradients) const;
 
  private:
   RankContext& context_;

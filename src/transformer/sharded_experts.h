@@ -17,12 +17,12 @@ class ShardedExperts {
 
   struct State {
     Real input;
-    Real spread;              ///< the router's softmax, by token and expert, over all experts or the chosen ones
-    Eigen::ArrayXXd chosen;   ///< 1 where a token chose an expert
-    Real probabilities;       ///< auxiliary loss: the softmax over all experts
-    Eigen::RowVectorXd load;  ///< auxiliary loss: the derivative of a token's by its probabilities
+    Real spread;         ///< the router's softmax, by token and expert, over all experts or the chosen ones
+    Real chosen;         ///< 1 where a token chose an expert
+    Real probabilities;  ///< auxiliary loss: the softmax over all experts
+    Real load;           ///< auxiliary loss: the derivative of a token's by its probabilities
     struct Row {
-      Eigen::Index token;
+      Index token;
       int expert;
     };
     std::vector<Row> sent;            ///< in the order in which they left; without those that are dropped
@@ -31,15 +31,15 @@ class ShardedExperts {
     std::vector<int> shared_rows;     ///< from each member of the etp group
     Real arrived;                     ///< tokens here, with their expert and the rank that they stem from
     std::vector<Real> inner, active;  ///< by local expert
-    std::vector<std::vector<Eigen::Index>> rows_of;
+    std::vector<std::vector<Index>> rows_of;
     Real results;  ///< of the rows that were sent
     ShardedMlp::State shared;
     Real shared_result;
-    Eigen::ArrayXd gate;
+    Real gate;  ///< a column
   };
   Task<Real> forward(Real input, State& state);
   /// `auxiliary` has the factors on the auxiliary losses of the tokens.
-  Task<Real> backward(Real gradient, const State& state, Eigen::VectorXd auxiliary, LocalGradients& gradients);
+  Task<Real> backward(Real gradient, const State& state, Real auxiliary, LocalGradients& gradients);
 
  private:
   std::string weight(const char* linear, int expert) const;

@@ -26,11 +26,10 @@ Task<Real> ShardedLayer::forward(Real input, State& state) {
   co_return output + middle;
 }
 
-Task<Real> ShardedLayer::backward(Real gradient, const State& state, Eigen::VectorXd auxiliary,
-                                  LocalGradients& gradients) {
+Task<Real> ShardedLayer::backward(Real gradient, const State& state, Real auxiliary, LocalGradients& gradients) {
   Real inner;
   if (context_.sequence_parallel)
-    auxiliary = auxiliary.segment(context_.comm.coordinate(Axis::tp) * gradient.rows(), gradient.rows()).eval();
+    auxiliary = rows_of(auxiliary, context_.comm.coordinate(Axis::tp) * gradient.rows(), gradient.rows());
   if (experts_)
     inner = co_await experts_->backward(gradient, state.experts, std::move(auxiliary), gradients);
   else

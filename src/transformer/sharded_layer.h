@@ -22,7 +22,7 @@ class ShardedLayer {
   };
   Task<Real> forward(Real input, State& state);
   /// `auxiliary` has the factors on the auxiliary losses of the tokens of the piece.
-  Task<Real> backward(Real gradient, const State& state, Eigen::VectorXd auxiliary, LocalGradients& gradients);
+  Task<Real> backward(Real gradient, const State& state, Real auxiliary, LocalGradients& gradients);
 
  private:
   RankContext& context_;

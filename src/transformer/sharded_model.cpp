@@ -29,7 +29,7 @@ std::vector<std::vector<LocalGradients>> run_sharded(const Config& config, const
     const int dp = mesh.coordinate(rank, Axis::dp), cp = mesh.coordinate(rank, Axis::cp);
     const int sp = mesh.coordinate(rank, Axis::sp);
     const auto weights = [&, rank, dp, cp, sp](int m) {
-      Eigen::VectorXd of_tokens = Eigen::VectorXd::Zero(data.piece_length());
+      Real of_tokens(data.piece_length(), 1);
       const std::int64_t count = data.counted(use, first + m, dp, cp, sp);
       for (int i = 0; i < data.piece_length() && count > 0; ++i) {
         if (data.enters_loss(i, count)) of_tokens(i) = weight(rank, m);

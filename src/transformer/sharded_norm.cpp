@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/transformer/sharded_norm.h"
 
+#include <cmath>
+
 namespace lockstep::transformer {
 
 Real norm_forward(const RankContext& context, const std::string& name, const Real& input, NormState& state) {
   constexpr double epsilon = 1e-5;
   const bool centred = context.config.layer_norm;
   state.normalized = input;
-  if (centred) state.normalized.colwise() -= input.rowwise().mean();
-  state.inverse =
-      (state.normalized.rowwise().squaredNorm().array() / static_cast<double>(input.cols()) + epsilon).rsqrt();
-  state.normalized.array().colwise() *= state.inverse;
-  Real output = state.normalized * context.parameter(name + ".weight").row(0).asDiagonal();
-  if (centred) output.rowwise() += context.parameter(name + ".bias").row(0);
+  if (centred) subtract_from_columns(state.normalized, row_means(input));
+  const auto size = static_cast<double>(input.cols());
+  state.inverse = map(row_dots(state.normalized, state.normalized),
+                      [&](double squares) { return 1 / std::sqrt(squares / size + epsilon); });
+  state.normalized = scale_rows(std::move(state.normalized), state.inverse);
+  Real output = scale_columns(state.normalized, context.parameter(name + ".weight"));
+  if (centred) add_to_rows(output, context.parameter(name + ".bias"));
   return output;
 }
 
 Real norm_backward(const RankContext& context, const std::string& name, const Real& gradient, const NormState& state,
                    LocalGradients& gradients) {
   const int rank = context.comm.rank();
-  const Real products = gradient.cwiseProduct(state.normalized);
-  add_gradient(gradients, name + ".weight", rank, products.colwise().sum());
-  if (context.config.layer_norm) add_gradient(gradients, name + ".bias", rank, gradient.colwise().sum());
-  const Real scaled = gradient * context.parameter(name + ".weight").row(0).asDiagonal();
-  const Eigen::VectorXd along = scaled.cwiseProduct(state.normalized).rowwise().mean();
-  Real result = scaled - along.asDiagonal() * state.normalized;
-  if (context.config.layer_norm) result.colwise() -= scaled.rowwise().mean();
-  result.array().colwise() *= state.inverse;
-  return result;
+  add_gradient(gradients, name + ".weight", rank, column_sums(hadamard(gradient, state.normalized)));
+  if (context.config.layer_norm) add_gradient(gradients, name + ".bias", rank, column_sums(gradient));
+  const Real scaled = scale_columns(gradient, context.parameter(name + ".weight"));
+  const Real along = row_means(hadamard(scaled, state.normalized));
+  Real result = scaled - scale_rows(state.normalized, along);
+  if (context.config.layer_norm) subtract_from_columns(result, row_means(scaled));
+  return scale_rows(std::move(result), state.inverse);
 }
 
 namespace {
@@ -37,8 +38,8 @@ bool on_all_of_the_sequence(const char* site, const RankContext& context) {
 }
 
 Real own_slice(const RankContext& context, const Real& whole) {
-  const Eigen::Index rows = whole.rows() / context.comm.size(Axis::tp);
-  return whole.middleRows(context.comm.coordinate(Axis::tp) * rows, rows);
+  const Index rows = whole.rows() / context.comm.size(Axis::tp);
+  return rows_of(whole, context.comm.coordinate(Axis::tp) * rows, rows);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace lockstep::transformer {
 /// What a norm's backward needs.
 struct NormState {
   Real normalized;
-  Eigen::ArrayXd inverse;
+  Real inverse;  ///< a column: of the norm of each row
 };
 
 /// LayerNorm or RMSNorm over the rows, with the rank's parameters NAME.weight and NAME.bias.

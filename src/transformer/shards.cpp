@@ -80,8 +80,8 @@ Tensors<double> local_values(const Config& config, const std::map<std::string, H
   Tensors<double> values;
   for (const auto& [name, home] : parameters) {
     Real tensor(home.rows, home.columns);
-    for (Eigen::Index row = 0; row < home.rows; ++row) {
-      for (Eigen::Index column = 0; column < home.columns; ++column)
+    for (Index row = 0; row < home.rows; ++row) {
+      for (Index column = 0; column < home.columns; ++column)
         tensor(row, column) = initial_value(shapes.at(home.tensor), seed, home.row + row, home.column + column);
     }
     values.emplace(name, std::move(tensor));

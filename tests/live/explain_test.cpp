@@ -15,11 +15,10 @@ namespace {
 constexpr int ranks = 4, micro_batches = 4, sums = 128;
 constexpr std::size_t elements = 4096;
 
-Eigen::VectorXd sketch_of(const std::vector<double>& values) {
+live::Vector sketch_of(const std::vector<double>& values) {
   Sketch sketch(sums);
   sketch.add(values.data(), values.size(), 0);
-  const std::vector<double> all = sketch.values();
-  return Eigen::Map<const Eigen::VectorXd>(all.data(), sums);
+  return sketch.values();
 }
 
 /// Gradients of ranks and micro-batches, and their sum as a reduction of one type rounds it.

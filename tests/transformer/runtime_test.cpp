@@ -35,7 +35,7 @@ Request message(Communication kind, const std::string& site, int peer, Real tens
   return request;
 }
 
-Real filled(Eigen::Index rows, double value) { return Real::Constant(rows, 2, value); }
+Real filled(Index rows, double value) { return Real(rows, 2, value); }
 
 /// A ring: each rank passes a value on, adds what comes, and in the end all sum up.
 Task<> ring(Runtime& runtime, int rank, int world, std::vector<double>& results) {
@@ -111,11 +111,7 @@ TEST_CASE("collectives yield what their names say") {
     CHECK(result(0, 0) == 1);
     CHECK(result(2, 1) == 2);
   }
-  const auto numbered = [](int) {
-    Real tensor(3, 2);
-    tensor << 1, 2, 3, 4, 5, 6;
-    return tensor;
-  };
+  const auto numbered = [](int) { return Real({{1, 2}, {3, 4}, {5, 6}}); };
   run(Communication::reduce_scatter, numbered, {2, 0, 1});
   CHECK(results[0].rows() == 2);
   CHECK(results[0](1, 1) == 12);
