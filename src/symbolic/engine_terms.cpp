@@ -11,7 +11,7 @@ std::vector<Term> SymbolicEngine::terms(int form, int rank, int buffer) const {
   State& state = *state_;
   const LocalBuffer& own = state.local_buffer(rank, buffer);
   std::vector<Term> result;
-  Budget::spend(8 * static_cast<std::int64_t>(state.forms.form(form).size()));
+  Budget::spend(4 * static_cast<std::int64_t>(state.forms.form(form).size()));
   for (const Forms::Term& item : state.forms.form(form)) {
     const Atom& atom = state.forms.atom_at(item.atom);
     Term term;

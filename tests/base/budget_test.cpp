@@ -117,17 +117,22 @@ TEST_CASE("what was allocated is paid at the next checkpoint, and not where it w
 
 TEST_CASE("memory that lives counts from the begin of the outermost budget, until it is given back") {
   // Not written to, so that no page of it is taken.
+  const auto taken = [](std::size_t bytes) {
+    std::vector<char> memory;
+    memory.reserve(bytes);
+    return memory;
+  };
   constexpr std::size_t most = 1'999'000'000;
-  const auto before = std::make_unique_for_overwrite<char[]>(most);
+  const std::vector<char> before = taken(most);
   const Budget outer(Budget::proof);
   CHECK(said_of(0).empty());
   const std::string name = "mean";
   const Budget::Place place("step", name);
   {
-    const auto first = std::make_unique_for_overwrite<char[]>(most);
+    const std::vector<char> first = taken(most);
     CHECK(said_of(0).empty());
     const Budget inner(Budget::proof);
-    const auto second = std::make_unique_for_overwrite<char[]>(2'000'000);
+    const std::vector<char> second = taken(2'000'000);
     CHECK(said_of(0) == "it would take more than 2 GB of memory in step \"mean\"");
   }
   CHECK(said_of(0).empty());
