@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
+
+#include "src/base/allocations.h"
 
 namespace lockstep {
 
@@ -13,25 +16,37 @@ thread_local const Budget::Place* innermost_place = nullptr;
 
 }  // namespace
 
-OverBudget::OverBudget(std::int64_t most, const std::string& place)
-    : std::runtime_error("it would take more than " + units_text(most) + " units of work" +
-                         (place.empty() ? "" : " in " + place)) {}
+OverBudget::OverBudget(const std::string& most, const std::string& place)
+    : std::runtime_error("it would take more than " + most + (place.empty() ? "" : " in " + place)) {}
 
-Budget::Budget(std::int64_t most) : most_(most), outer_(innermost) { innermost = this; }
+Budget::Budget(std::int64_t most) : most_(most), live_at_begin_(allocations_of_thread.live), outer_(innermost) {
+  settle(0);
+  innermost = this;
+}
 
-Budget::~Budget() { innermost = outer_; }
+Budget::~Budget() {
+  settle(0);
+  innermost = outer_;
+}
 
-void Budget::spend(std::int64_t units) {
+void Budget::settle(std::int64_t units) {
+  units += std::exchange(allocations_of_thread.units, 0);
   for (Budget* budget = innermost; budget != nullptr; budget = budget->outer_) {
     const std::int64_t room = std::numeric_limits<std::int64_t>::max() - budget->spent_;
     budget->spent_ += units < room ? units : room;
   }
+}
+
+void Budget::spend(std::int64_t units) {
+  settle(units);
+  const auto place = [] {
+    const Place* named = innermost_place;
+    return named == nullptr ? "" : std::string(named->kind_) + " \"" + *named->name_ + "\"";
+  };
   for (const Budget* budget = innermost; budget != nullptr; budget = budget->outer_) {
-    if (budget->spent_ <= budget->most_) continue;
-    const Place* place = innermost_place;
-    std::string where;
-    if (place != nullptr) where = std::string(place->kind_) + " \"" + *place->name_ + "\"";
-    throw OverBudget(budget->most_, where);
+    if (budget->spent_ > budget->most_) throw OverBudget(units_text(budget->most_) + " units of work", place());
+    if (budget->outer_ == nullptr && allocations_of_thread.live - budget->live_at_begin_ > memory)
+      throw OverBudget("2 GB of memory", place());
   }
 }
 

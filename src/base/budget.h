@@ -14,13 +14,15 @@ namespace lockstep {
 class OverBudget : public std::runtime_error {
  public:
   explicit OverBudget(const std::string& why) : std::runtime_error(why) {}
-  OverBudget(std::int64_t most, const std::string& place);
+  OverBudget(const std::string& most, const std::string& place);
 };
 
 /// Work that may be done for one answer, while this object lives, by the thread that made it. It is counted in units
 /// and not in seconds, so that the same input is cut off at the same place on every machine: a unit is some tens of
-/// nanoseconds, and no more than about fifty bytes of memory are taken for one. What is spent counts for each budget
-/// that the thread has at that time, and once one of them is used up every further spend() throws.
+/// nanoseconds. What is spent counts for each budget that the thread has at that time, and once one of them is used up
+/// every further spend() throws. Each allocation of the thread counts as well (base/allocations.h), and so do the bytes
+/// that it has taken and not given back since its outermost budget began; both are looked at by the next spend(). Other
+/// threads that work on the same answer count nothing.
 class Budget {
  public:
   /// For one run of an engine: about a second, and at most a gigabyte.
@@ -33,6 +35,9 @@ class Budget {
   /// For a proof, which goes through many cases.
   static constexpr std::int64_t proof = 1'500'000'000;
 
+  /// The bytes that may be live at a time, whatever may be spent.
+  static constexpr std::int64_t memory = 2'000'000'000;
+
   explicit Budget(std::int64_t most);
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
@@ -44,6 +49,8 @@ class Budget {
 
   /// Throws OverBudget where that is more than any budget of this thread has left; a thread without one may do all.
   static void spend(std::int64_t units);
+  /// For loops whose work is what they allocate: throws as spend() does.
+  static void checkpoint() { spend(0); }
 
   /// Names what work is done for, while this object lives: `step "mean"`. The innermost is the one that is told.
   class Place {
@@ -61,7 +68,10 @@ class Budget {
   };
 
  private:
-  std::int64_t most_, spent_ = 0;
+  /// Takes in what was allocated. No place to throw from.
+  static void settle(std::int64_t units);
+
+  std::int64_t most_, spent_ = 0, live_at_begin_;
   Budget* outer_;
 };
 

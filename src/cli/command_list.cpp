@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "src/base/budget.h"
 #include "src/cli/corpus_list.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
@@ -58,7 +59,15 @@ int run(const ListArguments& arguments) {
   std::vector<ScenarioRow> rows;
   int status = exit_right;
   check_files(files, options, [&](const CheckResult& result) {
-    rows.push_back(row_of(result));
+    try {
+      const Budget budget(Budget::search);
+      rows.push_back(row_of(result));
+    } catch (const OverBudget& over) {
+      // The other files have their rows all the same.
+      tell(fmt::format("lockstep: {}: too large for a row: {}\n", one_line_text(result.file),
+                       one_line_text(over.what())));
+      status = std::max<int>(status, exit_usage);
+    }
     if (result.verdict != Verdict::error) return;
     status = std::max(status, status_of(result));
     for (const Diagnostic& diagnostic : result.errors) tell(render(diagnostic));

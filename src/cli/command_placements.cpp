@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
+#include "src/base/budget.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -14,6 +15,7 @@ struct PlacementsArguments : CommonOptions {
 };
 
 int run(const PlacementsArguments& arguments) {
+  const Budget budget(Budget::search);
   const Scenario scenario = read_scenario_file(one_scenario_file("placements", arguments.file));
   TransformerOptions options;
   options.seed = arguments.seed;

@@ -45,6 +45,7 @@ int run(const ProveArguments& arguments) {
   int status = exit_right;
   for (const std::string& file : files) {
     try {
+      const Budget memory(2 * Budget::proof);  // what follows has budgets of its own; this one sees what they leave
       Scenario scenario = read_scenario_file(file);
       scenario.file = file;
       // Of framework files too.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "lockstep/live.h"
+#include "src/base/budget.h"
 #include "src/cli/captured_loss.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
@@ -20,6 +21,7 @@ struct RecordArguments {
 };
 
 int run(const RecordArguments& arguments) {
+  const Budget budget(Budget::proof);
   RecordOptions options;
   options.loss = given_loss(arguments.loss);
   if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "src/base/budget.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -47,6 +48,7 @@ int run(const ShowArguments& arguments) {
       usage_error(fmt::format("there is no file {}; did you mean \"{}:{}\"?", arguments.file, prefix, arguments.file));
     }
   }
+  const Budget budget(Budget::search);
   const Scenario scenario = read_scenario_file(one_scenario_file("show", arguments.file));
   if (arguments.resolved) want_same_verdict(scenario);
   Output output(arguments.output, arguments.resolved ? ReadableText::Kind::json : kind_of_format(arguments.format));

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "lockstep/live.h"
+#include "src/base/budget.h"
 #include "src/cli/captured_loss.h"
 #include "src/cli/options.h"
 #include "src/cli/results.h"
@@ -19,6 +20,7 @@ struct VerifyArguments : CommonOptions {
 };
 
 int run(const VerifyArguments& arguments) {
+  const Budget budget(Budget::proof);
   VerifyOptions options;
   options.loss = given_loss(arguments.loss);
   if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));

@@ -337,6 +337,9 @@ CheckResult check_file(const std::string& file, const CheckOptions& options) {
   // The processes of a job must end together.
   if (options.mpi != nullptr || options.nccl != nullptr) return check_named(file, options);
   try {
+    // For what is done beside replays and searches, and for the memory of all of it.
+    std::optional<Budget> budget;
+    if (is_by_default(options)) budget.emplace(Budget::proof);
     return check_named(file, options);
   } catch (const OverBudget& over) {
     CheckResult result = failed(file, over.what());

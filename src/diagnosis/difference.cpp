@@ -56,7 +56,9 @@ std::vector<Difference> differences(const CheckResult& result) {
   const Model& model = result.scenario->schedule->model;
   // Which terms are foreign depends on the parameter that holds them.
   std::set<std::tuple<int, int, int>> seen;
-  for (const BufferResult& buffer : result.symbolic->buffers) {
+  const SymbolicResult* exact = exact_of(result);
+  if (exact == nullptr) return list;
+  for (const BufferResult& buffer : exact->buffers) {
     const int logical = model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)].logical;
     for (const PieceResult& piece : buffer.pieces) {
       if (piece.right || !seen.emplace(piece.form, piece.reference, logical).second) continue;

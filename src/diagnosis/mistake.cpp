@@ -95,7 +95,8 @@ Mistake kind_by_content(const CheckResult& result) {
   const auto any = [&](auto condition) { return std::any_of(list.begin(), list.end(), condition); };
   if (any([](const Difference& one) { return one.leftover; })) return Mistake::leftover;
   if (any([](const Difference& one) { return one.foreign; })) return Mistake::wrong_cut;
-  if (!result.symbolic->unowned.empty()) return Mistake::no_owner;
+  const SymbolicResult* exact = exact_of(result);
+  if (exact != nullptr && !exact->unowned.empty()) return Mistake::no_owner;
   if (any([](const Difference& one) { return one.missing; })) return Mistake::missing_reduction;
   if (any([](const Difference& one) { return one.left_out || *one.least != *one.most; })) return Mistake::wrong_weights;
   return Mistake::wrong_factor;

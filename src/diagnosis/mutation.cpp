@@ -24,8 +24,8 @@ namespace lockstep {
 
 namespace {
 
-/// Of each edit that is not noticed at once there are proofs: all together may take a minute or two.
-constexpr std::int64_t most_units = 2'000'000'000;
+/// Of each edit that is not noticed at once there are proofs: all together may take some ten seconds.
+constexpr std::int64_t most_units = 400'000'000;
 /// The schedules of frameworks have some hundreds.
 constexpr std::size_t most_edits = 5000;
 

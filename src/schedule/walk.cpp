@@ -2,6 +2,7 @@
 #include "src/schedule/walk.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "src/base/at.h"
 #include "src/base/budget.h"
@@ -263,14 +264,20 @@ void Walk::end_of_list(int rank, const Position& position) {
 
 void Walk::report_stuck() {
   Outcome& outcome = timeline_->outcome;
+  std::unordered_map<const Meeting*, std::vector<int>> missing;  // the same for all that wait in it
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const RankState& state = ranks_[rank];
     if (!state.waits_in) continue;
-    Outcome::Stuck stuck{static_cast<int>(rank), state.waits_in->name, {}};
-    const std::vector<int>& members = meetings_.members(state.meeting->group);
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      if (!state.meeting->members[i]) stuck.for_ranks.push_back(members[i]);
+    const auto [found, is_new] = missing.try_emplace(state.meeting);
+    if (is_new) {
+      const std::vector<int>& members = meetings_.members(state.meeting->group);
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        if (!state.meeting->members[i]) found->second.push_back(members[i]);
+      }
     }
+    const Budget::Place place("step", state.waits_in->name);
+    Budget::checkpoint();
+    Outcome::Stuck stuck{static_cast<int>(rank), state.waits_in->name, found->second};
     const int optimizer_step = positions_[state.next - 1].optimizer_step;
     if (outcome.stuck.empty() || optimizer_step < outcome.optimizer_step) outcome.optimizer_step = optimizer_step;
     outcome.kind = Outcome::Kind::deadlock;

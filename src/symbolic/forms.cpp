@@ -123,6 +123,7 @@ int Forms::scale(int number, const Rational& factor) {
   const auto found = scaled_.find(key);
   if (found != scaled_.end()) return found->second;
   Form result;
+  Budget::spend(static_cast<std::int64_t>(form(number).size() / 4));
   for (const Term& term : form(number))
     result.push_back({term.atom, coefficient(coefficient_at(term.coefficient) * factor)});
   const int scaled = intern(std::move(result));

@@ -68,12 +68,12 @@ def limited(binary, tmp_path):
     """Runs the program with little memory: limited("check", "x.json") gives the finished process with bytes for output."""
     sanitized = "release" not in subprocess.run([binary, "version"], capture_output=True, text=True, check=True).stdout
 
-    def limit():
-        # A sanitizer reserves terabytes of addresses and uses few of them.
-        if not sanitized:
-            resource.setrlimit(resource.RLIMIT_AS, (LIMITED_MEMORY, LIMITED_MEMORY))
+    def run_in(*arguments, memory=LIMITED_MEMORY, **options):
+        def limit():
+            # A sanitizer reserves terabytes of addresses and uses few of them.
+            if not sanitized:
+                resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
-    def run_in(*arguments, **options):
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         return subprocess.run([binary, *arguments], cwd=tmp_path, preexec_fn=limit, timeout=LIMITED_SECONDS, check=False, **options)
 

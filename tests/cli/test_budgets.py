@@ -7,12 +7,13 @@ import pytest
 from test_hostile import BACKWARD, STEPS, scenario
 
 UNITS = "it would take more than "
+BEYOND_THE_BUDGET = 3 << 30  # of memory, so that it is the budget that ends it
 
 
-def say(limited, tmp_path, content, *arguments, name="case.json"):
+def say(limited, tmp_path, content, *arguments, name="case.json", **options):
     """Runs a command on a file with this content; the status and everything that was said."""
     (tmp_path / name).write_text(content)
-    done = limited(*arguments, name)
+    done = limited(*arguments, name, **options)
     said = done.stdout.decode() + done.stderr.decode()
     assert len(said) < 3_000_000
     return done.returncode, said
@@ -288,3 +289,42 @@ def test_what_is_too_much_to_be_replayed_is_decided_by_classes_of_ranks(limited,
     status, said = say(limited, tmp_path, content, "check")
     assert status == 1 and said.startswith("mismatch")
     assert "note: No rank was replayed: it would take more than " in said and "parametric mismatch" in said
+
+
+def all_reduce(**parts):
+    return {"name": "dp_all_reduce", "op": "all_reduce", "over": "dp", **parts}
+
+
+def test_ranks_that_wait_for_the_same_one_are_told_in_linear_time(limited, tmp_path):
+    content = scenario(layout={"dp": 65536}, schedule={"steps": [BACKWARD, all_reduce(when="rank.dp != 777"), STEPS[2]]})
+    status, said = say(limited, tmp_path, content, "check")
+    assert (status, said.split()[0]) == (1, "deadlock"), said[:2000]
+
+
+def test_memory_has_a_budget_of_its_own_and_the_step_is_named(limited, tmp_path):
+    """Half of the ranks wait for each one of the other half."""
+    content = scenario(layout={"dp": 65536}, schedule={"steps": [BACKWARD, all_reduce(when="rank.dp < 32768"), STEPS[2]]})
+    status, said = say(limited, tmp_path, content, "check", memory=BEYOND_THE_BUDGET)
+    assert status == 2
+    assert 'it would take more than 2 GB of memory in step "dp_all_reduce"' in said
+    (tmp_path / "right.json").write_text(scenario())
+    done = limited("check", "-q", "case.json", "right.json", memory=BEYOND_THE_BUDGET)
+    assert [line.split()[:2] for line in done.stdout.decode().splitlines() if line[:5] in ("error", "match")] == [
+        ["error", "case.json"],
+        ["match", "right.json"],
+    ]
+
+
+def test_what_a_thousand_factors_make_of_a_sum_is_counted(limited, tmp_path):
+    by = {"name": "scale", "op": "scale", "by": "1 / (sum(tokens, dp, micro_batch) + rank.dp)"}
+    content = scenario(layout={"dp": 16384}, schedule={"steps": [BACKWARD, all_reduce(), by]})
+    status, said = say(limited, tmp_path, content, "check")
+    assert status == 2
+    assert UNITS in said
+
+
+def test_a_table_has_a_row_for_a_large_layout_that_is_wrong(limited, tmp_path):
+    content = scenario(layout={"dp": 1 << 20}, schedule={"steps": [BACKWARD, STEPS[2]]})
+    status, said = say(limited, tmp_path, content, "list")
+    assert status == 0
+    assert said.splitlines()[1].split()[:2] == ["case.json", "mismatch"]

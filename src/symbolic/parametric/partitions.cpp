@@ -3,16 +3,24 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
+
 namespace lockstep::parametric {
 
 namespace {
 
 /// Blocks numbered by their first name.
 Partition normal(const Partition& partition) {
+  constexpr std::size_t names_of_a_unit = 8;
+  Budget::spend(static_cast<std::int64_t>(partition.size() / names_of_a_unit));
+  constexpr std::uint16_t none = 0xFFFF;
   Partition result(partition.size());
-  std::map<std::uint16_t, std::uint16_t> numbers;
+  Partition numbers(std::size_t{1} + *std::max_element(partition.begin(), partition.end()), none);
+  std::uint16_t next = 0;
   for (std::size_t i = 0; i < partition.size(); ++i) {
-    result[i] = numbers.emplace(partition[i], static_cast<std::uint16_t>(numbers.size())).first->second;
+    std::uint16_t& number = numbers[partition[i]];
+    if (number == none) number = next++;
+    result[i] = number;
   }
   return result;
 }
@@ -53,15 +61,13 @@ Partitions::Partitions(int owners, int constants, int most_blocks, std::size_t l
     all_.clear();
     return;
   }
-  std::map<Partition, int> numbers;
-  for (std::size_t i = 0; i < all_.size(); ++i) numbers.emplace(all_[i], static_cast<int>(i));
   for (const Partition& partition : all_) {
     blocks_.push_back(count_blocks(partition));
     std::vector<int>& moved = moved_.emplace_back();
     for (int name = 0; name < names; ++name) {
       Partition other = partition;
       other[0] = partition[static_cast<std::size_t>(name)];
-      moved.push_back(numbers.at(normal(other)));
+      moved.push_back(number_of(other));
     }
     Places& places = places_.emplace_back();
     for (int name = 1; name < names; ++name) {
@@ -71,8 +77,7 @@ Partitions::Partitions(int owners, int constants, int most_blocks, std::size_t l
     }
     Partition other = partition;
     other[0] = static_cast<std::uint16_t>(names);
-    const auto alone = numbers.find(normal(other));
-    places.alone = alone == numbers.end() ? -1 : alone->second;
+    places.alone = number_of(other);
   }
 }
 

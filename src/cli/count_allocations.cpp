@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// operator new and delete of the program, and of its tests, which count for the budgets of the thread (base/budget.h).
+// They never throw because of a budget: memory is asked for in places that no exception may leave.
+#include <malloc.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "src/base/allocations.h"
+
+namespace {
+
+using lockstep::allocations_of_thread;
+
+#ifndef LOCKSTEP_SANITIZED
+
+template <class Ask>
+inline void* counted(std::size_t size, Ask ask) {
+  void* memory = ask();
+  while (memory == nullptr) {
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+    memory = ask();
+  }
+  allocations_of_thread.add(size);
+  return memory;
+}
+
+inline void* aligned(std::size_t size, std::align_val_t alignment) {
+  const auto step = static_cast<std::size_t>(alignment);
+  return counted(size, [&] { return std::aligned_alloc(step, (size + step - 1) / step * step); });
+}
+
+inline void free_counted(void* memory, std::size_t size) {
+  if (memory != nullptr) allocations_of_thread.remove(size);
+  std::free(memory);
+}
+
+/// Where nobody knows how much it was: what malloc says, which may be sixteen bytes more.
+inline void free_counted(void* memory) { free_counted(memory, ::malloc_usable_size(memory)); }
+
+#endif
+
+}  // namespace
+
+#ifdef LOCKSTEP_SANITIZED
+
+// The sanitizer's own operators stay, which find a delete that does not fit its new; it tells of each allocation.
+extern "C" {
+std::size_t __sanitizer_get_allocated_size(const volatile void* memory);
+void __sanitizer_malloc_hook(const volatile void* /*memory*/, std::size_t size) { allocations_of_thread.add(size); }
+void __sanitizer_free_hook(const volatile void* memory) {
+  if (memory != nullptr) allocations_of_thread.remove(__sanitizer_get_allocated_size(memory));
+}
+}
+
+#else
+
+void* operator new(std::size_t size) {
+  return counted(size, [&] { return std::malloc(size == 0 ? 1 : size); });
+}
+void* operator new[](std::size_t size) { return operator new(size); }
+void* operator new(std::size_t size, std::align_val_t alignment) { return aligned(size, alignment); }
+void* operator new[](std::size_t size, std::align_val_t alignment) { return aligned(size, alignment); }
+
+void operator delete(void* memory) noexcept { free_counted(memory); }
+void operator delete[](void* memory) noexcept { free_counted(memory); }
+void operator delete(void* memory, std::size_t size) noexcept { free_counted(memory, size); }
+void operator delete[](void* memory, std::size_t size) noexcept { free_counted(memory, size); }
+void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { free_counted(memory); }
+void operator delete[](void* memory, std::align_val_t /*alignment*/) noexcept { free_counted(memory); }
+void operator delete(void* memory, std::size_t size, std::align_val_t /*alignment*/) noexcept {
+  free_counted(memory, size);
+}
+void operator delete[](void* memory, std::size_t size, std::align_val_t /*alignment*/) noexcept {
+  free_counted(memory, size);
+}
+
+#endif
