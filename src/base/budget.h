@@ -33,10 +33,10 @@ class Budget {
   static constexpr std::int64_t search = 150'000'000;
 
   /// For a proof, which goes through many cases.
-  static constexpr std::int64_t proof = 1'500'000'000;
+  static constexpr std::int64_t proof = 2'500'000'000;
 
   /// The bytes that may be live at a time, whatever may be spent.
-  static constexpr std::int64_t memory = 2'000'000'000;
+  static constexpr std::int64_t memory = 3'000'000'000;
 
   explicit Budget(std::int64_t most);
   Budget(const Budget&) = delete;

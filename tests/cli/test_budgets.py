@@ -7,7 +7,7 @@ import pytest
 from test_hostile import BACKWARD, STEPS, scenario
 
 UNITS = "it would take more than "
-BEYOND_THE_BUDGET = 3 << 30  # of memory, so that it is the budget that ends it
+BEYOND_THE_BUDGET = 4 << 30  # of memory, so that it is the budget that ends it
 
 
 def say(limited, tmp_path, content, *arguments, name="case.json", **options):
@@ -306,7 +306,7 @@ def test_memory_has_a_budget_of_its_own_and_the_step_is_named(limited, tmp_path)
     content = scenario(layout={"dp": 65536}, schedule={"steps": [BACKWARD, all_reduce(when="rank.dp < 32768"), STEPS[2]]})
     status, said = say(limited, tmp_path, content, "check", memory=BEYOND_THE_BUDGET)
     assert status == 2
-    assert 'it would take more than 2 GB of memory in step "dp_all_reduce"' in said
+    assert 'it would take more than 3 GB of memory in step "dp_all_reduce"' in said
     (tmp_path / "right.json").write_text(scenario())
     done = limited("check", "-q", "case.json", "right.json", memory=BEYOND_THE_BUDGET)
     assert [line.split()[:2] for line in done.stdout.decode().splitlines() if line[:5] in ("error", "match")] == [
