@@ -78,7 +78,7 @@ endfunction()
 # Most of what compiling takes is reading headers and compiling the same templates again, so several sources of a folder are compiled as one;
 # names in their unnamed namespaces must differ therefore. The presets for coverage and a debugger, and clang-tidy, take each source by itself.
 # Where much is changed the parts are smaller, so that a change is compiled in seconds.
-set(LOCKSTEP_SOURCES_AT_ONCE 16 CACHE STRING "So many sources of a folder are compiled as one; 1: each by itself")
+set(LOCKSTEP_SOURCES_AT_ONCE 24 CACHE STRING "So many sources of a folder are compiled as one; 1: each by itself")
 set(LOCKSTEP_OFTEN_CHANGED symbolic)
 set(most_at_once_of_often_changed 6)
 
