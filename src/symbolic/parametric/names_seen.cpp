@@ -27,10 +27,10 @@ std::string without_numbers(const std::string& name) {
 }
 
 /// By kind, which is a name without its numbers: the names.
-using Names = std::map<std::string, std::set<std::string>>;
+using NamesByKind = std::map<std::string, std::set<std::string>>;
 
-Names names_of(const Schedule& schedule) {
-  Names names;
+NamesByKind names_of(const Schedule& schedule) {
+  NamesByKind names;
   for (const Parameter& parameter : schedule.model.parameters())
     names[without_numbers(parameter.name)].insert(parameter.name);
   return names;
@@ -39,9 +39,9 @@ Names names_of(const Schedule& schedule) {
 /// The kinds of which not every schedule has the same.
 std::set<std::string> varying_kinds(const std::vector<std::shared_ptr<const Schedule>>& schedules) {
   std::set<std::string> varying;
-  const Names first = names_of(*schedules.front());
+  const NamesByKind first = names_of(*schedules.front());
   for (std::size_t i = 1; i < schedules.size(); ++i) {
-    Names others = names_of(*schedules[i]);
+    NamesByKind others = names_of(*schedules[i]);
     for (const auto& [kind, names] : first) {
       if (others[kind] != names) varying.insert(kind);
     }
