@@ -54,8 +54,8 @@ elseif(LOCKSTEP_PRECOMPILE AND NOT LOCKSTEP_WERROR)
   target_compile_options(lockstep_precompiled PRIVATE $<$<CONFIG:Release>:-O1>)
 endif()
 
-# Loops over the elements of tensors are compiled at -O3, all else at -O1: that takes a third less time, and what tools/bench measures there
-# stays the same. What is instrumented takes two to three times as long to compile when it is optimized at all, so only those folders
+# Loops over the elements of tensors are compiled at -O3, all else at -O1: that takes a third less time, and checks and
+# proofs of the scenarios take as long. What is instrumented takes two to three times as long to compile when it is optimized at all, so only those folders
 # are in which the tests' time goes.
 set(LOCKSTEP_LOOPS_OVER_ELEMENTS numeric)
 set(LOCKSTEP_OPTIMIZED_WITH_SANITIZERS base mesh expression model schedule symbolic numeric transformer)
@@ -64,11 +64,11 @@ set(LOCKSTEP_OPTIMIZED_WITH_SANITIZERS base mesh expression model schedule symbo
 function(lockstep_optimized target folder)
   if(NOT folder IN_LIST LOCKSTEP_LOOPS_OVER_ELEMENTS)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  endif()
-  if(NOT LOCKSTEP_SANITIZE)
-    if(TARGET lockstep_precompiled AND NOT folder IN_LIST LOCKSTEP_LOOPS_OVER_ELEMENTS)
+    if(TARGET lockstep_precompiled AND NOT LOCKSTEP_SANITIZE)
       target_precompile_headers(${target} REUSE_FROM lockstep_precompiled)
     endif()
+  endif()
+  if(NOT LOCKSTEP_SANITIZE)
     return()
   endif()
   set(precompiled lockstep_precompiled)

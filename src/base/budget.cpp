@@ -46,7 +46,7 @@ void Budget::spend(std::int64_t units) {
   for (const Budget* budget = innermost; budget != nullptr; budget = budget->outer_) {
     if (budget->spent_ > budget->most_) throw OverBudget(units_text(budget->most_) + " units of work", place());
     if (budget->outer_ == nullptr && allocations_of_thread.live - budget->live_at_begin_ > memory)
-      throw OverBudget("3 GB of memory", place());
+      throw OverBudget(std::to_string(memory / 1'000'000'000) + " GB of memory", place());
   }
 }
 

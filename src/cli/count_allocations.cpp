@@ -37,7 +37,7 @@ inline void free_counted(void* memory, std::size_t size) {
   std::free(memory);
 }
 
-/// Where nobody knows how much it was: what malloc says, which may be sixteen bytes more.
+/// Where nobody knows how much it was: what malloc says, which may be a little more, and of a large one up to a page.
 inline void free_counted(void* memory) { free_counted(memory, ::malloc_usable_size(memory)); }
 
 #endif
