@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <set>
+
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -32,12 +33,16 @@ std::string axes_text(const Layout& layout) {
 bool same_box(const Piece& a, const Piece& b) { return a.dims == b.dims; }
 
 /// Of which losses and micro-batches the uses of a tensor get a gradient.
-std::multiset<std::pair<std::string, std::optional<std::vector<int>>>> contributions(const Model& model,
-                                                                                     const Logical& logical) {
-  std::multiset<std::pair<std::string, std::optional<std::vector<int>>>> result;
+std::multiset<std::pair<std::string, std::set<int>>> contributions(const Schedule& schedule, const Logical& logical) {
+  const std::vector<int>& counts = schedule.batch.micro_batch_counts;
+  std::set<int> all;
+  for (int i = 0; i < *std::max_element(counts.begin(), counts.end()); ++i) all.insert(i);
+  std::multiset<std::pair<std::string, std::set<int>>> result;
   for (const int site : logical.parameters) {
-    const Parameter& parameter = model.parameters()[static_cast<std::size_t>(site)];
-    for (const std::string& use : parameter.uses) result.emplace(use, parameter.micro_batches);
+    const Parameter& parameter = schedule.model.parameters()[at(site)];
+    std::set<int> micro_batches = all;
+    if (parameter.micro_batches) micro_batches = {parameter.micro_batches->begin(), parameter.micro_batches->end()};
+    for (const std::string& use : parameter.uses) result.emplace(use, micro_batches);
   }
   return result;
 }
@@ -95,7 +100,7 @@ void Correspondence::compare_parameters(std::vector<std::string>& reasons) {
     if (old_one.shape != new_one.shape || old_one.frozen != new_one.frozen ||
         old_one.uses.size() != new_one.uses.size() || !placed_alike(static_cast<int>(i), found->second))
       reasons.push_back(fmt::format("Parameter \"{}\" has another shape, place or use in the new one.", old_one.name));
-    else if (contributions(before_.model, old_one) != contributions(after_.model, new_one))
+    else if (contributions(before_, old_one) != contributions(after_, new_one))
       reasons.push_back(fmt::format(
           "Parameter \"{}\" gets its gradients from other losses or micro-batches in the new one.", old_one.name));
   }

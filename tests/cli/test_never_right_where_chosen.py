@@ -94,6 +94,18 @@ def test_an_expert_chosen_by_its_number_is_not_there_at_every_size(experts, verd
     )
 
 
+def test_an_expert_that_gets_a_cut_of_its_own_is_not_there_at_every_size(proof_of, files):
+    geometry = {"kind": "bucket", "separate": ["*weight3"]}
+    steps = [
+        MICRO_BATCHES,
+        {**ALL_REDUCE, "params": ["!tag:expert"]},
+        {"name": "er", "op": "reduce_scatter", "over": "edp", "params": ["tag:expert"], "geometry": geometry},
+    ]
+    proof = proof_of(scenario({"dp": "any", "ep": "any"}, MOE, framework(files, steps)))
+    assert {step for step, why in whys(proof) if "depends on sizes that are open" in why} == {"er"}
+    assert all("ep ≥ 2" in one["sizes"] for one in proof["undecided"])
+
+
 @pytest.mark.parametrize(
     "by, verdict",
     [("dp - 2", "undecided"), ("tokens * (dp - 4096)", "undecided"), ("dp + 2", "right"), ("1/(dp*dp)", "right")],
@@ -123,6 +135,21 @@ def test_diff_does_not_compare_gradients_of_other_losses_or_micro_batches(other,
     assert found.returncode == 2
     assert 'Parameter "w" gets its gradients from other losses or micro-batches in the new one.' in found.stdout
     assert "same gradients" not in found.stdout
+
+
+@pytest.mark.parametrize(
+    "parameter, tokens",
+    [({"micro_batches": [0, 1]}, "uneven"), ({}, {"main": "uneven"}), ({"uses": ["main"]}, None)],
+)
+def test_diff_compares_what_is_only_written_in_another_way(parameter, tokens, run, files):
+    for name, more, of_batch in (("old", {}, "uneven"), ("new", parameter, tokens)):
+        document = scenario({"dp": 2}, [{"name": "w", "shape": [4], **more}], {"steps": [MICRO_BATCHES, ALL_REDUCE]})
+        document["batch"] = {"micro_batches": 2, "loss": "sum"} | ({"tokens": of_batch} if of_batch else {})
+        (files / f"{name}.json").write_text(json.dumps(document))
+    found = run("diff", "-f", "json", "old.json", "new.json")
+    answer = json.loads(found.stdout)
+    assert answer["apart"] == [] and answer["same_gradients"] and found.returncode == 0
+    assert not any("tokens" in one["why"] for one in answer["every_size"]["undecided"])
 
 
 @pytest.mark.parametrize("some", [{"only": {"tp": ["last"]}}, {"when": "rank.tp == 4"}])

@@ -52,8 +52,9 @@ std::set<std::string> varying_kinds(const std::vector<std::shared_ptr<const Sche
   return varying;
 }
 
-void require_all_or_none(const Step& step, const Model& model, const std::set<std::string>& kinds) {
-  const SelectorList selectors(step.params.items());
+void require_all_or_none(const Step& step, const std::vector<std::string>& items, const Model& model,
+                         const std::set<std::string>& kinds) {
+  const SelectorList selectors(items);
   std::map<std::string, bool> chosen;
   for (const Parameter& parameter : model.parameters()) {
     const std::string kind = without_numbers(parameter.name);
@@ -68,7 +69,8 @@ void require_all_or_none(const Step& step, const Model& model, const std::set<st
 
 void require_all_or_none(const std::vector<Step>& steps, const Model& model, const std::set<std::string>& kinds) {
   for (const Step& step : steps) {
-    if (!step.params.items().empty()) require_all_or_none(step, model, kinds);
+    if (!step.params.items().empty()) require_all_or_none(step, step.params.items(), model, kinds);
+    if (step.geometry.separate) require_all_or_none(step, step.geometry.separate->items(), model, kinds);
     require_all_or_none(step.steps, model, kinds);
   }
 }

@@ -76,11 +76,16 @@ bool takes_norm(const std::vector<Step>& steps) {
                      [](const Step& step) { return step.op == Op::norm || takes_norm(step.steps); });
 }
 
-/// How the tokens are given, as it is written.
+/// How the tokens of the uses are given; "main"'s alone where the others have the same.
 Json tokens_of(const Scenario& scenario) {
   const Json* batch = scenario.resolved.find("batch");
   const Json* tokens = batch == nullptr ? nullptr : batch->find("tokens");
-  return tokens == nullptr ? Json::string("uneven") : *tokens;
+  if (tokens == nullptr) return Json::string("uneven");
+  if (!tokens->is_object()) return *tokens;
+  const Json* of_main = tokens->find("main");
+  const Json main = of_main == nullptr ? Json::string("uneven") : *of_main;
+  const auto same = [&](const Json::Member& member) { return member.value.same_as(main); };
+  return std::all_of(tokens->members().begin(), tokens->members().end(), same) ? main : *tokens;
 }
 
 constexpr const char* other_parameters = "the two have other parameters, or place them otherwise";
