@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -25,8 +27,8 @@ Wrong wrong_in(const BufferResult& buffer) {
 }
 
 std::string name_buffer(const Model& model, int rank, int buffer) {
-  const int parameter = model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
-  return fmt::format("{} on rank {}", model.parameters()[static_cast<std::size_t>(parameter)].name, rank);
+  const int parameter = model.local(rank).buffers[at(buffer)].parameters.front();
+  return fmt::format("{} on rank {}", model.parameters()[at(parameter)].name, rank);
 }
 
 /// Whether anything is wrong that a whole replay of some buffers must see.

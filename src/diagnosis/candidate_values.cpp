@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/schedule/selector_list.h"
 
@@ -106,7 +107,7 @@ void find_groups(const Schedule& schedule, CandidateValues& values) {
   for (const Logical& logical : schedule.model.logicals()) {
     std::set<int> stages;
     for (const int parameter : logical.parameters) {
-      const std::optional<int>& stage = schedule.model.parameters()[static_cast<std::size_t>(parameter)].stage;
+      const std::optional<int>& stage = schedule.model.parameters()[at(parameter)].stage;
       if (stage) stages.insert(*stage);
     }
     if (stages.size() > 1) picks.push_back({{{Axis::pp, std::vector<int>(stages.begin(), stages.end())}}});

@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/diagnosis/agreement.h"
 #include "src/diagnosis/any_sizes.h"
@@ -44,7 +45,7 @@ std::vector<std::string> notes_of(const Schedule& schedule) {
   std::vector<char> holds(static_cast<std::size_t>(schedule.mesh.size(Axis::pp)));
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
     if (schedule.model.local(rank).buffers.empty()) continue;
-    holds[static_cast<std::size_t>(schedule.mesh.coordinate(rank, Axis::pp))] = 1;
+    holds[at(schedule.mesh.coordinate(rank, Axis::pp))] = 1;
   }
   std::vector<std::size_t> empty;
   for (std::size_t stage = 0; stage < holds.size(); ++stage) {

@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/correspondence.h"
@@ -26,9 +27,7 @@ struct Side {
   Replayed replayed;
   std::map<std::tuple<int, int, int>, int> value_of;  ///< by form, local model and buffer
 
-  const LocalBuffer& buffer(int rank, int index) const {
-    return schedule.model.local(rank).buffers[static_cast<std::size_t>(index)];
-  }
+  const LocalBuffer& buffer(int rank, int index) const { return schedule.model.local(rank).buffers[at(index)]; }
 };
 
 class Comparer {
@@ -59,7 +58,7 @@ class Comparer {
     std::map<std::pair<std::string, int>, std::string> counts;
     for (const NormResult& norm : side.replayed.result.norm) {
       const int logical = side.schedule.model.logical_of(norm.parameter);
-      std::string& text = counts[{side.schedule.model.logicals()[static_cast<std::size_t>(logical)].name, norm.rank}];
+      std::string& text = counts[{side.schedule.model.logicals()[at(logical)].name, norm.rank}];
       text += fmt::format("{}{} of {} elements {}", text.empty() ? "" : ", ", norm.elements, norm.of,
                           norm.counted == "1" ? "too early" : norm.counted + " times");
     }
@@ -111,15 +110,15 @@ class Comparer {
       for (std::size_t i = 0; i < buffers.size(); ++i) {
         const int old_buffer = static_cast<int>(i), new_buffer = buffers[i];
         const LocalBuffer& local = before_.buffer(rank, old_buffer);
-        const auto& old_pieces = old_step.pieces[static_cast<std::size_t>(rank)][i];
-        const auto& new_pieces = new_step.pieces[static_cast<std::size_t>(rank)][static_cast<std::size_t>(new_buffer)];
+        const auto& old_pieces = old_step.pieces[at(rank)][i];
+        const auto& new_pieces = new_step.pieces[at(rank)][at(new_buffer)];
         compare_pieces(rank, old_buffer, new_buffer, old_pieces, new_pieces);
         const Intervals old_owned = owned(old_pieces), new_owned = owned(new_pieces);
         if (old_owned != new_owned) {
           with_other_owners.emplace(local.logical, local.piece);
           OwnershipDifference& difference = ownership[local.logical];
           if (difference.ranks++ == 0) {
-            difference.parameter = before_.schedule.model.logicals()[static_cast<std::size_t>(local.logical)].name;
+            difference.parameter = before_.schedule.model.logicals()[at(local.logical)].name;
             difference.rank = rank;
             difference.before = old_owned;
             difference.after = new_owned;
@@ -173,9 +172,9 @@ class Comparer {
         const LocalBuffer& local = before_.buffer(rank, old_buffer);
         if (pieces.count({local.logical, local.piece}) == 0) continue;
         Owners& here = owners[{local.logical, local.piece}];
-        for (const auto& piece : old_step.pieces[static_cast<std::size_t>(rank)][i])
+        for (const auto& piece : old_step.pieces[at(rank)][i])
           here.before.push_back(stretch(before_, rank, old_buffer, piece.elements, piece.form));
-        for (const auto& piece : new_step.pieces[static_cast<std::size_t>(rank)][static_cast<std::size_t>(new_buffer)])
+        for (const auto& piece : new_step.pieces[at(rank)][at(new_buffer)])
           here.after.push_back(stretch(after_, rank, new_buffer, piece.elements, piece.form));
       }
     }
@@ -219,7 +218,7 @@ class Comparer {
     const auto [found, is_new] = differences_.try_emplace({local.logical, old_one.value, new_one.value});
     Found& here = found->second;
     if (is_new) {
-      here.difference.parameter = before_.schedule.model.logicals()[static_cast<std::size_t>(local.logical)].name;
+      here.difference.parameter = before_.schedule.model.logicals()[at(local.logical)].name;
       here.difference.elements = old_one.elements;
       here.buffer_before = old_one.buffer;
       here.buffer_after = new_one.buffer;

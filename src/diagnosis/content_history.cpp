@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -34,7 +36,7 @@ ContentHistory record_history(const Schedule& schedule, const Timeline& timeline
   history.moments.resize(watches.size());
   std::vector<std::vector<std::size_t>> watches_of(static_cast<std::size_t>(schedule.mesh.world()));
   for (std::size_t index = 0; index < watches.size(); ++index) {
-    watches_of[static_cast<std::size_t>(watches[index].rank)].push_back(index);
+    watches_of[at(watches[index].rank)].push_back(index);
   }
   const SymbolicEngine& engine = *history.engine;
   history.engine->run([&](std::size_t event_index) {

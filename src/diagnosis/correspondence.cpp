@@ -96,7 +96,7 @@ void Correspondence::compare_parameters(std::vector<std::string>& reasons) {
       continue;
     }
     met.insert(found->second);
-    const Logical& new_one = others[static_cast<std::size_t>(found->second)];
+    const Logical& new_one = others[at(found->second)];
     if (old_one.shape != new_one.shape || old_one.frozen != new_one.frozen ||
         old_one.uses.size() != new_one.uses.size() || !placed_alike(static_cast<int>(i), found->second))
       reasons.push_back(fmt::format("Parameter \"{}\" has another shape, place or use in the new one.", old_one.name));

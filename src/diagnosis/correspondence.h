@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/schedule.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -20,7 +21,7 @@ class Correspondence {
   std::vector<std::string> apart();
 
   /// The same logical parameter in the other schedule.
-  int logical_after(int logical) const { return logical_after_[static_cast<std::size_t>(logical)]; }
+  int logical_after(int logical) const { return logical_after_[at(logical)]; }
   /// By buffer of a rank before: its buffer after.
   const std::vector<int>& buffers(int rank);
 

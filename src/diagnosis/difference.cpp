@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -59,7 +61,7 @@ std::vector<Difference> differences(const CheckResult& result) {
   const SymbolicResult* exact = exact_of(result);
   if (exact == nullptr) return list;
   for (const BufferResult& buffer : exact->buffers) {
-    const int logical = model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)].logical;
+    const int logical = model.local(buffer.rank).buffers[at(buffer.buffer)].logical;
     for (const PieceResult& piece : buffer.pieces) {
       if (piece.right || !seen.emplace(piece.form, piece.reference, logical).second) continue;
       list.push_back(difference_of(result, buffer.rank, buffer.buffer, piece));

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "lockstep/check.h"
+#include "src/base/at.h"
 #include "src/diagnosis/expected_formulas.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/schedule/selector_list.h"
@@ -51,9 +52,7 @@ class Expectations {
 
  private:
   const Model& model() const { return result_.scenario->schedule->model; }
-  const std::string& name(int parameter) const {
-    return model().parameters()[static_cast<std::size_t>(parameter)].name;
-  }
+  const std::string& name(int parameter) const { return model().parameters()[at(parameter)].name; }
 
   void compare_text(std::string_view key, const std::string& expected, const std::string& found) {
     if (expected != found) unmet_.push_back(fmt::format("{}: expected {}, found {}", key, expected, found));
@@ -160,7 +159,7 @@ class Expectations {
     static const SymbolicResult nothing;
     const SymbolicResult* exact = exact_of(result_);
     for (const NormResult& norm : (exact == nullptr ? nothing : *exact).norm) {
-      const Logical& logical = model().logicals()[static_cast<std::size_t>(model().logical_of(norm.parameter))];
+      const Logical& logical = model().logicals()[at(model().logical_of(norm.parameter))];
       const bool named = std::any_of(logical.parameters.begin(), logical.parameters.end(),
                                      [&](int site) { return name(site) == parameter; });
       if (named) found.insert(norm.counted);

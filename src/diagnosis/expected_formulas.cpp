@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "src/base/at.h"
 #include "src/diagnosis/formulas.h"
 
 namespace lockstep {
@@ -27,7 +28,7 @@ int buffer_named(const Model& model, int rank, const std::string& parameter) {
   const LocalModel& local = model.local(rank);
   for (std::size_t buffer = 0; buffer < local.buffers.size(); ++buffer) {
     for (const int site : local.buffers[buffer].parameters) {
-      if (model.parameters()[static_cast<std::size_t>(site)].name == parameter) return static_cast<int>(buffer);
+      if (model.parameters()[at(site)].name == parameter) return static_cast<int>(buffer);
     }
   }
   return -1;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/formulas.h"
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 const std::string& Formulas::formula(int form, int rank, int buffer, int optimizer_step) {
@@ -12,7 +14,7 @@ const std::string& Formulas::formula(int form, int rank, int buffer, int optimiz
 }
 
 const std::vector<Term>& Formulas::support(int rank, int buffer, int optimizer_step) {
-  const LocalBuffer& local = schedule_->model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+  const LocalBuffer& local = schedule_->model.local(rank).buffers[at(buffer)];
   const auto key = std::make_tuple(local.logical, local.piece, optimizer_step);
   const auto found = supports_.find(key);
   if (found != supports_.end()) return found->second;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "src/base/at.h"
 #include "src/diagnosis/step_list.h"
 #include "src/diagnosis/step_words.h"
 
@@ -19,7 +20,7 @@ std::vector<const Parameter*> wrong_ones(const CheckResult& result, const Json& 
   const SelectorList selectors = selectors_of(inserted.find("params"));
   const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
   for (const int index : wrong_set(result).parameters) {
-    const Parameter& parameter = parameters[static_cast<std::size_t>(index)];
+    const Parameter& parameter = parameters[at(index)];
     if (selectors.chooses(parameter, parameter.numel())) list.push_back(&parameter);
   }
   return list;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/base/at.h"
 #include "src/diagnosis/formulas.h"
 #include "src/diagnosis/left_out.h"
 #include "src/diagnosis/stale.h"
@@ -23,8 +24,8 @@ std::string numbers_of_first(const CheckResult& result) {
   const Schedule& schedule = *result.scenario->schedule;
   Formulas formulas(schedule, *result.engine);
   const auto name = [&](int rank, int buffer) {
-    const LocalBuffer& local = schedule.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
-    return schedule.model.parameters()[static_cast<std::size_t>(local.parameters.front())].name;
+    const LocalBuffer& local = schedule.model.local(rank).buffers[at(buffer)];
+    return schedule.model.parameters()[at(local.parameters.front())].name;
   };
   for (const BufferResult& buffer : result.symbolic->buffers) {
     for (const PieceResult& piece : buffer.pieces) {
@@ -46,7 +47,7 @@ std::string numbers_of_first(const CheckResult& result) {
   }
   if (result.symbolic->norm.empty()) return "";
   const NormResult& norm = result.symbolic->norm.front();
-  const std::string& counted_name = schedule.model.parameters()[static_cast<std::size_t>(norm.parameter)].name;
+  const std::string& counted_name = schedule.model.parameters()[at(norm.parameter)].name;
   if (norm.counted == "mean_of_norms")
     return fmt::format("rank {} takes {} into a mean of norms, which is no norm of the whole", norm.rank, counted_name);
   if (norm.counted == norm.expected)
@@ -75,7 +76,7 @@ std::string shares_of(const CheckResult& result, const Json& inserted) {
   const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
   const SelectorList selectors = selectors_of(inserted.find("params"));
   for (const int index : wrong_set(result).parameters) {
-    const Parameter& parameter = parameters[static_cast<std::size_t>(index)];
+    const Parameter& parameter = parameters[at(index)];
     if (!selectors.chooses(parameter, parameter.numel())) continue;
     if (std::find(parameter.partial.begin(), parameter.partial.end(), *axis) == parameter.partial.end()) return "";
   }
@@ -93,7 +94,7 @@ std::string again(const CheckResult& result, const std::vector<ListedStep>& step
     if (step.name == blamed.name || step.name.empty()) continue;
     const SelectorList selectors = selectors_of(step.step.find("params"));
     const bool acts = std::any_of(wrong.begin(), wrong.end(), [&](int index) {
-      const Parameter& parameter = schedule.model.parameters()[static_cast<std::size_t>(index)];
+      const Parameter& parameter = schedule.model.parameters()[at(index)];
       return selectors.chooses(parameter, parameter.numel());
     });
     if (!acts) continue;

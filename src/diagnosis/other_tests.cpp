@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/at.h"
 #include "src/diagnosis/difference.h"
 
 namespace lockstep {
@@ -19,8 +20,8 @@ Replicas compare_norms(const CheckResult& result) {
   std::map<std::pair<int, int>, std::vector<Owner>> owners;  // by logical and piece
   const Model& model = result.scenario->schedule->model;
   for (const BufferResult& buffer : result.symbolic->buffers) {
-    const LocalBuffer& local = model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)];
-    const int norm = result.symbolic->norm_of[static_cast<std::size_t>(buffer.rank)];
+    const LocalBuffer& local = model.local(buffer.rank).buffers[at(buffer.buffer)];
+    const int norm = result.symbolic->norm_of[at(buffer.rank)];
     for (const Interval& owned : buffer.owned) owners[{local.logical, local.piece}].push_back({owned, norm});
   }
   Replicas found = Replicas::alone;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/diagnosis/difference.h"
 
@@ -15,7 +16,7 @@ namespace {
 std::set<std::string> wrong_names(const CheckResult& result) {
   std::set<std::string> names;
   for (const int parameter : wrong_set(result).parameters)
-    names.insert(result.scenario->schedule->model.parameters()[static_cast<std::size_t>(parameter)].name);
+    names.insert(result.scenario->schedule->model.parameters()[at(parameter)].name);
   return names;
 }
 
@@ -60,9 +61,8 @@ std::unique_ptr<SymbolicJudge> judge_of(const Json& document) {
 /// A parameter, or one that is tied to it.
 bool is_wrong_anywhere(const Model& model, std::size_t index, const std::vector<int>& wrong_buffers) {
   const int logical = model.logical_of(static_cast<int>(index));
-  const std::vector<int>& sites = model.logicals()[static_cast<std::size_t>(logical)].parameters;
-  return std::any_of(sites.begin(), sites.end(),
-                     [&](int site) { return wrong_buffers[static_cast<std::size_t>(site)] > 0; });
+  const std::vector<int>& sites = model.logicals()[at(logical)].parameters;
+  return std::any_of(sites.begin(), sites.end(), [&](int site) { return wrong_buffers[at(site)] > 0; });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/diagnosis/step_list.h"
 #include "src/scenario/editable_steps.h"
@@ -186,7 +187,7 @@ Json with_few_only(const Json& resolved, const std::set<std::string>& wrong) {
 std::set<std::string> folded_wrong_names(const CheckResult& result) {
   std::set<std::string> names = {std::string(name_of(result.verdict))};
   for (const int parameter : wrong_set(result).parameters)
-    names.insert(folded_name(result.scenario->schedule->model.parameters()[static_cast<std::size_t>(parameter)].name));
+    names.insert(folded_name(result.scenario->schedule->model.parameters()[at(parameter)].name));
   return names;
 }
 

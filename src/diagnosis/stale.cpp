@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "lockstep/operation.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -41,10 +42,10 @@ class Owners {
     }
   }
 
-  bool owns(int rank) const { return owned_[static_cast<std::size_t>(rank)] != 0; }
+  bool owns(int rank) const { return owned_[at(rank)] != 0; }
   /// The step that took it away.
   std::string taken_by(int rank) const {
-    const std::optional<std::size_t>& event = last_[static_cast<std::size_t>(rank)];
+    const std::optional<std::size_t>& event = last_[at(rank)];
     if (!event) return "";
     for (const Call& call : timeline_.events[*event].calls) {
       if (call.rank == rank) return call.step->name;
@@ -56,7 +57,7 @@ class Owners {
     const Model& model = schedule_.model;
     const auto piece = [&](int of) {
       const int buffer = model.buffer_of(of, logical);
-      return buffer < 0 ? -1 : model.local(of).buffers[static_cast<std::size_t>(buffer)].piece;
+      return buffer < 0 ? -1 : model.local(of).buffers[at(buffer)].piece;
     };
     for (int other = 0; other < schedule_.mesh.world(); ++other) {
       if (owns(other) && piece(other) == piece(rank) &&
@@ -80,7 +81,7 @@ std::string stale_slices(const CheckResult& result, const Turn& turn) {
   const Event& event = result.timeline->events[turn.point.event];
   if (operation(event.op).value != Operation::Value::reduction) return "";
   const Schedule& schedule = *result.scenario->schedule;
-  const LocalBuffer& local = schedule.model.local(turn.rank).buffers[static_cast<std::size_t>(turn.buffer)];
+  const LocalBuffer& local = schedule.model.local(turn.rank).buffers[at(turn.buffer)];
   std::optional<std::int64_t> element;
   for (const BufferResult& buffer : result.symbolic->buffers) {
     if (buffer.rank != turn.rank || buffer.buffer != turn.buffer) continue;

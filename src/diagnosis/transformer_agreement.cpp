@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/diagnosis/agreement.h"
 
 namespace lockstep {
@@ -78,9 +79,8 @@ class Comparison {
   }
 
   std::string name(const TransformerBuffer& buffer) const {
-    const LocalBuffer& local = model_.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)];
-    return fmt::format("{} on rank {}", model_.parameters()[static_cast<std::size_t>(local.parameters.front())].name,
-                       buffer.rank);
+    const LocalBuffer& local = model_.local(buffer.rank).buffers[at(buffer.buffer)];
+    return fmt::format("{} on rank {}", model_.parameters()[at(local.parameters.front())].name, buffer.rank);
   }
 
   std::string compare(const BufferResult& exact, const TransformerBuffer& found) const {

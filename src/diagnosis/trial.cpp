@@ -5,6 +5,7 @@
 
 #include "lockstep/communication.h"
 #include "lockstep/symbolic.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -16,12 +17,12 @@ Judgement judgement_of(const SymbolicResult& result, const Model& model) {
   if (result.match) return judgement;
   judgement.wrong_buffers.assign(model.parameters().size(), 0);
   const auto add = [&](int parameter, int distance) {
-    ++judgement.wrong_buffers[static_cast<std::size_t>(parameter)];
+    ++judgement.wrong_buffers[at(parameter)];
     ++judgement.count;
     judgement.distance += distance;
   };
   const auto parameter_of = [&](int rank, int buffer) {
-    return model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front();
+    return model.local(rank).buffers[at(buffer)].parameters.front();
   };
   for (const BufferResult& buffer : result.buffers) {
     const auto worst = std::find_if(buffer.pieces.begin(), buffer.pieces.end(),

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/diagnosis/content_history.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/diagnosis/formulas.h"
@@ -46,7 +47,7 @@ class Tracer {
         moments_(moments),
         engine_(engine),
         formulas_(formulas) {
-    const LocalBuffer& local = schedule_.model.local(watch.rank).buffers[static_cast<std::size_t>(watch.buffer)];
+    const LocalBuffer& local = schedule_.model.local(watch.rank).buffers[at(watch.buffer)];
     reference_ = engine.terms(engine.reference(local.logical, local.piece, step_), watch.rank, watch.buffer);
     for (const Term& term : reference_) weights_.emplace(key_of(term), term.coefficient);
   }
@@ -266,9 +267,8 @@ std::vector<Turn> find_turns(const CheckResult& result) {
   for (const BufferResult& buffer : result.symbolic->buffers) {
     for (const PieceResult& piece : buffer.pieces) {
       if (piece.right || turns.size() == most_turns || !seen.emplace(piece.form, piece.reference).second) continue;
-      const int parameter =
-          model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)].parameters.front();
-      const std::string& name = model.parameters()[static_cast<std::size_t>(parameter)].name;
+      const int parameter = model.local(buffer.rank).buffers[at(buffer.buffer)].parameters.front();
+      const std::string& name = model.parameters()[at(parameter)].name;
       if (++of_pattern[folded_name(name)] > most_turns_of_a_pattern) continue;
       turns.push_back({buffer.rank, buffer.buffer, piece.form, piece.reference, {}});
       watches.push_back({buffer.rank, buffer.buffer, piece.elements.begin});

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "src/base/at.h"
 #include "src/diagnosis/other_tests.h"
 
 namespace lockstep {
@@ -16,8 +17,7 @@ namespace {
 std::vector<char> wrong_logicals(const CheckResult& result) {
   const Model& model = result.scenario->schedule->model;
   std::vector<char> wrong(model.logicals().size());
-  for (const int parameter : wrong_set(result).parameters)
-    wrong[static_cast<std::size_t>(model.logical_of(parameter))] = 1;
+  for (const int parameter : wrong_set(result).parameters) wrong[at(model.logical_of(parameter))] = 1;
   return wrong;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lockstep/check.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 
@@ -24,7 +25,7 @@ WrongSet wrong_set(const CheckResult& result) {
   const Model& model = result.scenario->schedule->model;
   const auto add = [&](int rank, int buffer) {
     wrong.ranks.push_back(rank);
-    wrong.parameters.push_back(model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters.front());
+    wrong.parameters.push_back(model.local(rank).buffers[at(buffer)].parameters.front());
   };
   if (const SymbolicResult* exact = exact_of(result); exact != nullptr) {
     for (const BufferResult& buffer : exact->buffers) {

@@ -13,6 +13,7 @@
 
 #include "lockstep/hash.h"
 #include "lockstep/live.h"
+#include "src/base/at.h"
 
 namespace lockstep::live {
 
@@ -161,7 +162,7 @@ struct CapturedRun {
   /// Whether the optimizers of a parameter did not step in a step, so that nobody gets its gradient.
   bool waits(int step, int parameter) const { return waiting.contains({step, parameter}); }
   /// The coordinates on the data axes of a rank, as one number.
-  int data_coordinate(int rank) const { return data_coordinates[static_cast<std::size_t>(rank)]; }
+  int data_coordinate(int rank) const { return data_coordinates[at(rank)]; }
   /// The coordinates on some axes (by bit), or on all others, as one number.
   int coordinates(int rank, std::uint32_t axes) const;
   int other_coordinates(int rank, std::uint32_t axes) const { return coordinates(rank, ~axes); }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/live/explain.h"
 #include "src/live/precision.h"
 
@@ -23,7 +24,7 @@ Evidence::Evidence(const CapturedRun& run, CapturedLoss loss) : run_(run), loss_
 
 bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
   Problem problem;
-  problem.elements = static_cast<double>(run_.parameters[static_cast<std::size_t>(piece.parameter)].numel(piece.piece));
+  problem.elements = static_cast<double>(run_.parameters[at(piece.parameter)].numel(piece.piece));
   problem.result = Vector(static_cast<std::size_t>(run_.header.sums));
   bool is_first = true;
   for (const SketchedTensor* one : tensors_[{piece.step, piece.parameter, piece.piece}].results) {

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "src/base/at.h"
+
 namespace lockstep::live {
 
 double to_double(const Rational& value) {
@@ -20,7 +22,7 @@ Expected::Expected(const CapturedRun& run, std::optional<CapturedLoss> loss, int
   for (const RankRecord& rank : run.ranks) {
     const auto found = rank.steps.find(step);
     if (found == rank.steps.end()) continue;
-    auto& known = tokens_[static_cast<std::size_t>(run.data_coordinate(rank.header.rank))];
+    auto& known = tokens_[at(run.data_coordinate(rank.header.rank))];
     const auto& own = found->second.tokens;
     if (known.size() < own.size()) known.resize(own.size());
     for (std::size_t i = 0; i < own.size(); ++i) {
@@ -60,7 +62,7 @@ Expected::Expected(const CapturedRun& run, std::optional<CapturedLoss> loss, int
 }
 
 std::optional<std::int64_t> Expected::tokens(int rank, int micro_batch) const {
-  const auto& known = tokens_[static_cast<std::size_t>(run_.data_coordinate(rank))];
+  const auto& known = tokens_[at(run_.data_coordinate(rank))];
   const auto index = static_cast<std::size_t>(micro_batch);
   return index < known.size() ? known[index] : std::nullopt;
 }
@@ -88,8 +90,8 @@ std::optional<Rational> Expected::likely(int rank, int micro_batch, int kind) co
   // Of sums over tokens and of means over a micro-batch: divided by the tokens of all, of a rank, of a micro-batch,
   // of one micro-batch on one rank; then by ranks, by micro-batches, by both, or multiplied with the ranks.
   const auto micro_batches = static_cast<std::int64_t>(of_micro_batch_.size());
-  const std::int64_t divisors[] = {*total_, of_rank_[static_cast<std::size_t>(run_.data_coordinate(rank))],
-                                   of_micro_batch_[static_cast<std::size_t>(micro_batch)], *own};
+  const std::int64_t divisors[] = {*total_, of_rank_[at(run_.data_coordinate(rank))], of_micro_batch_[at(micro_batch)],
+                                   *own};
   const Rational d(run_.data_ranks);
   const Rational factors[] = {Rational(1), Rational(1, run_.data_ranks), Rational(1, micro_batches),
                               Rational(1) / (d * Rational(micro_batches)), d};

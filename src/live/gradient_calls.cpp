@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "src/base/at.h"
 #include "src/base/refuse.h"
 #include "src/live/words.h"
 
@@ -83,9 +84,7 @@ class CallFinder {
  private:
   using Place = std::pair<std::vector<std::string>, std::vector<int>>;  // axes, and some stages
 
-  const std::string& name(int parameter) const {
-    return run_.parameters[static_cast<std::size_t>(parameter)].declared.name;
-  }
+  const std::string& name(int parameter) const { return run_.parameters[at(parameter)].declared.name; }
 
   /// What one member of a group puts in all of them do: those that had no gradient of a parameter, zeros.
   void join_members() {
@@ -212,8 +211,7 @@ class CallFinder {
     }
     const auto sum = [&](const std::map<int, std::set<int>>& all, std::map<int, std::int64_t>& counts) {
       for (const auto& [parameter, of_parameter] : all) {
-        for (const int piece : of_parameter)
-          counts[parameter] += run_.parameters[static_cast<std::size_t>(parameter)].numel(piece);
+        for (const int piece : of_parameter) counts[parameter] += run_.parameters[at(parameter)].numel(piece);
       }
     };
     sum(pieces, whole);
@@ -293,8 +291,8 @@ class CallFinder {
   void check_experts() const {
     for (const std::vector<int>& together : experts_.together) {
       for (const int parameter : together) {
-        const auto& one = result_.of_parameter[static_cast<std::size_t>(together.front())];
-        const auto& other = result_.of_parameter[static_cast<std::size_t>(parameter)];
+        const auto& one = result_.of_parameter[at(together.front())];
+        const auto& other = result_.of_parameter[at(parameter)];
         if (!std::equal(one.begin(), one.end(), other.begin(), other.end(),
                         [&](const MetCall& a, const MetCall& b) { return same(a, b); }))
           refuse(
@@ -306,13 +304,12 @@ class CallFinder {
   }
 
   bool same(const MetCall& a, const MetCall& b) const {
-    return a.passes == b.passes &&
-           result_.calls[static_cast<std::size_t>(a.call)].same_kind(result_.calls[static_cast<std::size_t>(b.call)]);
+    return a.passes == b.passes && result_.calls[at(a.call)].same_kind(result_.calls[at(b.call)]);
   }
 
   /// The calls of all optimizer steps and micro-batches as one list.
   void join(int parameter, const std::map<std::pair<int, int>, std::vector<Instance>>& known) {
-    std::vector<MetCall>& met = result_.of_parameter[static_cast<std::size_t>(parameter)];
+    std::vector<MetCall>& met = result_.of_parameter[at(parameter)];
     bool is_first = true;
     for (const int step : steps_) {
       const auto found = known.find({parameter, step});

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/live/precision.h"
 #include "src/live/results.h"
 #include "src/live/trials.h"
@@ -127,7 +128,7 @@ class Judge {
     if (is_zero(problem.result) && group.shares.empty() && !ZeroHashes(columns_.zero_hashes).add(result))
       return undecided(judged, fmt::format("what the optimizer gets {}", not_of_zeros));
     if (columns_.unsaid_axis >= 0) {
-      const std::string& axis = ground_.run.header.axes[static_cast<std::size_t>(columns_.unsaid_axis)];
+      const std::string& axis = ground_.run.header.axes[at(columns_.unsaid_axis)];
       return undecided(judged, fmt::format("ranks along {} yield different gradients of it, and nothing says whether "
                                            "they hold different parts of it or shares of one gradient",
                                            axis));
@@ -138,7 +139,7 @@ class Judge {
       problem.columns.push_back(&column);
       problem.coarsest = coarser(problem.coarsest, column.dtype);
     }
-    const RunParameter& parameter = ground_.run.parameters[static_cast<std::size_t>(cell_.parameter)];
+    const RunParameter& parameter = ground_.run.parameters[at(cell_.parameter)];
     problem.elements = static_cast<double>(parameter.numel(cell_.piece));
     const Explanation found = explain(
         problem, [&](int back) { return earlier(back); }, cache_);
@@ -174,7 +175,7 @@ class Judge {
   std::optional<std::vector<const Column*>> earlier(int back) {
     while (static_cast<int>(earlier_.size()) < back)
       earlier_.push_back(ground_.before ? ground_.before(cell_, static_cast<int>(earlier_.size()) + 1) : nullptr);
-    const std::shared_ptr<const Columns>& found = earlier_[static_cast<std::size_t>(back - 1)];
+    const std::shared_ptr<const Columns>& found = earlier_[at(back - 1)];
     if (found == nullptr) return std::nullopt;
     std::vector<const Column*> columns;
     for (const Column& column : found->columns) columns.push_back(&column);

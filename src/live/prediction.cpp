@@ -202,7 +202,7 @@ std::optional<Prediction::Coefficients> Prediction::coefficients(const std::vect
       const Model& model = scenario_->schedule->model;
       if (term.offset != 0 || term.logical != model.logical_of(recording_.in_model[at(parameter)])) return std::nullopt;
       const auto coordinate = model.pieces(term.logical)[at(term.piece)].dims.front().begin;
-      source = experts.together[at(experts.lead[at(parameter)])][static_cast<std::size_t>(coordinate)];
+      source = experts.together[at(experts.lead[at(parameter)])][at(coordinate)];
       const CapturedRun& run = *recording_.run;
       if (run.parameters[at(source)].declared.pieces != run.parameters[at(parameter)].declared.pieces)
         return std::nullopt;

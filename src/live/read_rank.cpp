@@ -10,6 +10,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "src/base/at.h"
 #include "src/base/inputs.h"
 #include "src/live/captured_run.h"
 #include "src/live/event.h"
@@ -241,7 +242,7 @@ class Reader {
       return std::nullopt;
     }
     tensor.parameter = found->second;
-    const DeclaredParameter& parameter = record_.parameters[static_cast<std::size_t>(found->second)];
+    const DeclaredParameter& parameter = record_.parameters[at(found->second)];
     const std::int64_t piece = event.whole("piece");
     if (piece >= static_cast<std::int64_t>(parameter.pieces.size())) {
       if (const Json* place = event.find("piece"))
@@ -279,7 +280,7 @@ class Reader {
     if (!one) return;
     one->micro_batch = static_cast<int>(event.whole("micro_batch", 0, 1 << 20));
     sketch(event, *one);
-    record_.parameters[static_cast<std::size_t>(one->parameter)].frozen = false;  // it was unfrozen since
+    record_.parameters[at(one->parameter)].frozen = false;  // it was unfrozen since
     step.micro_batches = std::max(step.micro_batches, one->micro_batch + 1);
     step.contributions.push_back(*one);
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "src/base/at.h"
 #include "src/base/inputs.h"
 #include "src/base/refuse.h"
 #include "src/live/captured_run.h"
@@ -98,16 +99,16 @@ class Union {
   static void renumber(RankRecord& rank, const std::vector<int>& number) {
     for (auto& [step, content] : rank.steps) {
       for (auto* tensors : {&content.contributions, &content.results}) {
-        for (SketchedTensor& tensor : *tensors) tensor.parameter = number[static_cast<std::size_t>(tensor.parameter)];
+        for (SketchedTensor& tensor : *tensors) tensor.parameter = number[at(tensor.parameter)];
       }
-      for (int& parameter : content.waiting) parameter = number[static_cast<std::size_t>(parameter)];
+      for (int& parameter : content.waiting) parameter = number[at(parameter)];
     }
-    for (int& parameter : rank.run_parameters) parameter = number[static_cast<std::size_t>(parameter)];
+    for (int& parameter : rank.run_parameters) parameter = number[at(parameter)];
     for (CapturedCollective& call : rank.collectives) {
-      for (int& parameter : call.parameters) parameter = number[static_cast<std::size_t>(parameter)];
+      for (int& parameter : call.parameters) parameter = number[at(parameter)];
     }
     for (CaptureGap& gap : rank.gaps) {
-      for (int& parameter : gap.parameters) parameter = number[static_cast<std::size_t>(parameter)];
+      for (int& parameter : gap.parameters) parameter = number[at(parameter)];
     }
   }
 
@@ -119,8 +120,8 @@ class Union {
       aliases_.emplace_back(declared.aliases.begin(), declared.aliases.end());
       return found->second;
     }
-    DeclaredParameter& known = run_.parameters[static_cast<std::size_t>(found->second)].declared;
-    const std::string& file = first_[static_cast<std::size_t>(found->second)];
+    DeclaredParameter& known = run_.parameters[at(found->second)].declared;
+    const std::string& file = first_[at(found->second)];
     if (known.shape != declared.shape)
       refuse(fmt::format(
           "{}: parameter \"{}\" has the shape [{}], and in {} it is [{}]; expected that of the whole tensor", rank.file,
@@ -133,7 +134,7 @@ class Union {
   }
 
   void add_alias(int number, DeclaredParameter& known, const std::string& alias) {
-    if (aliases_[static_cast<std::size_t>(number)].insert(alias).second) known.aliases.push_back(alias);
+    if (aliases_[at(number)].insert(alias).second) known.aliases.push_back(alias);
   }
 
   /// Parameters of other ranks that an alias names, such as the two ends of a pipeline's tied embedding.
@@ -141,9 +142,9 @@ class Union {
     std::vector<int> target(run_.parameters.size());
     std::iota(target.begin(), target.end(), 0);
     const auto root = [&](int i) {
-      while (target[static_cast<std::size_t>(i)] != i) {
-        int& above = target[static_cast<std::size_t>(i)];
-        i = above = target[static_cast<std::size_t>(above)];  // half the way for whoever asks next
+      while (target[at(i)] != i) {
+        int& above = target[at(i)];
+        i = above = target[at(above)];  // half the way for whoever asks next
       }
       return i;
     };
@@ -155,8 +156,8 @@ class Union {
         const int a = std::min(root(static_cast<int>(i)), root(found->second)),
                   b = std::max(root(static_cast<int>(i)), root(found->second));
         if (a == b) continue;
-        const DeclaredParameter& one = run_.parameters[static_cast<std::size_t>(a)].declared;
-        const DeclaredParameter& other = run_.parameters[static_cast<std::size_t>(b)].declared;
+        const DeclaredParameter& one = run_.parameters[at(a)].declared;
+        const DeclaredParameter& other = run_.parameters[at(b)].declared;
         if (one.shape != other.shape || one.pieces != other.pieces) {
           if (told.insert(one.name + '\n' + other.name).second)
             run_.gaps.push_back({fmt::format(
@@ -165,7 +166,7 @@ class Union {
                 one.name, other.name)});
           continue;
         }
-        target[static_cast<std::size_t>(b)] = a;
+        target[at(b)] = a;
       }
     }
     std::vector<int> number(run_.parameters.size(), -1);
@@ -178,8 +179,7 @@ class Union {
         continue;
       }
       number[i] = number[to];
-      add_alias(static_cast<int>(to), joined[static_cast<std::size_t>(number[to])].declared,
-                run_.parameters[i].declared.name);
+      add_alias(static_cast<int>(to), joined[at(number[to])].declared, run_.parameters[i].declared.name);
     }
     if (joined.size() == run_.parameters.size()) {
       run_.parameters = std::move(joined);
@@ -199,7 +199,7 @@ class Union {
 
 std::int64_t RunParameter::numel(int piece) const {
   std::int64_t count = 1;
-  for (const Interval& interval : declared.pieces[static_cast<std::size_t>(piece)]) count *= interval.size();
+  for (const Interval& interval : declared.pieces[at(piece)]) count *= interval.size();
   return count;
 }
 
@@ -211,7 +211,7 @@ bool CapturedRun::complete_step(int step) const {
 }
 
 int CapturedRun::coordinates(int rank, std::uint32_t axes) const {
-  int rest = place_of_rank[static_cast<std::size_t>(rank)], result = 0, stride = 1;
+  int rest = place_of_rank[at(rank)], result = 0, stride = 1;
   for (std::size_t axis = header.axes.size(); axis-- > 0;) {
     const int size = header.sizes[axis];
     if ((axes >> axis & 1) != 0) {
@@ -260,7 +260,7 @@ CapturedRun read_run(const std::string& folder, int threads) {
     run.placed_axes.insert(parameter.declared.placed.begin(), parameter.declared.placed.end());
   run.place_of_rank.resize(static_cast<std::size_t>(header.world));
   for (std::size_t place = 0; place < header.mesh_ranks.size(); ++place)
-    run.place_of_rank[static_cast<std::size_t>(header.mesh_ranks[place])] = static_cast<int>(place);
+    run.place_of_rank[at(header.mesh_ranks[place])] = static_cast<int>(place);
   std::uint32_t& data = run.data_axes;
   for (std::size_t axis = 0; axis < header.axes.size(); ++axis) {
     if (std::find(header.data_axes.begin(), header.data_axes.end(), header.axes[axis]) == header.data_axes.end())

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/mesh.h"
+#include "src/base/at.h"
 #include "src/live/captured_run.h"
 
 namespace lockstep::live {
@@ -21,7 +22,7 @@ struct Experts {
   std::vector<std::vector<int>> group;     ///< by rank: those that exchange tokens with it, by coordinate on ep
 
   int size() const { return mesh ? mesh->size(Axis::ep) : 1; }
-  bool leads(int parameter) const { return lead[static_cast<std::size_t>(parameter)] == parameter; }
+  bool leads(int parameter) const { return lead[at(parameter)] == parameter; }
 };
 
 /// `axes`: those of the run's mesh, as the layout names them. Throws InputError where ranks hold parameters that others

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/at.h"
 #include "src/live/formula.h"
 
 namespace lockstep::live {
@@ -21,7 +22,7 @@ class ReferenceRun {
 
   const CapturedRun& run() const { return run_; }
   /// The reference's number of a parameter of the run; -1 where it has none of the name and shape.
-  int counterpart(int parameter) const { return counterpart_[static_cast<std::size_t>(parameter)]; }
+  int counterpart(int parameter) const { return counterpart_[at(parameter)]; }
   /// Parameters that one of the two runs has alone, or in another shape: sentences.
   const std::vector<std::string>& unmatched() const { return unmatched_; }
   SketchFiles& files() { return files_; }

@@ -206,7 +206,7 @@ class Verifier {
   std::shared_ptr<const live::Columns> before(const live::Cell& cell, int back) {
     const auto place = std::lower_bound(run_.steps.begin(), run_.steps.end(), cell.step) - run_.steps.begin();
     if (back > place) return nullptr;
-    const int step = run_.steps[static_cast<std::size_t>(place - back)];
+    const int step = run_.steps[at(place - back)];
     const auto& cells = cells_.at(step);
     const auto found = cells.find({cell.parameter, cell.piece});
     if (found == cells.end()) return std::make_shared<live::Columns>();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/collective.h"
+#include "src/base/at.h"
 #include "src/numeric/kept_numbers.h"
 #include "src/numeric/kernels.h"
 #include "src/numeric/loops.h"
@@ -80,7 +81,7 @@ class BlockReplay {
  private:
   Value* data(int node) {
     Value* values = place_of(node);
-    char& is_zero = is_zero_[static_cast<std::size_t>(node)];
+    char& is_zero = is_zero_[at(node)];
     if (is_zero) std::fill_n(values, count_, Value{});
     is_zero = 0;
     return values;
@@ -110,7 +111,7 @@ class BlockReplay {
     if (planned.event->op == Op::backward || planned.event->op == Op::leftover) return generate_terms(planned, part);
     const auto count = static_cast<std::size_t>(part.size());
     if (planned.event->op == Op::zero && count == count_) {
-      is_zero_[static_cast<std::size_t>(planned.nodes.front())] = 1;
+      is_zero_[at(planned.nodes.front())] = 1;
       return;
     }
     Value* target = data(planned.nodes.front()) + part.begin;
@@ -132,13 +133,13 @@ class BlockReplay {
 
   void generate_terms(const PlannedEvent& planned, const Interval& part) {
     const int node = planned.nodes.front();
-    for (const Run& run : runs_[static_cast<std::size_t>(plan_.nodes[static_cast<std::size_t>(node)].piece)]) {
+    for (const Run& run : runs_[at(plan_.nodes[at(node)].piece)]) {
       const auto begin = static_cast<std::int64_t>(at(run));
       const Interval here = intersect(part, Interval{begin, begin + run.count});
       if (here.empty()) continue;
       const std::uint64_t first = run.global + static_cast<std::uint64_t>(here.begin - begin);
       for (const GeneratedTerm& term : planned.terms) {
-        char& is_zero = is_zero_[static_cast<std::size_t>(node)];
+        char& is_zero = is_zero_[at(node)];
         if (is_zero && here.size() == static_cast<std::int64_t>(count_)) {
           set_terms(place_of(node), term, first);
           is_zero = 0;
@@ -182,8 +183,8 @@ class BlockReplay {
   // Members act on different elements: position k of one stretch meets position k of the others.
   void collective_of_stretches(const PlannedEvent& planned) {
     const auto whole = [&](std::size_t member) {
-      const int piece = plan_.nodes[static_cast<std::size_t>(planned.nodes[member])].piece;
-      return Intervals{{0, plan_.pieces[static_cast<std::size_t>(piece)].numel}};
+      const int piece = plan_.nodes[at(planned.nodes[member])].piece;
+      return Intervals{{0, plan_.pieces[at(piece)].numel}};
     };
     std::vector<Intervals> views;
     for (std::size_t i = 0; i < planned.nodes.size(); ++i)
@@ -237,7 +238,7 @@ class BlockReplay {
   bool add_up_kept(std::size_t piece, const PieceUse::Expected& sum);
   GradientHash hash_of(const Value* values, int piece, const Interval& elements) const {
     GradientHash result;
-    for (const Run& run : runs_[static_cast<std::size_t>(piece)]) {
+    for (const Run& run : runs_[at(piece)]) {
       const Interval part = intersect(elements, Interval{run.local, run.local + run.count});
       if (part.empty()) continue;
       result += hash(values + (part.begin - block_.begin), static_cast<std::size_t>(part.size()),
@@ -248,7 +249,7 @@ class BlockReplay {
 
   /// The reference's hash and those of the ranks that hold the same elements are computed once.
   const GradientHash& expected_hash(int piece, const Interval& part) {
-    ExpectedHash& kept = expected_hashes_[static_cast<std::size_t>(piece)];
+    ExpectedHash& kept = expected_hashes_[at(piece)];
     if (kept.of.empty() || kept.of.begin != part.begin || kept.of.end != part.end)
       kept = {part, hash_of(expected(piece), piece, part)};
     return kept.hash;
@@ -256,10 +257,9 @@ class BlockReplay {
 
   void check(const PlannedEvent& planned) {
     const int node = planned.nodes.front();
-    const int piece = plan_.nodes[static_cast<std::size_t>(node)].piece;
-    if (expected_step_[static_cast<std::size_t>(piece)] != planned.optimizer_step)
-      compute_expected(piece, planned.optimizer_step);
-    Findings::Check& found = findings_.checks[static_cast<std::size_t>(planned.check)];
+    const int piece = plan_.nodes[at(node)].piece;
+    if (expected_step_[at(piece)] != planned.optimizer_step) compute_expected(piece, planned.optimizer_step);
+    Findings::Check& found = findings_.checks[at(planned.check)];
     for (const Interval& owned : *planned.owned) {
       const Interval part = intersect(owned, block_);
       if (part.empty()) continue;
@@ -351,14 +351,14 @@ void BlockReplay<Value>::generate_expected(std::size_t piece, const PieceUse::Ex
 template <class Value>
 void BlockReplay<Value>::compute_expected(int piece, int optimizer_step) {
   const auto index = static_cast<std::size_t>(piece);
-  const PieceUse::Expected& sum = plan_.pieces[index].expected[static_cast<std::size_t>(optimizer_step)];
+  const PieceUse::Expected& sum = plan_.pieces[index].expected[at(optimizer_step)];
   if (!add_up_kept(index, sum)) generate_expected(index, sum);
   expected_step_[index] = optimizer_step;
   expected_hashes_[index] = {};
   // Ranks may end a step at different times, so that a step may be computed twice.
   if (options_.hashes && options_.hashed[index] && reference_hashed_[index] < optimizer_step) {
     reference_hashed_[index] = optimizer_step;
-    GradientHash& total = findings_.reference[static_cast<std::size_t>(optimizer_step)][index];
+    GradientHash& total = findings_.reference[at(optimizer_step)][index];
     total += expected_hash(piece, intersect(block_, Interval{0, plan_.pieces[index].numel}));
   }
 }

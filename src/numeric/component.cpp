@@ -6,6 +6,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "src/base/at.h"
+
 namespace lockstep::numeric {
 
 namespace {
@@ -50,8 +52,7 @@ class NodeNumbers {
   std::size_t count() const { return count_; }
   const std::vector<std::string>& names() const { return names_; }
   std::size_t of(int rank, int buffer, int name) const {
-    return first_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(buffer) * names_.size() +
-           static_cast<std::size_t>(name);
+    return first_[at(rank)] + static_cast<std::size_t>(buffer) * names_.size() + static_cast<std::size_t>(name);
   }
   std::size_t of(const Call& call, std::size_t position, const std::string& name) const {
     return of(call.rank, (*call.buffers)[position], index_of(name));
@@ -85,7 +86,7 @@ void merge_of_one_piece(const Schedule& schedule, std::vector<Component>& list) 
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!list[i].aligned) continue;
     for (const BufferNode& node : list[i].nodes) {
-      const LocalBuffer& buffer = schedule.model.local(node.rank).buffers[static_cast<std::size_t>(node.buffer)];
+      const LocalBuffer& buffer = schedule.model.local(node.rank).buffers[at(node.buffer)];
       same.join(i, first_with.try_emplace({buffer.logical, buffer.piece}, i).first->second);
     }
   }
@@ -111,7 +112,7 @@ void merge_of_one_piece(const Schedule& schedule, std::vector<Component>& list) 
 void find_families(const Schedule& schedule, std::vector<Component>& list) {
   const auto logical_of = [&](const BufferNode& node) {
     const LocalModel& local = schedule.model.local(node.rank);
-    return static_cast<std::size_t>(local.buffers[static_cast<std::size_t>(node.buffer)].logical);
+    return static_cast<std::size_t>(local.buffers[at(node.buffer)].logical);
   };
   UnionFind logicals(schedule.model.logicals().size());
   for (const Component& component : list) {
@@ -178,7 +179,7 @@ Components find_components(const Schedule& schedule, const Timeline& timeline) {
         const BufferNode node{rank, static_cast<int>(buffer), static_cast<int>(name)};
         const int found = component_at(numbers.of(node.rank, node.buffer, node.name));
         if (found < 0) continue;
-        Component& component = result.list[static_cast<std::size_t>(found)];
+        Component& component = result.list[at(found)];
         if (!component.nodes.empty() && component.numel != buffers[buffer].numel) component.aligned = false;
         component.numel = std::max(component.numel, buffers[buffer].numel);
         component.nodes.push_back(node);
@@ -188,7 +189,7 @@ Components find_components(const Schedule& schedule, const Timeline& timeline) {
   for_each_use([&](std::size_t index, const Event& event, std::size_t position) {
     const int found = component_at(node_of_use(event, position));
     if (found < 0) return;
-    Component& component = result.list[static_cast<std::size_t>(found)];
+    Component& component = result.list[at(found)];
     component.uses.push_back({index, position});
     if (!same_views(event, position)) component.aligned = false;
   });

@@ -8,6 +8,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "src/base/at.h"
 #include "src/numeric/generator.h"
 
 namespace lockstep::numeric {
@@ -122,7 +123,7 @@ class Interpreter {
     note(result);
     return result;
   }
-  Bound& of(int node) { return bounds_[static_cast<std::size_t>(node)]; }
+  Bound& of(int node) { return bounds_[at(node)]; }
 
   void apply(const PlannedEvent& planned) {
     const bool on_part = !planned.views.empty() && !operation(planned.event->op).collective;
@@ -172,7 +173,7 @@ class Interpreter {
         if (planned.event->average) result = scaled(result, planned.by.exact);
         break;
       case Operation::Value::of_the_root:
-        result = of(planned.nodes[static_cast<std::size_t>(planned.event->root)]);
+        result = of(planned.nodes[at(planned.event->root)]);
         break;
       case Operation::Value::slice_of_its_member:
         for (const int node : planned.nodes) result.either(of(node));

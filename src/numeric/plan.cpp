@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/numeric/generator.h"
 
 namespace lockstep::numeric {
@@ -15,8 +16,7 @@ auto order(const BufferNode& node) { return std::tuple(node.rank, node.buffer, n
 
 // Where a completed step's results of a rank stand between the events.
 std::size_t end_of(const Timeline& timeline, std::size_t optimizer_step, int rank) {
-  if (optimizer_step < timeline.rank_ends.size())
-    return timeline.rank_ends[optimizer_step][static_cast<std::size_t>(rank)];
+  if (optimizer_step < timeline.rank_ends.size()) return timeline.rank_ends[optimizer_step][at(rank)];
   return timeline.step_ends[optimizer_step];
 }
 
@@ -54,7 +54,7 @@ void Planner::plan_use(const Component& component, const EventUse& use, Plan& pl
   }
   const Call& call = event.calls.front();
   const int buffer = (*call.buffers)[use.position];
-  const int logical = schedule_.model.local(call.rank).buffers[static_cast<std::size_t>(buffer)].logical;
+  const int logical = schedule_.model.local(call.rank).buffers[at(buffer)].logical;
   if (any_view) {
     for (const Call& member : event.calls)
       planned.views.push_back(member.owned.empty() ? nullptr : &member.owned[use.position]);
@@ -109,7 +109,7 @@ ComponentCost Planner::cost(const Component& component) const {
   const std::size_t steps = timeline_.step_ends.size();
   std::set<std::pair<int, int>> pieces;
   for (const BufferNode& node : component.nodes) {
-    const LocalBuffer& buffer = schedule_.model.local(node.rank).buffers[static_cast<std::size_t>(node.buffer)];
+    const LocalBuffer& buffer = schedule_.model.local(node.rank).buffers[at(node.buffer)];
     if (node.name == 0) add(static_cast<double>(steps));
     if (!pieces.emplace(buffer.logical, buffer.piece).second) continue;
     for (std::size_t step = 0; step < steps; ++step)
@@ -131,7 +131,7 @@ Plan Planner::plan(const Component& component) const {
   std::vector<Check> checks;
   const std::size_t steps = timeline_.step_ends.size();
   for (const BufferNode& node : component.nodes) {
-    const LocalBuffer& buffer = schedule_.model.local(node.rank).buffers[static_cast<std::size_t>(node.buffer)];
+    const LocalBuffer& buffer = schedule_.model.local(node.rank).buffers[at(node.buffer)];
     const auto [found, is_new] =
         pieces.try_emplace({buffer.logical, buffer.piece}, static_cast<int>(plan.pieces.size()));
     if (is_new) {
@@ -162,9 +162,8 @@ Plan Planner::plan(const Component& component) const {
       planned.nodes = {checks[next].node};
       planned.optimizer_step = checks[next].optimizer_step;
       planned.check = plan.checks++;
-      const BufferNode& node = plan.nodes[static_cast<std::size_t>(checks[next].node)].node;
-      planned.owned = &timeline_.owned[static_cast<std::size_t>(checks[next].optimizer_step)]
-                                      [static_cast<std::size_t>(node.rank)][static_cast<std::size_t>(node.buffer)];
+      const BufferNode& node = plan.nodes[at(checks[next].node)].node;
+      planned.owned = &timeline_.owned[at(checks[next].optimizer_step)][at(node.rank)][at(node.buffer)];
       plan.events.push_back(std::move(planned));
     }
   };

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/numeric/windows.h"
 
 namespace lockstep::numeric {
@@ -75,12 +76,11 @@ void Preparation::decide() {
 }
 
 const LocalBuffer& Preparation::buffer(const BufferNode& node) const {
-  return schedule_.model.local(node.rank).buffers[static_cast<std::size_t>(node.buffer)];
+  return schedule_.model.local(node.rank).buffers[at(node.buffer)];
 }
 
 const std::string& Preparation::name_of(const Component& component) const {
-  return schedule_.model.parameters()[static_cast<std::size_t>(buffer(component.nodes.front()).parameters.front())]
-      .name;
+  return schedule_.model.parameters()[at(buffer(component.nodes.front()).parameters.front())].name;
 }
 
 std::int64_t Preparation::elements_of(const Task& task) const {

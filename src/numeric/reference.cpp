@@ -5,6 +5,7 @@
 #include <array>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/numeric/generator.h"
 #include "src/numeric/mix.h"
 #include "src/numeric/prime61.h"
@@ -20,8 +21,8 @@ Reference::Reference(const Schedule& schedule) : mesh_(schedule.mesh), model_(sc
   for (int rank = 0; rank < mesh_.world(); ++rank) {
     const auto& buffers = model_.local(rank).buffers;
     for (std::size_t b = 0; b < buffers.size(); ++b) {
-      auto& of_logical = holders_[static_cast<std::size_t>(buffers[b].logical)];
-      of_logical[static_cast<std::size_t>(buffers[b].piece)].push_back({rank, static_cast<int>(b)});
+      auto& of_logical = holders_[at(buffers[b].logical)];
+      of_logical[at(buffers[b].piece)].push_back({rank, static_cast<int>(b)});
     }
   }
   std::map<std::vector<int>, Groups> computed;
@@ -111,19 +112,18 @@ Rational Reference::weight(const std::string& use, int optimizer_step, int micro
 // The ranks that name the contributions to a piece through one site in one micro-batch (counted
 // from 0 in its optimizer step), token counts aside.
 std::vector<int> Reference::sources(int parameter, const std::vector<Holder>& holders, int micro_batch) const {
-  const Parameter& site = model_.parameters()[static_cast<std::size_t>(parameter)];
+  const Parameter& site = model_.parameters()[at(parameter)];
   std::vector<int> result;
   std::set<int> dispatched;
   std::set<std::vector<int>> shares;
   for (const Holder& holder : holders) {
-    const std::vector<int>& sites =
-        model_.local(holder.rank).buffers[static_cast<std::size_t>(holder.buffer)].parameters;
+    const std::vector<int>& sites = model_.local(holder.rank).buffers[at(holder.buffer)].parameters;
     if (std::find(sites.begin(), sites.end(), parameter) == sites.end()) continue;
     if (!model_.takes_part(mesh_, parameter, holder.rank, micro_batch)) continue;
     if (!site.dispatch.empty()) {
-      const Groups& groups = dispatch_groups_[static_cast<std::size_t>(parameter)];
-      const int group = groups.group_of[static_cast<std::size_t>(holder.rank)];
-      for (const int source : groups.members[static_cast<std::size_t>(group)]) {
+      const Groups& groups = dispatch_groups_[at(parameter)];
+      const int group = groups.group_of[at(holder.rank)];
+      for (const int source : groups.members[at(group)]) {
         if (dispatched.insert(source).second) result.push_back(source);
       }
       continue;
@@ -140,10 +140,10 @@ std::vector<int> Reference::sources(int parameter, const std::vector<Holder>& ho
 
 std::vector<ReferenceTerm> Reference::terms(int logical, int piece, int optimizer_step) const {
   std::vector<ReferenceTerm> result;
-  const auto& holders = holders_[static_cast<std::size_t>(logical)][static_cast<std::size_t>(piece)];
+  const auto& holders = holders_[at(logical)][at(piece)];
   const int first = batch_.first_micro_batch(optimizer_step);
-  for (const int parameter : model_.logicals()[static_cast<std::size_t>(logical)].parameters) {
-    const Parameter& site = model_.parameters()[static_cast<std::size_t>(parameter)];
+  for (const int parameter : model_.logicals()[at(logical)].parameters) {
+    const Parameter& site = model_.parameters()[at(parameter)];
     if (site.frozen) continue;
     for (int m = 0; m < batch_.micro_batches(optimizer_step); ++m) {
       for (const int source : sources(parameter, holders, m)) {
@@ -159,15 +159,14 @@ std::vector<ReferenceTerm> Reference::terms(int logical, int piece, int optimize
 }
 
 std::int64_t Reference::most_terms(int logical, int piece, int optimizer_step) const {
-  const auto holders =
-      static_cast<std::int64_t>(holders_[static_cast<std::size_t>(logical)][static_cast<std::size_t>(piece)].size());
+  const auto holders = static_cast<std::int64_t>(holders_[at(logical)][at(piece)].size());
   std::int64_t most = 0;
-  for (const int parameter : model_.logicals()[static_cast<std::size_t>(logical)].parameters) {
-    const Parameter& site = model_.parameters()[static_cast<std::size_t>(parameter)];
+  for (const int parameter : model_.logicals()[at(logical)].parameters) {
+    const Parameter& site = model_.parameters()[at(parameter)];
     if (site.frozen) continue;
     std::int64_t sources = holders;
     if (!site.dispatch.empty()) {
-      const Groups& groups = dispatch_groups_[static_cast<std::size_t>(parameter)];
+      const Groups& groups = dispatch_groups_[at(parameter)];
       sources =
           std::min<std::int64_t>(holders * static_cast<std::int64_t>(groups.members.front().size()), mesh_.world());
     }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
+
 namespace lockstep::numeric {
 
 ReplayResults::ReplayResults(const Schedule& schedule, const Timeline& timeline) : schedule_(schedule) {
@@ -19,9 +21,9 @@ ReplayResults::ReplayResults(const Schedule& schedule, const Timeline& timeline)
 void ReplayResults::merge(const Task& task, const Plan& plan, const Findings& found) {
   for (const PlannedEvent& planned : plan.events) {
     if (planned.event) continue;
-    const PlannedNode& node = plan.nodes[static_cast<std::size_t>(planned.nodes.front())];
-    HostBuffer& buffer = results_[static_cast<std::size_t>(planned.optimizer_step)][flat(node.node)];
-    const Findings::Check& check = found.checks[static_cast<std::size_t>(planned.check)];
+    const PlannedNode& node = plan.nodes[at(planned.nodes.front())];
+    HostBuffer& buffer = results_[at(planned.optimizer_step)][flat(node.node)];
+    const Findings::Check& check = found.checks[at(planned.check)];
     buffer.right = buffer.right && check.right;
     buffer.hash += check.got;
     buffer.expected_hash += check.expected;
@@ -29,7 +31,7 @@ void ReplayResults::merge(const Task& task, const Plan& plan, const Findings& fo
   if (task.in_field) return;
   for (std::size_t step = 0; step < found.reference.size(); ++step) {
     for (std::size_t piece = 0; piece < plan.pieces.size(); ++piece) {
-      references_[step][static_cast<std::size_t>(plan.pieces[piece].logical)] += found.reference[step][piece];
+      references_[step][at(plan.pieces[piece].logical)] += found.reference[step][piece];
     }
   }
 }

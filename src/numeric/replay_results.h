@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include "src/base/at.h"
 #include "src/numeric/preparation.h"
 
 namespace lockstep::numeric {
@@ -27,7 +28,7 @@ class ReplayResults {
   /// By optimizer step and logical parameter.
   std::vector<std::vector<GradientHash>>& references() { return references_; }
   /// The number of a rank's first buffer; that of the world's size is the number of all.
-  std::size_t first_of(int rank) const { return first_[static_cast<std::size_t>(rank)]; }
+  std::size_t first_of(int rank) const { return first_[at(rank)]; }
 
  private:
   std::size_t flat(const BufferNode& node) const { return first_of(node.rank) + static_cast<std::size_t>(node.buffer); }

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
+
 namespace lockstep::numeric {
 
 std::vector<Run> find_runs(const Model& model, int logical, int piece, const Interval& elements) {
-  const std::vector<std::int64_t>& shape = model.logicals()[static_cast<std::size_t>(logical)].shape;
-  const std::vector<Interval>& dims = model.pieces(logical)[static_cast<std::size_t>(piece)].dims;
+  const std::vector<std::int64_t>& shape = model.logicals()[at(logical)].shape;
+  const std::vector<Interval>& dims = model.pieces(logical)[at(piece)].dims;
   // Inner dimensions that the piece has whole, and one more, lie without gaps.
   std::int64_t length = 1;
   for (std::size_t d = dims.size(); d-- > 0;) {

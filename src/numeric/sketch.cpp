@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "src/base/at.h"
 #include "src/numeric/mix.h"
 
 // docs/sketch.md defines what is computed here. Sums are whole numbers in units of 2^-1088, in digits of 32 bits; a
@@ -34,12 +35,12 @@ double from_float16(std::uint16_t pattern) {
 /// Digits of a magnitude, in units of 2^unit_exponent, rounded to the nearest float64, to even in the middle.
 double rounded(const std::array<std::uint32_t, Sketch::digits>& magnitude) {
   int top = Sketch::digits - 1;
-  while (top >= 0 && magnitude[static_cast<std::size_t>(top)] == 0) --top;
+  while (top >= 0 && magnitude[at(top)] == 0) --top;
   if (top < 0) return 0;
   const auto bit = [&](int number) -> std::uint64_t {
-    return magnitude[static_cast<std::size_t>(number / digit_bits)] >> (number % digit_bits) & 1u;
+    return magnitude[at(number / digit_bits)] >> (number % digit_bits) & 1u;
   };
-  const int highest = top * digit_bits + std::bit_width(magnitude[static_cast<std::size_t>(top)]) - 1;
+  const int highest = top * digit_bits + std::bit_width(magnitude[at(top)]) - 1;
   const int lowest = std::max(highest - 52, -1074 - unit_exponent);
   std::uint64_t significand = 0;
   for (int number = highest; number >= lowest; --number) significand = 2 * significand + bit(number);
@@ -104,8 +105,7 @@ void Sketch::add_float16(const std::uint16_t* values, std::size_t count, std::ui
 void Sketch::add_digits(const std::int64_t* added, int first, int count) {
   if (first < 0 || count < 0 || first + count > digits) throw std::invalid_argument("a sketch has not so many digits");
   for (int sum = 0; sum < sums_; ++sum) {
-    for (int i = 0; i < count; ++i)
-      digits_[static_cast<std::size_t>(sum * digits + first + i)] += added[static_cast<std::size_t>(sum * count + i)];
+    for (int i = 0; i < count; ++i) digits_[at(sum * digits + first + i)] += added[at(sum * count + i)];
   }
   carry();
 }

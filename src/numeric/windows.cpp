@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/numeric/block_replay.h"
 #include "src/numeric/mix.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/symbolic/engine_state.h"
 
 namespace lockstep {
@@ -32,7 +33,7 @@ SymbolicResult SymbolicEngine::run(const std::function<void(std::size_t)>& after
   // A rank's list ends before this event: its optimizer reads the result buffer now.
   std::multimap<std::size_t, std::pair<int, int>> ends;
   for (int step = 0; step < completed; ++step) {
-    const auto& of_rank = timeline.rank_ends[static_cast<std::size_t>(step)];
+    const auto& of_rank = timeline.rank_ends[at(step)];
     for (std::size_t rank = 0; rank < of_rank.size(); ++rank)
       ends.emplace(of_rank[rank], std::pair(step, static_cast<int>(rank)));
   }
@@ -42,7 +43,7 @@ SymbolicResult SymbolicEngine::run(const std::function<void(std::size_t)>& after
       const auto [step, rank] = next_end->second;
       const std::size_t buffers = state.schedule.model.local(rank).buffers.size();
       for (std::size_t buffer = 0; buffer < buffers; ++buffer) {
-        state.snapshots[static_cast<std::size_t>(step)][state.index(rank, static_cast<int>(buffer))] =
+        state.snapshots[at(step)][state.index(rank, static_cast<int>(buffer))] =
             state.held(state.slot(state.schedule.result), rank, static_cast<int>(buffer));
       }
     }

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "lockstep/collective.h"
+#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/symbolic/engine_state.h"
 
@@ -21,7 +22,7 @@ int SymbolicEngine::State::slot(const std::string& name) {
 }
 
 int& SymbolicEngine::State::held(int slot_number, int rank, int buffer) {
-  int& content = buffers[static_cast<std::size_t>(slot_number)][index(rank, buffer)];
+  int& content = buffers[at(slot_number)][index(rank, buffer)];
   if (content < 0) content = contents.uniform(local_buffer(rank, buffer).numel, 0);
   return content;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/symbolic/engine_state.h"
 
 namespace lockstep {
@@ -97,12 +98,11 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
         std::any_of(event.calls.begin(), event.calls.end(), [](const Call& call) { return call.step->mean_of_norms; });
     for (std::size_t member = 0; member < event.calls.size(); ++member) {
       const Call& call = event.calls[member];
-      if (call.optimizer_step == optimizer_step) calls_of[static_cast<std::size_t>(call.rank)].push_back(number);
+      if (call.optimizer_step == optimizer_step) calls_of[at(call.rank)].push_back(number);
       for (std::size_t i = 0; i < call.buffers->size(); ++i) {
         const int buffer = (*call.buffers)[i];
         const LocalBuffer& local = local_buffer(call.rank, buffer);
-        const Intervals& final_owned =
-            timeline.owned[step][static_cast<std::size_t>(call.rank)][static_cast<std::size_t>(buffer)];
+        const Intervals& final_owned = timeline.owned[step][at(call.rank)][at(buffer)];
         auto& list = elements[{local.logical, local.piece}];
         const int then = norm.held[member][i];
         const int at_last = snapshots[step][index(call.rank, buffer)];
@@ -134,25 +134,25 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
   std::set<Count> counts;
   std::map<Profile, int> numbers;
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
-    const std::vector<int>& calls = calls_of[static_cast<std::size_t>(rank)];
+    const std::vector<int>& calls = calls_of[at(rank)];
     const auto [found, is_new] = norms.try_emplace(calls);
     Norm& norm = found->second;
     if (is_new) {
       Profile profile;
       const auto& logicals = schedule.model.logicals();
       for (int logical = 0; logical < static_cast<int>(logicals.size()); ++logical) {
-        if (logicals[static_cast<std::size_t>(logical)].frozen) continue;
+        if (logicals[at(logical)].frozen) continue;
         std::map<Count, std::int64_t> elements;
         const auto& pieces = schedule.model.pieces(logical);
         for (int piece = 0; piece < static_cast<int>(pieces.size()); ++piece) {
           std::vector<Counted> all;
           for (int call : calls) {
-            const auto part = counted[static_cast<std::size_t>(call)].find({logical, piece});
-            if (part != counted[static_cast<std::size_t>(call)].end()) {
+            const auto part = counted[at(call)].find({logical, piece});
+            if (part != counted[at(call)].end()) {
               all.insert(all.end(), part->second.begin(), part->second.end());
             }
           }
-          add_counts(all, pieces[static_cast<std::size_t>(piece)].numel, elements, profile);
+          add_counts(all, pieces[at(piece)].numel, elements, profile);
         }
         std::int64_t of = 0;
         std::map<std::string, std::int64_t> wrong;
@@ -169,9 +169,8 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
     result.norm_of.push_back(norm.number);
     for (const Finding& finding : norm.wrong) {
       const int buffer = schedule.model.buffer_of(rank, finding.logical);
-      const int parameter =
-          buffer >= 0 ? local_buffer(rank, buffer).parameters.front()
-                      : schedule.model.logicals()[static_cast<std::size_t>(finding.logical)].parameters.front();
+      const int parameter = buffer >= 0 ? local_buffer(rank, buffer).parameters.front()
+                                        : schedule.model.logicals()[at(finding.logical)].parameters.front();
       result.norm.push_back({parameter, rank, finding.counted, "1", finding.elements, finding.of});
     }
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/symbolic.h"
+#include "src/base/at.h"
 #include "src/symbolic/contents.h"
 #include "src/symbolic/forms.h"
 
@@ -28,12 +29,8 @@ struct SymbolicEngine::State {
   /// Content number of a buffer; a buffer never written is 0 everywhere.
   int& held(int slot, int rank, int buffer);
   int slot(const std::string& name);
-  std::size_t index(int rank, int buffer) const {
-    return first[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(buffer);
-  }
-  const LocalBuffer& local_buffer(int rank, int buffer) const {
-    return schedule.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
-  }
+  std::size_t index(int rank, int buffer) const { return first[at(rank)] + static_cast<std::size_t>(buffer); }
+  const LocalBuffer& local_buffer(int rank, int buffer) const { return schedule.model.local(rank).buffers[at(buffer)]; }
 
   // Comparison (engine_verdict.cpp, engine_norm.cpp).
   SymbolicResult judge(int optimizer_step);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/base/at.h"
 #include "src/symbolic/engine_state.h"
 
 namespace lockstep {
@@ -19,7 +20,7 @@ std::vector<int> placement_classes(const Model& model) {
   for (const Logical& logical : model.logicals()) {
     std::vector<std::vector<int>> key;
     for (int parameter : logical.parameters) {
-      const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
+      const Parameter& site = model.parameters()[at(parameter)];
       key.push_back({site.stage.value_or(-1), site.frozen ? 1 : 0, site.micro_batches ? 1 : 0});
       std::vector<int>& shards = key.emplace_back();
       for (const Shard& shard : site.shard) shards.push_back(static_cast<int>(shard.axis));
@@ -44,7 +45,7 @@ std::vector<int> placement_classes(const Model& model) {
 
 int SymbolicEngine::State::reference(int logical, int piece, int optimizer_step) {
   if (placement_class.empty()) placement_class = placement_classes(schedule.model);
-  const std::tuple key(placement_class[static_cast<std::size_t>(logical)], piece, optimizer_step);
+  const std::tuple key(placement_class[at(logical)], piece, optimizer_step);
   if (const auto known = references.find(key); known != references.end()) return known->second;
   std::vector<std::pair<int, Rational>> terms;
   for (const Term& term : reference_terms(schedule, logical, piece, optimizer_step)) {
@@ -99,7 +100,7 @@ void SymbolicEngine::State::compare(int optimizer_step, SymbolicResult& result) 
       BufferResult& entry = result.buffers.emplace_back();
       entry.rank = rank;
       entry.buffer = static_cast<int>(buffer);
-      entry.owned = timeline.owned[step][static_cast<std::size_t>(rank)][buffer];
+      entry.owned = timeline.owned[step][at(rank)][buffer];
       if (entry.owned.empty()) continue;
       const int expected = reference(local[buffer].logical, local[buffer].piece, optimizer_step);
       const Contents::Content& content = contents.content(snapshots[step][index(rank, entry.buffer)]);
@@ -127,23 +128,22 @@ void SymbolicEngine::State::find_unowned(int optimizer_step, SymbolicResult& res
   std::map<int, std::vector<Interval>> covered;
   std::vector<char> whole(first.back(), 0);
   for (const BufferResult& buffer : result.buffers) {
-    const auto family = static_cast<std::size_t>(
-        timeline.family[step][static_cast<std::size_t>(buffer.rank)][static_cast<std::size_t>(buffer.buffer)]);
+    const auto family = static_cast<std::size_t>(timeline.family[step][at(buffer.rank)][at(buffer.buffer)]);
     if (size(buffer.owned) == local_buffer(buffer.rank, buffer.buffer).numel) whole[family] = 1;
   }
   const auto family_of = [&](const BufferResult& buffer) {
-    return timeline.family[step][static_cast<std::size_t>(buffer.rank)][static_cast<std::size_t>(buffer.buffer)];
+    return timeline.family[step][at(buffer.rank)][at(buffer.buffer)];
   };
   for (const BufferResult& buffer : result.buffers) {
     const int family = family_of(buffer);
-    if (whole[static_cast<std::size_t>(family)]) continue;
+    if (whole[at(family)]) continue;
     auto& list = covered[family];
     list.insert(list.end(), buffer.owned.begin(), buffer.owned.end());
   }
   std::map<int, Intervals> missing;
   for (const BufferResult& buffer : result.buffers) {
     const int family = family_of(buffer);
-    if (whole[static_cast<std::size_t>(family)]) continue;
+    if (whole[at(family)]) continue;
     const auto [found, is_new] = missing.emplace(family, Intervals{});
     if (is_new) {
       found->second = subtract({{0, local_buffer(buffer.rank, buffer.buffer).numel}}, unite(covered[family], {}));
@@ -159,7 +159,7 @@ void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
   std::vector<char> wrong(schedule.model.logicals().size(), 0);
   for (const BufferResult& buffer : result.buffers) {
     for (const PieceResult& piece : buffer.pieces) {
-      if (!piece.right) wrong[static_cast<std::size_t>(local_buffer(buffer.rank, buffer.buffer).logical)] = 1;
+      if (!piece.right) wrong[at(local_buffer(buffer.rank, buffer.buffer).logical)] = 1;
     }
   }
   struct Held {
@@ -170,7 +170,7 @@ void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
   std::map<std::pair<int, int>, std::vector<Held>> owners;  // by logical and piece
   for (const BufferResult& buffer : result.buffers) {
     const LocalBuffer& local = local_buffer(buffer.rank, buffer.buffer);
-    if (!wrong[static_cast<std::size_t>(local.logical)]) continue;
+    if (!wrong[at(local.logical)]) continue;
     auto& list = owners[{local.logical, local.piece}];
     for (const PieceResult& piece : buffer.pieces) list.push_back({piece.elements, piece.form, piece.right});
   }
@@ -190,8 +190,8 @@ void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
         form = held_part.form;
       }
     }
-    if (!agree) result.replicas_agree[static_cast<std::size_t>(key.first)] = false;
-    if (replicated) result.replicated[static_cast<std::size_t>(key.first)] = true;
+    if (!agree) result.replicas_agree[at(key.first)] = false;
+    if (replicated) result.replicated[at(key.first)] = true;
   }
 }
 

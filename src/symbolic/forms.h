@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/rational.h"
+#include "src/base/at.h"
 #include "src/symbolic/interned.h"
 
 namespace lockstep {
@@ -63,7 +64,7 @@ class Forms {
   const Rational& coefficient_at(std::uint32_t number) const { return coefficients_[number]; }
   const Form& form(int number) const { return forms_[number]; }
   int leftover(const std::string& what);
-  const std::string& leftover_name(int number) const { return leftovers_[static_cast<std::size_t>(number)]; }
+  const std::string& leftover_name(int number) const { return leftovers_[at(number)]; }
 
   /// Coefficient times atom, summed; atoms may repeat.
   int make(const std::vector<std::pair<int, Rational>>& terms);
@@ -74,7 +75,7 @@ class Forms {
   int leave(int form, const Frame& own, std::int64_t shift);
   /// The other way round: offsets shrink by `shift`, and `own` becomes frame 0.
   int enter(int form, const Frame& own, std::int64_t shift);
-  const Frame& frame_at(int number) const { return frames_[static_cast<std::size_t>(number)]; }
+  const Frame& frame_at(int number) const { return frames_[at(number)]; }
 
  private:
   struct AtomHash {

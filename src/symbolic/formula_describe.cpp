@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "lockstep/symbolic.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 namespace {
@@ -85,9 +86,9 @@ std::string missing_part(const Schedule& schedule, const std::vector<Key>& missi
   if (!micro_batches.empty()) return std::to_string(micro_batches.size()) + " micro-batches are missing";
   const std::set<int> uses = gone(field(missing, site_use), field(present, site_use));
   if (uses.size() != 1) return "";
-  const Logical& logical = schedule.model.logicals()[static_cast<std::size_t>(std::get<5>(missing.front()))];
-  const SiteUse& use = logical.uses[static_cast<std::size_t>(*uses.begin())];
-  const std::string& site = schedule.model.parameters()[static_cast<std::size_t>(use.parameter)].name;
+  const Logical& logical = schedule.model.logicals()[at(std::get<5>(missing.front()))];
+  const SiteUse& use = logical.uses[at(*uses.begin())];
+  const std::string& site = schedule.model.parameters()[at(use.parameter)].name;
   if (use.use == "main") return "the share of " + site + " is missing";
   return "the use " + use.use + (logical.parameters.size() > 1 ? " of " + site : "") + " is missing";
 }

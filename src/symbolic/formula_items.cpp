@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/at.h"
+
 namespace lockstep::formula {
 namespace {
 
@@ -109,7 +111,7 @@ Item leftover(const Names& names, const Term& term) {
   item.leftover = term.leftover;
   item.coefficient = term.coefficient;
   item.frame = {term.foreign, term.logical, term.piece, term.offset};
-  if (term.foreign) item.site = names.model().logicals()[static_cast<std::size_t>(term.logical)].parameters.front();
+  if (term.foreign) item.site = names.model().logicals()[at(term.logical)].parameters.front();
   return item;
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "lockstep/diagnostic.h"
+#include "src/base/at.h"
 
 namespace lockstep::formula {
 namespace {
@@ -136,7 +137,7 @@ Frame References::frame_of(const Reference& reference, int source) const {
   Frame frame = names_.own();
   if (!reference.bracket) return frame;
   const Reference::Bracket& bracket = *reference.bracket;
-  const std::string& name = names_.model().parameters()[static_cast<std::size_t>(bracket.parameter)].name;
+  const std::string& name = names_.model().parameters()[at(bracket.parameter)].name;
   frame.logical = names_.model().logical_of(bracket.parameter);
   frame.piece =
       bracket.holder ? names_.piece_on(*bracket.holder, frame.logical) : names_.default_piece(frame.logical, source);
@@ -168,10 +169,10 @@ std::vector<Term> References::expand(const Reference& reference, int rank, const
     terms.push_back(term(frame, rank, slot));
   }
   if (!terms.empty() || !needed) return terms;
-  const std::vector<SiteUse>& uses = names_.model().logicals()[static_cast<std::size_t>(frame.logical)].uses;
+  const std::vector<SiteUse>& uses = names_.model().logicals()[at(frame.logical)].uses;
   std::vector<int> fitting;
   for (int i = 0; i < static_cast<int>(uses.size()); ++i) {
-    const SiteUse& through = uses[static_cast<std::size_t>(i)];
+    const SiteUse& through = uses[at(i)];
     if (through.use == reference.use && (site < 0 || through.parameter == site)) fitting.push_back(i);
   }
   if (reference.micro_batch && fitting.size() == 1) {

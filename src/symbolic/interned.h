@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 /// Values by number, each stored once: two are equal exactly when their numbers are.
@@ -25,14 +27,14 @@ class Interned {
     numbers_.insert(number);
     return number;
   }
-  const Value& operator[](int number) const { return values_[static_cast<std::size_t>(number)]; }
+  const Value& operator[](int number) const { return values_[at(number)]; }
 
  private:
   // Numbers are looked up by what they stand for.
   struct ByValue {
     using is_transparent = void;
     const std::vector<Value>* values;
-    const Value& value(int number) const { return (*values)[static_cast<std::size_t>(number)]; }
+    const Value& value(int number) const { return (*values)[at(number)]; }
     const Value& value(const Value& itself) const { return itself; }
     template <class One>
     std::size_t operator()(const One& one) const {

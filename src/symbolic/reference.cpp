@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "lockstep/symbolic.h"
+#include "src/base/at.h"
 #include "src/base/budget.h"
 
 namespace lockstep {
@@ -75,7 +76,7 @@ class Device {
   // Who computes something for this site of the piece, under the name that it goes by.
   std::set<Origin> sources(int parameter, int logical, int piece) const {
     const Mesh& mesh = schedule_.mesh;
-    const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(parameter)];
+    const Parameter& site = schedule_.model.parameters()[at(parameter)];
     std::set<Origin> result;
     std::map<std::vector<int>, int> lowest;
     std::map<std::vector<int>, std::vector<int>> dispatched;
@@ -87,7 +88,7 @@ class Device {
     for (int rank = 0; rank < mesh.world(); ++rank) {
       if (site.stage && mesh.coordinate(rank, Axis::pp) != *site.stage) continue;
       const int held = schedule_.model.buffer_of(rank, logical);
-      if (held < 0 || schedule_.model.local(rank).buffers[static_cast<std::size_t>(held)].piece != piece) continue;
+      if (held < 0 || schedule_.model.local(rank).buffers[at(held)].piece != piece) continue;
       holders.push_back(rank);
     }
     for (int micro_batch = 0; micro_batch < schedule_.batch.micro_batches(optimizer_step_); ++micro_batch) {
@@ -150,11 +151,11 @@ class Device {
 
 std::vector<Term> reference_terms(const Schedule& schedule, int logical, int piece, int optimizer_step) {
   const Device device(schedule, optimizer_step);
-  const Logical& tensor = schedule.model.logicals()[static_cast<std::size_t>(logical)];
+  const Logical& tensor = schedule.model.logicals()[at(logical)];
   std::vector<Term> terms;
   for (std::size_t site_use = 0; site_use < tensor.uses.size(); ++site_use) {
     const SiteUse& site = tensor.uses[site_use];
-    if (schedule.model.parameters()[static_cast<std::size_t>(site.parameter)].frozen) continue;
+    if (schedule.model.parameters()[at(site.parameter)].frozen) continue;
     for (const Origin& source : device.sources(site.parameter, logical, piece)) {
       Budget::spend(4);
       if (device.tokens(site.use, source) == 0) continue;

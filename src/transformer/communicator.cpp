@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "src/base/at.h"
+
 namespace lockstep::transformer {
 
 AxisGroups::AxisGroups(const Mesh& mesh) : mesh_(mesh) {
@@ -13,7 +15,7 @@ AxisGroups::AxisGroups(const Mesh& mesh) : mesh_(mesh) {
 
 const std::vector<int>& AxisGroups::group(Axis axis, int rank) const {
   const Groups& groups = groups_.at(axis);
-  return groups.members[static_cast<std::size_t>(groups.group_of[static_cast<std::size_t>(rank)])];
+  return groups.members[at(groups.group_of[at(rank)])];
 }
 
 Task<Real> Communicator::collective(Communication kind, const char* site, Axis axis, Real tensor, std::vector<int> rows,

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "lockstep/expression.h"
+#include "src/base/at.h"
 
 namespace lockstep::transformer {
 
@@ -102,10 +103,9 @@ std::vector<ContributionTable::Share> ContributionTable::shares(const Step& step
   for (auto run = runs_.lower_bound({&step, optimizer_step, ""}); run != runs_.end(); ++run) {
     const auto& [of_step, counted, use] = run->first;
     if (of_step != &step || counted != optimizer_step) break;
-    const LocalGradients& gradients =
-        run->second[static_cast<std::size_t>(rank)][static_cast<std::size_t>(micro_batch)];
-    for (const int parameter : model.local(rank).buffers[static_cast<std::size_t>(buffer)].parameters) {
-      const std::string& name = model.parameters()[static_cast<std::size_t>(parameter)].name;
+    const LocalGradients& gradients = run->second[at(rank)][at(micro_batch)];
+    for (const int parameter : model.local(rank).buffers[at(buffer)].parameters) {
+      const std::string& name = model.parameters()[at(parameter)].name;
       for (auto entry = gradients.lower_bound({name, -1}); entry != gradients.end() && entry->first.first == name;
            ++entry)
         result.push_back({parameter, use, entry->first.second, &entry->second});
@@ -126,15 +126,14 @@ std::vector<ContributionTable::Named> ContributionTable::named(int logical, int 
   for (const Step* step : steps) {
     for (int rank = 0; rank < schedule_.mesh.world(); ++rank) {
       const int buffer = model.buffer_of(rank, logical);
-      if (buffer < 0 || model.local(rank).buffers[static_cast<std::size_t>(buffer)].piece != piece) continue;
+      if (buffer < 0 || model.local(rank).buffers[at(buffer)].piece != piece) continue;
       for (int m = 0; m < schedule_.batch.micro_batches(optimizer_step); ++m) {
         // With `when` and `only` a step adds nothing here; it may do so on other ranks.
         const auto& calls = called_.at({step, optimizer_step});
         const bool adds = calls.count({rank, m}) > 0;
         const std::vector<Share> parts = shares(*step, optimizer_step, m, rank, buffer);
         for (const Contribution& contribution : contributions_.of(rank, buffer, optimizer_step, m, step->uses)) {
-          const SiteUse& site =
-              model.logicals()[static_cast<std::size_t>(logical)].uses[static_cast<std::size_t>(contribution.site_use)];
+          const SiteUse& site = model.logicals()[at(logical)].uses[at(contribution.site_use)];
           const auto part = std::find_if(parts.begin(), parts.end(), [&](const Share& share) {
             return share.parameter == site.parameter && share.use == site.use &&
                    share.source == contribution.evaluated_on;

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "src/base/at.h"
+
 namespace lockstep::transformer {
 
 namespace {
@@ -71,9 +73,7 @@ Real CoreAttention::attend(const std::vector<int>& query_positions, State& state
   const Index size = context_.config.head_size;
   Real context(state.query.rows(), state.query.cols());
   state.weights.clear();
-  const auto ahead = [&](Index row, Index column) {
-    return key_positions_[static_cast<std::size_t>(column)] > query_positions[static_cast<std::size_t>(row)];
-  };
+  const auto ahead = [&](Index row, Index column) { return key_positions_[at(column)] > query_positions[at(row)]; };
   for (Index head = 0; head < state.query.cols() / size; ++head) {
     const Index of = key_of(head);
     Real scores =
@@ -101,7 +101,7 @@ CoreAttention::Gradients CoreAttention::attend_backward(const Real& gradient, co
                    Real(state.value.rows(), state.value.cols())};
   for (Index head = 0; head < state.query.cols() / size; ++head) {
     const Index of = key_of(head);
-    const Real& weights = state.weights[static_cast<std::size_t>(head)];
+    const Real& weights = state.weights[at(head)];
     const Real from = columns_of(gradient, head * size, size);
     result.value.add_to_columns(of, transposed(weights) * from);
     Real scores = from * transposed(columns_of(state.value, of, size));
@@ -119,12 +119,10 @@ Task<Real> CoreAttention::pass_on(const char* site, int channel, int owner, Real
   const int members = comm.size(Axis::cp), me = comm.coordinate(Axis::cp);
   if (comm.drops(site)) tensor = Real(tensor.rows(), tensor.cols());
   // Who sends block b receives block b - 1.
-  const auto name = [&](int of) {
-    return fmt::format("{} with the block of rank {}", site, ring[static_cast<std::size_t>(of)]);
-  };
+  const auto name = [&](int of) { return fmt::format("{} with the block of rank {}", site, ring[at(of)]); };
   std::string out = name((owner + 1) % members), in = name(owner);
-  co_await comm.send(std::move(out), ring[static_cast<std::size_t>((me + 1) % members)], channel, std::move(tensor));
-  co_return co_await comm.receive(std::move(in), ring[static_cast<std::size_t>((me + members - 1) % members)], channel);
+  co_await comm.send(std::move(out), ring[at((me + 1) % members)], channel, std::move(tensor));
+  co_return co_await comm.receive(std::move(in), ring[at((me + members - 1) % members)], channel);
 }
 
 // The running softmax of a query: the largest score so far, and sum and result relative to it.

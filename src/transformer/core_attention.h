@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "src/base/at.h"
 #include "src/transformer/rank_context.h"
 
 namespace lockstep::transformer {
@@ -40,9 +41,7 @@ class CoreAttention {
   Task<Real> pass_on(const char* site, int channel, int owner, Real tensor) const;
   /// The key head of a query head, in columns.
   Index key_of(Index head) const;
-  bool is_ahead(Index query, std::size_t key) const {
-    return key_positions_[key] > query_positions_[static_cast<std::size_t>(query)];
-  }
+  bool is_ahead(Index query, std::size_t key) const { return key_positions_[key] > query_positions_[at(query)]; }
 
   RankContext& context_;
   const std::vector<int>& query_positions_;

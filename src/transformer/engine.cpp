@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "lockstep/transformer.h"
+#include "src/base/at.h"
 #include "src/transformer/generator.h"
 #include "src/transformer/least_squares.h"
 #include "src/transformer/recognize.h"
@@ -76,9 +77,8 @@ class Engine {
   std::vector<double> piece(const Tensors<double>& tensors, int rank, const LocalBuffer& buffer) const {
     std::vector<double> elements(static_cast<std::size_t>(buffer.numel));
     for (const int parameter : buffer.parameters) {
-      const auto home = homes_[static_cast<std::size_t>(rank)].find(
-          schedule_.model.parameters()[static_cast<std::size_t>(parameter)].name);
-      if (home == homes_[static_cast<std::size_t>(rank)].end()) continue;
+      const auto home = homes_[at(rank)].find(schedule_.model.parameters()[at(parameter)].name);
+      if (home == homes_[at(rank)].end()) continue;
       const Home& at = home->second;
       const Real block = block_of(tensors.at(at.tensor), at.row, at.column, at.rows, at.columns);
       std::copy_n(block.data(), block.size(), elements.begin());
@@ -89,16 +89,14 @@ class Engine {
 
   void compare_buffer(int step, int rank, int buffer, const RoundedGradient& reference, Replay& replay,
                       const ContributionTable& table, Replicas& replicas) {
-    const LocalBuffer& local = schedule_.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+    const LocalBuffer& local = schedule_.model.local(rank).buffers[at(buffer)];
     const std::vector<double> expected = piece(reference.gradient, rank, local);
     const std::vector<double> deviation = piece(reference.deviation, rank, local);
     const std::vector<double>& got = replay.values(schedule_.result, rank, buffer);
     const std::vector<double>& magnitude = replay.magnitudes(schedule_.result, rank, buffer);
-    const Intervals& owned =
-        timeline_
-            .owned[static_cast<std::size_t>(step)][static_cast<std::size_t>(rank)][static_cast<std::size_t>(buffer)];
+    const Intervals& owned = timeline_.owned[at(step)][at(rank)][at(buffer)];
     // Rounding of the reference and of the sharded model, and of each step of the schedule (docs/transformer.md).
-    const double steps = static_cast<double>(timeline_.step_ends[static_cast<std::size_t>(step)]);
+    const double steps = static_cast<double>(timeline_.step_ends[at(step)]);
     const auto bound = [&](std::size_t e) {
       return 4 * reference.worst(deviation[e]) + steps * 0x1p-53 * magnitude[e];
     };
@@ -154,7 +152,7 @@ class Engine {
     // Coefficients are fractions that differ by far more than this; see docs/transformer.md on the bound.
     constexpr double far_above = 1e8;
     for (std::int64_t e = 0; e < local.numel; ++e) {
-      const double least = far_above * 4 * reference.worst(deviation[static_cast<std::size_t>(e)]);
+      const double least = far_above * 4 * reference.worst(deviation[at(e)]);
       const bool clear = std::all_of(piece.named.begin(), piece.named.end(), [&](const auto& entry) {
         return entry.values != nullptr && std::abs((*entry.values)(e)) > least;
       });

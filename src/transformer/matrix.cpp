@@ -4,6 +4,7 @@
 #include <Eigen/Core>
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/transformer/perturbed.h"
 
 namespace lockstep::transformer {
@@ -250,7 +251,7 @@ Real block_of(const Real& matrix, Index row, Index column, Index rows, Index col
 template <class Number>
 Matrix<Number> rows_at(const Matrix<Number>& matrix, const std::vector<Index>& rows) {
   Matrix<Number> result(static_cast<Index>(rows.size()), matrix.cols());
-  for (Index i = 0; i < result.rows(); ++i) result.row(i) = matrix.row(rows[static_cast<std::size_t>(i)]);
+  for (Index i = 0; i < result.rows(); ++i) result.row(i) = matrix.row(rows[at(i)]);
   return result;
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
+
 namespace lockstep::transformer {
 
 namespace {
@@ -46,8 +48,8 @@ Task<> run_passes(RankModel& model, Communicator& comm, std::vector<Pass> passes
   const std::vector<int>& stages = comm.group(Axis::pp);
   const int count = static_cast<int>(stages.size());
   const int stage = comm.coordinate(Axis::pp);
-  const int next = stages[static_cast<std::size_t>((stage + 1) % count)];
-  const int previous = stages[static_cast<std::size_t>((stage + count - 1) % count)];
+  const int next = stages[at((stage + 1) % count)];
+  const int previous = stages[at((stage + count - 1) % count)];
   for (const Pass pass : passes) {
     const int counted = first_micro_batch + pass.micro_batch;
     // Each block of layers has a number, which its input carries in the name of the message.
@@ -71,8 +73,8 @@ Task<> run_passes(RankModel& model, Communicator& comm, std::vector<Pass> passes
       tensor = co_await comm.receive(std::move(site), next, backward_channel);
     }
     const LossWeights of_losses = weights(pass.micro_batch);
-    tensor = co_await model.backward(pass.chunk, counted, std::move(tensor), of_losses,
-                                     gradients[static_cast<std::size_t>(pass.micro_batch)]);
+    tensor =
+        co_await model.backward(pass.chunk, counted, std::move(tensor), of_losses, gradients[at(pass.micro_batch)]);
     if (!model.is_first(pass.chunk)) {
       if (comm.drops("pp.backward")) tensor = Real(tensor.rows(), tensor.cols());
       std::string site = fmt::format("pp.backward of micro-batch {} to block {}", counted, block - 1);

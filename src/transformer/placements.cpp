@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lockstep/transformer.h"
+#include "src/base/at.h"
 #include "src/transformer/generator.h"
 #include "src/transformer/recognize.h"
 #include "src/transformer/rounding.h"
@@ -58,7 +59,7 @@ class Observer {
         Local& local = locals_[name][rank];
         local.home = home;
         if (local.gradient.size() == 0) local.gradient = Real(home.rows, home.columns);
-        for (const LocalGradients& of_micro_batch : gradients[static_cast<std::size_t>(rank)]) {
+        for (const LocalGradients& of_micro_batch : gradients[at(rank)]) {
           for (const auto& [key, gradient] : of_micro_batch) {
             if (key.first != name) continue;
             local.gradient += gradient;
@@ -122,8 +123,8 @@ class Observer {
           dimension = home.column != lead.column && parameter.shape.size() > 1 ? 1 : 0;
         }
         for (const int source : local.sources) {
-          const int group = groups.group_of[static_cast<std::size_t>(source)];
-          exchanged = exchanged || (source != member && group == groups.group_of[static_cast<std::size_t>(member)]);
+          const int group = groups.group_of[at(source)];
+          exchanged = exchanged || (source != member && group == groups.group_of[at(member)]);
         }
         const Real deviation = piece(reference_.deviation, home);
         const Real zero = Real(home.rows, home.columns);

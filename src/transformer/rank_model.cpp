@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "src/base/at.h"
 #include "src/transformer/stage_division.h"
 
 namespace lockstep::transformer {
@@ -37,7 +38,7 @@ RankModel::RankModel(const Config& config, Communicator& comm, const Data& data,
   for (int layer = 0; layer < config.layers; ++layer) {
     const StagePlace place = stage_of_layer(config, layout, layer);
     if (place.stage != comm.coordinate(Axis::pp) || is_left_out(config, layout, comm, layer)) continue;
-    layers_[static_cast<std::size_t>(place.chunk)].push_back(
+    layers_[at(place.chunk)].push_back(
         std::make_unique<ShardedLayer>(context_, layer_prefix(layer, false), config.has_experts(layer), places_));
   }
   for (int depth = 0; depth < config.mtp_layers && is_last(chunks_ - 1); ++depth)
@@ -52,14 +53,14 @@ bool RankModel::is_last(int chunk) const {
 std::vector<int> RankModel::tokens(int micro_batch, int shift) const {
   const std::vector<int> sequence = data_.tokens(micro_batch, context_.comm.coordinate(Axis::dp));
   std::vector<int> result;
-  for (const int position : places_.positions) result.push_back(sequence[static_cast<std::size_t>(position + shift)]);
+  for (const int position : places_.positions) result.push_back(sequence[at(position + shift)]);
   return result;
 }
 
 Task<Real> RankModel::forward(int chunk, int micro_batch, Real hidden) {
   State& state = states_[{chunk, micro_batch}];
   if (is_first(chunk)) hidden = co_await embedding_.forward(tokens(micro_batch, 0), places_.learned);
-  const auto& layers = layers_[static_cast<std::size_t>(chunk)];
+  const auto& layers = layers_[at(chunk)];
   state.layers.resize(layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i)
     hidden = co_await layers[i]->forward(std::move(hidden), state.layers[i]);
@@ -102,7 +103,7 @@ Task<Real> RankModel::backward(int chunk, int micro_batch, Real gradient, const 
                                LocalGradients& gradients) {
   const State& state = states_.at({chunk, micro_batch});
   if (is_last(chunk)) gradient = co_await predict_backward(micro_batch, weights, state, gradients);
-  const auto& layers = layers_[static_cast<std::size_t>(chunk)];
+  const auto& layers = layers_[at(chunk)];
   const Real auxiliary = weights.in("aux");
   for (std::size_t i = layers.size(); i-- > 0;)
     gradient = co_await layers[i]->backward(std::move(gradient), state.layers[i], auxiliary, gradients);

@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "src/base/at.h"
 #include "src/scenario/value_type.h"
 #include "src/transformer/data.h"
 #include "src/transformer/shards.h"
@@ -133,7 +134,7 @@ void check_rank(const Config& config, const Schedule& schedule, int rank, const 
   for (const LocalBuffer& buffer : model.local(rank).buffers) {
     const Home* first = nullptr;
     for (const int index : buffer.parameters) {
-      const Parameter& parameter = model.parameters()[static_cast<std::size_t>(index)];
+      const Parameter& parameter = model.parameters()[at(index)];
       held.insert(parameter.name);
       if (parameter.micro_batches && parameter.micro_batches->empty()) continue;
       if (parameter.micro_batches || !parameter.only.empty())
@@ -149,7 +150,7 @@ void check_rank(const Config& config, const Schedule& schedule, int rank, const 
       if (found == homes.end())
         refuse(parameter.place, fmt::format("it has no parameter \"{}\" on rank {}", parameter.name, rank));
       const Home& home = found->second;
-      const std::vector<Interval>& dims = model.pieces(buffer.logical)[static_cast<std::size_t>(buffer.piece)].dims;
+      const std::vector<Interval>& dims = model.pieces(buffer.logical)[at(buffer.piece)].dims;
       const std::int64_t rows = dims.size() == 2 ? dims[0].size() : 1;
       if (home.rows != rows || home.rows * home.columns != buffer.numel)
         refuse(parameter.place, fmt::format("rank {} holds {} x {} elements of \"{}\" in it, and {} here, {} x {}",
@@ -190,7 +191,7 @@ Config recognize(const Scenario& scenario) {
   for (const Logical& logical : schedule.model.logicals()) {
     if (logical.name != "embedding.word_embeddings.weight") continue;
     const bool tied = std::any_of(logical.parameters.begin(), logical.parameters.end(), [&](int parameter) {
-      return schedule.model.parameters()[static_cast<std::size_t>(parameter)].name == "output_layer.weight";
+      return schedule.model.parameters()[at(parameter)].name == "output_layer.weight";
     });
     if (tied != config.tied)
       refuse(place, "the output layer is tied to the word embedding in one of the two, preset and parameters");

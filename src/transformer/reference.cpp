@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "src/base/at.h"
 #include "src/transformer/reference_attention.h"
 #include "src/transformer/reference_mixture.h"
 
@@ -72,7 +73,7 @@ class Embedding {
   static constexpr const char* words = "embedding.word_embeddings.weight";
   static constexpr const char* positions = "embedding.position_embeddings.weight";
 
-  Index token(Index i) const { return sequence_.tokens[static_cast<std::size_t>(i + shift_)]; }
+  Index token(Index i) const { return sequence_.tokens[at(i + shift_)]; }
 
   Context<Number>& context_;
   const Sequence& sequence_;

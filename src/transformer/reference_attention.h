@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/at.h"
 #include "src/transformer/reference_parts.h"
 
 namespace lockstep::transformer::reference {
@@ -50,11 +51,11 @@ class Attention {
     Matrix<Number> qkv(inner.rows(), config.qkv_rows());
     for (int group = 0; group < config.kv_heads; ++group) {
       const Index first = group * (queries + 2) * size;
-      Key& key = keys_[static_cast<std::size_t>(group)];
+      Key& key = keys_[at(group)];
       Matrix<Number> key_gradient = Matrix<Number>(inner.rows(), size);
       Matrix<Number> value_gradient = Matrix<Number>(inner.rows(), size);
       for (int query = 0; query < queries; ++query) {
-        Head& head = heads_[static_cast<std::size_t>(group * queries + query)];
+        Head& head = heads_[at(group * queries + query)];
         const Matrix<Number> from = columns_of(inner, (group * queries + query) * size, size);
         value_gradient += transposed(head.weights) * from;
         const Matrix<Number> scores = softmax_backward(head.weights, from * transposed(key.value));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/at.h"
 #include "src/transformer/reference_mlp.h"
 
 namespace lockstep::transformer::reference {
@@ -35,8 +36,8 @@ class Mixture {
     Matrix<Number> output = Matrix<Number>(input.rows(), input.cols());
     results_.clear();
     for (int expert = 0; expert < config.experts; ++expert) {
-      const std::vector<Index>& tokens = tokens_of_[static_cast<std::size_t>(expert)];
-      results_.push_back(experts_[static_cast<std::size_t>(expert)].forward(rows_at(input, tokens)));
+      const std::vector<Index>& tokens = tokens_of_[at(expert)];
+      results_.push_back(experts_[at(expert)].forward(rows_at(input, tokens)));
       const Matrix<Number>& result = results_.back();
       for (std::size_t i = 0; i < tokens.size(); ++i)
         output.row(tokens[i]) += weights_(tokens[i], expert) * result.row(static_cast<Index>(i));
@@ -59,15 +60,15 @@ class Mixture {
     Matrix<Number> input_gradient = Matrix<Number>(output_gradient.rows(), output_gradient.cols());
     Matrix<Number> weights_gradient = Matrix<Number>(output_gradient.rows(), config.experts);
     for (int expert = 0; expert < config.experts; ++expert) {
-      const std::vector<Index>& tokens = tokens_of_[static_cast<std::size_t>(expert)];
+      const std::vector<Index>& tokens = tokens_of_[at(expert)];
       Matrix<Number> gradient(static_cast<Index>(tokens.size()), output_gradient.cols());
       for (std::size_t i = 0; i < tokens.size(); ++i) {
         const auto row = static_cast<Index>(i);
         gradient.row(row) = weights_(tokens[i], expert) * output_gradient.row(tokens[i]);
         weights_gradient(tokens[i], expert) =
-            dot(output_gradient.row(tokens[i]), std::as_const(results_[static_cast<std::size_t>(expert)]).row(row));
+            dot(output_gradient.row(tokens[i]), std::as_const(results_[at(expert)]).row(row));
       }
-      const Matrix<Number> back = experts_[static_cast<std::size_t>(expert)].backward(gradient);
+      const Matrix<Number> back = experts_[at(expert)].backward(gradient);
       for (std::size_t i = 0; i < tokens.size(); ++i) input_gradient.row(tokens[i]) += back.row(static_cast<Index>(i));
     }
     if (config.shared_expert_ffn > 0) input_gradient += shared_backward(output_gradient);
@@ -96,7 +97,7 @@ class Mixture {
  private:
   Number auxiliary_weight(Index token) const {
     const std::vector<double>& weights = context_.sequence.auxiliary_weights;
-    return Number(weights.empty() ? 0 : weights[static_cast<std::size_t>(token)]);
+    return Number(weights.empty() ? 0 : weights[at(token)]);
   }
 
   void route(const Matrix<Number>& logits) {
@@ -115,14 +116,14 @@ class Mixture {
       if (!config.pre_softmax) set_softmax(logits, token, largest, chosen, weights_);
       for (const Index expert : chosen) {
         if (config.pre_softmax) weights_(token, expert) = probabilities_(token, expert);
-        tokens_of_[static_cast<std::size_t>(expert)].push_back(token);
+        tokens_of_[at(expert)].push_back(token);
       }
     }
     // The derivative of a token's auxiliary loss by one probability; the fractions of choices have none.
     load_ = Matrix<Number>(1, config.experts);
     const double choices = static_cast<double>(logits.rows()) * config.top_k;
     for (Index expert = 0; expert < config.experts; ++expert) {
-      const auto count = static_cast<double>(tokens_of_[static_cast<std::size_t>(expert)].size());
+      const auto count = static_cast<double>(tokens_of_[at(expert)].size());
       load_(expert) = Number(config.auxiliary_loss * config.experts * count / choices);
     }
     if (config.capacity_factor > 0) drop();
@@ -137,12 +138,12 @@ class Mixture {
     for (const int group : groups) ++sizes[group];
     for (Index expert = 0; expert < config.experts; ++expert) {
       std::vector<Index> kept;
-      std::vector<Index>& tokens = tokens_of_[static_cast<std::size_t>(expert)];
+      std::vector<Index>& tokens = tokens_of_[at(expert)];
       for (const Index token : tokens) {
-        const int group = groups[static_cast<std::size_t>(token)];
+        const int group = groups[at(token)];
         // It stays where fewer than the capacity come before it.
         const auto ahead = std::count_if(tokens.begin(), tokens.end(), [&](Index other) {
-          if (groups[static_cast<std::size_t>(other)] != group || other == token) return false;
+          if (groups[at(other)] != group || other == token) return false;
           if (config.drop_by_position || weights_(other, expert) == weights_(token, expert)) return other < token;
           return weights_(other, expert) > weights_(token, expert);
         });

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/at.h"
 #include "src/transformer/config.h"
 #include "src/transformer/matrix.h"
 #include "src/transformer/perturbed.h"
@@ -72,7 +73,7 @@ class Norm {
       }
       const Number mean_square = dot<Number>(row, row) / Number(static_cast<double>(size));
       const Number inverse = Number(1) / sqrt(mean_square + Number(epsilon));
-      inverse_[static_cast<std::size_t>(token)] = inverse;
+      inverse_[at(token)] = inverse;
       row *= inverse;
     }
     Matrix<Number> output = normalized_;
@@ -98,7 +99,7 @@ class Norm {
       }
       const Number along = dot<Number>(row, normalized) / size;
       const Number mean = context_.config.layer_norm ? sum<Number>(row) / size : Number(0);
-      const Number inverse = inverse_[static_cast<std::size_t>(token)];
+      const Number inverse = inverse_[at(token)];
       for (Index i = 0; i < row.size(); ++i) row(i) = inverse * (row(i) - mean - normalized(i) * along);
     }
     if (context_.config.layer_norm) context_.gradient(name_ + ".bias") += column_sums(output_gradient);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/collective.h"
+#include "src/base/at.h"
 #include "src/transformer/generator.h"
 
 namespace lockstep::transformer {
@@ -93,8 +94,8 @@ void Replay::backward(const Event& event) {
          table_.shares(*call.step, event.optimizer_step, event.micro_batch, call.rank, buffer)) {
       for (const Interval& interval : view(call, position)) {
         for (std::int64_t e = interval.begin; e < interval.end; ++e) {
-          content.values[static_cast<std::size_t>(e)] += (*share.values)(e);
-          content.magnitudes[static_cast<std::size_t>(e)] += std::abs((*share.values)(e));
+          content.values[at(e)] += (*share.values)(e);
+          content.magnitudes[at(e)] += std::abs((*share.values)(e));
         }
       }
     }
@@ -105,16 +106,15 @@ void Replay::backward(const Event& event) {
 void Replay::add_leftover(const Event& event, int buffer, const Intervals& where, Content& content) const {
   const Call& call = event.calls.front();
   const LocalBuffer& own = local(call.rank, buffer);
-  const std::string stream = call.step->what + "/" +
-                             schedule_.model.logicals()[static_cast<std::size_t>(own.logical)].name +
+  const std::string stream = call.step->what + "/" + schedule_.model.logicals()[at(own.logical)].name +
                              (call.step->per_rank ? "/" + std::to_string(call.rank) : "");
   const Generator generator(seed_, stream);
   for (const Interval& interval : where) {
     for (std::int64_t e = interval.begin; e < interval.end; ++e) {
       const std::int64_t global = schedule_.model.global_index(own.logical, own.piece, e);
       const double value = generator.uniform(static_cast<std::uint64_t>(global)) * to_double(event.by);
-      content.values[static_cast<std::size_t>(e)] += value;
-      content.magnitudes[static_cast<std::size_t>(e)] += std::abs(value);
+      content.values[at(e)] += value;
+      content.magnitudes[at(e)] += std::abs(value);
     }
   }
 }

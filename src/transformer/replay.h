@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "src/base/at.h"
 #include "src/transformer/contribution_table.h"
 
 namespace lockstep::transformer {
@@ -32,9 +33,7 @@ class Replay {
     std::vector<double> values, magnitudes;
   };
   Content& held(const std::string& name, int rank, int buffer);
-  const LocalBuffer& local(int rank, int buffer) const {
-    return schedule_.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
-  }
+  const LocalBuffer& local(int rank, int buffer) const { return schedule_.model.local(rank).buffers[at(buffer)]; }
   Intervals view(const Call& call, std::size_t position) const;
   void backward(const Event& event);
   void local_step(const Event& event);

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/at.h"
+
 namespace lockstep::transformer {
 
 void Replicas::add(const LocalBuffer& buffer, std::int64_t element, double value, double bound, bool right) {
   std::vector<Element>& elements = held_[{buffer.logical, buffer.piece}];
   elements.resize(static_cast<std::size_t>(buffer.numel));
-  Element& first = elements[static_cast<std::size_t>(element)];
+  Element& first = elements[at(element)];
   if (!first.held) {
     first = {value, bound, right, true};
     return;

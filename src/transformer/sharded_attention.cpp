@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "src/base/at.h"
+
 namespace lockstep::transformer {
 
 namespace {
@@ -33,7 +35,7 @@ Real ShardedAttention::rotate(const Real& rows, int direction) const {
     speeds.push_back(direction * std::pow(10000.0, -static_cast<double>(2 * i) / static_cast<double>(size_)));
   for (Index row = 0; row < rows.rows(); ++row) {
     for (Index i = 0; i < half; ++i) {
-      const double angle = speeds[static_cast<std::size_t>(i)] * places_.rotary[static_cast<std::size_t>(row / heads)];
+      const double angle = speeds[at(i)] * places_.rotary[at(row / heads)];
       const double first = rows(row, i), second = rows(row, half + i);
       turned(row, i) = first * std::cos(angle) - second * std::sin(angle);
       turned(row, half + i) = second * std::cos(angle) + first * std::sin(angle);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/base/at.h"
+
 namespace lockstep::transformer {
 
 namespace {
@@ -39,7 +41,7 @@ void ShardedExperts::route(State& state) const {
     const double largest = logits(token, order.front());
     double sum = 0;
     for (int i = 0; i < config.experts; ++i) {
-      const int expert = order[static_cast<std::size_t>(i)];
+      const int expert = order[at(i)];
       const bool is_chosen = i < config.top_k;
       if (is_chosen || config.pre_softmax) state.spread(token, expert) = std::exp(logits(token, expert) - largest);
       sum += state.spread(token, expert);
@@ -61,7 +63,7 @@ void ShardedExperts::route(State& state) const {
                    [](const State::Row& a, const State::Row& b) { return a.expert < b.expert; });
   if (config.capacity_factor > 0) drop(state);
   state.sent_rows.assign(static_cast<std::size_t>(context_.comm.size(Axis::ep)), 0);
-  for (const State::Row& row : state.sent) ++state.sent_rows[static_cast<std::size_t>(row.expert / local_experts_)];
+  for (const State::Row& row : state.sent) ++state.sent_rows[at(row.expert / local_experts_)];
 }
 
 // The tokens of a sequence are those of all tensor (in parts), context and sequence parallel ranks.
@@ -141,14 +143,14 @@ Real ShardedExperts::compute(State& state) const {
   state.rows_of.assign(static_cast<std::size_t>(local_experts_), {});
   for (Index row = 0; row < state.arrived.rows(); ++row) {
     const int expert = static_cast<int>(state.arrived(row, hidden)) % local_experts_;
-    state.rows_of[static_cast<std::size_t>(expert)].push_back(row);
+    state.rows_of[at(expert)].push_back(row);
   }
   Real results = Real(state.arrived.rows(), hidden);
   const Real features = columns_of(state.arrived, 0, hidden);
   state.inner.clear();
   state.active.clear();
   for (int expert = 0; expert < local_experts_; ++expert) {
-    const auto& rows = state.rows_of[static_cast<std::size_t>(expert)];
+    const auto& rows = state.rows_of[at(expert)];
     const Real tokens = rows_at(features, rows);
     state.inner.push_back(tokens * transposed(context_.parameter(weight("linear_fc1", expert))));
     state.active.push_back(activate(context_.config.swiglu, state.inner.back()));
@@ -174,7 +176,7 @@ Real ShardedExperts::compute_backward(const Real& gradient, const State& state, 
       by_source[static_cast<int>(state.arrived(rows[i], hidden + 1))].push_back(static_cast<Index>(i));
     for (const auto& [source, of_source] : by_source) {
       std::vector<Index> arrived;
-      for (const Index i : of_source) arrived.push_back(rows[static_cast<std::size_t>(i)]);
+      for (const Index i : of_source) arrived.push_back(rows[at(i)]);
       const Real tokens = rows_at(features, arrived);
       const Real active = rows_at(state.active[place], of_source);
       const Real down = rows_at(output, of_source), up = rows_at(inner, of_source);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/symbolic/parametric/class_run_state.h"
 
@@ -49,7 +50,7 @@ ClassResult run_class(World& world, const Choices& choices, const Class& members
     try {
       return ClassRun(world, choices, members, names, unrolled, record).run();
     } catch (const NeedsConstant& need) {
-      std::vector<int>& list = names.constants[static_cast<std::size_t>(need.level)];
+      std::vector<int>& list = names.constants[at(need.level)];
       list.push_back(need.coordinate);
       std::sort(list.begin(), list.end());
     } catch (const NeedsOwner& need) {
@@ -347,7 +348,7 @@ void ClassRun::backward(const Place& place, int where) {
     for (const int parameter : sites) {
       if (std::find(done.begin(), done.end(), parameter) != done.end()) continue;
       done.push_back(parameter);
-      const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(parameter)];
+      const Parameter& site = schedule_.model.parameters()[at(parameter)];
       if (site.frozen) continue;
       if (site.micro_batches) {
         if (place.moment.any_micro_batch) throw NeedsUnrolling{step.name, some_micro_batches};

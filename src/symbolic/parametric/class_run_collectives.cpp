@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "src/base/at.h"
 #include "src/symbolic/parametric/class_run_state.h"
 
 namespace lockstep::parametric {
@@ -84,21 +85,19 @@ std::vector<std::pair<int, int>> ClassRun::root(const Step& step, const Group& g
   for (const int level : group.levels) members.emplace_back(level, std::vector<int>{});
   for (const Group::Picked& picked : group.picked) members.emplace_back(picked.level, picked.coordinates);
   std::sort(members.begin(), members.end(), [&](const auto& a, const auto& b) {
-    return world_.levels()[static_cast<std::size_t>(a.first)].stride <
-           world_.levels()[static_cast<std::size_t>(b.first)].stride;
+    return world_.levels()[at(a.first)].stride < world_.levels()[at(b.first)].stride;
   });
   if (step.root->position) {
     int position = *step.root->position;
     const bool open = std::any_of(members.begin(), members.end(), [&](const auto& member) {
-      return member.second.empty() && world_.levels()[static_cast<std::size_t>(member.first)].open;
+      return member.second.empty() && world_.levels()[at(member.first)].open;
     });
     if (open && position != 0 && members.size() > 1)
       throw OutOfReach(step.name, "which rank its \"root\" is depends on sizes that are open");
     for (const auto& [level, coordinates] : members) {
-      const int size = coordinates.empty() ? world_.levels()[static_cast<std::size_t>(level)].size
-                                           : static_cast<int>(coordinates.size());
+      const int size = coordinates.empty() ? world_.levels()[at(level)].size : static_cast<int>(coordinates.size());
       const int digit = position % size;
-      result.emplace_back(level, coordinates.empty() ? digit : coordinates[static_cast<std::size_t>(digit)]);
+      result.emplace_back(level, coordinates.empty() ? digit : coordinates[at(digit)]);
       position /= size;
     }
     if (position != 0) throw OutOfReach(step.name, "its \"root\" is no member of the group");
@@ -196,9 +195,8 @@ void ClassRun::collective(const Place& place, int where) {
                        [&](const auto& picked) { return picked.level == level; });
   };
   const bool even = world_.even(members_.logicals.front());
-  for (const int parameter :
-       schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
-    const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(parameter)];
+  for (const int parameter : schedule_.model.logicals()[at(members_.logicals.front())].parameters) {
+    const Parameter& site = schedule_.model.parameters()[at(parameter)];
     std::vector<int> dispatched;
     for (const Axis axis : site.dispatch) {
       for (const int level : world_.levels_of(axis, step.name)) dispatched.push_back(level);

@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/symbolic/parametric/class_run_state.h"
 
 namespace lockstep::parametric {
 
 /// The levels on which the ranks that compute different contributions differ.
 std::vector<int> ClassRun::contributor_levels(int parameter) const {
-  const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(parameter)];
+  const Parameter& site = schedule_.model.parameters()[at(parameter)];
   std::set<int> levels;
   const auto add = [&](Axis axis) {
     for (const int level : world_.levels_of(axis, "")) levels.insert(level);
@@ -33,9 +34,8 @@ std::vector<int> ClassRun::contributor_levels(int parameter) const {
 /// The levels that cut the parameter into pieces.
 std::vector<int> ClassRun::cut_levels() const {
   std::set<int> levels;
-  for (const int parameter :
-       schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())].parameters) {
-    for (const Shard& shard : schedule_.model.parameters()[static_cast<std::size_t>(parameter)].shard) {
+  for (const int parameter : schedule_.model.logicals()[at(members_.logicals.front())].parameters) {
+    for (const Shard& shard : schedule_.model.parameters()[at(parameter)].shard) {
       for (const int level : world_.levels_of(shard.axis, "")) levels.insert(level);
     }
   }
@@ -44,7 +44,7 @@ std::vector<int> ClassRun::cut_levels() const {
 
 /// 1 where the rank computes the contribution; of the reference: where it is one to the piece that the rank holds.
 int ClassRun::contribution_levels_mask(int parameter, bool of_reference) {
-  const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(parameter)];
+  const Parameter& site = schedule_.model.parameters()[at(parameter)];
   std::set<int> dispatched, sharded;
   for (const Axis axis : site.dispatch) {
     for (const int level : world_.levels_of(axis, "")) dispatched.insert(level);
@@ -96,9 +96,9 @@ int ClassRun::loss_weight(const std::string& use, const Moment& moment) {
 /// The coefficient that one device gives this contribution, in the piece that the rank holds.
 int ClassRun::reference(const Atom& atom) {
   Diagrams& diagrams = *result_.diagrams;
-  const Logical& logical = schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())];
-  const SiteUse& use = logical.uses[static_cast<std::size_t>(atom.site_use)];
-  const Parameter& site = schedule_.model.parameters()[static_cast<std::size_t>(use.parameter)];
+  const Logical& logical = schedule_.model.logicals()[at(members_.logicals.front())];
+  const SiteUse& use = logical.uses[at(atom.site_use)];
+  const Parameter& site = schedule_.model.parameters()[at(use.parameter)];
   if (site.frozen) return 0;
   if (site.micro_batches && std::find(site.micro_batches->begin(), site.micro_batches->end(), atom.micro_batch) ==
                                 site.micro_batches->end()) {
@@ -142,7 +142,7 @@ void ClassRun::add_cells(Fault fault, int step, int atom, int diagram) {
 
 void ClassRun::judge(int step) {
   Diagrams& diagrams = *result_.diagrams;
-  const Logical& logical = schedule_.model.logicals()[static_cast<std::size_t>(members_.logicals.front())];
+  const Logical& logical = schedule_.model.logicals()[at(members_.logicals.front())];
   for (int use = 0; use < static_cast<int>(logical.uses.size()); ++use) {
     if (!unrolled_) {
       atom({use, step, -1, "", false});

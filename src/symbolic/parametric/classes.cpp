@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/expression/node.h"
 #include "src/schedule/selector_list.h"
 #include "src/symbolic/parametric/named_coordinates.h"
@@ -15,7 +16,7 @@ namespace {
 
 /// The local shape of a buffer as a function of the sizes of the axes.
 std::string shape_key(const Model& model, const LocalBuffer& buffer) {
-  const Parameter& parameter = model.parameters()[static_cast<std::size_t>(buffer.parameters.front())];
+  const Parameter& parameter = model.parameters()[at(buffer.parameters.front())];
   std::string key;
   for (const std::int64_t extent : parameter.shape) key += std::to_string(extent) + "x";
   for (const Shard& shard : parameter.shard)
@@ -90,7 +91,7 @@ Choices::Choices(const World& world, std::shared_ptr<Contents> contents, std::st
 }
 
 int Choices::buffer(int stage, int logical) const {
-  return world_.schedule().model.buffer_of(world_.ranks_of_stages()[static_cast<std::size_t>(stage)], logical);
+  return world_.schedule().model.buffer_of(world_.ranks_of_stages()[at(stage)], logical);
 }
 
 void Choices::refuse_uneven_shards(Axis axis) const {
@@ -112,8 +113,8 @@ void Choices::refuse_open_shards(const std::string& step, const std::string& wha
     for (const Parameter& parameter : world_.schedule().model.parameters()) {
       const auto is_cut = [&, open = axis](const Shard& shard) {
         const std::vector<int> levels = world_.levels_of(shard.axis, step);
-        const bool any = std::any_of(levels.begin(), levels.end(),
-                                     [&](int level) { return world_.levels()[static_cast<std::size_t>(level)].open; });
+        const bool any =
+            std::any_of(levels.begin(), levels.end(), [&](int level) { return world_.levels()[at(level)].open; });
         return any || shard.axis == open || is_part_of(open, shard.axis) || is_part_of(shard.axis, open);
       };
       if (std::any_of(parameter.shard.begin(), parameter.shard.end(), is_cut))
@@ -145,7 +146,7 @@ void Choices::read(const Step& step) {
   if (cuts && step.over) {
     for (const Over::Pick& pick : step.over->picks) {
       for (const int level : world_.levels_of(pick.axis, step.name))
-        is_open = is_open || (!pick.coordinates && world_.levels()[static_cast<std::size_t>(level)].open);
+        is_open = is_open || (!pick.coordinates && world_.levels()[at(level)].open);
       over += std::string(name_of(pick.axis)) + ",";
       n *= pick.coordinates ? static_cast<int>(pick.coordinates->size()) : schedule.mesh.size(pick.axis);
     }
@@ -209,13 +210,13 @@ void Choices::read(const Step& step) {
 }
 
 bool Choices::chooses(const Step& step, int stage, int logical) const {
-  const OfStage& here = of_step_.at(&step)[static_cast<std::size_t>(stage)];
+  const OfStage& here = of_step_.at(&step)[at(stage)];
   const int index = buffer(stage, logical);
-  return index >= 0 && here.chosen[static_cast<std::size_t>(index)] != 0;
+  return index >= 0 && here.chosen[at(index)] != 0;
 }
 
 const std::string& Choices::cut_key(const Step& step, int stage, int logical) const {
-  return of_step_.at(&step)[static_cast<std::size_t>(stage)].cut_keys[static_cast<std::size_t>(buffer(stage, logical))];
+  return of_step_.at(&step)[at(stage)].cut_keys[at(buffer(stage, logical))];
 }
 
 void Choices::check_lists(const Step& step) const {
@@ -229,10 +230,9 @@ void Choices::check_lists(const Step& step) const {
       if (pick.coordinates &&
           std::find(pick.coordinates->begin(), pick.coordinates->end(), stage) == pick.coordinates->end())
         continue;
-      std::vector<int>& list = lists[static_cast<std::size_t>(stage)];
-      const LocalModel& local =
-          world_.schedule().model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)]);
-      const OfStage& here = of_step_.at(&step)[static_cast<std::size_t>(stage)];
+      std::vector<int>& list = lists[at(stage)];
+      const LocalModel& local = world_.schedule().model.local(world_.ranks_of_stages()[at(stage)]);
+      const OfStage& here = of_step_.at(&step)[at(stage)];
       for (std::size_t i = 0; i < local.buffers.size(); ++i) {
         if (here.chosen[i] != 0) list.push_back(local.buffers[i].logical);
       }
@@ -298,14 +298,13 @@ Class Choices::alone(int logical, std::map<std::string, int>& cut_number) const 
   for (int stage = 0; stage < stages; ++stage) {
     const int index = buffer(stage, logical);
     if (index < 0) continue;
-    const LocalBuffer& local =
-        model.local(world_.ranks_of_stages()[static_cast<std::size_t>(stage)]).buffers[static_cast<std::size_t>(index)];
-    own.sites[static_cast<std::size_t>(stage)] = local.parameters;
+    const LocalBuffer& local = model.local(world_.ranks_of_stages()[at(stage)]).buffers[at(index)];
+    own.sites[at(stage)] = local.parameters;
     // A parameter of one stage may stand for one of another stage; those of several are told apart.
     key += held == 1 || stage == 0 || stage == stages - 1 ? stage_name(stage) : std::to_string(stage);
     key += ":";
     for (const int parameter : local.parameters) {
-      const Parameter& site = model.parameters()[static_cast<std::size_t>(parameter)];
+      const Parameter& site = model.parameters()[at(parameter)];
       key += std::to_string(site_number.emplace(parameter, static_cast<int>(site_number.size())).first->second) + "{";
       for (const std::string& use : site.uses) key += use + ",";
       for (const Shard& shard : site.shard) key += "|s" + std::string(name_of(shard.axis)) + (shard.uneven ? "~" : "");
@@ -327,9 +326,8 @@ Class Choices::alone(int logical, std::map<std::string, int>& cut_number) const 
         continue;
       }
       key += "1";
-      const std::string& cut = of_step_.at(step)[static_cast<std::size_t>(stage)].cut_keys.empty()
-                                   ? std::string()
-                                   : cut_key(*step, stage, logical);
+      const std::string& cut =
+          of_step_.at(step)[at(stage)].cut_keys.empty() ? std::string() : cut_key(*step, stage, logical);
       if (!cut.empty())
         key += "c" + std::to_string(cut_number.emplace(cut, static_cast<int>(cut_number.size())).first->second);
     }
@@ -341,7 +339,7 @@ void Choices::make_classes() {
   const Model& model = world_.schedule().model;
   std::map<std::string, std::size_t> numbers;
   for (int logical = 0; logical < static_cast<int>(model.logicals().size()); ++logical) {
-    if (model.logicals()[static_cast<std::size_t>(logical)].frozen) continue;
+    if (model.logicals()[at(logical)].frozen) continue;
     std::map<std::string, int> cut_numbers;
     Class own = alone(logical, cut_numbers);
     if (std::all_of(own.sites.begin(), own.sites.end(), [](const auto& sites) { return sites.empty(); })) continue;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lockstep/symbolic.h"
+#include "src/base/at.h"
 
 namespace lockstep::parametric {
 
@@ -34,10 +35,10 @@ std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes&
     const auto wrong =
         std::find_if(buffer.pieces.begin(), buffer.pieces.end(), [](const PieceResult& piece) { return !piece.right; });
     if (wrong == buffer.pieces.end()) continue;
-    const LocalBuffer& local = schedule.model.local(buffer.rank).buffers[static_cast<std::size_t>(buffer.buffer)];
+    const LocalBuffer& local = schedule.model.local(buffer.rank).buffers[at(buffer.buffer)];
     const std::vector<Term> support = reference_terms(schedule, local.logical, local.piece, result.step);
     example.rank = buffer.rank;
-    example.parameter = schedule.model.parameters()[static_cast<std::size_t>(local.parameters.front())].name;
+    example.parameter = schedule.model.parameters()[at(local.parameters.front())].name;
     example.got = print_formula(schedule, buffer.rank, buffer.buffer,
                                 engine.terms(wrong->form, buffer.rank, buffer.buffer), support);
     example.expected = print_formula(schedule, buffer.rank, buffer.buffer,
@@ -45,8 +46,8 @@ std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes&
     break;
   }
   const auto name = [&](int rank, int buffer) {
-    const LocalBuffer& local = schedule.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
-    return schedule.model.parameters()[static_cast<std::size_t>(local.parameters.front())].name;
+    const LocalBuffer& local = schedule.model.local(rank).buffers[at(buffer)];
+    return schedule.model.parameters()[at(local.parameters.front())].name;
   };
   if (example.parameter.empty() && !result.unowned.empty()) {
     example.rank = result.unowned.front().rank;
@@ -54,7 +55,7 @@ std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes&
     example.unowned = true;
   } else if (example.parameter.empty() && !result.norm.empty()) {
     example.rank = result.norm.front().rank;
-    example.parameter = schedule.model.parameters()[static_cast<std::size_t>(result.norm.front().parameter)].name;
+    example.parameter = schedule.model.parameters()[at(result.norm.front().parameter)].name;
     example.counted = result.norm.front().counted;
   }
   return example;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/base/at.h"
+
 namespace lockstep::parametric {
 
 Evaluation::Evaluation(const World& world, const World& target, const ClassResult& result, const Class& members)
@@ -109,7 +111,7 @@ std::optional<std::vector<Evaluation::Places>> Evaluation::contributors(const Ce
     std::map<int, int> coordinate_of_block;
     std::set<int>& taken = places.taken;
     const auto place = [&](int name, int coordinate) {
-      const int block = partition[static_cast<std::size_t>(name)];
+      const int block = partition[at(name)];
       const auto [found, is_new] = coordinate_of_block.emplace(block, coordinate);
       if (!is_new) return found->second == coordinate;
       return taken.insert(coordinate).second;
@@ -133,8 +135,8 @@ std::optional<std::vector<Evaluation::Places>> Evaluation::contributors(const Ce
 
 /// The use under which the batch has the tokens of a contribution.
 std::string Evaluation::entry_of(const Atom& atom) const {
-  const Logical& logical = target_.schedule().model.logicals()[static_cast<std::size_t>(members_.logicals.front())];
-  return target_.entry(logical.uses[static_cast<std::size_t>(atom.site_use)].use);
+  const Logical& logical = target_.schedule().model.logicals()[at(members_.logicals.front())];
+  return target_.entry(logical.uses[at(atom.site_use)].use);
 }
 
 bool Evaluation::is_listed(const std::string& entry) const {
@@ -152,10 +154,10 @@ std::set<int> Evaluation::contributor_matters(const Cell& cell) const {
   for (const auto& [monomial, coefficient] : polynomials.terms(cell.value)) {
     for (const auto& [number, exponent] : monomial) add(polynomials.variable_at(number));
   }
-  if (cell.fault == Fault::value && result_.atoms[static_cast<std::size_t>(cell.atom)].leftover.empty()) {
+  if (cell.fault == Fault::value && result_.atoms[at(cell.atom)].leftover.empty()) {
     Variable tokens;
     tokens.kind = Variable::Kind::tokens;
-    tokens.entry = entry_of(result_.atoms[static_cast<std::size_t>(cell.atom)]);
+    tokens.entry = entry_of(result_.atoms[at(cell.atom)]);
     if (is_listed(tokens.entry)) add(tokens);  // whether the contribution is there at all
   }
   return levels;
@@ -168,8 +170,8 @@ bool Evaluation::wrong(const Cell& cell, const std::vector<Places>& contributors
   std::string use;
   bool listed = false;
   int first_micro_batch = 0, micro_batches = 1;
-  if (cell.fault == Fault::value && result_.atoms[static_cast<std::size_t>(cell.atom)].leftover.empty()) {
-    const Atom& atom = result_.atoms[static_cast<std::size_t>(cell.atom)];
+  if (cell.fault == Fault::value && result_.atoms[at(cell.atom)].leftover.empty()) {
+    const Atom& atom = result_.atoms[at(cell.atom)];
     use = entry_of(atom);
     listed = is_listed(use);
     first_micro_batch = batch.first_micro_batch(atom.optimizer_step) + std::max(atom.micro_batch, 0);
@@ -196,8 +198,8 @@ bool Evaluation::wrong(const Cell& cell, const std::vector<Places>& contributors
       }
       std::size_t digit = 0;
       for (; digit < varied.size() && complete; ++digit) {
-        const Places& places = contributors[static_cast<std::size_t>(varied[digit])];
-        int& coordinate = contributor[static_cast<std::size_t>(varied[digit])];
+        const Places& places = contributors[at(varied[digit])];
+        int& coordinate = contributor[at(varied[digit])];
         coordinate = places.next(coordinate);
         if (coordinate < places.end) break;
         coordinate = places.first;

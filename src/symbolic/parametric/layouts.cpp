@@ -9,6 +9,7 @@
 #include <iterator>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/expression/node.h"
 #include "src/scenario/open_sizes.h"
@@ -336,7 +337,7 @@ std::set<int> Layouts::dividing(Axis axis) const {
   std::set<int> sizes;
   for (const Parameter& parameter : read(base_)->schedule->model.parameters()) {
     for (const Shard& shard : parameter.shard) {
-      const std::int64_t extent = parameter.shape[static_cast<std::size_t>(shard.dim)];
+      const std::int64_t extent = parameter.shape[at(shard.dim)];
       for (int size = 2; shard.axis == axis && sizes.size() < enough_divisors && size <= std::min(extent, most_cut);
            ++size) {
         if (extent % size == 0) sizes.insert(size);

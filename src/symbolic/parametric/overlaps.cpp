@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "lockstep/rational.h"
+#include "src/base/at.h"
 
 namespace lockstep::parametric {
 
@@ -61,7 +62,7 @@ Intervals telling(const std::vector<Cut>& cuts, const std::vector<Comparison>& c
   for (const Comparison& comparison : comparisons) {
     std::vector<Cut> distinct;
     for (const int number : comparison.cuts) {
-      const Cut& cut = cuts[static_cast<std::size_t>(number)];
+      const Cut& cut = cuts[at(number)];
       const auto known = [&](const Cut& other) { return alike(cut, other); };
       if (std::none_of(distinct.begin(), distinct.end(), known)) distinct.push_back(cut);
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/symbolic/forms.h"
 #include "src/symbolic/parametric/evaluation.h"
@@ -133,7 +134,7 @@ int ParametricEngine::State::form(std::vector<Term> terms) {
   }
   std::vector<int>& candidates = forms_by_hash[hash];
   for (const int candidate : candidates) {
-    const std::vector<Term>& other = forms[static_cast<std::size_t>(candidate)];
+    const std::vector<Term>& other = forms[at(candidate)];
     if (std::equal(terms.begin(), terms.end(), other.begin(), other.end(), same)) return candidate;
   }
   candidates.push_back(static_cast<int>(forms.size()));
@@ -142,7 +143,7 @@ int ParametricEngine::State::form(std::vector<Term> terms) {
 }
 
 BufferResult ParametricEngine::State::buffer(int rank, int buffer, int optimizer_step) {
-  const LocalBuffer& local = schedule.model.local(rank).buffers[static_cast<std::size_t>(buffer)];
+  const LocalBuffer& local = schedule.model.local(rank).buffers[at(buffer)];
   One& one = class_of(local.logical);
   if (static_cast<std::size_t>(optimizer_step) >= one.result.handed.size())
     throw OutOfReach("", "the optimizer step is not reached");
@@ -194,9 +195,8 @@ std::vector<int> ParametricEngine::State::wrong_of(One& one) {
 void ParametricEngine::State::add(One& one, const Sample& sample, int logical, ParametricSample& all) {
   const Model& model = schedule.model;
   const auto parameter = [&] {
-    return sample.buffer >= 0
-               ? model.local(sample.rank).buffers[static_cast<std::size_t>(sample.buffer)].parameters.front()
-               : model.logicals()[static_cast<std::size_t>(logical)].parameters.front();
+    return sample.buffer >= 0 ? model.local(sample.rank).buffers[at(sample.buffer)].parameters.front()
+                              : model.logicals()[at(logical)].parameters.front();
   };
   switch (sample.cell->fault) {
     case Fault::value:
@@ -235,10 +235,10 @@ void ParametricEngine::State::sample(One& one, ParametricSample& all) {
   const Model& model = schedule.model;
   std::optional<int> shown;
   for (const int logical : wrong_of(one)) {
-    const std::vector<int>& parameters = model.logicals()[static_cast<std::size_t>(logical)].parameters;
+    const std::vector<int>& parameters = model.logicals()[at(logical)].parameters;
     // One of several names has other names on other ranks.
     if (shown && parameters.size() == 1 && world->even(logical)) {
-      all.like.emplace(parameters.front(), model.logicals()[static_cast<std::size_t>(*shown)].parameters.front());
+      all.like.emplace(parameters.front(), model.logicals()[at(*shown)].parameters.front());
       continue;
     }
     const std::size_t before = all.found.buffers.size();
@@ -321,9 +321,7 @@ ParametricRanks ParametricEngine::ranks() {
   return ranks;
 }
 
-std::vector<Term> ParametricEngine::terms(int form, int, int) const {
-  return state_->forms[static_cast<std::size_t>(form)];
-}
+std::vector<Term> ParametricEngine::terms(int form, int, int) const { return state_->forms[at(form)]; }
 
 int ParametricEngine::reference(int logical, int piece, int optimizer_step) {
   State::One& one = state_->class_of(logical);

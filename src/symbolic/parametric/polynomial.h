@@ -12,6 +12,7 @@
 
 #include "lockstep/mesh.h"
 #include "lockstep/rational.h"
+#include "src/base/at.h"
 
 namespace lockstep::parametric {
 
@@ -66,8 +67,8 @@ class Polynomials {
   /// The same polynomial of another set.
   int import(const Polynomials& other, int a);
   std::optional<Rational> as_constant(int a) const;
-  const Terms& terms(int a) const { return *terms_[static_cast<std::size_t>(a)]; }
-  const Variable& variable_at(int number) const { return variables_[static_cast<std::size_t>(number)]; }
+  const Terms& terms(int a) const { return *terms_[at(a)]; }
+  const Variable& variable_at(int number) const { return variables_[at(number)]; }
   /// The value where each variable has the value that `value_of` gives.
   Rational evaluate(int a, const std::function<Rational(const Variable&)>& value_of) const;
   /// The signs over all whole values of the variables from `least` on; more than there are where that is not seen.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "src/base/at.h"
 
 namespace lockstep::parametric {
 
@@ -27,7 +28,7 @@ class ClassProof {
     Json one = Json::object();
     std::vector<Json> parameters;
     for (const int logical : result_.members->logicals)
-      parameters.push_back(text(schedule_.model.logicals()[static_cast<std::size_t>(logical)].name));
+      parameters.push_back(text(schedule_.model.logicals()[at(logical)].name));
     one.set("parameters", Json::array(std::move(parameters)));
     one.set("axes", axes());
     std::vector<Json> owners;
@@ -133,9 +134,9 @@ class ClassProof {
   std::string contribution(std::size_t number) const {
     const Atom& atom = result_.atoms[number];
     if (!atom.leftover.empty()) return atom.leftover + (atom.per_rank ? " of each rank" : "");
-    const Logical& logical = schedule_.model.logicals()[static_cast<std::size_t>(result_.members->logicals.front())];
-    const SiteUse& use = logical.uses[static_cast<std::size_t>(atom.site_use)];
-    std::string name = schedule_.model.parameters()[static_cast<std::size_t>(use.parameter)].name + "." + use.use;
+    const Logical& logical = schedule_.model.logicals()[at(result_.members->logicals.front())];
+    const SiteUse& use = logical.uses[at(atom.site_use)];
+    std::string name = schedule_.model.parameters()[at(use.parameter)].name + "." + use.use;
     if (schedule_.batch.steps() > 1) name += ", step " + std::to_string(atom.optimizer_step);
     if (atom.micro_batch >= 0) name += ", micro-batch " + std::to_string(atom.micro_batch);
     return name;

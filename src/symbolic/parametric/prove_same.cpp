@@ -9,6 +9,7 @@
 #include <set>
 
 #include "lockstep/prove.h"
+#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/symbolic/parametric/compare_classes.h"
 #include "src/symbolic/parametric/counterexample.h"
@@ -41,8 +42,8 @@ namespace {
 
 std::string placement(const Model& model, int logical) {
   std::string text;
-  for (const int number : model.logicals()[static_cast<std::size_t>(logical)].parameters) {
-    const Parameter& site = model.parameters()[static_cast<std::size_t>(number)];
+  for (const int number : model.logicals()[at(logical)].parameters) {
+    const Parameter& site = model.parameters()[at(number)];
     text += site.name + (site.frozen ? "!" : "") + (site.stage ? std::to_string(*site.stage) : "*");
     for (const std::int64_t extent : site.shape) text += "x" + std::to_string(extent);
     for (const std::string& use : site.uses) text += "," + use;
@@ -68,7 +69,7 @@ struct Side {
   std::unique_ptr<World> world;
   std::unique_ptr<Choices> choices;
   const Model& model() const { return scenario->schedule->model; }
-  const Logical& logical(int number) const { return model().logicals()[static_cast<std::size_t>(number)]; }
+  const Logical& logical(int number) const { return model().logicals()[at(number)]; }
 };
 
 bool takes_norm(const std::vector<Step>& steps) {

@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 
+#include "src/base/at.h"
+
 namespace lockstep::parametric {
 
 namespace {
@@ -67,7 +69,7 @@ std::vector<RankTotals::Alike> RankTotals::alike(const Stretch& stretch, int log
     }
     if (level == world_.pp_level()) {
       for (int stage = 0; stage < here.size; ++stage) {
-        const int rank = world_.ranks_of_stages()[static_cast<std::size_t>(stage)];
+        const int rank = world_.ranks_of_stages()[at(stage)];
         if (counts_norms_ || world_.schedule().model.buffer_of(rank, logical) >= 0) here.named.push_back(stage);
       }
       continue;
@@ -80,7 +82,7 @@ std::vector<RankTotals::Alike> RankTotals::alike(const Stretch& stretch, int log
     };
     const Level& own = result_.diagrams->at_level(level);
     for (const int constant : own.constants) name(stretches_.coordinate(level, constant));
-    for (const int owner : own.owners) name(stretch.owners[static_cast<std::size_t>(owner)][i]);
+    for (const int owner : own.owners) name(stretch.owners[at(owner)][i]);
     int other = 0;
     while (other < here.size && is_named(other)) ++other;
     if (other < here.size) here.other = other;
@@ -97,7 +99,7 @@ std::vector<std::size_t> RankTotals::pattern(const Stretch& stretch, const std::
       names.push_back(static_cast<std::size_t>(std::find(named.begin(), named.end(), coordinate) - named.begin()));
     };
     for (const int constant : own.constants) add_name(stretches_.coordinate(static_cast<int>(i), constant));
-    for (const int owner : own.owners) add_name(stretch.owners[static_cast<std::size_t>(owner)][i]);
+    for (const int owner : own.owners) add_name(stretch.owners[at(owner)][i]);
     names.push_back(levels[i].kinds());
   }
   return names;
@@ -154,8 +156,8 @@ void RankTotals::add(int logical, std::vector<bool>& wrong, std::vector<std::int
           ranks = std::move(more);
         }
         for (const int rank : ranks) {
-          if (here.owned) owned[static_cast<std::size_t>(rank)] += stretch.elements.size();
-          if (here.wrong) wrong[static_cast<std::size_t>(rank)] = true;
+          if (here.owned) owned[at(rank)] += stretch.elements.size();
+          if (here.wrong) wrong[at(rank)] = true;
         }
       });
     });

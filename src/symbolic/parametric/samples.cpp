@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/at.h"
+
 namespace lockstep::parametric {
 
 namespace {
@@ -13,8 +15,7 @@ std::vector<int> candidates(const ClassResult& result, const Stretches& stretche
                             int size) {
   const Level& own = result.diagrams->at_level(level);
   std::set<int> named;
-  for (const int owner : own.owners)
-    named.insert(stretch.owners[static_cast<std::size_t>(owner)][static_cast<std::size_t>(level)]);
+  for (const int owner : own.owners) named.insert(stretch.owners[at(owner)][at(level)]);
   for (const int constant : own.constants) named.insert(stretches.coordinate(level, constant));
   named.erase(-1);
   for (int coordinate = 0; coordinate < size; ++coordinate) {
@@ -35,7 +36,7 @@ std::vector<Partition> pattern(const ClassResult& result, const Stretches& stret
       names.push_back(blocks.emplace(coordinate, static_cast<std::uint16_t>(blocks.size())).first->second);
     };
     for (const int constant : level.constants) add(stretches.coordinate(static_cast<int>(i), constant));
-    for (const int owner : level.owners) add(stretch.owners[static_cast<std::size_t>(owner)][i]);
+    for (const int owner : level.owners) add(stretch.owners[at(owner)][i]);
   }
   return pattern;
 }
@@ -63,8 +64,7 @@ std::vector<Sample> samples_of(const World& world, const ClassResult& result, Ev
           // A parameter of one stage stands for those of others as well: it is its own stages that count.
           std::vector<int>& stages = choices.emplace_back();
           for (int stage = 0; stage < size; ++stage) {
-            if (model.buffer_of(world.ranks_of_stages()[static_cast<std::size_t>(stage)], logical) >= 0)
-              stages.push_back(stage);
+            if (model.buffer_of(world.ranks_of_stages()[at(stage)], logical) >= 0) stages.push_back(stage);
           }
         } else {
           choices.push_back(candidates(result, stretches, stretch, level, size));

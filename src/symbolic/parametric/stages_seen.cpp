@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "src/base/at.h"
 #include "src/symbolic/parametric/named_coordinates.h"
 
 namespace lockstep::parametric {
@@ -48,7 +49,7 @@ void StagesSeen::add(const std::vector<const Choices*>& sides) {
   }
   for (const Class& one : first.classes()) {
     for (const int logical : one.logicals) {
-      const std::string& name = schedule.model.logicals()[static_cast<std::size_t>(logical)].name;
+      const std::string& name = schedule.model.logicals()[at(logical)].name;
       std::string key, step;
       bool by_stage = false;
       std::map<std::string, int> cut_numbers;
@@ -83,8 +84,7 @@ void StagesSeen::require_all(const Layouts& layouts) const {
       const auto scenario = stages ? layouts.read(layouts.with(Axis::pp, *stages)) : nullptr;
       if (!scenario) throw OutOfReach(kind.step, "it is not known up to which pp parameters move to other stages");
       for (const Logical& logical : scenario->schedule->model.logicals()) {
-        const auto& stage =
-            scenario->schedule->model.parameters()[static_cast<std::size_t>(logical.parameters.front())].stage;
+        const auto& stage = scenario->schedule->model.parameters()[at(logical.parameters.front())].stage;
         at_most[logical.name] = stage ? end_of(*stage, *stages) : "";
       }
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/symbolic/parametric/cases.h"
 #include "src/symbolic/parametric/statement_conditions.h"
 
@@ -95,7 +96,7 @@ Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
       if (zero.axes.empty()) roots.back().push_back(*zero.micro_batches);
       if (zero.axes.size() == 1 && !zero.micro_batches) {
         const auto [axis, root] = *zero.axes.begin();
-        roots[static_cast<std::size_t>(std::find(axes.begin(), axes.end(), axis) - axes.begin())].push_back(root);
+        roots[at(std::find(axes.begin(), axes.end(), axis) - axes.begin())].push_back(root);
       }
       sizes.axes.insert(reason.of->exact.begin(), reason.of->exact.end());
       sizes.axes.insert(reason.least.begin(), reason.least.end());

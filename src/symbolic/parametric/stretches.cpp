@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/at.h"
+
 namespace lockstep::parametric {
 
 namespace {
@@ -26,15 +28,14 @@ Stretches::Stretches(const World& world, const World& target, const ClassResult&
   for (const Owner& owner : result.owners) {
     // Members of a group come in ascending order of rank: the level with the smallest stride varies fastest.
     std::vector<int>& levels = levels_.emplace_back(owner.levels);
-    std::sort(levels.begin(), levels.end(), [&](int a, int b) {
-      return target.levels()[static_cast<std::size_t>(a)].stride < target.levels()[static_cast<std::size_t>(b)].stride;
-    });
+    std::sort(levels.begin(), levels.end(),
+              [&](int a, int b) { return target.levels()[at(a)].stride < target.levels()[at(b)].stride; });
   }
 }
 
 int Stretches::coordinate(int level, int constant) const {
-  const Level& own = world_.levels()[static_cast<std::size_t>(level)];
-  const int size = target_.levels()[static_cast<std::size_t>(level)].size;
+  const Level& own = world_.levels()[at(level)];
+  const int size = target_.levels()[at(level)].size;
   return own.open && constant > 0 && constant == own.size - 1 ? size - 1 : constant;
 }
 
@@ -57,17 +58,17 @@ std::vector<Cut> Stretches::cuts(int logical, int piece) {
     }
     const int stage =
         stages.size() == 1 || world_.pp_level() < 0 ? stages.front() : coordinate(world_.pp_level(), owner.stage);
-    int rank = target_.ranks_of_stages()[static_cast<std::size_t>(stage)];
+    int rank = target_.ranks_of_stages()[at(stage)];
     for (std::size_t level = 0; level < holders.size(); ++level)
       rank += std::max(holders[level], 0) * target_.levels()[level].stride;
     if (schedule.model.buffer_of(rank, logical) < 0) rank = -1;
     int n = 1;
-    for (const int level : owner.levels) n *= target_.levels()[static_cast<std::size_t>(level)].size;
+    for (const int level : owner.levels) n *= target_.levels()[at(level)].size;
     if (step == nullptr || rank < 0) throw OutOfReach(owner.step->name, "it is not there at these sizes");
     const std::vector<int>& selected = calls_->selected(*step, rank);
     const auto position =
         std::find(selected.begin(), selected.end(), schedule.model.buffer_of(rank, logical)) - selected.begin();
-    cuts.push_back(calls_->layout(*step, rank, n).cuts[static_cast<std::size_t>(position)]);
+    cuts.push_back(calls_->layout(*step, rank, n).cuts[at(position)]);
   }
   return cuts;
 }
@@ -76,15 +77,15 @@ void Stretches::write(const std::vector<std::int64_t>& members, std::vector<Coor
   for (std::size_t i = 0; i < members.size(); ++i) {
     auto left = static_cast<int>(members[i]);
     for (const int level : levels_[i]) {
-      const int size = target_.levels()[static_cast<std::size_t>(level)].size;
-      owners[i][static_cast<std::size_t>(level)] = left % size;
+      const int size = target_.levels()[at(level)].size;
+      owners[i][at(level)] = left % size;
       left /= size;
     }
   }
 }
 
 void Stretches::visit(int logical, int piece, const std::function<void(const Stretch&)>& visitor) {
-  const std::int64_t numel = target_.schedule().model.pieces(logical)[static_cast<std::size_t>(piece)].numel;
+  const std::int64_t numel = target_.schedule().model.pieces(logical)[at(piece)].numel;
   if (numel == 0) return;
   const std::vector<Cut> cuts = this->cuts(logical, piece);
   Stretch stretch{{}, std::vector<Coordinates>(cuts.size(), Coordinates(target_.levels().size(), -1))};
@@ -117,15 +118,14 @@ Intervals Stretches::telling(const std::vector<Cut>& cuts, const std::vector<std
     Comparison comparison{result_.diagrams->at_level(static_cast<int>(i)).owners, {}};
     comparison.members.assign(named[i].begin(), named[i].end());
     bool digits = false;  // of members: they have a coordinate on other levels as well
-    for (const int owner : comparison.cuts) digits = digits || levels_[static_cast<std::size_t>(owner)].size() > 1;
+    for (const int owner : comparison.cuts) digits = digits || levels_[at(owner)].size() > 1;
     if (comparison.cuts.empty()) continue;
     if (digits) {
-      const Cut& first = cuts[static_cast<std::size_t>(comparison.cuts.front())];
-      const std::vector<int>& its_levels = levels_[static_cast<std::size_t>(comparison.cuts.front())];
+      const Cut& first = cuts[at(comparison.cuts.front())];
+      const std::vector<int>& its_levels = levels_[at(comparison.cuts.front())];
       const bool one = std::all_of(comparison.cuts.begin(), comparison.cuts.end(), [&](int owner) {
-        const Cut& cut = cuts[static_cast<std::size_t>(owner)];
-        return cut.offset == first.offset && cut.length == first.length &&
-               levels_[static_cast<std::size_t>(owner)] == its_levels;
+        const Cut& cut = cuts[at(owner)];
+        return cut.offset == first.offset && cut.length == first.length && levels_[at(owner)] == its_levels;
       });
       if (!one || !comparison.members.empty()) return {{0, numel}};
       continue;  // they are the same everywhere
@@ -138,7 +138,7 @@ Intervals Stretches::telling(const std::vector<Cut>& cuts, const std::vector<std
 const std::vector<Stretch>& Stretches::kinds(int logical, int piece) {
   const auto [found, is_new] = kinds_.try_emplace({logical, piece});
   if (!is_new) return found->second;
-  const std::int64_t numel = target_.schedule().model.pieces(logical)[static_cast<std::size_t>(piece)].numel;
+  const std::int64_t numel = target_.schedule().model.pieces(logical)[at(piece)].numel;
   if (numel == 0) return found->second;
   const std::vector<Cut> cuts = this->cuts(logical, piece);
   const std::vector<std::vector<int>> named = this->named(logical, piece);
@@ -153,7 +153,7 @@ const std::vector<Stretch>& Stretches::kinds(int logical, int piece) {
       for (std::size_t level = 0; level < named.size(); ++level) {
         coordinates = named[level];
         for (const int owner : result_.diagrams->at_level(static_cast<int>(level)).owners) {
-          coordinates.push_back(owners[static_cast<std::size_t>(owner)][level]);
+          coordinates.push_back(owners[at(owner)][level]);
           kind.push_back(static_cast<int>(std::find(coordinates.begin(), coordinates.end(), coordinates.back()) -
                                           coordinates.begin()));
         }

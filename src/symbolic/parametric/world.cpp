@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/expression/node.h"
 
 namespace lockstep::parametric {
@@ -56,7 +57,7 @@ World::World(const Schedule& schedule, Open open) : schedule_(schedule), open_(s
   const Mesh& mesh = schedule_.mesh;
   ranks_of_stages_.assign(static_cast<std::size_t>(mesh.size(Axis::pp)), -1);
   for (int rank = 0, found = 0; found < mesh.size(Axis::pp); ++rank) {
-    int& first = ranks_of_stages_[static_cast<std::size_t>(mesh.coordinate(rank, Axis::pp))];
+    int& first = ranks_of_stages_[at(mesh.coordinate(rank, Axis::pp))];
     if (first < 0) first = rank, ++found;
   }
 }
@@ -172,7 +173,7 @@ std::vector<std::pair<int, int>> World::digits(Axis axis, int coordinate, const 
   std::vector<std::pair<int, int>> result;
   const std::vector<int> levels = levels_of(axis, step);
   for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
-    const int size = levels_[static_cast<std::size_t>(*level)].size;
+    const int size = levels_[at(*level)].size;
     result.emplace_back(*level, coordinate % size);
     coordinate /= size;
   }
@@ -214,8 +215,7 @@ int World::size(Axis axis, const std::string& step) {
     return size_of_unused_expert_mesh(axis, step);
   }
   int product = 1;
-  for (const int level : levels_of(axis, step))
-    product = polynomials_.multiply(product, levels_[static_cast<std::size_t>(level)].polynomial);
+  for (const int level : levels_of(axis, step)) product = polynomials_.multiply(product, levels_[at(level)].polynomial);
   return product;
 }
 
@@ -336,8 +336,8 @@ int World::least_listed(const Variable& variable) const {
     for (std::size_t digit = 0; digit < levels.size();) {
       if (value(variable, contributor, micro_batch).is_zero()) return 0;
       for (digit = 0; digit < levels.size(); ++digit) {
-        int& coordinate = contributor[static_cast<std::size_t>(levels[digit])];
-        if (++coordinate < levels_[static_cast<std::size_t>(levels[digit])].size) break;
+        int& coordinate = contributor[at(levels[digit])];
+        if (++coordinate < levels_[at(levels[digit])].size) break;
         coordinate = 0;
       }
     }
@@ -390,12 +390,10 @@ Rational World::value(const Variable& variable, const std::vector<int>& contribu
 std::vector<int> World::holders(int logical, int piece) const {
   std::vector<int> result(levels_.size(), -1);
   const Model& model = schedule_.model;
-  const Parameter& parameter = model.parameters()[static_cast<std::size_t>(
-      model.logicals()[static_cast<std::size_t>(logical)].parameters.front())];
+  const Parameter& parameter = model.parameters()[at(model.logicals()[at(logical)].parameters.front())];
   for (auto shard = parameter.shard.rbegin(); shard != parameter.shard.rend(); ++shard) {
     const int size = schedule_.mesh.size(shard->axis);
-    for (const auto& [level, digit] : digits(shard->axis, piece % size, ""))
-      result[static_cast<std::size_t>(level)] = digit;
+    for (const auto& [level, digit] : digits(shard->axis, piece % size, "")) result[at(level)] = digit;
     piece /= size;
   }
   return result;
@@ -410,8 +408,8 @@ std::vector<int> World::coordinates(int rank) const {
 
 bool World::even(int logical) const {
   if (!open_.least.empty()) {
-    for (const int parameter : schedule_.model.logicals()[static_cast<std::size_t>(logical)].parameters) {
-      const auto& shards = schedule_.model.parameters()[static_cast<std::size_t>(parameter)].shard;
+    for (const int parameter : schedule_.model.logicals()[at(logical)].parameters) {
+      const auto& shards = schedule_.model.parameters()[at(parameter)].shard;
       if (std::any_of(shards.begin(), shards.end(), [](const Shard& shard) { return shard.uneven; })) return false;
     }
     return true;
