@@ -11,7 +11,6 @@
 #include <set>
 #include <utility>
 
-#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/symbolic/parametric/counterexample.h"
 #include "src/symbolic/parametric/evaluation.h"
@@ -107,8 +106,8 @@ void Prover::State::conclude() {
     if (one.limit) proof.limits.push_back(*one.limit);
     for (const Reason& reason : reasons_of(one)) {
       reasons.push_back(reason);
-      const Logical& logical =
-          reason.specimen->scenario->schedule->model.logicals()[at(reason.result->members->logicals.front())];
+      const Logical& logical = reason.specimen->scenario->schedule->model
+                                   .logicals()[static_cast<std::size_t>(reason.result->members->logicals.front())];
       names.insert(logical.name);
     }
   }
