@@ -9,7 +9,7 @@ namespace lockstep::parametric {
 
 namespace {
 
-Rational at(const Polynomials& polynomials, const SizeTerms& part, const Sizes& sizes) {
+Rational value_at(const Polynomials& polynomials, const SizeTerms& part, const Sizes& sizes) {
   Rational sum;
   for (const auto& [monomial, coefficient] : part) {
     Rational term = coefficient;
@@ -141,7 +141,7 @@ bool applies(const Reason& reason, const Sizes& sizes) {
   const Polynomials& polynomials = reason.specimen->world->polynomials();
   const auto parts = by_tokens(polynomials, reason.cell->value);
   const bool zero = std::all_of(parts.begin(), parts.end(),
-                                [&](const auto& part) { return at(polynomials, part.second, sizes).is_zero(); });
+                                [&](const auto& part) { return value_at(polynomials, part.second, sizes).is_zero(); });
   return reason.cell->fault == Fault::unowned ? zero : !zero;
 }
 
@@ -205,7 +205,7 @@ std::vector<Sizes> zeros_of(const Reason& reason) {
     const bool last = axis == axes.end();
     if (last && (!micro_batches || point.micro_batches)) {
       const bool zero = std::all_of(parts.begin(), parts.end(),
-                                    [&](const auto& part) { return at(polynomials, part.second, point).is_zero(); });
+                                    [&](const auto& part) { return value_at(polynomials, part.second, point).is_zero(); });
       if (zero) found.push_back(point);
       return;
     }
