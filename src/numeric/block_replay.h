@@ -88,7 +88,7 @@ class BlockReplay {
   }
   Value* place_of(int node) { return data_.data() + static_cast<std::size_t>(node) * stride_; }
   Value* expected(int piece) { return expected_.data() + static_cast<std::size_t>(piece) * stride_; }
-  std::size_t at(const Run& run) const { return static_cast<std::size_t>(run.local - block_.begin); }
+  std::size_t begin_of(const Run& run) const { return static_cast<std::size_t>(run.local - block_.begin); }
 
   void apply(const PlannedEvent& planned) {
     if (operation(planned.event->op).collective) {
@@ -134,7 +134,7 @@ class BlockReplay {
   void generate_terms(const PlannedEvent& planned, const Interval& part) {
     const int node = planned.nodes.front();
     for (const Run& run : runs_[at(plan_.nodes[at(node)].piece)]) {
-      const auto begin = static_cast<std::int64_t>(at(run));
+      const auto begin = static_cast<std::int64_t>(begin_of(run));
       const Interval here = intersect(part, Interval{begin, begin + run.count});
       if (here.empty()) continue;
       const std::uint64_t first = run.global + static_cast<std::uint64_t>(here.begin - begin);
@@ -310,7 +310,7 @@ template <class Value>
 bool BlockReplay<Value>::add_up_kept(std::size_t piece, const PieceUse::Expected& sum) {
   if constexpr (std::is_same_v<Value, float>) {
     const std::vector<Run>& runs = runs_[piece];
-    if (runs.size() != 1 || at(runs.front()) != 0 || static_cast<std::size_t>(runs.front().count) != count_)
+    if (runs.size() != 1 || begin_of(runs.front()) != 0 || static_cast<std::size_t>(runs.front().count) != count_)
       return false;
     multiples_.clear();
     for (const GeneratedTerm& term : sum.terms) {
@@ -334,10 +334,10 @@ void BlockReplay<Value>::generate_expected(std::size_t piece, const PieceUse::Ex
     for (const GeneratedTerm& term : sum.terms) {
       if constexpr (std::is_same_v<Value, std::uint64_t>) {
         add_reference(term.key, term.factor.residue, run.global, static_cast<std::size_t>(run.count),
-                      sums_.data() + at(run));
+                      sums_.data() + begin_of(run));
       } else {
         add_reference(term.key, options_.bits, term.factor.whole, run.global, static_cast<std::size_t>(run.count),
-                      sums_.data() + at(run));
+                      sums_.data() + begin_of(run));
       }
     }
   }
