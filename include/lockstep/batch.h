@@ -20,6 +20,7 @@ struct Loss {
 
   /// `weight` for the piece that the environment names. Throws InputError where it cannot be evaluated there.
   Rational weight_of(const Environment& environment) const;
+  friend bool operator==(const Loss& a, const Loss& b);  ///< places aside
 };
 
 /// The batch of a scenario: micro-batches, token counts per piece, losses per use.
@@ -30,6 +31,7 @@ class Batch : public TokenCounts {
     enum class Kind { uneven, even, list };
     Kind kind = Kind::uneven;
     TokenTable list;  ///< all micro-batches of all steps, or those of one, used again
+    friend bool operator==(const Tokens&, const Tokens&) = default;
   };
 
   std::vector<int> micro_batch_counts = {2};      ///< one per optimizer step; never empty
@@ -46,6 +48,7 @@ class Batch : public TokenCounts {
   int total_micro_batches() const { return first_micro_batch(steps()); }
   const Loss& loss(const std::string& use) const;
   Rational weight(const std::string& use) const;
+  friend bool operator==(const Batch& a, const Batch& b);  ///< places aside
 };
 
 }  // namespace lockstep

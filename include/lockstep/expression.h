@@ -98,6 +98,10 @@ class Expression {
   /// Plain names that occur (axis sizes and options alike).
   std::set<std::string> names() const;
 
+  /// Whether they are the same expression once their constant parts are worked out: 0.5 * dp and 1/2 * dp are, dp + tp
+  /// and tp + dp are not.
+  friend bool operator==(const Expression& a, const Expression& b);
+
   struct Node;
   /// The expression as a tree, for engines that read it over other values (src/expression/node.h).
   const Node& tree() const { return *root_; }

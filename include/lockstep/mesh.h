@@ -35,6 +35,7 @@ struct Layout {
   bool sequence_parallel = false;  ///< Megatron's, a property of tp
   int virtual_stages = 1;
   std::vector<Axis> any;  ///< axes given as "any"; their size above is 1
+  friend bool operator==(const Layout&, const Layout&) = default;
 
   int world() const { return tp * cp * sp * dp * pp; }
   /// At least 1: an axis that is "any" counts as 1, and may leave too few ranks for the expert mesh.
@@ -49,8 +50,10 @@ struct Over {
   struct Pick {
     Axis axis;
     std::optional<std::vector<int>> coordinates;  ///< none: all
+    friend bool operator==(const Pick&, const Pick&) = default;
   };
   std::vector<Pick> picks;  ///< empty: each rank alone
+  friend bool operator==(const Over&, const Over&) = default;
 };
 
 /// The groups of an `Over`: the ranks that agree on every other axis of that mesh.

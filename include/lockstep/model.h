@@ -23,6 +23,7 @@ struct Shard {
   Axis axis;
   int dim = 0;
   bool uneven = false;
+  friend bool operator==(const Shard&, const Shard&) = default;
 };
 
 /// One parameter as written: a logical tensor, or one site of a tied one.
@@ -41,6 +42,7 @@ struct Parameter {
   struct Only {
     Axis axis;
     std::vector<int> coordinates;
+    friend bool operator==(const Only&, const Only&) = default;
   };
   std::vector<Only> only;  ///< coordinates of the holding ranks that take part
   bool frozen = false;
@@ -48,6 +50,7 @@ struct Parameter {
   Place place;
 
   std::int64_t numel() const;
+  friend bool operator==(const Parameter& a, const Parameter& b);  ///< places aside
 };
 
 /// A source of contributions to a logical parameter: one use of one of its sites.

@@ -79,6 +79,12 @@ std::string argument_for(const std::string& file);
 /// Reads the file, or standard input; one that cannot be read is an InputError as well.
 Scenario read_scenario_file(const std::filesystem::path& path);
 
+/// A schedule as a scenario file would say it: plain parameters and steps, coordinates as numbers. What it says reads
+/// back to an equal schedule.
+Json to_json(const Schedule& schedule);
+Json to_json(const Step& step);
+Json to_json(const Parameter& parameter);
+
 /// The JSON Schema (2020-12) of scenario files, from the key tables that the parser uses.
 Json scenario_schema();
 /// The keys as Markdown tables, from the same tables: docs/scenario-keys.md.

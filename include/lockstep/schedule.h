@@ -55,6 +55,7 @@ class Selectors {
   static bool compares_numel(std::string_view item);
   /// Whether the pattern of one item (without its `!`) fits.
   static bool fits(std::string_view item, const Parameter& parameter, std::int64_t numel);
+  friend bool operator==(const Selectors&, const Selectors&) = default;
 
  private:
   bool chooses(const Parameter& parameter, std::int64_t numel, int chunk) const;
@@ -72,6 +73,7 @@ struct Geometry {
   std::optional<Expression> align_bucket;  ///< default lcm(n, 128)
   std::optional<Selectors> separate;       ///< none: no parameter is separate
   Place place;
+  friend bool operator==(const Geometry& a, const Geometry& b);  ///< places aside
 };
 
 /// Where one parameter lies in what a reduction cuts: it begins `offset` elements into a stretch
@@ -117,12 +119,14 @@ enum class Reduction { sum, average };
 struct Only {
   Axis axis;
   std::vector<int> coordinates;
+  friend bool operator==(const Only&, const Only&) = default;
 };
 
 /// The root of a broadcast or reduce: a position in the group, or coordinates that one member has.
 struct Root {
   std::optional<int> position;
   std::vector<std::pair<Axis, int>> coordinates;
+  friend bool operator==(const Root&, const Root&) = default;
 };
 
 /// One plain step. Fields that an op does not have keep their defaults.
@@ -150,6 +154,7 @@ struct Step {
   std::vector<Step> steps;          ///< each
   Place place;                      ///< the whole step
   Place by_place, when_place, over_place, root_place, count_place, params_place;
+  friend bool operator==(const Step& a, const Step& b);  ///< places aside
 };
 
 /// A schedule with everything that its steps act on: what every engine interprets.
@@ -162,6 +167,8 @@ struct Schedule {
   /// The number of elements that a rank holds of a parameter decided what is here: an edit chose parameters by it, or a
   /// step of the framework's was looked at that does. With other sizes other parameters or steps may be here.
   bool decided_by_numel = false;
+  /// Whether every engine does the same with both: all but places, and by what the steps were decided.
+  friend bool operator==(const Schedule& a, const Schedule& b);
 };
 
 }  // namespace lockstep

@@ -22,6 +22,9 @@ class TokenTable {
   explicit TokenTable(const Lists& lists);
 
   std::int64_t at(int micro_batch, int dp, int cp, int sp) const;
+  /// The counts that it was made from.
+  Lists lists() const;
+  friend bool operator==(const TokenTable&, const TokenTable&) = default;
   /// Of a box, over any number of repetitions of the table: constant time, for each coordinate along an axis whose
   /// stride is not 1, and for each 2^63 tokens that the table has.
   Rational sum(Range micro_batch, Range dp, Range cp, Range sp) const;

@@ -24,6 +24,18 @@ void collect_names(const Node& node, std::set<std::string>& names) {
   for (const NodePointer& child : node.children) collect_names(*child, names);
 }
 
+bool same_tree(const Node& a, const Node& b) {
+  if (a.kind != b.kind || a.children.size() != b.children.size()) return false;
+  if (a.kind == Node::Kind::value) return a.value == b.value;
+  // What has no children and no text of its own may still remember the word that it was written as.
+  const bool has_text =
+      a.kind != Node::Kind::rank_axis && a.kind != Node::Kind::micro_batch && a.kind != Node::Kind::step;
+  return (!has_text || a.text == b.text) && a.axis == b.axis && a.axes == b.axes &&
+         a.all_micro_batches == b.all_micro_batches &&
+         std::equal(a.children.begin(), a.children.end(), b.children.begin(),
+                    [](const NodePointer& one, const NodePointer& other) { return same_tree(*one, *other); });
+}
+
 /// Whether a sum runs over all axes that the tokens are split along.
 bool sums_everything(const Node& sum) {
   const auto has = [&](Axis axis) { return std::find(sum.axes.begin(), sum.axes.end(), axis) != sum.axes.end(); };
@@ -106,6 +118,10 @@ bool Expression::uses_step() const {
     return node.kind == Node::Kind::step || node.kind == Node::Kind::tokens || node.kind == Node::Kind::sum ||
            (node.kind == Node::Kind::name && node.text == "micro_batches");
   });
+}
+
+bool operator==(const Expression& a, const Expression& b) {
+  return same_tree(*a.root_, *b.root_) || same_tree(*expression::fold(a.root_, {}), *expression::fold(b.root_, {}));
 }
 
 std::set<std::string> Expression::names() const {

@@ -55,6 +55,20 @@ TokenTable::TokenTable(const Lists& lists)
   }
 }
 
+TokenTable::Lists TokenTable::lists() const {
+  Lists lists(static_cast<std::size_t>(sizes_[0]));
+  for (int m = 0; m < sizes_[0]; ++m) {
+    for (int d = 0; d < sizes_[1]; ++d) {
+      auto& of_dp = lists[static_cast<std::size_t>(m)].emplace_back();
+      for (int c = 0; c < sizes_[2]; ++c) {
+        auto& of_cp = of_dp.emplace_back();
+        for (int s = 0; s < sizes_[3]; ++s) of_cp.push_back(at(m, d, c, s));
+      }
+    }
+  }
+  return lists;
+}
+
 std::size_t TokenTable::place(int micro_batch, int dp, int cp, int sp) const {
   std::size_t result = static_cast<std::size_t>(micro_batch);
   result = result * static_cast<std::size_t>(sizes_[1] + 1) + static_cast<std::size_t>(dp);
