@@ -72,6 +72,9 @@ struct Scenario {
 
 /// Reads a scenario. Throws InputError with every mistake of the file.
 Scenario read_scenario(std::shared_ptr<const Source> source);
+/// The same of a document, perhaps changed since it was read: as if `file` said it, in whose folder the frameworks and
+/// models that it names are. Mistakes have the places that its values have.
+Scenario read_scenario(const Json& document, const std::string& file);
 /// The path that stands for standard input, and what messages and reports call it. A file of that name is "./<stdin>".
 inline constexpr std::string_view standard_input_name = "<stdin>";
 /// How a command line names the file: "-" for standard input, quoted, on one line, where a shell would take it apart.

@@ -10,10 +10,12 @@ namespace lockstep::cli {
 
 namespace {
 
-Json value_of(const std::string& text) {
+/// What stands behind the sign of a change, which is what mistakes in it are mistakes of.
+Json value_of(const std::string& change, const std::string& text) {
   Diagnostics diagnostics;
-  Json value = parse_json(std::make_shared<const Source>(Source{"", text}), diagnostics);
-  return diagnostics.empty() ? value.at({}) : Json::string(text);
+  const auto source = std::make_shared<const Source>(Source{change, text});
+  Json value = parse_json(source, diagnostics);
+  return diagnostics.empty() ? value : Json::string(text, Place{source, 0, text.size(), ""});
 }
 
 std::vector<std::string> path_of(const std::string& key) {
@@ -54,11 +56,11 @@ Scenario read_changed_scenario(const std::string& file, const std::vector<std::s
     const std::size_t sign = change.find('=');
     if (sign == std::string::npos || sign == 0)
       usage_error(fmt::format("a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"{}\"", change));
-    document = with(document, path_of(change.substr(0, sign)), 0, value_of(change.substr(sign + 1)), change);
+    document = with(document, path_of(change.substr(0, sign)), 0, value_of(change, change.substr(sign + 1)), change);
   }
   // Its own expectations are those of the file as it is.
   document.remove("expect");
-  return read_scenario(std::make_shared<const Source>(Source{file, write_json(document)}));
+  return read_scenario(document, file);
 }
 
 }  // namespace lockstep::cli

@@ -192,13 +192,13 @@ class Run {
     mutant.document = with_edits(small_.scenario->document, {edit});
     std::unique_ptr<MutationGround> ground;
     try {
-      const Scenario small = read_document(mutant.document, scenario_.file);
+      const Scenario small = read_scenario(mutant.document, scenario_.file);
       if (!seen_.insert(content_hash(small.resolved)).second) {
         ++mutation_.same;
         return;
       }
       ground = std::make_unique<MutationGround>(small.resolved);
-      edited_ = std::make_unique<Scenario>(read_document(with_edits(scenario_.document, {edit}), scenario_.file));
+      edited_ = std::make_unique<Scenario>(read_scenario(with_edits(scenario_.document, {edit}), scenario_.file));
     } catch (const InputError&) {
       ++mutation_.invalid;
       return;
@@ -249,7 +249,7 @@ class Run {
 
   /// What other tests see of it at the smallest sizes at which it is wrong.
   void compare(Mutant& mutant) const {
-    const MutantTrial trial = MutationGround(read_document(mutant.document, scenario_.file).resolved).judge();
+    const MutantTrial trial = MutationGround(read_scenario(mutant.document, scenario_.file).resolved).judge();
     mutant.verdict = trial.verdict;
     mutant.replicas_differ = trial.replicas_differ;
     mutant.beyond_tolerance = trial.beyond_tolerance;
@@ -304,7 +304,7 @@ class Run {
     if (base_ != Proof::Verdict::right) {
       Json document = example.document;
       document.set("schedule", *scenario_.document.find("schedule"));
-      if (MutationGround(read_document(document, scenario_.file).resolved).judge().verdict != Verdict::match)
+      if (MutationGround(read_scenario(document, scenario_.file).resolved).judge().verdict != Verdict::match)
         return false;
     }
     mutant.fate = Mutant::Fate::killed;
@@ -362,7 +362,7 @@ class Run {
 
   MutantTrial trial_of_parameter(const NeighbourGround& neighbour, const Json& edit) const {
     try {
-      return MutationGround(read_document(with_edits(neighbour.scenario->document, {edit}), scenario_.file).resolved)
+      return MutationGround(read_scenario(with_edits(neighbour.scenario->document, {edit}), scenario_.file).resolved)
           .judge();
     } catch (const InputError&) {
       return {};  // the parameter is another one there, or none

@@ -24,7 +24,7 @@ MutationSizes::Entry& MutationSizes::entry(const Json& document) {
   Entry& entry = found->second;
   if (!is_new) return entry;
   try {
-    entry.scenario = read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file_, write_json(document)}));
+    entry.scenario = read_scenario_of_open_sizes(document, file_);
     entry.steps = std::make_shared<EditableSteps>(entry.scenario.resolved);
     entry.scenario.schedule = nullptr;
     entry.written = content_hash(entry.steps->written());

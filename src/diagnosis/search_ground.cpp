@@ -140,7 +140,7 @@ Json SearchGround::unedited_steps() const {
   plain.remove("edits");
   document.set("schedule", plain);
   try {
-    return *read_document(document, result_.scenario->file).resolved.find("schedule")->find("steps");
+    return *read_scenario(document, result_.scenario->file).resolved.find("schedule")->find("steps");
   } catch (const InputError&) {
     return {};
   }
@@ -207,7 +207,7 @@ bool SearchGround::says_the_same_in_the_file(const std::vector<Json>& edits, con
   if (written == nullptr || write_json(*written).find("]\"") == std::string::npos) return true;  // no "STEP[0]"
   try {
     const Json document = with_edits(at_sizes(result_.scenario->document, sizes_), edits);
-    const Json there = *read_document(document, result_.scenario->file).resolved.find("schedule")->find("steps");
+    const Json there = *read_scenario(document, result_.scenario->file).resolved.find("schedule")->find("steps");
     return content_hash(there) == content_hash(steps);
   } catch (const InputError&) {
     return false;

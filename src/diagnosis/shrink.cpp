@@ -96,7 +96,7 @@ Json at_sizes(const Json& document, const FileSizes& sizes) {
 
 std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const FileSizes& sizes) {
   try {
-    return std::make_shared<const Scenario>(read_document(at_sizes(scenario.document, sizes), scenario.file));
+    return std::make_shared<const Scenario>(read_scenario(at_sizes(scenario.document, sizes), scenario.file));
   } catch (const InputError&) {
     return nullptr;
   }

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/step_editor.h"
 
-#include <fmt/format.h>
-
 #include "src/base/budget.h"
+#include "src/scenario/value_type.h"
 
 namespace lockstep {
 
-bool StepEditor::takes(std::string_view word) const {
-  const std::string keys = fmt::format(" {} ", row_->keys);
-  return keys.find(fmt::format(" {} ", word)) != std::string::npos;
-}
+bool StepEditor::takes(std::string_view word) const { return contains_word(row_->keys, word); }
 
 void StepEditor::add(Candidate::Kind kind, std::vector<Json::Member> members) {
   constexpr std::int64_t units = 20;  // all of them are there at once

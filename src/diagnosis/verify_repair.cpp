@@ -71,7 +71,7 @@ std::optional<Scenario> with_any(const Scenario& scenario) {
   if (!any) return std::nullopt;
   document.set("layout", layout);
   try {
-    return read_document(document, scenario.file);
+    return read_scenario(document, scenario.file);
   } catch (const InputError&) {
     return std::nullopt;
   }
@@ -117,7 +117,7 @@ void prove(const Scenario& scenario, Repair& repair) {
 
 /// One parameter of each class: the others go through the same steps, and a search has no time for all of them.
 bool replay_on_host(const Scenario& scenario, Repair& repair) {
-  const auto classes = std::make_shared<const Scenario>(read_document(with_classes_only(scenario), scenario.file));
+  const auto classes = std::make_shared<const Scenario>(read_scenario(with_classes_only(scenario), scenario.file));
   constexpr double most_bytes = 5e8;
   const Workload workload = estimate_workload(*classes->schedule);
   if (workload.bytes + workload.host_bytes > most_bytes) {
@@ -159,7 +159,7 @@ bool verify_repair(const CheckResult& result, Repair& repair) {
   document.remove("expect");
   try {
     const Budget budget(Budget::search);
-    const auto repaired = std::make_shared<const Scenario>(read_document(document, result.scenario->file));
+    const auto repaired = std::make_shared<const Scenario>(read_scenario(document, result.scenario->file));
     CheckOptions options;
     options.host = options.blame = options.turns = false;
     const CheckResult there = check_scenario(repaired, options);

@@ -266,8 +266,7 @@ RecordedRun record(const CapturedRun& run, const VerifyResult& verified, std::sh
 
 std::shared_ptr<const Scenario> read_recorded(const Json& document) {
   try {
-    return std::make_shared<const Scenario>(
-        read_scenario(std::make_shared<Source>(Source{"the recorded scenario", write_json(document)})));
+    return std::make_shared<const Scenario>(read_scenario(document, "the recorded scenario"));
   } catch (const InputError& error) {
     throw InputError({Diagnostic{
         {}, fmt::format("what the run did is no valid scenario: {}", error.diagnostics().front().message)}});

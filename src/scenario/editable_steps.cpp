@@ -81,8 +81,4 @@ Json with_edits(const Json& document, const std::vector<Json>& edits) {
   return changed;
 }
 
-Scenario read_document(const Json& document, const std::string& file) {
-  return read_scenario(std::make_shared<const Source>(Source{file, write_json(document)}));
-}
-
 }  // namespace lockstep

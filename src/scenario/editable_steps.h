@@ -45,7 +45,5 @@ class EditableSteps {
 std::uint64_t content_hash(const Json& value);
 /// The document with edits behind those that it has.
 Json with_edits(const Json& document, const std::vector<Json>& edits);
-/// Reads a document as if it had been written to `file`. Throws InputError with every mistake.
-Scenario read_document(const Json& document, const std::string& file);
 
 }  // namespace lockstep

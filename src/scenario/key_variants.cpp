@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "lockstep/operation.h"
 #include "src/scenario/key_table.h"
 
 namespace lockstep {
 
 namespace {
-
-bool contains_word(std::string_view words, std::string_view word) {
-  const std::vector<std::string> list = split_words(words);
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
 
 /// Keys that most ops have are listed by the ops that lack them; all others stand in the
 /// operation table.

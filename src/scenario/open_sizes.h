@@ -21,7 +21,7 @@ struct RefusedSizes : InputError {
 
 /// read_scenario() for a reader to whom the layout's sizes are one example of many: where a framework derives a number
 /// from sizes, steps hold the expression in place of its value. The verdict is the same.
-Scenario read_scenario_of_open_sizes(std::shared_ptr<const Source> source);
+Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file);
 /// Whether "micro_batches" is "any" in what was read, by the scenario or its framework.
 bool has_any_micro_batches(const Scenario& scenario);
 

@@ -32,16 +32,21 @@ std::string name_of_file(const std::string& file) {
 /// depends on it unread, so that every mistake is reported once.
 class ScenarioReader {
  public:
-  explicit ScenarioReader(std::shared_ptr<const Source> source, bool keep_sizes = false) : source_(std::move(source)) {
+  explicit ScenarioReader(std::string file, bool keep_sizes = false) : file_(std::move(file)) {
     reading_.keep_sizes = keep_sizes;
-    reading_.folder = std::filesystem::path(source_->name).parent_path();
+    reading_.folder = std::filesystem::path(file_).parent_path();
   }
 
-  Scenario read() {
+  Scenario read_text(std::shared_ptr<const Source> source) {
+    const Json document = parse_json(std::move(source), reading_.diagnostics);
+    if (document.is_null() && !reading_.diagnostics.empty()) fail();
+    return read(document);
+  }
+
+  Scenario read(const Json& document) {
     Scenario scenario;
-    scenario.file = source_->name;
-    scenario.document = parse_json(source_, reading_.diagnostics);
-    if (scenario.document.is_null() && !reading_.diagnostics.empty()) fail();
+    scenario.file = file_;
+    scenario.document = document;
     refuse_other_files(scenario.document);
     const Fields fields(scenario.document, Object::scenario, "", "at the top level of the scenario",
                         reading_.diagnostics);
@@ -76,7 +81,7 @@ class ScenarioReader {
 
   /// Files of other kinds are easily given in place of a scenario, and each of their keys would be unknown.
   void refuse_other_files(const Json& document) {
-    const std::string file = std::filesystem::path(source_->name).filename().string();
+    const std::string file = std::filesystem::path(file_).filename().string();
     for (const auto& [mark, kind, part] :
          {std::tuple("lockstep_framework", "framework", "schedule"), std::tuple("lockstep_model", "preset", "model")}) {
       const Json* found = document.find(mark);
@@ -94,12 +99,12 @@ class ScenarioReader {
     reading_.diagnostics.add(
         Place{}, fmt::format("{}: expected a scenario, found an object with none of \"lockstep\", \"layout\" and "
                              "\"schedule\"; `lockstep import` reads the configurations of frameworks",
-                             source_->name));
+                             file_));
     fail();
   }
 
   void read_heads(const Fields& fields, Scenario& scenario) {
-    scenario.name = fields.text("name", name_of_file(source_->name));
+    scenario.name = fields.text("name", name_of_file(file_));
     scenario.title = fields.text("title");
     scenario.source_reference = fields.text("source");
   }
@@ -244,7 +249,7 @@ class ScenarioReader {
     return plain;
   }
 
-  std::shared_ptr<const Source> source_;
+  std::string file_;
   Reading reading_;
   std::unique_ptr<Framework> framework_;
   Json edits_ = Json::array();
@@ -257,7 +262,9 @@ class ScenarioReader {
 
 }  // namespace
 
-Scenario read_scenario(std::shared_ptr<const Source> source) { return ScenarioReader(std::move(source)).read(); }
+Scenario read_scenario(std::shared_ptr<const Source> source) { return ScenarioReader(source->name).read_text(source); }
+
+Scenario read_scenario(const Json& document, const std::string& file) { return ScenarioReader(file).read(document); }
 
 bool has_any_micro_batches(const Scenario& scenario) {
   const Json* batch = scenario.resolved.find("batch");
@@ -265,8 +272,8 @@ bool has_any_micro_batches(const Scenario& scenario) {
   return count != nullptr && count->is_string();
 }
 
-Scenario read_scenario_of_open_sizes(std::shared_ptr<const Source> source) {
-  return ScenarioReader(std::move(source), true).read();
+Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file) {
+  return ScenarioReader(file, true).read(document);
 }
 
 Scenario read_scenario_file(const std::filesystem::path& path) {

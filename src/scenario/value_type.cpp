@@ -208,12 +208,12 @@ const std::vector<TypeRow> rows_of_types = {
 };
 
 bool check_one_of(const Json& value, std::string_view allowed, Diagnostics& diagnostics) {
+  if (value.is_string() && contains_word(allowed, value.text())) return true;
   const std::vector<std::string> words = split_words(allowed);
   if (!value.is_string()) {
     diagnostics.add(value.place(), fmt::format("expected {}, found {}", quoted_alternatives(words), value.describe()));
     return false;
   }
-  if (std::find(words.begin(), words.end(), value.text()) != words.end()) return true;
   diagnostics.add(value.place(), fmt::format("expected {}, found {}{}", quoted_alternatives(words), value.describe(),
                                              did_you_mean_here(value.text(), words)));
   return false;
@@ -267,6 +267,15 @@ std::optional<std::int64_t> whole_number(const Json& value) {
   if (!value.is_number()) return std::nullopt;
   const std::optional<Rational> number = Rational::parse(value.text());
   return number ? number->to_int64() : std::nullopt;
+}
+
+bool contains_word(std::string_view words, std::string_view word) {
+  for (std::size_t begin = 0; begin < words.size();) {
+    const std::size_t end = std::min(words.find(' ', begin), words.size());
+    if (end > begin && words.substr(begin, end - begin) == word) return true;
+    begin = end + 1;
+  }
+  return false;
 }
 
 std::vector<std::string> split_words(std::string_view words) {

@@ -94,6 +94,8 @@ bool check_type(const Json& value, Type type, std::string_view allowed, Diagnost
 std::optional<std::int64_t> whole_number(const Json& value);
 /// Words that are separated by spaces.
 std::vector<std::string> split_words(std::string_view words);
+/// Whether `word` is one of them.
+bool contains_word(std::string_view words, std::string_view word);
 bool is_identifier(std::string_view text);
 /// `"a", "b" or "c"`.
 std::string quoted_alternatives(const std::vector<std::string>& words);

@@ -88,9 +88,26 @@ def test_mistakes(run, tmp_path):
                                           "layout: give it a size, such as --old layout.dp=4 --new layout.dp=4\n"),
         ([old, "--new", "batch.micro_batches=any"], f"error: {old} has any number of micro-batches, and diff compares the calls "
          "of one: give it, such as --old batch.micro_batches=4 --new batch.micro_batches=4\n"),
+        ([old, "--new", "layout.dp=x"], "layout.dp=x:1:1: error: expected an integer of at least 1 or \"any\", found the string \"x\"\n"
+         "    1 | x\n      | ^\n"),
     ]:
         result = run("diff", *arguments)
         assert (result.returncode, result.stderr) == (2, message)
+
+
+def test_mistakes_that_a_change_uncovers_have_their_places_in_the_file(run, tmp_path):
+    path = tmp_path / "old.json"
+    path.write_text("""{
+  "lockstep": 1, "layout": { "dp": 2 },
+
+  "model": { "parameters": [{ "name": "w", "shape": [8] }] },
+  "schedule": { "steps": [
+    { "name": "all", "op": "all_reduce", "over": { "dp": [1] } }] }
+}
+""", encoding="utf-8")
+    result = run("diff", str(path), "--new", "layout.dp=1")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"{path}:6:59: error: coordinate 1 is not on axis \"dp\", which has size 1")
 
 
 def test_the_same_here_and_others_elsewhere(run, tmp_path):

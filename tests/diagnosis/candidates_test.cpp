@@ -83,7 +83,7 @@ TEST_CASE("every edit can be written into the file and read again, and says the 
       if (edited.is_null() || !steps.read(edited)) continue;
       kinds.insert(candidate.kind);
       try {
-        const Scenario whole = read_document(with_edits(listed.scenario.document, {candidate.edit}), "test.json");
+        const Scenario whole = read_scenario(with_edits(listed.scenario.document, {candidate.edit}), "test.json");
         CHECK(whole.resolved.find("schedule")->find("steps")->same_as(edited));
         ++read;
       } catch (const InputError& error) {

@@ -216,10 +216,8 @@ std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
     resized.set("batch", batch);
   }
   try {
-    auto scenario = std::make_shared<Scenario>(
-        options_.read
-            ? options_.read(resized)
-            : read_scenario_of_open_sizes(std::make_shared<const Source>(Source{file_, write_json(resized)})));
+    auto scenario = std::make_shared<Scenario>(options_.read ? options_.read(resized)
+                                                             : read_scenario_of_open_sizes(resized, file_));
     if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
     refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
     out_of_reach_.insert(sizes);
