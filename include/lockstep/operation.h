@@ -22,9 +22,9 @@ struct Decomposition {
   std::vector<std::vector<int>> takes_over;
 };
 
-/// One row of the operation table: what an op is, what it accepts, and, for collectives, its
-/// effect, written once. Engines read the effect through apply_collective (collective.h); a test
-/// holds each row against its decomposition into sends and local sums.
+/// One row of the operation table: what an op is, what it accepts, and its effect, written once.
+/// Engines read the effect through apply_local (local_step.h) and apply_collective and owned_after
+/// (collective.h); a test holds each collective against its decomposition into sends and local sums.
 struct Operation {
   Op op;
   std::string_view name;
@@ -32,9 +32,19 @@ struct Operation {
   std::string_view keys;    ///< keys of a step besides those of every op, separated by spaces
   bool collective = false;  ///< all members must meet
 
-  enum class Writes { nothing, everywhere, own_slice, root_everywhere };
+  /// A step of one rank alone: what stays of the buffer, and what is added to that.
+  enum class Keeps { everything, multiple, nothing };
+  enum class Adds { nothing, buffer, gradient, leftover };
+  Keeps keeps = Keeps::everything;
+  Adds adds = Adds::nothing;
+  bool counts = false;  ///< reads elements into the gradient norm
+
+  /// Whose slices it speaks of: those that its own geometry cuts, or those of the scatter that it undoes.
+  enum class Cuts { nothing, its_own, those_of_the_scatter };
+  enum class Writes { nothing, everywhere, own_slice, every_slice, root_everywhere };
   enum class Value { none, reduction, slice_of_its_member, of_the_root };
   enum class Ownership { keeps, intersects_own_slice, all_slices, root_keeps_others_lose, sets_own_slice };
+  Cuts cuts = Cuts::nothing;
   Writes writes = Writes::nothing;  ///< which elements of which members change
   Value value = Value::none;        ///< what stands there afterwards
   Ownership ownership = Ownership::keeps;
@@ -44,6 +54,19 @@ struct Operation {
   int ring_sends = 0;
   /// The same collective by another road: a ring or a chain among n members. Null where no data moves.
   Decomposition (*decompose)(int n, int root) = nullptr;
+
+  /// Changes a buffer by itself.
+  bool local() const { return keeps != Keeps::everything || adds != Adds::nothing; }
+  bool changes() const { return local() || writes != Writes::nothing; }
+  /// Reads or writes a buffer.
+  bool touches() const { return changes() || counts; }
+  /// Changes a buffer, or who owns what of it.
+  bool acts() const { return changes() || ownership != Ownership::keeps; }
+  /// Speaks of the members of a group, whether they meet or not.
+  bool of_a_group() const { return collective || ownership != Ownership::keeps; }
+  /// Reads the buffer that the step calls "from".
+  bool reads_from() const { return adds == Adds::buffer; }
+  bool reduces() const { return value == Value::reduction; }
 };
 
 const Operation& operation(Op op);

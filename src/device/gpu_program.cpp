@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/operation.h"
+#include "lockstep/collective.h"
+#include "lockstep/local_step.h"
 #include "src/base/at.h"
 #include "src/device/network_meeting.h"
 #include "src/device/program_writer.h"
@@ -132,41 +133,46 @@ class ProgramMaker {
 
   /// A local step.
   void apply(const PlannedEvent& planned) {
-    const int node = planned.nodes.front();
-    const std::uint32_t target = layout_.slot_of_node(node);
-    switch (planned.event->op) {
-      case Op::backward:
-      case Op::leftover:
-        if (planned.terms.empty()) return;
-        writer_.begin(Kind::generate, target);
-        add_runs(piece_of(node), parts_of(planned), planned.terms);
-        return writer_.end();
-      case Op::scale:
-        writer_.begin(Kind::scale, target);
-        writer_.instruction().factor = factor(planned.by);
-        break;
-      case Op::zero:
-        writer_.begin(Kind::zero, target);
-        break;
-      case Op::copy:
-        if (planned.from == node) return;
-        writer_.begin(Kind::copy, target);
-        writer_.instruction().from = layout_.slot_of_node(planned.from);
-        break;
-      case Op::accumulate:
-        writer_.begin(Kind::accumulate, target);
-        writer_.instruction().from = layout_.slot_of_node(planned.from);
-        break;
-      default:
-        throw InternalError("an operation that the cuda engine does not know");
-    }
-    for (const Interval& part : parts_of(planned)) writer_.add_span(part);
-    writer_.end();
+    LocalChange change{*this, planned};
+    apply_local(operation(planned.event->op), change);
   }
+  /// One buffer in a local step, for apply_local().
+  struct LocalChange {
+    ProgramMaker& maker;
+    const PlannedEvent& planned;
+
+    void write(Kind kind, const auto& fill) const {
+      fill(maker.writer_.begin(kind, maker.layout_.slot_of_node(planned.nodes.front())));
+      for (const Interval& part : maker.parts_of(planned)) maker.writer_.add_span(part);
+      maker.writer_.end();
+    }
+    void write_with_other(Kind kind) const {
+      write(kind, [&](kernels::Instruction& made) { made.from = maker.layout_.slot_of_node(planned.from); });
+    }
+    void clear() const {
+      write(Kind::zero, [](kernels::Instruction&) {});
+    }
+    void multiply() const {
+      write(Kind::scale, [&](kernels::Instruction& made) { made.factor = factor(planned.by); });
+    }
+    void take_over() const {
+      if (planned.from != planned.nodes.front()) write_with_other(Kind::copy);
+    }
+    void add_buffer() const { write_with_other(Kind::accumulate); }
+    void add_gradient() const { generate(); }
+    void add_leftover() const { generate(); }
+    void generate() const {
+      if (planned.terms.empty()) return;
+      const int node = planned.nodes.front();
+      maker.writer_.begin(Kind::generate, maker.layout_.slot_of_node(node));
+      maker.add_runs(maker.piece_of(node), maker.parts_of(planned), planned.terms);
+      maker.writer_.end();
+    }
+  };
   static kernels::Factor factor(const numeric::Factor& of) { return {of.multiply, of.divide, of.residue}; }
 
   void meet(const PlannedEvent& planned, const LocalPlan::Meeting& members) {
-    if (operation(planned.event->op).writes == Operation::Writes::nothing) return;
+    if (!operation(planned.event->op).changes()) return;
     std::vector<std::uint32_t> slots;
     slots.reserve(members.members.size());
     for (const std::size_t member : members.members) slots.push_back(layout_.slot_of_node(planned.nodes[member]));
@@ -216,40 +222,49 @@ class ProgramMaker {
   void meet(const PlannedEvent& planned, const LocalPlan::Meeting& members, const std::vector<std::uint32_t>& slots,
             const Intervals& everything, const std::vector<Intervals>& slices) {
     if (layout_.is_called(members)) return over_network_.write(planned, members, slots, everything, slices);
-    using Writes = Operation::Writes;
-    const Operation& row = operation(planned.event->op);
     kernels::Instruction& instruction = writer_.begin(Kind::collective, slots.front());
     instruction.first_member = static_cast<std::uint32_t>(writer_.program.members.size());
     instruction.members = static_cast<std::uint32_t>(slots.size());
     if (planned.event->root >= 0) instruction.root = static_cast<std::uint32_t>(planned.event->root);
-    switch (row.value) {
-      case Operation::Value::none:
-        return;
-      case Operation::Value::reduction:
-        instruction.received = kernels::Received::sum;
-        if (planned.event->average) instruction.factor = factor(planned.by);
-        break;
-      case Operation::Value::slice_of_its_member:
-        instruction.received = kernels::Received::owner;
-        break;
-      case Operation::Value::of_the_root:
-        instruction.received = kernels::Received::root;
-        break;
-    }
-    instruction.receiver = row.writes == Writes::own_slice         ? kernels::Receiver::owner
-                           : row.writes == Writes::root_everywhere ? kernels::Receiver::root
-                                                                   : kernels::Receiver::everyone;
     writer_.program.members.insert(writer_.program.members.end(), slots.begin(), slots.end());
-    if (row.writes == Writes::own_slice || row.value == Operation::Value::slice_of_its_member) {
-      for (std::size_t member = 0; member < slots.size(); ++member) {
-        for (const Interval& each : slices[member]) writer_.add_span(each, 0, member);
-      }
-      writer_.sort_spans();
-    } else {
-      for (const Interval& each : everything) writer_.add_span(each);
-    }
+    Members all{writer_, instruction, planned, everything, slices};
+    apply_collective(operation(planned.event->op), all);
     writer_.end();
   }
+  /// The members of a collective that are all here, for apply_collective(): one instruction says who receives what.
+  struct Members {
+    ProgramWriter& writer;
+    kernels::Instruction& instruction;
+    const PlannedEvent& planned;
+    const Intervals& everything;
+    const std::vector<Intervals>& slices_of_members;
+
+    kernels::Received reduce() {
+      if (planned.event->average) instruction.factor = factor(planned.by);
+      return kernels::Received::sum;
+    }
+    kernels::Received root() { return kernels::Received::root; }
+    kernels::Received slices() { return kernels::Received::owner; }
+    void write(kernels::Received received, kernels::Receiver receiver) {
+      instruction.received = received;
+      instruction.receiver = receiver;
+    }
+    void write_on_everything(kernels::Received received, kernels::Receiver receiver) {
+      write(received, receiver);
+      for (const Interval& each : everything) writer.add_span(each);
+    }
+    void write_on_slices(kernels::Received received, kernels::Receiver receiver) {
+      write(received, receiver);
+      for (std::size_t member = 0; member < slices_of_members.size(); ++member) {
+        for (const Interval& each : slices_of_members[member]) writer.add_span(each, 0, member);
+      }
+      writer.sort_spans();
+    }
+    void write_everywhere(kernels::Received received) { write_on_everything(received, kernels::Receiver::everyone); }
+    void write_own_slices(kernels::Received received) { write_on_slices(received, kernels::Receiver::owner); }
+    void write_every_slice(kernels::Received received) { write_on_slices(received, kernels::Receiver::everyone); }
+    void write_root(kernels::Received received) { write_on_everything(received, kernels::Receiver::root); }
+  };
 
   void compute_expected(int piece, int optimizer_step) {
     const std::size_t index = at(piece);

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/collective.h"
 #include "src/base/at.h"
 #include "src/device/local_plan.h"
 #include "src/device/transport.h"
@@ -31,31 +32,48 @@ class FoldedMeeting {
   /// stored elements, and the same for every member.
   void apply(const numeric::PlannedEvent& planned, const LocalPlan::Meeting& members, const std::vector<Value*>& values,
              const std::vector<Intervals>& slices, const Intervals& everything, std::int64_t count) {
-    const Operation& row = operation(planned.event->op);
-    switch (row.value) {
-      case Operation::Value::none:
-        return;
-      case Operation::Value::of_the_root:
-        return spread(planned, members, values, everything);
-      case Operation::Value::slice_of_its_member:
-        return gather(members, values, slices);
-      case Operation::Value::reduction:
-        break;
-    }
-    add_up(values, everything, count);
-    switch (row.writes) {
-      case Operation::Writes::nothing:
-        return;
-      case Operation::Writes::everywhere:
-        return reduce_for_all(planned, members, values, everything);
-      case Operation::Writes::root_everywhere:
-        return reduce_for_root(planned, members, values, everything);
-      case Operation::Writes::own_slice:
-        return reduce_slices(planned, members, values, slices);
-    }
+    Roads roads{*this, planned, members, values, slices, everything, count};
+    apply_collective(operation(planned.event->op), roads);
   }
 
  private:
+  enum class Received { sum, root, slices };
+  /// For apply_collective(): what is received and where it is written decide together which call is made.
+  struct Roads {
+    FoldedMeeting& meeting;
+    const numeric::PlannedEvent& planned;
+    const LocalPlan::Meeting& members;
+    const std::vector<Value*>& values;
+    const std::vector<Intervals>& parts;
+    const Intervals& everything;
+    std::int64_t count;
+
+    Received reduce() {
+      meeting.add_up(values, everything, count);
+      return Received::sum;
+    }
+    Received root() { return Received::root; }
+    Received slices() { return Received::slices; }
+    void write_everywhere(Received received) {
+      if (received == Received::sum) return meeting.reduce_for_all(planned, members, values, everything);
+      if (received == Received::root) return meeting.spread(planned, members, values, everything);
+      throw InternalError(unknown);
+    }
+    void write_own_slices(Received received) {
+      if (received != Received::sum) throw InternalError(unknown);
+      meeting.reduce_slices(planned, members, values, parts);
+    }
+    void write_every_slice(Received received) {
+      if (received != Received::slices) throw InternalError(unknown);
+      meeting.gather(members, values, parts);
+    }
+    void write_root(Received received) {
+      if (received != Received::sum) throw InternalError(unknown);
+      meeting.reduce_for_root(planned, members, values, everything);
+    }
+    static constexpr const char* unknown = "a collective that the mpi engine has no call for";
+  };
+
   static constexpr Number number = number_of<Value>;
 
   static bool alone(const LocalPlan::Meeting& members) { return members.processes.size() == 1; }

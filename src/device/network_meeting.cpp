@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "kernels/numbers.h"
+#include "lockstep/collective.h"
 #include "src/base/at.h"
 
 namespace lockstep::device {
@@ -41,6 +42,33 @@ struct NetworkMeeting::Stretch {
   }
 };
 
+/// For apply_collective(): what is received and where it is written decide together which call is made.
+struct NetworkMeeting::Members {
+  NetworkMeeting& meeting;
+
+  Received reduce() { return Received::sum; }
+  Received root() { return Received::root; }
+  Received slices() { return Received::owner; }
+  void write_everywhere(Received received) {
+    if (received == Received::sum) return meeting.reduce_for_all();
+    if (received == Received::root) return meeting.spread_from_root();
+    throw InternalError(unknown);
+  }
+  void write_own_slices(Received received) {
+    if (received != Received::sum) throw InternalError(unknown);
+    meeting.reduce_slices();
+  }
+  void write_every_slice(Received received) {
+    if (received != Received::owner) throw InternalError(unknown);
+    meeting.gather();
+  }
+  void write_root(Received received) {
+    if (received != Received::sum) throw InternalError(unknown);
+    meeting.reduce_for_root();
+  }
+  static constexpr const char* unknown = "a collective that the network engine has no call for";
+};
+
 void NetworkMeeting::write(const numeric::PlannedEvent& planned, const LocalPlan::Meeting& folded, const Slots& slots,
                            const Intervals& everything, const std::vector<Intervals>& slices) {
   planned_ = &planned;
@@ -48,27 +76,8 @@ void NetworkMeeting::write(const numeric::PlannedEvent& planned, const LocalPlan
   slots_ = &slots;
   everything_ = &everything;
   slices_ = &slices;
-  const Operation& row = operation(planned.event->op);
-  switch (row.value) {
-    case Operation::Value::none:
-      return;
-    case Operation::Value::of_the_root:
-      return spread_from_root();
-    case Operation::Value::slice_of_its_member:
-      return gather();
-    case Operation::Value::reduction:
-      break;
-  }
-  switch (row.writes) {
-    case Operation::Writes::nothing:
-      return;
-    case Operation::Writes::everywhere:
-      return reduce_for_all();
-    case Operation::Writes::root_everywhere:
-      return reduce_for_root();
-    case Operation::Writes::own_slice:
-      return reduce_slices();
-  }
+  Members members{*this};
+  apply_collective(operation(planned.event->op), members);
 }
 
 void NetworkMeeting::reduce_for_all() {

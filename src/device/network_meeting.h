@@ -26,6 +26,7 @@ class NetworkMeeting {
 
  private:
   struct Stretch;
+  struct Members;
   using Slots = std::vector<std::uint32_t>;
 
   void reduce_for_all();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "lockstep/local_step.h"
 #include "src/base/at.h"
 #include "src/device/block.h"
 #include "src/device/meeting.h"
@@ -99,34 +100,39 @@ class ProcessReplay {
 
   /// A local step on part of what is stored.
   void apply_to(const PlannedEvent& planned, const Interval& part) {
+    LocalChange change{*this, planned, part, data(planned.nodes.front()) + part.begin,
+                       static_cast<std::size_t>(part.size())};
+    apply_local(operation(planned.event->op), change);
+  }
+  /// Part of a buffer in a local step, for apply_local().
+  struct LocalChange {
+    ProcessReplay& replay;
+    const PlannedEvent& planned;
+    const Interval& part;
+    Value* target;
+    std::size_t count;
+
+    const Value* from() const { return replay.data(planned.from) + part.begin; }
+    void clear() { std::fill_n(target, count, Value{}); }
+    void multiply() { numeric::scale(target, planned.by, count); }
+    void take_over() {
+      if (from() != target) std::copy_n(from(), count, target);
+    }
+    void add_buffer() { numeric::add(target, from(), count); }
+    void add_gradient() { replay.generate_terms(planned, part); }
+    void add_leftover() { replay.generate_terms(planned, part); }
+  };
+
+  void generate_terms(const PlannedEvent& planned, const Interval& part) {
     const int node = planned.nodes.front();
-    const auto count = static_cast<std::size_t>(part.size());
-    Value* target = data(node) + part.begin;
-    switch (planned.event->op) {
-      case Op::backward:
-      case Op::leftover:
-        for (const StoredRun& run : runs_[piece_of(node)]) {
-          const Interval here = intersect(part, run.place);
-          if (here.empty()) continue;
-          const std::uint64_t first = run.global + static_cast<std::uint64_t>(here.begin - run.place.begin);
-          for (const GeneratedTerm& term : planned.terms) {
-            numeric::add_generated(data(node) + here.begin, term, options_.bits, first,
-                                   static_cast<std::size_t>(here.size()));
-          }
-        }
-        return;
-      case Op::scale:
-        return numeric::scale(target, planned.by, count);
-      case Op::zero:
-        std::fill_n(target, count, Value{});
-        return;
-      case Op::copy:
-        if (planned.from != node) std::copy_n(data(planned.from) + part.begin, count, target);
-        return;
-      case Op::accumulate:
-        return numeric::add(target, data(planned.from) + part.begin, count);
-      default:
-        throw InternalError("an operation that the mpi engine does not know");
+    for (const StoredRun& run : runs_[piece_of(node)]) {
+      const Interval here = intersect(part, run.place);
+      if (here.empty()) continue;
+      const std::uint64_t first = run.global + static_cast<std::uint64_t>(here.begin - run.place.begin);
+      for (const GeneratedTerm& term : planned.terms) {
+        numeric::add_generated(data(node) + here.begin, term, options_.bits, first,
+                               static_cast<std::size_t>(here.size()));
+      }
     }
   }
 

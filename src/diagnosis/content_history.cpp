@@ -41,7 +41,7 @@ ContentHistory record_history(const Schedule& schedule, const Timeline& timeline
   const SymbolicEngine& engine = *history.engine;
   history.engine->run([&](std::size_t event_index) {
     const Event& event = timeline.events[event_index];
-    if (event.op == Op::norm || event.op == Op::all_to_all || event.op == Op::wait) return;
+    if (!operation(event.op).acts()) return;
     for (const Call& call : event.calls) {
       const auto rank = static_cast<std::size_t>(call.rank);
       if (watches_of[rank].empty() || event_index >= end_of(timeline, rank, last_step)) continue;

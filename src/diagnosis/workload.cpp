@@ -95,8 +95,10 @@ class Estimate {
 
   /// Bits that one run of the step adds to a coefficient.
   double bits_of(const Step& step, double group) const {
-    const double own = operation(step.op).value == Operation::Value::reduction ? std::log2(group) : 0;
-    if (!step.by || (step.op != Op::scale && step.op != Op::backward)) return own;
+    const Operation& row = operation(step.op);
+    const double own = row.reduces() ? std::log2(group) : 0;
+    const bool multiplies = row.keeps == Operation::Keeps::multiple || row.adds == Operation::Adds::gradient;
+    if (!step.by || !multiplies) return own;
     Environment environment;
     environment.mesh = &schedule_.mesh;
     environment.counts = &schedule_.batch;
@@ -159,33 +161,26 @@ class Estimate {
   void happen(const Step& step, double each, std::size_t id, Growth& growth) {
     const double group = group_size(step);
     const Operation& row = operation(step.op);
-    switch (step.op) {
-      case Op::zero:
-        growth = Growth{ranks_of_[id]};
-        return;
-      case Op::own:
-      case Op::norm:
-      case Op::all_to_all:
-        return;
-      case Op::backward:
-        growth.contributions += each;
-        growth.terms += each;
-        growth.forms = ranks_of_[id];
-        break;
-      case Op::accumulate:
-        growth.terms *= 2;
-        break;
-      default:
-        break;
+    if (!row.changes()) return;
+    const bool adds_gradient = row.adds == Operation::Adds::gradient;
+    if (row.keeps == Operation::Keeps::nothing && row.adds == Operation::Adds::nothing) {
+      growth = Growth{ranks_of_[id]};
+      return;
     }
+    if (adds_gradient) {
+      growth.contributions += each;
+      growth.terms += each;
+      growth.forms = ranks_of_[id];
+    }
+    if (row.keeps == Operation::Keeps::everything && row.adds == Operation::Adds::buffer) growth.terms *= 2;
     if (const auto [found, is_new] = bits_.emplace(&step, 0.0); is_new) found->second = bits_of(step, group);
-    if (row.value == Operation::Value::reduction) {
+    if (row.reduces()) {
       growth.terms = std::min(growth.terms * group, growth.contributions * result_.ranks);
       growth.forms = std::max(1.0, growth.forms / group);
       growth.segments = std::min(growth.segments * group, growth.segments > 1 ? most_terms : 1.0);
     }
     if (row.writes == Operation::Writes::own_slice && group > 1) growth.segments += 2;
-    growth.bits += step.op == Op::backward ? 0 : bits_[&step];
+    growth.bits += adds_gradient ? 0 : bits_[&step];
     result_.terms += growth.forms * growth.terms * growth.segments * (1 + growth.bits / 64);
   }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/collective.h"
+#include "lockstep/local_step.h"
 #include "src/base/at.h"
 #include "src/numeric/kept_numbers.h"
 #include "src/numeric/kernels.h"
@@ -108,28 +109,31 @@ class BlockReplay {
 
   /// A local step on part of the block.
   void apply_locally(const PlannedEvent& planned, const Interval& part) {
-    if (planned.event->op == Op::backward || planned.event->op == Op::leftover) return generate_terms(planned, part);
-    const auto count = static_cast<std::size_t>(part.size());
-    if (planned.event->op == Op::zero && count == count_) {
-      is_zero_[at(planned.nodes.front())] = 1;
-      return;
-    }
-    Value* target = data(planned.nodes.front()) + part.begin;
-    switch (planned.event->op) {
-      case Op::scale:
-        return scale(target, planned.by, count);
-      case Op::zero:
-        std::fill_n(target, count, Value{});
-        return;
-      case Op::copy:
-        std::memmove(target, data(planned.from) + part.begin, count * sizeof(Value));
-        return;
-      case Op::accumulate:
-        return add(target, data(planned.from) + part.begin, count);
-      default:
-        return;  // changes no elements
-    }
+    LocalChange change{*this, planned, part, static_cast<std::size_t>(part.size())};
+    apply_local(operation(planned.event->op), change);
   }
+  /// Part of a buffer in a local step, for apply_local(). A buffer that is 0 throughout is not touched before it must.
+  struct LocalChange {
+    BlockReplay& replay;
+    const PlannedEvent& planned;
+    const Interval& part;
+    std::size_t count;
+
+    Value* target() { return replay.data(planned.nodes.front()) + part.begin; }
+    const Value* from() { return replay.data(planned.from) + part.begin; }
+    void clear() {
+      if (count == replay.count_) {
+        replay.is_zero_[at(planned.nodes.front())] = 1;
+      } else {
+        std::fill_n(target(), count, Value{});
+      }
+    }
+    void multiply() { scale(target(), planned.by, count); }
+    void take_over() { std::memmove(target(), from(), count * sizeof(Value)); }
+    void add_buffer() { add(target(), from(), count); }
+    void add_gradient() { replay.generate_terms(planned, part); }
+    void add_leftover() { replay.generate_terms(planned, part); }
+  };
 
   void generate_terms(const PlannedEvent& planned, const Interval& part) {
     const int node = planned.nodes.front();

@@ -31,17 +31,15 @@ class UnionFind {
   std::vector<std::size_t> parents_;
 };
 
-bool reads_from(Op op) { return op == Op::copy || op == Op::accumulate; }
-
 // Numbers for all buffers of all ranks under all names.
 class NodeNumbers {
  public:
   NodeNumbers(const Schedule& schedule, const Timeline& timeline) : names_{schedule.result} {
     for (const Event& event : timeline.events) {
-      if (!touches_buffers(event)) continue;
+      if (!operation(event.op).changes()) continue;
       for (const Call& call : event.calls) {
         add_name(call.step->buffer);
-        if (reads_from(event.op)) add_name(call.step->from);
+        if (operation(event.op).reads_from()) add_name(call.step->from);
       }
     }
     for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
@@ -124,20 +122,6 @@ void find_families(const Schedule& schedule, std::vector<Component>& list) {
 
 }  // namespace
 
-bool touches_buffers(const Event& event) {
-  switch (event.op) {
-    case Op::backward:
-    case Op::scale:
-    case Op::copy:
-    case Op::accumulate:
-    case Op::zero:
-    case Op::leftover:
-      return true;
-    default:
-      return operation(event.op).writes != Operation::Writes::nothing;
-  }
-}
-
 Components find_components(const Schedule& schedule, const Timeline& timeline) {
   const NodeNumbers numbers(schedule, timeline);
   UnionFind linked(numbers.count());
@@ -147,7 +131,7 @@ Components find_components(const Schedule& schedule, const Timeline& timeline) {
   const auto for_each_use = [&](auto function) {
     for (std::size_t i = 0; i < timeline.events.size(); ++i) {
       const Event& event = timeline.events[i];
-      if (!touches_buffers(event)) continue;
+      if (!operation(event.op).changes()) continue;
       for (std::size_t position = 0; position < event.calls.front().buffers->size(); ++position)
         function(i, event, position);
     }
@@ -156,7 +140,7 @@ Components find_components(const Schedule& schedule, const Timeline& timeline) {
     const std::size_t node = node_of_use(event, position);
     for (const Call& call : event.calls) {
       linked.join(node, numbers.of(call, position, call.step->buffer));
-      if (reads_from(event.op)) linked.join(node, numbers.of(call, position, call.step->from));
+      if (operation(event.op).reads_from()) linked.join(node, numbers.of(call, position, call.step->from));
     }
   });
 

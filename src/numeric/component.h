@@ -44,7 +44,4 @@ struct Components {
 /// Complexity: near linear in the timeline's calls × selected buffers.
 Components find_components(const Schedule& schedule, const Timeline& timeline);
 
-/// Whether the event changes any buffer.
-bool touches_buffers(const Event& event);
-
 }  // namespace lockstep::numeric

@@ -8,6 +8,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "lockstep/collective.h"
+#include "lockstep/local_step.h"
 #include "src/base/at.h"
 #include "src/numeric/generator.h"
 
@@ -133,63 +135,74 @@ class Interpreter {
   }
 
   void change(const PlannedEvent& planned) {
-    Bound& target = of(planned.nodes.front());
-    switch (planned.event->op) {
-      case Op::backward:
-      case Op::leftover:
-        for (const GeneratedTerm& term : planned.terms) {
-          need_.highest = std::max(need_.highest, absolute(term.factor.exact).bits());
-          target.add(term.factor.exact);
-        }
-        note(target);
-        break;
-      case Op::scale:
-        target = scaled(target, planned.by.exact);
-        break;
-      case Op::zero:
-        target = {};
-        break;
-      case Op::copy:
-        target = of(planned.from);
-        break;
-      case Op::accumulate:
-        target.add(Bound(of(planned.from)));
-        note(target);
-        break;
-      default:
-        apply_collective_row(planned);
+    const Operation& row = operation(planned.event->op);
+    if (row.collective) {
+      Members members{*this, planned};
+      apply_collective(row, members);
+    } else {
+      LocalChange local{*this, planned, of(planned.nodes.front())};
+      apply_local(row, local);
     }
   }
 
-  void apply_collective_row(const PlannedEvent& planned) {
-    const Operation& row = operation(planned.event->op);
-    Bound result;
-    switch (row.value) {
-      case Operation::Value::none:
-        return;
-      case Operation::Value::reduction:
-        for (const int node : planned.nodes) result.add(of(node));
-        note(result);
-        if (planned.event->average) result = scaled(result, planned.by.exact);
-        break;
-      case Operation::Value::of_the_root:
-        result = of(planned.nodes[at(planned.event->root)]);
-        break;
-      case Operation::Value::slice_of_its_member:
-        for (const int node : planned.nodes) result.either(of(node));
-        break;
+  /// A local step, for apply_local().
+  struct LocalChange {
+    Interpreter& interpreter;
+    const PlannedEvent& planned;
+    Bound& target;
+
+    void clear() { target = {}; }
+    void multiply() { target = interpreter.scaled(target, planned.by.exact); }
+    void take_over() { target = interpreter.of(planned.from); }
+    void add_buffer() {
+      target.add(Bound(interpreter.of(planned.from)));
+      interpreter.note(target);
     }
-    const bool whole = planned.views.empty() && row.value != Operation::Value::slice_of_its_member;
-    for (std::size_t i = 0; i < planned.nodes.size(); ++i) {
-      Bound& bound = of(planned.nodes[i]);
-      if (row.writes == Operation::Writes::root_everywhere && static_cast<int>(i) != planned.event->root) continue;
-      if (whole && row.writes != Operation::Writes::own_slice) {
-        bound = result;
+    void add_gradient() { add_terms(); }
+    void add_leftover() { add_terms(); }
+    void add_terms() {
+      for (const GeneratedTerm& term : planned.terms) {
+        interpreter.need_.highest = std::max(interpreter.need_.highest, absolute(term.factor.exact).bits());
+        target.add(term.factor.exact);
+      }
+      interpreter.note(target);
+    }
+  };
+
+  /// The members of a collective, for apply_collective(). What is written on part of a buffer leaves the rest as it is.
+  struct Members {
+    Interpreter& interpreter;
+    const PlannedEvent& planned;
+
+    Bound reduce() {
+      Bound sum;
+      for (const int node : planned.nodes) sum.add(interpreter.of(node));
+      interpreter.note(sum);
+      return planned.event->average ? interpreter.scaled(sum, planned.by.exact) : sum;
+    }
+    Bound root() { return interpreter.of(planned.nodes[at(planned.event->root)]); }
+    Bound slices() {
+      Bound any;
+      for (const int node : planned.nodes) any.either(interpreter.of(node));
+      return any;
+    }
+    void write(int node, const Bound& bound, bool whole) {
+      Bound& target = interpreter.of(node);
+      if (whole && planned.views.empty()) {
+        target = bound;
       } else {
-        bound.either(result);
+        target.either(bound);
       }
     }
-  }
+    void write_everywhere(const Bound& bound) {
+      for (const int node : planned.nodes) write(node, bound, true);
+    }
+    void write_own_slices(const Bound& bound) {
+      for (const int node : planned.nodes) write(node, bound, false);
+    }
+    void write_every_slice(const Bound& bound) { write_own_slices(bound); }
+    void write_root(const Bound& bound) { write(planned.nodes[at(planned.event->root)], bound, true); }
+  };
 
   const Plan& plan_;
   std::vector<Bound> bounds_;

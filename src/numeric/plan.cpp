@@ -60,8 +60,11 @@ void Planner::plan_use(const Component& component, const EventUse& use, Plan& pl
       planned.views.push_back(member.owned.empty() ? nullptr : &member.owned[use.position]);
   }
   if (!event.cuts.empty()) planned.cut = &event.cuts[use.position];
-  switch (event.op) {
-    case Op::backward: {
+  const Operation& row = operation(event.op);
+  switch (row.adds) {
+    case Operation::Adds::nothing:
+      break;
+    case Operation::Adds::gradient: {
       const int counted = schedule_.batch.first_micro_batch(event.optimizer_step) + event.micro_batch;
       for (const Contribution& contribution :
            contributions_.of(call.rank, buffer, event.optimizer_step, event.micro_batch, call.step->uses)) {
@@ -71,22 +74,18 @@ void Planner::plan_use(const Component& component, const EventUse& use, Plan& pl
       }
       break;
     }
-    case Op::leftover: {
+    case Operation::Adds::leftover: {
       GeneratedTerm& term = planned.terms.emplace_back();
       term.key = leftover_key(logical, call.step->what, call.step->per_rank ? call.rank : -1);
       term.factor.exact = event.by;
       break;
     }
-    case Op::scale:
-      planned.by.exact = event.by;
-      break;
-    case Op::copy:
-    case Op::accumulate:
+    case Operation::Adds::buffer:
       planned.from = node_index(component, call.rank, buffer, call.step->from);
       break;
-    default:
-      if (event.average) planned.by.exact = Rational(1, static_cast<std::int64_t>(event.calls.size()));
   }
+  if (row.keeps == Operation::Keeps::multiple) planned.by.exact = event.by;
+  if (row.reduces() && event.average) planned.by.exact = Rational(1, static_cast<std::int64_t>(event.calls.size()));
   plan.cost_per_element += static_cast<double>(std::max(planned.nodes.size(), planned.terms.size()));
   plan.events.push_back(std::move(planned));
 }
@@ -100,7 +99,7 @@ ComponentCost Planner::cost(const Component& component) const {
   for (const EventUse& use : component.uses) {
     const Event& event = timeline_.events[use.event];
     double entries = static_cast<double>(event.calls.size());
-    if (event.op == Op::backward) {
+    if (operation(event.op).adds == Operation::Adds::gradient) {
       const Call& call = event.calls.front();
       entries = std::max(entries, static_cast<double>(contributions_.most(call.rank, (*call.buffers)[use.position])));
     }

@@ -34,7 +34,7 @@ std::vector<Interval> element_ranges(const CheckResult& result, int logical) {
   SymbolicEngine engine(schedule, timeline);
   engine.run([&](std::size_t index) {
     const Event& event = timeline.events[index];
-    if (event.optimizer_step != result.step || event.op == Op::norm) return;
+    if (event.optimizer_step != result.step || operation(event.op).counts) return;
     for (const Call& call : event.calls) {
       const int buffer = model.buffer_of(call.rank, logical);
       if (buffer < 0) continue;

@@ -76,7 +76,9 @@ std::vector<GeometryClass> geometry_classes(const Schedule& schedule, const Time
   std::map<std::tuple<const Step*, std::size_t, int, std::vector<int>, std::vector<std::int64_t>>, std::size_t> index;
   std::set<std::pair<const Step*, int>> seen;
   for (const Event& event : timeline.events) {
-    if (event.op != Op::reduce_scatter || event.optimizer_step > 0 || event.calls.empty()) continue;
+    if (operation(event.op).ownership != Operation::Ownership::intersects_own_slice || event.optimizer_step > 0 ||
+        event.calls.empty())
+      continue;
     const Call& call = event.calls.front();
     if (!seen.emplace(call.step, call.rank).second) continue;
     std::vector<std::int64_t> cuts;

@@ -77,7 +77,7 @@ std::vector<Snapshot> ParameterGrids::snapshots(std::size_t request) const {
         for (const Moment& moment : history_.moments[cell->watch]) {
           const Event& event = events[moment.event];
           const auto [before, fresh] = form_of.emplace(moment.step->buffer, moment.content.form);
-          const bool changed = fresh || before->second != moment.content.form || event.op == Op::own;
+          const bool changed = fresh || before->second != moment.content.form || !operation(event.op).changes();
           before->second = moment.content.form;
           if (event.optimizer_step != result_.step) continue;
           Snapshot& snapshot = by_time[event.time];
@@ -194,7 +194,7 @@ std::vector<std::size_t> telling_snapshots(const CheckResult& result, const std:
   for (std::size_t index = 0; index < snapshots.size(); ++index) {
     if (!snapshots[index].changed) continue;
     changed.push_back(index);
-    if (snapshots[index].step->op == Op::backward) before = changed.size() - 1;
+    if (operation(snapshots[index].step->op).adds == Operation::Adds::gradient) before = changed.size() - 1;
   }
   std::vector<std::size_t> telling(changed.begin() + static_cast<std::ptrdiff_t>(before), changed.end());
   if (telling.size() <= most || most < 3) return telling;

@@ -22,7 +22,7 @@ constexpr std::size_t most_groups_of_section = 4, most_pieces = 4, most_names_of
 /// What `backward` multiplies a contribution with, as written in the schedule.
 void collect_factors(const std::vector<Step>& steps, std::set<std::string>& factors) {
   for (const Step& step : steps) {
-    if (step.op == Op::backward) factors.insert(step.by ? step.by->to_string() : "1");
+    if (operation(step.op).adds == Operation::Adds::gradient) factors.insert(step.by ? step.by->to_string() : "1");
     collect_factors(step.steps, factors);
   }
 }

@@ -33,14 +33,16 @@ bool is_moved_out_of_slices(const CheckResult& result, const std::string& step) 
     return std::find_if(steps.begin(), steps.end(), [&](const Step* each) { return each->name == name; });
   };
   const auto from = place(step);
-  if (from == steps.end() || operation((*from)->op).value != Operation::Value::reduction) return false;
+  if (from == steps.end() || !operation((*from)->op).reduces()) return false;
   for (const Json& edit : result.repairs.front().edits) {
     const Json* moved = edit.find("move");
     const Json* target = edit.find("before") != nullptr ? edit.find("before") : edit.find("after");
     if (moved == nullptr || target == nullptr || moved->text() != step) continue;
     const auto to = place(target->text());
-    if (to < from && std::any_of(to, from, [](const Step* each) { return each->op == Op::reduce_scatter; }))
-      return true;
+    const auto narrows = [](const Step* each) {
+      return operation(each->op).ownership == Operation::Ownership::intersects_own_slice;
+    };
+    if (to < from && std::any_of(to, from, narrows)) return true;
   }
   return false;
 }

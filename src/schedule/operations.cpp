@@ -9,6 +9,9 @@ namespace {
 using Writes = Operation::Writes;
 using Value = Operation::Value;
 using Effect = Operation::Ownership;
+using Keeps = Operation::Keeps;
+using Adds = Operation::Adds;
+using Cuts = Operation::Cuts;
 
 std::vector<Operation> make_operations() {
   std::vector<Operation> rows(op_count);
@@ -16,11 +19,13 @@ std::vector<Operation> make_operations() {
   put({.op = Op::backward,
        .name = "backward",
        .help = "Adds the local gradient of the current micro-batch, times `by`, to the buffer; only inside `each`.",
-       .keys = "by uses"});
+       .keys = "by uses",
+       .adds = Adds::gradient});
   put({.op = Op::scale,
        .name = "scale",
        .help = "Multiplies the whole local buffer, stale elements too, by `by`; 0 clears it.",
-       .keys = "by"});
+       .keys = "by",
+       .keeps = Keeps::multiple});
   put({.op = Op::all_reduce,
        .name = "all_reduce",
        .help = "Every member gets the sum (or average) of all members' buffers, stale elements too.",
@@ -37,6 +42,7 @@ std::vector<Operation> make_operations() {
            "keep what they held and are stale.",
        .keys = "over reduce geometry",
        .collective = true,
+       .cuts = Cuts::its_own,
        .writes = Writes::own_slice,
        .value = Value::reduction,
        .ownership = Effect::intersects_own_slice,
@@ -50,7 +56,8 @@ std::vector<Operation> make_operations() {
            "all; without one, as its own `geometry` cuts.",
        .keys = "over geometry",
        .collective = true,
-       .writes = Writes::everywhere,
+       .cuts = Cuts::those_of_the_scatter,
+       .writes = Writes::every_slice,
        .value = Value::slice_of_its_member,
        .ownership = Effect::all_slices,
        .ring_sends = 1,
@@ -82,29 +89,35 @@ std::vector<Operation> make_operations() {
        .help = "Moves no data: member i owns slice i of this `geometry`, joined with the members that call it; "
                "`\"over\": []` owns all.",
        .keys = "over geometry",
+       .cuts = Cuts::its_own,
        .ownership = Effect::sets_own_slice,
        .joins_family = true});
   put({.op = Op::copy,
        .name = "copy",
        .help = "Copies buffer `from` to buffer `to`, stale elements too; a buffer never written is 0.",
-       .keys = "from to"});
+       .keys = "from to",
+       .keeps = Keeps::nothing,
+       .adds = Adds::buffer});
   put({.op = Op::accumulate,
        .name = "accumulate",
        .help = "Adds buffer `from` to buffer `to`, stale elements too; onto itself it doubles.",
-       .keys = "from to"});
-  put({.op = Op::zero, .name = "zero", .help = "Clears the buffer.", .keys = ""});
+       .keys = "from to",
+       .adds = Adds::buffer});
+  put({.op = Op::zero, .name = "zero", .help = "Clears the buffer.", .keys = "", .keeps = Keeps::nothing});
   put({.op = Op::leftover,
        .name = "leftover",
        .help = "Adds something that is no gradient: one unknown per element and `what`, equal on all ranks, or with "
                "`\"per\": \"rank\"` different on each; times `by`.",
-       .keys = "what per by"});
+       .keys = "what per by",
+       .adds = Adds::leftover});
   put({.op = Op::norm,
        .name = "norm",
        .help = "Part of the gradient norm: every member counts the elements that it owns where `count` holds; the "
                "counts are "
                "summed over `over`.",
        .keys = "over count combine",
-       .collective = true});
+       .collective = true,
+       .counts = true});
   put({.op = Op::all_to_all,
        .name = "all_to_all",
        .help = "Moves no gradient and touches no buffer; it only has to be met.",

@@ -13,8 +13,6 @@ namespace {
 
 const std::vector<int> no_buffers;
 
-bool touches_data(Op op) { return op != Op::own && op != Op::all_to_all; }
-
 bool share_a_buffer(const std::vector<int>& a, const std::vector<int>& b, int& which) {
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     if (a[i] == b[j]) {
@@ -89,22 +87,23 @@ void Walk::advance(int rank, std::size_t time) {
 void Walk::execute(int rank, const Position& position, std::size_t time) {
   const Step& step = *position.step;
   if (step.op == Op::wait) return wait(rank, position);
+  const Operation& row = operation(step.op);
   const std::vector<int>* buffers = &calls_.selected(step, rank);
   const Budget::Place place("step", step.name);
   Budget::spend(16 + static_cast<std::int64_t>(buffers->size()) / 4);
-  if (step.op == Op::norm) {
+  if (row.counts) {
     if (!calls_.counts(position, rank)) buffers = &no_buffers;
   } else if (buffers->empty()) {
     return;  // a rank on which the selectors match nothing does not call
   }
   // Nor does one that is not among the picked coordinates.
-  if ((operation(step.op).collective || step.op == Op::own) && meetings_.group_of(step, rank) < 0) return;
-  const std::vector<int>& touched = touches_data(step.op) ? *buffers : no_buffers;
+  if (row.of_a_group() && meetings_.group_of(step, rank) < 0) return;
+  const std::vector<int>& touched = row.touches() ? *buffers : no_buffers;
   if (races(rank, position, touched)) return;
   if (step.async) ranks_[at(rank)].in_flight.push_back({&step, &touched});
-  if (operation(step.op).collective) {
+  if (row.collective) {
     collective(rank, position, *buffers, time);
-  } else if (step.op == Op::own) {
+  } else if (row.of_a_group()) {
     own(rank, position, *buffers, time);
   } else {
     local(rank, position, *buffers, time);
@@ -176,7 +175,7 @@ void Walk::local(int rank, const Position& position, const std::vector<int>& buf
   event.time = static_cast<int>(time);
   event.optimizer_step = position.optimizer_step;
   event.micro_batch = position.micro_batch;
-  if (step.op == Op::backward) {
+  if (operation(step.op).adds == Operation::Adds::gradient) {
     calls_.check_backward(position, rank);
   } else {
     event.by = calls_.by(position, rank);
@@ -198,7 +197,7 @@ void Walk::own(int rank, const Position& position, const std::vector<int>& buffe
   const std::vector<int>& ranks = meetings_.members(group);
   MemberCall call = member_call(rank, position, buffers, group);
   Event event;
-  event.op = Op::own;
+  event.op = step.op;
   event.time = static_cast<int>(time);
   event.optimizer_step = position.optimizer_step;
   event.micro_batch = position.micro_batch;
@@ -206,9 +205,9 @@ void Walk::own(int rank, const Position& position, const std::vector<int>& buffe
   timeline_->events.push_back(std::move(event));
   const auto member = static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const Interval slice = call.cuts[i].slice(member);
     const Intervals view = call.call.owned.empty() ? Intervals{{0, call.cuts[i].numel}} : call.call.owned[i];
-    change(rank, buffers[i], expand(view, slice));
+    OwningMember owner{ownership_.owned(rank, buffers[i]), view, &call.cuts[i], member, false};
+    change(rank, buffers[i], owned_after(operation(step.op), owner));
   }
   for (const int buffer : buffers) {
     // One earlier caller with the same parameter is enough: the others are joined to it already.

@@ -6,11 +6,27 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/collective.h"
 #include "src/schedule/calls.h"
 #include "src/schedule/meeting.h"
 #include "src/schedule/ownership.h"
 
 namespace lockstep {
+
+/// A member of a group, for owned_after().
+struct OwningMember {
+  const Intervals& before;
+  const Intervals& view;
+  const Cut* cut = nullptr;  ///< of the view
+  int position = 0;
+  bool is_root = false;
+
+  Intervals owned() const { return before; }
+  Intervals slice() const { return expand(view, cut->slice(position)); }
+  Intervals in_slice() const { return intersect(before, slice()); }
+  Intervals and_view() const { return unite(before, view); }
+  Intervals if_root() const { return is_root ? before : Intervals{}; }
+};
 
 /// Walks all ranks through the unrolled list. Time is the position in that list: a rank executes
 /// position p at time p, or as soon as it is released from a collective that it waits in.

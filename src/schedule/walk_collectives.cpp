@@ -56,13 +56,14 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
   result.call.buffers = &buffers;
   result.call.optimizer_step = position.optimizer_step;
   result.micro_batch = position.micro_batch;
-  if (step.on_owned || step.op == Op::norm) {
+  const Operation& row = operation(step.op);
+  if (step.on_owned || row.counts) {
     for (int buffer : buffers) result.call.owned.push_back(ownership_.owned(rank, buffer));
   }
   if (group < 0) return result;
   result.root = root_in(group, step, rank);
   const int n = static_cast<int>(meetings_.members(group).size());
-  if (step.op == Op::reduce_scatter || step.op == Op::own) {
+  if (row.cuts == Operation::Cuts::its_own) {
     if (result.call.owned.empty()) {
       result.cuts = calls_.layout(step, rank, n).cuts;
     } else {
@@ -70,8 +71,8 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
       for (const Intervals& owned : result.call.owned) numels.push_back(size(owned));
       result.cuts = calls_.layout(step, rank, n, buffers, numels).cuts;
     }
-  } else if (step.op == Op::all_gather) {
-    // What each parameter's last reduce_scatter cut; the others by this step's own geometry, which lays out all that
+  } else if (row.cuts == Operation::Cuts::those_of_the_scatter) {
+    // What each parameter's last scatter cut; the others by this step's own geometry, which lays out all that
     // the step selects.
     bool viewed = false;
     for (int buffer : buffers) {
@@ -81,11 +82,11 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
       if (scattered->group != group) {
         const int parameter = schedule_->model.local(rank).buffers[at(buffer)].parameters.front();
         throw InputError(
-            {{step.over_place, "all_gather \"" + step.name + "\" runs over ranks " + list_of(meetings_.members(group)) +
-                                   ", but " + schedule_->model.parameters()[at(parameter)].name +
-                                   " was last scattered by \"" + scattered->step->name + "\" over ranks " +
-                                   list_of(meetings_.members(scattered->group)) +
-                                   "; a gather undoes the last reduce_scatter and needs the same group"}});
+            {{step.over_place,
+              std::string(row.name) + " \"" + step.name + "\" runs over ranks " + list_of(meetings_.members(group)) +
+                  ", but " + schedule_->model.parameters()[at(parameter)].name + " was last scattered by \"" +
+                  scattered->step->name + "\" over ranks " + list_of(meetings_.members(scattered->group)) +
+                  "; a gather undoes the last reduce_scatter and needs the same group"}});
       }
     }
     for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -107,7 +108,7 @@ void Walk::collective(int rank, const Position& position, const std::vector<int>
   MemberCall call = member_call(rank, position, buffers, group);
   if (meetings_.members(group).size() == 1) {
     // A group of one is the identity; a norm still counts, and a gather still finds its scatter.
-    if (step.op == Op::norm) {
+    if (operation(step.op).counts) {
       Event event;
       event.op = step.op;
       event.time = static_cast<int>(time);
@@ -115,7 +116,7 @@ void Walk::collective(int rank, const Position& position, const std::vector<int>
       event.micro_batch = position.micro_batch;
       event.calls.push_back(std::move(call.call));
       timeline_->events.push_back(std::move(event));
-    } else if (step.op == Op::reduce_scatter) {
+    } else if (operation(step.op).ownership == Operation::Ownership::intersects_own_slice) {
       for (std::size_t i = 0; i < buffers.size(); ++i) {
         ownership_.scatter(rank, buffers[i], {&step, group, call.cuts[i], std::nullopt});
       }
@@ -164,10 +165,10 @@ void Walk::complete(Meeting& meeting, std::size_t time) {
   for (auto& member : meeting.members) event.calls.push_back(std::move(member->call));
   std::optional<std::size_t> number;
   // Views of whole buffers are no views: a gather has them only where some parameter needs one.
-  if (operation(event.op).writes != Operation::Writes::nothing || event.op == Op::norm) {
+  if (operation(event.op).touches()) {
     number = timeline_->events.size();
     timeline_->events.push_back(std::move(event));
-    if (event.op != Op::norm) apply_ownership(timeline_->events.back(), meeting.group);
+    if (operation(event.op).changes()) apply_ownership(timeline_->events.back(), meeting.group);
   }
   for (int rank : ranks) {
     for (InFlight& flight : ranks_[at(rank)].in_flight) {
@@ -191,7 +192,6 @@ void Walk::complete(Meeting& meeting, std::size_t time) {
 }
 
 void Walk::apply_ownership(const Event& event, int group) {
-  using Effect = Operation::Ownership;
   const Operation& row = operation(event.op);
   const std::size_t positions = event.calls.front().buffers->size();
   for (std::size_t i = 0; i < positions; ++i) {
@@ -199,29 +199,19 @@ void Walk::apply_ownership(const Event& event, int group) {
     for (std::size_t member = 0; member < event.calls.size(); ++member) {
       const Call& call = event.calls[member];
       const int buffer = (*call.buffers)[i];
-      const Intervals& owned = ownership_.owned(call.rank, buffer);
       const std::int64_t numel = schedule_->model.local(call.rank).buffers[at(buffer)].numel;
       const Intervals view = call.owned.empty() ? unite(Intervals{{0, numel}}, {}) : call.owned[i];
       ranks.push_back(call.rank);
       buffers.push_back(buffer);
-      switch (row.ownership) {
-        case Effect::keeps:
-        case Effect::sets_own_slice:
-          break;
-        case Effect::intersects_own_slice: {
-          std::optional<Intervals> cut_view;
-          if (!call.owned.empty()) cut_view = view;
-          ownership_.scatter(call.rank, buffer, {call.step, group, event.cuts[i], cut_view});
-          change(call.rank, buffer, intersect(owned, expand(view, event.cuts[i].slice(static_cast<int>(member)))));
-          break;
-        }
-        case Effect::all_slices:
-          change(call.rank, buffer, unite(owned, view));
-          break;
-        case Effect::root_keeps_others_lose:
-          if (static_cast<int>(member) != event.root) change(call.rank, buffer, {});
-          break;
+      if (row.ownership == Operation::Ownership::intersects_own_slice) {
+        std::optional<Intervals> cut_view;
+        if (!call.owned.empty()) cut_view = view;
+        ownership_.scatter(call.rank, buffer, {call.step, group, event.cuts[i], cut_view});
       }
+      if (row.ownership == Operation::Ownership::keeps) continue;
+      OwningMember owner{ownership_.owned(call.rank, buffer), view, event.cuts.empty() ? nullptr : &event.cuts[i],
+                         static_cast<int>(member), static_cast<int>(member) == event.root};
+      change(call.rank, buffer, owned_after(row, owner));
     }
     if (row.joins_family) {
       std::vector<int> steps;

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "lockstep/collective.h"
+#include "lockstep/local_step.h"
 #include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/symbolic/engine_state.h"
@@ -29,9 +30,8 @@ int& SymbolicEngine::State::held(int slot_number, int rank, int buffer) {
 
 void SymbolicEngine::State::happen(const Event& event) {
   Budget::spend(4 + 2 * static_cast<std::int64_t>(event.calls.size()));
-  if (event.op == Op::backward) {
-    backward(event);
-  } else if (event.op == Op::norm) {
+  const Operation& row = operation(event.op);
+  if (row.counts) {
     NormCall call;
     call.event = static_cast<std::size_t>(&event - timeline.events.data());
     for (const Call& member : event.calls) {
@@ -40,77 +40,71 @@ void SymbolicEngine::State::happen(const Event& event) {
       for (int buffer : *member.buffers) row.push_back(held(from, member.rank, buffer));
     }
     norm_calls.push_back(std::move(call));
-  } else if (operation(event.op).collective) {
+  } else if (row.collective) {
     collective(event);
-  } else if (event.op != Op::own) {
+  } else if (row.local()) {
     local(event);
   }
 }
 
+/// One buffer of a rank in a local step, for apply_local(): what stands in it afterwards.
+struct SymbolicEngine::State::LocalChange {
+  State& state;
+  const Event& event;
+  int buffer;
+  const Intervals& where;
+  int fresh;  ///< a content
+
+  const Call& call() const { return event.calls.front(); }
+  int from() const { return state.held(state.slot(call().step->from), call().rank, buffer); }
+
+  void clear() { fresh = state.contents.uniform(state.local_buffer(call().rank, buffer).numel, 0); }
+  void multiply() { fresh = state.contents.scale(fresh, event.by); }
+  void take_over() { fresh = from(); }
+  void add_buffer() { fresh = state.contents.add(fresh, from()); }
+  void add_gradient() { fresh = state.contents.add_form(fresh, where, state.gradient(event, buffer)); }
+  void add_leftover() {
+    Atom atom;
+    atom.source = call().step->per_rank ? call().rank : -1;
+    atom.leftover = state.forms.leftover(call().step->what);
+    const int form = state.forms.make({{state.forms.atom(atom), event.by}});
+    fresh = state.contents.add_form(fresh, where, form);
+  }
+};
+
 void SymbolicEngine::State::local(const Event& event) {
   const Call& call = event.calls.front();
-  const Step& step = *call.step;
-  const int target = slot(step.buffer);
+  const int target = slot(call.step->buffer);
   for (std::size_t i = 0; i < call.buffers->size(); ++i) {
     const int buffer = (*call.buffers)[i];
     const Intervals where = call.owned.empty() ? all_of(local_buffer(call.rank, buffer)) : call.owned[i];
-    const int old = held(target, call.rank, buffer);
-    int fresh = old;
-    switch (event.op) {
-      case Op::scale:
-        fresh = contents.scale(old, event.by);
-        break;
-      case Op::zero:
-        fresh = contents.uniform(local_buffer(call.rank, buffer).numel, 0);
-        break;
-      case Op::copy:
-        fresh = held(slot(step.from), call.rank, buffer);
-        break;
-      case Op::accumulate:
-        fresh = contents.add(old, held(slot(step.from), call.rank, buffer));
-        break;
-      case Op::leftover: {
-        Atom atom;
-        atom.source = step.per_rank ? call.rank : -1;
-        atom.leftover = forms.leftover(step.what);
-        fresh = contents.add_form(old, where, forms.make({{forms.atom(atom), event.by}}));
-        break;
-      }
-      default:
-        throw InternalError("the symbolic engine has no local step " + std::string(operation(event.op).name));
-    }
-    int& place = held(target, call.rank, buffer);
-    contents.place(place, where, fresh);
+    LocalChange change{*this, event, buffer, where, held(target, call.rank, buffer)};
+    apply_local(operation(event.op), change);
+    contents.place(held(target, call.rank, buffer), where, change.fresh);
   }
 }
 
-void SymbolicEngine::State::backward(const Event& event) {
+/// What backward adds to a buffer: a form.
+int SymbolicEngine::State::gradient(const Event& event, int buffer) {
   const Call& call = event.calls.front();
   const Step& step = *call.step;
-  const int target = slot(step.buffer);
   const int step_number = step_numbers.emplace(&step, static_cast<int>(step_numbers.size())).first->second;
   const int counted = schedule.batch.first_micro_batch(event.optimizer_step) + event.micro_batch;
-  for (std::size_t i = 0; i < call.buffers->size(); ++i) {
-    const int buffer = (*call.buffers)[i];
-    const std::array<int, 4> key = {call.rank, contributions.class_of(call.rank, buffer), counted, step_number};
-    const auto [found, is_new] = backward_forms.emplace(key, 0);
-    if (is_new) {
-      std::vector<std::pair<int, Rational>> terms;
-      for (const Contribution& contribution :
-           contributions.of(call.rank, buffer, event.optimizer_step, event.micro_batch, step.uses)) {
-        Atom atom;
-        atom.source = contribution.source;
-        atom.micro_batch = counted;
-        atom.site_use = contribution.site_use;
-        terms.emplace_back(forms.atom(atom),
-                           factors.by(step, contribution.evaluated_on, event.optimizer_step, event.micro_batch));
-      }
-      found->second = forms.make(terms);
-    }
-    int& content = held(target, call.rank, buffer);
-    const Intervals where = call.owned.empty() ? all_of(local_buffer(call.rank, buffer)) : call.owned[i];
-    content = contents.add_form(content, where, found->second);
+  const std::array<int, 4> key = {call.rank, contributions.class_of(call.rank, buffer), counted, step_number};
+  const auto [found, is_new] = backward_forms.emplace(key, 0);
+  if (!is_new) return found->second;
+  std::vector<std::pair<int, Rational>> terms;
+  for (const Contribution& contribution :
+       contributions.of(call.rank, buffer, event.optimizer_step, event.micro_batch, step.uses)) {
+    Atom atom;
+    atom.source = contribution.source;
+    atom.micro_batch = counted;
+    atom.site_use = contribution.site_use;
+    terms.emplace_back(forms.atom(atom),
+                       factors.by(step, contribution.evaluated_on, event.optimizer_step, event.micro_batch));
   }
+  found->second = forms.make(terms);
+  return found->second;
 }
 
 void SymbolicEngine::State::collective(const Event& event) {

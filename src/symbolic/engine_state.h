@@ -22,7 +22,8 @@ struct SymbolicEngine::State {
   // Replay (engine_events.cpp).
   void happen(const Event& event);
   void local(const Event& event);
-  void backward(const Event& event);
+  struct LocalChange;
+  int gradient(const Event& event, int buffer);
   void collective(const Event& event);
   void aligned(const Event& event, std::size_t position, std::vector<int>& values);
   void shifted(const Event& event, std::size_t position, std::vector<int>& values);

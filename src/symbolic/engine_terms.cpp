@@ -57,7 +57,7 @@ Rational SymbolicEngine::State::by(const Term& term) {
   if (backward_events.empty()) {
     for (std::size_t i = 0; i < timeline.events.size(); ++i) {
       const Event& event = timeline.events[i];
-      if (event.op != Op::backward) continue;
+      if (operation(event.op).adds != Operation::Adds::gradient) continue;
       backward_events[{event.optimizer_step, event.micro_batch, event.calls.front().rank}].push_back(i);
     }
   }

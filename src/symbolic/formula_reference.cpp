@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "lockstep/diagnostic.h"
+#include "lockstep/operation.h"
 #include "src/base/at.h"
 
 namespace lockstep::formula {
@@ -12,7 +13,7 @@ namespace {
 
 void collect_leftovers(const std::vector<Step>& steps, std::map<std::string, std::set<bool>>& per_rank_of) {
   for (const Step& step : steps) {
-    if (step.op == Op::leftover) per_rank_of[step.what].insert(step.per_rank);
+    if (operation(step.op).adds == Operation::Adds::leftover) per_rank_of[step.what].insert(step.per_rank);
     collect_leftovers(step.steps, per_rank_of);
   }
 }

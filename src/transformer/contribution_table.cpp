@@ -76,7 +76,7 @@ ContributionTable::ContributionTable(const Config& config, const Schedule& sched
                                      const Data& data, const ShardedRun& options)
     : schedule_(schedule), contributions_(schedule) {
   for (const Event& event : timeline.events) {
-    if (event.op != Op::backward) continue;
+    if (operation(event.op).adds != Operation::Adds::gradient) continue;
     const Call& call = event.calls.front();
     called_[{call.step, event.optimizer_step}].insert({call.rank, event.micro_batch});
     order_.erase(std::remove(order_.begin(), order_.end(), call.step), order_.end());

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/collective.h"
+#include "lockstep/local_step.h"
 #include "src/base/at.h"
 #include "src/transformer/generator.h"
 
@@ -74,85 +75,87 @@ Intervals Replay::view(const Call& call, std::size_t position) const {
 void Replay::run_to(std::size_t end) {
   for (; next_ < end; ++next_) {
     const Event& event = timeline_.events[next_];
-    if (event.op == Op::backward)
-      backward(event);
-    else if (event.op == Op::norm || event.op == Op::own || event.op == Op::all_to_all)
-      continue;  // they touch no gradient
-    else if (operation(event.op).collective)
-      collective(event);
-    else
-      local_step(event);
+    const Operation& row = operation(event.op);
+    if (!row.changes()) continue;
+    row.collective ? collective(event) : local_step(event);
   }
 }
 
-void Replay::backward(const Event& event) {
-  const Call& call = event.calls.front();
-  for (std::size_t position = 0; position < call.buffers->size(); ++position) {
-    const int buffer = (*call.buffers)[position];
-    Content& content = held(call.step->buffer, call.rank, buffer);
+/// One buffer of a rank in a local step, for apply_local().
+struct Replay::LocalChange {
+  Replay& replay;
+  const Event& event;
+  int buffer;
+  Intervals where;
+  Content& content;
+
+  const Call& call() const { return event.calls.front(); }
+  const Step& step() const { return *call().step; }
+  const Content& from() const { return replay.held(step().from, call().rank, buffer); }
+  template <class Change>
+  void each(const Change& change) {
+    for (const Interval& interval : where) {
+      for (std::int64_t e = interval.begin; e < interval.end; ++e)
+        change(e, content.values[at(e)], content.magnitudes[at(e)]);
+    }
+  }
+
+  void clear() {
+    each([](std::int64_t, double& value, double& magnitude) { value = magnitude = 0; });
+  }
+  void multiply() {
+    const double by = to_double(event.by);
+    each([&](std::int64_t, double& value, double& magnitude) {
+      value *= by;
+      magnitude *= std::abs(by);
+    });
+  }
+  void take_over() {
+    const Content& other = from();
+    each([&](std::int64_t e, double& value, double& magnitude) {
+      value = other.values[at(e)];
+      magnitude = other.magnitudes[at(e)];
+    });
+  }
+  void add_buffer() {
+    const Content& other = from();
+    each([&](std::int64_t e, double& value, double& magnitude) {
+      value += other.values[at(e)];
+      magnitude += other.magnitudes[at(e)];
+    });
+  }
+  void add_gradient() {
     for (const ContributionTable::Share& share :
-         table_.shares(*call.step, event.optimizer_step, event.micro_batch, call.rank, buffer)) {
-      for (const Interval& interval : view(call, position)) {
-        for (std::int64_t e = interval.begin; e < interval.end; ++e) {
-          content.values[at(e)] += (*share.values)(e);
-          content.magnitudes[at(e)] += std::abs((*share.values)(e));
-        }
-      }
+         replay.table_.shares(step(), event.optimizer_step, event.micro_batch, call().rank, buffer)) {
+      each([&](std::int64_t e, double& value, double& magnitude) {
+        value += (*share.values)(e);
+        magnitude += std::abs((*share.values)(e));
+      });
     }
   }
-}
-
-// "One unknown per element": a number that depends on the logical element, so that copies of it agree.
-void Replay::add_leftover(const Event& event, int buffer, const Intervals& where, Content& content) const {
-  const Call& call = event.calls.front();
-  const LocalBuffer& own = local(call.rank, buffer);
-  const std::string stream = call.step->what + "/" + schedule_.model.logicals()[at(own.logical)].name +
-                             (call.step->per_rank ? "/" + std::to_string(call.rank) : "");
-  const Generator generator(seed_, stream);
-  for (const Interval& interval : where) {
-    for (std::int64_t e = interval.begin; e < interval.end; ++e) {
-      const std::int64_t global = schedule_.model.global_index(own.logical, own.piece, e);
-      const double value = generator.uniform(static_cast<std::uint64_t>(global)) * to_double(event.by);
-      content.values[at(e)] += value;
-      content.magnitudes[at(e)] += std::abs(value);
-    }
+  // "One unknown per element": a number that depends on the logical element, so that copies of it agree.
+  void add_leftover() {
+    const LocalBuffer& own = replay.local(call().rank, buffer);
+    const Model& model = replay.schedule_.model;
+    const std::string stream = step().what + "/" + model.logicals()[at(own.logical)].name +
+                               (step().per_rank ? "/" + std::to_string(call().rank) : "");
+    const Generator generator(replay.seed_, stream);
+    const double by = to_double(event.by);
+    each([&](std::int64_t e, double& value, double& magnitude) {
+      const std::int64_t global = model.global_index(own.logical, own.piece, e);
+      const double unknown = generator.uniform(static_cast<std::uint64_t>(global)) * by;
+      value += unknown;
+      magnitude += std::abs(unknown);
+    });
   }
-}
+};
 
 void Replay::local_step(const Event& event) {
   const Call& call = event.calls.front();
-  const Step& step = *call.step;
   for (std::size_t position = 0; position < call.buffers->size(); ++position) {
     const int buffer = (*call.buffers)[position];
-    const Intervals where = view(call, position);
-    Content& content = held(step.buffer, call.rank, buffer);
-    if (event.op == Op::leftover) {
-      add_leftover(event, buffer, where, content);
-      continue;
-    }
-    const double by = event.op == Op::scale ? to_double(event.by) : 0;
-    const Content from =
-        event.op == Op::copy || event.op == Op::accumulate ? held(step.from, call.rank, buffer) : Content();
-    for (const Interval& interval : where) {
-      for (auto e = static_cast<std::size_t>(interval.begin); e < static_cast<std::size_t>(interval.end); ++e) {
-        double& value = content.values[e];
-        double& magnitude = content.magnitudes[e];
-        if (event.op == Op::zero) {
-          value = magnitude = 0;
-        } else if (event.op == Op::scale) {
-          value *= by;
-          magnitude *= std::abs(by);
-        } else if (event.op == Op::copy) {
-          value = from.values[e];
-          magnitude = from.magnitudes[e];
-        } else if (event.op == Op::accumulate) {
-          value += from.values[e];
-          magnitude += from.magnitudes[e];
-        } else {
-          throw InternalError("the transformer engine has no local step " + std::string(operation(event.op).name));
-        }
-      }
-    }
+    LocalChange change{*this, event, buffer, view(call, position), held(call.step->buffer, call.rank, buffer)};
+    apply_local(operation(event.op), change);
   }
 }
 

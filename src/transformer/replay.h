@@ -35,10 +35,9 @@ class Replay {
   Content& held(const std::string& name, int rank, int buffer);
   const LocalBuffer& local(int rank, int buffer) const { return schedule_.model.local(rank).buffers[at(buffer)]; }
   Intervals view(const Call& call, std::size_t position) const;
-  void backward(const Event& event);
+  struct LocalChange;
   void local_step(const Event& event);
   void collective(const Event& event);
-  void add_leftover(const Event& event, int buffer, const Intervals& where, Content& content) const;
 
   const Schedule& schedule_;
   const Timeline& timeline_;

@@ -3,8 +3,10 @@
 // Every row of the operation table proves itself: its effect on whole buffers against its
 // decomposition into sends and local sums, for group sizes 1 to 8 and sizes 0, 1 and a prime.
 #include <algorithm>
+#include <map>
 
 #include "lockstep/collective.h"
+#include "lockstep/local_step.h"
 #include "lockstep/operation.h"
 #include "lockstep/rational.h"
 #include "src/base/at.h"
@@ -90,7 +92,69 @@ std::vector<Buffer> by_decomposition(const Operation& row, int n, std::int64_t n
   return members;
 }
 
+// A buffer of one element for apply_local().
+struct OneElement {
+  Rational value{7}, from{100}, by{3}, gradient{1000}, unknown{10000};
+
+  void clear() { value = Rational(0); }
+  void multiply() { value = value * by; }
+  void take_over() { value = from; }
+  void add_buffer() { value = value + from; }
+  void add_gradient() { value = value + by * gradient; }
+  void add_leftover() { value = value + by * unknown; }
+};
+
+// A member for owned_after(): it owned the elements 0 to 6 of 10, and answers for 4 to 8.
+struct OneMember {
+  bool is_root = false;
+  static Intervals owned() { return {{0, 6}}; }
+  static Intervals slice() { return {{4, 8}}; }
+  static Intervals in_slice() { return {{4, 6}}; }
+  static Intervals and_view() { return {{0, 10}}; }
+  Intervals if_root() const { return is_root ? owned() : Intervals{}; }
+};
+
 }  // namespace
+
+TEST_CASE("every step of one rank does to its buffer what its row says") {
+  const std::map<std::string_view, Rational> after = {{"backward", Rational(3007)}, {"scale", Rational(21)},
+                                                      {"copy", Rational(100)},      {"accumulate", Rational(107)},
+                                                      {"zero", Rational(0)},        {"leftover", Rational(30007)}};
+  std::size_t found = 0;
+  for (const Operation& row : operations()) {
+    INFO(row.name);
+    REQUIRE(row.local() == (after.count(row.name) == 1));
+    OneElement element;
+    apply_local(row, element);
+    CHECK(element.value == (row.local() ? after.at(row.name) : Rational(7)));
+    CHECK_FALSE((row.local() && row.collective));
+    CHECK((!row.reads_from() || row.keys.find("from") != std::string_view::npos));
+    found += row.local() ? 1 : 0;
+  }
+  CHECK(found == after.size());
+}
+
+TEST_CASE("a member owns after each step what its row says, and no step without members changes that") {
+  for (const Operation& row : operations()) {
+    INFO(row.name);
+    OneMember root{true}, other{false};
+    if (row.name == "reduce_scatter") {
+      CHECK(owned_after(row, other) == Intervals{{4, 6}});
+    } else if (row.name == "own") {
+      CHECK(owned_after(row, other) == Intervals{{4, 8}});
+    } else if (row.name == "all_gather") {
+      CHECK(owned_after(row, other) == Intervals{{0, 10}});
+    } else if (row.name == "reduce") {
+      CHECK(owned_after(row, root) == OneMember::owned());
+      CHECK(owned_after(row, other).empty());
+    } else {
+      CHECK(owned_after(row, root) == OneMember::owned());
+      CHECK(owned_after(row, other) == OneMember::owned());
+      CHECK(row.ownership == Operation::Ownership::keeps);
+    }
+    CHECK((row.of_a_group() || row.ownership == Operation::Ownership::keeps));
+  }
+}
 
 TEST_CASE("every collective that moves data does what its sends and local sums do") {
   int checked = 0;
@@ -131,6 +195,7 @@ TEST_CASE("each row stands in its place under its own name") {
 TEST_CASE("ownership narrows only where a row says that elements become stale") {
   for (const Operation& row : operations()) {
     if (row.writes == Operation::Writes::own_slice) CHECK(row.ownership == Operation::Ownership::intersects_own_slice);
+    CHECK((row.cuts == Operation::Cuts::nothing) == (row.keys.find("geometry") == std::string_view::npos));
     if (row.writes == Operation::Writes::everywhere) CHECK(row.ownership != Operation::Ownership::intersects_own_slice);
     CHECK(row.joins_family == (row.ownership == Operation::Ownership::intersects_own_slice ||
                                row.ownership == Operation::Ownership::root_keeps_others_lose ||

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lockstep/operation.h"
+#include "lockstep/local_step.h"
 #include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/symbolic/parametric/class_run_state.h"
@@ -184,6 +184,7 @@ int ClassRun::chosen(const Step& step) {
 
 void ClassRun::execute(const Place& place) {
   const Step& step = *place.step;
+  const Operation& row = operation(step.op);
   const Budget::Place budget_place("step", step.name);
   Budget::spend(8);
   Diagrams& diagrams = *result_.diagrams;
@@ -197,16 +198,16 @@ void ClassRun::execute(const Place& place) {
     keep_record();
     return;
   }
-  if (step.op == Op::norm) return norm(place, runs(place));
+  if (row.counts) return norm(place, runs(place));
   const int holds = chosen(step);
   if (holds == 0) return;
-  if (place.moment.any_micro_batch && step.op != Op::backward && step.op != Op::all_to_all)
+  if (place.moment.any_micro_batch && row.acts() && row.adds != Operation::Adds::gradient)
     throw NeedsUnrolling{step.name, "it acts in every micro-batch on what earlier ones have left"};
   int where = diagrams.multiply(runs(place), holds);
   if (where == 0) return;
   ++result_.steps;
-  if (operation(step.op).collective || step.op == Op::own) {
-    if (step.op != Op::all_to_all) choices_.check_lists(step);
+  if (row.of_a_group()) {
+    if (row.acts()) choices_.check_lists(step);
     where = diagrams.multiply(where, membership(world_.group(step)));
     if (where == 0) return;
   }
@@ -214,13 +215,7 @@ void ClassRun::execute(const Place& place) {
   check_races(place, where);
   if (ended_) return keep_record();
   fly(place, where);
-  if (step.op == Op::own) {
-    own(place, where);
-  } else if (operation(step.op).collective) {
-    collective(place, where);
-  } else {
-    local(place, where);
-  }
+  row.of_a_group() ? in_group(place, where) : local(place, where);
   keep_record();
 }
 
@@ -240,9 +235,8 @@ void ClassRun::keep_record() {
 
 void ClassRun::check_races(const Place& place, int where) {
   const Step& step = *place.step;
-  const bool touches = step.op != Op::own && step.op != Op::all_to_all;
   const auto shares = [&](const Step& other) {
-    if (!touches || other.op == Op::own || other.op == Op::all_to_all) return false;
+    if (!operation(step.op).touches() || !operation(other.op).touches()) return false;
     for (const std::string* name : {&step.buffer, &step.from}) {
       if (!name->empty() && (*name == other.buffer || *name == other.from)) return true;
     }
@@ -289,59 +283,65 @@ void ClassRun::check_factor(int factor, int values, const Place& place) {
   }
 }
 
-void ClassRun::local(const Place& place, int where) {
-  const Step& step = *place.step;
-  Diagrams& diagrams = *result_.diagrams;
-  if (step.op == Op::backward) return backward(place, where);
-  if (step.on_owned) where = diagrams.multiply(where, own_);
-  Values& target = buffer(step.buffer);
-  const auto each_atom = [&](const auto& change) {
-    for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
-      int& old = value(target, i);
-      old = diagrams.choose(where, change(i, old), old);
+/// The class's buffers of one name in a local step, for apply_local().
+struct ClassRun::LocalChange {
+  ClassRun& run;
+  const Place& place;
+  int where;  ///< ranks that do it, and elements
+  Values& target;
+
+  const Step& step() const { return *place.step; }
+  Diagrams& diagrams() const { return *run.result_.diagrams; }
+  template <class Change>
+  void each_atom(const Change& change) {
+    for (std::size_t i = 0; i < run.result_.atoms.size(); ++i) {
+      int& old = run.value(target, i);
+      old = diagrams().choose(where, change(i, old), old);
     }
-  };
-  switch (step.op) {
-    case Op::scale: {
-      const int by = step.by ? evaluator_->number(*step.by, place.moment) : 1;
-      record_.by = by;
-      for (std::size_t i = 0; i < result_.atoms.size(); ++i)
-        check_factor(by, diagrams.multiply(where, value(target, i)), place);
-      each_atom([&](std::size_t, int old) { return diagrams.times(old, by); });
-      break;
-    }
-    case Op::zero:
-      each_atom([](std::size_t, int) { return 0; });
-      break;
-    case Op::copy:
-    case Op::accumulate: {
-      Values from = buffer(step.from);
-      each_atom([&](std::size_t i, int old) {
-        return step.op == Op::copy ? value(from, i) : diagrams.add(old, value(from, i));
-      });
-      break;
-    }
-    case Op::leftover: {
-      const int by = step.by ? evaluator_->number(*step.by, place.moment) : 1;
-      std::vector<int> levels;
-      for (std::size_t i = 0; step.per_rank && i < diagrams.levels().size(); ++i) levels.push_back(static_cast<int>(i));
-      const int mask = diagrams.multiply(where, rank_is_contributor(levels));
-      check_factor(by, mask, place);
-      const int number = atom({0, 0, -1, step.what, step.per_rank});
-      record_.adds.push_back({number, mask, by});
-      int& old = value(target, static_cast<std::size_t>(number));
-      old = diagrams.add(old, diagrams.times(mask, by));
-      break;
-    }
-    default:
-      throw OutOfReach(step.name, "the operation " + std::string(operation(step.op).name) + " is not followed");
   }
+
+  void clear() {
+    each_atom([](std::size_t, int) { return 0; });
+  }
+  void multiply() {
+    const int by = step().by ? run.evaluator_->number(*step().by, place.moment) : 1;
+    run.record_.by = by;
+    for (std::size_t i = 0; i < run.result_.atoms.size(); ++i)
+      run.check_factor(by, diagrams().multiply(where, run.value(target, i)), place);
+    each_atom([&](std::size_t, int old) { return diagrams().times(old, by); });
+  }
+  void take_over() {
+    Values from = run.buffer(step().from);
+    each_atom([&](std::size_t i, int) { return run.value(from, i); });
+  }
+  void add_buffer() {
+    Values from = run.buffer(step().from);
+    each_atom([&](std::size_t i, int old) { return diagrams().add(old, run.value(from, i)); });
+  }
+  void add_gradient() { run.backward(place, where); }
+  void add_leftover() {
+    const int by = step().by ? run.evaluator_->number(*step().by, place.moment) : 1;
+    std::vector<int> levels;
+    for (std::size_t i = 0; step().per_rank && i < diagrams().levels().size(); ++i)
+      levels.push_back(static_cast<int>(i));
+    const int mask = diagrams().multiply(where, run.rank_is_contributor(levels));
+    run.check_factor(by, mask, place);
+    const int number = run.atom({0, 0, -1, step().what, step().per_rank});
+    run.record_.adds.push_back({number, mask, by});
+    int& old = run.value(target, static_cast<std::size_t>(number));
+    old = diagrams().add(old, diagrams().times(mask, by));
+  }
+};
+
+void ClassRun::local(const Place& place, int where) {
+  if (place.step->on_owned) where = result_.diagrams->multiply(where, own_);
+  LocalChange change{*this, place, where, buffer(place.step->buffer)};
+  apply_local(operation(place.step->op), change);
 }
 
 void ClassRun::backward(const Place& place, int where) {
   const Step& step = *place.step;
   Diagrams& diagrams = *result_.diagrams;
-  if (step.on_owned) where = diagrams.multiply(where, own_);
   Values& target = buffer(step.buffer);
   std::vector<int> done;
   for (const std::vector<int>& sites : members_.sites) {

@@ -4,7 +4,7 @@
 // rank out of a function, a gather or a broadcast puts another one in its place.
 #include <algorithm>
 
-#include "lockstep/operation.h"
+#include "lockstep/collective.h"
 #include "src/base/at.h"
 #include "src/symbolic/parametric/class_run_state.h"
 
@@ -118,19 +118,13 @@ std::vector<std::pair<int, int>> ClassRun::root(const Step& step, const Group& g
   return result;
 }
 
-int ClassRun::at_root(int a, const Place& place, const Group& group) {
-  for (const auto& [level, coordinate] : root(*place.step, group))
-    a = result_.diagrams->at(a, level, evaluator_->constant_name(level, coordinate));
-  return a;
-}
-
 /// Elements that the step acts on. All members must own the same ones for them to meet.
-int ClassRun::view(const Place& place, const Group& group, const std::string& why) {
+int ClassRun::view(const Place& place, const Group& group) {
   if (!place.step->on_owned) return 1;
   Diagrams& diagrams = *result_.diagrams;
   const int members = membership(group);
   if (diagrams.multiply(for_any(own_, group), members) != diagrams.multiply(own_, members))
-    throw OutOfReach(place.step->name, why);
+    throw OutOfReach(place.step->name, "its ranks do not own the same elements");
   return own_;
 }
 
@@ -181,14 +175,62 @@ int ClassRun::slice(int owner, const Group& group) {
   return all;
 }
 
-void ClassRun::collective(const Place& place, int where) {
-  const Step& step = *place.step;
+/// All groups at once, for apply_collective(): what the ranks of a class hold of one contribution.
+struct ClassRun::Members {
+  ClassRun& run;
+  const Place& place;
+  const Group& group;
+  int owner;  ///< of the slices; -1: there is none
+  int acts;   ///< ranks that take part, and elements that meet
+  int& value;
+
+  Diagrams& diagrams() const { return *run.result_.diagrams; }
+
+  int reduce() const { return run.reduced(value, place, group); }
+  int root() const {
+    int held = value;
+    for (const auto& [level, coordinate] : run.root(*place.step, group))
+      held = diagrams().at(held, level, run.evaluator_->constant_name(level, coordinate));
+    return held;
+  }
+  int slices() const {
+    int held = value;
+    for (const int level : group.levels)
+      held = diagrams().at(held, level, diagrams().at_level(level).owner_name(owner));
+    return held;
+  }
+  void write(int where, int fresh) { value = diagrams().choose(where, fresh, value); }
+  void write_everywhere(int fresh) { write(acts, fresh); }
+  void write_own_slices(int fresh) { write(diagrams().multiply(acts, run.slice(owner, group)), fresh); }
+  void write_every_slice(int fresh) { write(acts, fresh); }
+  void write_root(int fresh) { write(diagrams().multiply(acts, run.is_root(*place.step, group)), fresh); }
+};
+
+/// For owned_after(): conditions on the rank and the element.
+struct ClassRun::OwningClass {
+  ClassRun& run;
+  const Step& step;
+  const Group& group;
+  const Recorded::Cut& cut;
+
+  int multiply(int a, int b) const { return run.result_.diagrams->multiply(a, b); }
+
+  int owned() const { return run.own_; }
+  int slice() const { return multiply(cut.elements, run.slice(cut.owner, group)); }
+  int in_slice() const { return multiply(run.own_, slice()); }
+  int and_view() const { return run.result_.diagrams->either(run.own_, cut.elements); }
+  int if_root() const { return multiply(run.own_, run.is_root(step, group)); }
+};
+
+int ClassRun::is_root(const Step& step, const Group& group) {
   Diagrams& diagrams = *result_.diagrams;
-  const Group group = world_.group(step);
-  record_.group = group;
-  check_uniform(place, where, group);
-  if (step.op == Op::all_to_all) return;
-  record_.root = root(step, group);
+  int all = 1;
+  for (const auto& [level, coordinate] : root(step, group))
+    all = diagrams.multiply(all, diagrams.equal(level, rank_name, evaluator_->constant_name(level, coordinate)));
+  return all;
+}
+
+void ClassRun::check_shards(const Step& step, const Group& group) {
   const auto in_group = [&](int level) {
     return std::find(group.levels.begin(), group.levels.end(), level) != group.levels.end() ||
            std::any_of(group.picked.begin(), group.picked.end(),
@@ -211,104 +253,76 @@ void ClassRun::collective(const Place& place, int where) {
       }
     }
   }
-  if (step.op == Op::reduce_scatter) return reduce_scatter(place, where, group);
-  if (step.op == Op::all_gather) return all_gather(place, where, group);
-  const int acts = diagrams.multiply(where, view(place, group, "its ranks do not own the same elements"));
-  Values& target = buffer(step.buffer);
-  for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
-    int& old = value(target, i);
-    if (step.op == Op::all_reduce) {
-      old = diagrams.choose(acts, reduced(old, place, group), old);
-    } else if (step.op == Op::broadcast) {
-      old = diagrams.choose(acts, at_root(old, place, group), old);
-    } else if (step.op == Op::reduce) {
-      int is_root = acts;
-      for (const auto& [level, coordinate] : root(step, group))
-        is_root =
-            diagrams.multiply(is_root, diagrams.equal(level, rank_name, evaluator_->constant_name(level, coordinate)));
-      old = diagrams.choose(is_root, reduced(old, place, group), old);
-    } else {
-      throw OutOfReach(step.name, "the operation " + std::string(operation(step.op).name) + " is not followed");
-    }
-  }
-  if (step.op != Op::reduce || group.single()) return;
-  int is_root = 1;
-  for (const auto& [level, coordinate] : root(step, group))
-    is_root =
-        diagrams.multiply(is_root, diagrams.equal(level, rank_name, evaluator_->constant_name(level, coordinate)));
-  own_ = diagrams.choose(where, diagrams.multiply(own_, is_root), own_);
-  if (!group.picked.empty()) throw OutOfReach(step.name, "it leaves elements to one of the ranks that it picks");
-  joined_.emplace(where, group.levels);
 }
 
-void ClassRun::reduce_scatter(const Place& place, int where, const Group& group) {
-  Diagrams& diagrams = *result_.diagrams;
-  const int seen = view(place, group, "its ranks do not own the same elements");
-  Values& target = buffer(place.step->buffer);
-  for (const auto& [owner, stage] : owners(place, group)) {
-    const int here = diagrams.multiply(where, stage);
-    const int part = slice(owner, group);
-    const int written = diagrams.multiply(diagrams.multiply(here, seen), part);
-    for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
-      int& old = value(target, i);
-      old = diagrams.choose(written, reduced(old, place, group), old);
-    }
-    for (Scattered& earlier : scattered_) earlier.where = diagrams.multiply(earlier.where, diagrams.complement(here));
-    // A group of one is the identity; a gather still finds it.
-    std::optional<int> cut;
-    if (place.step->on_owned && !group.single()) cut = own_;
-    scattered_.push_back({owner, here, cut, group});
-    record_.cuts.push_back({owner, here, seen});
-    if (group.single()) continue;
-    own_ = diagrams.choose(here, diagrams.multiply(diagrams.multiply(own_, seen), part), own_);
-  }
-  if (!group.single()) joined_.emplace(where, group.levels);
+std::vector<Recorded::Cut> ClassRun::cuts(const Place& place, int where, const Group& group) {
+  const Operation& row = operation(place.step->op);
+  if (row.cuts == Operation::Cuts::those_of_the_scatter) return cuts_of_scatters(place, where, group);
+  const int seen = view(place, group);
+  if (row.cuts == Operation::Cuts::nothing) return {{-1, where, seen}};
+  std::vector<Recorded::Cut> result;
+  for (const auto& [owner, stage] : owners(place, group))
+    result.push_back({owner, result_.diagrams->multiply(where, stage), seen});
+  return result;
 }
 
-void ClassRun::all_gather(const Place& place, int where, const Group& group) {
+std::vector<Recorded::Cut> ClassRun::cuts_of_scatters(const Place& place, int where, const Group& group) {
   Diagrams& diagrams = *result_.diagrams;
   for (const Scattered& scattered : scattered_) {
     if (diagrams.multiply(where, scattered.where) != 0 && !same(scattered.group, group))
       throw OutOfReach(place.step->name, "it gathers over another group than the last reduce_scatter");
   }
-  if (group.single()) return;
-  Values& target = buffer(place.step->buffer);
-  const auto gather = [&](int owner, int here, int seen) {
-    const int written = diagrams.multiply(here, seen);
-    record_.cuts.push_back({owner, here, seen});
-    for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
-      int& old = value(target, i);
-      int held = old;
-      for (const int level : group.levels) held = diagrams.at(held, level, diagrams.at_level(level).owner_name(owner));
-      old = diagrams.choose(written, held, old);
-    }
-    own_ = diagrams.either(own_, written);
-  };
+  std::vector<Recorded::Cut> result;
+  if (group.single()) return result;
   int left = where;
   for (const Scattered& scattered : scattered_) {
     const int here = diagrams.multiply(where, scattered.where);
     if (here == 0) continue;
     check_uniform(place, here, group);
-    gather(scattered.owner, here, scattered.view.value_or(1));
+    result.push_back({scattered.owner, here, scattered.view.value_or(1)});
     left = diagrams.multiply(left, diagrams.complement(scattered.where));
   }
-  if (left == 0) return;
+  if (left == 0) return result;
   check_uniform(place, left, group);
-  for (const auto& [owner, stage] : owners(place, group)) gather(owner, diagrams.multiply(left, stage), 1);
+  for (const auto& [owner, stage] : owners(place, group)) result.push_back({owner, diagrams.multiply(left, stage), 1});
+  return result;
 }
 
-void ClassRun::own(const Place& place, int where) {
+void ClassRun::in_group(const Place& place, int where) {
+  const Step& step = *place.step;
+  const Operation& row = operation(step.op);
   Diagrams& diagrams = *result_.diagrams;
-  const Group group = world_.group(*place.step);
+  const Group group = world_.group(step);
   record_.group = group;
   check_uniform(place, where, group);
-  const int seen = view(place, group, "its ranks do not own the same elements");
-  for (const auto& [owner, stage] : owners(place, group)) {
-    const int here = diagrams.multiply(where, stage);
-    record_.cuts.push_back({owner, here, seen});
-    own_ = diagrams.choose(here, diagrams.multiply(seen, slice(owner, group)), own_);
+  if (!row.acts()) return;
+  record_.root = root(step, group);
+  if (row.changes()) check_shards(step, group);
+  for (const Recorded::Cut& cut : cuts(place, where, group)) {
+    if (row.changes()) {
+      const int acts = diagrams.multiply(cut.on, cut.elements);
+      Values& target = buffer(step.buffer);
+      for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
+        Members members{*this, place, group, cut.owner, acts, value(target, i)};
+        apply_collective(row, members);
+      }
+    }
+    if (row.ownership == Operation::Ownership::intersects_own_slice) {
+      for (Scattered& earlier : scattered_)
+        earlier.where = diagrams.multiply(earlier.where, diagrams.complement(cut.on));
+      // A group of one is the identity; a gather still finds it.
+      std::optional<int> part;
+      if (step.on_owned && !group.single()) part = own_;
+      scattered_.push_back({cut.owner, cut.on, part, group});
+    }
+    if (row.cuts != Operation::Cuts::nothing) record_.cuts.push_back(cut);
+    if (row.collective && group.single()) continue;
+    const OwningClass owning{*this, step, group, cut};
+    own_ = diagrams.choose(cut.on, owned_after(row, owning), own_);
   }
-  if (!group.single()) joined_.emplace(where, group.levels);
+  if (!row.joins_family || group.single()) return;
+  if (!group.picked.empty()) throw OutOfReach(step.name, "it leaves elements to one of the ranks that it picks");
+  joined_.emplace(where, group.levels);
 }
 
 }  // namespace lockstep::parametric

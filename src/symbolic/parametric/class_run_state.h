@@ -50,6 +50,7 @@ class ClassRun {
   void execute(const Place& place);
   int runs(const Place& place);
   int chosen(const Step& step);
+  struct LocalChange;
   void local(const Place& place, int where);
   void backward(const Place& place, int where);
   void check_races(const Place& place, int where);
@@ -58,10 +59,13 @@ class ClassRun {
   void keep_record();
 
   // class_run_collectives.cpp
-  void collective(const Place& place, int where);
-  void reduce_scatter(const Place& place, int where, const Group& group);
-  void all_gather(const Place& place, int where, const Group& group);
-  void own(const Place& place, int where);
+  struct Members;
+  struct OwningClass;
+  void in_group(const Place& place, int where);
+  void check_shards(const Step& step, const Group& group);
+  /// The owners of whose slices a step speaks, the ranks on which they are the ones, and the elements that are cut.
+  std::vector<Recorded::Cut> cuts(const Place& place, int where, const Group& group);
+  std::vector<Recorded::Cut> cuts_of_scatters(const Place& place, int where, const Group& group);
   void norm(const Place& place, int runs);
   int membership(const Group& group);
   /// Whether the condition holds for a member of the rank's group.
@@ -70,9 +74,9 @@ class ClassRun {
   int summed(int a, const Group& group);
   int size_of(const Group& group);
   int reduced(int a, const Place& place, const Group& group);
-  int at_root(int a, const Place& place, const Group& group);
   std::vector<std::pair<int, int>> root(const Step& step, const Group& group);
-  int view(const Place& place, const Group& group, const std::string& why);
+  int is_root(const Step& step, const Group& group);
+  int view(const Place& place, const Group& group);
   int slice(int owner, const Group& group);
   /// For each stage of the class that cuts differently: the owner and where it is the one.
   std::vector<std::pair<int, int>> owners(const Place& place, const Group& group);

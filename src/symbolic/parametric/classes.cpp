@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lockstep/operation.h"
 #include "src/base/at.h"
 #include "src/expression/node.h"
 #include "src/schedule/selector_list.h"
@@ -129,7 +130,7 @@ void Choices::read(const Step& step) {
   const Model& model = schedule.model;
   steps_.push_back(&step);
   std::vector<OfStage>& of_stages = of_step_[&step];
-  const bool cuts = step.op == Op::reduce_scatter || step.op == Op::own || step.op == Op::all_gather;
+  const bool cuts = operation(step.op).cuts != Operation::Cuts::nothing;
   const bool by_size = std::any_of(step.params.items().begin(), step.params.items().end(), Selectors::compares_numel) ||
                        (cuts && step.geometry.separate &&
                         std::any_of(step.geometry.separate->items().begin(), step.geometry.separate->items().end(),

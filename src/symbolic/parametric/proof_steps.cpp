@@ -154,9 +154,10 @@ class ClassProof {
 
   void what_it_does(const Recorded& recorded, Json& entry) const {
     const Step& step = *recorded.step;
+    const Operation& row = operation(step.op);
     if (step.op == Op::wait) {
       entry.set("for", text(step.wait_for));
-    } else if (step.op != Op::own && step.op != Op::all_to_all) {
+    } else if (row.touches()) {
       entry.set("buffer", text(step.buffer));
     }
     if (!step.from.empty()) entry.set("from", text(step.from));
@@ -172,14 +173,13 @@ class ClassProof {
       }
       if (!picks.members().empty()) entry.set("picks", picks);
     }
-    if (step.op == Op::all_reduce || step.op == Op::reduce_scatter || step.op == Op::reduce)
-      entry.set("reduce", text(step.reduction == Reduction::sum ? "sum" : "avg"));
+    if (row.reduces()) entry.set("reduce", text(step.reduction == Reduction::sum ? "sum" : "avg"));
     if (!recorded.root.empty()) {
       Json root = Json::object();
       for (const auto& [level, value] : recorded.root) root.set(name(level), text(coordinate(level, value)));
       entry.set("root", root);
     }
-    if (step.op == Op::scale) entry.set("by", text(polynomial(recorded.by)));
+    if (row.keeps == Operation::Keeps::multiple) entry.set("by", text(polynomial(recorded.by)));
     std::vector<Json> cuts, adds;
     for (const Recorded::Cut& cut : recorded.cuts) {
       cuts.push_back(Json::object({{"owner", {}, cut.owner < 0 ? Json() : number(cut.owner + 1)},
@@ -193,7 +193,7 @@ class ClassProof {
                                    {"by", {}, text(polynomial(share.by))}}));
     }
     if (!adds.empty()) entry.set("adds", Json::array(std::move(adds)));
-    if (step.op == Op::norm) {
+    if (row.counts) {
       entry.set("counts", function(recorded.counts));
       if (step.mean_of_norms) entry.set("mean_of_norms", Json::boolean(true));
     }
@@ -216,7 +216,7 @@ class ClassProof {
     }
     entry.set("after", after);
     if (recorded.owned != owned_) entry.set("owns", function(recorded.owned));
-    if (recorded.step->op == Op::norm) entry.set("norm", function(recorded.norm));
+    if (operation(recorded.step->op).counts) entry.set("norm", function(recorded.norm));
     if (recorded.races != 0) entry.set("races", function(recorded.races));
     held_ = recorded.buffers;
     owned_ = recorded.owned;

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "lockstep/operation.h"
 #include "lockstep/prove.h"
 #include "src/base/at.h"
 #include "src/base/budget.h"
@@ -74,7 +75,7 @@ struct Side {
 
 bool takes_norm(const std::vector<Step>& steps) {
   return std::any_of(steps.begin(), steps.end(),
-                     [](const Step& step) { return step.op == Op::norm || takes_norm(step.steps); });
+                     [](const Step& step) { return operation(step.op).counts || takes_norm(step.steps); });
 }
 
 /// How the tokens of the uses are given; "main"'s alone where the others have the same.
