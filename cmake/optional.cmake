@@ -28,11 +28,12 @@ if(LOCKSTEP_TOML_LIBRARY)
   list(APPEND LOCKSTEP_SYNTAX_DEFINITIONS LOCKSTEP_TOML)
 endif()
 
-# Loops over elements for the processor's vectors, chosen when the program runs.
-set(LOCKSTEP_HIGHWAY_LIBRARY "")
+# Loops over elements for the processor's vectors, chosen when the program runs. Only Highway's headers: a program that is
+# linked with its library measures the processor's clock when it starts.
+set(LOCKSTEP_HIGHWAY OFF)
 find_package(hwy QUIET)
 if(TARGET hwy::hwy)
-  set(LOCKSTEP_HIGHWAY_LIBRARY hwy::hwy)
+  set(LOCKSTEP_HIGHWAY ON)
 else()
   message(STATUS "lockstep: no Highway, so loops over elements do not use the processor's widest vectors (Debian: libhwy-dev)")
 endif()

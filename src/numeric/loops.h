@@ -84,11 +84,4 @@ const Loops& loops();
 /// Whether there can be others than portable ones.
 bool highway_is_built();
 
-#ifdef LOCKSTEP_HIGHWAY
-// Of the target that Highway dispatches to now: sets what is faster than the portable loops.
-void set_hash_loops(Loops& loops);
-void set_arithmetic_loops(Loops& loops);
-void set_residue_loops(Loops& loops);
-#endif
-
 }  // namespace lockstep::numeric

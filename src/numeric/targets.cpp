@@ -7,11 +7,10 @@
 
 #include "lockstep/diagnostic.h"
 #include "src/numeric/loops.h"
+#include "src/numeric/targets.h"
 
-#ifdef LOCKSTEP_HIGHWAY
-#include "src/numeric/highway/setup.h"
-// After setup.h.
-#include <hwy/highway.h>
+#if defined(LOCKSTEP_HIGHWAY) && defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 namespace lockstep::numeric {
@@ -19,30 +18,45 @@ namespace lockstep::numeric {
 namespace {
 
 #ifdef LOCKSTEP_HIGHWAY
-/// Highway's name in lower case, and AVX-512's own for what Highway calls AVX3.
-std::string name_of(std::int64_t target) {
-  if (target == HWY_AVX3) return "avx512";
-  std::string name = hwy::TargetName(target);
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name;
+#ifdef __x86_64__
+/// What Highway lets the compiler use for a target, and the system saves the registers of.
+bool can_run(Target target) {
+  __builtin_cpu_init();
+  switch (target) {
+    case Target::avx512:
+      return can_run(Target::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512cd");
+    case Target::avx2: {
+      unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+      const bool has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+      return can_run(Target::sse4) && has_f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    }
+    case Target::sse4:
+      return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("aes");
+    case Target::neon:
+      return false;
+  }
+  return false;
 }
+#else
+/// There is one family of vectors that every processor has.
+bool can_run(Target) { return true; }
+#endif
 
 std::vector<Loops> find_loops() {
   std::vector<Loops> list;
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    if (target == HWY_SCALAR || target == HWY_EMU128) continue;
-    // One target after the other is the only one that Highway may choose.
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  for (const auto& [target, name] : {std::pair(Target::avx512, "avx512"), std::pair(Target::avx2, "avx2"),
+                                     std::pair(Target::sse4, "sse4"), std::pair(Target::neon, "neon")}) {
+    if (hash_loops_of(target) == nullptr || !can_run(target)) continue;
     Loops loops = portable_loops();
-    loops.target = name_of(target);
-    set_hash_loops(loops);
-    set_arithmetic_loops(loops);
-    set_residue_loops(loops);
+    loops.target = name;
+    hash_loops_of(target)(loops);
+    arithmetic_loops_of(target)(loops);
+    residue_loops_of(target)(loops);
     list.push_back(std::move(loops));
   }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   list.push_back(portable_loops());
   return list;
 }

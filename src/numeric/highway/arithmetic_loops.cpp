@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include "src/numeric/loops.h"
+#include "src/numeric/targets.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::numeric::HWY_NAMESPACE {
@@ -336,9 +337,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::numeric {
 
-HWY_EXPORT(set_arithmetic_loops_of_target);
-
-void set_arithmetic_loops(Loops& loops) { HWY_DYNAMIC_DISPATCH(set_arithmetic_loops_of_target)(loops); }
+SetLoops arithmetic_loops_of(Target target) { return LOCKSTEP_OF_TARGET(target, set_arithmetic_loops_of_target); }
 
 }  // namespace lockstep::numeric
 #endif

@@ -13,6 +13,7 @@
 
 #include "src/numeric/highway/key_lines.h"
 #include "src/numeric/loops.h"
+#include "src/numeric/targets.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::numeric::HWY_NAMESPACE {
@@ -179,9 +180,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::numeric {
 
-HWY_EXPORT(set_hash_loops_of_target);
-
-void set_hash_loops(Loops& loops) { HWY_DYNAMIC_DISPATCH(set_hash_loops_of_target)(loops); }
+SetLoops hash_loops_of(Target target) { return LOCKSTEP_OF_TARGET(target, set_hash_loops_of_target); }
 
 }  // namespace lockstep::numeric
 #endif

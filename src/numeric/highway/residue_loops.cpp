@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include "src/numeric/loops.h"
+#include "src/numeric/targets.h"
 #include "src/numeric/prime61.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -103,9 +104,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::numeric {
 
-HWY_EXPORT(set_residue_loops_of_target);
-
-void set_residue_loops(Loops& loops) { HWY_DYNAMIC_DISPATCH(set_residue_loops_of_target)(loops); }
+SetLoops residue_loops_of(Target target) { return LOCKSTEP_OF_TARGET(target, set_residue_loops_of_target); }
 
 }  // namespace lockstep::numeric
 #endif
