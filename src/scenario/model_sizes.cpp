@@ -16,7 +16,8 @@ using Node = Expression::Node;
 using Names = std::set<std::string>;
 
 bool is_size_name(const std::string& name) {
-  return axis_named(name) || name == "world" || name == "micro_batches" || name == "pipeline_groups_agree";
+  return axis_named(name) || name == "world" || name == "micro_batches" || name == "pipeline_groups_agree" ||
+         name == "instance_groups_agree";
 }
 
 class ModelSizes {

@@ -52,6 +52,13 @@ std::optional<std::vector<Multiple>> multiples_of(const Expression::Node& node) 
   return all;
 }
 
+/// Whether n divides every multiple of it, whatever n is, as far as that is seen.
+bool is_multiple_of_n(const Expression& alignment) {
+  const auto all = multiples_of(alignment.tree());
+  return all && std::any_of(all->begin(), all->end(),
+                            [](const Multiple& one) { return one.power > 0 && one.factor.is_integer(); });
+}
+
 /// Whether a bucket that begins at a multiple of `align_bucket` begins at one of `align_parameter`, so that what is in
 /// it lies there as it would from 0 on: at this `n`, or at every one where its axes are open. False where that is not
 /// seen.
@@ -177,9 +184,16 @@ void Choices::read(const Step& step) {
         here.cut_keys[i] = (geometry.kind == Geometry::Kind::rows ? "rows of " : "parameter of ") + over;
       continue;
     }
+    const bool flat = geometry.kind == Geometry::Kind::flat;
+    const auto& alignment = flat ? geometry.align : geometry.align_bucket;  // by default one that n divides
+    if (is_open && alignment && !is_multiple_of_n(*alignment)) {
+      throw OutOfReach(step.name, fmt::format("it cuts a {} whose length is a multiple of \"{}\" into n equal slices, and "
+                                              "whether that comes out even depends on sizes that are open",
+                                              flat ? "buffer" : "bucket", alignment->to_string()));
+    }
     // Which parameters share a bucket, in which order: that decides where each of them lies in it.
     const GeometryLayout layout = lay_out(geometry, items, n, environment);
-    std::string rule = geometry.kind == Geometry::Kind::flat ? "flat" : "bucket";
+    std::string rule = flat ? "flat" : "bucket";
     if (geometry.align) rule += "," + geometry.align->to_string();
     if (geometry.kind == Geometry::Kind::bucket) {
       rule += "," + geometry.align_parameter.to_string();

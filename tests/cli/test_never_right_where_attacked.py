@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What attacks on the prover found (tests/attack): sizes that were called right, or wrong, and are not."""
+
+import json
+
+import pytest
+
+MICRO_BATCHES = {"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward"}]}
+
+
+def scenario(layout, steps, parameters=None, **batch):
+    return {
+        "lockstep": 1,
+        "layout": layout,
+        "model": parameters if isinstance(parameters, dict) else {"parameters": parameters or [{"name": "w", "shape": [720720]}]},
+        "batch": {"micro_batches": 1, "tokens": "even", "loss": "sum", **batch},
+        "schedule": steps if isinstance(steps, dict) else {"steps": [MICRO_BATCHES, *steps]},
+    }
+
+
+@pytest.fixture
+def asked(run, files):
+    """asked(document): the proof. asked(document, dp=3): the verdict of a replay at this size."""
+
+    def ask(document, **sizes):
+        (files / "a.json").write_text(json.dumps({**document, "layout": {**document["layout"], **sizes}}))
+        if not sizes:
+            return json.loads(run("prove", "-f", "json", "a.json").stdout)
+        return run("check", "-q", "--no-blame", "--engine", "symbolic", "a.json").stdout.split()[0]
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [{"kind": "flat", "align": 1}, {"kind": "flat", "align": "12"}, {"kind": "bucket", "align_bucket": 1}, {"kind": "flat", "align": "lcm(12, 5)"}],
+)
+@pytest.mark.parametrize("op", ["reduce_scatter", "own"])
+def test_what_is_cut_must_come_out_even_at_every_size(op, geometry, asked):
+    # 720720 elements divide by 2 to 16, at which it was looked, and not by 17: "right for every size", and refused there.
+    first = [] if op == "reduce_scatter" else [{"name": "r", "op": "all_reduce", "over": "dp"}]
+    document = scenario({"dp": "any"}, [*first, {"name": "cut", "op": op, "over": "dp", "geometry": geometry}])
+    assert (asked(document, dp=4), asked(document, dp=17)) == ("match", "error")
+    proof = asked(document)
+    assert proof["verdict"] == "undecided"
+    (limit,) = proof["undecided"]
+    assert limit["step"] == "cut" and "whether that comes out even depends on sizes that are open" in limit["why"]
+
+
+@pytest.mark.parametrize("align", ["n", "2 * n", "lcm(n, 128)", "lcm(n, 65536)", "n * n"])
+def test_what_is_a_multiple_of_the_number_of_ranks_comes_out_even(align, asked):
+    for geometry in ({"kind": "flat", "align": align}, {"kind": "bucket", "align_bucket": align}):
+        assert asked(scenario({"dp": "any"}, [{"name": "cut", "op": "reduce_scatter", "over": "dp", "geometry": geometry}]))["verdict"] == "right"
+
+
+@pytest.mark.parametrize("ep, right, wrong", [(2, 3, 2), (16, 2, 16)])
+def test_whether_instances_agree_depends_on_sizes_in_a_model_file_too(ep, right, wrong, asked, files):
+    # The replicas of both meshes agree where dp_replicate does not divide edp: of the sizes from 2 on, one or two were read for all.
+    there = {"if": "instance_groups_agree", "then": {"name": "w", "shape": [720720]}, "else": {"name": "w", "shape": [720720], "partial": ["tp"]}}
+    (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "m", "sizes": {"k": {"default": 1}}, "parameters": [there]}))
+    layout = {"dp_shard": "any", "dp_replicate": ep, "ep": ep, "tp": 2, "etp": 2, "order": "tp-cp-sp-dp-ep-pp"}
+    document = scenario(layout, [{"name": "r", "op": "all_reduce", "over": "dp"}], {"preset": "./m.jsonc"})
+    assert (asked(document, dp_shard=right), asked(document, dp_shard=wrong)) == ("match", "mismatch")
+    proof = asked(document)
+    assert proof["verdict"] == "undecided" and any("instance_groups_agree" in one["why"] for one in proof["undecided"])
