@@ -2,6 +2,7 @@
 #include "src/symbolic/parametric/proof_steps.h"
 
 #include <algorithm>
+#include <set>
 
 #include "lockstep/operation.h"
 #include "src/base/at.h"
@@ -163,6 +164,9 @@ class ClassProof {
     if (!step.from.empty()) entry.set("from", text(step.from));
     entry.set("on", function(recorded.on));
     if (step.on_owned) entry.set("owned", Json::boolean(true));
+    if (row.counts) entry.set("counts", function(recorded.counts));
+    if (step.async) entry.set("async", Json::boolean(true));
+    if (result_.ended && recorded.races != 0) return;  // nothing is said of what comes after a race
     if (step.over) {
       entry.set("over", levels(recorded.group.levels));
       Json picks = Json::object();
@@ -193,11 +197,7 @@ class ClassProof {
                                    {"by", {}, text(polynomial(share.by))}}));
     }
     if (!adds.empty()) entry.set("adds", Json::array(std::move(adds)));
-    if (row.counts) {
-      entry.set("counts", function(recorded.counts));
-      if (step.mean_of_norms) entry.set("mean_of_norms", Json::boolean(true));
-    }
-    if (step.async) entry.set("async", Json::boolean(true));
+    if (row.counts && step.mean_of_norms) entry.set("mean_of_norms", Json::boolean(true));
   }
 
   Json step(const Recorded& recorded) {
@@ -254,16 +254,62 @@ class ClassProof {
 
 }  // namespace
 
+namespace {
+
+/// The sizes of a case as data: each open one is a number, or every number from one on.
+Json guards(const Case& one) {
+  std::vector<Json> list;
+  const auto add = [&](std::string_view size, const char* kind, int value) {
+    list.push_back(Json::object({{"size", {}, text(std::string(size))}, {kind, {}, number(value)}}));
+  };
+  for (const auto& [axis, size] : one.exact) add(lockstep::name_of(axis), "exactly", size);
+  for (const auto& [axis, size] : one.least) add(lockstep::name_of(axis), "least", size);
+  if (one.exact_micro_batches) add("micro_batches", "exactly", *one.exact_micro_batches);
+  if (one.least_micro_batches) add("micro_batches", "least", *one.least_micro_batches);
+  return Json::array(std::move(list));
+}
+
+/// The batch and the schedule of a case: the same at all layouts at which it was read, but for the number of micro-batches.
+Json program_of(const Scenario& scenario) {
+  Json result = Json::object();
+  for (const char* key : {"batch", "schedule"}) {
+    if (const Json* part = scenario.resolved.find(key)) result.set(key, *part);
+  }
+  return result;
+}
+
+/// A layout at which a case was read: also the sizes that are not open.
+Json sizes_of(const Sizes& sizes) {
+  Json result = Json::object();
+  for (const auto& [axis, size] : sizes.axes) result.set(std::string(lockstep::name_of(axis)), number(size));
+  if (sizes.micro_batches) result.set("micro_batches", number(*sizes.micro_batches));
+  return result;
+}
+
+}  // namespace
+
 Json proof_steps(const std::vector<Case>& cases) {
   std::vector<Json> list;
   for (const Case& one : cases) {
     Json entry = Json::object();
     entry.set("sizes", text(describe(one)));
+    entry.set("guards", guards(one));
     if (one.limit) entry.set("undecided", text(one.limit->why));
-    std::vector<Json> classes;
+    std::vector<Json> classes, layouts, conditions;
+    std::set<std::string> decided;
     for (const Specimen& specimen : one.specimens) {
-      for (const ClassResult& result : specimen.results) classes.push_back(ClassProof(specimen, result).write());
+      decided.insert(specimen.scenario->decided_conditions.begin(), specimen.scenario->decided_conditions.end());
+      for (const ClassResult& result : specimen.results) {
+        Json members = ClassProof(specimen, result).write();
+        members.set("layout", number(static_cast<int>(layouts.size())));
+        classes.push_back(std::move(members));
+      }
+      layouts.push_back(sizes_of(specimen.sizes));
     }
+    for (const std::string& condition : decided) conditions.push_back(text(condition));
+    entry.set("conditions", Json::array(std::move(conditions)));
+    entry.set("layouts", Json::array(std::move(layouts)));
+    if (!one.specimens.empty()) entry.set("program", program_of(*one.specimens.front().scenario));
     entry.set("classes", Json::array(std::move(classes)));
     list.push_back(entry);
   }
