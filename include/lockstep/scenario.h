@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/edit.h"
 #include "lockstep/json.h"
 #include "lockstep/schedule.h"
 
@@ -64,6 +65,7 @@ struct Scenario {
   std::shared_ptr<const Schedule> schedule;  ///< null where an axis, or micro-batches, are "any"
   Json document;                             ///< as written
   Json resolved;                             ///< plain parameters and steps: itself a valid scenario
+  std::vector<Edit> edits;                   ///< of the schedule and its parameters, with their places
   std::optional<Preset> preset;              ///< none where the scenario lists its parameters
   /// Only where it was read for open sizes: the conditions on sizes by which the framework file came to these steps and
   /// this loss, as expressions of nothing else. At other sizes at which they come out alike it comes to the same.

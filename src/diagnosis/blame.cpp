@@ -26,7 +26,7 @@ int steps_on_right(const CheckResult& result, const FoundRepair& repair) {
   for (const int parameter : wrong_set(result).parameters) wrong.insert(model.logical_of(parameter));
   const auto is_on_right = [&](const Candidate& edit) {
     const ListedStep* step = find_listed(steps, edit.step);
-    if (step == nullptr || edit.edit.find("set") == nullptr) return false;
+    if (step == nullptr || edit.edit.action != Edit::Action::set) return false;
     const ActingStep acting(step->step);
     for (std::size_t at = 0; at < model.parameters().size(); ++at) {
       const bool right = !model.parameters()[at].frozen && !wrong.contains(model.logical_of(static_cast<int>(at)));

@@ -28,7 +28,7 @@ class StepEdits : private StepEditor {
   void all() {
     drop();
     if (step_->op != Op::each) {
-      add(Kind::duplicate, {{"duplicate", {}, name()}});
+      add(Kind::duplicate, Edit::duplicate(step_->name));
       move();
       group();
       factors_.factor();
@@ -45,10 +45,9 @@ class StepEdits : private StepEditor {
 
  private:
   void drop() {
-    add(Kind::drop, {{"drop", {}, name()}});
+    add(Kind::drop, Edit::drop(step_->name));
     if (step_->each.empty()) return;
-    for (const char* which : {"first", "last"})
-      add(Kind::timing, {{"drop", {}, Json::string(fmt::format("{}[{}]", step_->name, which))}});
+    for (const char* which : {"first", "last"}) add(Kind::timing, Edit::drop(step_->name, which));
   }
 
   void move() {
@@ -60,10 +59,9 @@ class StepEdits : private StepEditor {
       if (other.name.empty() || other.name == step_->name) continue;
       // Backward has a meaning inside of `each` only.
       if (step_->op == Op::backward && other.each.empty()) continue;
-      if (first_of_list && other.name != step_->next)
-        add(Kind::move, {{"move", {}, name()}, {"before", {}, Json::string(other.name)}});
+      if (first_of_list && other.name != step_->next) add(Kind::move, Edit::move(step_->name, other.name, false));
       if (other.name != step_->before || other.each != step_->each)
-        add(Kind::move, {{"move", {}, name()}, {"after", {}, Json::string(other.name)}});
+        add(Kind::move, Edit::move(step_->name, other.name, true));
     }
   }
 
@@ -114,9 +112,8 @@ class StepEdits : private StepEditor {
   /// Another op in its place that says the same otherwise.
   void kind_of_step() {
     const auto become = [&](const char* op, std::vector<Json::Member> more) {
-      std::vector<Json::Member> members = {{"set", {}, name()}, {"op", {}, Json::string(op)}};
-      members.insert(members.end(), more.begin(), more.end());
-      add(Kind::operation, std::move(members));
+      more.insert(more.begin(), Json::Member{"op", {}, Json::string(op)});
+      add(Kind::operation, Edit::set(step_->name, std::move(more)));
     };
     const auto without = [&](std::initializer_list<const char*> words) {
       std::vector<Json::Member> members;

@@ -5,12 +5,12 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/json.h"
+#include "lockstep/edit.h"
 #include "src/diagnosis/candidate_values.h"
 
 namespace lockstep {
 
-/// One edit of a schedule, in the words of the scenario format.
+/// One edit of a schedule, and what it is for.
 struct Candidate {
   enum class Kind {
     restore,  ///< what the framework has at this place
@@ -30,7 +30,7 @@ struct Candidate {
   };
   Kind kind = Kind::drop;
   std::string step;  ///< that it changes, removes or adds
-  Json edit;
+  Edit edit;
 };
 inline constexpr int candidate_kind_count = 14;
 /// "drop", "other group", …: for tables.

@@ -26,7 +26,7 @@ void FactorEdits::factor() {
         if (const Json* value = key(word)) scale.set(word, *value);
       }
       scale.set("by", Json::string(by.to_string()));
-      add(Kind::factor, {{"insert", {}, scale}, {"after", {}, name()}});
+      add(Kind::factor, Edit::insert(scale, step_->name, true));
     }
   }
 }

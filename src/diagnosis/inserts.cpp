@@ -14,7 +14,8 @@ namespace {
 /// A gap between two steps, as an edit names it.
 struct Gap {
   std::string each;  ///< the list that it is in
-  Json::Member place;
+  std::string beside;
+  bool after = false;
   bool end = false;  ///< behind the last step of the top level
 };
 
@@ -52,8 +53,8 @@ class Insertions {
       const bool first = step.each != list && (list = step.each, !step.name.empty());
       if (step.name.empty()) continue;
       // Top-level steps that follow a body are not the first of their list.
-      if (first && step.before.empty()) gaps_.push_back({step.each, {"before", {}, Json::string(step.name)}});
-      gaps_.push_back({step.each, {"after", {}, Json::string(step.name)}, step.each.empty() && step.name == last_top});
+      if (first && step.before.empty()) gaps_.push_back({step.each, step.name, false});
+      gaps_.push_back({step.each, step.name, true, step.each.empty() && step.name == last_top});
     }
   }
 
@@ -82,8 +83,11 @@ class Insertions {
     if (selection != nullptr && !is_all(*selection)) step.set("params", *selection);
     if (buffer != "grad") step.set("buffer", Json::string(buffer));
     for (const Json::Member& member : more) step.set(member.key, member.value);
-    candidates_.push_back(
-        {Candidate::Kind::insert, step.find("name")->text(), Json::object({{"insert", {}, step}, gap.place})});
+    add(gap, step.find("name")->text(), step);
+  }
+
+  void add(const Gap& gap, const std::string& blamed, const Json& step) {
+    candidates_.push_back({Candidate::Kind::insert, blamed, Edit::insert(step, gap.beside, gap.after)});
   }
 
   static bool is_all(const Json& selection) {
@@ -143,7 +147,7 @@ class Insertions {
       const Json* async = step.step.find("async");
       if (async == nullptr || !async->is_boolean() || !async->as_boolean()) continue;
       const Json wait = Json::object({{"op", {}, Json::string("wait")}, {"for", {}, Json::string(step.name)}});
-      candidates_.push_back({Candidate::Kind::insert, step.name, Json::object({{"insert", {}, wait}, gap.place})});
+      add(gap, step.name, wait);
     }
   }
 

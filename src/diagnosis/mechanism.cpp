@@ -57,14 +57,13 @@ std::string numbers_of_first(const CheckResult& result) {
 }
 
 /// Where a step goes, seen from where it stands.
-std::string move_words(const std::vector<ListedStep>& steps, const Json& edit, const std::string& name) {
-  const Json* before = edit.find("before");
-  const std::string other = text_of(edit, before != nullptr ? "before" : "after");
+std::string move_words(const std::vector<ListedStep>& steps, const Edit& edit, const std::string& name) {
+  const std::string& other = edit.beside.name;
   const auto at = [&](const std::string& wanted) {
     return std::find_if(steps.begin(), steps.end(), [&](const ListedStep& step) { return step.name == wanted; });
   };
   const bool later = at(other) > at(name);
-  return fmt::format("comes too {}: it belongs {} {}", later ? "early" : "late", before != nullptr ? "before" : "after",
+  return fmt::format("comes too {}: it belongs {} {}", later ? "early" : "late", edit.after ? "after" : "before",
                      other);
 }
 
@@ -111,33 +110,30 @@ std::string again(const CheckResult& result, const std::vector<ListedStep>& step
 
 std::string words_of(const CheckResult& result, const Candidate& candidate) {
   const Schedule& schedule = *result.scenario->schedule;
-  const Json& edit = candidate.edit;
+  const Edit& edit = candidate.edit;
   const std::vector<ListedStep> steps = listed_steps(*result.scenario->resolved.find("schedule")->find("steps"));
-  if (const Json* inserted = edit.find("insert")) {
-    const char* where = edit.find("before") != nullptr ? "before" : "after";
+  if (edit.action == Edit::Action::insert) {
+    const char* where = edit.after ? "after" : "before";
+    const std::string deed = deed_of(schedule, edit.inserted) + shares_of(result, edit.inserted);
     // A step that needs another one beside it is blamed itself.
-    if (text_of(edit, where) == candidate.step)
-      return fmt::format("needs a {} {} it: nothing {}{}", text_of(*inserted, "op"), where,
-                         deed_of(schedule, *inserted), shares_of(result, *inserted));
-    return fmt::format("is missing {} {}: nothing {}{}", where, text_of(edit, where), deed_of(schedule, *inserted),
-                       shares_of(result, *inserted));
+    if (edit.beside.name == candidate.step)
+      return fmt::format("needs a {} {} it: nothing {}", text_of(edit.inserted, "op"), where, deed);
+    return fmt::format("is missing {} {}: nothing {}", where, edit.beside.name, deed);
   }
   const ListedStep* step = find_listed(steps, candidate.step);
   if (step == nullptr) return "is at fault";
-  if (const Json* dropped = edit.find("drop")) {
-    const std::string& target = dropped->text();
-    if (target.ends_with(']'))
-      return fmt::format("runs in micro-batch {} as well and should not", target.substr(target.find('[')));
+  if (edit.action == Edit::Action::drop) {
+    if (!edit.step.iteration.empty())
+      return fmt::format("runs in micro-batch [{}] as well and should not", edit.step.iteration);
     return fmt::format("is a step too many: it {}{}", deed_of(schedule, step->step), again(result, steps, *step));
   }
-  if (edit.find("duplicate") != nullptr)
+  if (edit.action == Edit::Action::duplicate)
     return fmt::format("should be there twice: it {}", deed_of(schedule, step->step));
-  if (edit.find("move") != nullptr) return move_words(steps, edit, candidate.step);
+  if (edit.action == Edit::Action::move) return move_words(steps, edit, candidate.step);
   std::vector<std::string> parts;
-  for (const Json::Member& member : edit.members()) {
-    if (member.key == "set") continue;
-    parts.push_back(words_for_key(schedule, step->step, member));
-    if (member.key == "by" || member.key == "reduce") parts.back() += again(result, steps, *step);
+  for (const Json::Member& value : edit.values) {
+    parts.push_back(words_for_key(schedule, step->step, value));
+    if (value.key == "by" || value.key == "reduce") parts.back() += again(result, steps, *step);
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -146,11 +142,12 @@ std::string words_of(const CheckResult& result, const Candidate& candidate) {
 
 Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
   Blame blame{edit.step, words_of(result, edit)};
-  if (const Json* inserted = edit.edit.find("insert"); inserted != nullptr && edit.kind == Candidate::Kind::insert) {
-    if (std::optional<Blame> other = left_out_by(result, *inserted)) {
+  if (edit.kind == Candidate::Kind::insert) {
+    const Json& inserted = edit.edit.inserted;
+    if (std::optional<Blame> other = left_out_by(result, inserted)) {
       blame = std::move(*other);
       blame.why +=
-          fmt::format(": nothing {}{}", deed_of(*result.scenario->schedule, *inserted), shares_of(result, *inserted));
+          fmt::format(": nothing {}{}", deed_of(*result.scenario->schedule, inserted), shares_of(result, inserted));
     }
   }
   for (const Turn& turn : result.turns) {

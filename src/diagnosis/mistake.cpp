@@ -11,20 +11,14 @@ namespace lockstep {
 
 namespace {
 
-/// The edits of the file, or nothing.
-std::vector<Json> edits_of(const Scenario& scenario) {
-  const Json* schedule = scenario.document.find("schedule");
-  const Json* edits = schedule == nullptr ? nullptr : schedule->find("edits");
-  return edits == nullptr ? std::vector<Json>() : edits->items();
-}
-
 /// The scenario without one of its edits; null where the others need it, or where it is what makes the file valid.
-std::shared_ptr<const Scenario> without_edit(const Scenario& scenario, std::vector<Json> edits, std::size_t index) {
-  edits.erase(edits.begin() + static_cast<std::ptrdiff_t>(index));
-  Json list = Json::array();
-  list.set_items(std::move(edits));
+std::shared_ptr<const Scenario> without_edit(const Scenario& scenario, std::size_t index) {
   Json document = scenario.document;
   Json schedule = *document.find("schedule");
+  Json list = *schedule.find("edits");
+  std::vector<Json> others = list.items();
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(index));
+  list.set_items(std::move(others));
   schedule.set("edits", list);
   document.set("schedule", schedule);
   document.remove("expect");
@@ -34,9 +28,6 @@ std::shared_ptr<const Scenario> without_edit(const Scenario& scenario, std::vect
     return nullptr;
   }
 }
-
-/// The name without an iteration: "backward[0]" is "backward".
-std::string step_name(const Json& target) { return target.text().substr(0, target.text().find('[')); }
 
 const Step* find_step(const std::vector<Step>& steps, const std::string& name) {
   for (const Step& step : steps) {
@@ -49,32 +40,39 @@ const Step* find_step(const std::vector<Step>& steps, const std::string& name) {
 bool is_reduction(Op op) { return operation(op).value == Operation::Value::reduction; }
 
 /// What an edit says of the mistake by itself. `right` is the scenario without it.
-std::optional<Mistake> kind_of_edit(const Json& edit, const Schedule& right) {
-  if (const Json* target = edit.find("drop")) {
-    const Step* step = find_step(right.steps, step_name(*target));
-    if (step != nullptr && is_reduction(step->op)) return Mistake::missing_reduction;
-  } else if (const Json* again = edit.find("duplicate")) {
-    const Step* step = find_step(right.steps, step_name(*again));
-    if (step != nullptr && is_reduction(step->op)) return Mistake::extra_reduction;
-  } else if (const Json* inserted = edit.find("insert")) {
-    const Json* op = inserted->find("op");
-    const std::optional<Op> known = op == nullptr ? std::nullopt : op_named(op->text());
-    if (known && is_reduction(*known)) return Mistake::extra_reduction;
-  } else if (edit.find("move") != nullptr) {
-    return Mistake::wrong_place;
-  } else if (edit.find("set") != nullptr) {
-    if (edit.find("over") != nullptr || edit.find("root") != nullptr) return Mistake::wrong_group;
-    if (edit.find("geometry") != nullptr) return Mistake::wrong_cut;
-  } else if (edit.find("parameter") != nullptr) {
-    for (const char* key : {"partial", "shard", "dispatch", "tied", "stage"}) {
-      if (edit.find(key) != nullptr) return Mistake::wrong_placement;
-    }
+std::optional<Mistake> kind_of_edit(const Edit& edit, const Schedule& right) {
+  const auto reduces = [&] {
+    const Step* step = find_step(right.steps, edit.step.name);
+    return step != nullptr && is_reduction(step->op);
+  };
+  switch (edit.action) {
+    case Edit::Action::drop:
+      if (reduces()) return Mistake::missing_reduction;
+      break;
+    case Edit::Action::duplicate:
+      if (reduces()) return Mistake::extra_reduction;
+      break;
+    case Edit::Action::insert:
+      if (const auto op = op_named(edit.inserted.find("op")->text()); op && is_reduction(*op))
+        return Mistake::extra_reduction;
+      break;
+    case Edit::Action::move:
+      return Mistake::wrong_place;
+    case Edit::Action::set:
+      if (edit.value("over") != nullptr || edit.value("root") != nullptr) return Mistake::wrong_group;
+      if (edit.value("geometry") != nullptr) return Mistake::wrong_cut;
+      break;
+    case Edit::Action::parameter:
+      for (const char* key : {"partial", "shard", "dispatch", "tied", "stage"}) {
+        if (edit.value(key) != nullptr) return Mistake::wrong_placement;
+      }
+      break;
   }
   return std::nullopt;
 }
 
 std::optional<Mistake> kind_by_edits(const CheckResult& result) {
-  const std::vector<Json> edits = edits_of(*result.scenario);
+  const std::vector<Edit>& edits = result.scenario->edits;
   // One of so many would say little, and each means another check.
   constexpr std::size_t most_edits = 32;
   if (edits.size() > most_edits) return std::nullopt;
@@ -82,7 +80,7 @@ std::optional<Mistake> kind_by_edits(const CheckResult& result) {
   options.host = false;
   options.blame = options.turns = false;
   for (std::size_t index = 0; index < edits.size(); ++index) {
-    const std::shared_ptr<const Scenario> right = without_edit(*result.scenario, edits, index);
+    const std::shared_ptr<const Scenario> right = without_edit(*result.scenario, index);
     if (right == nullptr || check_scenario(right, options).verdict != Verdict::match) continue;
     return kind_of_edit(edits[index], *right->schedule);
   }

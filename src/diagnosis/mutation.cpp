@@ -46,7 +46,7 @@ class Run {
     find_base();
     std::vector<Candidate> edits = single_edits(ground_.steps().written(), values());
     std::erase_if(edits, [](const Candidate& edit) { return edit.kind == Candidate::Kind::insert; });
-    const std::vector<Json> flags = parameter_edits(ground_.steps().written(), small_.scenario->schedule->mesh,
+    const std::vector<Edit> flags = parameter_edits(ground_.steps().written(), small_.scenario->schedule->mesh,
                                                     ground_.steps().schedule_of().model.parameters());
     seen_ = {content_hash(ground_.steps().written()), content_hash(small_.scenario->resolved)};
     std::int64_t done = 0;
@@ -179,16 +179,16 @@ class Run {
     Mutant mutant;
     mutant.kind = name_of(edit.kind);
     mutant.step = std::move(edit.step);
-    mutant.edit = std::move(edit.edit);
-    mutant.document = with_edits(small_.scenario->document, {mutant.edit});
-    judge(std::move(mutant), ground_, steps);
+    mutant.edit = to_json(edit.edit);
+    mutant.document = with_edits(small_.scenario->document, {edit.edit});
+    judge(std::move(mutant), edit.edit, ground_, steps);
   }
 
   /// The model is read anew for each.
-  void judge_parameter(const Json& edit) {
+  void judge_parameter(const Edit& edit) {
     Mutant mutant;
     mutant.kind = flag_edits;
-    mutant.edit = edit;
+    mutant.edit = to_json(edit);
     mutant.document = with_edits(small_.scenario->document, {edit});
     std::unique_ptr<MutationGround> ground;
     try {
@@ -203,11 +203,11 @@ class Run {
       ++mutation_.invalid;
       return;
     }
-    judge(std::move(mutant), *ground, ground->steps().written());
+    judge(std::move(mutant), edit, *ground, ground->steps().written());
     edited_ = nullptr;
   }
 
-  void judge(Mutant mutant, MutationGround& ground, const Json& steps) {
+  void judge(Mutant mutant, const Edit& edit, MutationGround& ground, const Json& steps) {
     try {
       const MutantTrial trial = ground.judge(steps);
       if (!trial.applicable) {
@@ -216,7 +216,7 @@ class Run {
       }
       const bool reduced = edited_ == nullptr && trial.verdict == Verdict::mismatch;
       if (trial.verdict == Verdict::match || (reduced && is_right_in_full(steps))) {
-        prove(mutant);
+        prove(mutant, edit);
       } else {
         mutant.symbolic = true;
         mutant.parametric = trial.parametric_wrong;
@@ -230,8 +230,8 @@ class Run {
   }
 
   /// Selectors that choose no parameter are refused in a file.
-  bool chooses_nothing(const Json& edit) const {
-    const Json* params = edit.find("params");
+  bool chooses_nothing(const Edit& edit) const {
+    const Json* params = edit.value("params");
     if (params == nullptr || params->is_null()) return false;
     const SelectorList selectors = selectors_of(params);
     const std::vector<Parameter>& parameters = small_.scenario->schedule->model.parameters();
@@ -259,8 +259,8 @@ class Run {
   const Scenario& subject() const { return edited_ != nullptr ? *edited_ : scenario_; }
 
   /// It is right at the small layout. Is it at every other?
-  void prove(Mutant& mutant) {
-    sizes_.set_edit(mutant.edit);
+  void prove(Mutant& mutant, const Edit& edit) {
+    sizes_.set_edit(edit);
     {
       const Prover edited = prover(subject());
       const Proof& proof = edited.proof();
@@ -277,11 +277,11 @@ class Run {
     }
     if (mutant.fate == Mutant::Fate::equivalent) {
       mutant.why.clear();
-      return try_around(mutant, true);
+      return try_around(mutant, edit, true);
     }
     mutant.fate = Mutant::Fate::unproved;
     if (base_micro_batches_) try_micro_batches(mutant);
-    if (mutant.fate == Mutant::Fate::unproved) try_around(mutant, false);
+    if (mutant.fate == Mutant::Fate::unproved) try_around(mutant, edit, false);
   }
 
   /// An axis of which the schedule without an edit is proved right for every size, and the edited one is not. One that
@@ -333,11 +333,10 @@ class Run {
 
   /// The sizes around the small layout, one after the other. `proved`: where the proof speaks of them, nothing can be
   /// wrong.
-  void try_around(Mutant& mutant, bool proved) {
+  void try_around(Mutant& mutant, const Edit& edit, bool proved) {
     if (!around_) around_ = grounds_around(scenario_, small_);
     for (NeighbourGround& neighbour : *around_) {
-      const MutantTrial trial =
-          edited_ != nullptr ? trial_of_parameter(neighbour, mutant.edit) : trial_at(neighbour, mutant.edit);
+      const MutantTrial trial = edited_ != nullptr ? trial_of_parameter(neighbour, edit) : trial_at(neighbour, edit);
       if (!trial.applicable || trial.verdict == Verdict::match) continue;
       if (proved && is_proved_at(neighbour))
         throw InternalError(fmt::format("the parametric engine proves it right for every size, and at {} it is {}",
@@ -345,13 +344,13 @@ class Run {
       mutant.symbolic = true;
       mutant.parametric = trial.parametric_wrong;
       mutant.sizes = neighbour.sizes;
-      mutant.document = with_edits(neighbour.scenario->document, {mutant.edit});
+      mutant.document = with_edits(neighbour.scenario->document, {edit});
       note(trial, mutant);
       return;
     }
   }
 
-  static MutantTrial trial_at(const NeighbourGround& neighbour, const Json& edit) {
+  static MutantTrial trial_at(const NeighbourGround& neighbour, const Edit& edit) {
     const Json steps = neighbour.ground->steps().edited({edit});
     if (steps.is_null() || neighbour.ground->is_right(steps)) return {};
     const MutantTrial trial = neighbour.ground->judge(steps);
@@ -360,7 +359,7 @@ class Run {
     return in_full ? trial : MutantTrial{};
   }
 
-  MutantTrial trial_of_parameter(const NeighbourGround& neighbour, const Json& edit) const {
+  MutantTrial trial_of_parameter(const NeighbourGround& neighbour, const Edit& edit) const {
     try {
       return MutationGround(read_scenario(with_edits(neighbour.scenario->document, {edit}), scenario_.file).resolved)
           .judge();

@@ -36,13 +36,13 @@ Json list_or_null(const std::vector<std::string>& words) {
 
 }  // namespace
 
-std::vector<Json> parameter_edits(const Json& steps, const Mesh& mesh, const std::vector<Parameter>& parameters) {
-  std::vector<Json> edits;
+std::vector<Edit> parameter_edits(const Json& steps, const Mesh& mesh, const std::vector<Parameter>& parameters) {
+  std::vector<Edit> edits;
   const std::set<std::string> tags = tags_of(steps);
   for (const Parameter& parameter : parameters) {
     if (parameter.frozen) continue;
     const auto set = [&](const char* key, Json value) {
-      edits.push_back(Json::object({{"parameter", {}, Json::string(parameter.name)}, {key, {}, std::move(value)}}));
+      edits.push_back(Edit::set_parameter(parameter.name, {{key, {}, std::move(value)}}));
     };
     for (const std::string& tag : tags) {
       std::vector<std::string> changed = parameter.tags;

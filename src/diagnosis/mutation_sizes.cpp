@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-void MutationSizes::set_edit(const Json& edit) {
+void MutationSizes::set_edit(const Edit& edit) {
   clear_edit();
   edit_ = {edit};
 }
@@ -58,6 +58,7 @@ Scenario MutationSizes::read(const Json& document) {
     here.edit = number_;
   }
   Scenario scenario = here.scenario;
+  scenario.edits.insert(scenario.edits.end(), edit_.begin(), edit_.end());
   scenario.document = edit_.empty() ? document : with_edits(document, edit_);
   Json schedule = *scenario.resolved.find("schedule");
   schedule.set("steps", here.edited);

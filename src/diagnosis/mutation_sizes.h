@@ -20,7 +20,7 @@ class MutationSizes {
   /// `file`: of the scenario, in whose folder frameworks and models of its own are named.
   explicit MutationSizes(std::string file) : file_(std::move(file)) {}
   /// What is read from now on has this edit behind those of the file. What was read before must not be used any more.
-  void set_edit(const Json& edit);
+  void set_edit(const Edit& edit);
   /// The same without an edit.
   void clear_edit();
 
@@ -42,7 +42,7 @@ class MutationSizes {
   std::string file_;
   std::map<std::uint64_t, Entry> entries_;  // by layout and batch
   std::map<std::uint64_t, Json> edited_;    // most sizes have the same steps, and the edit changes them alike
-  std::vector<Json> edit_;
+  std::vector<Edit> edit_;
   int number_ = 0;
 };
 

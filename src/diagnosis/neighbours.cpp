@@ -17,7 +17,7 @@ void Neighbours::try_on(FoundRepair& repair) {
   if (!read_) read();
   repair.tried_around = true;
   for (Neighbour& neighbour : neighbours_) {
-    const Judgement judgement = neighbour.judge->judge(repair.json());
+    const Judgement judgement = neighbour.judge->judge(repair.plain_edits());
     // A step that this size does not need is not there to be edited.
     if (judgement.state == Judgement::State::not_applicable) continue;
     ++repair.sizes;

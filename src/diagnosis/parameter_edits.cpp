@@ -31,7 +31,7 @@ void ParameterEdits::geometry() {
   const Json* old = key("geometry");
   const std::string kind = old == nullptr ? "" : text_of(*old, "kind");
   const auto change = [&](std::vector<Json::Member> members) {
-    add(Kind::geometry, {{"set", {}, name()}, {"geometry", {}, Json::object(std::move(members))}});
+    add(Kind::geometry, Edit::set(step_->name, {{"geometry", {}, Json::object(std::move(members))}}));
   };
   for (const char* other : {"parameter", "rows", "flat", "bucket"}) {
     if (kind != other && !(kind.empty() && std::string_view(other) == "parameter"))

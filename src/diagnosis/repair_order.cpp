@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/repair_order.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -11,7 +13,7 @@ namespace {
 
 auto rank_of(const FoundRepair& repair) {
   std::size_t length = 0;
-  for (const Candidate& edit : repair.edits) length += write_json(edit.edit).size();
+  for (const Candidate& edit : repair.edits) length += write_json(to_json(edit.edit)).size();
   return std::tuple(is_strange(repair), repair.edits.size(), repair.sizes - repair.right_sizes,
                     std::max(repair.added_bytes, 0.0), distance_of(repair.edits), repair.touches_right, length);
 }
@@ -20,19 +22,15 @@ auto rank_of(const FoundRepair& repair) {
 std::string kind_of(const FoundRepair& repair) {
   std::string kind;
   for (const Candidate& edit : repair.edits) {
-    Json words = edit.edit;
-    if (const Json* inserted = words.find("insert")) {
-      Json step = *inserted;
+    kind += fmt::format("{} ", static_cast<int>(edit.edit.action));
+    if (edit.edit.action == Edit::Action::insert) {
+      Json step = edit.edit.inserted;
       for (const char* key : {"name", "params", "by"}) step.remove(key);
-      words.set("insert", step);
-    }
-    for (const char* key : {"before", "after"}) words.remove(key);
-    if (words.find("set") != nullptr) {
-      kind += edit.step;
-      for (const Json::Member& member : words.members()) kind += member.key;
+      kind += write_json(step);
     } else {
-      kind += write_json(words);
+      kind += edit.edit.step.to_string();
     }
+    for (const Json::Member& value : edit.edit.values) kind += " " + value.key;
   }
   return kind;
 }

@@ -23,8 +23,7 @@ std::vector<Candidate> normalizing_edits(const Json& steps, const CandidateValue
     for (const Product& tokens : values.token_totals) {
       for (const Product& size : values.axis_sizes) {
         const Json by = Json::string(size.over(tokens).to_string());
-        candidates.push_back(
-            {Candidate::Kind::factor, step.name, Json::object({{"set", {}, Json::string(step.name)}, {"by", {}, by}})});
+        candidates.push_back({Candidate::Kind::factor, step.name, Edit::set(step.name, {{"by", {}, by}})});
       }
     }
   }
@@ -64,7 +63,7 @@ void SearchForRepairs::search() {
 /// Applies edits and keeps them where they repair everything. Nothing where the schedule that comes out was seen
 /// before: of several edits that say the same the best is kept.
 std::optional<Judgement> SearchForRepairs::judge(const std::vector<Candidate>& edits) {
-  std::vector<Json> list;
+  std::vector<Edit> list;
   for (const Candidate& edit : edits) list.push_back(edit.edit);
   const Json steps = ground_.steps().edited(list);
   if (steps.is_null()) return std::nullopt;
@@ -133,7 +132,7 @@ void SearchForRepairs::keep_right_here() {
           most_buffers ||
       is_large(here.steps().schedule_of()))
     return;
-  std::erase_if(found_.repairs, [&](const FoundRepair& repair) { return !here.judge(repair.json()).right(); });
+  std::erase_if(found_.repairs, [&](const FoundRepair& repair) { return !here.judge(repair.plain_edits()).right(); });
   seen_.clear();  // its numbers mean the repairs that there were
 }
 
@@ -212,7 +211,7 @@ void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
   const std::vector<ListedStep> list = listed_steps(steps);
   for (const Candidate& second : single_edits(steps, ground_.values())) {
     if (found_.tried > ground_.most_trials()) return;
-    const bool is_insert = second.edit.find("insert") != nullptr;
+    const bool is_insert = second.edit.action == Edit::Action::insert;
     if (is_insert == inserts && ground_.is_relevant(second, list)) judge({first, second});
   }
 }

@@ -10,16 +10,18 @@
 
 namespace lockstep {
 
-std::vector<Json> FoundRepair::json() const {
-  std::vector<Json> list;
+std::vector<Edit> FoundRepair::plain_edits() const {
+  std::vector<Edit> list;
   for (const Candidate& edit : edits) list.push_back(edit.edit);
   return list;
 }
 
 Repair FoundRepair::plain() const {
   Repair repair;
-  repair.edits = json();
-  for (const Candidate& edit : edits) repair.steps.push_back(edit.step);
+  for (const Candidate& edit : edits) {
+    repair.edits.push_back(to_json(edit.edit));
+    repair.steps.push_back(edit.step);
+  }
   repair.sizes = sizes;
   repair.right_sizes = right_sizes;
   repair.wrong_at = wrong_at;

@@ -22,7 +22,7 @@ struct FoundRepair {
   double added_bytes = 0;        ///< that the rank that sends most sends more than before, at the small sizes
 
   bool everywhere() const { return right_sizes == sizes; }
-  std::vector<Json> json() const;
+  std::vector<Edit> plain_edits() const;
   Repair plain() const;
 };
 

@@ -9,18 +9,24 @@ namespace lockstep {
 
 namespace {
 
+/// Next to a step, behind it or in front.
+struct Neighbour {
+  std::string name;
+  bool after = false;
+};
+
 /// Where a step of `right` would go in `steps`: behind its nearest neighbour before it that is there, or in front of
 /// the nearest after it.
-std::optional<Json::Member> place_in(const std::vector<ListedStep>& steps, const std::vector<ListedStep>& right,
-                                     std::size_t index) {
+std::optional<Neighbour> place_in(const std::vector<ListedStep>& steps, const std::vector<ListedStep>& right,
+                                  std::size_t index) {
   const ListedStep& step = right[index];
   for (std::size_t at = index; at-- > 0;) {
     if (right[at].each == step.each && find_listed(steps, right[at].name) != nullptr)
-      return Json::Member{"after", {}, Json::string(right[at].name)};
+      return Neighbour{right[at].name, true};
   }
   for (std::size_t at = index + 1; at < right.size(); ++at) {
     if (right[at].each == step.each && find_listed(steps, right[at].name) != nullptr)
-      return Json::Member{"before", {}, Json::string(right[at].name)};
+      return Neighbour{right[at].name, false};
   }
   return std::nullopt;
 }
@@ -50,20 +56,20 @@ std::vector<Candidate> restoring_edits(const Json& steps, const Json& right) {
     const ListedStep* same = find_listed(now, step.name);
     if (same == nullptr) {
       if (const auto place = place_in(now, then, index))
-        candidates.push_back({Candidate::Kind::restore, step.name, Json::object({{"insert", {}, step.step}, *place})});
+        candidates.push_back({Candidate::Kind::restore, step.name, Edit::insert(step.step, place->name, place->after)});
       continue;
     }
-    std::vector<Json::Member> members = {{"set", {}, Json::string(step.name)}};
+    std::vector<Json::Member> values;
     for (const Json::Member& member : step.step.members()) {
       const Json* old = same->step.find(member.key);
       if (member.key == "steps" || (old != nullptr && old->same_as(member.value))) continue;
-      members.push_back(old != nullptr && member.key == "geometry" ? changed_keys(*old, member) : member);
+      values.push_back(old != nullptr && member.key == "geometry" ? changed_keys(*old, member) : member);
     }
     for (const Json::Member& member : same->step.members()) {
-      if (step.step.find(member.key) == nullptr) members.push_back({member.key, {}, Json()});
+      if (step.step.find(member.key) == nullptr) values.push_back({member.key, {}, Json()});
     }
-    if (members.size() > 1)
-      candidates.push_back({Candidate::Kind::restore, step.name, Json::object(std::move(members))});
+    if (!values.empty())
+      candidates.push_back({Candidate::Kind::restore, step.name, Edit::set(step.name, std::move(values))});
   }
   return candidates;
 }

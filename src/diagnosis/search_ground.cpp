@@ -24,15 +24,15 @@ std::set<std::string> wrong_names(const CheckResult& result) {
 class ChangedBy {
  public:
   ChangedBy(const Candidate& candidate, const std::vector<ListedStep>& steps) {
-    const Json* params = candidate.edit.find("params");
-    if (const Json* inserted = candidate.edit.find("insert")) {
-      after_ = selectors_of(inserted->find("params"));
+    const Edit& edit = candidate.edit;
+    const Json* params = edit.value("params");
+    if (edit.action == Edit::Action::insert) {
+      after_ = selectors_of(edit.inserted.find("params"));
     } else if (const ListedStep* step = find_listed(steps, candidate.step)) {
       before_.emplace(step->step);
       // No selectors choose all, as null does.
       if (params != nullptr) after_ = selectors_of(params);
-      params_alone_ =
-          candidate.edit.find("set") != nullptr && params != nullptr && candidate.edit.members().size() == 2;
+      params_alone_ = params != nullptr && edit.values.size() == 1;
     }
   }
 
@@ -165,13 +165,12 @@ bool SearchGround::is_better(const Judgement& now) const {
 
 bool SearchGround::is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const {
   if (base_.wrong_buffers.empty()) return true;
-  const Json* inserted = candidate.edit.find("insert");
   const ListedStep* old = find_listed(steps, candidate.step);
   if (old != nullptr && old->op == Op::each) return true;
-  const Json* before = inserted != nullptr ? inserted->find("params")
-                       : old == nullptr    ? nullptr
-                                           : old->step.find("params");
-  const Json* after = candidate.edit.find("params");
+  const Json* before = candidate.edit.action == Edit::Action::insert ? candidate.edit.inserted.find("params")
+                       : old == nullptr                              ? nullptr
+                                                                     : old->step.find("params");
+  const Json* after = candidate.edit.value("params");
   const SelectorList old_selectors = selectors_of(before);
   const SelectorList new_selectors = selectors_of(after);
   const std::vector<Parameter>& parameters = all_->steps().schedule_of().model.parameters();
@@ -202,9 +201,12 @@ bool SearchGround::touches_right(const std::vector<Candidate>& edits) const {
   return false;
 }
 
-bool SearchGround::says_the_same_in_the_file(const std::vector<Json>& edits, const Json& steps) const {
-  const Json* written = result_.scenario->document.find("schedule")->find("edits");
-  if (written == nullptr || write_json(*written).find("]\"") == std::string::npos) return true;  // no "STEP[0]"
+bool SearchGround::says_the_same_in_the_file(const std::vector<Edit>& edits, const Json& steps) const {
+  const std::vector<Edit>& written = result_.scenario->edits;
+  const bool in_one_iteration = std::any_of(written.begin(), written.end(), [](const Edit& edit) {
+    return !edit.step.iteration.empty() || !edit.beside.iteration.empty();
+  });
+  if (!in_one_iteration) return true;
   try {
     const Json document = with_edits(at_sizes(result_.scenario->document, sizes_), edits);
     const Json there = *read_scenario(document, result_.scenario->file).resolved.find("schedule")->find("steps");

@@ -43,7 +43,7 @@ class SearchGround {
   bool touches_right(const std::vector<Candidate>& edits) const;
   /// Whether the edits give these plain steps in the file too. A step that an edit of the file put into one iteration
   /// keeps that, whatever `set` says of its `when`.
-  bool says_the_same_in_the_file(const std::vector<Json>& edits, const Json& steps) const;
+  bool says_the_same_in_the_file(const std::vector<Edit>& edits, const Json& steps) const;
 
  private:
   bool find();

@@ -18,10 +18,9 @@ class StepEditor {
       : step_(&step), row_(&operation(step.op)), values_(values), candidates_(candidates) {}
 
  protected:
-  Json name() const { return Json::string(step_->name); }
   const Json* key(const char* word) const { return step_->step.find(word); }
   bool takes(std::string_view word) const;
-  void add(Candidate::Kind kind, std::vector<Json::Member> members);
+  void add(Candidate::Kind kind, Edit edit);
   /// Sets a key of the step to a value, null to remove it; nothing where it is so already.
   void set(Candidate::Kind kind, const char* word, const Json& value);
 

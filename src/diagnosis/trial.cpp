@@ -57,7 +57,7 @@ std::size_t owners_of(const Timeline& timeline) {
 
 }  // namespace
 
-Judgement SymbolicJudge::judge(const std::vector<Json>& edits) {
+Judgement SymbolicJudge::judge(const std::vector<Edit>& edits) {
   const Json steps = steps_.edited(edits);
   return steps.is_null() ? Judgement{} : judge_steps(steps);
 }

@@ -33,7 +33,7 @@ struct Judgement {
 class Judge {
  public:
   virtual ~Judge() = default;
-  virtual Judgement judge(const std::vector<Json>& edits) = 0;
+  virtual Judgement judge(const std::vector<Edit>& edits) = 0;
 };
 
 /// The symbolic engine as a judge: exact, for the sizes of the scenario.
@@ -41,7 +41,7 @@ class SymbolicJudge : public Judge {
  public:
   /// `resolved` as Scenario::resolved. Throws InputError where it cannot be read.
   explicit SymbolicJudge(const Json& resolved) : steps_(resolved) {}
-  Judgement judge(const std::vector<Json>& edits) override;
+  Judgement judge(const std::vector<Edit>& edits) override;
   /// The same for plain steps.
   Judgement judge_steps(const Json& steps);
   const EditableSteps& steps() const { return steps_; }

@@ -27,24 +27,9 @@ std::int64_t local_numel(const Parameter& parameter, const Mesh& mesh) {
   return numel;
 }
 
-void check_keys(const Json& edit, Reading& reading) {
-  const ObjectRow& row = object_row(Object::parameter);
-  std::vector<std::string> known;
-  known.reserve(row.keys.size());
-  for (const ObjectKey& key : row.keys) known.emplace_back(key.name);
-  for (const Json::Member& member : edit.members()) {
-    if (member.key == "parameter" || find_key(row, member.key) != nullptr) continue;
-    reading.diagnostics.add(key_place(member), fmt::format("unknown key \"{}\" in the edit \"parameter\"{}", member.key,
-                                                           did_you_mean(member.key, known)));
-  }
-  if (edit.members().size() == 1)
-    reading.diagnostics.add(edit.place(), "the edit \"parameter\" names no key to change");
-}
-
-Json changed(const Json& parameter, const Json& edit) {
+Json changed(const Json& parameter, const Edit& edit) {
   Json result = parameter;
-  for (const Json::Member& member : edit.members()) {
-    if (member.key == "parameter") continue;
+  for (const Json::Member& member : edit.values) {
     if (member.value.is_null()) {
       result.remove(member.key);
     } else {
@@ -65,8 +50,7 @@ class ParameterList {
 
   /// Those that an edit chooses, by index. Adds a mistake where there are none.
   std::vector<std::size_t> select(const Json& value, Diagnostics& diagnostics) const {
-    std::vector<std::string> items;
-    for (const Json& item : value.is_string() ? std::vector<Json>{value} : value.items()) items.push_back(item.text());
+    const std::vector<std::string> items = strings_of(value);
     std::vector<std::size_t> list;
     const SelectorList selectors(items);
     if (items.size() == 1 && is_plain_name(items[0])) {
@@ -85,7 +69,7 @@ class ParameterList {
     return list;
   }
 
-  void change(std::size_t index, const Json& edit) {
+  void change(std::size_t index, const Edit& edit) {
     forget(index);
     items_[index] = changed(items_[index], edit);
     read(index);
@@ -139,20 +123,14 @@ class ParameterList {
 
 }  // namespace
 
-Json apply_parameter_edits(const Json& parameters, const Json& edits, Reading& reading) {
+Json apply_parameter_edits(const Json& parameters, const std::vector<Edit>& edits, Reading& reading) {
   std::optional<ParameterList> list;
-  for (const Json& edit : edits.items()) {
-    const Json* value = edit.find("parameter");
-    if (value == nullptr || action_of(edit, reading) != "parameter") continue;
-    const std::size_t before = reading.diagnostics.size();
-    check_keys(edit, reading);
-    if (!check_type(*value, Type::selectors, "", reading.diagnostics)) continue;
-    read_selectors(*value, reading);
-    if (reading.diagnostics.size() != before) continue;
-    const std::vector<std::string> items = strings_of(*value);
+  for (const Edit& edit : edits) {
+    if (edit.action != Edit::Action::parameter) continue;
+    const std::vector<std::string> items = strings_of(edit.parameters);
     if (std::any_of(items.begin(), items.end(), Selectors::compares_numel)) reading.decided_by_numel = true;
     if (!list) list.emplace(parameters.items(), reading);
-    for (const std::size_t i : list->select(*value, reading.diagnostics)) list->change(i, edit);
+    for (const std::size_t i : list->select(edit.parameters, reading.diagnostics)) list->change(i, edit);
   }
   return list ? Json::array(list->take(), parameters.place()) : parameters;
 }

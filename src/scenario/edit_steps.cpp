@@ -14,19 +14,24 @@ namespace {
 
 class StepEditor {
  public:
-  StepEditor(const Json& steps, std::map<std::string, std::string> absent, Reading& reading)
-      : tree_(steps), absent_(std::move(absent)), reading_(reading) {}
+  StepEditor(const Json& steps, std::map<std::string, std::string> absent, Diagnostics& diagnostics)
+      : tree_(steps), absent_(std::move(absent)), diagnostics_(diagnostics) {}
 
-  void apply(const Json& edit) {
-    const std::string action = action_of(edit, reading_);
-    if (action.empty() || action == "parameter") return;
-    if (action == "set") return set(edit);
-    const Fields fields(edit, Object::edit, action, fmt::format("in the edit \"{}\"", action), reading_.diagnostics);
-    if (fields.find(action) == nullptr) return;
-    if (action == "drop") drop(*fields.find(action));
-    if (action == "duplicate") duplicate(*fields.find(action));
-    if (action == "move") move(edit, fields);
-    if (action == "insert") insert(edit, fields);
+  void apply(const Edit& edit) {
+    switch (edit.action) {
+      case Edit::Action::drop:
+        return drop(edit.step);
+      case Edit::Action::duplicate:
+        return duplicate(edit.step);
+      case Edit::Action::move:
+        return move(edit);
+      case Edit::Action::insert:
+        return insert(edit);
+      case Edit::Action::set:
+        return set(edit);
+      case Edit::Action::parameter:
+        return;
+    }
   }
 
   Json result() const { return tree_.json(); }
@@ -36,35 +41,33 @@ class StepEditor {
     const auto found = tree_.find(target.name);
     if (found) {
       if (target.iteration.empty() || found->parent != nullptr || tree_.at(*found).is_each()) return found;
-      reading_.diagnostics.add(
-          target.place, fmt::format("step \"{}\" is not inside an \"each\", so it has no iteration {}", target.name,
-                                    target.iteration));
+      diagnostics_.add(target.place, fmt::format("step \"{}\" is not inside an \"each\", so it has no iteration {}",
+                                                 target.name, target.iteration));
       return std::nullopt;
     }
     const auto absent = absent_.find(target.name);
     if (absent != absent_.end()) {
-      reading_.diagnostics.add(target.place,
-                               fmt::format("step \"{}\" is not in the schedule: {}", target.name, absent->second));
+      diagnostics_.add(target.place,
+                       fmt::format("step \"{}\" is not in the schedule: {}", target.name, absent->second));
       return std::nullopt;
     }
     const std::vector<std::string> names = tree_.names();
     const std::string near = did_you_mean(target.name, names);
-    reading_.diagnostics.add(
+    diagnostics_.add(
         target.place,
         fmt::format("no step is named \"{}\"{}", target.name,
                     near.empty() && !names.empty() ? "; the steps are " + quoted_alternatives(names) : near));
     return std::nullopt;
   }
 
-  void drop(const Json& value) {
-    const auto target = read_target(value, reading_);
-    const auto position = target ? find(*target) : std::nullopt;
+  void drop(const EditTarget& target) {
+    const auto position = find(target);
     if (!position) return;
     StepNode& node = tree_.at(*position);
-    if (!target->iteration.empty()) {
-      const std::string others = iteration_condition(*target, false);
-      if (!node.is_each()) node.step = with_condition(node.step, others, value.place());
-      for (StepNode& inner : node.body) inner.step = with_condition(inner.step, others, value.place());
+    if (!target.iteration.empty()) {
+      const std::string others = iteration_condition(target, false);
+      if (!node.is_each()) node.step = with_condition(node.step, others, target.place);
+      for (StepNode& inner : node.body) inner.step = with_condition(inner.step, others, target.place);
       return;
     }
     const std::vector<std::string> names = StepTree::names_in(node);
@@ -74,18 +77,17 @@ class StepEditor {
     for (const std::string& name : names) absent_[name] = "an earlier edit dropped it";
   }
 
-  void duplicate(const Json& value) {
-    const auto target = read_target(value, reading_);
-    const auto position = target ? find(*target) : std::nullopt;
+  void duplicate(const EditTarget& target) {
+    const auto position = find(target);
     if (!position) return;
     StepNode copy = tree_.at(*position);
-    if (!target->iteration.empty()) {
+    if (!target.iteration.empty()) {
       if (copy.is_each()) {
-        reading_.diagnostics.add(value.place(),
-                                 fmt::format("\"{}\" is an \"each\": duplicate the steps inside it", target->name));
+        diagnostics_.add(target.place,
+                         fmt::format("\"{}\" is an \"each\": duplicate the steps inside it", target.name));
         return;
       }
-      copy.iteration = iteration_condition(*target, true);
+      copy.iteration = iteration_condition(target, true);
     }
     const std::vector<std::string> names = tree_.names();
     const std::vector<std::string> inside = StepTree::names_in(copy);
@@ -110,21 +112,6 @@ class StepEditor {
     for (StepNode& inner : node.body) rename(inner, names, suffix);
   }
 
-  /// "before" or "after" of an edit: exactly one must be there.
-  const Json* destination(const Json& edit, const Fields& fields, std::string_view action, bool& after) {
-    const Json* before = fields.find("before");
-    const Json* behind = fields.find("after");
-    if ((before != nullptr) == (behind != nullptr)) {
-      if (before != nullptr || (edit.find("before") == nullptr && edit.find("after") == nullptr)) {
-        reading_.diagnostics.add(edit.place(), fmt::format("the edit \"{}\" needs either \"before\" or \"after\"{}",
-                                                           action, before != nullptr ? ", not both" : ""));
-      }
-      return nullptr;
-    }
-    after = behind != nullptr;
-    return after ? behind : before;
-  }
-
   /// Puts `node` in front of or behind the target. False where a mistake was added.
   bool place(StepNode node, const EditTarget& target, bool after) {
     const auto position = find(target);
@@ -142,74 +129,51 @@ class StepEditor {
     return true;
   }
 
-  void move(const Json& edit, const Fields& fields) {
-    bool after = false;
-    const Json* to = destination(edit, fields, "move", after);
-    const auto target = read_target(*fields.find("move"), reading_);
-    const auto relative = to != nullptr ? read_target(*to, reading_) : std::nullopt;
-    if (!target || !relative) return;
-    if (!target->iteration.empty()) {
-      reading_.diagnostics.add(target->place, "\"move\" takes a whole step, not one iteration of it");
-      return;
-    }
-    const auto position = find(*target);
-    const auto destination_position = find(*relative);
-    if (!position || !destination_position) return;
+  void move(const Edit& edit) {
+    const auto position = find(edit.step);
+    const auto destination = find(edit.beside);
+    if (!position || !destination) return;
     StepNode node = tree_.at(*position);
     const std::vector<std::string> inside = StepTree::names_in(node);
-    if (std::find(inside.begin(), inside.end(), relative->name) != inside.end()) {
-      reading_.diagnostics.add(
-          relative->place,
-          relative->name == target->name
-              ? fmt::format("step \"{}\" cannot be moved relative to itself", target->name)
-              : fmt::format("step \"{}\" is inside \"{}\" and moves with it", relative->name, target->name));
+    const std::string &name = edit.step.name, &other = edit.beside.name;
+    if (std::find(inside.begin(), inside.end(), other) != inside.end()) {
+      diagnostics_.add(edit.beside.place,
+                       other == name ? fmt::format("step \"{}\" cannot be moved relative to itself", name)
+                                     : fmt::format("step \"{}\" is inside \"{}\" and moves with it", other, name));
       return;
     }
-    if (position->parent != destination_position->parent) node.iteration.clear();
+    if (position->parent != destination->parent) node.iteration.clear();
     std::vector<StepNode>& list = tree_.list_of(*position);
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(position->index));
-    place(node, *relative, after);
+    place(node, edit.beside, edit.after);
   }
 
-  void insert(const Json& edit, const Fields& fields) {
-    bool after = false;
-    const Json* to = destination(edit, fields, "insert", after);
-    const Json& step = *fields.find("insert");
-    const StepNode node = StepTree::node_of(step);
+  void insert(const Edit& edit) {
+    const StepNode node = StepTree::node_of(edit.inserted);
     const std::vector<std::string> names = tree_.names();
     for (const std::string& name : StepTree::names_in(node)) {
       if (std::find(names.begin(), names.end(), name) == names.end()) continue;
-      const Json* written = step.find("name");
-      reading_.diagnostics.add(written != nullptr ? written->place() : step.place(),
-                               fmt::format("there is a step \"{}\" already", name));
+      const Json* written = edit.inserted.find("name");
+      diagnostics_.add(written != nullptr ? written->place() : edit.inserted.place(),
+                       fmt::format("there is a step \"{}\" already", name));
       return;
     }
-    const auto relative = to != nullptr ? read_target(*to, reading_) : std::nullopt;
-    if (relative) place(node, *relative, after);
+    place(node, edit.beside, edit.after);
   }
 
-  void set(const Json& edit) {
-    const Json& value = *edit.find("set");
-    if (!check_type(value, Type::name, "", reading_.diagnostics)) return;
-    const auto target = read_target(value, reading_);
-    if (!target) return;
-    if (!target->iteration.empty()) {
-      reading_.diagnostics.add(target->place, "\"set\" changes a whole step, not one iteration of it");
-      return;
-    }
-    const auto position = find(*target);
+  void set(const Edit& edit) {
+    const auto position = find(edit.step);
     if (!position) return;
-    if (edit.members().size() == 1) {
-      reading_.diagnostics.add(edit.place(),
-                               fmt::format("the edit \"set\" names no key of step \"{}\" to change", target->name));
+    if (edit.values.empty()) {
+      diagnostics_.add(edit.place,
+                       fmt::format("the edit \"set\" names no key of step \"{}\" to change", edit.step.name));
     }
     StepNode& node = tree_.at(*position);
     const std::string iteration = std::exchange(node.iteration, "");
-    Json step = edit.find("steps") != nullptr ? StepTree::json_of(node) : node.step;
-    for (const Json::Member& member : edit.members()) {
-      if (member.key != "set") set_key(step, member);
-    }
-    if (edit.find("steps") != nullptr) {
+    const bool whole = edit.value("steps") != nullptr;
+    Json step = whole ? StepTree::json_of(node) : node.step;
+    for (const Json::Member& member : edit.values) set_key(step, member);
+    if (whole) {
       node = StepTree::node_of(step);
     } else {
       node.step = step;
@@ -223,8 +187,8 @@ class StepEditor {
       if (find_key(object_row(Object::step), member.key) == nullptr) {
         std::vector<std::string> known;
         for (const ObjectKey& key : object_row(Object::step).keys) known.emplace_back(key.name);
-        reading_.diagnostics.add(key_place(member), fmt::format("unknown key \"{}\" in the edit \"set\"{}", member.key,
-                                                                did_you_mean(member.key, known)));
+        diagnostics_.add(key_place(member), fmt::format("unknown key \"{}\" in the edit \"set\"{}", member.key,
+                                                        did_you_mean(member.key, known)));
       }
       step.remove(member.key);
       return;
@@ -256,15 +220,15 @@ class StepEditor {
 
   StepTree tree_;
   std::map<std::string, std::string> absent_;
-  Reading& reading_;
+  Diagnostics& diagnostics_;
 };
 
 }  // namespace
 
-Json apply_step_edits(const Json& steps, const Json& edits, const std::map<std::string, std::string>& absent,
-                      Reading& reading) {
-  StepEditor editor(steps, absent, reading);
-  for (const Json& edit : edits.items()) editor.apply(edit);
+Json apply_step_edits(const Json& steps, const std::vector<Edit>& edits,
+                      const std::map<std::string, std::string>& absent, Diagnostics& diagnostics) {
+  StepEditor editor(steps, absent, diagnostics);
+  for (const Edit& edit : edits) editor.apply(edit);
   return editor.result();
 }
 

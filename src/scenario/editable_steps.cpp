@@ -27,12 +27,12 @@ Schedule EditableSteps::read_schedule(const Json& resolved, Reading& reading) {
                   result != nullptr ? result->text() : "grad"};
 }
 
-Json EditableSteps::edited(const std::vector<Json>& edits) const {
+Json EditableSteps::edited(const std::vector<Edit>& edits) const {
   static const std::map<std::string, std::string> none;
   constexpr std::int64_t units_of_a_step = 30;
   Budget::spend(units_of_a_step * static_cast<std::int64_t>(steps_.items().size()));
   reading_.diagnostics = {};
-  Json steps = apply_step_edits(steps_, Json::array(edits), none, reading_);
+  Json steps = apply_step_edits(steps_, edits, none, reading_.diagnostics);
   return reading_.diagnostics.empty() ? steps : Json();
 }
 
@@ -68,6 +68,10 @@ std::uint64_t content_hash(const Json& value) {
     mix(content_hash(member.value));
   }
   return hash;
+}
+
+Json with_edits(const Json& document, const std::vector<Edit>& edits) {
+  return with_edits(document, to_json(edits).items());
 }
 
 Json with_edits(const Json& document, const std::vector<Json>& edits) {

@@ -27,7 +27,7 @@ class EditableSteps {
   /// What constant expressions of this scenario are worked out in.
   Environment environment() const { return reading_.environment(); }
   /// The document's steps after edits of steps; null where an edit cannot be applied.
-  Json edited(const std::vector<Json>& edits) const;
+  Json edited(const std::vector<Edit>& edits) const;
   /// Plain steps as read; nothing where they have a mistake. Selectors may match nothing: such a step does nothing.
   std::optional<std::vector<Step>> read(const Json& steps) const;
 
@@ -45,5 +45,6 @@ class EditableSteps {
 std::uint64_t content_hash(const Json& value);
 /// The document with edits behind those that it has.
 Json with_edits(const Json& document, const std::vector<Json>& edits);
+Json with_edits(const Json& document, const std::vector<Edit>& edits);
 
 }  // namespace lockstep

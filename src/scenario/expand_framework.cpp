@@ -180,7 +180,7 @@ Json Framework::steps(Reading& reading) {
   return diagnostics.size() == before ? plain : Json();
 }
 
-void Framework::note_absence(const Json& edits, Reading& reading) const {
+void Framework::note_absence(const std::vector<Edit>& edits, Reading& reading) const {
   Diagnostics ignored;
   Template values(file_environment(reading), ignored);
   values.keep_sizes();
@@ -203,11 +203,10 @@ void Framework::note_absence(const Json& edits, Reading& reading) const {
           return true;
         });
       };
-  for (const Json& edit : edits.items()) {
-    for (const Json::Member& member : edit.members()) {
+  for (const Edit& edit : edits) {
+    for (const EditTarget* target : {&edit.step, &edit.beside}) {
       std::string rule;
-      const bool absent = member.value.is_string() && absent_.count(member.value.text()) != 0;
-      if (absent && add(*file_.document.find("steps"), member.value.text(), rule) && !rule.empty())
+      if (absent_.count(target->name) != 0 && add(*file_.document.find("steps"), target->name, rule) && !rule.empty())
         reading.refusing.insert(rule);
     }
   }

@@ -54,6 +54,7 @@ class ScenarioReader {
     read_framework(fields.find("schedule"));
     const Json layout = read_layout_part(fields.find("layout"));
     const Json batch = read_batch_part(fields.find("batch"));
+    edits_ = read_edits(written_edits_, reading_);
     const Json parameters = read_model_part(fields.find("model"));
     check_uses(batch, reading_);
     const Json steps = read_schedule_part();
@@ -68,6 +69,7 @@ class ScenarioReader {
     }
     scenario.layout = reading_.layout;
     scenario.preset = reading_.preset;
+    scenario.edits = edits_;
     scenario.decided_conditions = reading_.decided_conditions;
     scenario.resolved = resolved(scenario.document, layout, batch, parameters, steps);
     return scenario;
@@ -128,18 +130,18 @@ class ScenarioReader {
                                "\"options\" are those of a \"framework\", and this schedule has none");
     }
     if (const Json* edits = fields.find("edits")) {
-      edits_ = *edits;
+      written_edits_ = *edits;
       constexpr std::size_t limit = 1000;
-      if (edits_.items().size() > limit) {
-        reading_.diagnostics.add(edits_.place(),
-                                 fmt::format("expected at most {} edits, found {}", limit, edits_.items().size()));
-        edits_ = Json::array();
+      if (edits->items().size() > limit) {
+        reading_.diagnostics.add(edits->place(),
+                                 fmt::format("expected at most {} edits, found {}", limit, edits->items().size()));
+        written_edits_ = Json::array();
       }
     }
     if (const Json* result = fields.find("result")) written_result_ = *result;
     if (const Json* list = fields.find("steps")) written_steps_ = *list;
     if (fields.find("framework") != nullptr) framework_ = Framework::load(*framework, fields.find("options"), reading_);
-    if (framework_) edits_ = framework_->with_options(edits_, reading_);
+    if (framework_) written_edits_ = framework_->with_options(written_edits_, reading_);
   }
 
   Json read_layout_part(const Json* written) {
@@ -182,11 +184,10 @@ class ScenarioReader {
     missing_ = StepTree(steps).names();
     for (const auto& [name, why] : framework_ ? framework_->absent() : none) missing_.push_back(name);
     constexpr std::int64_t units_of_a_step = 300, units_of_an_edit = 30;
-    const auto count = static_cast<std::int64_t>(steps.items().size() + edits_.items().size());
-    Budget::spend(units_of_a_step * count +
-                  units_of_an_edit * count * static_cast<std::int64_t>(edits_.items().size()));
+    const auto count = static_cast<std::int64_t>(steps.items().size() + edits_.size());
+    Budget::spend(units_of_a_step * count + units_of_an_edit * count * static_cast<std::int64_t>(edits_.size()));
     const std::size_t before = reading_.diagnostics.size();
-    steps = apply_step_edits(steps, edits_, framework_ ? framework_->absent() : none, reading_);
+    steps = apply_step_edits(steps, edits_, framework_ ? framework_->absent() : none, reading_.diagnostics);
     if (framework_ && reading_.keep_sizes && reading_.diagnostics.size() != before)
       framework_->note_absence(edits_, reading_);
     names_ = check_step_names(steps, reading_);
@@ -217,7 +218,7 @@ class ScenarioReader {
     if (const Json* expect = document.find("expect")) {
       Json kept = *expect;
       // What is at fault is named after what the edits changed, and they are gone.
-      if (!edits_.items().empty()) kept.remove("blame");
+      if (!edits_.empty()) kept.remove("blame");
       result.set("expect", kept);
     }
     return result;
@@ -252,7 +253,8 @@ class ScenarioReader {
   std::string file_;
   Reading reading_;
   std::unique_ptr<Framework> framework_;
-  Json edits_ = Json::array();
+  Json written_edits_ = Json::array();
+  std::vector<Edit> edits_;
   Json written_steps_, written_result_;
   std::unique_ptr<Model> model_;
   std::vector<std::string> names_, missing_;

@@ -27,7 +27,7 @@ struct Listed {
     Diagnostics diagnostics;
     const Json wanted = parse_json(std::make_shared<const Source>(Source{"edit", edit}), diagnostics);
     return std::any_of(candidates.begin(), candidates.end(),
-                       [&](const Candidate& candidate) { return candidate.edit.same_as(wanted); });
+                       [&](const Candidate& candidate) { return to_json(candidate.edit).same_as(wanted); });
   }
 
   Scenario scenario;
@@ -100,11 +100,10 @@ TEST_CASE("what a schedule has and another lacks can be brought back") {
   const Scenario right = read_text(cp_schedule());
   const Json& steps = *right.resolved.find("schedule")->find("steps");
   const EditableSteps editable(right.resolved);
-  Diagnostics diagnostics;
-  for (const char* edit :
-       {R"({ "drop": "norm_all_reduce" })", R"({ "set": "dp_scale", "by": "1 / dp" })",
-        R"({ "set": "norm_all_reduce", "reduce": "avg", "params": null })", R"({ "drop": "zero" })"}) {
-    const Json wrong = editable.edited({parse_json(std::make_shared<const Source>(Source{"edit", edit}), diagnostics)});
+  for (const Edit& edit : {Edit::drop("norm_all_reduce"), Edit::set("dp_scale", {{"by", {}, Json::string("1 / dp")}}),
+                           Edit::set("norm_all_reduce", {{"reduce", {}, Json::string("avg")}, {"params", {}, Json()}}),
+                           Edit::drop("zero")}) {
+    const Json wrong = editable.edited({edit});
     const std::vector<Candidate> candidates = restoring_edits(wrong, steps);
     REQUIRE(candidates.size() == 1);
     Json document = right.resolved;
@@ -134,7 +133,7 @@ TEST_CASE("of a long list of names those that are wrong are edited one by one") 
     const auto all =
         single_edits(*read.resolved.find("schedule")->find("steps"), candidate_values(*read.schedule, wrong));
     return std::count_if(all.begin(), all.end(), [](const Candidate& one) {
-      const Json* params = one.edit.find("params");
+      const Json* params = one.edit.value("params");
       return params != nullptr && params->items().size() == 99;
     });
   };

@@ -51,7 +51,7 @@ std::vector<std::string> lines_of(const RepairSearch& search) {
   std::vector<std::string> lines;
   for (const FoundRepair& repair : search.repairs) {
     std::string line;
-    for (const Json& edit : repair.json()) line += one_line(edit);
+    for (const Candidate& edit : repair.edits) line += one_line(to_json(edit.edit));
     lines.push_back(line);
   }
   return lines;
@@ -95,7 +95,7 @@ TEST_CASE("a reduction that is missing is put where the least is sent, for just 
   const RepairSearch search = find_repairs(result);
   REQUIRE(!search.repairs.empty());
   const FoundRepair& best = search.repairs.front();
-  CHECK(one_line(best.json().front()) ==
+  CHECK(one_line(to_json(best.edits.front().edit)) ==
         R"({ "insert": { "name": "tp_all_reduce", "op": "all_reduce", "params": ["tag:norm"], "over": "tp" }, )"
         R"("after": "micro_batches" })");
   CHECK(best.everywhere());
@@ -160,8 +160,8 @@ TEST_CASE("of repairs that do the same elsewhere one is shown") {
   CHECK(distinct.size() < search.repairs.size());
   int all_reduces = 0;
   for (const FoundRepair& repair : distinct) {
-    const Json* step = repair.edits.front().edit.find("insert");
-    if (step != nullptr && step->find("op")->text() == "all_reduce") ++all_reduces;
+    const Edit& edit = repair.edits.front().edit;
+    if (edit.action == Edit::Action::insert && edit.inserted.find("op")->text() == "all_reduce") ++all_reduces;
   }
   CHECK(all_reduces == 1);
 }

@@ -35,6 +35,7 @@ HEADERS = {
     "comparison": "diagnosis",
     "cuda": "device",
     "diagnostic": "base",
+    "edit": "scenario",
     "expression": "expression",
     "flight_recorder": "live",
     "gradient_state": "schedule",
