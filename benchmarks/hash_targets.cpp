@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 
 #include "benchmarks/goal.h"
@@ -47,15 +48,19 @@ struct Row {
 };
 
 template <class Element>
-Work hash_with(GradientHash (*sum)(const Element* values, std::size_t count, std::size_t place)) {
-  return [sum](const std::uint64_t* words) {
+Work hash_with(GradientHash (*sum_blocks)(const Element* values, std::size_t blocks,
+                                          const numeric::HashFactors* factors)) {
+  return [sum_blocks](const std::uint64_t* words) {
     // Blocks and their factors as in src/numeric/hash.cpp.
+    constexpr std::size_t block = 512, blocks = piece / sizeof(Element) / block, at_once = 64;
     const auto* values = reinterpret_cast<const Element*>(words);
+    std::array<numeric::HashFactors, at_once> factors;
     GradientHash hash;
-    for (std::size_t i = 0; i < piece / sizeof(Element); i += 512) {
-      const GradientHash sums = sum(values + i, 512, 0);
-      for (std::size_t lane = 0; lane < 2; ++lane)
-        hash.lanes[lane] += (numeric::splitmix(lane, i / 512) | 1) * sums.lanes[lane];
+    for (std::size_t i = 0; i < blocks; i += at_once) {
+      for (std::size_t lane = 0; lane < 2; ++lane) {
+        for (std::size_t b = 0; b < at_once; ++b) factors[b][lane] = numeric::splitmix(lane, i + b) | 1;
+      }
+      hash += sum_blocks(values + i * block, at_once, factors.data());
     }
     benchmark::DoNotOptimize(hash);
   };
@@ -91,11 +96,11 @@ std::vector<Row> make_rows() {
   rows.push_back({"", "xxHash, XXH3 of 128 bits", 8, 0,
                   [](const std::uint64_t* words) { benchmark::DoNotOptimize(XXH3_128bits(words, piece)); }});
   for (const numeric::Loops& loops : numeric::available_loops()) {
-    rows.push_back({loops.target, "float64", 8, 2, hash_with(loops.sum_float64)});
-    rows.push_back({loops.target, "float32", 4, 2, hash_with(loops.sum_float32)});
-    rows.push_back({loops.target, "bfloat16", 2, 2, hash_with(loops.sum_bfloat16)});
-    rows.push_back({loops.target, "float16", 2, 2, hash_with(loops.sum_float16)});
-    rows.push_back({loops.target, "prime61", 8, 2, hash_with(loops.sum_residues)});
+    rows.push_back({loops.target, "float64", 8, 2, hash_with(loops.sum_blocks_float64)});
+    rows.push_back({loops.target, "float32", 4, 2, hash_with(loops.sum_blocks_float32)});
+    rows.push_back({loops.target, "bfloat16", 2, 2, hash_with(loops.sum_blocks_bfloat16)});
+    rows.push_back({loops.target, "float16", 2, 2, hash_with(loops.sum_blocks_float16)});
+    rows.push_back({loops.target, "prime61", 8, 2, hash_with(loops.sum_blocks_residues)});
   }
   rows.push_back({numeric::loops().target, replay_name, 4, 0, replay});
   return rows;

@@ -10,11 +10,13 @@
 #include "lockstep/collective.h"
 #include "lockstep/local_step.h"
 #include "src/base/at.h"
+#include "src/numeric/generator.h"
 #include "src/numeric/kept_numbers.h"
 #include "src/numeric/kernels.h"
 #include "src/numeric/loops.h"
 #include "src/numeric/replay.h"
 #include "src/numeric/runs.h"
+#include "src/numeric/shared_blocks.h"
 
 namespace lockstep::numeric {
 
@@ -32,9 +34,8 @@ class BlockReplay {
         options_(options),
         stride_(static_cast<std::size_t>(block)),
         findings_(findings),
-        data_(plan.nodes.size() * stride_),
-        expected_(plan.pieces.size() * stride_),
-        scratch_(stride_),
+        blocks_(stride_),
+        expected_(plan.pieces.size()),
         sums_(stride_),
         kept_(stride_),
         runs_(plan.pieces.size()) {}
@@ -42,10 +43,8 @@ class BlockReplay {
   void run(const Interval& block) {
     block_ = block;
     count_ = static_cast<std::size_t>(block.size());
-    is_zero_.assign(plan_.nodes.size(), 1);
-    expected_step_.assign(plan_.pieces.size(), -1);
-    reference_hashed_.assign(plan_.pieces.size(), -1);
-    expected_hashes_.assign(plan_.pieces.size(), {});
+    contents_.assign(plan_.nodes.size(), {});
+    references_.assign(plan_.pieces.size(), {});
     kept_.clear();
     for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
       const PieceUse& piece = plan_.pieces[i];
@@ -58,37 +57,71 @@ class BlockReplay {
         check(planned);
       }
     }
+    for (std::size_t i = 0; i < plan_.pieces.size(); ++i) hash_reference(static_cast<int>(i));
   }
 
-  // The algebra of apply_collective; a Value* is a member's elements.
-  Value* reduce(const std::vector<Value*>& values, bool average) {
-    if (values.size() == 1) {
-      std::copy_n(values.front(), reduced_count_, scratch_.data());
-    } else {
-      add(scratch_.data(), values[0], values[1], reduced_count_);
+  using Elements = typename SharedBlocks<Value>::Elements;
+
+  /// What a buffer holds: zeros, numbers of the generator times a factor, or elements. The first two are not written
+  /// out before something reads them one by one.
+  struct Content {
+    Elements elements;                      ///< where there are any
+    const std::int32_t* numbers = nullptr;  ///< else, kept ones where there are any
+    float factor = 0;
+    bool is_zero() const { return !elements && numbers == nullptr; }
+  };
+
+  // The algebra of apply_collective; its values are contents.
+  Content reduce(const std::vector<Content>& values, bool average) {
+    const Factor* factor = average ? average_ : nullptr;
+    Elements result = blocks_.take();
+    if constexpr (std::is_same_v<Value, float>) {
+      if (values.front().numbers != nullptr) {  // as all others
+        numbers_.clear();
+        for (const Content& value : values) numbers_.push_back({value.numbers, value.factor});
+        add_all(result.write(), numbers_, factor, acted_on_);
+        return {result};
+      }
     }
-    for (std::size_t i = 2; i < values.size(); ++i) add(scratch_.data(), values[i], reduced_count_);
-    if (average) scale(scratch_.data(), *average_, reduced_count_);
-    return scratch_.data();
+    terms_.clear();
+    for (const Content& value : values) terms_.push_back(value.elements.read());
+    add_all(result.write(), terms_, factor, acted_on_);
+    return {result};
   }
-  void place(Value* target, const Intervals& elements, const Value* source) {
-    if (target == source) return;
-    for (const Interval& interval : elements) {
-      std::memcpy(target + interval.begin, source + interval.begin,
-                  static_cast<std::size_t>(interval.size()) * sizeof(Value));
+  /// The source holds elements.
+  void place(Content& target, const Intervals& elements, const Content& source) {
+    if (elements.size() == 1 && elements.front().size() == static_cast<std::int64_t>(acted_on_)) {
+      target = source;
+    } else if (!elements.empty() && !(target.elements == source.elements)) {
+      Value* to = write(target);
+      for (const Interval& interval : elements) {
+        std::memcpy(to + interval.begin, source.elements.read() + interval.begin,
+                    static_cast<std::size_t>(interval.size()) * sizeof(Value));
+      }
     }
   }
 
  private:
-  Value* data(int node) {
-    Value* values = place_of(node);
-    char& is_zero = is_zero_[at(node)];
-    if (is_zero) std::fill_n(values, count_, Value{});
-    is_zero = 0;
-    return values;
+  Value* write(Content& content) {
+    if (content.elements && !content.elements.is_shared()) return content.elements.write();
+    Elements own = blocks_.take();
+    if (content.elements) {
+      std::copy_n(content.elements.read(), count_, own.write());
+    } else if (content.numbers != nullptr) {
+      if constexpr (std::is_same_v<Value, float>) convert(content.numbers, content.factor, count_, own.write());
+    } else {
+      std::fill_n(own.write(), count_, Value{});
+    }
+    content = {std::move(own)};
+    return content.elements.write();
   }
-  Value* place_of(int node) { return data_.data() + static_cast<std::size_t>(node) * stride_; }
-  Value* expected(int piece) { return expected_.data() + static_cast<std::size_t>(piece) * stride_; }
+  const Value* read(Content& content) { return content.elements ? content.elements.read() : write(content); }
+  Content& content_of(int node) { return contents_[at(node)]; }
+  Value* expected(int piece) {
+    AlignedVector<Value>& values = expected_[at(piece)];
+    if (values.empty()) values.resize(stride_);
+    return values.data();
+  }
   std::size_t begin_of(const Run& run) const { return static_cast<std::size_t>(run.local - block_.begin); }
 
   void apply(const PlannedEvent& planned) {
@@ -112,25 +145,41 @@ class BlockReplay {
     LocalChange change{*this, planned, part, static_cast<std::size_t>(part.size())};
     apply_local(operation(planned.event->op), change);
   }
-  /// Part of a buffer in a local step, for apply_local(). A buffer that is 0 throughout is not touched before it must.
+  /// Part of a buffer in a local step, for apply_local(). What is not written to is shared, or not there yet.
   struct LocalChange {
     BlockReplay& replay;
     const PlannedEvent& planned;
     const Interval& part;
     std::size_t count;
 
-    Value* target() { return replay.data(planned.nodes.front()) + part.begin; }
-    const Value* from() { return replay.data(planned.from) + part.begin; }
+    bool is_whole() const { return count == replay.count_; }
+    Content& target() { return replay.content_of(planned.nodes.front()); }
+    Content& from() { return replay.content_of(planned.from); }
+    Value* target_elements() { return replay.write(target()) + part.begin; }
     void clear() {
-      if (count == replay.count_) {
-        replay.is_zero_[at(planned.nodes.front())] = 1;
+      if (is_whole()) {
+        target() = {};
       } else {
-        std::fill_n(target(), count, Value{});
+        std::fill_n(target_elements(), count, Value{});
       }
     }
-    void multiply() { scale(target(), planned.by, count); }
-    void take_over() { std::memmove(target(), from(), count * sizeof(Value)); }
-    void add_buffer() { add(target(), from(), count); }
+    void multiply() { scale(target_elements(), planned.by, count); }
+    void take_over() {
+      if (planned.from == planned.nodes.front()) return;
+      if (is_whole()) {
+        target() = Content(from());
+      } else {
+        std::memcpy(target_elements(), replay.read(from()) + part.begin, count * sizeof(Value));
+      }
+    }
+    void add_buffer() {
+      if (is_whole() && target().is_zero()) {
+        target() = Content(from());
+      } else {
+        Value* sum = target_elements();
+        add(sum, replay.read(from()) + part.begin, count);
+      }
+    }
     void add_gradient() { replay.generate_terms(planned, part); }
     void add_leftover() { replay.generate_terms(planned, part); }
   };
@@ -143,30 +192,32 @@ class BlockReplay {
       if (here.empty()) continue;
       const std::uint64_t first = run.global + static_cast<std::uint64_t>(here.begin - begin);
       for (const GeneratedTerm& term : planned.terms) {
-        char& is_zero = is_zero_[at(node)];
-        if (is_zero && here.size() == static_cast<std::int64_t>(count_)) {
-          set_terms(place_of(node), term, first);
-          is_zero = 0;
+        Content& content = content_of(node);
+        if (content.is_zero() && here.size() == static_cast<std::int64_t>(count_)) {
+          content = generated(term, first);
         } else {
-          add_generated(data(node) + here.begin, term, options_.bits, first, static_cast<std::size_t>(here.size()));
+          add_generated(write(content) + here.begin, term, options_.bits, first, static_cast<std::size_t>(here.size()));
         }
       }
     }
   }
 
   /// The whole block.
-  void set_terms(Value* values, const GeneratedTerm& term, std::uint64_t first) {
+  Content generated(const GeneratedTerm& term, std::uint64_t first) {
     if constexpr (std::is_same_v<Value, float>) {
-      if (std::int32_t* kept = kept_.keep(term.key, first, count_))
-        return set_generated_and_keep(values, kept, term, options_.bits, first, count_);
+      if (std::int32_t* kept = kept_.keep(term.key, first, count_)) {
+        generate(term.key, options_.bits, first, count_, kept);
+        return {{}, kept, static_cast<float>(term.factor.multiply)};
+      }
     }
-    set_generated(values, term, options_.bits, first, count_);
+    Elements elements = blocks_.take();
+    set_generated(elements.write(), term, options_.bits, first, count_);
+    return {std::move(elements)};
   }
 
   void collective_in_block(const PlannedEvent& planned) {
     const Intervals* view = planned.views.empty() ? nullptr : planned.views.front();
-    values_.clear();
-    for (const int node : planned.nodes) values_.push_back(data(node));
+    take_values(planned);
     slices_.resize(planned.nodes.size());
     everything_.assign(count_ > 0 ? 1 : 0, Interval{0, static_cast<std::int64_t>(count_)});
     if (view) everything_ = within(*view, block_);
@@ -182,6 +233,18 @@ class BlockReplay {
       if (!here.empty()) slices_[i].push_back({here.begin - block_.begin, here.end - block_.begin});
     }
     apply_row(planned, count_);
+    for (std::size_t i = 0; i < planned.nodes.size(); ++i) content_of(planned.nodes[i]) = std::move(values_[i]);
+  }
+
+  /// What the members hold; the nodes are left without, so that it is shared with nobody. Elements, but where all hold
+  /// numbers and nothing is done but to add them up.
+  void take_values(const PlannedEvent& planned) {
+    values_.clear();
+    for (const int node : planned.nodes) values_.push_back(std::move(content_of(node)));
+    const bool reduces = operation(planned.event->op).value == Operation::Value::reduction;
+    const auto has_numbers = [](const Content& value) { return value.numbers != nullptr; };
+    if (reduces && std::all_of(values_.begin(), values_.end(), has_numbers)) return;
+    for (Content& value : values_) read(value);
   }
 
   // Members act on different elements: position k of one stretch meets position k of the others.
@@ -194,32 +257,34 @@ class BlockReplay {
     for (std::size_t i = 0; i < planned.nodes.size(); ++i)
       views.push_back(planned.views[i] ? *planned.views[i] : whole(i));
     const auto length = static_cast<std::size_t>(size(views.front()));
-    std::vector<std::vector<Value>> stretches;
-    values_.clear();
+    values_.assign(views.size(), {});
     slices_.assign(planned.nodes.size(), {});
     for (std::size_t i = 0; i < views.size(); ++i) {
-      std::vector<Value>& stretch = stretches.emplace_back();
-      const Value* from = data(planned.nodes[i]);
-      for (const Interval& interval : views[i])
-        stretch.insert(stretch.end(), from + interval.begin, from + interval.end);
-      if (stretch.size() != length) throw InternalError("members of a collective act on different numbers of elements");
+      if (static_cast<std::size_t>(size(views[i])) != length)
+        throw InternalError("members of a collective act on different numbers of elements");
+      Elements stretch = blocks_.take();
+      Value* to = stretch.write();
+      const Value* from = read(content_of(planned.nodes[i]));
+      for (const Interval& interval : views[i]) to = std::copy(from + interval.begin, from + interval.end, to);
+      values_[i] = {std::move(stretch)};
       if (planned.cut)
         slices_[i] = within({planned.cut->slice(static_cast<int>(i))}, {0, static_cast<std::int64_t>(length)});
     }
-    for (std::vector<Value>& stretch : stretches) values_.push_back(stretch.data());
     everything_ = within({{0, static_cast<std::int64_t>(length)}}, {0, static_cast<std::int64_t>(length)});
     apply_row(planned, length);
     for (std::size_t i = 0; i < views.size(); ++i) {
-      const Value* from = stretches[i].data();
+      const Value* from = values_[i].elements.read();
+      Value* to = write(content_of(planned.nodes[i]));
       for (const Interval& interval : views[i]) {
-        std::copy_n(from, static_cast<std::size_t>(interval.size()), data(planned.nodes[i]) + interval.begin);
+        std::copy_n(from, static_cast<std::size_t>(interval.size()), to + interval.begin);
         from += interval.size();
       }
     }
+    values_.clear();
   }
 
   void apply_row(const PlannedEvent& planned, std::size_t count) {
-    reduced_count_ = count;
+    acted_on_ = count;
     average_ = &planned.by;
     apply_collective(operation(planned.event->op), *this, values_, slices_, everything_, planned.event->root,
                      planned.event->average);
@@ -231,15 +296,16 @@ class BlockReplay {
       if (options_.arithmetic == Arithmetic::float32) return;
       const bool brain = options_.arithmetic == Arithmetic::bfloat16;
       for (const int node : planned.nodes) {
-        if (!(brain ? round_to_bfloat16(data(node), count_) : fits_float16(data(node), count_)))
+        Content& content = content_of(node);
+        if (!(brain ? round_to_bfloat16(write(content), count_) : fits_float16(read(content), count_)))
           throw InternalError("a value was rounded to 16 bits in an exact replay");
       }
     }
   }
 
-  void compute_expected(int piece, int optimizer_step);
+  void compute_expected(int piece);
   void generate_expected(std::size_t piece, const PieceUse::Expected& sum);
-  bool add_up_kept(std::size_t piece, const PieceUse::Expected& sum);
+  bool find_kept(std::size_t piece, const PieceUse::Expected& sum);
   GradientHash hash_of(const Value* values, int piece, const Interval& elements) const {
     GradientHash result;
     for (const Run& run : runs_[at(piece)]) {
@@ -251,29 +317,41 @@ class BlockReplay {
     return result;
   }
 
-  /// The reference's hash and those of the ranks that hold the same elements are computed once.
-  const GradientHash& expected_hash(int piece, const Interval& part) {
-    ExpectedHash& kept = expected_hashes_[at(piece)];
-    if (kept.of.empty() || kept.of.begin != part.begin || kept.of.end != part.end)
-      kept = {part, hash_of(expected(piece), piece, part)};
-    return kept.hash;
-  }
+  /// What a comparison with the reference found. It keeps the elements from being written over.
+  struct Compared {
+    Elements elements;
+    Interval part;
+    bool right = true;
+    GradientHash got;
+  };
+  /// What is known of a piece's reference in one optimizer step.
+  struct ReferenceOfPiece {
+    int step = -1;
+    int hashed_step = -1;      ///< the last whose hash is in the findings
+    bool is_computed = false;  ///< in `expected_`
+    Interval part;             ///< of the hash; empty: there is none
+    GradientHash hash;
+    Compared last;  ///< buffers of several ranks may hold the same block
+  };
+  const GradientHash& expected_hash(int piece, const Interval& part);
+  void hash_reference(int piece);
+  void begin_reference(int piece, int optimizer_step);
+  bool is_expected(int node, int piece, const Interval& part);
+  const Compared& compare(int node, int piece, const Interval& part);
 
   void check(const PlannedEvent& planned) {
     const int node = planned.nodes.front();
     const int piece = plan_.nodes[at(node)].piece;
-    if (expected_step_[at(piece)] != planned.optimizer_step) compute_expected(piece, planned.optimizer_step);
+    begin_reference(piece, planned.optimizer_step);
     Findings::Check& found = findings_.checks[at(planned.check)];
     for (const Interval& owned : *planned.owned) {
       const Interval part = intersect(owned, block_);
       if (part.empty()) continue;
-      const std::size_t begin = static_cast<std::size_t>(part.begin - block_.begin);
-      const bool right = equal(data(node) + begin, expected(piece) + begin, static_cast<std::size_t>(part.size()));
-      if (!right) found.right = false;
+      const Compared& compared = compare(node, piece, part);
+      if (!compared.right) found.right = false;
       if (!options_.hashes) continue;
-      const GradientHash wanted = expected_hash(piece, part);
-      found.expected += wanted;
-      found.got += right ? wanted : hash_of(data(node), piece, part);
+      found.expected += expected_hash(piece, part);
+      found.got += compared.got;
     }
   }
 
@@ -285,49 +363,41 @@ class BlockReplay {
   // Whole numbers first, rounded once: 32 bits hold what float32 holds exactly.
   using Whole = std::conditional_t<std::is_same_v<Value, float>, std::int32_t,
                                    std::conditional_t<std::is_same_v<Value, double>, std::int64_t, std::uint64_t>>;
-  struct ExpectedHash {
-    Interval of;  ///< local elements; empty: not computed
-    GradientHash hash;
-  };
 
-  std::vector<Value> data_, expected_, scratch_;
-  std::vector<Whole> sums_;
+  SharedBlocks<Value> blocks_;
+  std::vector<AlignedVector<Value>> expected_;  // by piece
+  AlignedVector<Whole> sums_;
   KeptNumbers kept_;
-  std::vector<Multiple> multiples_;            // kept for its memory
-  std::vector<char> is_zero_;                  // by node: nothing was written, and its data are not there yet
-  std::vector<ExpectedHash> expected_hashes_;  // by piece: of what `expected_` holds
-  std::vector<std::vector<Run>> runs_;         // by piece
-  std::vector<int> expected_step_;             // by piece: what `expected_` holds
-  std::vector<int> reference_hashed_;          // by piece: the last step whose reference was hashed
+  std::vector<Content> contents_;             // by node
+  std::vector<ReferenceOfPiece> references_;  // by piece
+  std::vector<std::vector<Run>> runs_;        // by piece
   Interval block_;
   std::size_t count_ = 0;
+  std::vector<Multiple<std::int32_t>> multiples_;  // of find_kept()
   // For one collective; kept for their memory.
-  std::vector<Value*> values_;
+  std::vector<Content> values_;
+  std::vector<Multiple<float>> numbers_;
+  std::vector<const Value*> terms_;
   std::vector<Intervals> slices_;
   Intervals everything_;
-  std::size_t reduced_count_ = 0;
+  std::size_t acted_on_ = 0;  // elements
   const Factor* average_ = nullptr;
 };
 
-/// What generate_expected() does, where the replay generated all numbers of the sum before.
+/// Whether the replay generated all numbers of the sum before: they are in `multiples_` then.
 template <class Value>
-bool BlockReplay<Value>::add_up_kept(std::size_t piece, const PieceUse::Expected& sum) {
-  if constexpr (std::is_same_v<Value, float>) {
-    const std::vector<Run>& runs = runs_[piece];
-    if (runs.size() != 1 || begin_of(runs.front()) != 0 || static_cast<std::size_t>(runs.front().count) != count_)
-      return false;
-    multiples_.clear();
-    for (const GeneratedTerm& term : sum.terms) {
-      const std::int32_t* numbers = kept_.find(term.key, runs.front().global, count_);
-      if (numbers == nullptr) return false;
-      multiples_.push_back({numbers, static_cast<std::int32_t>(term.factor.whole)});
-    }
-    loops().add_up_float32(expected(static_cast<int>(piece)), std::ldexp(1.0f, sum.unit), multiples_.data(),
-                           multiples_.size(), count_);
-    return true;
-  } else {
+bool BlockReplay<Value>::find_kept(std::size_t piece, const PieceUse::Expected& sum) {
+  if constexpr (!std::is_same_v<Value, float>) return false;
+  const std::vector<Run>& runs = runs_[piece];
+  if (runs.size() != 1 || begin_of(runs.front()) != 0 || static_cast<std::size_t>(runs.front().count) != count_)
     return false;
+  multiples_.clear();
+  for (const GeneratedTerm& term : sum.terms) {
+    const std::int32_t* numbers = kept_.find(term.key, runs.front().global, count_);
+    if (numbers == nullptr) return false;
+    multiples_.push_back({numbers, static_cast<std::int32_t>(term.factor.whole)});
   }
+  return true;
 }
 
 template <class Value>
@@ -353,18 +423,83 @@ void BlockReplay<Value>::generate_expected(std::size_t piece, const PieceUse::Ex
 }
 
 template <class Value>
-void BlockReplay<Value>::compute_expected(int piece, int optimizer_step) {
-  const auto index = static_cast<std::size_t>(piece);
-  const PieceUse::Expected& sum = plan_.pieces[index].expected[at(optimizer_step)];
-  if (!add_up_kept(index, sum)) generate_expected(index, sum);
-  expected_step_[index] = optimizer_step;
-  expected_hashes_[index] = {};
-  // Ranks may end a step at different times, so that a step may be computed twice.
-  if (options_.hashes && options_.hashed[index] && reference_hashed_[index] < optimizer_step) {
-    reference_hashed_[index] = optimizer_step;
-    GradientHash& total = findings_.reference[at(optimizer_step)][index];
-    total += expected_hash(piece, intersect(block_, Interval{0, plan_.pieces[index].numel}));
+void BlockReplay<Value>::compute_expected(int piece) {
+  ReferenceOfPiece& reference = references_[at(piece)];
+  if (reference.is_computed) return;
+  reference.is_computed = true;
+  const PieceUse::Expected& sum = plan_.pieces[at(piece)].expected[at(reference.step)];
+  if (!find_kept(at(piece), sum)) return generate_expected(at(piece), sum);
+  if constexpr (std::is_same_v<Value, float>) {
+    loops().add_up_float32(expected(piece), std::ldexp(1.0f, sum.unit), multiples_.data(), multiples_.size(), count_);
   }
+}
+
+/// From here on the reference of this piece is that of this step.
+template <class Value>
+void BlockReplay<Value>::begin_reference(int piece, int optimizer_step) {
+  ReferenceOfPiece& reference = references_[at(piece)];
+  if (reference.step == optimizer_step) return;
+  hash_reference(piece);
+  const int hashed = reference.hashed_step;
+  reference = {};
+  reference.step = optimizer_step;
+  reference.hashed_step = hashed;
+}
+
+template <class Value>
+bool BlockReplay<Value>::is_expected(int node, int piece, const Interval& part) {
+  const Value* values = read(content_of(node));
+  const ReferenceOfPiece& reference = references_[at(piece)];
+  const auto count = static_cast<std::size_t>(part.size());
+  if constexpr (std::is_same_v<Value, float>) {
+    const PieceUse::Expected& sum = plan_.pieces[at(piece)].expected[at(reference.step)];
+    if (!reference.is_computed && count == count_ && find_kept(at(piece), sum))
+      return loops().equal_sum_float32(values, std::ldexp(1.0f, sum.unit), multiples_.data(), multiples_.size(), count);
+  }
+  compute_expected(piece);
+  const auto begin = static_cast<std::size_t>(part.begin - block_.begin);
+  return equal(values + begin, expected(piece) + begin, count);
+}
+
+template <class Value>
+auto BlockReplay<Value>::compare(int node, int piece, const Interval& part) -> const Compared& {
+  ReferenceOfPiece& reference = references_[at(piece)];
+  const Elements& elements = content_of(node).elements;
+  const auto same = [](const Interval& a, const Interval& b) { return a.begin == b.begin && a.end == b.end; };
+  if (elements && elements == reference.last.elements && same(part, reference.last.part)) return reference.last;
+  const bool right = is_expected(node, piece, part);
+  reference.last = {content_of(node).elements, part, right, {}};
+  if (!options_.hashes) return reference.last;
+  // What is equal has the same hash.
+  if (!right || !same(part, reference.part)) reference.last.got = hash_of(elements.read(), piece, part);
+  if (right && !same(part, reference.part)) {
+    reference.part = part;
+    reference.hash = reference.last.got;
+  } else if (right) {
+    reference.last.got = reference.hash;
+  }
+  return reference.last;
+}
+
+template <class Value>
+const GradientHash& BlockReplay<Value>::expected_hash(int piece, const Interval& part) {
+  ReferenceOfPiece& reference = references_[at(piece)];
+  if (reference.part.empty() || reference.part.begin != part.begin || reference.part.end != part.end) {
+    compute_expected(piece);
+    reference.part = part;
+    reference.hash = hash_of(expected(piece), piece, part);
+  }
+  return reference.hash;
+}
+
+/// Adds the reference's hash to the findings, once for each step: ranks may end a step at different times.
+template <class Value>
+void BlockReplay<Value>::hash_reference(int piece) {
+  ReferenceOfPiece& reference = references_[at(piece)];
+  if (!options_.hashes || !options_.hashed[at(piece)] || reference.step <= reference.hashed_step) return;
+  reference.hashed_step = reference.step;
+  findings_.reference[at(reference.step)][at(piece)] +=
+      expected_hash(piece, intersect(block_, Interval{0, plan_.pieces[at(piece)].numel}));
 }
 
 }  // namespace lockstep::numeric

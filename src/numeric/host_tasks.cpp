@@ -121,7 +121,7 @@ std::int64_t block_elements(const Component& component) {
   if (!component.aligned) return std::max<std::int64_t>(component.numel, 1);
   // All buffers of a block together should stay in the second-level cache.
   const auto share = static_cast<std::int64_t>(32768 / std::max<std::size_t>(component.nodes.size(), 1));
-  return std::clamp<std::int64_t>(share / 512 * 512, 256, 4096);
+  return std::clamp<std::int64_t>(share / 512 * 512, 256, 8192);
 }
 
 std::optional<ReplayOptions> replay_options(const Task& task, const Prepared& prepared, bool has_residues) {

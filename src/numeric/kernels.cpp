@@ -66,6 +66,48 @@ void scale(std::uint64_t* values, const Factor& factor, std::size_t count) {
   loops().multiply_residues(values, factor.residue, count);
 }
 
+namespace {
+
+/// What a sum may be multiplied by at once in place of scaling it by `factor`; 0 where it may not.
+template <class Value>
+Value factor_at_once(const Factor* factor) {
+  if (factor == nullptr) return 1;
+  const auto divide = static_cast<Value>(factor->divide);
+  return factor->multiply == 1 && has_exact_inverse(divide) ? 1 / divide : 0;
+}
+
+template <class Value, class Terms, class Loop>
+void add_and_scale(Value* out, const Terms& terms, const Factor* factor, std::size_t count, Loop loop) {
+  const auto at_once = factor_at_once<Value>(factor);
+  loop(out, at_once == 0 ? 1 : at_once, terms.data(), terms.size(), count);
+  if (at_once == 0) scale(out, *factor, count);
+}
+
+}  // namespace
+
+void add_all(float* out, const std::vector<const float*>& terms, const Factor* factor, std::size_t count) {
+  add_and_scale(out, terms, factor, count, loops().add_all_float32);
+}
+
+void add_all(double* out, const std::vector<const double*>& terms, const Factor* factor, std::size_t count) {
+  add_and_scale(out, terms, factor, count, loops().add_all_float64);
+}
+
+void add_all(float* out, const std::vector<Multiple<float>>& terms, const Factor* factor, std::size_t count) {
+  add_and_scale(out, terms, factor, count, loops().add_multiples_float32);
+}
+
+void add_all(std::uint64_t* out, const std::vector<const std::uint64_t*>& terms, const Factor* factor,
+             std::size_t count) {
+  if (terms.size() == 1) {
+    std::copy_n(terms[0], count, out);
+  } else {
+    add(out, terms[0], terms[1], count);
+  }
+  for (std::size_t k = 2; k < terms.size(); ++k) add(out, terms[k], count);
+  if (factor) scale(out, *factor, count);
+}
+
 void add_generated(float* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count) {
   for_stretches(term.key, bits, first, count, [&](const Numbers& numbers, std::size_t begin, std::size_t part) {
     loops().add_numbers_float32(values + begin, static_cast<float>(term.factor.multiply), numbers, part);
@@ -103,14 +145,6 @@ void add_generated(std::uint64_t* values, const GeneratedTerm& term, int, std::u
     if (term.factor.residue != 1) scale(numbers.data(), term.factor, part);
     add(values + done, values + done, numbers.data(), part);
   }
-}
-
-void set_generated_and_keep(float* values, std::int32_t* kept, const GeneratedTerm& term, int bits, std::uint64_t first,
-                            std::size_t count) {
-  const auto factor = static_cast<float>(term.factor.multiply);
-  for_stretches(term.key, bits, first, count, [&](const Numbers& numbers, std::size_t begin, std::size_t part) {
-    loops().keep_numbers_float32(values + begin, kept + begin, factor, numbers, part);
-  });
 }
 
 void convert(const std::int32_t* sums, float unit, std::size_t count, float* out) {

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "lockstep/hash.h"
 #include "src/numeric/exactness.h"
+#include "src/numeric/loops.h"
 
 namespace lockstep::numeric {
 
@@ -21,6 +23,13 @@ void add(Value* to, const Value* from, std::size_t count) {
   add(to, to, from, count);
 }
 
+// out = the sum of one or more terms, scaled where there is a factor; out is none of the terms.
+void add_all(float* out, const std::vector<const float*>& terms, const Factor* factor, std::size_t count);
+void add_all(double* out, const std::vector<const double*>& terms, const Factor* factor, std::size_t count);
+void add_all(std::uint64_t* out, const std::vector<const std::uint64_t*>& terms, const Factor* factor,
+             std::size_t count);
+void add_all(float* out, const std::vector<Multiple<float>>& terms, const Factor* factor, std::size_t count);
+
 void scale(float* values, const Factor& factor, std::size_t count);
 void scale(double* values, const Factor& factor, std::size_t count);
 void scale(std::uint64_t* values, const Factor& factor, std::size_t count);
@@ -34,10 +43,6 @@ void add_generated(std::uint64_t* values, const GeneratedTerm& term, int bits, s
 void set_generated(float* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
 void set_generated(double* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
 void set_generated(std::uint64_t* values, const GeneratedTerm& term, int bits, std::uint64_t first, std::size_t count);
-
-/// The same, and `kept` becomes the numbers.
-void set_generated_and_keep(float* values, std::int32_t* kept, const GeneratedTerm& term, int bits, std::uint64_t first,
-                            std::size_t count);
 
 /// out = unit · sums.
 void convert(const std::int32_t* sums, float unit, std::size_t count, float* out);

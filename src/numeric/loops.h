@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -18,10 +19,14 @@ struct Numbers {
 };
 
 /// Whole numbers and what they are multiplied by.
+template <class Factor>
 struct Multiple {
   const std::int32_t* numbers = nullptr;
-  std::int32_t factor = 0;
+  Factor factor = 0;
 };
+
+/// The last factors of a block, by lane (docs/hash.md).
+using HashFactors = std::array<std::uint64_t, 2>;
 
 /// The loops over elements, built for one instruction set. Every set computes the same bits as the portable one.
 struct Loops {
@@ -34,6 +39,12 @@ struct Loops {
   GradientHash (*sum_bfloat16)(const std::uint16_t* values, std::size_t count, std::size_t place);
   GradientHash (*sum_float16)(const std::uint16_t* values, std::size_t count, std::size_t place);
   GradientHash (*sum_residues)(const std::uint64_t* values, std::size_t count, std::size_t place);
+  // The sums of `blocks` whole blocks, that of block b in each lane times factors[b] there.
+  GradientHash (*sum_blocks_float32)(const float* values, std::size_t blocks, const HashFactors* factors);
+  GradientHash (*sum_blocks_float64)(const double* values, std::size_t blocks, const HashFactors* factors);
+  GradientHash (*sum_blocks_bfloat16)(const std::uint16_t* values, std::size_t blocks, const HashFactors* factors);
+  GradientHash (*sum_blocks_float16)(const std::uint16_t* values, std::size_t blocks, const HashFactors* factors);
+  GradientHash (*sum_blocks_residues)(const std::uint64_t* values, std::size_t blocks, const HashFactors* factors);
 
   void (*generate)(const Numbers& numbers, std::size_t count, std::int32_t* out);
   void (*generate_residues)(std::uint64_t key, std::uint64_t first, std::size_t count, std::uint64_t* out);
@@ -47,11 +58,19 @@ struct Loops {
   void (*set_numbers_float32)(float* values, float factor, const Numbers& numbers, std::size_t count);
   void (*set_numbers_float64)(double* values, double factor, const Numbers& numbers, std::size_t count);
 
-  /// As set_numbers_float32; `kept` becomes the numbers.
-  void (*keep_numbers_float32)(float* values, std::int32_t* kept, float factor, const Numbers& numbers,
-                               std::size_t count);
-  /// out = unit · (the sum of `terms` multiples), whose sum has no more than 32 bits.
-  void (*add_up_float32)(float* out, float unit, const Multiple* multiples, std::size_t terms, std::size_t count);
+  // One or more terms are added up in their order, and the sum is multiplied by `factor`; out is none of them.
+  void (*add_all_float32)(float* out, float factor, const float* const* terms, std::size_t count_of_terms,
+                          std::size_t count);
+  void (*add_all_float64)(double* out, double factor, const double* const* terms, std::size_t count_of_terms,
+                          std::size_t count);
+  void (*add_multiples_float32)(float* out, float factor, const Multiple<float>* terms, std::size_t count_of_terms,
+                                std::size_t count);
+  /// The same where the sum is one of whole numbers; it has no more than 32 bits.
+  void (*add_up_float32)(float* out, float unit, const Multiple<std::int32_t>* terms, std::size_t count_of_terms,
+                         std::size_t count);
+  /// Whether the values are equal to what add_up_float32 computes.
+  bool (*equal_sum_float32)(const float* values, float unit, const Multiple<std::int32_t>* terms,
+                            std::size_t count_of_terms, std::size_t count);
 
   /// out = unit · values.
   void (*convert_float32)(float* out, float unit, const std::int32_t* values, std::size_t count);

@@ -63,6 +63,17 @@ GradientHash sum_residues(const std::uint64_t* values, std::size_t count, std::s
              [](std::uint64_t value, std::size_t lane, std::size_t at) { return product64(value, lane, at); });
 }
 
+/// `sum_block` is the sum of one block.
+template <class Element, GradientHash (*sum_block)(const Element*, std::size_t, std::size_t)>
+GradientHash sum_blocks(const Element* values, std::size_t blocks, const HashFactors* factors) {
+  GradientHash total;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const GradientHash sums = sum_block(values + b * hash_block, hash_block, 0);
+    for (std::size_t lane = 0; lane < 2; ++lane) total.lanes[lane] += factors[b][lane] * sums.lanes[lane];
+  }
+  return total;
+}
+
 /// The number at one index; docs: generator.h. 32-bit operations only.
 class Generator {
  public:
@@ -117,20 +128,40 @@ void set_numbers(Value* values, Value factor, const Numbers& numbers, std::size_
     values[i] = Value{0} + factor * static_cast<Value>(generator.at(static_cast<std::uint32_t>(i)));
 }
 
-void keep_numbers_float32(float* values, std::int32_t* kept, float factor, const Numbers& numbers, std::size_t count) {
-  const Generator generator(numbers);
+template <class Value>
+void add_all(Value* out, Value factor, const Value* const* terms, std::size_t count_of_terms, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    kept[i] = generator.at(static_cast<std::uint32_t>(i));
-    values[i] = 0.0f + factor * static_cast<float>(kept[i]);
+    Value sum = terms[0][i];
+    for (std::size_t k = 1; k < count_of_terms; ++k) sum += terms[k][i];
+    out[i] = sum * factor;
   }
 }
 
-void add_up_float32(float* out, float unit, const Multiple* multiples, std::size_t terms, std::size_t count) {
+void add_multiples_float32(float* out, float factor, const Multiple<float>* terms, std::size_t count_of_terms,
+                           std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    std::int32_t sum = 0;
-    for (std::size_t k = 0; k < terms; ++k) sum += multiples[k].factor * multiples[k].numbers[i];
-    out[i] = unit * static_cast<float>(sum);
+    float sum = terms[0].factor * static_cast<float>(terms[0].numbers[i]);
+    for (std::size_t k = 1; k < count_of_terms; ++k) sum += terms[k].factor * static_cast<float>(terms[k].numbers[i]);
+    out[i] = sum * factor;
   }
+}
+
+inline float sum_at(std::size_t i, float unit, const Multiple<std::int32_t>* terms, std::size_t count_of_terms) {
+  std::int32_t sum = 0;
+  for (std::size_t k = 0; k < count_of_terms; ++k) sum += terms[k].factor * terms[k].numbers[i];
+  return unit * static_cast<float>(sum);
+}
+
+void add_up_float32(float* out, float unit, const Multiple<std::int32_t>* terms, std::size_t count_of_terms,
+                    std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = sum_at(i, unit, terms, count_of_terms);
+}
+
+bool equal_sum_float32(const float* values, float unit, const Multiple<std::int32_t>* terms, std::size_t count_of_terms,
+                       std::size_t count) {
+  bool same = true;
+  for (std::size_t i = 0; i < count; ++i) same &= values[i] == sum_at(i, unit, terms, count_of_terms);
+  return same;
 }
 
 void convert_float32(float* out, float unit, const std::int32_t* values, std::size_t count) {
@@ -177,6 +208,11 @@ const Loops& portable_loops() {
       .sum_bfloat16 = sum16<0x7F80>,
       .sum_float16 = sum16<0x7C00>,
       .sum_residues = sum_residues,
+      .sum_blocks_float32 = sum_blocks<float, sum_float32>,
+      .sum_blocks_float64 = sum_blocks<double, sum_float64>,
+      .sum_blocks_bfloat16 = sum_blocks<std::uint16_t, sum16<0x7F80>>,
+      .sum_blocks_float16 = sum_blocks<std::uint16_t, sum16<0x7C00>>,
+      .sum_blocks_residues = sum_blocks<std::uint64_t, sum_residues>,
       .generate = generate,
       .generate_residues = make_residues,
       .add_numbers_float32 = add_numbers<float>,
@@ -185,8 +221,11 @@ const Loops& portable_loops() {
       .add_numbers_int64 = add_numbers<std::int64_t>,
       .set_numbers_float32 = set_numbers<float>,
       .set_numbers_float64 = set_numbers<double>,
-      .keep_numbers_float32 = keep_numbers_float32,
+      .add_all_float32 = add_all<float>,
+      .add_all_float64 = add_all<double>,
+      .add_multiples_float32 = add_multiples_float32,
       .add_up_float32 = add_up_float32,
+      .equal_sum_float32 = equal_sum_float32,
       .convert_float32 = convert_float32,
       .add_float32 = add_values<float>,
       .add_float64 = add_values<double>,

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/numeric/targets.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,7 +9,6 @@
 
 #include "lockstep/diagnostic.h"
 #include "src/numeric/loops.h"
-#include "src/numeric/targets.h"
 
 #if defined(LOCKSTEP_HIGHWAY) && defined(__x86_64__)
 #include <cpuid.h>

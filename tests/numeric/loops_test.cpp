@@ -150,6 +150,47 @@ TEST_CASE("every target sums products of a block as the portable one does") {
   compare_sums<std::uint64_t>(&Loops::sum_residues, residues(5));
 }
 
+namespace {
+
+template <class Element>
+void compare_block_sums(GradientHash (*Loops::*sum)(const Element*, std::size_t, std::size_t),
+                        GradientHash (*Loops::*sum_blocks)(const Element*, std::size_t, const HashFactors*),
+                        const std::vector<Element>& some) {
+  constexpr std::size_t most = 5, block = 512;
+  std::vector<Element> values;
+  while (values.size() < most * block + 3) values.insert(values.end(), some.begin(), some.end());
+  std::mt19937_64 random(24);
+  std::array<HashFactors, most> factors;
+  for (HashFactors& of_block : factors) of_block = {random(), random()};
+  for (const Loops& loops : available_loops()) {
+    for (std::size_t blocks = 0; blocks <= most; ++blocks) {
+      for (const std::size_t offset : {0u, 1u, 3u}) {
+        INFO(loops.target << ", " << blocks << " blocks at " << offset);
+        GradientHash expected;
+        for (std::size_t b = 0; b < blocks; ++b) {
+          const GradientHash of_block = (portable_loops().*sum)(values.data() + offset + b * block, block, 0);
+          for (std::size_t lane = 0; lane < 2; ++lane) expected.lanes[lane] += factors[b][lane] * of_block.lanes[lane];
+        }
+        REQUIRE((loops.*sum_blocks)(values.data() + offset, blocks, factors.data()) == expected);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every target sums whole blocks, each times its factors, as the sums of the blocks say") {
+  compare_block_sums<float>(&Loops::sum_float32, &Loops::sum_blocks_float32,
+                            elements<float>(patterns<std::uint32_t>(0x7F800000u, 1)));
+  compare_block_sums<double>(&Loops::sum_float64, &Loops::sum_blocks_float64,
+                             elements<double>(patterns<std::uint64_t>(std::uint64_t{0x7FF} << 52, 2)));
+  compare_block_sums<std::uint16_t>(&Loops::sum_bfloat16, &Loops::sum_blocks_bfloat16,
+                                    patterns<std::uint16_t>(0x7F80, 3));
+  compare_block_sums<std::uint16_t>(&Loops::sum_float16, &Loops::sum_blocks_float16,
+                                    patterns<std::uint16_t>(0x7C00, 4));
+  compare_block_sums<std::uint64_t>(&Loops::sum_residues, &Loops::sum_blocks_residues, residues(5));
+}
+
 TEST_CASE("every target generates the same numbers") {
   for (const int bits : {0, 1, 7, 20, max_generator_bits}) {
     for (const std::uint32_t first : {0u, 5u, 0xFFFFFF00u}) {
@@ -167,13 +208,6 @@ TEST_CASE("every target generates the same numbers") {
       });
       compare_results(floats(6), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
         loops.set_numbers_float32(out, offset == 1 ? 0.0f : -0.25f, at(offset), count);
-      });
-      compare_results(floats(6), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
-        std::vector<std::int32_t> kept(longest);
-        loops.keep_numbers_float32(out, kept.data(), -0.25f, at(offset), count);
-        bool right = true;
-        for (std::size_t i = 0; i < count; ++i) right &= out[i] == -0.25f * static_cast<float>(kept[i]);
-        REQUIRE(right);
       });
       compare_results(doubles(7), [&](const Loops& loops, double* out, std::size_t offset, std::size_t count) {
         loops.set_numbers_float64(out, offset == 1 ? 0.0 : 3.0, at(offset), count);
@@ -227,13 +261,56 @@ TEST_CASE("every target adds, multiplies and divides to the same bits") {
   });
   numbers[5] = -3;
   compare_results(floats(18), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
-    const Multiple multiples[] = {{numbers.data() + offset, 3}, {numbers.data() + longest - offset - count, -2}};
+    const std::int32_t *first = numbers.data() + offset, *second = numbers.data() + longest - offset - count;
+    const Multiple<std::int32_t> multiples[] = {{first, 3}, {second, -2}};
     loops.add_up_float32(out, 0.125f, multiples, 2, count);
     bool right = true;
     for (std::size_t i = 0; i < count; ++i)
-      right &= out[i] == 0.125f * static_cast<float>(3 * multiples[0].numbers[i] - 2 * multiples[1].numbers[i]);
+      right &= out[i] == 0.125f * static_cast<float>(3 * first[i] - 2 * second[i]);
     REQUIRE(right);
+    REQUIRE(loops.equal_sum_float32(out, 0.125f, multiples, 2, count));
+    for (std::size_t i = 0; i < count; ++i) {
+      out[i] += 1;
+      REQUIRE_FALSE(loops.equal_sum_float32(out, 0.125f, multiples, 2, count));
+      out[i] -= 1;
+    }
+    REQUIRE(loops.equal_sum_float32(out, 0.125f, multiples, 2, count));
   });
+}
+
+TEST_CASE("every target adds up many terms in their order and multiplies the sum") {
+  const std::vector<float> narrow = floats(19);
+  const std::vector<double> wide = doubles(20);
+  const std::vector<std::int32_t> numbers(narrow.begin(), narrow.end());
+  for (const std::size_t terms : {1u, 2u, 3u, 7u}) {
+    INFO(terms << " terms");
+    compare_results(floats(21), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
+      std::vector<const float*> values;
+      for (std::size_t k = 0; k < terms; ++k) values.push_back(narrow.data() + (offset + 11 * k) % 100);
+      loops.add_all_float32(out, 0.7f, values.data(), terms, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        float sum = values[0][i];
+        for (std::size_t k = 1; k < terms; ++k) sum += values[k][i];
+        REQUIRE(out[i] == sum * 0.7f);
+      }
+    });
+    compare_results(doubles(22), [&](const Loops& loops, double* out, std::size_t offset, std::size_t count) {
+      std::vector<const double*> values;
+      for (std::size_t k = 0; k < terms; ++k) values.push_back(wide.data() + (offset + 11 * k) % 100);
+      loops.add_all_float64(out, 0.7, values.data(), terms, count);
+    });
+    compare_results(floats(23), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
+      std::vector<Multiple<float>> multiples;
+      for (std::size_t k = 0; k < terms; ++k)
+        multiples.push_back({numbers.data() + (offset + 11 * k) % 100, 0.5f * static_cast<float>(k) - 0.75f});
+      loops.add_multiples_float32(out, 3, multiples.data(), terms, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        float sum = 0;
+        for (const Multiple<float>& term : multiples) sum += term.factor * static_cast<float>(term.numbers[i]);
+        REQUIRE(out[i] == 3 * sum);
+      }
+    });
+  }
 }
 
 TEST_CASE("every target sees one element that differs, wherever it stands") {

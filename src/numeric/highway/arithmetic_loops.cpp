@@ -9,6 +9,9 @@
 // After foreach_target.h.
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <type_traits>
+
 #include "src/numeric/loops.h"
 #include "src/numeric/targets.h"
 
@@ -28,13 +31,21 @@ using VI32 = hn::Vec<I32>;
 using F32 = hn::ScalableTag<float>;
 using VF32 = hn::Vec<F32>;
 
+// Where each lane has a distance of its own, one of 32 leaves nothing; one distance for all takes an instruction more.
+#undef LOCKSTEP_SHIFTS_BY_LANE
+#define LOCKSTEP_SHIFTS_BY_LANE (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2)
+
 /// Numbers in order, a vector at a time. The position is an index times a constant: carried along, an addition.
 class Generator {
  public:
   explicit HWY_INLINE Generator(const Numbers& numbers)
       : position_(hn::Mul(hn::Iota(U32(), numbers.first), hn::Set(U32(), stride))),
+#if LOCKSTEP_SHIFTS_BY_LANE
+        shift_(hn::Set(U32(), static_cast<std::uint32_t>(32 - numbers.bits))) {
+#else
         kept_(hn::Set(U32(), numbers.bits == 0 ? 0 : ~0u)),
         shift_(numbers.bits == 0 ? 31 : 32 - numbers.bits) {
+#endif
     position_ = hn::Add(position_, hn::Set(U32(), static_cast<std::uint32_t>(numbers.key)));
     // (x ^ twist) ^ (x ^ twist) >> 15, with what does not depend on x done once.
     const auto twist = static_cast<std::uint32_t>(numbers.key >> 32);
@@ -52,15 +63,20 @@ class Generator {
     x = hn::Mul(x, hn::Set(d, 0x735A2D97u));
     return hn::Xor(x, hn::ShiftRight<15>(x));
   }
-  HWY_INLINE VI32 magnitude(VU32 mixed) const {
-    const VU32 high = hn::And(hn::ShiftRightSame(mixed, shift_), kept_);
-    return hn::BitCast(I32(), hn::Add(high, hn::Set(U32(), 1)));
-  }
-  /// The sign in all bits is what turns a number into its complement.
+  HWY_INLINE VI32 magnitude(VU32 mixed) const { return hn::BitCast(I32(), hn::Add(height(mixed), hn::Set(U32(), 1))); }
   HWY_INLINE VI32 next_whole() {
     const VU32 mixed = next();
-    const VI32 sign = hn::BitCast(I32(), hn::Neg(hn::BitCast(I32(), hn::And(mixed, hn::Set(U32(), 1)))));
-    return hn::Sub(hn::Xor(magnitude(mixed), sign), sign);
+#if HWY_TARGET == HWY_AVX3
+    const auto is_negative = hn::TestBit(hn::BitCast(I32(), mixed), hn::Set(I32(), 1));
+    const VI32 size = magnitude(mixed);
+    // One instruction; where it is written as a choice, GCC makes two of it.
+    return VI32{_mm512_mask_sub_epi32(size.raw, is_negative.raw, _mm512_setzero_si512(), size.raw)};
+#else
+    // The height plus one, or the height's complement, which is the negative of that.
+    const VU32 positive = hn::AndNot(mixed, hn::Set(U32(), 1));
+    const VU32 negative_in_all = hn::Sub(positive, hn::Set(U32(), 1));
+    return hn::BitCast(I32(), hn::Add(hn::Xor(height(mixed), negative_in_all), positive));
+#endif
   }
   HWY_INLINE VF32 next_float() {
     const VU32 mixed = next();
@@ -70,8 +86,22 @@ class Generator {
 
  private:
   static constexpr std::uint32_t stride = 0x9E3779B1u;
-  VU32 position_, twist_, kept_;
+  /// One less than the number's absolute value.
+  HWY_INLINE VU32 height(VU32 mixed) const {
+#if LOCKSTEP_SHIFTS_BY_LANE
+    return hn::Shr(mixed, shift_);
+#else
+    return hn::And(hn::ShiftRightSame(mixed, shift_), kept_);
+#endif
+  }
+
+  VU32 position_, twist_;
+#if LOCKSTEP_SHIFTS_BY_LANE
+  VU32 shift_;
+#else
+  VU32 kept_;
   int shift_;
+#endif
 };
 
 Numbers behind(const Numbers& numbers, std::size_t count) {
@@ -171,36 +201,117 @@ void add_numbers_int64(std::int64_t* values, std::int64_t factor, const Numbers&
   if (i < count) portable_loops().add_numbers_int64(values + i, factor, behind(numbers, i), count - i);
 }
 
-void keep_numbers_float32(float* values, std::int32_t* kept, float factor, const Numbers& numbers, std::size_t count) {
-  const F32 d;
-  const std::size_t step = hn::Lanes(d);
-  const auto factors = hn::Set(d, factor);
-  Generator generator(numbers);
+/// Calls work(begin, vectors) for four vectors of elements at a time, then for single ones. The last may overlap the
+/// one before it, whose elements are computed again; so `count` is at least that of a vector, and no result an operand.
+/// Ends where work() returns false, and returns whether it never did.
+template <class Work>
+HWY_INLINE bool for_vectors(std::size_t step, std::size_t count, const Work& work) {
   std::size_t i = 0;
-  for (; i + step <= count; i += step) {
-    const VI32 some = generator.next_whole();
-    hn::StoreU(some, I32(), kept + i);
-    hn::StoreU(hn::Add(hn::Zero(d), hn::Mul(factors, hn::ConvertTo(d, some))), d, values + i);
+  for (; i + 4 * step <= count; i += 4 * step) {
+    if (!work(i, std::integral_constant<std::size_t, 4>())) return false;
   }
-  if (i < count) portable_loops().keep_numbers_float32(values + i, kept + i, factor, behind(numbers, i), count - i);
+  for (; i < count; i += step) {
+    if (!work(std::min(i, count - step), std::integral_constant<std::size_t, 1>())) return false;
+  }
+  return true;
 }
 
-void add_up_float32(float* out, float unit, const Multiple* multiples, std::size_t terms, std::size_t count) {
+template <class Value>
+HWY_INLINE void add_all(Value* out, Value factor, const Value* const* terms, std::size_t count_of_terms,
+                        std::size_t count) {
+  const hn::ScalableTag<Value> d;
+  const std::size_t step = hn::Lanes(d);
+  const auto factors = hn::Set(d, factor);
+  for_vectors(step, count, [&](std::size_t at, auto vectors) HWY_ATTR {
+    hn::Vec<hn::ScalableTag<Value> > sums[vectors()];
+    for (std::size_t j = 0; j < vectors(); ++j) sums[j] = hn::LoadU(d, terms[0] + at + j * step);
+    for (std::size_t k = 1; k < count_of_terms; ++k) {
+      for (std::size_t j = 0; j < vectors(); ++j) sums[j] = hn::Add(sums[j], hn::LoadU(d, terms[k] + at + j * step));
+    }
+    for (std::size_t j = 0; j < vectors(); ++j) hn::StoreU(hn::Mul(sums[j], factors), d, out + at + j * step);
+    return true;
+  });
+}
+
+void add_all_float32(float* out, float factor, const float* const* terms, std::size_t count_of_terms,
+                     std::size_t count) {
+  const bool is_short = count < hn::Lanes(F32());
+  if (is_short) return portable_loops().add_all_float32(out, factor, terms, count_of_terms, count);
+  add_all(out, factor, terms, count_of_terms, count);
+}
+
+void add_all_float64(double* out, double factor, const double* const* terms, std::size_t count_of_terms,
+                     std::size_t count) {
+  const bool is_short = count < hn::Lanes(hn::ScalableTag<double>());
+  if (is_short) return portable_loops().add_all_float64(out, factor, terms, count_of_terms, count);
+  add_all(out, factor, terms, count_of_terms, count);
+}
+
+void add_multiples_float32(float* out, float factor, const Multiple<float>* terms, std::size_t count_of_terms,
+                           std::size_t count) {
   const F32 d;
-  const I32 whole;
+  const std::size_t step = hn::Lanes(d);
+  if (count < step) return portable_loops().add_multiples_float32(out, factor, terms, count_of_terms, count);
+  const auto factors = hn::Set(d, factor);
+  for_vectors(step, count, [&](std::size_t at, auto vectors) HWY_ATTR {
+    VF32 sums[vectors()];
+    for (std::size_t k = 0; k < count_of_terms; ++k) {
+      const auto each = hn::Set(d, terms[k].factor);
+      const std::int32_t* numbers = terms[k].numbers + at;
+      for (std::size_t j = 0; j < vectors(); ++j) {
+        const auto term = hn::Mul(each, hn::ConvertTo(d, hn::LoadU(I32(), numbers + j * step)));
+        sums[j] = k == 0 ? term : hn::Add(sums[j], term);
+      }
+    }
+    for (std::size_t j = 0; j < vectors(); ++j) hn::StoreU(hn::Mul(sums[j], factors), d, out + at + j * step);
+    return true;
+  });
+}
+
+/// Calls work(begin, vectors, sums) as for_vectors() does, with unit · (the sum of the terms).
+template <class Work>
+HWY_INLINE bool for_sums(float unit, const Multiple<std::int32_t>* terms, std::size_t count_of_terms, std::size_t count,
+                         const Work& work) {
+  const F32 d;
   const std::size_t step = hn::Lanes(d);
   const auto units = hn::Set(d, unit);
-  if (count < step) return portable_loops().add_up_float32(out, unit, multiples, terms, count);
-  for (std::size_t i = 0; i < count; i += step) {
-    // The last vector may overlap the one before it: the same elements are computed again.
-    const std::size_t at = i + step <= count ? i : count - step;
-    VI32 sum = hn::Zero(whole);
-    for (std::size_t k = 0; k < terms; ++k) {
-      const VI32 numbers = hn::LoadU(whole, multiples[k].numbers + at);
-      sum = hn::Add(sum, hn::Mul(hn::Set(whole, multiples[k].factor), numbers));
+  return for_vectors(step, count, [&](std::size_t at, auto vectors) HWY_ATTR {
+    VI32 whole[vectors()];
+    for (std::size_t j = 0; j < vectors(); ++j) whole[j] = hn::Zero(I32());
+    for (std::size_t k = 0; k < count_of_terms; ++k) {
+      const auto each = hn::Set(I32(), terms[k].factor);
+      const std::int32_t* numbers = terms[k].numbers + at;
+      for (std::size_t j = 0; j < vectors(); ++j)
+        whole[j] = hn::Add(whole[j], hn::Mul(each, hn::LoadU(I32(), numbers + j * step)));
     }
-    hn::StoreU(hn::Mul(units, hn::ConvertTo(d, sum)), d, out + at);
-  }
+    VF32 sums[vectors()];
+    for (std::size_t j = 0; j < vectors(); ++j) sums[j] = hn::Mul(units, hn::ConvertTo(d, whole[j]));
+    return work(at, vectors, sums);
+  });
+}
+
+void add_up_float32(float* out, float unit, const Multiple<std::int32_t>* terms, std::size_t count_of_terms,
+                    std::size_t count) {
+  const F32 d;
+  const std::size_t step = hn::Lanes(d);
+  if (count < step) return portable_loops().add_up_float32(out, unit, terms, count_of_terms, count);
+  for_sums(unit, terms, count_of_terms, count, [&](std::size_t at, auto vectors, const VF32* sums) HWY_ATTR {
+    for (std::size_t j = 0; j < vectors(); ++j) hn::StoreU(sums[j], d, out + at + j * step);
+    return true;
+  });
+}
+
+bool equal_sum_float32(const float* values, float unit, const Multiple<std::int32_t>* terms, std::size_t count_of_terms,
+                       std::size_t count) {
+  const F32 d;
+  const std::size_t step = hn::Lanes(d);
+  if (count < step) return portable_loops().equal_sum_float32(values, unit, terms, count_of_terms, count);
+  return for_sums(unit, terms, count_of_terms, count, [&](std::size_t at, auto vectors, const VF32* sums) HWY_ATTR {
+    auto equal = hn::Eq(sums[0], hn::LoadU(d, values + at));
+    for (std::size_t j = 1; j < vectors(); ++j)
+      equal = hn::And(equal, hn::Eq(sums[j], hn::LoadU(d, values + at + j * step)));
+    return hn::AllTrue(d, equal);
+  });
 }
 
 void convert_float32(float* out, float unit, const std::int32_t* values, std::size_t count) {
@@ -315,8 +426,11 @@ void set_arithmetic_loops_of_target(Loops& loops) {
   loops.add_numbers_int64 = add_numbers_int64;
   loops.set_numbers_float32 = set_numbers_float32;
   loops.set_numbers_float64 = set_numbers_float64;
-  loops.keep_numbers_float32 = keep_numbers_float32;
+  loops.add_all_float32 = add_all_float32;
+  loops.add_all_float64 = add_all_float64;
+  loops.add_multiples_float32 = add_multiples_float32;
   loops.add_up_float32 = add_up_float32;
+  loops.equal_sum_float32 = equal_sum_float32;
   loops.convert_float32 = convert_float32;
   loops.add_float32 = add_float32;
   loops.add_float64 = add_float64;

@@ -34,15 +34,21 @@ using V64 = hn::Vec<D64>;
 template <class D, class V>
 HWY_INLINE V canonical(D d, V bits, hn::TFromD<D> infinity) {
   using Bits = hn::TFromD<D>;
+#if HWY_TARGET == HWY_AVX3
+  // Twice the pattern has no sign; of zero and of NaN alone one less than that is more than of infinity. Both want what
+  // the upper bit of it is, in all bits.
+  const hn::RebindToSigned<D> with_sign;
+  const V twice = hn::Add(bits, bits);
+  const V one_less = hn::Sub(twice, hn::Set(d, Bits{1}));
+  const auto is_special = hn::Gt(one_less, hn::Set(d, static_cast<Bits>(2 * infinity - 1)));
+  const auto upper_bit = hn::BroadcastSignBit(hn::BitCast(with_sign, twice));
+  return hn::IfThenElse(is_special, hn::BitCast(d, upper_bit), bits);
+#else
   constexpr auto sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
   const hn::RebindToSigned<D> ordered;  // without the sign every pattern is positive
   const V size = hn::AndNot(hn::Set(d, sign), bits);
   const auto nan = hn::Gt(hn::BitCast(ordered, size), hn::BitCast(ordered, hn::Set(d, infinity)));
   const V number = hn::IfThenZeroElse(hn::Eq(bits, hn::Set(d, sign)), bits);
-#if HWY_TARGET == HWY_AVX3
-  // Where masks are no vectors, a choice takes one instruction less.
-  return hn::IfThenElse(hn::RebindMask(d, nan), hn::Set(d, static_cast<Bits>(~Bits{0})), number);
-#else
   return hn::Or(number, hn::BitCast(d, hn::VecFromMask(ordered, nan)));
 #endif
 }
@@ -81,87 +87,127 @@ struct Sums {
 };
 
 /// Elements in front of the first whole group of `group` places are left to the portable loop `rest`, and so are those
-/// behind the last; `sum_groups(values, place, groups)` adds up what is between.
-template <std::size_t group, class Element, class Rest, class SumGroups>
+/// behind the last; `add_groups(sums, values, place, groups)` adds what is between.
+template <std::size_t group, class Element, class Rest, class AddGroups>
 HWY_INLINE GradientHash sum_in_groups(const Element* values, std::size_t count, std::size_t place, const Rest& rest,
-                                      const SumGroups& sum_groups) {
+                                      const AddGroups& add_groups) {
   const std::size_t before = std::min(count, (group - place % group) % group);
   const std::size_t groups = (count - before) / group, end = before + groups * group;
-  GradientHash total;
-  if (groups > 0) total = sum_groups(values + before, place + before, groups);
+  Sums sums;
+  add_groups(sums, values + before, place + before, groups);
+  GradientHash total = sums.total();
   if (before > 0) total += rest(values, before, place);
   if (end < count) total += rest(values + end, count - end, place + end);
   return total;
 }
 
-GradientHash sum_float32(const float* values, std::size_t count, std::size_t place) {
-  const auto sum_lines = [](const float* at, std::size_t first, std::size_t lines) HWY_ATTR {
+/// Whole blocks, whose sums stay in vectors until the end.
+template <std::size_t group, class Element, class AddGroups>
+HWY_INLINE GradientHash sum_whole_blocks(const Element* values, std::size_t blocks, const HashFactors* factors,
+                                         const AddGroups& add_groups) {
+  const D64 d;
+  V64 totals[2] = {hn::Zero(d), hn::Zero(d)};
+  for (; blocks > 0; --blocks, ++factors, values += hash_block) {
+    Sums sums;
+    add_groups(sums, values, 0, hash_block / group);
+    for (std::size_t lane = 0; lane < 2; ++lane) {
+      const V64 sum = hn::Add(sums.even[lane], sums.odd[lane]);
+      totals[lane] = hn::Add(totals[lane], hn::Mul(sum, hn::Set(d, (*factors)[lane])));
+    }
+  }
+  GradientHash hash;
+  for (std::size_t lane = 0; lane < 2; ++lane) hash.lanes[lane] = hn::GetLane(hn::SumOfLanes(d, totals[lane]));
+  return hash;
+}
+
+struct AddFloat32 {
+  HWY_INLINE void operator()(Sums& sums, const float* at, std::size_t first, std::size_t lines) const {
     const hn::ScalableTag<float> real;
     std::size_t key = KeyLines<std::uint32_t>::index(first);
-    Sums sums;
     for (; lines > 0; --lines, at += line32, key -= line32) {
       for (std::size_t i = 0; i < line32; i += hn::MaxLanes(real))
         sums.add32(canonical(D32(), hn::BitCast(D32(), hn::LoadU(real, at + i)), 0x7F800000u), key + i);
     }
-    return sums.total();
-  };
-  return sum_in_groups<line32>(values, count, place, portable_loops().sum_float32, sum_lines);
+  }
+};
+
+GradientHash sum_float32(const float* values, std::size_t count, std::size_t place) {
+  return sum_in_groups<line32>(values, count, place, portable_loops().sum_float32, AddFloat32());
+}
+
+GradientHash sum_blocks_float32(const float* values, std::size_t blocks, const HashFactors* factors) {
+  return sum_whole_blocks<line32>(values, blocks, factors, AddFloat32());
 }
 
 /// Groups of two lines of keys, since a vector has up to 32 elements.
 template <std::uint16_t infinity>
-HWY_INLINE GradientHash sum_pairs16(const std::uint16_t* values, std::size_t first, std::size_t pairs) {
-  const D16 d;
-  const hn::Half<D16> half;
-  const D32 wide;
-  constexpr std::size_t step = hn::MaxLanes(D32());
-  std::size_t key = KeyLines<std::uint32_t>::index(first);
-  Sums sums;
-  for (; pairs > 0; --pairs, values += 2 * line32, key -= 2 * line32) {
-    for (std::size_t i = 0; i < 2 * line32; i += 2 * step) {
-      const auto bits = canonical(d, hn::LoadU(d, values + i), infinity);
-      const auto key_of = [&](std::size_t at) { return key + at % line32 - at / line32 * line32; };
-      sums.add32(hn::PromoteTo(wide, hn::LowerHalf(half, bits)), key_of(i));
-      sums.add32(hn::PromoteTo(wide, hn::UpperHalf(half, bits)), key_of(i + step));
+struct AddPairs16 {
+  HWY_INLINE void operator()(Sums& sums, const std::uint16_t* at, std::size_t first, std::size_t pairs) const {
+    const D16 d;
+    const hn::Half<D16> half;
+    const D32 wide;
+    constexpr std::size_t step = hn::MaxLanes(D32());
+    std::size_t key = KeyLines<std::uint32_t>::index(first);
+    for (; pairs > 0; --pairs, at += 2 * line32, key -= 2 * line32) {
+      for (std::size_t i = 0; i < 2 * line32; i += 2 * step) {
+        const auto bits = canonical(d, hn::LoadU(d, at + i), infinity);
+        const auto key_of = [&](std::size_t place) { return key + place % line32 - place / line32 * line32; };
+        sums.add32(hn::PromoteTo(wide, hn::LowerHalf(half, bits)), key_of(i));
+        sums.add32(hn::PromoteTo(wide, hn::UpperHalf(half, bits)), key_of(i + step));
+      }
     }
   }
-  return sums.total();
-}
+};
+using AddBfloat16 = AddPairs16<0x7F80>;
+using AddFloat16 = AddPairs16<0x7C00>;
 
 GradientHash sum_bfloat16(const std::uint16_t* values, std::size_t count, std::size_t place) {
-  return sum_in_groups<2 * line32>(values, count, place, portable_loops().sum_bfloat16, sum_pairs16<0x7F80>);
+  return sum_in_groups<2 * line32>(values, count, place, portable_loops().sum_bfloat16, AddBfloat16());
 }
 
 GradientHash sum_float16(const std::uint16_t* values, std::size_t count, std::size_t place) {
-  return sum_in_groups<2 * line32>(values, count, place, portable_loops().sum_float16, sum_pairs16<0x7C00>);
+  return sum_in_groups<2 * line32>(values, count, place, portable_loops().sum_float16, AddFloat16());
 }
 
-template <class Element, class Bits>
-HWY_INLINE GradientHash sum_lines64(const Element* values, std::size_t first, std::size_t lines, const Bits& bits) {
-  constexpr std::size_t step = hn::MaxLanes(D64());
-  std::size_t key = KeyLines<std::uint64_t>::index(first);
-  Sums sums;
-  for (; lines > 0; --lines, values += line64, key -= line64) {
-    for (std::size_t i = 0; i < line64; i += step)
-      sums.add64(bits(values + i), key + i, i / step % 2 == 0 ? sums.even : sums.odd);
-  }
-  return sums.total();
+GradientHash sum_blocks_bfloat16(const std::uint16_t* values, std::size_t blocks, const HashFactors* factors) {
+  return sum_whole_blocks<2 * line32>(values, blocks, factors, AddBfloat16());
 }
+
+GradientHash sum_blocks_float16(const std::uint16_t* values, std::size_t blocks, const HashFactors* factors) {
+  return sum_whole_blocks<2 * line32>(values, blocks, factors, AddFloat16());
+}
+
+template <class Element>
+struct AddLines64 {
+  static HWY_INLINE V64 bits(const double* at) {
+    return canonical(D64(), hn::BitCast(D64(), hn::LoadU(hn::ScalableTag<double>(), at)), 0x7FF0000000000000u);
+  }
+  static HWY_INLINE V64 bits(const std::uint64_t* at) { return hn::LoadU(D64(), at); }
+
+  HWY_INLINE void operator()(Sums& sums, const Element* at, std::size_t first, std::size_t lines) const {
+    constexpr std::size_t step = hn::MaxLanes(D64());
+    std::size_t key = KeyLines<std::uint64_t>::index(first);
+    for (; lines > 0; --lines, at += line64, key -= line64) {
+      for (std::size_t i = 0; i < line64; i += step)
+        sums.add64(bits(at + i), key + i, i / step % 2 == 0 ? sums.even : sums.odd);
+    }
+  }
+};
 
 GradientHash sum_float64(const double* values, std::size_t count, std::size_t place) {
-  const auto bits = [](const double* at) HWY_ATTR {
-    return canonical(D64(), hn::BitCast(D64(), hn::LoadU(hn::ScalableTag<double>(), at)), 0x7FF0000000000000u);
-  };
-  const auto sum_lines = [&](const double* at, std::size_t first, std::size_t lines)
-                             HWY_ATTR { return sum_lines64(at, first, lines, bits); };
-  return sum_in_groups<line64>(values, count, place, portable_loops().sum_float64, sum_lines);
+  return sum_in_groups<line64>(values, count, place, portable_loops().sum_float64, AddLines64<double>());
+}
+
+GradientHash sum_blocks_float64(const double* values, std::size_t blocks, const HashFactors* factors) {
+  return sum_whole_blocks<line64>(values, blocks, factors, AddLines64<double>());
 }
 
 GradientHash sum_residues(const std::uint64_t* values, std::size_t count, std::size_t place) {
-  const auto bits = [](const std::uint64_t* at) HWY_ATTR { return hn::LoadU(D64(), at); };
-  const auto sum_lines = [&](const std::uint64_t* at, std::size_t first, std::size_t lines)
-                             HWY_ATTR { return sum_lines64(at, first, lines, bits); };
-  return sum_in_groups<line64>(values, count, place, portable_loops().sum_residues, sum_lines);
+  return sum_in_groups<line64>(values, count, place, portable_loops().sum_residues, AddLines64<std::uint64_t>());
+}
+
+GradientHash sum_blocks_residues(const std::uint64_t* values, std::size_t blocks, const HashFactors* factors) {
+  return sum_whole_blocks<line64>(values, blocks, factors, AddLines64<std::uint64_t>());
 }
 
 void set_hash_loops_of_target(Loops& loops) {
@@ -170,6 +216,11 @@ void set_hash_loops_of_target(Loops& loops) {
   loops.sum_bfloat16 = sum_bfloat16;
   loops.sum_float16 = sum_float16;
   loops.sum_residues = sum_residues;
+  loops.sum_blocks_float32 = sum_blocks_float32;
+  loops.sum_blocks_float64 = sum_blocks_float64;
+  loops.sum_blocks_bfloat16 = sum_blocks_bfloat16;
+  loops.sum_blocks_float16 = sum_blocks_float16;
+  loops.sum_blocks_residues = sum_blocks_residues;
 }
 
 #endif

@@ -9,8 +9,8 @@
 #include <hwy/highway.h>
 
 #include "src/numeric/loops.h"
-#include "src/numeric/targets.h"
 #include "src/numeric/prime61.h"
+#include "src/numeric/targets.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::numeric::HWY_NAMESPACE {

@@ -14,9 +14,9 @@
 
 // The function of that name in the namespace of a Target; null where this build has none. Highway's own dispatch would
 // need its library, which measures the processor's clock whenever a program starts that is linked with it.
-#define LOCKSTEP_OF_TARGET(target, function)                   \
-  ((target) == Target::avx512 ? HWY_CHOOSE_AVX3(function)      \
-   : (target) == Target::avx2 ? HWY_CHOOSE_AVX2(function)      \
-   : (target) == Target::sse4 ? HWY_CHOOSE_SSE4(function)      \
-   : (target) == Target::neon ? HWY_CHOOSE_NEON(function)      \
+#define LOCKSTEP_OF_TARGET(target, function)              \
+  ((target) == Target::avx512 ? HWY_CHOOSE_AVX3(function) \
+   : (target) == Target::avx2 ? HWY_CHOOSE_AVX2(function) \
+   : (target) == Target::sse4 ? HWY_CHOOSE_SSE4(function) \
+   : (target) == Target::neon ? HWY_CHOOSE_NEON(function) \
                               : static_cast<SetLoops>(nullptr))
