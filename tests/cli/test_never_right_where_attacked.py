@@ -2,9 +2,11 @@
 """What attacks on the prover found (tests/attack): sizes that were called right, or wrong, and are not."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+OPENXLA = Path(__file__).resolve().parents[2] / "scenarios/openxla/42481-sliced-before-the-all-reduce.json"
 MICRO_BATCHES = {"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward"}]}
 
 
@@ -63,3 +65,13 @@ def test_whether_instances_agree_depends_on_sizes_in_a_model_file_too(ep, right,
     assert (asked(document, dp_shard=right), asked(document, dp_shard=wrong)) == ("match", "mismatch")
     proof = asked(document)
     assert proof["verdict"] == "undecided" and any("instance_groups_agree" in one["why"] for one in proof["undecided"])
+
+
+def test_what_a_repair_is_proved_for_is_not_wrong_at_a_size_that_was_tried(run):
+    # The third one of a schedule of OpenXLA was "right for every size" beside "wrong at micro-batches 2".
+    report = json.loads(run("repair", "-f", "json", str(OPENXLA)).stdout)
+    by_reach = {}
+    for repair in report["repairs"]:
+        by_reach.setdefault(repair["reach"], []).append((repair["proof"], repair["sizes"]["wrong_at"]))
+    assert all(wrong_at == "" and "micro_batches" in proof for proof, wrong_at in by_reach["every size"])
+    assert by_reach["some sizes"] == [("right for every size of tp alone", "micro-batches 2")]
