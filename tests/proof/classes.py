@@ -81,6 +81,8 @@ def key_of(program, logical):
             if chosen[-1] and step["op"] in CUTTING:
                 signature = cut_signatures(program, step, stage)[logical]
                 chosen.append(cuts.setdefault(signature, len(cuts)))
-        kind = stage if len(held) > 1 and stage not in (0, stages.last) else stages.kind(stage)
-        key.append((kind, numbers, tuple(chosen)))
+        apart = 1 < len(held) <= stages.last and stage not in (0, stages.last)  # it lies on some of the stages
+        one = (stage if apart else stages.kind(stage), numbers, tuple(chosen))
+        if one not in key[-1:]:  # of stages in the middle that are alike there may be any number
+            key.append(one)
     return tuple(key)

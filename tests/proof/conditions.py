@@ -213,13 +213,17 @@ class Reader:
         ((powers, _),) = axis.size.items()
         return self.least[powers[0][0]]
 
-    def at_stage(self, stage):
-        """Where the rank is on a stage of the layout at which the class was read: one of a middle stage stands for all."""
+    def at_stage(self, stage, or_unnamed=False):
+        """Where the rank is on a stage of the layout at which the class was read: one in the middle stands for all like it.
+        or_unnamed: of a stage without a name, where it is on none that has one."""
         level = self.program.levels_of("pp")
         if not level:
             return EVERYWHERE
         last = self.program.levels[level[0]].size - 1
-        return self.at_name(level[0], {0: "first", last: "last"}.get(stage, str(stage)))
+        name, axis = {0: "first", last: "last"}.get(stage, str(stage)), self.axes[self.names[level[0]]]
+        if or_unnamed and name not in axis.number:
+            return ~either(self.at_name(level[0], axis.names[fixed]) for fixed in axis.fixed)
+        return self.at_name(level[0], name)
 
     def among(self, only, who="rank"):
         return both(either(self.at(axis, one, who) for one in as_list(values)) for axis, values in (only or {}).items())

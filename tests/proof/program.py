@@ -133,7 +133,7 @@ class Program:
         size = {axis: layout.get(axis, 1) for axis in ("tp", "cp", "sp", "pp", "ep", "etp")}
         if "dp_shard" in layout or "dp_replicate" in layout:
             size["dp_replicate"] = layout.get("dp_replicate", 1)
-            size["dp_shard"] = layout.get("dp_shard", layout.get("dp", 1) // size["dp_replicate"])
+            size["dp_shard"] = layout.get("dp_shard", layout.get("dp", 1) // size["dp_replicate"] or 1)
         else:
             size["dp_shard"], size["dp_replicate"] = layout.get("dp", 1), 1
         size["dp"] = size["dp_shard"] * size["dp_replicate"]
