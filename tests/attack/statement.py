@@ -79,7 +79,10 @@ class Proof:
         return text, by_cut and not also, also
 
     def is_decided(self, size):
-        return not any(every(sizes, size) for sizes in self.undecided)
+        try:
+            return not any(every(sizes, size) for sizes in self.undecided)
+        except NotASentence:
+            return False  # of an axis that turned out to have one size
 
     def is_refused(self, size):
         return any(size.get(one["axis"]) in one["sizes"] for one in self.answer["refused"])

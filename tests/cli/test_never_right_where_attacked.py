@@ -55,6 +55,25 @@ def test_what_is_a_multiple_of_the_number_of_ranks_comes_out_even(align, asked):
         assert asked(scenario({"dp": "any"}, [{"name": "cut", "op": "reduce_scatter", "over": "dp", "geometry": geometry}]))["verdict"] == "right"
 
 
+@pytest.mark.parametrize(
+    "key, expression, verdict",
+    [
+        ("size", "17 - n", "undecided"),
+        ("align_parameter", "17 - dp", "undecided"),
+        ("size", "max(40000000, 1000000 * dp)", "right"),
+        ("align_parameter", "max(n, 17) - 16", "undecided"),
+        ("size", "min(n * n, 3 + n)", "right"),
+    ],
+)
+def test_a_geometry_that_is_none_at_some_size_is_not_called_right_there(key, expression, verdict, asked):
+    # "expected a positive whole number": at dp 17, and not at the sizes that were looked at.
+    geometry = {"kind": "bucket", "align_bucket": "n", key: expression}
+    document = scenario({"dp": "any"}, [{"name": "cut", "op": "reduce_scatter", "over": "dp", "geometry": geometry}])
+    assert asked(document, dp=17) == ("error" if "17 - " in expression else "match")
+    proof = asked(document)
+    assert proof["verdict"] == verdict and all("is a positive whole number" in one["why"] for one in proof["undecided"])
+
+
 @pytest.mark.parametrize("ep, right, wrong", [(2, 3, 2), (16, 2, 16)])
 def test_whether_instances_agree_depends_on_sizes_in_a_model_file_too(ep, right, wrong, asked, files):
     # The replicas of both meshes agree where dp_replicate does not divide edp: of the sizes from 2 on, one or two were read for all.

@@ -52,6 +52,45 @@ std::optional<std::vector<Multiple>> multiples_of(const Expression::Node& node) 
   return all;
 }
 
+/// What is seen of the values of an expression, at every size.
+struct SeenValues {
+  bool whole = false, positive = false;
+};
+
+SeenValues seen_values(const Expression::Node& node) {
+  using Kind = Expression::Node::Kind;
+  if (const auto* number = std::get_if<Rational>(&node.value); node.kind == Kind::value && number != nullptr)
+    return {number->is_integer(), Rational(0) < *number};
+  if (node.kind == Kind::name) return {true, true};  // n, sizes and counts
+  if (node.kind != Kind::binary && node.kind != Kind::call) return {};
+  SeenValues all{true, true};
+  bool any_positive = false;
+  for (const auto& child : node.children) {
+    const SeenValues one = seen_values(*child);
+    all.whole = all.whole && one.whole;
+    all.positive = all.positive && one.positive;
+    any_positive = any_positive || one.positive;
+  }
+  const std::string& text = node.text;
+  if (text == "+" || text == "*" || text == "min") return all;
+  if (text == "max") return {all.whole, any_positive};
+  if (text == "-") return {all.whole, false};
+  return text == "lcm" && all.whole && all.positive ? all : SeenValues{};
+}
+
+/// A geometry is refused where these are not whole and positive.
+void require_whole_and_positive(const Step& step) {
+  const auto look_at = [&](const char* key, const Expression& expression) {
+    const SeenValues values = seen_values(expression.tree());
+    if (values.whole && values.positive) return;
+    throw OutOfReach(step.name, fmt::format("whether its \"{}\", \"{}\", is a positive whole number depends on sizes "
+                                            "that are open",
+                                            key, expression.to_string()));
+  };
+  if (step.geometry.size) look_at("size", *step.geometry.size);
+  look_at("align_parameter", step.geometry.align_parameter);
+}
+
 /// Whether n divides every multiple of it, whatever n is, as far as that is seen.
 bool is_multiple_of_n(const Expression& alignment) {
   const auto all = multiples_of(alignment.tree());
@@ -187,10 +226,12 @@ void Choices::read(const Step& step) {
     const bool flat = geometry.kind == Geometry::Kind::flat;
     const auto& alignment = flat ? geometry.align : geometry.align_bucket;  // by default one that n divides
     if (is_open && alignment && !is_multiple_of_n(*alignment)) {
-      throw OutOfReach(step.name, fmt::format("it cuts a {} whose length is a multiple of \"{}\" into n equal slices, and "
-                                              "whether that comes out even depends on sizes that are open",
-                                              flat ? "buffer" : "bucket", alignment->to_string()));
+      throw OutOfReach(step.name,
+                       fmt::format("it cuts a {} whose length is a multiple of \"{}\" into n equal slices, and "
+                                   "whether that comes out even depends on sizes that are open",
+                                   flat ? "buffer" : "bucket", alignment->to_string()));
     }
+    if (!flat && world_.open().for_every_size) require_whole_and_positive(step);
     // Which parameters share a bucket, in which order: that decides where each of them lies in it.
     const GeometryLayout layout = lay_out(geometry, items, n, environment);
     std::string rule = flat ? "flat" : "bucket";
