@@ -458,3 +458,18 @@ def test_a_counterexample_that_would_be_no_valid_scenario_is_not_written(run, tm
         assert run("check", "-q", "example.json").returncode == 1
     else:
         assert "example.json was not written" in done.stderr
+
+
+def test_a_coordinate_of_dp_is_one_on_the_axes_of_experts(run, files):
+    """Rank 1 of dp is the last of ep at ep = 2 alone."""
+    (files / "root.json").write_text("""{ "lockstep": 1, "layout": { "ep": 2, "dp": 4 },
+      "model": { "parameters": [ { "name": "w", "shape": [4] }, { "name": "expert", "shape": [4], "dispatch": ["ep"], "frozen": true } ] },
+      "batch": { "micro_batches": 1, "tokens": "even" },
+      "schedule": { "steps": [
+        { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/micro_batches" } ] },
+        { "name": "reduce", "op": "reduce", "over": "dp", "root": { "dp": 1 }, "reduce": "avg" },
+        { "name": "send", "op": "broadcast", "over": ["ep", "edp"], "root": { "ep": "last", "edp": 0 } },
+        { "name": "own", "op": "own", "over": [] } ] } }""")
+    (files / "large.json").write_text((files / "root.json").read_text().replace('"ep": 2, "dp": 4', '"ep": 4, "dp": 8'))
+    assert [run("check", "-q", name).returncode for name in ("root.json", "large.json")] == [0, 1]
+    assert "wrong for ep ≠ 2, of the sizes that could be followed" in run("prove", "root.json").stdout

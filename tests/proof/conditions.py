@@ -148,7 +148,7 @@ class Reader:
         first = sum(self.program.counts[: moment.step])
         if len(counts) != sum(self.program.counts):
             first = 0
-        mine = range(self.program.counts[moment.step]) if all_of_them else [moment.micro_batch or 0]
+        mine = range(self.program.counts[moment.step]) if all_of_them else [moment.micro_batch if isinstance(moment.micro_batch, int) else 0]
 
         def total(value):
             return sum(map(total, value)) if isinstance(value, list) else value

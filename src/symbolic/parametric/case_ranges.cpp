@@ -18,12 +18,21 @@ namespace {
 /// Sizes up to which each one is a case of its own where a schedule singles coordinates out.
 constexpr int most_exact = 40;
 
+/// Whether a coordinate on one of these axes is one on digits of the other: with experts those of dp are ep and edp,
+/// and tp is etp.
+bool share_digits(Axis one, Axis other) {
+  const auto are = [&](Axis dense, Axis expert) {
+    return (one == dense && other == expert) || (one == expert && other == dense);
+  };
+  return one == other || is_part_of(one, other) || is_part_of(other, one) || are(Axis::dp, Axis::ep) ||
+         are(Axis::dp, Axis::edp) || are(Axis::tp, Axis::etp);
+}
+
 /// Coordinates of an axis that a schedule singles out.
 std::set<int> coordinates_named(const Schedule& schedule, Axis axis) {
   std::set<int> found;
   const auto add = [&](std::optional<Axis> of, const std::vector<int>& coordinates) {
-    if (!of || *of == axis || is_part_of(axis, *of) || is_part_of(*of, axis))
-      found.insert(coordinates.begin(), coordinates.end());
+    if (!of || share_digits(axis, *of)) found.insert(coordinates.begin(), coordinates.end());
   };
   visit_named(schedule, [&](const NamedCoordinates& named) { add(named.axis, named.coordinates); });
   for (const Parameter& parameter : schedule.model.parameters()) {

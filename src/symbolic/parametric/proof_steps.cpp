@@ -269,7 +269,8 @@ Json guards(const Case& one) {
   return Json::array(std::move(list));
 }
 
-/// The batch and the schedule of a case: the same at all layouts at which it was read, but for the number of micro-batches.
+/// The batch and the schedule of a case: the same at all layouts at which it was read, but for the number of
+/// micro-batches.
 Json program_of(const Scenario& scenario) {
   Json result = Json::object();
   for (const char* key : {"batch", "schedule"}) {
