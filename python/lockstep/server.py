@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 
-PRELOADED = ("torch", "torch.distributed.tensor.parallel", "torch.distributed.fsdp", "torch.nn.parallel", "lockstep.capturing")
+# The last but one is what the first optimizer step or collective of each rank would load, for a second.
+PRELOADED = ("torch", "torch.distributed.tensor.parallel", "torch.distributed.fsdp", "torch.nn.parallel", "torch._dynamo", "lockstep.capturing")
 
 
 def written(file, what):

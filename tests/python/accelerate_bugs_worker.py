@@ -3,11 +3,9 @@
 
 import contextlib
 import os
-import sys
 import warnings
 
-os.environ.update(ACCELERATE_USE_CPU="true", MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK=sys.argv[2], LOCAL_RANK=sys.argv[2],
-                  WORLD_SIZE=sys.argv[3])
+os.environ["ACCELERATE_USE_CPU"] = "true"
 
 import torch
 import worker  # finds lockstep
@@ -62,6 +60,11 @@ case("accelerate-boundary", 2, accelerated, first_alone=True)
 case("accelerate-fsdp-boundary", 2, accelerated, fsdp=True, first_alone=True)
 
 
-if __name__ == "__main__":
+def main():
     warnings.simplefilter("ignore")
+    worker.tell_frameworks()
     worker.main()
+
+
+if __name__ == "__main__":
+    main()

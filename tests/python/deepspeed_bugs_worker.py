@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 
-os.environ.update(DS_ACCELERATOR="cpu", MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK=sys.argv[2], LOCAL_RANK=sys.argv[2], WORLD_SIZE=sys.argv[3])
+os.environ["DS_ACCELERATOR"] = "cpu"
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,7 @@ import lockstep
 logging.disable(logging.WARNING)
 import deepspeed
 from deepspeed.runtime.sequence_parallel import parallel_state_sp
+from deepspeed.runtime.zero.muon import muon_optimizer  # noqa: F401  (what each rank would load at its first engine, for a second)
 from deepspeed.sequence import layer as ulysses_layer
 
 # It would be compiled now, in the user's cache, and a process that was killed meanwhile leaves a lock for which all others wait.
@@ -178,6 +179,11 @@ case("ulysses-single", 1, ulysses)
 case("ulysses-backward", 4, ulysses_with_wrong_backward, reference="ulysses-single")
 
 
-if __name__ == "__main__":
+def main():
     warnings.simplefilter("ignore")
+    worker.tell_frameworks()
     worker.main()
+
+
+if __name__ == "__main__":
+    main()

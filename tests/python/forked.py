@@ -48,6 +48,7 @@ def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what torch says while it is loaded is no answer
     os.set_inheritable(answers.fileno(), False)
+    importlib.import_module("torch._dynamo")  # or each rank loads it, for more than a second, at its first optimizer step or collective
     worker = importlib.import_module(sys.argv[1])
     for line in sys.stdin:
         ranks = [forked(worker, arguments) for arguments in json.loads(line)]

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of runs of other frameworks: frameworks_worker.py FOLDER RANK WORLD CASE…; a case is zero-STAGE (DeepSpeed) or accelerate."""
 
+import contextlib
+import importlib
+import logging
 import os
-import sys
 import warnings
 
 import torch
 import worker  # finds lockstep
 
-os.environ.update(DS_ACCELERATOR="cpu", ACCELERATE_USE_CPU="true", MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK=sys.argv[2], LOCAL_RANK=sys.argv[2], WORLD_SIZE=sys.argv[3])
+os.environ.update(DS_ACCELERATOR="cpu", ACCELERATE_USE_CPU="true")
+for name in ("deepspeed.runtime.zero.muon.muon_optimizer", "accelerate"):  # what there is of them, before ranks are forked
+    with contextlib.suppress(ImportError):
+        importlib.import_module(name)
 
 
 def trained(out, stage, capture):
@@ -77,11 +82,14 @@ def accelerate(out):
     assert torch.equal(accelerated(out, False), accelerated(out, True)), "the capture has changed the numbers of the training"
 
 
-if __name__ == "__main__":
-    import logging
-
+def main():
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     worker.CASES["accelerate"] = (2, accelerate)
     worker.CASES.update({"zero-%d" % stage: (2, zero(stage)) for stage in range(4)})
+    worker.tell_frameworks()
     worker.main()
+
+
+if __name__ == "__main__":
+    main()

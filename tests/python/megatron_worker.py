@@ -365,7 +365,11 @@ def refused(out):
 CASES["refused"] = (2, refused)
 
 
-if __name__ == "__main__":
+def main():
     on_cpu()
     measure_megatron.one_group_for_each_set_of_ranks()
     worker.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -48,8 +48,8 @@ def test_collectives_that_cross_are_named(dumps):
     assert own["verdict"] == made["verdict"] == "mismatch"
     assert own["collectives"] == ["collective 5 of ranks 0 and 1 (default_pg): rank 0 calls broadcast of 5 float32 elements, "
                                   "and rank 1 all_reduce of 1 float32 element."]
-    assert re.fullmatch(r".*broadcast of 5 float32 elements at flight_worker\.py:\d+ in <module>, and rank 1 all_reduce of 1 float32 element "
-                        r"at flight_worker\.py:\d+ in <module>\.", made["collectives"][0])
+    assert re.fullmatch(r".*broadcast of 5 float32 elements at flight_worker\.py:\d+ in main, and rank 1 all_reduce of 1 float32 element "
+                        r"at flight_worker\.py:\d+ in main\.", made["collectives"][0])
     assert own["waiting"][0].startswith("rank 0 waits in collective 5 of ranks 0 and 1 (default_pg), broadcast of 5 float32 elements")
 
 

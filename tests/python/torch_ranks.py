@@ -86,28 +86,10 @@ def forked(program):
     return LOADED[program]
 
 
-# These load nothing but torch and what they test. DeepSpeed and Megatron look at the machine when they are loaded, and torch's flight recorder
-# at variables of the environment.
-FORKED = {"worker.py", "gaps_worker.py", "bugs_worker.py"}
-
-
 def ran(folder, world, cases, program="worker.py", limit=300):
     """Runs worker.py with these cases on `world` ranks."""
-    if program in FORKED:
-        statuses, said = forked(program).run(folder, world, cases, limit)
-        assert not any(statuses), "\n".join(said)
-        return
-    processes = [subprocess.Popen([torch_python(), HERE / program, folder, str(rank), str(world), *cases], stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=clean_environment())
-                 for rank in range(world)]
-    try:
-        said = [process.communicate(timeout=limit)[0] for process in processes]
-    except subprocess.TimeoutExpired:
-        said = ["it took longer than %d s" % limit]
-    finally:
-        for process in processes:
-            process.kill()
-    assert all(process.returncode == 0 for process in processes), "\n".join(said)
+    statuses, said = forked(program).run(folder, world, cases, limit)
+    assert not any(statuses), "\n".join(said)
 
 
 def read_run(folder):

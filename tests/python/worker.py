@@ -476,6 +476,11 @@ def compiled_fsdp2(out):
     stays_compiled(out, wrap)
 
 
+def tell_frameworks():
+    """What DeepSpeed and accelerate read of the environment, as torchrun sets it."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK=sys.argv[2], LOCAL_RANK=sys.argv[2], WORLD_SIZE=sys.argv[3])
+
+
 def main():
     folder, rank, world, names = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     torch.set_num_threads(1)
