@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lockstep list`, and the tables in the READMEs and in docs/corpus.md that it prints."""
 
+import functools
 import glob
 import json
 import os
@@ -19,7 +20,9 @@ CORPUS_DOCUMENT = os.path.join(ROOT, "docs", "corpus.md")
 pytestmark = pytest.mark.skipif(not BINARY, reason="LOCKSTEP_BINARY does not name the program")
 
 
+@functools.lru_cache(None)
 def run(*arguments):
+    """Each command once: several tests read the list of the whole corpus."""
     return subprocess.run([BINARY, "list", *arguments], cwd=ROOT, capture_output=True, text=True)
 
 
