@@ -105,6 +105,14 @@ TEST_CASE("an allocation costs a unit, and one of many bytes more") {
   CHECK(budget.spent() == before + 1 + 1001);
 }
 
+TEST_CASE("what was allocated before a budget began is not paid by it") {
+  std::vector<std::unique_ptr<int>> many(200);
+  for (std::unique_ptr<int>& one : many) one = std::make_unique<int>(1);
+  const Budget budget(100);
+  CHECK_NOTHROW(Budget::checkpoint());
+  CHECK(budget.spent() < 100);
+}
+
 TEST_CASE("what was allocated is paid at the next checkpoint, and not where it was allocated") {
   const Budget budget(100);
   Budget::checkpoint();
