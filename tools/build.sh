@@ -10,7 +10,7 @@ build_packages=(cmake g++ ninja-build libcli11-dev nlohmann-json3-dev libfmt-dev
 test_packages=(catch2 libopenmpi-dev openmpi-bin)
 mpi_packages=(libopenmpi-dev openmpi-bin)
 
-[[ ${LOCKSTEP_CMAKE_OPTIONS:-} != *LOCKSTEP_BENCHMARK=ON* ]] || build_packages+=(libbenchmark-dev libxxhash-dev)
+[[ ${LOCKSTEP_CMAKE_OPTIONS:-} != *LOCKSTEP_BENCHMARK=@(ON|COMPILE)* ]] || build_packages+=(libbenchmark-dev libxxhash-dev)
 
 # use_preset PRESET: what to build (CMakePresets.json), and where.
 use_preset() {
