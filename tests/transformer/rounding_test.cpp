@@ -13,8 +13,8 @@ using namespace lockstep;
 using namespace lockstep::transformer;
 using namespace lockstep::transformer::test;
 
-// docs/transformer.md rests on this: four samples may be low by that factor. How much room there is follows from the number of
-// operations alone, which grows with the model and its sequences: these are the smallest.
+// docs/transformer.md rests on this: four samples may be low by that factor. How much room there is follows from the
+// number of operations alone, which grows with the model and its sequences: these are the smallest.
 TEST_CASE("the square root of the number of operations leaves room of a factor of a hundred") {
   struct Row {
     std::string model;
