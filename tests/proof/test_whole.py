@@ -13,11 +13,12 @@ from pathlib import Path
 import lies
 import pytest
 from conditions import Reader
+from coverage import Sizes
 from cuts import begins_aligned
 from functions import WrongProof, axis, constant, parse, plus, variable
 from program import Program, Scenario, without_comments
 from test_proofs import SCENARIO, STEPS
-from whole import Counts, check_whole
+from whole import Counts, check_case, check_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif("LOCKSTEP_BINARY" not in os.environ, reason="LOCKSTEP_BINARY does not name the program")
@@ -87,6 +88,18 @@ def test_every_kind_of_lie_is_found(own):
                 print(f"{scenario.path.name}: the lie {number}, {name}, was not found")
     print("counted:", sum(told.values()), "lies found:", dict(told))
     assert all(told[lie.__name__] for lie in lies.LIES)
+
+
+def test_a_class_that_only_a_larger_layout_has_is_not_left_out():
+    """With three stages of the pipeline some layers lie where they do not with two."""
+    path = ROOT / "scenarios/megatron/844-fixed.json"
+    scenario, report = Scenario(path), prove(path)
+    case = next(case for case in report["proof"] if any(entry["layout"] for entry in case["classes"]))
+    sizes = Sizes(report, scenario, random.Random(1))
+    check_case(case, scenario, sizes, Counts(), 0)
+    case["classes"].remove(next(entry for entry in case["classes"] if entry["layout"]))
+    with pytest.raises(WrongProof, match="no class has the parameter"):
+        check_case(case, scenario, sizes, Counts(), 0)
 
 
 def test_a_scenario_that_is_not_the_one_that_was_proved_is_found(own):
