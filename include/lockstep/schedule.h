@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ enum class Op {
   scale,
   all_reduce,
   reduce_scatter,
+  reduce_scatter_v,
   all_gather,
   broadcast,
   reduce,
@@ -34,7 +36,7 @@ enum class Op {
   wait,
   each
 };
-inline constexpr int op_count = 16;
+inline constexpr int op_count = 17;
 
 /// A selector list: which buffers a step acts on.
 class Selectors {
@@ -65,26 +67,30 @@ class Selectors {
 
 /// How a reduction cuts (scenario-format.md, "geometry"). Expressions may use `n`, the group's size.
 struct Geometry {
-  enum class Kind { parameter, rows, flat, bucket };
+  enum class Kind { parameter, rows, flat, bucket, counts };
   Kind kind = Kind::parameter;
   std::optional<Expression> align;  ///< flat; default n
   std::optional<Expression> size;   ///< bucket; none: one bucket
   Expression align_parameter{Rational(64)};
   std::optional<Expression> align_bucket;  ///< default lcm(n, 128)
   std::optional<Selectors> separate;       ///< none: no parameter is separate
+  std::vector<std::int64_t> counts;        ///< counts: by member, of as many equal parts as they have together
   Place place;
   friend bool operator==(const Geometry& a, const Geometry& b);  ///< places aside
 };
 
 /// Where one parameter lies in what a reduction cuts: it begins `offset` elements into a stretch
-/// that is cut into slices of `length`.
+/// that is cut into slices of `length`, or of several of these lengths each.
 struct Cut {
   std::int64_t offset = 0;
   std::int64_t length = 0;
   std::int64_t numel = 0;
+  /// By member, and one more: the lengths in front of its slice. Shared, for all members hold it; null: one length
+  /// each.
+  std::shared_ptr<const std::vector<std::int64_t>> lengths_before = nullptr;
   /// The local elements of the parameter in slice `member`.
   Interval slice(int member) const;
-  friend bool operator==(const Cut&, const Cut&) = default;
+  friend bool operator==(const Cut& a, const Cut& b);
 };
 
 /// How a geometry lays out a list of buffers for a group of n.

@@ -64,7 +64,7 @@ std::string deed_of(const Schedule& schedule, const Json& step) {
   const bool average = text_of(step, "reduce") == "avg";
   const std::string of =
       step.find("params") == nullptr ? "" : fmt::format(" of {}", text_of_value(step.find("params")));
-  if (op == "all_reduce" || op == "reduce" || op == "reduce_scatter")
+  if (op == "all_reduce" || op == "reduce" || op == "reduce_scatter" || op == "reduce_scatter_v")
     return fmt::format("{} the gradients{} over {}", average ? "averages" : "sums", of, group_text(schedule, over));
   if (op == "all_gather" || op == "broadcast")
     return fmt::format("hands on the gradients{} over {}", of, group_text(schedule, over));

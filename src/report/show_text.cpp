@@ -115,6 +115,8 @@ std::string geometry_text(const Geometry& geometry) {
       return "cut: rows";
     case Geometry::Kind::flat:
       return "cut: flat";
+    case Geometry::Kind::counts:
+      return fmt::format("cut: counts [{}]", fmt::join(geometry.counts, ", "));
     case Geometry::Kind::bucket:
       break;
   }

@@ -110,12 +110,11 @@ const std::vector<ObjectRow> rows_of_objects = {
      {
          {"name", Type::step_name, "*", "", "Name of the step, unique; a `wait` needs none."},
          {"op", Type::one_of, "*", "", "What the step does.",
-          "backward scale all_reduce reduce_scatter all_gather broadcast reduce own copy accumulate zero leftover norm "
-          "all_to_all "
-          "wait each"},
+          "backward scale all_reduce reduce_scatter reduce_scatter_v all_gather broadcast reduce own copy accumulate "
+          "zero leftover norm all_to_all wait each"},
          {"params", Type::selectors, "", "all", "Selectors: whose buffers it acts on."},
-         {"over", Type::over, "all_reduce reduce_scatter all_gather broadcast reduce own all_to_all", "",
-          "Axes of one mesh, or coordinates on axes; `[]` is each rank alone."},
+         {"over", Type::over, "all_reduce reduce_scatter reduce_scatter_v all_gather broadcast reduce own all_to_all",
+          "", "Axes of one mesh, or coordinates on axes; `[]` is each rank alone."},
          {"reduce", Type::one_of, "", "sum", "How the members' buffers are put together.", "sum avg"},
          {"by", Type::expression, "scale", "1", "Factor; not 0 in `backward`."},
          {"uses", Type::identifiers, "", "all", "The uses whose contributions `backward` adds."},
@@ -141,14 +140,17 @@ const std::vector<ObjectRow> rows_of_objects = {
      "geometry",
      "How a reduction cuts; n, the group's size, may stand in its expressions.",
      {
-         {"kind", Type::one_of, "*", "", "How the selected parameters are laid out.", "parameter rows flat bucket"},
+         {"kind", Type::one_of, "*", "", "How the selected parameters are laid out.",
+          "parameter rows flat bucket counts"},
          {"align", Type::expression, "", "n", "The total is rounded up to a multiple of it.", "", "flat"},
          {"size", Type::expression, "", "one bucket", "Elements after which a bucket closes.", "", "bucket"},
          {"align_parameter", Type::expression, "", "64", "Each parameter starts at a multiple of it.", "", "bucket"},
          {"align_bucket", Type::expression, "", "lcm(n, 128)", "Each bucket ends at a multiple of it.", "", "bucket"},
          {"separate", Type::selector_list, "", "[]", "Parameters that get a bucket of their own.", "", "bucket"},
+         {"counts", Type::indices, "counts", "",
+          "How many parts each member gets, of as many equal ones as there are together.", "", "counts"},
      },
-     "parameter rows flat bucket"},
+     "parameter rows flat bucket counts"},
     {Object::edit,
      "edit",
      "One change to the schedule or the model.",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/scenario/reading.h"
 
 namespace lockstep {
@@ -17,6 +19,25 @@ Selectors read_selectors(const Json& value, Reading& reading) {
   }
   return Selectors(std::move(items));
 }
+
+namespace {
+
+/// Of which together there is at least one.
+std::vector<std::int64_t> read_parts(const Json& value, Reading& reading) {
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  std::vector<std::int64_t> counts;
+  std::int64_t all = 0;
+  for (const Json& item : value.items()) {
+    counts.push_back(std::min(*whole_number(item), most));
+    all = std::min(all + counts.back(), most);
+  }
+  if (all == 0)
+    reading.diagnostics.add(value.place(), "expected a count above 0 in \"counts\": nobody would get anything");
+  if (all == most) reading.diagnostics.add(value.place(), "expected fewer than 2^31 parts in \"counts\" together");
+  return counts;
+}
+
+}  // namespace
 
 Geometry read_geometry(const Json& object, Reading& reading) {
   Geometry geometry;
@@ -47,6 +68,7 @@ Geometry read_geometry(const Json& object, Reading& reading) {
   if (separate != nullptr && !(separate->is_array() && separate->items().empty())) {
     geometry.separate = read_selectors(*separate, reading);
   }
+  if (const Json* counts = fields.find("counts")) geometry.counts = read_parts(*counts, reading);
   return geometry;
 }
 

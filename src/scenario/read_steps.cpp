@@ -112,6 +112,12 @@ class StepReader {
     step_.count = expression("count", true, step_.count_place);
     if (const Json* geometry = fields_.find("geometry")) {
       step_.geometry = read_geometry(*geometry, reading_);
+      if (step_.geometry.kind == Geometry::Kind::counts && operation(step_.op).equal_slices) {
+        reading_.diagnostics.add(geometry->place(),
+                                 fmt::format("\"{0}\" gives every member a slice of one length, and "
+                                             "\"counts\" cuts slices of several; \"{0}_v\" takes them",
+                                             operation(step_.op).name));
+      }
     } else {
       step_.geometry.place = object_.place();
     }

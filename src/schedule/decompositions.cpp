@@ -27,6 +27,16 @@ Decomposition ring_reduce_scatter(int n, int) {
   return result;
 }
 
+Decomposition reduce_each_slice(int n, int) {
+  Decomposition result;
+  for (int slice = 0; slice < n; ++slice) {
+    for (int hop = 1; hop < n; ++hop)
+      result.transfers.push_back({around(slice + hop, n), around(slice + hop + 1, n), slice, true});
+    result.takes_over.push_back({slice});
+  }
+  return result;
+}
+
 // Slice k starts at member k and is handed on until everybody has it.
 Decomposition ring_all_gather(int n, int) {
   Decomposition result;

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "lockstep/schedule.h"
+#include "src/base/at.h"
 
 namespace lockstep {
 namespace {
@@ -29,6 +30,9 @@ class Layouter {
       case Geometry::Kind::parameter:
       case Geometry::Kind::rows:
         each_by_itself();
+        break;
+      case Geometry::Kind::counts:
+        by_counts();
         break;
       case Geometry::Kind::flat:
       case Geometry::Kind::bucket:
@@ -70,6 +74,26 @@ class Layouter {
       const std::int64_t unit = by_rows ? row : 1;
       const std::int64_t units = by_rows ? item.rows : item.numel;
       result_.cuts[i] = {0, (units + n_ - 1) / n_ * unit, item.numel};
+    }
+  }
+
+  void by_counts() {
+    const std::vector<std::int64_t>& counts = geometry_.counts;
+    if (counts.size() != static_cast<std::size_t>(n_)) {
+      fail("expected a count for each member of the group, " + std::to_string(n_) + " in \"counts\", but found " +
+           std::to_string(counts.size()));
+    }
+    std::vector<std::int64_t> before = {0};
+    for (const std::int64_t count : counts) before.push_back(before.back() + count);
+    const std::int64_t parts = before.back();
+    const auto shared = std::make_shared<const std::vector<std::int64_t>>(std::move(before));
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      const std::int64_t numel = items_[i].numel;
+      if (numel % parts != 0) {
+        fail("a buffer of " + std::to_string(numel) + " elements cannot be cut into " + std::to_string(parts) +
+             " equal parts, as many as \"counts\" has together");
+      }
+      result_.cuts[i] = {0, numel / parts, numel, shared};
     }
   }
 
@@ -146,11 +170,21 @@ class Layouter {
 }  // namespace
 
 Interval Cut::slice(int member) const {
+  if (lengths_before != nullptr) {
+    const Interval part{(*lengths_before)[at(member)] * length, (*lengths_before)[at(member) + 1] * length};
+    return part.empty() ? Interval{} : part;
+  }
   // Far members of a long cut have nothing, and no place that 64 bits can count.
   if (length > 0 && member > (numel + offset) / length) return {};
   const std::int64_t begin = member * length - offset;
   const Interval part{std::clamp<std::int64_t>(begin, 0, numel), std::clamp<std::int64_t>(begin + length, 0, numel)};
   return part.empty() ? Interval{} : part;
+}
+
+bool operator==(const Cut& a, const Cut& b) {
+  if (a.offset != b.offset || a.length != b.length || a.numel != b.numel) return false;
+  if (a.lengths_before == b.lengths_before) return true;
+  return a.lengths_before != nullptr && b.lengths_before != nullptr && *a.lengths_before == *b.lengths_before;
 }
 
 GeometryLayout lay_out(const Geometry& geometry, const std::vector<GeometryItem>& items, int n,

@@ -46,9 +46,23 @@ std::vector<Operation> make_operations() {
        .writes = Writes::own_slice,
        .value = Value::reduction,
        .ownership = Effect::intersects_own_slice,
+       .equal_slices = true,
        .joins_family = true,
        .ring_sends = 1,
        .decompose = ring_reduce_scatter});
+  put({.op = Op::reduce_scatter_v,
+       .name = "reduce_scatter_v",
+       .help = "A reduce_scatter whose slices may have any lengths, those of a `geometry` of counts too; it meets no "
+               "reduce_scatter.",
+       .keys = "over reduce geometry",
+       .collective = true,
+       .cuts = Cuts::its_own,
+       .writes = Writes::own_slice,
+       .value = Value::reduction,
+       .ownership = Effect::intersects_own_slice,
+       .joins_family = true,
+       .ring_sends = 1,
+       .decompose = reduce_each_slice});
   put({.op = Op::all_gather,
        .name = "all_gather",
        .help =

@@ -10,10 +10,12 @@ from contract_program import (
     messages,
     owned,
     parameter,
+    run,
     scenario,
     show,
     step,
     verdicts,
+    write,
 )
 
 
@@ -248,6 +250,54 @@ def test_a_bucket_that_n_does_not_divide_is_an_error():
         text = message(scattered(geometry, [4], 3))
         assert key in text and "3" in text
     assert verdicts(scattered({"kind": "bucket", "align_bucket": 129}, [4], 3)) == ["match"]
+
+
+def by_counts(counts, sizes, n, **keys):
+    content = scattered({"kind": "counts", "counts": counts}, sizes, n, **keys)
+    next(each for each in content["schedule"]["steps"] if each["name"] == "x")["op"] = "reduce_scatter_v"
+    return content
+
+
+def test_counts_give_each_member_its_parts():
+    content = by_counts([2, 0, 1], [6, 3], 3)
+    report = check(content)
+    assert report["verdict"] == "match", report["errors"]
+    assert owned(report, "a") == {0: [[0, 4]], 2: [[4, 6]]}
+    assert owned(report, "b") == {0: [[0, 2]], 2: [[2, 3]]}
+    shown = show(content)["geometry"][0]["parameters"]
+    assert [part for part in shown[0]["slices"] if part[0] < part[1]] == [[0, 4], [4, 6]]
+    # An all_gather puts them together again, and lengths are counts of one element each.
+    content["schedule"]["steps"].append(step("gather", "all_gather", over="dp"))
+    assert owned(check(content), "a") == {rank: [[0, 6]] for rank in range(3)}
+    assert owned(check(by_counts([1, 3, 3], [7], 3)), "a") == {0: [[0, 1]], 1: [[1, 4]], 2: [[4, 7]]}
+
+
+def test_counts_must_fit_the_group_and_divide_the_parameter():
+    assert "expected a count for each member of the group, 3" in message(by_counts([1, 1], [6], 3))
+    assert "cannot be cut into 4 equal parts" in message(by_counts([2, 1, 1], [6], 3))
+    assert "nobody would get anything" in message(by_counts([0, 0, 0], [6], 3))
+
+
+def test_counts_are_for_reduce_scatter_v_which_meets_only_its_like():
+    assert "reduce_scatter_v" in message(scattered({"kind": "counts", "counts": [2, 1]}, [6], 2))
+    # The same slices, by another call.
+    content = scattered({"kind": "rows"}, [6], 2)
+    other = {**next(each for each in content["schedule"]["steps"] if each["name"] == "x"), "name": "y"}
+    other.update(op="reduce_scatter_v", when="rank.dp == 1")
+    content["schedule"]["steps"][-1]["when"] = "rank.dp == 0"
+    content["schedule"]["steps"].append(other)
+    assert verdicts(content) == ["invalid_collective"]
+    other["when"] = content["schedule"]["steps"][-2]["when"] = "true"
+    content["schedule"]["steps"].remove(content["schedule"]["steps"][-2])
+    assert verdicts(content) == ["match"]
+
+
+def test_prove_does_not_follow_counts():
+    done = run("prove", str(write(by_counts([2, 1], [6], 2))))
+    assert "no proof for every size" in done.stdout and "lengths are given for each member" in done.stdout
+    content = by_counts([2, 1], [6], 2)
+    content["schedule"]["steps"][1]["geometry"] = {"kind": "rows"}
+    assert "no proof for every size" not in run("prove", str(write(content))).stdout
 
 
 def test_all_gather_uses_the_cut_of_what_it_undoes():

@@ -48,6 +48,13 @@ class RandomSchedule {
     layout.tp = layout.ep = 1;
     Step reduce = step(chance(2) ? Op::all_reduce : Op::reduce_scatter, "reduce");
     reduce.over = Over{{{Axis::dp, std::nullopt}, {Axis::cp, std::nullopt}}};
+    if (reduce.op == Op::reduce_scatter && chance(2)) {
+      // Every parameter has a multiple of four elements.
+      reduce.op = Op::reduce_scatter_v;
+      reduce.geometry.kind = Geometry::Kind::counts;
+      reduce.geometry.counts.assign(static_cast<std::size_t>(layout.dp * layout.cp), 0);
+      for (int part = 0; part < 4; ++part) ++reduce.geometry.counts[random_() % reduce.geometry.counts.size()];
+    }
     Step backward = backwards();
     backward.steps[0].by = Expression::parse("1/sum(tokens, dp, cp, micro_batch)");
     std::vector<Parameter> untied = parameters(layout);

@@ -32,6 +32,20 @@ def cut(geometry, items, n, context, separate):
             rows = -(-item["numel"] // row)
             result.append(slices_of(item["numel"], 0, -(-rows // n) * row, n))
         return result
+    if kind == "counts":
+        counts = geometry["counts"]
+        if len(counts) != n:
+            raise ScenarioError(f"{len(counts)} counts for {n} ranks")
+        result = []
+        for item in items:
+            if item["numel"] % sum(counts):
+                raise ScenarioError(f"{sum(counts)} parts do not divide {item['numel']} elements")
+            part, ranges, begin = item["numel"] // sum(counts), [], 0
+            for count in counts:
+                ranges.append((begin, begin + count * part))
+                begin += count * part
+            result.append(ranges)
+        return result
     together = {}  # built per chunk and dtype
     for i, item in enumerate(items):
         together.setdefault((item["chunk"], item["dtype"]), []).append(i)

@@ -49,7 +49,9 @@ class Operations:
 
     def prepare(self, call):
         step, rank, n = call.step, call.rank, len(call.group)
-        if call.op in ("reduce_scatter", "own"):
+        if call.op == "reduce_scatter" and (step.get("geometry") or {}).get("kind") == "counts":
+            raise ScenarioError("a reduce_scatter gives every member a slice of one length")
+        if call.op in ("reduce_scatter", "reduce_scatter_v", "own"):
             call.slices = self.cut(call)
         elif call.op == "all_gather":
             own_cut = None
@@ -194,6 +196,10 @@ class Operations:
                 self.owned[rank][index] = self.owned[rank][index] & set(elements[begin:end])
                 self.scattered[rank][index] = (call.group, elements, call.slices[position])
             self.join(calls, position)
+
+    def reduce_scatter_v(self, calls):
+        """The same for slices of any lengths; only the calls that meet must be of one op."""
+        self.reduce_scatter(calls)
 
     def all_gather(self, calls):
         for position in range(len(calls[0].buffers)):

@@ -138,7 +138,7 @@ class EditMaker:
             changes["by"] = rng.choice((2, "1/2", "1/dp", "1/world", "sp", "cp*tp", Fraction("0.1"), "1/(rank.dp+1)"))
             if op == "backward" and rng.random() < 0.2:
                 changes["by"] = None
-        elif op in ("all_reduce", "reduce_scatter", "reduce"):
+        elif op in ("all_reduce", "reduce_scatter", "reduce_scatter_v", "reduce"):
             choice = rng.random()
             if choice < 0.15:
                 changes["reduce"] = "sum" if step.get("reduce") == "avg" else "avg"
@@ -148,7 +148,7 @@ class EditMaker:
                     changes["root"] = 0
             elif choice < 0.5:
                 changes["on"] = None if step.get("on") else "owned"
-            elif choice < 0.75 and op == "reduce_scatter":
+            elif choice < 0.75 and op in ("reduce_scatter", "reduce_scatter_v"):
                 geometry, kind = maker.geometry() or {"kind": "parameter"}, (step.get("geometry") or {}).get(
                     "kind", "parameter"
                 )
@@ -234,6 +234,7 @@ class EditMaker:
                 "all_reduce",
                 "all_reduce",
                 "reduce_scatter",
+                "reduce_scatter_v",
                 "all_gather",
                 "broadcast",
                 "reduce",
@@ -250,7 +251,7 @@ class EditMaker:
         params = self.random_params()
         if params and op != "all_to_all":
             step["params"] = params
-        if op in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "own", "norm", "all_to_all"):
+        if op not in ("scale", "copy", "accumulate", "zero", "leftover"):
             step["over"] = maker.random_over()
             sharded = [p for p in maker.model.parameters if p.get("shard") and not p.get("frozen")]
             if (
@@ -258,11 +259,11 @@ class EditMaker:
             ):  # mixes up shards
                 parameter = rng.choice(sharded)
                 step.update(params=[parameter["name"]], over=rng.choice(list(parameter["shard"])))
-        if op in ("reduce_scatter", "all_gather", "own") and rng.random() < 0.6:
+        if op in ("reduce_scatter", "reduce_scatter_v", "all_gather", "own") and rng.random() < 0.6:
             step["geometry"] = maker.geometry() or {"kind": "parameter"}
         if op in ("broadcast", "reduce"):
             step["root"] = 0
-        if op in ("all_reduce", "reduce_scatter", "reduce") and rng.random() < 0.3:
+        if op in ("all_reduce", "reduce_scatter", "reduce_scatter_v", "reduce") and rng.random() < 0.3:
             step["reduce"] = rng.choice(("avg", "sum"))
         if op in ("scale", "leftover"):
             step["by"] = rng.choice((2, "1/2", 0, "3/2", "1/world"))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random schedules: a sensible base that is right in most cases, built from the placements, in many styles."""
 
+import math
+
 DENSE, EXPERT = ("tp", "cp", "sp", "dp", "pp"), ("etp", "ep", "edp", "pp")
 
 
@@ -138,6 +140,25 @@ class ScheduleMaker:
             geometry["separate"] = rng.choice(([], [rng.choice(names)]))
         return geometry
 
+    def scatter(self, family, params, axes):
+        """A reduce_scatter, or one whose slices have any lengths."""
+        over = self.over_axes(axes)
+        if not self.chance(0.25):
+            return self.step("reduce_scatter", params=params, over=over, geometry=self.geometry())
+        geometry = self.counts(family, axes) if self.chance(0.7) else self.geometry()
+        return self.step("reduce_scatter_v", params=params, over=over, geometry=geometry)
+
+    def counts(self, family, axes):
+        """Parts of every parameter, some members with none; the number of parts divides them all."""
+        sizes = [b.numel for held in self.model.buffers for b in held if b.name in family.names]
+        parts, n = math.gcd(*sizes), math.prod(self.mesh.size[axis] for axis in axes)
+        ends = sorted(self.rng.randint(0, min(parts, 64)) for _ in range(n - 1))
+        parts = parts if parts <= 64 else next(k for k in range(64, 0, -1) if parts % k == 0)
+        ends = [0] + [min(end, parts) for end in ends] + [parts]
+        if parts == 0:
+            return None
+        return {"kind": "counts", "counts": [after - before for before, after in zip(ends, ends[1:])]}
+
     def params(self, family):
         if len(self.families) == 1 and self.chance(0.8):
             return None
@@ -172,7 +193,7 @@ class ScheduleMaker:
 
     def maybe_average(self, step, steps, params):
         """An average in place of the sum, made good by a factor."""
-        if step["op"] not in ("all_reduce", "reduce_scatter", "reduce") or not self.chance(0.2):
+        if step["op"] not in ("all_reduce", "reduce_scatter", "reduce_scatter_v", "reduce") or not self.chance(0.2):
             return
         step["reduce"] = "avg"
         over = step["over"]
@@ -212,9 +233,7 @@ class ScheduleMaker:
         if style == "one_by_one":
             steps += [self.all_reduce(family, [axis]) for axis in large]
         elif style in ("scatter", "gather", "twice") or (style == "hsdp" and self.mesh.size["dp_replicate"] == 1):
-            steps.append(
-                self.step("reduce_scatter", params=params, over=self.over_axes(axes), geometry=self.geometry())
-            )
+            steps.append(self.scatter(family, params, axes))
             cut = axes
             if style == "gather":
                 steps.append(self.step("all_gather", params=params, over=steps[-1]["over"], geometry=None))

@@ -242,6 +242,14 @@ def test_a_row_is_never_cut():
     assert [owned(report, "w", rank) for rank in (0, 1)] == [[[0, 10]], [[10, 15]]]
 
 
+def test_counts_give_each_member_its_parts():
+    geometry = {"kind": "counts", "counts": [3, 0, 1]}
+    steps = [{"op": "reduce_scatter_v", "over": "dp", "geometry": geometry}]
+    report = judge(scenario(steps, [{"name": "w", "shape": [8]}], layout={"dp": 3}))
+    assert report["verdict"] == "match"
+    assert [owned(report, "w", rank) for rank in range(3)] == [[[0, 6]], [], [[6, 8]]]
+
+
 def test_an_all_gather_undoes_a_reduce_scatter():
     steps = [{"op": "reduce_scatter", "over": "dp", "geometry": {"kind": "flat"}}, {"op": "all_gather", "over": "dp"}]
     report = judge(scenario(steps))

@@ -13,7 +13,7 @@ from fractions import Fraction
 from expressions import Context, number, truth
 from operations import Operations
 
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "norm", "all_to_all")
+COLLECTIVES = ("all_reduce", "reduce_scatter", "reduce_scatter_v", "all_gather", "broadcast", "reduce", "norm", "all_to_all")
 
 
 class Stop(Exception):
@@ -264,7 +264,8 @@ class Walk(Operations):
         if what == "dtypes":
             return [self.model.buffers[call.rank][index].dtype for index in call.buffers]
         if what == "reduction":
-            return call.step.get("reduce", "sum") if call.op in ("all_reduce", "reduce_scatter", "reduce") else None
+            reduces = call.op in ("all_reduce", "reduce_scatter", "reduce_scatter_v", "reduce")
+            return call.step.get("reduce", "sum") if reduces else None
         if what == "combine":
             return call.step.get("combine", "sum")
         return getattr(call, what)

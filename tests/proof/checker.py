@@ -83,6 +83,8 @@ class ClassCheck:
                        step["step"], "is run by a rank that its group lacks at", point)
 
     def step(self, step):
+        if step["op"] == "reduce_scatter_v":  # whose slice an element lies in is said by the cuts, whatever their lengths
+            step = {**step, "op": "reduce_scatter"}
         on, group = self.read(step["on"]), self.group(step)
         op = step["op"]
         if op == "wait":

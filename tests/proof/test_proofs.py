@@ -31,6 +31,10 @@ STEPS = {
         {"name": "tie", "op": "all_reduce", "over": {"pp": ["first", "last"]}, "params": ["tied:embedding"]},
         {"name": "norm", "op": "norm", "over": ["dp", "pp", "tp"], "count": "rank.pp == 0"},
         {"name": "gather", "op": "all_gather", "over": "dp"}], {}),
+    "unequal": ([EACH,
+        {"name": "partial", "op": "all_reduce", "over": "tp", "params": ["norm"]},
+        {"name": "scatter", "op": "reduce_scatter_v", "over": "dp", "reduce": "avg", "geometry": {"kind": "rows"}},
+        {"name": "gather", "op": "all_gather", "over": "dp"}], {}),
     "rooted": ([EACH,
         {"name": "copy", "op": "copy", "from": "grad", "to": "total"},
         {"name": "clear", "op": "zero"},
@@ -77,8 +81,8 @@ def test_every_operation_is_proved_and_follows(proofs):
         assert not report["undecided"] and classes and steps, (name, report["undecided"])
     ops = {step["op"] for report in proofs.values() for case in report["proof"] for entry in case["classes"]
            for step in entry["steps"]}  # fmt: skip
-    assert ops == {"backward", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "own", "copy", "accumulate",
-                   "zero", "leftover", "norm", "scale", "wait"}
+    assert ops == {"backward", "all_reduce", "reduce_scatter", "reduce_scatter_v", "all_gather", "broadcast", "reduce", "own",
+                   "copy", "accumulate", "zero", "leftover", "norm", "scale", "wait"}
 
 
 def functions(entry):

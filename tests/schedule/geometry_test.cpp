@@ -115,6 +115,36 @@ TEST_CASE("rows are cut whole") {
   CHECK(slices(layout.cuts[1], 2) == std::vector<Interval>{{0, 1}, {}});
 }
 
+TEST_CASE("counts give each member its parts of a parameter") {
+  Geometry counts = geometry(Geometry::Kind::counts);
+  counts.counts = {2, 0, 1};
+  const GeometryLayout layout = lay_out(counts, {item(6), item(0), item(3)}, 3, {});
+  CHECK(slices(layout.cuts[0], 3) == std::vector<Interval>{{0, 4}, {}, {4, 6}});
+  CHECK(slices(layout.cuts[1], 3) == std::vector<Interval>{{}, {}, {}});
+  CHECK(slices(layout.cuts[2], 3) == std::vector<Interval>{{0, 2}, {}, {2, 3}});
+  CHECK(layout.cuts == lay_out(counts, {item(6), item(0), item(3)}, 3, {}).cuts);
+  Geometry others = counts;
+  others.counts = {2, 1, 0};
+  CHECK_FALSE(layout.cuts[0] == lay_out(others, {item(6)}, 3, {}).cuts[0]);
+  CHECK_FALSE(layout.cuts[0] == lay_out(geometry(Geometry::Kind::parameter), {item(6)}, 3, {}).cuts[0]);
+}
+
+TEST_CASE("counts that do not fit the group or the parameter are mistakes of the user") {
+  Geometry counts = geometry(Geometry::Kind::counts);
+  counts.counts = {2, 0, 1};
+  const auto message = [&](std::int64_t numel, int n) {
+    try {
+      lay_out(counts, {item(numel)}, n, {});
+    } catch (const InputError& error) {
+      return error.diagnostics().front().message;
+    }
+    return std::string();
+  };
+  CHECK(message(3, 2) == "expected a count for each member of the group, 2 in \"counts\", but found 3");
+  CHECK(message(4, 3) == "a buffer of 4 elements cannot be cut into 3 equal parts, as many as \"counts\" has together");
+  CHECK(message(6, 3).empty());
+}
+
 TEST_CASE("flat lays parameters out in model order without gaps") {
   Geometry flat = geometry(Geometry::Kind::flat);
   const GeometryLayout layout = lay_out(flat, {item(5), item(2), item(4)}, 4, {});

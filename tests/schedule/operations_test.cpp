@@ -48,27 +48,32 @@ std::vector<Buffer> start(int n, std::int64_t numel) {
   return members;
 }
 
-std::vector<Interval> cut(int n, std::int64_t numel) {
+std::vector<Interval> cut(int n, std::int64_t numel, bool equal) {
   const std::int64_t length = (numel + n - 1) / n;
   std::vector<Interval> slices;
+  if (!equal) {  // the first has nothing, and the last what is left
+    for (std::int64_t i = 0; i < n; ++i)
+      slices.push_back({std::min(i * i / 2, numel), i + 1 < n ? std::min((i + 1) * (i + 1) / 2, numel) : numel});
+    return slices;
+  }
   for (int i = 0; i < n; ++i) slices.push_back({std::min(i * length, numel), std::min((i + 1) * length, numel)});
   return slices;
 }
 
-std::vector<Buffer> by_effect(const Operation& row, int n, std::int64_t numel, int root, bool average) {
+std::vector<Buffer> by_effect(const Operation& row, int n, std::int64_t numel, int root, bool average, bool equal) {
   std::vector<Buffer> members = start(n, numel);
   std::vector<Intervals> slices;
-  for (const Interval& slice : cut(n, numel)) slices.push_back(slice.empty() ? Intervals{} : Intervals{slice});
+  for (const Interval& slice : cut(n, numel, equal)) slices.push_back(slice.empty() ? Intervals{} : Intervals{slice});
   Plain algebra;
   apply_collective(row, algebra, members, slices, numel ? Intervals{{0, numel}} : Intervals{}, root, average);
   return members;
 }
 
 std::vector<Buffer> by_decomposition(const Operation& row, int n, std::int64_t numel, int root, bool average,
-                                     std::int64_t& sent) {
+                                     bool equal, std::int64_t& sent) {
   std::vector<Buffer> members = start(n, numel);
   std::vector<Buffer> scratch = members;
-  const std::vector<Interval> slices = cut(n, numel);
+  const std::vector<Interval> slices = cut(n, numel, equal);
   const auto elements = [&](int slice) { return slice < 0 ? Interval{0, numel} : slices[at(slice)]; };
   const Decomposition decomposition = row.decompose(n, root);
   for (const Decomposition::Transfer& transfer : decomposition.transfers) {
@@ -138,7 +143,7 @@ TEST_CASE("a member owns after each step what its row says, and no step without 
   for (const Operation& row : operations()) {
     INFO(row.name);
     OneMember root{true}, other{false};
-    if (row.name == "reduce_scatter") {
+    if (row.name == "reduce_scatter" || row.name == "reduce_scatter_v") {
       CHECK(owned_after(row, other) == Intervals{{4, 6}});
     } else if (row.name == "own") {
       CHECK(owned_after(row, other) == Intervals{{4, 8}});
@@ -168,18 +173,22 @@ TEST_CASE("every collective that moves data does what its sends and local sums d
       for (const std::int64_t numel : {0, 1, 13}) {
         for (int root = 0; root < n; ++root) {
           for (const bool average : {false, true}) {
-            if (average && row.value != Operation::Value::reduction) continue;
-            std::int64_t sent = 0;
-            INFO(row.name << " n=" << n << " numel=" << numel << " root=" << root << " average=" << average);
-            CHECK(by_effect(row, n, numel, root, average) == by_decomposition(row, n, numel, root, average, sent));
-            CHECK(sent == row.ring_sends * (n - 1) * numel);
-            ++checked;
+            for (const bool equal : {true, false}) {
+              if ((average && !row.reduces()) || (row.equal_slices && !equal)) continue;
+              std::int64_t sent = 0;
+              INFO(row.name << " n=" << n << " numel=" << numel << " root=" << root << " average=" << average
+                            << " equal=" << equal);
+              CHECK(by_effect(row, n, numel, root, average, equal) ==
+                    by_decomposition(row, n, numel, root, average, equal, sent));
+              CHECK(sent == row.ring_sends * (n - 1) * numel);
+              ++checked;
+            }
           }
         }
       }
     }
   }
-  CHECK(checked == 5 * 3 * 36 + 3 * 3 * 36);
+  CHECK(checked == (6 + 4) * 3 * 36 + (5 + 3) * 3 * 36);  // with equal slices, and with others
 }
 
 TEST_CASE("each row stands in its place under its own name") {

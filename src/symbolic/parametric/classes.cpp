@@ -218,6 +218,8 @@ void Choices::read(const Step& step) {
     here.cut_keys.resize(cuts ? local.buffers.size() : 0);
     if (chosen.empty()) continue;
     const Geometry& geometry = step.geometry;
+    if (geometry.kind == Geometry::Kind::counts)
+      throw OutOfReach(step.name, "it cuts slices whose lengths are given for each member by itself");
     if (geometry.kind == Geometry::Kind::parameter || geometry.kind == Geometry::Kind::rows) {
       for (const std::size_t i : chosen)
         here.cut_keys[i] = (geometry.kind == Geometry::Kind::rows ? "rows of " : "parameter of ") + over;
