@@ -45,6 +45,7 @@ HEADERS = {
     "job": "device",
     "json": "base",
     "live": "live",
+    "local_step": "schedule",
     "mesh": "mesh",
     "model": "model",
     "mpi": "device",

@@ -204,8 +204,9 @@ std::vector<Sizes> zeros_of(const Reason& reason) {
     if (sizes > 1 && found.size() >= enough) return;
     const bool last = axis == axes.end();
     if (last && (!micro_batches || point.micro_batches)) {
-      const bool zero = std::all_of(parts.begin(), parts.end(),
-                                    [&](const auto& part) { return value_at(polynomials, part.second, point).is_zero(); });
+      const bool zero = std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
+        return value_at(polynomials, part.second, point).is_zero();
+      });
       if (zero) found.push_back(point);
       return;
     }
