@@ -13,7 +13,7 @@ namespace lockstep {
 namespace {
 
 std::string_view name_of_kind(Geometry::Kind kind) {
-  constexpr std::array<std::string_view, 4> names = {"parameter", "rows", "flat", "bucket"};
+  constexpr std::array<std::string_view, 5> names = {"parameter", "rows", "flat", "bucket", "counts"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -122,6 +122,11 @@ Json written(const Geometry& geometry) {
     object.set("align_parameter", written(geometry.align_parameter));
   if (geometry.align_bucket) object.set("align_bucket", written(*geometry.align_bucket));
   if (geometry.separate) object.set("separate", written(geometry.separate->items()));
+  if (!geometry.counts.empty()) {
+    std::vector<Json> counts;
+    for (const std::int64_t count : geometry.counts) counts.push_back(Json::number(std::to_string(count)));
+    object.set("counts", Json::array(std::move(counts)));
+  }
   return object;
 }
 

@@ -10,8 +10,8 @@ namespace lockstep {
 namespace {
 
 auto content(const Geometry& geometry) {
-  const auto& [kind, align, size, align_parameter, align_bucket, separate, place] = geometry;
-  return std::tie(kind, align, size, align_parameter, align_bucket, separate);
+  const auto& [kind, align, size, align_parameter, align_bucket, separate, counts, place] = geometry;
+  return std::tie(kind, align, size, align_parameter, align_bucket, separate, counts);
 }
 
 auto content(const Step& step) {

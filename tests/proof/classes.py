@@ -8,7 +8,7 @@ cuts that it meets are equal. Stages in the middle are alike where the Program t
 from cuts import cut_signatures
 from program import as_list, expressions
 
-CUTTING = ("reduce_scatter", "own", "all_gather")
+CUTTING = ("reduce_scatter", "reduce_scatter_v", "own", "all_gather")
 
 
 def compared(tree, found):

@@ -58,7 +58,7 @@ def signatures(program, step, stage):
     chosen = [logical for logical in program.buffers[stage] if program.chooses(step, stage, logical)]
     if kind in ("parameter", "rows"):
         return {logical: (kind, group) for logical in chosen}
-    rule = (kind, group, *(str(geometry.get(key)) for key in ("align", "align_parameter", "align_bucket", "size")))
+    rule = (kind, group, *(str(geometry.get(key)) for key in ("align", "align_parameter", "align_bucket", "size", "counts")))
     first = {logical: program.parameters[program.buffers[stage][logical][0]] for logical in chosen}
     apart = {logical: program.chooses(step, stage, logical, "separate") for logical in chosen}
     by_bucket = kind == "bucket" and geometry.get("size") is None and begins_aligned(geometry)

@@ -10,7 +10,8 @@ from cuts import cut_signatures
 from functions import ONE, ZERO, constant, demand, inverse, parse, times
 from program import as_list
 
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "norm", "all_to_all", "own")
+SCATTERS = ("reduce_scatter", "reduce_scatter_v")
+COLLECTIVES = ("all_reduce", *SCATTERS, "all_gather", "broadcast", "reduce", "norm", "all_to_all", "own")
 KEYS = {"step", "op", "optimizer_step", "micro_batch", "on", "buffer", "from", "over", "picks", "reduce", "root", "by", "owned",
         "async", "for", "cuts", "adds", "counts", "mean_of_norms", "after", "owns", "norm", "races"}  # fmt: skip
 
@@ -231,7 +232,7 @@ class DerivedClass(ClassCheck):
             demand(op in ("backward", "all_to_all", "wait"), claimed["step"], "acts in every micro-batch on what earlier ones left")
             demand(not step.get("async"), claimed["step"], "is in flight from one micro-batch to the next")
         self.check_buffers(place, claimed)
-        reduces = op in ("all_reduce", "reduce_scatter", "reduce")
+        reduces = op in ("all_reduce", *SCATTERS, "reduce")
         self.has(claimed, {"mean_of_norms": step.get("combine") == "mean_of_norms", "reduce": step.get("reduce", "sum") if reduces else None})
         if op not in COLLECTIVES:
             demand("over" not in claimed and "picks" not in claimed, claimed["step"], "brings nobody together")
@@ -277,7 +278,7 @@ class DerivedClass(ClassCheck):
     def check_owners(self, place, claimed):
         """Owners that are one are those of one cut, and a gather takes that of the last reduce-scatter."""
         op = place.step["op"]
-        if op not in ("reduce_scatter", "own", "all_gather"):
+        if op not in (*SCATTERS, "own", "all_gather"):
             demand("cuts" not in claimed, claimed["step"], "cuts nothing")
             return
         along, _ = self.derived_group(place.step)
@@ -290,7 +291,7 @@ class DerivedClass(ClassCheck):
                 signature = self.cut_on(place, stage, claimed)
                 known = self.owner_cuts.setdefault(cut["owner"], signature)
                 demand(known == signature, claimed["step"], "cuts otherwise than the owner", cut["owner"], "that it is said to have")
-            if op == "reduce_scatter":
+            if op in SCATTERS:
                 self.cut_before = [(owner, self.and_not(before, where), group) for owner, before, group in self.cut_before]
                 self.cut_before.append((cut["owner"], where, along))
 
