@@ -2,8 +2,6 @@
 #include "lockstep/expression.h"
 
 #include <algorithm>
-#include <mutex>
-#include <unordered_map>
 
 #include "src/expression/node.h"
 #include "src/expression/values.h"
@@ -64,21 +62,8 @@ Expression::Expression(ExpressionValue constant) {
 }
 
 Expression Expression::parse(std::string_view text) {
-  // A framework's file is expanded at dozens of sizes, and an edit leaves most of a schedule as it is.
-  constexpr std::size_t most_kept = 4096, longest_kept = 300;
-  static std::mutex mutex;
-  static std::unordered_map<std::string, Expression> kept;
-  std::string key(text);
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto known = kept.find(key); known != kept.end()) return known->second;
-  }
   Expression result;
   result.root_ = expression::parse(text);
-  if (text.size() > longest_kept) return result;
-  const std::lock_guard lock(mutex);
-  if (kept.size() == most_kept) kept.clear();
-  kept.emplace(std::move(key), result);
   return result;
 }
 
