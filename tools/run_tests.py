@@ -25,10 +25,10 @@ TIME_LIMIT_S = 900 * max(1, int(os.environ.get("LOCKSTEP_TEST_ROUNDS", "1")) // 
 # program thousands of times on small files, need to limit its memory, or run in several processes of MPI, which sanitizers
 # do not bear: once, in the release build, is enough. Folders and files below tests/.
 RELEASE_ONLY = {
-    "contract", "engines", "frameworks", "launcher", "mutation", "oracle", "package", "proof", "python", "repository",
+    "attack", "contract", "engines", "frameworks", "launcher", "mutation", "oracle", "package", "proof", "python", "repository",
     "scenarios", "sweep", "tools", "device/test_mpi_transport.py",
     *(f"cli/test_{name}.py" for name in ("budgets", "completion", "docs", "draw_idea", "formats", "hostile", "list", "mpi", "mutate",
-                                         "never_right_where_chosen", "never_right_where_wrong", "page",
+                                         "never_right_where_attacked", "never_right_where_chosen", "never_right_where_wrong", "page",
                                          "page_media", "rules", "schema", "strangers", "watch")),
 }
 # Those that take longest, or folders of them, begin first, so that no processor is left to the last of them alone.

@@ -73,7 +73,7 @@ auto owned_after(const Operation& row, Member& member) {
 /// Members whose values stand side by side. `Algebra` knows how to work on a whole value at once:
 ///   Value reduce(const std::vector<Value>&, bool average)   sum or average of all members
 ///   void place(Value& target, const Intervals&, const Value& source)   target's elements there become source's
-/// `values[i]` is member i's; `slices[i]` are the elements that member i answers for (read only
+/// `values[i]` is member i's; `parts[i]` are the elements that member i answers for (read only
 /// where the row speaks of slices); `root_index` is an index into `values`, or -1.
 /// All members' elements are aligned: element e of one meets element e of every other.
 template <class Algebra, class Value>

@@ -48,7 +48,7 @@ struct Operation {
   Writes writes = Writes::nothing;  ///< which elements of which members change
   Value value = Value::none;        ///< what stands there afterwards
   Ownership ownership = Ownership::keeps;
-  bool equal_slices = false;  ///< all members' slices are of one length, the last perhaps in part
+  bool equal_slices = false;  ///< it has one length for all slices, and pads those that are shorter
   bool joins_family = false;  ///< members answer together for every element (scenario-format.md)
 
   /// Elements that all members together send, in multiples of (n-1) times the buffer's elements.

@@ -53,22 +53,25 @@ std::string summary(const std::vector<ScenarioRow>& rows) {
   // Some sources have many files, which would outvote the others.
   Sources sources, mismatching, seen_by_replicas, seen_by_tolerance;
   for (const ScenarioRow& row : rows) {
+    const auto note = [&](Sources& list) {
+      if (!row.project.empty()) list.insert(row.source());  // what is made up has none
+    };
     if (!is_mistake(row)) {
       ++controls;
       continue;
     }
     ++mistakes;
     ++kinds[row.mistake];
-    projects.insert(row.project);
-    sources.insert(row.source());
+    if (!row.project.empty()) projects.insert(row.project);
+    note(sources);
     if (row.tolerance == "-") continue;
     ++mismatches;
-    mismatching.insert(row.source());
+    note(mismatching);
     if (row.replicas == name_of(Replicas::agree)) ++agree;
     if (row.replicas == name_of(Replicas::alone)) ++alone;
-    if (row.replicas == name_of(Replicas::differ)) seen_by_replicas.insert(row.source());
+    if (row.replicas == name_of(Replicas::differ)) note(seen_by_replicas);
     if (row.tolerance == "passes") ++passes;
-    if (row.tolerance == "fails") seen_by_tolerance.insert(row.source());
+    if (row.tolerance == "fails") note(seen_by_tolerance);
   }
   const std::string right = counted(controls, "control") + (controls == 1 ? " that is right" : " that are right");
   if (mistakes == 0) return fmt::format("No mistakes; {}.\n", right);

@@ -8,6 +8,7 @@
 
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
+#include "src/scenario/writing.h"
 #include "src/schedule/selector_list.h"
 
 namespace lockstep {
@@ -197,6 +198,12 @@ void collect_steps(const std::vector<Step>& steps, const std::set<std::string>& 
   for (const Step& step : steps) {
     if (step.op != Op::each && step.op != Op::wait) add(values.buffers, step.buffer);
     add(values.buffers, step.from);
+    if (step.geometry.kind == Geometry::Kind::counts) {
+      Json geometry = written(step.geometry);
+      const auto same = [&](const Json& other) { return write_json(other) == write_json(geometry); };
+      if (std::none_of(values.geometries.begin(), values.geometries.end(), same))
+        values.geometries.push_back(std::move(geometry));
+    }
     const bool is_long = step.params.items().size() > most_single_items;
     std::size_t taken = 0;
     for (std::string item : step.params.items()) {

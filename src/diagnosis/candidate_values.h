@@ -26,6 +26,7 @@ struct CandidateValues {
   std::vector<Product> token_counts;     ///< tokens, sum(tokens, cp), …: inside `each`
   std::vector<Product> token_totals;     ///< sum(tokens, dp, micro_batch), …: outside
   std::vector<Json> selections;          ///< values of "params", lists of selectors
+  std::vector<Json> geometries;          ///< of steps, those that a kind alone does not say: `counts`
   std::vector<std::string> selectors;    ///< single ones without "!"; of long lists those that choose what is wrong
   std::vector<std::string> buffers, uses;
 };

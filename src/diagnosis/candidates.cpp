@@ -127,6 +127,7 @@ class StepEdits : private StepEditor {
         become("reduce_scatter", {});
         break;
       case Op::reduce_scatter:
+      case Op::reduce_scatter_v:
         become("all_reduce", without({"geometry", "on"}));
         break;
       case Op::reduce:

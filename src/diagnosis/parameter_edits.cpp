@@ -37,6 +37,11 @@ void ParameterEdits::geometry() {
     if (kind != other && !(kind.empty() && std::string_view(other) == "parameter"))
       change({{"kind", {}, Json::string(other)}});
   }
+  // A reduce_scatter cannot have those.
+  for (const Json& other : values_.geometries) {
+    if (step_->op != Op::reduce_scatter && (old == nullptr || write_json(*old) != write_json(other)))
+      add(Kind::geometry, Edit::set(step_->name, {{"geometry", {}, other}}));
+  }
   if (kind != "bucket") return;
   std::vector<std::string> separate = items_of(old->find("separate"));
   if (!separate.empty()) change({{"separate", {}, Json::array()}});

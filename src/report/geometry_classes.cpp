@@ -83,7 +83,7 @@ std::vector<GeometryClass> geometry_classes(const Schedule& schedule, const Time
     if (!seen.emplace(call.step, call.rank).second) continue;
     std::vector<std::int64_t> cuts;
     for (const Cut& cut : event.cuts)
-      cuts.insert(cuts.end(), {cut.offset, cut.length, cut.numel});  // counts: the step's
+      cuts.insert(cuts.end(), {cut.offset, cut.length, cut.numel});  // the step, which is in the key, says the counts
     const auto key = std::make_tuple(call.step, event.calls.size(), schedule.model.local(call.rank).id, *call.buffers,
                                      std::move(cuts));
     const auto [place, fresh] = index.emplace(key, classes.size());

@@ -112,21 +112,20 @@ class StepEditor {
     for (StepNode& inner : node.body) rename(inner, names, suffix);
   }
 
-  /// Puts `node` in front of or behind the target. False where a mistake was added.
-  bool place(StepNode node, const EditTarget& target, bool after) {
+  /// Puts `node` in front of or behind the target; a mistake is added where that is not there.
+  void place(StepNode node, const EditTarget& target, bool after) {
     const auto position = find(target);
-    if (!position) return false;
+    if (!position) return;
     StepNode& found = tree_.at(*position);
     // Beside a step that is in one iteration only, it is in that one too.
     if (!found.iteration.empty()) node.iteration = found.iteration;
     if (!target.iteration.empty()) node.iteration = iteration_condition(target, true);
     if (!target.iteration.empty() && found.is_each()) {
       found.body.insert(after ? found.body.end() : found.body.begin(), node);
-      return true;
+      return;
     }
     std::vector<StepNode>& list = tree_.list_of(*position);
     list.insert(list.begin() + static_cast<std::ptrdiff_t>(position->index) + (after ? 1 : 0), node);
-    return true;
   }
 
   void move(const Edit& edit) {

@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-Json number(std::int64_t value) { return Json::number(std::to_string(value)); }
+Json number(std::int64_t value) { return written(value); }
 
 Json written_axes(const std::vector<Axis>& axes) {
   std::vector<std::string> names;
@@ -56,14 +56,6 @@ Json by_use(const std::map<std::string, Value>& values, const Write& write) {
   Json object = Json::object();
   for (const auto& [use, value] : values) object.set(use, write(value));
   return object;
-}
-
-template <typename Item, typename Write>
-Json list_of(const std::vector<Item>& items, const Write& write) {
-  std::vector<Json> list;
-  list.reserve(items.size());
-  for (const Item& item : items) list.push_back(write(item));
-  return Json::array(std::move(list));
 }
 
 Json tokens_json(const Batch::Tokens& tokens) {

@@ -56,9 +56,7 @@ class StepWriter {
     if (value) json_.set(key, written(*value));
   }
   void body() {
-    std::vector<Json> steps;
-    for (const Step& step : step_.steps) steps.push_back(to_json(step));
-    json_.set("steps", Json::array(std::move(steps)));
+    json_.set("steps", list_of(step_.steps, [](const Step& step) { return to_json(step); }));
   }
 
   const Step& step_;
@@ -78,28 +76,19 @@ Json written(const Expression& expression) {
 }
 
 Json written(const std::vector<std::string>& words) {
-  std::vector<Json> items;
-  items.reserve(words.size());
-  for (const std::string& word : words) items.push_back(Json::string(word));
-  return Json::array(std::move(items));
+  return list_of(words, [](const std::string& word) { return Json::string(word); });
 }
 
 Json written(const std::vector<int>& numbers) {
-  std::vector<Json> items;
-  items.reserve(numbers.size());
-  for (const int number : numbers) items.push_back(Json::number(std::to_string(number)));
-  return Json::array(std::move(items));
+  return list_of(numbers, [](int number) { return written(std::int64_t{number}); });
 }
 
 Json written(const Over& over) {
   const bool picks = std::any_of(over.picks.begin(), over.picks.end(),
                                  [](const Over::Pick& pick) { return pick.coordinates.has_value(); });
   if (!picks && over.picks.size() == 1) return Json::string(std::string(name_of(over.picks.front().axis)));
-  if (!picks) {
-    std::vector<std::string> axes;
-    for (const Over::Pick& pick : over.picks) axes.emplace_back(name_of(pick.axis));
-    return written(axes);
-  }
+  if (!picks)
+    return list_of(over.picks, [](const Over::Pick& pick) { return Json::string(std::string(name_of(pick.axis))); });
   Json object = Json::object();
   for (const Over::Pick& pick : over.picks)
     object.set(name_of(pick.axis), pick.coordinates ? written(*pick.coordinates) : Json::string("all"));
@@ -122,11 +111,8 @@ Json written(const Geometry& geometry) {
     object.set("align_parameter", written(geometry.align_parameter));
   if (geometry.align_bucket) object.set("align_bucket", written(*geometry.align_bucket));
   if (geometry.separate) object.set("separate", written(geometry.separate->items()));
-  if (!geometry.counts.empty()) {
-    std::vector<Json> counts;
-    for (const std::int64_t count : geometry.counts) counts.push_back(Json::number(std::to_string(count)));
-    object.set("counts", Json::array(std::move(counts)));
-  }
+  if (!geometry.counts.empty())
+    object.set("counts", list_of(geometry.counts, [](std::int64_t count) { return written(count); }));
   return object;
 }
 

@@ -52,8 +52,9 @@ std::vector<Operation> make_operations() {
        .decompose = ring_reduce_scatter});
   put({.op = Op::reduce_scatter_v,
        .name = "reduce_scatter_v",
-       .help = "A reduce_scatter whose slices may have any lengths, those of a `geometry` of counts too; it meets no "
-               "reduce_scatter.",
+       .help =
+           "A reduce_scatter whose slices may have any lengths, as a `geometry` of `counts` gives them; it cannot meet "
+           "a reduce_scatter.",
        .keys = "over reduce geometry",
        .collective = true,
        .cuts = Cuts::its_own,
@@ -66,7 +67,7 @@ std::vector<Operation> make_operations() {
   put({.op = Op::all_gather,
        .name = "all_gather",
        .help =
-           "Every member gets each slice from its member, as the last reduce_scatter of the parameter cut it, and owns "
+           "Every member gets each slice from its member, as the last reduce-scatter of the parameter cut it, and owns "
            "all; without one, as its own `geometry` cuts.",
        .keys = "over geometry",
        .collective = true,

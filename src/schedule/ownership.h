@@ -17,7 +17,7 @@ class Ownership {
  public:
   explicit Ownership(const Schedule& schedule);
 
-  /// The last reduce_scatter of a buffer in this optimizer step.
+  /// The last reduce-scatter of a buffer in this optimizer step.
   struct Scattered {
     const Step* step = nullptr;
     int group = -1;  ///< number of the group it ran over

@@ -86,7 +86,7 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
               std::string(row.name) + " \"" + step.name + "\" runs over ranks " + list_of(meetings_.members(group)) +
                   ", but " + schedule_->model.parameters()[at(parameter)].name + " was last scattered by \"" +
                   scattered->step->name + "\" over ranks " + list_of(meetings_.members(scattered->group)) +
-                  "; a gather undoes the last reduce_scatter and needs the same group"}});
+                  "; a gather undoes the last reduce-scatter and needs the same group"}});
       }
     }
     for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -164,11 +164,11 @@ void Walk::complete(Meeting& meeting, std::size_t time) {
   event.cuts = first.cuts;
   for (auto& member : meeting.members) event.calls.push_back(std::move(member->call));
   std::optional<std::size_t> number;
-  // Views of whole buffers are no views: a gather has them only where some parameter needs one.
-  if (operation(event.op).touches()) {
+  const Operation& row = operation(event.op);
+  if (row.touches()) {
     number = timeline_->events.size();
     timeline_->events.push_back(std::move(event));
-    if (operation(event.op).changes()) apply_ownership(timeline_->events.back(), meeting.group);
+    if (row.changes()) apply_ownership(timeline_->events.back(), meeting.group);
   }
   for (int rank : ranks) {
     for (InFlight& flight : ranks_[at(rank)].in_flight) {

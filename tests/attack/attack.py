@@ -136,7 +136,7 @@ def points(rng, open_names, document, texts, count):
 
 
 def other_tokens(rng, document):
-    """The scenario with other numbers of tokens, of which some are 0; None where they are many."""
+    """The scenario with other numbers of tokens; None where they are many."""
     if world(document) > 64 or isinstance(document.get("batch", {}).get("tokens"), (list, dict)):
         return None
     layout, batch = document["layout"], document["batch"]

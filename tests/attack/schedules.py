@@ -5,8 +5,8 @@ LARGE = 2**10 * 3**2 * 5**2 * 7 * 11 * 13  # elements that nearly every size div
 EXTENTS = (5040, 720720, 50257, 1_000_003, 12_582_912)
 SMALL = (4, 7, 13, 64, 100, 200)  # of which many ranks hold nothing
 # What frameworks round to: Megatron's 64, 128 and 65536, DeepSpeed's 2 * n, and what does not divide them.
-ALIGNMENTS = ("n", "2*n", "lcm(n, 128)", "lcm(n, 64)", "lcm(n, 12)", "lcm(n, 2*n)", "128*n", "1", "max(n, 128)", "64")
-PARAMETER_ALIGNMENTS = (1, 1, 2, 4, 8, 64, 128, "n", "2*n", "8*n", "lcm(n, 8)")
+ALIGNMENTS = ("n", "2*n", "lcm(n, 128)", "lcm(n, 64)", "lcm(n, 12)", "lcm(n, 2*n)", "128*n", "1", "max(n, 128)", "64", "dp", "lcm(n, dp)")
+PARAMETER_ALIGNMENTS = (1, 1, 2, 4, 8, 64, 128, "n", "2*n", "8*n", "lcm(n, 8)", "dp")
 # Bucket sizes of Megatron (40 million, a million for each rank), DeepSpeed (5e8) and DDP (25 MiB of float32), and small ones.
 BUCKETS = (40_000_000, 500_000_000, 6_553_600, 1000, 64, "max(40000000, 1000000 * dp)", "100 * n", "dp * 1000", "3 * n")
 

@@ -17,7 +17,7 @@ def places(value, path=()):
 
 
 def without(document, path):
-    """The document less what stands there; a conditional value as its first branch. None where that changes nothing."""
+    """The document less what stands there; a conditional value as its first branch."""
     changed = copy.deepcopy(document)
     holder = changed
     for key in path[:-1]:

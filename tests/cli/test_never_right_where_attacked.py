@@ -49,6 +49,26 @@ def test_what_is_cut_must_come_out_even_at_every_size(op, geometry, asked):
     assert limit["step"] == "cut" and "whether that comes out even depends on sizes that are open" in limit["why"]
 
 
+@pytest.mark.parametrize("geometry", [{"kind": "flat", "align": "dp"}, {"kind": "bucket", "align_bucket": "dp"}])
+def test_what_a_group_of_one_size_cuts_must_come_out_even_at_every_size_of_others(geometry, asked):
+    # An even number of elements at each dp up to 16, so "right for every size", and 720727 at 19.
+    parameters = [{"name": "w", "shape": [720720], "partial": ["tp"]}]
+    steps = [{"name": "r", "op": "all_reduce", "over": "dp"}, {"name": "cut", "op": "reduce_scatter", "over": "tp", "geometry": geometry}]
+    document = scenario({"dp": "any", "tp": 2}, steps, parameters)
+    assert (asked(document, dp=4), asked(document, dp=19)) == ("match", "error")
+    assert asked(document)["verdict"] == "undecided"
+
+
+def test_what_a_group_of_one_size_cuts_of_a_shard_must_come_out_even(asked):
+    # 720720 / tp elements: 3 divides them at each tp up to 8, and not at 9.
+    parameters = [{"name": "w", "shape": [720720], "shard": {"tp": 0}}]
+    document = scenario({"tp": "any", "dp": 3}, [{"name": "cut", "op": "reduce_scatter", "over": "dp", "geometry": {"kind": "flat", "align": 1}}], parameters)
+    assert (asked(document, tp=4), asked(document, tp=9)) == ("match", "error")
+    assert asked(document)["verdict"] == "undecided"
+    document["schedule"]["steps"][1]["geometry"]["align"] = "6"
+    assert asked(document)["verdict"] == "right"
+
+
 @pytest.mark.parametrize("align", ["n", "2 * n", "lcm(n, 128)", "lcm(n, 65536)", "n * n"])
 def test_what_is_a_multiple_of_the_number_of_ranks_comes_out_even(align, asked):
     for geometry in ({"kind": "flat", "align": align}, {"kind": "bucket", "align_bucket": align}):

@@ -188,7 +188,7 @@ IN_FRAMEWORK = {
     "key that the step's op does not have": (
         '"edits": []',
         '"edits": [ { "set": "dp_all_reduce", "geometry": { "kind": "flat" } } ]',
-        'key "geometry" does not belong to "all_reduce" in step "dp_all_reduce"; reduce_scatter, all_gather, own have it '
+        'key "geometry" does not belong to "all_reduce" in step "dp_all_reduce"; reduce_scatter, reduce_scatter_v, all_gather, own have it '
         "[/schedule/edits/0/geometry]",
     ),
     "more experts than ranks": (

@@ -30,7 +30,7 @@ def holds(guards, sizes):
 
 
 def first_common(cases):
-    """Sizes that no case's: the number of micro-batches and axes that stay."""
+    """Sizes that are the same in every case: the number of micro-batches and axes that stay."""
     layouts = [layout for case in cases for layout in case["layouts"]]
     return dict(layouts[0]) if layouts else None
 

@@ -175,8 +175,11 @@ Json RandomScenario::batch() {
   Json batch = Json::object();
   maybe(batch, "micro_batches", 70, {"1", "2", "3", "[2, 3]", "[2, 2]", "\"any\""});
   const Json* counts = batch.find("micro_batches");
-  if (counts != nullptr && counts->is_array()) batch.set("steps", Json::number("2"));
-  if (counts == nullptr || !counts->is_array()) maybe(batch, "steps", 15, {"1", "2"});
+  if (counts != nullptr && counts->is_array()) {
+    batch.set("steps", Json::number("2"));  // what `counts` points to may have moved
+  } else {
+    maybe(batch, "steps", 15, {"1", "2"});
+  }
   maybe(batch, "tokens", 40,
         {"\"uneven\"", "\"even\"", R"({ "main": "even" })", R"({ "aux": "uneven", "main": "even" })",
          "[[[[3]]], [[[5]]]]", "[[[[3]], [[0]]], [[[5]], [[2]]]]", R"({ "main": [[[[1]]], [[[7]]]], "aux": "even" })"});

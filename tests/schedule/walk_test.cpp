@@ -314,5 +314,5 @@ TEST_CASE("mistakes that show only on some rank name it") {
             schedule(layout, {parameter("w", {4})}, {collective(Op::reduce_scatter, "scatter", Axis::dp), gather})) ==
         "all_gather \"gather\" runs over ranks 0, 1, but w was last scattered by \"scatter\" over ranks 0, 1, 2, 3; a "
         "gather "
-        "undoes the last reduce_scatter and needs the same group");
+        "undoes the last reduce-scatter and needs the same group");
 }

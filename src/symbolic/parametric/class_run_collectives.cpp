@@ -270,7 +270,7 @@ std::vector<Recorded::Cut> ClassRun::cuts_of_scatters(const Place& place, int wh
   Diagrams& diagrams = *result_.diagrams;
   for (const Scattered& scattered : scattered_) {
     if (diagrams.multiply(where, scattered.where) != 0 && !same(scattered.group, group))
-      throw OutOfReach(place.step->name, "it gathers over another group than the last reduce_scatter");
+      throw OutOfReach(place.step->name, "it gathers over another group than the last reduce-scatter");
   }
   std::vector<Recorded::Cut> result;
   if (group.single()) return result;

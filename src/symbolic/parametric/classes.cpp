@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "lockstep/operation.h"
 #include "src/base/at.h"
@@ -91,18 +92,31 @@ void require_whole_and_positive(const Step& step) {
   look_at("align_parameter", step.geometry.align_parameter);
 }
 
-/// Whether n divides every multiple of it, whatever n is, as far as that is seen.
-bool is_multiple_of_n(const Expression& alignment) {
+/// Whether an expression of a geometry has the same value at every size, but for `n`.
+bool is_of_n_alone(const Expression& expression) {
+  const std::set<std::string> names = expression.names();
+  return std::all_of(names.begin(), names.end(), [](const std::string& name) { return name == "n"; });
+}
+
+/// Whether n divides every multiple of it, as far as that is seen: this `n`, or whatever n is where its axes are open.
+bool is_multiple_of_n(const Expression& alignment, Environment environment, std::optional<int> n) {
+  if (n) {
+    if (!is_of_n_alone(alignment)) return false;
+    const std::map<std::string, ExpressionValue, std::less<>> names = {{"n", Rational(*n)}};
+    environment.names = &names;
+    return (alignment.number(environment) / Rational(*n)).is_integer();
+  }
   const auto all = multiples_of(alignment.tree());
   return all && std::any_of(all->begin(), all->end(),
                             [](const Multiple& one) { return one.power > 0 && one.factor.is_integer(); });
 }
 
 /// Whether a bucket that begins at a multiple of `align_bucket` begins at one of `align_parameter`, so that what is in
-/// it lies there as it would from 0 on: at this `n`, or at every one where its axes are open. False where that is not
-/// seen.
-bool aligned(const Geometry& geometry, Environment environment, std::optional<int> n) {
+/// it lies there as it would from 0 on: at this `n`, or at every one where its axes are open; at all other sizes where
+/// `everywhere`. False where that is not seen.
+bool aligned(const Geometry& geometry, Environment environment, std::optional<int> n, bool everywhere) {
   const Expression bucket = geometry.align_bucket ? *geometry.align_bucket : Expression::parse("lcm(n, 128)");
+  if (n && everywhere && !(is_of_n_alone(bucket) && is_of_n_alone(geometry.align_parameter))) return false;
   if (n) {
     const std::map<std::string, ExpressionValue, std::less<>> names = {{"n", Rational(*n)}};
     environment.names = &names;
@@ -218,8 +232,7 @@ void Choices::read(const Step& step) {
     here.cut_keys.resize(cuts ? local.buffers.size() : 0);
     if (chosen.empty()) continue;
     const Geometry& geometry = step.geometry;
-    if (geometry.kind == Geometry::Kind::counts)
-      throw OutOfReach(step.name, "it cuts slices whose lengths are given for each member by itself");
+    if (geometry.kind == Geometry::Kind::counts) throw OutOfReach(step.name, "its \"counts\" fit groups of one size");
     if (geometry.kind == Geometry::Kind::parameter || geometry.kind == Geometry::Kind::rows) {
       for (const std::size_t i : chosen)
         here.cut_keys[i] = (geometry.kind == Geometry::Kind::rows ? "rows of " : "parameter of ") + over;
@@ -227,13 +240,15 @@ void Choices::read(const Step& step) {
     }
     const bool flat = geometry.kind == Geometry::Kind::flat;
     const auto& alignment = flat ? geometry.align : geometry.align_bucket;  // by default one that n divides
-    if (is_open && alignment && !is_multiple_of_n(*alignment)) {
+    const bool everywhere = world_.open().for_every_size;
+    const std::optional<int> given = is_open ? std::nullopt : std::optional(n);
+    if ((is_open || everywhere) && alignment && !is_multiple_of_n(*alignment, environment, given)) {
       throw OutOfReach(step.name,
                        fmt::format("it cuts a {} whose length is a multiple of \"{}\" into n equal slices, and "
                                    "whether that comes out even depends on sizes that are open",
                                    flat ? "buffer" : "bucket", alignment->to_string()));
     }
-    if (!flat && world_.open().for_every_size) require_whole_and_positive(step);
+    if (!flat && everywhere) require_whole_and_positive(step);
     // Which parameters share a bucket, in which order: that decides where each of them lies in it.
     const GeometryLayout layout = lay_out(geometry, items, n, environment);
     std::string rule = flat ? "flat" : "bucket";
@@ -242,8 +257,8 @@ void Choices::read(const Step& step) {
       rule += "," + geometry.align_parameter.to_string();
       if (geometry.align_bucket) rule += "," + geometry.align_bucket->to_string();
     }
-    const bool by_bucket = geometry.kind == Geometry::Kind::bucket && !geometry.size &&
-                           aligned(geometry, environment, is_open ? std::nullopt : std::optional(n));
+    const bool by_bucket =
+        geometry.kind == Geometry::Kind::bucket && !geometry.size && aligned(geometry, environment, given, everywhere);
     if (geometry.kind == Geometry::Kind::bucket && geometry.size) rule += ",size " + geometry.size->to_string();
     std::map<std::string, std::string> contents;
     const auto container = [&](std::size_t item) {
