@@ -10,8 +10,8 @@ namespace lockstep {
 
 namespace {
 
-/// Whether an optimizer step has an iteration of this index.
-bool check_iteration(const EditTarget& target, Reading& reading) {
+/// Whether an optimizer step has an iteration of this index, which is then written in one way: -0 is 0.
+bool check_iteration(EditTarget& target, Reading& reading) {
   if (target.iteration == "first" || target.iteration == "last") return true;
   const std::optional<std::int64_t> index = whole_number(Json::number(target.iteration));
   if (!index) {
@@ -22,7 +22,10 @@ bool check_iteration(const EditTarget& target, Reading& reading) {
   }
   const std::vector<int>& counts = reading.batch.micro_batch_counts;
   const int most = *std::max_element(counts.begin(), counts.end());
-  if (*index < most && *index >= -most) return true;
+  if (*index < most && *index >= -most) {
+    target.iteration = std::to_string(*index);
+    return true;
+  }
   reading.diagnostics.add(
       target.place,
       fmt::format("iteration {} does not exist: an optimizer step has {} micro-batches, counted from 0", *index, most));

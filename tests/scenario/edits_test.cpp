@@ -77,6 +77,9 @@ TEST_CASE("a place in one iteration is that of the unrolled each") {
         "micro_batches[backward zero{dp > 1 or pp > 1} dp_all_reduce{micro_batch == 1}]");
   CHECK(after(R"({ "move": "dp_all_reduce", "before": "micro_batches[last]" })") ==
         "micro_batches[dp_all_reduce{micro_batch == last} backward]");
+  // It was the one that there is not: behind the last.
+  CHECK(after(R"({ "move": "dp_all_reduce", "after": "backward[-0]" })") ==
+        "micro_batches[backward dp_all_reduce{micro_batch == 0}]");
 }
 
 TEST_CASE("insert adds a step") {
