@@ -36,8 +36,8 @@ struct SymbolicResult {
   std::vector<BufferResult> buffers;  ///< every buffer of every rank, by rank and buffer
   std::vector<UnownedResult> unowned;
   std::vector<NormResult> norm;
-  /// Where every rank counts every element of the model equally often, but not once: how often. The norm is its square
-  /// root times the right one.
+  /// Where every rank counts every element of the model equally often, but not once, and all elements are right: how
+  /// often. The norm is its square root times the right one.
   std::optional<int> norm_squared_factor;
   std::vector<bool> replicas_agree;  ///< by logical parameter
   /// By logical parameter: some wrong element has several owners. Where none has, `replicas_agree` is true, and there

@@ -63,14 +63,19 @@ std::vector<std::string> who_would_not_notice(const CheckResult& result) {
   const std::optional<Rational> ratio = overall_ratio(result);
   if (ratio && !ratio->is_one() && !ratio->is_zero()) {
     const std::string factor = ratio->to_string();
-    sentences.push_back(
-        all ? fmt::format("Every gradient is {} times the right one, and so is the gradient norm.", factor)
-            : fmt::format("What is wrong is {} times the right gradient; the gradient norm is {:.3g} times the right "
-                          "one if all elements have the same size.",
-                          factor, norm_ratio(model, wrong, *ratio)));
+    const bool counts_right = result.symbolic->norm.empty();  // of the norm
+    std::string sentence = all ? fmt::format("Every gradient is {} times the right one", factor)
+                               : fmt::format("What is wrong is {} times the right gradient", factor);
+    if (counts_right) {
+      sentence +=
+          all ? std::string(", and so is the gradient norm")
+              : fmt::format("; the gradient norm is {:.3g} times the right one if all elements have the same size",
+                            norm_ratio(model, wrong, *ratio));
+    }
+    sentences.push_back(sentence + ".");
     sentences.push_back(
         "Adam does not notice a factor that stays: its update does not depend on the size of the gradient.");
-    if (all) sentences.push_back("Where the norm is clipped, the factor is gone after the clip.");
+    if (all && counts_right) sentences.push_back("Where the norm is clipped, the factor is gone after the clip.");
   }
   if (within_tolerance(result, Rational(8, 100)))
     sentences.push_back("A comparison with one device that accepts 8 % passes.");

@@ -153,6 +153,7 @@ class EditReader {
     read_values("parameter");
     const ObjectRow& row = object_row(Object::parameter);
     std::vector<std::string> known;
+    known.reserve(row.keys.size());
     for (const ObjectKey& key : row.keys) known.emplace_back(key.name);
     for (const Json::Member& member : edit_.values) {
       if (find_key(row, member.key) != nullptr) continue;

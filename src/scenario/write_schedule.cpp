@@ -12,9 +12,7 @@ namespace {
 Json number(std::int64_t value) { return written(value); }
 
 Json written_axes(const std::vector<Axis>& axes) {
-  std::vector<std::string> names;
-  for (const Axis axis : axes) names.emplace_back(name_of(axis));
-  return written(names);
+  return list_of(axes, [](Axis axis) { return Json::string(std::string(name_of(axis))); });
 }
 
 Json layout_json(const Layout& layout) {

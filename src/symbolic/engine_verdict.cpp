@@ -83,11 +83,13 @@ SymbolicResult SymbolicEngine::State::judge(int optimizer_step) {
   find_unowned(optimizer_step, result);
   count_norm(optimizer_step, result);
   compare_replicas(result);
-  result.match = result.unowned.empty() && result.norm.empty() &&
-                 std::all_of(result.buffers.begin(), result.buffers.end(), [](const BufferResult& buffer) {
-                   return std::all_of(buffer.pieces.begin(), buffer.pieces.end(),
-                                      [](const PieceResult& piece) { return piece.right; });
-                 });
+  const bool values_right = result.unowned.empty() &&
+                            std::all_of(result.buffers.begin(), result.buffers.end(), [](const BufferResult& buffer) {
+                              return std::all_of(buffer.pieces.begin(), buffer.pieces.end(),
+                                                 [](const PieceResult& piece) { return piece.right; });
+                            });
+  if (!values_right) result.norm_squared_factor.reset();  // what is counted is not what is right
+  result.match = values_right && result.norm.empty();
   return result;
 }
 

@@ -161,6 +161,9 @@ def test_where_everything_is_counted_equally_often_the_norm_is_wrong_by_one_fact
     twice = report(MEAN, step("norm", "norm", over="dp"), parameters=two)
     assert twice["norm_squared_factor"] == "2"
     assert report(MEAN, step("norm", "norm", over="dp", count="false"), parameters=two)["norm_squared_factor"] == "0"
+    # Where gradients are wrong too the norm is not that far off: twice counted and halved make 1/2 of its square.
+    halved = report(MEAN, step("half", "scale", by="1/2"), step("norm", "norm", over="dp"), parameters=two)
+    assert {entry["counted"] for entry in halved["norm"]} == {"2"} and "norm_squared_factor" not in halved
     # w twice, v once: no one number.
     mixed = [step("norm", "norm"), step("again", "norm", params=["w"])]
     assert report(MEAN, *mixed, parameters=two).get("norm_squared_factor") is None
