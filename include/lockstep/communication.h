@@ -28,7 +28,7 @@ struct Communication {
 };
 
 /// Of a timeline that completed this optimizer step; an empty result where it did not. Refers to `schedule`.
-/// Complexity: linear in the events and their calls.
+/// Complexity: linear in the events, their calls and the buffers of these.
 Communication communication(const Schedule& schedule, const Timeline& timeline, int optimizer_step = 0);
 
 }  // namespace lockstep

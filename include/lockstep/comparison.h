@@ -16,9 +16,10 @@ namespace lockstep {
 /// Elements of a parameter that optimizers get otherwise, of all ranks with these two formulas.
 struct GradientDifference {
   std::string parameter;
-  std::vector<int> ranks;     ///< ascending
-  Interval elements;          ///< local, of the first rank
-  std::string before, after;  ///< what they get
+  std::vector<int> ranks;      ///< that get it in the old one, ascending
+  std::vector<int> new_ranks;  ///< and in the new one, where others own the elements there; else empty
+  Interval elements;           ///< local, of the first rank
+  std::string before, after;   ///< what they get
 };
 
 /// A parameter of which ranks hand other elements to their optimizers.

@@ -228,6 +228,8 @@ class Comparer {
     }
     std::vector<int>& ranks = here.difference.ranks;
     if (ranks.empty() || ranks.back() != old_one.rank) ranks.push_back(old_one.rank);
+    std::vector<int>& new_ranks = here.difference.new_ranks;
+    if (new_ranks.empty() || new_ranks.back() != new_one.rank) new_ranks.push_back(new_one.rank);
   }
 
   std::vector<Term> terms(const Side& side, int form, int rank, int buffer) const {
@@ -262,8 +264,11 @@ class Comparer {
       GradientDifference& difference = found.difference;
       difference.before = formula(before_, found.form_before, difference.ranks.front(), found.buffer_before);
       difference.after = formula(after_, found.form_after, found.rank_after, found.buffer_after);
-      std::sort(difference.ranks.begin(), difference.ranks.end());
-      difference.ranks.erase(std::unique(difference.ranks.begin(), difference.ranks.end()), difference.ranks.end());
+      for (std::vector<int>* ranks : {&difference.ranks, &difference.new_ranks}) {
+        std::sort(ranks->begin(), ranks->end());
+        ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
+      }
+      if (difference.new_ranks == difference.ranks) difference.new_ranks.clear();
       result_.gradients.push_back(std::move(difference));
     }
   }

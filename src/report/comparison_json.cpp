@@ -107,6 +107,7 @@ void comparison_json(const ScheduleComparison& comparison, const Write& write) {
     json.begin_object();
     json.key("parameter").string(each.parameter);
     json.key("ranks").numbers(each.ranks);
+    if (!each.new_ranks.empty()) json.key("new_ranks").numbers(each.new_ranks);
     json.key("elements").interval(each.elements);
     json.key("old").string(each.before);
     json.key("new").string(each.after);

@@ -54,7 +54,7 @@ struct FoldedDifference {
   const GradientDifference* first = nullptr;
   std::string name;
   std::size_t parameters = 0;
-  std::vector<int> ranks;
+  std::vector<int> ranks, new_ranks;
 };
 
 std::vector<FoldedDifference> fold(const std::vector<GradientDifference>& differences) {
@@ -63,14 +63,18 @@ std::vector<FoldedDifference> fold(const std::vector<GradientDifference>& differ
   for (const GradientDifference& difference : differences) {
     std::string name = folded_name(difference.parameter);
     const auto [found, is_new] = places.try_emplace({name, difference.before, difference.after}, folded.size());
-    if (is_new) folded.push_back({&difference, std::move(name), 0, {}});
+    if (is_new) folded.push_back({&difference, std::move(name), 0, {}, {}});
     FoldedDifference& here = folded[found->second];
     ++here.parameters;
+    const std::vector<int>& new_ranks = difference.new_ranks.empty() ? difference.ranks : difference.new_ranks;
     here.ranks.insert(here.ranks.end(), difference.ranks.begin(), difference.ranks.end());
+    here.new_ranks.insert(here.new_ranks.end(), new_ranks.begin(), new_ranks.end());
   }
   for (FoldedDifference& each : folded) {
-    std::sort(each.ranks.begin(), each.ranks.end());
-    each.ranks.erase(std::unique(each.ranks.begin(), each.ranks.end()), each.ranks.end());
+    for (std::vector<int>* ranks : {&each.ranks, &each.new_ranks}) {
+      std::sort(ranks->begin(), ranks->end());
+      ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
+    }
     if (each.parameters == 1) each.name = each.first->parameter;
   }
   return folded;
@@ -161,7 +165,9 @@ class TextComparison {
       const std::string where = each.parameters > 1
                                     ? fmt::format("{} ({})", each.name, each.parameters)
                                     : fmt::format("{} {}", each.name, interval_text(each.first->elements));
-      write_(fmt::format("  {}  {}\n", where, rank_list(each.ranks, verbose_ ? each.ranks.size() : 8)));
+      const auto list = [&](const std::vector<int>& ranks) { return rank_list(ranks, verbose_ ? ranks.size() : 8); };
+      const std::string others = each.new_ranks == each.ranks ? "" : ", in the new one " + list(each.new_ranks);
+      write_(fmt::format("  {}  {}{}\n", where, list(each.ranks), others));
       const std::size_t widest = verbose_ ? unlimited_width : widest_line;
       write_(fmt::format("    old  {}\n", elided(each.first->before, widest)));
       write_(fmt::format("    new  {}\n", elided(each.first->after, widest)));

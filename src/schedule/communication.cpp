@@ -11,20 +11,50 @@ namespace lockstep {
 
 namespace {
 
-/// Bytes of what one member brings: whole buffers, or the part of each on which the call acts.
-std::int64_t bytes_of(const Schedule& schedule, const Call& call) {
+/// A sum over the buffers of a call: of `elements(i, buffer)`, in bytes.
+template <class Elements>
+std::int64_t bytes_of(const Schedule& schedule, const Call& call, const Elements& elements) {
   std::int64_t bytes = 0;
   const std::vector<LocalBuffer>& buffers = schedule.model.local(call.rank).buffers;
   for (std::size_t i = 0; i < call.buffers->size(); ++i) {
     const LocalBuffer& buffer = buffers[at((*call.buffers)[i])];
-    std::int64_t elements = buffer.numel;
-    if (!call.owned.empty()) {
-      elements = 0;
-      for (const Interval& part : call.owned[i]) elements += part.size();
-    }
-    bytes += elements * static_cast<std::int64_t>(bytes_of(buffer.dtype));
+    bytes += elements(i, buffer) * static_cast<std::int64_t>(bytes_of(buffer.dtype));
   }
   return bytes;
+}
+
+/// Bytes of what one member brings: whole buffers, or the part of each on which the call acts.
+std::int64_t bytes_of(const Schedule& schedule, const Call& call) {
+  return bytes_of(schedule, call, [&](std::size_t i, const LocalBuffer& buffer) {
+    if (call.owned.empty()) return buffer.numel;
+    std::int64_t elements = 0;
+    for (const Interval& part : call.owned[i]) elements += part.size();
+    return elements;
+  });
+}
+
+/// What each member sends of `bytes` that it brings, by the decomposition of the op's row.
+std::vector<std::int64_t> sent_by_members(const Schedule& schedule, const Event& event, std::int64_t bytes) {
+  const Operation& row = operation(event.op);
+  const int n = static_cast<int>(event.calls.size());
+  const auto index = [&](int member) { return at((member % n + n) % n); };
+  std::vector<std::int64_t> sent(event.calls.size(), bytes);
+  if (row.value == Operation::Value::of_the_root) {
+    sent[index(event.root - 1)] = 0;  // the last of the chain
+  } else if (row.writes == Operation::Writes::root_everywhere) {
+    sent[index(event.root)] = 0;
+  } else if (row.writes == Operation::Writes::everywhere) {
+    sent.assign(event.calls.size(), (row.ring_sends * (n - 1) * bytes + n - 1) / n);  // in equal parts
+  } else {
+    // A slice is sent by all but the one with which it ends: its member, or of a gather the one in front of that.
+    const int last = row.writes == Operation::Writes::every_slice ? -1 : 0;
+    for (int member = 0; member < n; ++member) {
+      sent[index(member + last)] -= bytes_of(schedule, event.calls.front(), [&](std::size_t i, const auto&) {
+        return event.cuts[i].slice(member).size();
+      });
+    }
+  }
+  return sent;
 }
 
 }  // namespace
@@ -44,9 +74,10 @@ Communication communication(const Schedule& schedule, const Timeline& timeline, 
     ++step.calls;
     step.smallest_group = std::min(step.smallest_group, members);
     step.largest_group = std::max(step.largest_group, members);
-    const std::int64_t bytes = sends * (members - 1) * bytes_of(schedule, event.calls.front());
-    step.bytes += bytes;
-    for (const Call& call : event.calls) of_rank[at(call.rank)] += (bytes + members - 1) / members;
+    const std::int64_t bytes = bytes_of(schedule, event.calls.front());
+    step.bytes += sends * (members - 1) * bytes;
+    const std::vector<std::int64_t> sent = sent_by_members(schedule, event, bytes);
+    for (std::size_t i = 0; i < sent.size(); ++i) of_rank[at(event.calls[i].rank)] += sent[i];
   }
   for (const StepCommunication& step : result.steps) {
     result.calls += step.calls;

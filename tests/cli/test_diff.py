@@ -48,6 +48,16 @@ def test_other_gradients(run, tmp_path):
                                          "bytes": 64}
 
 
+def test_the_ranks_of_the_new_one_where_others_own_the_elements(run, tmp_path):
+    reduced = {"name": "sum", "op": "reduce", "over": "dp", "root": 1}
+    old, new = write(tmp_path, "old.json", reduced), write(tmp_path, "new.json", {**reduced, "root": 0, "reduce": "avg"})
+    result = run("diff", old, new)
+    assert result.returncode == 1
+    assert "  w [0, 8)  rank 1, in the new one rank 0\n    old  g0 + g1\n    new  (g0+g1)/2\n" in result.stdout
+    report = json.loads(run("diff", old, new, "-f", "json").stdout)
+    assert [(each["ranks"], each["new_ranks"]) for each in report["gradients"]] == [([1], [0])]
+
+
 def test_one_file_with_two_sets_of_options(run, tmp_path):
     path = tmp_path / "scenario.json"
     path.write_text(json.dumps({"lockstep": 1, "layout": {"dp": 2}, "model": {"preset": "gpt2", "layers": 1},

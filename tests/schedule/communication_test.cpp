@@ -26,10 +26,29 @@ TEST_CASE("a ring sends 2·(n − 1) times the buffer for an all-reduce, and n �
     const Communication found = of(s);
     CHECK(found.bytes == 2 * 24);
     CHECK(found.calls == 1);
-    CHECK(found.most_bytes_of_a_rank == 2 * 24 / 3);
+    // In slices each rank sends two of three; along a chain all but one send everything.
+    CHECK(found.most_bytes_of_a_rank == (op == Op::reduce || op == Op::broadcast ? 24 : 2 * 24 / 3));
     REQUIRE(found.steps.size() == 1);
     CHECK(found.steps.front().largest_group == 3);
   }
+}
+
+TEST_CASE(
+    "the rank that sends most is the one with the smallest slice, or the one in front of it where slices are "
+    "gathered") {
+  Step scatter = collective(Op::reduce_scatter_v, "scatter", Axis::dp),
+       gather = collective(Op::all_gather, "g", Axis::dp);
+  scatter.geometry.kind = gather.geometry.kind = Geometry::Kind::counts;
+  scatter.geometry.counts = gather.geometry.counts = {5, 0, 1};
+  const auto most = [](const Step& step) {
+    const Communication found = of(schedule(dp(3), {parameter("w", {6})}, {backwards(), step}));
+    CHECK(found.bytes == 2 * 24);
+    return found.most_bytes_of_a_rank;
+  };
+  CHECK(most(scatter) == 24);
+  CHECK(most(gather) == 24);
+  // Those with slices of 5, 0 and 1 of 6 elements send 1, 6 and 5 of them to scatter, and 6, 5 and 1 to gather.
+  CHECK(of(schedule(dp(3), {parameter("w", {6})}, {backwards(), scatter, gather})).most_bytes_of_a_rank == 11 * 4);
 }
 
 TEST_CASE("what moves no data, and a collective of one rank, is no communication") {
