@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/json.h"
+#include "lockstep/mistake.h"
 #include "lockstep/model.h"
 #include "lockstep/rational.h"
 #include "lockstep/schedule.h"
@@ -95,6 +96,7 @@ struct VerifiedParameter {
 /// One thing that is wrong, with everything that it is wrong in.
 struct VerifyFinding {
   VerifiedPiece::Verdict verdict = VerifiedPiece::Verdict::wrong;
+  Mistake kind = Mistake::undecided;
   std::string what;             ///< a sentence without a period
   std::vector<int> parameters;  ///< ascending
   std::vector<int> ranks;       ///< ascending

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "src/diagnosis/mistake.h"
+#include "src/diagnosis/kind_of_mistake.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/report/clean_text.h"
 

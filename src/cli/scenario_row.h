@@ -16,7 +16,7 @@ struct ScenarioRow {
   std::string title;
   std::string axes;       ///< larger than 1, slowest first: "pp 2, dp 2"
   std::string verdict;    ///< "match", …
-  std::string mistake;    ///< its kind (src/diagnosis/mistake.h), "none" where it matches
+  std::string mistake;    ///< its kind (name_of(Mistake)), "none" where it matches
   std::string factor;     ///< against the right gradient, where it is one number; "norm" where only that is wrong
   std::string replicas;   ///< what a comparison of replicas says of a mismatch: "agree", "differ", …
   std::string tolerance;  ///< what one with one device that accepts an error of 8 % says: "passes", "fails"

@@ -31,9 +31,7 @@ Difference compare(const std::vector<Term>& got, const std::vector<Term>& expect
     } else if (found == right.end()) {
       difference.left_out = true;
     } else {
-      const Rational ratio = term.coefficient / found->second;
-      if (!difference.least || ratio < *difference.least) difference.least = ratio;
-      if (!difference.most || ratio > *difference.most) difference.most = ratio;
+      difference.take(term.coefficient / found->second);
       ++there;
     }
   }
@@ -42,6 +40,11 @@ Difference compare(const std::vector<Term>& got, const std::vector<Term>& expect
 }
 
 }  // namespace
+
+void Difference::take(const Rational& ratio) {
+  if (!least || ratio < *least) least = ratio;
+  if (!most || ratio > *most) most = ratio;
+}
 
 Difference difference_of(const CheckResult& result, int rank, int buffer, const PieceResult& piece) {
   const Batch& batch = result.scenario->schedule->batch;

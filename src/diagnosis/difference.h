@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// How the content of one wrong piece differs from the reference, term by term.
+/// How the content of one wrong piece, or of what an optimizer of a captured run gets, differs from the reference,
+/// term by term.
 struct Difference {
   bool leftover = false;  ///< something that is no gradient, or is one of another optimizer step
   bool foreign = false;   ///< contributions of another element or parameter
@@ -16,6 +17,9 @@ struct Difference {
   bool missing = false;   ///< contributions of the reference are not there
   /// got/expected of the contributions that are there, smallest and largest; nothing where none is.
   std::optional<Rational> least, most;
+
+  /// One more contribution that is there.
+  void take(const Rational& ratio);
 };
 
 /// Of one wrong piece of exact_of(result).

@@ -16,9 +16,9 @@ void GitlabReporter::report(const FileFindings& file) {
     // Unique in the whole report: GitLab shows the first alone of several with one.
     json_.key("fingerprint").string(fmt::format("{}:{}", path, finding.fingerprint));
     json_.key("severity")
-        .string(finding.kind == RuleKind::not_checked ? "blocker"
-                : finding.kind == RuleKind::undecided ? "major"
-                                                      : "critical");
+        .string(finding.kind == Mistake::not_checked ? "blocker"
+                : finding.kind == Mistake::undecided ? "major"
+                                                     : "critical");
     json_.key("location").begin_object();
     json_.key("path").string(path);
     json_.key("lines").begin_object(true);

@@ -21,8 +21,8 @@ double seconds_of(const CheckResult& result) {
 }
 
 /// What could not be checked, and not what is wrong.
-bool is_error(RuleKind kind) {
-  return kind == RuleKind::invalid_file || kind == RuleKind::not_checked || kind == RuleKind::undecided;
+bool is_error(Mistake kind) {
+  return kind == Mistake::invalid_file || kind == Mistake::not_checked || kind == Mistake::undecided;
 }
 
 /// All findings of a file in one failure: a test case has at most one.

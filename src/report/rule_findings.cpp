@@ -51,7 +51,7 @@ class Gatherer {
 
   std::vector<RuleFinding> gather() {
     if (!result_.disagreement.empty())
-      plain(RuleKind::not_checked, result_.disagreement, "engines disagree", place_of_step(result_, ""));
+      plain(Mistake::not_checked, result_.disagreement, "engines disagree", place_of_step(result_, ""));
     switch (result_.verdict) {
       case Verdict::match:
         break;
@@ -70,7 +70,7 @@ class Gatherer {
   void unmet(const std::vector<std::string>& sentences) {
     for (const std::string& sentence : sentences) {
       RuleFinding finding;
-      finding.kind = RuleKind::unmet_expectation;
+      finding.kind = Mistake::unmet_expectation;
       finding.message = fmt::format("The file's `expect` does not hold: {}.", sentence);
       finding.place = place_of_expect(result_);
       add(std::move(finding), sentence.substr(0, sentence.find(':')));
@@ -85,7 +85,7 @@ class Gatherer {
     findings_.push_back(std::move(finding));
   }
 
-  void plain(RuleKind kind, const std::string& message, const std::string& what, FileStretch place) {
+  void plain(Mistake kind, const std::string& message, const std::string& what, FileStretch place) {
     RuleFinding finding;
     finding.kind = kind;
     finding.message = message;
@@ -96,7 +96,7 @@ class Gatherer {
   void errors() {
     for (const Diagnostic& error : result_.errors) {
       RuleFinding finding;
-      finding.kind = result_.machine_failed ? RuleKind::not_checked : RuleKind::invalid_file;
+      finding.kind = result_.machine_failed ? Mistake::not_checked : Mistake::invalid_file;
       finding.message = error.message;
       finding.place = place_of_error(error, result_.file);
       add(std::move(finding), without_digits(error.message));
@@ -106,9 +106,9 @@ class Gatherer {
   /// Deadlock, invalid collective, race: what the walk over the ranks or the model itself ended with.
   void outcome() {
     RuleFinding finding;
-    finding.kind = result_.verdict == Verdict::deadlock ? RuleKind::deadlock
-                   : result_.verdict == Verdict::race   ? RuleKind::race
-                                                        : RuleKind::invalid_collective;
+    finding.kind = result_.verdict == Verdict::deadlock ? Mistake::deadlock
+                   : result_.verdict == Verdict::race   ? Mistake::race
+                                                        : Mistake::invalid_collective;
     std::string step;
     if (result_.timeline != nullptr) {
       const Outcome& outcome = result_.timeline->outcome;
@@ -129,7 +129,7 @@ class Gatherer {
 
   void mismatch() {
     if (wrong_in_model_alone(result_)) {
-      plain(RuleKind::in_the_model,
+      plain(Mistake::in_the_model,
             "The schedule is right, and the model's own communication gives other gradients than one device.", "",
             place_of_model(result_));
       return;
@@ -137,12 +137,12 @@ class Gatherer {
     parameters();
     norm();
     if (findings_.empty())
-      plain(RuleKind::wrong_values, "Ranks end up with other values than one device.", "", place_of_step(result_, ""));
+      plain(Mistake::wrong_values, "Ranks end up with other values than one device.", "", place_of_step(result_, ""));
   }
 
   /// Sections that are wrong by one rule and one step: one finding.
   struct Merged {
-    RuleKind kind;
+    Mistake kind;
     std::string step, pattern;
     std::vector<const Section*> sections;
   };
@@ -153,7 +153,7 @@ class Gatherer {
     if (exact_of(result_) != nullptr) formulas.emplace(*result_.scenario->schedule, *forms_of(result_));
     const std::vector<Section> sections = fold_findings(result_, all, formulas ? &*formulas : nullptr);
     std::vector<Merged> list;
-    const auto merge = [&](RuleKind kind, const std::string& step, const Section& section) {
+    const auto merge = [&](Mistake kind, const std::string& step, const Section& section) {
       // Without a step nothing says that two parameters have one cause.
       const std::string pattern = step.empty() ? first_name(section) : "";
       const auto found = std::find_if(list.begin(), list.end(), [&](const Merged& one) {
@@ -172,12 +172,12 @@ class Gatherer {
           !finding.not_shown.empty() || std::any_of(finding.groups.begin(), finding.groups.end(),
                                                     [](const RankGroup& group) { return is_wrong(group); });
       if (has_values) merge(rule_of_values(result_, section, step), step, section);
-      if (!finding.unowned.empty()) merge(RuleKind::no_owner, step, section);
+      if (!finding.unowned.empty()) merge(Mistake::no_owner, step, section);
     }
     for (const Merged& merged : list) {
       RuleFinding finding;
       finding.kind = merged.kind;
-      if (merged.kind == RuleKind::no_owner) {
+      if (merged.kind == Mistake::no_owner) {
         unowned(merged, finding);
       } else {
         values(merged, formulas ? &*formulas : nullptr, finding);
@@ -291,7 +291,7 @@ class Gatherer {
     const std::vector<std::string> lines = lines_of(norm_text(result_, {}));
     if (lines.empty()) return;
     RuleFinding finding;
-    finding.kind = RuleKind::norm_count;
+    finding.kind = Mistake::norm_count;
     finding.lines.assign(lines.begin() + 1, lines.end());  // below "gradient norm"
     finding.message = finding.lines.size() == 1 ? fmt::format("Gradient norm: {}.", finding.lines.front())
                                                 : std::string(finding.rule().summary);
@@ -319,6 +319,10 @@ class Gatherer {
 };
 
 }  // namespace
+
+std::string rule_url(const Rule& rule, std::string_view docs_url) {
+  return docs_url.empty() ? "" : fmt::format("{}/rules/{}.md", docs_url, rule.id);
+}
 
 std::string without_digits(std::string text) {
   std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });

@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "lockstep/check.h"
-#include "src/report/rules.h"
+#include "lockstep/mistake.h"
 #include "src/report/step_place.h"
 
 namespace lockstep {
 
 /// One finding as programs that gather findings want it: a rule, a place, a sentence.
 struct RuleFinding {
-  RuleKind kind = RuleKind::wrong_factor;
+  Mistake kind = Mistake::wrong_factor;
   std::string message;             ///< its first sentence stands alone
   std::vector<std::string> lines;  ///< more, to read below it
   FileStretch place;
@@ -24,6 +24,9 @@ struct RuleFinding {
 
   const Rule& rule() const { return rule_of(kind); }
 };
+
+/// Where the page of a rule can be read; "" where `docs_url` (ReportOptions) is.
+std::string rule_url(const Rule& rule, std::string_view docs_url);
 
 /// Gives the findings of one file their fingerprints.
 class Fingerprints {

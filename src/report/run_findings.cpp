@@ -20,31 +20,6 @@ using Pieces = std::vector<const VerifiedPiece*>;
 
 constexpr std::size_t most_names_of_finding = 6, most_lines_of_finding = 23;
 
-/// The rule that a result breaks, by its coefficients: as rule_of_values() has it of a scenario.
-RuleKind rule_of_piece(const VerifiedPiece& piece) {
-  if (piece.verdict == PieceVerdict::undecided) return RuleKind::undecided;
-  if (piece.ranks.empty() || (piece.coefficients.empty() && piece.formula == "0")) return RuleKind::no_owner;
-  if (piece.coefficients.empty()) return RuleKind::wrong_values;
-  if (piece.unexplained > piece.noise) return RuleKind::leftover;
-  bool missing = false, one_factor = true;
-  std::optional<Rational> factor;
-  for (const RecoveredCoefficient& one : piece.coefficients) {
-    const bool is_zero = one.exact && one.exact->is_zero();
-    if (one.step != piece.step && !is_zero) return RuleKind::leftover;
-    if (one.step != piece.step || (one.expected && one.expected->is_zero())) continue;
-    missing = missing || is_zero;
-    if (!one.exact) {
-      one_factor = false;
-      continue;
-    }
-    const Rational own = one.expected ? *one.exact / *one.expected : *one.exact;
-    one_factor = one_factor && (!factor || *factor == own);
-    factor = own;
-  }
-  if (missing) return RuleKind::missing_reduction;
-  return one_factor ? RuleKind::wrong_factor : RuleKind::wrong_weights;
-}
-
 std::string sentence(std::string text) {
   if (!text.empty() && text.back() != '.') text += '.';
   return text;
@@ -103,7 +78,7 @@ class RunGatherer {
     return {index < result_.files.size() ? result_.files[index] : result_.run, std::max(1, place.line), 1, 1};
   }
 
-  RuleFinding plain(RuleKind kind, const std::string& message, const RunPlace& place) {
+  RuleFinding plain(Mistake kind, const std::string& message, const RunPlace& place) {
     RuleFinding finding;
     finding.kind = kind;
     finding.message = sentence(message);
@@ -116,32 +91,29 @@ class RunGatherer {
     std::vector<RuleFinding> list;
     list.reserve(result_.collectives.size());
     for (const VerifiedCollective& one : result_.collectives)
-      list.push_back(plain(RuleKind::invalid_collective, one.what, one.place));
+      list.push_back(plain(Mistake::invalid_collective, one.what, one.place));
     return list;
   }
 
   std::vector<RuleFinding> gaps() {
     std::vector<RuleFinding> list;
     list.reserve(result_.gaps.size() + 1);
-    for (const std::string& gap : result_.gaps) list.push_back(plain(RuleKind::undecided, gap, {}));
+    for (const std::string& gap : result_.gaps) list.push_back(plain(Mistake::undecided, gap, {}));
     if (result_.pieces.empty() && result_.gaps.empty())
-      list.push_back(plain(RuleKind::undecided, "nothing was compared: no optimizer got a gradient", {}));
+      list.push_back(plain(Mistake::undecided, "nothing was compared: no optimizer got a gradient", {}));
     return list;
   }
 
   /// What is wrong with the ranks' own gradients: where is as in of_pieces().
   RuleFinding of_reference(const VerifyFinding& found, const std::string& where) {
-    const bool is_known = found.verdict == PieceVerdict::wrong;
-    return plain(is_known ? RuleKind::in_the_model : RuleKind::undecided,
-                 where.empty() ? found.what : fmt::format("{}: {}", found.what, where), {});
+    return plain(found.kind, where.empty() ? found.what : fmt::format("{}: {}", found.what, where), {});
   }
 
   /// `where` "": what is wrong of one parameter, whose name stands above.
   RuleFinding of_pieces(const VerifyFinding& found, const Pieces& pieces, const std::string& where) {
     const VerifiedPiece& first = *pieces.front();
     RuleFinding finding;
-    const auto told = std::find_if(pieces.begin(), pieces.end(), [](const auto* one) { return one->left_out == 0; });
-    finding.kind = rule_of_piece(told == pieces.end() ? first : **told);
+    finding.kind = found.kind;
     finding.message = sentence(where.empty() ? found.what : fmt::format("{}: {}", found.what, where));
     finding.place = stretch(first.place);
     const std::vector<RunRow> rows = words_.rows(pieces);

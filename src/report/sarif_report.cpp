@@ -97,7 +97,9 @@ SarifReporter::SarifReporter(const ReportOptions& options, Write write)
 
 void SarifReporter::write_rules() {
   json_.begin_array();
-  for (const Rule& rule : rules()) {
+  for (const MistakeKind& kind : mistake_kinds()) {
+    const Rule& rule = kind.rule;
+    if (rule.id.empty()) continue;
     json_.begin_object();
     json_.key("id").string(rule.id);
     json_.key("name").string(rule.name);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lockstep/operation.h"
-#include "src/diagnosis/difference.h"
+#include "src/diagnosis/kind_of_mistake.h"
 #include "src/diagnosis/stale.h"
 
 namespace lockstep {
@@ -49,11 +49,11 @@ bool is_moved_out_of_slices(const CheckResult& result, const std::string& step) 
 
 }  // namespace
 
-RuleKind rule_of_values(const CheckResult& result, const Section& section, const std::string& step) {
+Mistake rule_of_values(const CheckResult& result, const Section& section, const std::string& step) {
   if (section.turn != nullptr && result.symbolic && !stale_slices(result, *section.turn).empty())
-    return RuleKind::stale_slices;
-  if (is_moved_out_of_slices(result, step)) return RuleKind::stale_slices;
-  bool compared = false, leftover = false, foreign = false, missing = false, weights = false;
+    return Mistake::stale_slices;
+  if (is_moved_out_of_slices(result, step)) return Mistake::stale_slices;
+  std::vector<Difference> contents;
   std::set<std::pair<int, int>> seen;
   const std::vector<RankGroup>& groups = section.finding->groups;
   for (std::size_t index = 0; index < std::min(groups.size(), most_compared_groups); ++index) {
@@ -61,19 +61,10 @@ RuleKind rule_of_values(const CheckResult& result, const Section& section, const
     for (const PieceResult& piece : groups[index].symbolic->pieces) {
       // The groups of a section hold the same parameter, so that one difference stands for all of these forms.
       if (piece.right || !seen.emplace(piece.form, piece.reference).second) continue;
-      const Difference one = difference_of(result, groups[index].ranks.front(), groups[index].buffer, piece);
-      compared = true;
-      leftover = leftover || one.leftover;
-      foreign = foreign || one.foreign;
-      missing = missing || one.missing;
-      weights = weights || one.left_out || one.least != one.most;
+      contents.push_back(difference_of(result, groups[index].ranks.front(), groups[index].buffer, piece));
     }
   }
-  if (!compared) return RuleKind::wrong_values;
-  if (leftover) return RuleKind::leftover;
-  if (foreign) return RuleKind::wrong_cut;
-  if (missing) return RuleKind::missing_reduction;
-  return weights ? RuleKind::wrong_weights : RuleKind::wrong_factor;
+  return kind_of_content(contents);
 }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/other_tests.h"
 
-#include "src/diagnosis/mistake.h"
+#include "src/diagnosis/kind_of_mistake.h"
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
 

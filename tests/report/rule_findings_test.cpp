@@ -108,3 +108,8 @@ TEST_CASE("a result of the parametric engine alone has rules, formulas and the f
   REQUIRE_FALSE(at_large.front().lines.empty());
   CHECK(at_large.front().lines.front().find("got ") != std::string::npos);
 }
+
+TEST_CASE("the page of a rule is looked up where the documents are, and nowhere without") {
+  CHECK(rule_url(rule_of(Mistake::missing_reduction), "https://host/docs") == "https://host/docs/rules/LS001.md");
+  CHECK(rule_url(rule_of(Mistake::missing_reduction), "").empty());
+}

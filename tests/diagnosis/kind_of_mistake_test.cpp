@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/mistake.h"
+#include "src/diagnosis/kind_of_mistake.h"
 
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"

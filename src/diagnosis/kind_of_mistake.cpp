@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/mistake.h"
+#include "src/diagnosis/kind_of_mistake.h"
 
 #include <algorithm>
 
 #include "lockstep/operation.h"
-#include "src/diagnosis/difference.h"
 #include "src/diagnosis/other_tests.h"
 
 namespace lockstep {
@@ -87,54 +86,17 @@ std::optional<Mistake> kind_by_edits(const CheckResult& result) {
   return std::nullopt;
 }
 
-Mistake kind_by_content(const CheckResult& result) {
-  const std::vector<Difference> list = differences(result);
-  const auto any = [&](auto condition) { return std::any_of(list.begin(), list.end(), condition); };
-  if (any([](const Difference& one) { return one.leftover; })) return Mistake::leftover;
-  if (any([](const Difference& one) { return one.foreign; })) return Mistake::wrong_cut;
-  const SymbolicResult* exact = exact_of(result);
-  if (exact != nullptr && !exact->unowned.empty()) return Mistake::no_owner;
-  if (any([](const Difference& one) { return one.missing; })) return Mistake::missing_reduction;
-  if (any([](const Difference& one) { return one.left_out || *one.least != *one.most; })) return Mistake::wrong_weights;
-  return Mistake::wrong_factor;
-}
-
 }  // namespace
 
-std::string_view name_of(Mistake mistake) {
-  switch (mistake) {
-    case Mistake::missing_reduction:
-      return "missing reduction";
-    case Mistake::extra_reduction:
-      return "extra reduction";
-    case Mistake::wrong_place:
-      return "wrong place";
-    case Mistake::wrong_group:
-      return "wrong group";
-    case Mistake::wrong_cut:
-      return "wrong cut";
-    case Mistake::wrong_placement:
-      return "wrong placement";
-    case Mistake::wrong_factor:
-      return "wrong factor";
-    case Mistake::wrong_weights:
-      return "wrong weights";
-    case Mistake::leftover:
-      return "leftover";
-    case Mistake::no_owner:
-      return "no owner";
-    case Mistake::norm_count:
-      return "norm count";
-    case Mistake::deadlock:
-      return "deadlock";
-    case Mistake::invalid_collective:
-      return "invalid collective";
-    case Mistake::race:
-      return "race";
-    case Mistake::in_the_model:
-      return "in the model";
-  }
-  return "";
+Mistake kind_of_content(const std::vector<Difference>& contents, bool unowned) {
+  const auto any = [&](auto condition) { return std::any_of(contents.begin(), contents.end(), condition); };
+  if (any([](const Difference& one) { return one.leftover; })) return Mistake::leftover;
+  if (any([](const Difference& one) { return one.foreign; })) return Mistake::wrong_cut;
+  if (unowned) return Mistake::no_owner;
+  if (contents.empty()) return Mistake::wrong_values;
+  if (any([](const Difference& one) { return one.missing; })) return Mistake::missing_reduction;
+  if (any([](const Difference& one) { return one.left_out || one.least != one.most; })) return Mistake::wrong_weights;
+  return Mistake::wrong_factor;
 }
 
 Mistake kind_of_mistake(const CheckResult& result) {
@@ -144,7 +106,9 @@ Mistake kind_of_mistake(const CheckResult& result) {
   if (result.verdict == Verdict::race) return Mistake::race;
   if (wrong_in_norm_alone(result)) return Mistake::norm_count;
   const std::optional<Mistake> edited = kind_by_edits(result);
-  return edited ? *edited : kind_by_content(result);
+  if (edited) return *edited;
+  const SymbolicResult* exact = exact_of(result);
+  return kind_of_content(differences(result), exact != nullptr && !exact->unowned.empty());
 }
 
 }  // namespace lockstep
