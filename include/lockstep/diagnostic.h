@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// A text that was read, with the name that messages give it. Lines are counted from 1, columns
-/// from 1 in bytes.
+/// A text that was read, with the name that messages give it. Lines are counted from 1, columns from 1 in characters:
+/// code points of UTF-8, whatever their width; a tab is one.
 struct Source {
   std::string name;
   std::string text;

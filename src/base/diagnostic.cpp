@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "src/base/counted.h"
 #include "src/base/private_files.h"
 #include "src/base/utf8.h"
 
@@ -43,6 +44,20 @@ class LineIndex {
 };
 
 thread_local LineIndex line_index;
+
+std::size_t offset_of(const Place& place) { return std::min(place.begin, place.source->text.size()); }
+
+struct Line {
+  int number = 0;
+  std::size_t begin = 0;
+};
+
+/// The line in which a place with a source begins.
+Line line_of(const Place& place) {
+  const std::vector<std::size_t>& starts = line_index.starts(place.source);
+  const auto next = std::upper_bound(starts.begin(), starts.end(), offset_of(place));
+  return {static_cast<int>(next - starts.begin()), *std::prev(next)};
+}
 
 /// What one character of the source looks like in the excerpt, and where it begins there.
 struct Cell {
@@ -102,7 +117,7 @@ std::size_t end_of_word(const Place& place, std::size_t at) {
 /// The line of `place` from `line_begin` on, and under it a caret and tildes; both without margin.
 std::pair<std::string, std::string> excerpt(const Place& place, std::size_t line_begin) {
   const std::string& text = place.source->text;
-  const std::size_t at = std::min(place.begin, text.size());
+  const std::size_t at = offset_of(place);
   if (is_private(place.source->name)) line_begin = at;
   // A line may be a whole minified file: only what can be shown is looked at.
   const std::size_t reach = 4 * excerpt_width;
@@ -156,10 +171,11 @@ std::string render_all(const std::vector<Diagnostic>& diagnostics) {
 
 LineColumn line_column(const Place& place) {
   if (!place.source) return {};
-  const std::vector<std::size_t>& starts = line_index.starts(place.source);
-  const std::size_t at = std::min(place.begin, place.source->text.size());
-  const auto line = std::upper_bound(starts.begin(), starts.end(), at) - starts.begin();
-  return {static_cast<int>(line), static_cast<int>(at - starts[static_cast<std::size_t>(line) - 1]) + 1};
+  const Line line = line_of(place);
+  const std::string_view before =
+      std::string_view(place.source->text).substr(line.begin, offset_of(place) - line.begin);
+  const auto characters = std::count_if(before.begin(), before.end(), [](char c) { return !is_utf8_continuation(c); });
+  return {line.number, static_cast<int>(characters) + 1};
 }
 
 std::string render(const Diagnostic& diagnostic) {
@@ -172,8 +188,7 @@ std::string render(const Diagnostic& diagnostic) {
   if (file.find_first_of(" :") == 0) file = "./" + file;  // "::" begins a command in the log of a GitHub job
   std::string result = fmt::format("{}:{}:{}: error: {}{}\n", file, at.line, at.column, message, pointer);
   if (place.source->text.empty()) return result;
-  const std::size_t offset = std::min(place.begin, place.source->text.size());
-  const auto [line, marks] = excerpt(place, offset - static_cast<std::size_t>(at.column - 1));
+  const auto [line, marks] = excerpt(place, line_of(place).begin);
   const std::string number = fmt::format("{:>5}", at.line);
   return result + fmt::format("{} | {}\n{:{}} | {}\n", number, line, "", number.size(), marks);
 }
@@ -193,7 +208,9 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
   result.erase(std::unique(result.begin(), result.end(),
                            [](const Diagnostic& a, const Diagnostic& b) { return order(a) == order(b); }),
                result.end());
-  if (left_out_ > 0) result.push_back({result.back().place, fmt::format("{} more mistakes are not shown", left_out_)});
+  if (left_out_ > 0)
+    result.push_back({result.back().place,
+                      counted(left_out_, "more mistake") + (left_out_ == 1 ? " is not shown" : " are not shown")});
   return result;
 }
 

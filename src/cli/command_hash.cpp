@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 
+#include "src/base/counted.h"
 #include "src/cli/files.h"
 #include "src/cli/hash_report.h"
 #include "src/cli/options.h"
@@ -69,7 +70,7 @@ void check_offset(const std::vector<TensorPlace>& tensors, std::uint64_t offset)
                     tensors.size(), tensors.front().file->path()));
   const std::uint64_t count = tensors.front().stored().count;
   if (count > 0 && offset > std::numeric_limits<std::uint64_t>::max() - (count - 1))
-    usage_error(fmt::format("--offset {} and {} elements pass the last index, 2^64 - 1", offset, count));
+    usage_error(fmt::format("--offset {} and {} pass the last index, 2^64 - 1", offset, counted(count, "element")));
 }
 
 std::vector<GradientHash> hashes_of(const std::vector<TensorPlace>& tensors, std::uint64_t offset,

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "src/base/budget.h"
+#include "src/base/counted.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -172,8 +173,8 @@ void write_mutants(const std::vector<Mutation>& all, const std::string& folder) 
       ++written;
     }
   }
-  tell(fmt::format("wrote {} mutants to {}; `lockstep test {}` runs them again\n", written, one_line_text(folder),
-                   argument_for(folder)));
+  tell(fmt::format("wrote {} to {}; `lockstep test {}` runs {} again\n", counted(written, "mutant"),
+                   one_line_text(folder), argument_for(folder), written == 1 ? "it" : "them"));
 }
 
 void write_text(const std::vector<Mutation>& all, const MutateArguments& arguments, Output& output) {
@@ -202,8 +203,8 @@ int run(const MutateArguments& arguments) {
   const std::vector<Mutation> all = mutations.all(jobs);
   const std::size_t passed_over = files.size() - all.size() - mutations.refused() - mutations.failed();
   if (passed_over > 0 && !arguments.quiet)
-    tell(fmt::format("lockstep mutate: passed over {} of {} files, which are wrong before any edit\n", passed_over,
-                     files.size()));
+    tell(fmt::format("lockstep mutate: passed over {} of {}, which {} wrong before any edit\n", passed_over,
+                     counted(files.size(), "file"), passed_over == 1 ? "is" : "are"));
   if (all.empty()) return mutations.failed() > 0 ? exit_failure : mutations.refused() > 0 ? exit_usage : exit_nothing;
   if (arguments.format == "json") {
     mutation_json(all, output.writer());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "src/base/counted.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -35,8 +36,8 @@ int run(ReportArguments& arguments) {
   });
   reports.finish();
   if (!arguments.output.empty())
-    tell(fmt::format("wrote {}, a page of {} scenario{}; a browser opens it\n", one_line_text(arguments.output),
-                     files.size(), files.size() == 1 ? "" : "s"));
+    tell(fmt::format("wrote {}, a page of {}; a browser opens it\n", one_line_text(arguments.output),
+                     counted(files.size(), "scenario")));
   return status;
 }
 

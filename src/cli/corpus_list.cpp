@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "src/base/counted.h"
 #include "src/cli/table.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/report/clean_text.h"
@@ -78,9 +79,9 @@ std::string summary(const std::vector<ScenarioRow>& rows) {
   std::vector<std::string> words;
   for (const auto& [kind, count] : kinds) words.push_back(fmt::format("{} {}", kind, count));
   const auto count_of = [](const auto& all, const char* noun) {
-    return counted(static_cast<std::int64_t>(all.size()), noun);
+    return counted(all.size(), noun);
   };
-  const std::string counted_mismatches = fmt::format("{} mismatch{}", mismatches, mismatches == 1 ? "" : "es");
+  const std::string counted_mismatches = counted(mismatches, "mismatch");
   return fmt::format(
       "{} from {} in {}; {}.\n"
       "Kinds: {}.\n"

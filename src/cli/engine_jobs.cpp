@@ -14,6 +14,7 @@
 
 #include "lockstep/mpi.h"
 #include "lockstep/nccl.h"
+#include "src/base/counted.h"
 #include "src/cli/files.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
@@ -50,8 +51,7 @@ int start(const CommonOptions& options, int processes, std::size_t files) {
 int start(const CommonOptions& options, int gpus, int wanted, std::size_t files) {
   ReportSet(options, files > 1);
   if (wanted > gpus)
-    throw NcclFailure(
-        fmt::format("--gpus {} was given, and this machine has {} GPU{}", wanted, gpus, gpus == 1 ? "" : "s"));
+    throw NcclFailure(fmt::format("--gpus {} was given, and this machine has {}", wanted, counted(gpus, "GPU")));
   return start_gpu_processes(wanted == 0 ? gpus : wanted, command_line());
 }
 

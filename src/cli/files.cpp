@@ -13,6 +13,7 @@
 #include "lockstep/diagnostic.h"
 #include "lockstep/json.h"
 #include "lockstep/scenario.h"
+#include "src/base/counted.h"
 #include "src/base/inputs.h"
 #include "src/cli/glob.h"
 #include "src/cli/options.h"
@@ -99,8 +100,8 @@ std::string near_name(const fs::path& path, const std::vector<std::string>& endi
 
 std::string no_match(const std::string& pattern, std::size_t fitting, std::string_view one) {
   if (fitting > 0)
-    return fmt::format("the glob {} fits {} file{} or folder{}, and none of them is or holds a {}", pattern, fitting,
-                       fitting == 1 ? "" : "s", fitting == 1 ? "" : "s", one);
+    return fmt::format("the glob {} fits {} or {}, and none of them is or holds a {}", pattern,
+                       counted(fitting, "file"), fitting == 1 ? "folder" : "folders", one);
   const std::string folder = fixed_part(pattern);
   std::error_code error;
   if (!folder.empty() && !fs::exists(folder, error))

@@ -6,6 +6,7 @@
 
 #include <unordered_map>
 
+#include "src/base/counted.h"
 #include "src/cli/command.h"
 #include "src/cli/table.h"
 
@@ -195,10 +196,10 @@ std::string pair_text(const Comparison& comparison, const TensorPair& pair, cons
     case Found::differs:
       break;
   }
-  return fmt::format("differs  {} ({}): {} of {} elements, in {} {}\n    {}  in {}\n    {}  in {}\n{}", name,
-                     kind_of(pair.any()), difference.elements, pair.any().count, difference.ranges,
-                     difference.ranges == 1 ? "range" : "ranges", difference.hash_a.to_string(), comparison.a.path(),
-                     difference.hash_b.to_string(), comparison.b.path(), ranges_text(difference));
+  return fmt::format("differs  {} ({}): {} of {}, in {}\n    {}  in {}\n    {}  in {}\n{}", name, kind_of(pair.any()),
+                     difference.elements, counted(pair.any().count, "element"), counted(difference.ranges, "range"),
+                     difference.hash_a.to_string(), comparison.a.path(), difference.hash_b.to_string(),
+                     comparison.b.path(), ranges_text(difference));
 }
 
 void write_text(const Comparison& comparison, Output& output, const HashCounts& counts, bool quiet, bool verbose) {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/cli/hash_report.h"
 #include "src/cli/options.h"
 
@@ -75,7 +76,8 @@ TensorShard shard_of(const StoredTensor& tensor, const std::vector<ShardOption>&
       shard.begin[d] = size * option.place;
     } else {
       if (size > option.of || option.place > option.of - size)
-        refuse(fmt::format(", and {} elements from {} on pass the end of {}", size, option.place, option.of));
+        refuse(fmt::format(", and {} from {} on {} the end of {}", counted(size, "element"), option.place,
+                           size == 1 ? "passes" : "pass", option.of));
       shard.whole[d] = option.of;
       shard.begin[d] = option.place;
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 
 namespace lockstep {
 
@@ -56,7 +57,7 @@ class Differences {
 std::string compare_buffers(const Model& model, const SymbolicResult& symbolic, const HostResult& numbers,
                             std::string_view name) {
   if (symbolic.buffers.size() != numbers.buffers.size()) {
-    return fmt::format("symbolic compared {} buffers, {} compared {}", symbolic.buffers.size(), name,
+    return fmt::format("symbolic compared {}, {} compared {}", counted(symbolic.buffers.size(), "buffer"), name,
                        numbers.buffers.size());
   }
   Differences differences;
@@ -96,7 +97,7 @@ std::string compare_numbers(const Model& model, std::string_view name, const Hos
     return fmt::format("{} ends with optimizer step {}, {} with step {}", name, first.step, other_name, other.step);
   if (first.elements != other.elements || first.sampled != other.sampled ||
       first.buffers.size() != other.buffers.size())
-    return fmt::format("{} replayed {} elements, {} {}", name, first.elements, other_name, other.elements);
+    return fmt::format("{} replayed {}, {} {}", name, counted(first.elements, "element"), other_name, other.elements);
   Differences differences;
   for (std::size_t index = 0; index < first.buffers.size(); ++index) {
     const HostBuffer &a = first.buffers[index], &b = other.buffers[index];

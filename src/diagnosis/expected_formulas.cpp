@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/diagnosis/formulas.h"
 
 namespace lockstep {
@@ -44,7 +45,8 @@ class FormulaCheck {
     const std::string& text = expected.rank;
     const auto read = std::from_chars(text.data(), text.data() + text.size(), rank);
     if (read.ec != std::errc() || read.ptr != text.data() + text.size() || rank < 0 || rank >= schedule_.mesh.world()) {
-      return fail(expected, fmt::format("there is no rank {} among the {} ranks", text, schedule_.mesh.world()));
+      return fail(expected,
+                  fmt::format("there is no rank {} among the {}", text, counted(schedule_.mesh.world(), "rank")));
     }
     const int buffer = buffer_named(schedule_.model, rank, expected.parameter);
     if (buffer < 0) return fail(expected, "the rank holds no such parameter");

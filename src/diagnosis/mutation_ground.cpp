@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/parametric.h"
+#include "src/base/counted.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/shrink.h"
@@ -48,7 +49,7 @@ bool matches(const std::shared_ptr<const Scenario>& scenario) {
 std::string describe(const std::map<std::string, int>& axes, int micro_batches) {
   std::string text;
   for (const auto& [axis, size] : axes) text += fmt::format("{} {}, ", axis, size);
-  return text + fmt::format("{} micro-batch{}", micro_batches, micro_batches == 1 ? "" : "es");
+  return text + counted(micro_batches, "micro-batch");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "src/base/counted.h"
 #include "src/diagnosis/step_list.h"
 
 namespace lockstep {
@@ -36,8 +37,7 @@ int ranks_over(const Schedule& schedule, const Json* over) {
 }
 
 std::string group_text(const Schedule& schedule, const Json* over) {
-  const int ranks = ranks_over(schedule, over);
-  return fmt::format("{} ({} rank{})", text_of_value(over), ranks, ranks == 1 ? "" : "s");
+  return fmt::format("{} ({})", text_of_value(over), counted(ranks_over(schedule, over), "rank"));
 }
 
 std::optional<Rational> constant_of(const Schedule& schedule, const std::string& expression) {

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/diagnosis/agreement.h"
 
 namespace lockstep {
@@ -51,7 +52,7 @@ class Comparison {
                          found.step, symbolic_.step);
     if (found.step > symbolic_.step) return must_be_seen_before(found) ? passed(found) : "";
     if (found.buffers.size() != symbolic_.buffers.size())
-      return fmt::format("symbolic compared {} buffers, transformer {}", symbolic_.buffers.size(),
+      return fmt::format("symbolic compared {}, transformer {}", counted(symbolic_.buffers.size(), "buffer"),
                          found.buffers.size());
     for (std::size_t i = 0; i < found.buffers.size(); ++i) {
       std::string sentence = compare(symbolic_.buffers[i], found.buffers[i]);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lockstep/diagnostic.h"
+#include "src/base/counted.h"
 #include "src/expression/node.h"
 #include "src/expression/values.h"
 #include "src/mesh/instances.h"
@@ -37,8 +38,8 @@ int micro_batches(const Node& node, const Environment& environment) {
   for (int step = 1; step < counts.steps(); ++step) {
     if (counts.micro_batches(step) != counts.micro_batches(0)) {
       fail(node, "\"micro_batches\" has no one value here: optimizer step 0 has " +
-                     std::to_string(counts.micro_batches(0)) + " micro-batches, step " + std::to_string(step) +
-                     " has " + std::to_string(counts.micro_batches(step)));
+                     counted(counts.micro_batches(0), "micro-batch") + ", step " + std::to_string(step) + " has " +
+                     std::to_string(counts.micro_batches(step)));
     }
   }
   return counts.micro_batches(0);

@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "lockstep/scenario.h"
+#include "src/base/counted.h"
 #include "src/importers/origins.h"
 #include "src/importers/redact.h"
 
@@ -88,8 +89,9 @@ std::int64_t Draft::data_parallel_size(std::int64_t world, const Degrees& degree
     return 0;
   }
   if (world % product != 0) {
-    mistake("", fmt::format("{} ranks do not divide by {} ({}); give --world-size N, a multiple of {}", world, product,
-                            text_of(degrees), product));
+    mistake("",
+            fmt::format("{} not divide by {} ({}); give --world-size N, a multiple of {}",
+                        counted(world, "rank") + (world == 1 ? " does" : " do"), product, text_of(degrees), product));
     return 0;
   }
   return world / product;

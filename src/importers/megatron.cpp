@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "src/base/counted.h"
 #include "src/importers/draft.h"
 #include "src/importers/formats.h"
 #include "src/importers/megatron_flags.h"
@@ -31,7 +32,8 @@ Sizes read_sizes(Draft& draft, std::int64_t launched) {
     world = draft.product(degrees) * draft.degree("data_parallel_size");
   sizes.dp = draft.data_parallel_size(world, degrees);
   if (sizes.dp > 0) {
-    draft.assume(fmt::format("{} ranks: data-parallel size {} = {} / ({}).", world, sizes.dp, world, text_of(degrees)));
+    draft.assume(fmt::format("{}: data-parallel size {} = {} / ({}).", counted(world, "rank"), sizes.dp, world,
+                             text_of(degrees)));
   }
   return sizes;
 }

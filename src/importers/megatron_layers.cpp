@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/counted.h"
 #include "src/importers/megatron_pipeline.h"
 
 namespace lockstep {
@@ -162,8 +163,8 @@ void set_megatron_experts(Draft& draft, std::int64_t tp) {
   }
   if (experts < 1 || experts % ep != 0) {
     draft.mistake("num_experts", fmt::format("Number of experts should be a multiple of expert model parallel_size "
-                                             "(Megatron's words); found {} experts for {} ranks",
-                                             experts, ep));
+                                             "(Megatron's words); found {} for {}",
+                                             counted(experts, "expert"), counted(ep, "rank")));
   }
   if (draft.boolean("add_bias_linear", true) && !is_replaced(draft, "linear_bias")) {
     draft.mistake("num_experts", "lockstep's presets have experts without biases only; give --disable-bias-linear");

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 
 namespace lockstep {
 
@@ -51,8 +52,8 @@ std::int64_t virtual_stages(Draft& draft, std::int64_t layers, std::int64_t pp) 
   draft.mistake(
       "num_layers_per_virtual_pipeline_stage",
       fmt::format("number of layers per pipeline stage must be divisible number of layers per virtual pipeline "
-                  "stage (Megatron's words); found {} layers on {} stages, {} in each virtual one",
-                  layers, pp, *per_stage));
+                  "stage (Megatron's words); found {} on {}, {} in each virtual one",
+                  counted(layers, "layer"), counted(pp, "stage"), *per_stage));
   return 1;
 }
 
@@ -81,8 +82,8 @@ Counts uneven(Draft& draft, const Split& split, std::optional<std::int64_t> firs
   }
   if (stages > 0 && left % stages != 0) {
     draft.mistake(key, fmt::format("With uneven pipelineing the left over layers must be divisible by left over stages "
-                                   "(Megatron's words); found {} layers for {} stages",
-                                   left, stages));
+                                   "(Megatron's words); found {} for {}",
+                                   counted(left, "layer"), counted(stages, "stage")));
     return {};
   }
   Counts counts;
@@ -104,10 +105,10 @@ Counts even(Draft& draft, const Split& split) {
   if (all % split.pp != 0) {
     draft.mistake("num_layers",
                   fmt::format("Number of layers should be divisible by the pipeline-model-parallel size (Megatron's "
-                              "words); found {} layers on {} stages; without a remainder they are dealt out with "
+                              "words); found {} on {}; without a remainder they are dealt out with "
                               "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers or "
                               "--pipeline-model-parallel-layout",
-                              all, split.pp));
+                              counted(all, "layer"), counted(split.pp, "stage")));
     return {};
   }
   Counts counts(static_cast<std::size_t>(split.blocks()), layers_of_block(draft, "num_layers", all / split.pp, split));
@@ -139,8 +140,8 @@ Counts by_hand(Draft& draft, Split& split) {
   if (number % split.pp != 0) {
     return refuse(
         fmt::format("The length of pipeline_model_parallel_layout must be divisible by "
-                    "pipeline_model_parallel_size (Megatron's words); found {} stages, and {}",
-                    number, split.pp));
+                    "pipeline_model_parallel_size (Megatron's words); found {}, and {}",
+                    counted(number, "stage"), split.pp));
   }
   split.virtual_stages = number / split.pp;
   const std::int64_t depths = draft.integer("mtp_num_layers", 0);

@@ -2,6 +2,7 @@
 // nanotron: src/nanotron/config. Sequence parallelism is a tp_mode.
 #include <fmt/format.h>
 
+#include "src/base/counted.h"
 #include "src/importers/draft.h"
 #include "src/importers/formats.h"
 #include "src/importers/request.h"
@@ -31,8 +32,8 @@ Imported import_nanotron(const ImportRequest& request, Diagnostics& diagnostics)
   const Draft::Degrees degrees = {{"tp", tp}, {"pp", pp}, {"dp", dp}, {"cp", cp}};
   const std::int64_t ranks = draft.product(degrees);
   if (request.world > 0 && ranks > 0 && ranks != request.world) {
-    draft.mistake("", fmt::format("--world-size is {}, but the configuration has {} ranks ({}); leave --world-size out",
-                                  request.world, ranks, text_of(degrees)));
+    draft.mistake("", fmt::format("--world-size is {}, but the configuration has {} ({}); leave --world-size out",
+                                  request.world, counted(ranks, "rank"), text_of(degrees)));
   }
   draft.axis("tp", tp);
   draft.axis("cp", cp);

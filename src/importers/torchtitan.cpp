@@ -3,6 +3,7 @@
 // read.
 #include <fmt/format.h>
 
+#include "src/base/counted.h"
 #include "src/importers/draft.h"
 #include "src/importers/formats.h"
 #include "src/importers/request.h"
@@ -39,8 +40,8 @@ MeshSizes read_mesh(Draft& draft) {
     const std::int64_t ranks = draft.product(degrees);
     if (world > 0 && ranks > 0 && world != ranks) {
       draft.mistake("parallelism.data_parallel_shard_degree",
-                    fmt::format("--world-size is {}, but the configuration has {} ranks ({}); leave --world-size out",
-                                world, ranks, text_of(degrees)));
+                    fmt::format("--world-size is {}, but the configuration has {} ({}); leave --world-size out", world,
+                                counted(ranks, "rank"), text_of(degrees)));
     }
   }
   return sizes;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/live/run_gaps.h"
 #include "src/live/words.h"
 
@@ -120,8 +121,7 @@ void tell_crossed(const CapturedRun& run, const GroupCalls& group, CollectiveOrd
 
 std::string call_words(const CapturedCollective& call) {
   std::string text = call.op;
-  if (!call.dtype.empty())
-    text += fmt::format(" of {} {} element{}", call.elements, type_words(call.dtype), call.elements == 1 ? "" : "s");
+  if (!call.dtype.empty()) text += fmt::format(" of {}", counted(call.elements, type_words(call.dtype) + " element"));
   if (!call.reduce.empty() && call.reduce != "sum") text += fmt::format(" ({})", call.reduce);
   if (call.root >= 0) text += fmt::format(" from or to rank {}", call.root);
   if (!call.call.empty()) text += " at " + call.call;

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/base/refuse.h"
 #include "src/live/words.h"
 
@@ -227,8 +228,8 @@ class CallFinder {
       return "it comes after what the optimizer gets was looked at, which is before clipping or the step";
     if (call.passes < 1) return "it comes before the first backward pass of the optimizer step";
     if (call.elements < expected)
-      return fmt::format("it carries {} of {} elements of the gradients that went into it, and a step takes whole ones",
-                         call.elements, expected);
+      return fmt::format("it carries {} of {} of the gradients that went into it, and a step takes whole ones",
+                         call.elements, counted(expected, "element"));
     return "";
   }
 

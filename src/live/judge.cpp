@@ -9,6 +9,7 @@
 #include <set>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/live/precision.h"
 #include "src/live/results.h"
 #include "src/live/trials.h"
@@ -288,7 +289,7 @@ class Judge {
           "most {}",
           counted(problem.columns.size(), "contribution"),
           is_small ? fmt::format("in {}", counted(static_cast<std::uint64_t>(problem.elements), "element"))
-                   : fmt::format("by {} sums", ground_.run.header.sums),
+                   : fmt::format("by {}", counted(ground_.run.header.sums, "sum")),
           percent(found.residual), percent(found.noise));
       if (!expected_known_) return undecided(judged, "no simple formula explains it");
       return wrong(judged, "it is not the expected sum, and no simple formula explains it");

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/base/inputs.h"
 #include "src/live/captured_run.h"
 #include "src/live/event.h"
@@ -149,7 +150,8 @@ class Reader {
     if (header.axes.size() >= most_axes)
       return inner.mistake(fmt::format("the mesh has {} axes; at most {} are read", header.axes.size(), most_axes - 1));
     if (header.axes.size() != header.sizes.size())
-      return inner.mistake(fmt::format("the mesh has {} axes and {} sizes", header.axes.size(), header.sizes.size()));
+      return inner.mistake(fmt::format("the mesh has {} and {}", counted(header.axes.size(), "axis"),
+                                       counted(header.sizes.size(), "size")));
     std::int64_t product = 1;
     for (const int size : header.sizes) product = std::min<std::int64_t>(product * size, 1 << 21);
     if (product != header.world)

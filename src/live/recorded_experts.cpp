@@ -10,6 +10,7 @@
 #include <set>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/live/run_layout.h"
 #include "src/live/words.h"
 
@@ -136,9 +137,9 @@ class ExpertFinder {
     for (const auto& [coordinate, parameters] : own) {
       if (parameters.size() != leads.size())
         refuse(
-            fmt::format("ranks of one stage hold {} and {} parameters that the others have not; in a scenario each "
+            fmt::format("ranks of one stage hold {} and {} that the others have not; in a scenario each "
                         "has as many experts",
-                        leads.size(), parameters.size()));
+                        leads.size(), counted(parameters.size(), "parameter")));
       for (std::size_t i = 0; i < leads.size(); ++i) {
         const DeclaredParameter& one = run_.parameters[at(leads[i])].declared;
         const DeclaredParameter& other = run_.parameters[at(parameters[i])].declared;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/live/event.h"
 #include "src/live/words.h"
 
@@ -118,7 +119,7 @@ void drop_leftover(CapturedRun& run, std::set<int>& steps) {
     if (found != rank.steps.end()) micro_batches = std::max(micro_batches, found->second.micro_batches);
   }
   steps.erase(last);
-  const std::string count = micro_batches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", micro_batches);
+  const std::string count = counted(micro_batches, "micro-batch");
   const char* const they = micro_batches == 1 ? "it" : "they";
   std::set<std::string> doubts;
   for (const RankRecord& rank : run.ranks) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/base/counted.h"
+
 namespace lockstep::live {
 
 std::optional<Layout> layout_of(const Header& header) {

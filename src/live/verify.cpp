@@ -9,6 +9,7 @@
 #include <set>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/live/collective_order.h"
 #include "src/live/findings.h"
 #include "src/live/left_behind.h"
@@ -288,7 +289,7 @@ class Verifier {
       return a.second.first.size() < b.second.first.size();
     });
     result_.notes.push_back(fmt::format("contributions come with {} in {} of {}.", most->first.to_string(),
-                                        most->second.second, live::counted(judged_.size(), "result")));
+                                        most->second.second, counted(judged_.size(), "result")));
     if (found.size() == 1) return;
     const bool is_majority = 2 * most->second.first.size() > parameters.size();
     for (Judged& one : judged_) {
@@ -308,7 +309,7 @@ class Verifier {
       result_.notes.push_back(
           fmt::format("ranks hold other bits of {}, each right within rounding: replicas drift apart.",
                       rounded_differently_.size() == 1 ? result_.parameters[at(*rounded_differently_.begin())].name
-                                                       : live::counted(rounded_differently_.size(), "parameter")));
+                                                       : counted(rounded_differently_.size(), "parameter")));
     live::CollectiveOrder order = live::compare_collectives(run_);
     result_.collectives = std::move(order.wrong);
     result_.notes.insert(result_.notes.end(), order.suspicious.begin(), order.suspicious.end());
@@ -319,7 +320,7 @@ class Verifier {
     if (left_out > 0)
       result_.notes.push_back(fmt::format(
           "the coefficients of {} are left out, for more than {} are not kept; --step and --parameter look at fewer.",
-          live::counted(left_out, "result"), options_.most_coefficients));
+          counted(left_out, "result"), options_.most_coefficients));
     live::find_mistakes(std::move(judged_), result_);
   }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "src/base/counted.h"
 #include "src/live/verify.h"
 
 namespace lockstep::live {
@@ -80,9 +81,9 @@ void compare_to_reference(const JudgedRun& run, ReferenceRun& against, std::vect
                                     others = Expected(reference, reference.header.loss, step).total();
   if (tokens && others && *tokens != *others) {
     result.gaps.push_back(
-        fmt::format("in optimizer step {} the run counts {} tokens and the reference {}, so their data differ: "
+        fmt::format("in optimizer step {} the run counts {} and the reference {}, so their data differ: "
                     "nothing was compared.",
-                    step, *tokens, *others));
+                    step, counted(*tokens, "token"), *others));
     return;
   }
   const auto of_piece = [&](int parameter, int piece) -> const Cell* {

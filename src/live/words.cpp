@@ -10,10 +10,6 @@
 
 namespace lockstep::live {
 
-std::string counted(std::uint64_t number, std::string_view noun) {
-  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
-}
-
 std::string numbers_words(const std::vector<int>& numbers) {
   constexpr std::size_t most = 8;
   std::vector<std::string> parts;

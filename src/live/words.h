@@ -10,8 +10,6 @@
 
 namespace lockstep::live {
 
-/// "1 element", "3 elements".
-std::string counted(std::uint64_t number, std::string_view noun);
 /// "0 to 3 and 6".
 std::string numbers_words(const std::vector<int>& numbers);
 /// "rank 1", "ranks 0 to 3 and 6".

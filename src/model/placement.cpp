@@ -5,6 +5,7 @@
 #include <set>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 
 namespace lockstep {
 namespace {
@@ -119,8 +120,7 @@ class PlacementCheck {
     for (const Shard& shard : parameter_.shard) {
       if (shard.dim < 0 || shard.dim >= static_cast<int>(extents.size())) {
         add("is sharded along dimension " + std::to_string(shard.dim) + ", but its shape has " +
-            std::to_string(extents.size()) + (extents.size() == 1 ? " dimension" : " dimensions") +
-            ", which count from 0");
+            counted(extents.size(), "dimension") + ", which count from 0");
         return;
       }
       std::set<std::int64_t>& own = extents[at(shard.dim)];
@@ -128,8 +128,8 @@ class PlacementCheck {
       std::set<std::int64_t> pieces;
       for (const std::int64_t extent : own) {
         if (!shard.uneven && extent % count != 0) {
-          add("has " + std::to_string(extent) + " elements to cut in dimension " + std::to_string(shard.dim) +
-              ", which " + std::string(name_of(shard.axis)) + " = " + std::to_string(count) +
+          add("has " + counted(extent, "element") + " to cut in dimension " + std::to_string(shard.dim) + ", which " +
+              std::string(name_of(shard.axis)) + " = " + std::to_string(count) +
               " does not divide; pad the dimension, or write \"uneven\": true to cut it as torch.chunk does");
           return;
         }

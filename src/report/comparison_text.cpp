@@ -10,6 +10,7 @@
 #include "lockstep/operation.h"
 #include "lockstep/report.h"
 #include "src/base/bytes_text.h"
+#include "src/base/counted.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/report/clean_text.h"
@@ -117,7 +118,9 @@ class TextComparison {
     constexpr std::size_t most_limits = 3;
     for (std::size_t i = 0; i < proof.limits.size(); ++i) {
       if (i == most_limits && !verbose_) {
-        write_(fmt::format("  and {} more cases that are not decided (-v shows all)\n", proof.limits.size() - i));
+        const std::size_t more = proof.limits.size() - i;
+        write_(fmt::format("  and {} not decided (-v shows all)\n",
+                           counted(more, "more case") + (more == 1 ? " that is" : " that are")));
         break;
       }
       const Proof::Limit& limit = proof.limits[i];

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "src/base/counted.h"
 #include "src/report/style.h"
 
 namespace lockstep {
@@ -46,7 +47,7 @@ std::string elided(const std::string& formula, std::size_t most) {
   if (formula.size() <= most || text_width(formula) <= most) return formula;
   std::size_t terms = 1;
   for (std::size_t at = 0; at < formula.size(); ++at) terms += is_sign(formula, at) ? 1 : 0;
-  const std::string ending = fmt::format(" ({} term{})", terms, terms == 1 ? "" : "s");
+  const std::string ending = " (" + counted(terms, "term") + ")";
   // What closes the brackets is known once it is cut, and takes room itself.
   std::size_t room = most - std::min(most, text_width(ending) + 2);
   std::string text = cut_to(formula, room) + ending;

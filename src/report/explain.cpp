@@ -8,6 +8,7 @@
 
 #include "lockstep/report.h"
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/base/refuse.h"
 #include "src/report/element_ranges.h"
 #include "src/report/elide.h"
@@ -132,7 +133,7 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
   }
   if (ranges.size() > requests.size()) {
     const std::size_t more = ranges.size() - requests.size();
-    write(fmt::format("\n… {} more {}; --all or -v shows them\n", more, more == 1 ? "range" : "ranges"));
+    write(fmt::format("\n… {}; --all or -v shows {}\n", counted(more, "more range"), more == 1 ? "it" : "them"));
   }
   if (!marks.any)
     write("\nno step of this schedule acts on it" + std::string(options.step.empty() ? "" : " in that step") + "\n");

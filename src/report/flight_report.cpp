@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/report.h"
+#include "src/base/counted.h"
 #include "src/report/clean_text.h"
 #include "src/report/json_writer.h"
 #include "src/report/run_words.h"
@@ -21,13 +22,12 @@ void flight_text(const FlightResult& result, bool quiet, bool color, const Write
                     verdict == VerifiedPiece::Verdict::right   ? style.good(word)
                     : verdict == VerifiedPiece::Verdict::wrong ? style.bad(word)
                                                                : style.bold(word),
-                    counted(static_cast<std::int64_t>(result.ranks.size()), "dump"), counted(result.world, "rank")));
+                    counted(result.ranks.size(), "dump"), counted(result.world, "rank")));
   if (quiet) return;
   std::size_t groups = 0;
   for (const FlightGroup& group : result.groups) groups += group.last > 0 ? 1 : 0;
-  line("  ",
-       fmt::format("{} in {}, Flight Recorder {}", counted(result.calls, "collective"),
-                   counted(static_cast<std::int64_t>(groups), "process group"), fmt::join(result.versions, " and ")));
+  line("  ", fmt::format("{} in {}, Flight Recorder {}", counted(result.calls, "collective"),
+                         counted(groups, "process group"), fmt::join(result.versions, " and ")));
   for (const std::string& gap : result.gaps) line("  not complete: ", gap);
   for (const std::string& note : result.notes) line("  ", note);
   for (const std::string& one : result.collectives) line(style.bad("✗") + " ", one);

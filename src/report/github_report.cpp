@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "src/base/counted.h"
 #include "src/report/clean_text.h"
 #include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
@@ -44,10 +45,11 @@ void GithubReporter::report(const FileFindings& file) {
 
 void GithubReporter::finish() {
   if (counts_.findings() > shown_) {
-    write_(
-        fmt::format("::notice title=lockstep::{} more findings are not shown: GitHub shows {} of a step. The other "
-                    "reports have them all.\n",
-                    counts_.findings() - shown_, most_shown));
+    write_(fmt::format(
+        "::notice title=lockstep::{} not shown: GitHub shows {} of a step. The other "
+        "reports have them all.\n",
+        counted(counts_.findings() - shown_, "more finding") + (counts_.findings() - shown_ == 1 ? " is" : " are"),
+        most_shown));
   }
   write_(counts_.sentence() + "\n");
 }

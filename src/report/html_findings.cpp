@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "src/base/counted.h"
 #include "src/report/elide.h"
 #include "src/report/html.h"
 #include "src/report/html_article.h"
@@ -105,7 +106,7 @@ std::string parameters_table(const Json& report, const Most& most) {
     const std::size_t shown = std::min(pieces.size(), most.pieces), more = pieces.size() - shown;
     text += fmt::format("<tr><th scope=\"row\" rowspan=\"{}\">{}</th>", shown + (more > 0), names_cell(names));
     for (std::size_t piece = 0; piece < shown; ++piece) text += (piece > 0 ? "<tr>" : "") + pieces[piece] + "</tr>\n";
-    if (more > 0) text += fmt::format("<tr><td colspan=\"3\">… {} more pieces</td></tr>\n", more);
+    if (more > 0) text += fmt::format("<tr><td colspan=\"3\">… {}</td></tr>\n", counted(more, "more piece"));
   }
   text += "</tbody></table></div>\n";
   if (alike.size() > most.rows)

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/report/html.h"
 #include "src/report/html_article.h"
 
@@ -118,7 +119,9 @@ std::string timeline_tables(const Json& timeline) {
       text += step_tables(timeline, held, step, several);
     }
   }
-  if (left_out > 0) text += fmt::format("<p>{} more steps are left out here.</p>\n", left_out);
+  if (left_out > 0)
+    text +=
+        fmt::format("<p>{} left out here.</p>\n", counted(left_out, "more step") + (left_out == 1 ? " is" : " are"));
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/counted.h"
 #include "src/report/html.h"
 #include "src/report/html_article.h"
 #include "src/report/html_run.h"
@@ -26,7 +27,7 @@ std::string summary(const std::vector<Json>& reports) {
     ++counts[text_at(report, "verdict")];
     unmet += page_priority(report) == 0 ? 1 : 0;
   }
-  std::string text = fmt::format("{} {}", reports.size(), reports.size() == 1 ? "scenario" : "scenarios");
+  std::string text = counted(reports.size(), "scenario");
   for (const auto& [verdict, count] : counts) text += fmt::format(" · {} {}", count, verdict);
   if (unmet > 0) text += fmt::format(" · {} not as expected", unmet);
   return html_text(text);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "src/base/counted.h"
 #include "src/report/clean_text.h"
 #include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"

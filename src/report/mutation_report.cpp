@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/counted.h"
 #include "src/report/blame_text.h"
 #include "src/report/clean_text.h"
 #include "src/report/json_writer.h"
@@ -152,12 +153,13 @@ std::string percent(int part, int whole) { return whole == 0 ? "none" : fmt::for
 
 std::string summary(const MutantCounts& counts) {
   return fmt::format(
-      "{} mutants: {} killed, {} proved equivalent for every size, {} not proved.\n"
+      "{}: {} killed, {} proved equivalent for every size, {} not proved.\n"
       "Of the {} with wrong values a comparison of replicas sees {} ({}), and a comparison with one device that "
       "accepts "
       "an error of 8 % sees {} ({}).\n",
-      counts.mutants, counts.killed, counts.equivalent, counts.unproved, counts.values, counts.replicas,
-      percent(counts.replicas, counts.values), counts.tolerance, percent(counts.tolerance, counts.values));
+      counted(counts.mutants, "mutant"), counts.killed, counts.equivalent, counts.unproved, counts.values,
+      counts.replicas, percent(counts.replicas, counts.values), counts.tolerance,
+      percent(counts.tolerance, counts.values));
 }
 
 }  // namespace
@@ -166,9 +168,9 @@ void mutation_text(const Mutation& mutation, const ReportOptions& options, const
   const Style style(options.color);
   const MutantCounts counts = counts_of(mutation.mutants);
   const std::string word = counts.unproved == 0 ? style.good("explained") : style.bad("survivors");
-  write(fmt::format("{}  {}  {} mutants: {} killed, {} equivalent, {} not proved\n", word,
-                    one_line_text(mutation.scenario->file), counts.mutants, counts.killed, counts.equivalent,
-                    counts.unproved));
+  write(fmt::format("{}  {}  {}: {} killed, {} equivalent, {} not proved\n", word,
+                    one_line_text(mutation.scenario->file), counted(counts.mutants, "mutant"), counts.killed,
+                    counts.equivalent, counts.unproved));
   if (options.quiet) return;
   write(fmt::format("  at {}; the schedule itself: {}\n\n", mutation.sizes, mutation.base));
   write_table(by_kind(pointers({mutation})), write);
@@ -186,8 +188,9 @@ void mutation_text(const Mutation& mutation, const ReportOptions& options, const
     }
   }
   if (!mutation.cut_off.empty()) write(fmt::format("\n  {}\n", untried_text(mutation)));
-  write(fmt::format("\n  {} more edits change nothing or repeat another one, and {} cannot be applied\n", mutation.same,
-                    mutation.invalid));
+  write(fmt::format("\n  {} nothing or {} another one, and {} cannot be applied\n",
+                    counted(mutation.same, "more edit") + (mutation.same == 1 ? " changes" : " change"),
+                    mutation.same == 1 ? "repeats" : "repeat", mutation.invalid));
 }
 
 void mutation_summary_text(const std::vector<Mutation>& all, const Write& write) {
@@ -219,8 +222,8 @@ void mutation_markdown(const std::vector<Mutation>& all, const Write& write) {
     for (const auto& [why, mutants] : survivors(one)) {
       if (first) write("\n");
       first = false;
-      write(fmt::format("- {}, {}: {}\n", markdown_code(one.scenario->file),
-                        counted(static_cast<std::int64_t>(mutants.size()), "mutant"), markdown_text(why)));
+      write(fmt::format("- {}, {}: {}\n", markdown_code(one.scenario->file), counted(mutants.size(), "mutant"),
+                        markdown_text(why)));
       for (const Mutant* mutant : mutants) write(fmt::format("  - {}\n", markdown_code(one_line(mutant->edit))));
     }
   }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "lockstep/report.h"
+#include "src/base/counted.h"
 #include "src/report/clean_text.h"
 #include "src/report/json_writer.h"
 #include "src/report/style.h"
@@ -57,8 +58,8 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   if (options.quiet) return fmt::format("{}  {}  {}\n", mark, one_line_text(scenario.file), proof.statement);
   std::string text =
       fmt::format("{}  {}  {}\n  {}\n", mark, one_line_text(scenario.file), scenario.name, style.bold(proof.statement));
-  text += fmt::format("  {}; {} case{}, {} class{} of parameters\n", open_text(proof.axes, proof.micro_batches),
-                      proof.cases, proof.cases == 1 ? "" : "s", proof.classes, proof.classes == 1 ? "" : "es");
+  text += fmt::format("  {}; {}, {} of parameters\n", open_text(proof.axes, proof.micro_batches),
+                      counted(proof.cases, "case"), counted(proof.classes, "class"));
   for (const Proof::Kept& kept : proof.kept)
     text += fmt::format("  {} stays {}: {}\n", name_of(kept.axis), kept.size, kept.why);
   for (const Proof::Refused& refused : proof.refused) {
@@ -84,7 +85,10 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   std::size_t shown = 0;
   for (const Proof::Limit& limit : proof.limits) {
     if (!options.verbose && ++shown > 3) {
-      text += fmt::format("  and {} more cases that are not decided; -v lists them\n", proof.limits.size() - 3);
+      const std::size_t more = proof.limits.size() - 3;
+      text +=
+          fmt::format("  and {} not decided; -v lists {}\n",
+                      counted(more, "more case") + (more == 1 ? " that is" : " that are"), more == 1 ? "it" : "them");
       break;
     }
     text += fmt::format("  not decided for {}: {}{}\n", limit.sizes.empty() ? "any size" : limit.sizes,

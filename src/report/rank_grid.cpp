@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 
 namespace lockstep {
 
@@ -107,13 +108,14 @@ GridPlan plan_grid(const Mesh& mesh, const std::vector<bool>& holds, int must, s
   }
   std::vector<std::string> omitted;
   if (rows.size() > shown_rows.size()) {
-    omitted.push_back(fmt::format("{} more {} rows", rows.size() - shown_rows.size(), name_of(row_axis)));
+    omitted.push_back(counted(rows.size() - shown_rows.size(), fmt::format("more {} row", name_of(row_axis))));
   }
   if (columns.size() > shown_columns.size()) {
-    omitted.push_back(fmt::format("{} more {} columns", columns.size() - shown_columns.size(), name_of(column_axis)));
+    omitted.push_back(
+        counted(columns.size() - shown_columns.size(), fmt::format("more {} column", name_of(column_axis))));
   }
   if (blocks.size() > shown_blocks.size())
-    omitted.push_back(fmt::format("{} more blocks", blocks.size() - shown_blocks.size()));
+    omitted.push_back(counted(blocks.size() - shown_blocks.size(), "more block"));
   plan.omitted = fmt::format("{}", fmt::join(omitted, ", "));
   return plan;
 }

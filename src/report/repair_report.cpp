@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "src/base/counted.h"
 #include "src/report/blame_text.h"
 #include "src/report/clean_text.h"
 #include "src/report/text_report.h"
@@ -12,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-std::string layouts(int count) { return fmt::format("{} other layout{}", count, count == 1 ? "" : "s"); }
+std::string layouts(int count) { return counted(count, "other layout"); }
 
 /// For which sizes it is right, and who says so.
 std::string reach_text(const Repair& repair) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "src/base/counted.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/report/blame_text.h"
@@ -227,7 +228,7 @@ class Gatherer {
 
   static std::string counted_more(std::size_t parameters, const Section& first) {
     const std::size_t more = parameters - (first.names.size() == 1 ? first.parameters : 1);
-    return counted(static_cast<std::int64_t>(more), "more parameter");
+    return counted(more, "more parameter");
   }
 
   void values(const Merged& merged, Formulas* formulas, RuleFinding& finding) {
@@ -253,8 +254,7 @@ class Gatherer {
       }
     }
     if (groups > most_groups)
-      finding.lines.push_back(
-          fmt::format("and {} more", counted(static_cast<std::int64_t>(groups - most_groups), "group") + " of ranks"));
+      finding.lines.push_back(fmt::format("and {} more", counted(groups - most_groups, "group") + " of ranks"));
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     // The words are about one rank of one parameter.
@@ -283,8 +283,8 @@ class Gatherer {
           fmt::format("{}: nobody owns elements {}", first_name(*section), fmt::join(elements, ", ")));
     }
     if (merged.sections.size() > most_groups)
-      finding.lines.push_back(fmt::format(
-          "and parts of {}", counted(static_cast<std::int64_t>(merged.sections.size() - most_groups), "more pattern")));
+      finding.lines.push_back(
+          fmt::format("and parts of {}", counted(merged.sections.size() - most_groups, "more pattern")));
   }
 
   void norm() {

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/clean_text.h"
 #include "src/report/style.h"
@@ -31,7 +32,7 @@ std::string RunWords::layout() const {
   std::string text;
   for (const auto& [axis, size] : result_.axes) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", axis, size);
   text += fmt::format("{}{}", text.empty() ? "" : " = ", counted(result_.world, "rank"));
-  text += fmt::format(", {}, {}", counted(static_cast<std::int64_t>(result_.steps.size()), "optimizer step"),
+  text += fmt::format(", {}, {}", counted(result_.steps.size(), "optimizer step"),
                       counted(result_.micro_batches, "micro-batch"));
   text += result_.loss ? fmt::format(", loss {}", name_of(*result_.loss)) : ", loss not known";
   if (!result_.adapter.empty()) text += ", " + result_.adapter;
@@ -44,9 +45,8 @@ std::string RunWords::layout() const {
 std::string RunWords::counts() const {
   const std::size_t right = result_.count(PieceVerdict::right), wrong = result_.count(PieceVerdict::wrong),
                     undecided = result_.count(PieceVerdict::undecided);
-  std::string text =
-      fmt::format("{}, {} compared: {} right", counted(static_cast<std::int64_t>(compared_.size()), "parameter"),
-                  counted(static_cast<std::int64_t>(result_.pieces.size()), "result"), right);
+  std::string text = fmt::format("{}, {} compared: {} right", counted(compared_.size(), "parameter"),
+                                 counted(result_.pieces.size(), "result"), right);
   if (wrong > 0) text += fmt::format(", {} wrong", wrong);
   if (undecided > 0) text += fmt::format(", {} undecided", undecided);
   return text;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "src/base/counted.h"
 #include "src/report/clean_text.h"
 #include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
@@ -57,7 +58,7 @@ void write_result(JsonWriter& json, const RuleFinding& finding) {
   for (std::size_t line = 0; line < std::min(finding.lines.size(), most_lines_of_message); ++line)
     text += "\n" + finding.lines[line];
   if (finding.lines.size() > most_lines_of_message)
-    text += fmt::format("\nand {} more lines", finding.lines.size() - most_lines_of_message);
+    text += fmt::format("\nand {}", counted(finding.lines.size() - most_lines_of_message, "more line"));
   json.key("message");
   write_message(json, clean_text(text));
   json.key("locations").begin_array();
@@ -153,7 +154,8 @@ void SarifReporter::finish() {
   };
   notify("note", counts_.sentence());
   if (left_out_ > 0)
-    notify("warning", fmt::format("{} findings are left out: a run takes {}.", left_out_, most_results));
+    notify("warning", fmt::format("{} left out: a run takes {}.",
+                                  counted(left_out_, "finding") + (left_out_ == 1 ? " is" : " are"), most_results));
   json_.end_array();
   json_.end_object();
   json_.end_array();

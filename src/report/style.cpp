@@ -46,13 +46,6 @@ std::string rank_list(const std::vector<int>& ranks, std::size_t most) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + number_list(ranks, most);
 }
 
-std::string counted(std::int64_t number, std::string_view noun) {
-  return fmt::format("{} {}{}", number, noun,
-                     number == 1                                   ? ""
-                     : noun.ends_with("ch") || noun.ends_with("s") ? "es"
-                                                                   : "s");
-}
-
 std::string interval_text(const Interval& interval) { return fmt::format("[{}, {})", interval.begin, interval.end); }
 
 std::string coordinates_text(const Mesh& mesh, int rank) {

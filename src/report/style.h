@@ -33,8 +33,6 @@ std::string padded(std::string_view text, std::size_t width);
 std::string number_list(const std::vector<int>& numbers, std::size_t most = 8);
 /// "rank 3", "ranks 0-3, 8": the same of ranks.
 std::string rank_list(const std::vector<int>& ranks, std::size_t most = 8);
-/// "1 rank", "3 ranks", "2 batches".
-std::string counted(std::int64_t number, std::string_view noun);
 /// "[0, 768)".
 std::string interval_text(const Interval& interval);
 /// "pp 0 dp 1"; "" for a world of one.

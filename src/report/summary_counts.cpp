@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "src/base/counted.h"
 #include "src/report/style.h"
 
 namespace lockstep {
@@ -20,7 +21,7 @@ std::string SummaryCounts::sentence() const {
   const int wrong = files_ - matches_;
   std::string text =
       fmt::format("{}: {} match{}, {} {} not; {}", counted(files_, noun()), matches_, matches_ == 1 ? "es" : "", wrong,
-                  wrong == 1 ? "does" : "do", counted(static_cast<std::int64_t>(findings_), "finding"));
+                  wrong == 1 ? "does" : "do", counted(findings_, "finding"));
   // Whoever hides a mistake behind an `expect` is seen to do so.
   if (expected_ > 0)
     text += fmt::format("; {} expect{} a mistake", counted(expected_, "file"), expected_ == 1 ? "s" : "");

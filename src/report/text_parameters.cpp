@@ -9,6 +9,7 @@
 #include <set>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/report/elide.h"
 #include "src/report/section_grids.h"
 #include "src/report/sections.h"
@@ -64,7 +65,7 @@ class ParametersText {
     const std::size_t most = options_.verbose ? finding.groups.size() : most_groups_of_section;
     for (std::size_t index = 0; index < finding.groups.size() && index < most; ++index) group(finding.groups[index]);
     if (finding.groups.size() > most) {
-      write_(fmt::format("    and {} more groups of ranks (-v shows all)\n", finding.groups.size() - most));
+      write_(fmt::format("    and {} of ranks (-v shows all)\n", counted(finding.groups.size() - most, "more group")));
     }
     if (!finding.not_shown.empty()) write_(fmt::format("    no rank is shown: {}\n", finding.not_shown));
     if (!finding.unowned.empty()) unowned(finding);

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "lockstep/operation.h"
+#include "src/base/counted.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/report/blame_text.h"
 #include "src/report/clean_text.h"
@@ -75,7 +76,7 @@ std::string engines_text(const CheckResult& result, bool verbose) {
 /// How much was looked at: a match must not be an empty one.
 std::string extent_text(const CheckResult& result) {
   const Schedule& schedule = *result.scenario->schedule;
-  const std::string parameters = counted(static_cast<std::int64_t>(schedule.model.parameters().size()), "parameter"),
+  const std::string parameters = counted(schedule.model.parameters().size(), "parameter"),
                     steps = counted(schedule.batch.steps(), "optimizer step");
   if (result.timeline == nullptr)
     return fmt::format("{} in {}, {}", parameters, counted(result.parametric->classes, "class"), steps);

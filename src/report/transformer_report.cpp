@@ -8,6 +8,7 @@
 #include <map>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/report/style.h"
 
 namespace lockstep {
@@ -49,7 +50,8 @@ std::string failure_text(const TransformerFailure& failure, const ReportOptions&
     if (!line.waits_for.empty()) text += ", waits for " + rank_list(line.waits_for);
     text += "\n";
   }
-  if (failure.lines.size() > most) text += fmt::format("    and {} more ranks\n", failure.lines.size() - most);
+  if (failure.lines.size() > most)
+    text += fmt::format("    and {}\n", counted(failure.lines.size() - most, "more rank"));
   return text;
 }
 

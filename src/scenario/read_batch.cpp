@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/counted.h"
 #include "src/scenario/reading.h"
 
 namespace lockstep {
@@ -54,7 +55,7 @@ void read_counts(const Fields& fields, const Json& object, Reading& reading) {
   reading.batch.micro_batch_counts.assign(counts.begin(), counts.end());
 }
 
-std::string entries(std::size_t count) { return fmt::format("{} {}", count, count == 1 ? "entry" : "entries"); }
+std::string entries(std::size_t count) { return counted(count, "entry"); }
 
 /// Checks one level of a token list: `expected` entries, one for each `what`.
 bool check_length(const Json& list, std::size_t expected, const std::string& at, std::string_view what,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/counted.h"
 #include "src/scenario/edits.h"
 #include "src/scenario/other_words.h"
 
@@ -26,9 +27,9 @@ bool check_iteration(EditTarget& target, Reading& reading) {
     target.iteration = std::to_string(*index);
     return true;
   }
-  reading.diagnostics.add(
-      target.place,
-      fmt::format("iteration {} does not exist: an optimizer step has {} micro-batches, counted from 0", *index, most));
+  reading.diagnostics.add(target.place,
+                          fmt::format("iteration {} does not exist: an optimizer step has {}, counted from 0", *index,
+                                      counted(most, "micro-batch")));
   return false;
 }
 

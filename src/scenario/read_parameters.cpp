@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "src/base/budget.h"
+#include "src/base/counted.h"
 #include "src/scenario/reading.h"
 
 namespace lockstep {
@@ -55,8 +56,8 @@ std::vector<Shard> read_shards(const Json& value, std::size_t dims, Reading& rea
     }
     const std::int64_t number = whole_number(*dim).value_or(0);
     if (number >= static_cast<std::int64_t>(dims)) {
-      reading.diagnostics.add(dim->place(), fmt::format("dimension {} does not exist: the shape has {} {}", number,
-                                                        dims, dims == 1 ? "dimension" : "dimensions"));
+      reading.diagnostics.add(dim->place(), fmt::format("dimension {} does not exist: the shape has {}", number,
+                                                        counted(dims, "dimension")));
       continue;
     }
     shard.dim = static_cast<int>(number);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/counted.h"
 #include "src/scenario/other_words.h"
 #include "src/scenario/reading.h"
 
@@ -123,8 +124,8 @@ Root read_root(const Json& value, const std::optional<Over>& over, Reading& read
     }
     if (known && *root.position >= size) {
       reading.diagnostics.add(value.place(),
-                              fmt::format("root {} is not in the group, which has {} {}: positions count from 0",
-                                          *root.position, size, size == 1 ? "member" : "members"));
+                              fmt::format("root {} is not in the group, which has {}: positions count from 0",
+                                          *root.position, counted(size, "member")));
     }
     return root;
   }

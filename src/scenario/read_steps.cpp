@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "src/base/counted.h"
 #include "src/scenario/other_words.h"
 #include "src/scenario/reading.h"
 
@@ -64,9 +65,9 @@ void check_root(const Step& step, Reading& reading) {
     if (found == 1) continue;
     reading.diagnostics.add(
         step.root_place,
-        fmt::format("\"root\" must be one member of each group, but {} of the {} members of the group of rank {} "
+        fmt::format("\"root\" must be one member of each group, but {} of the {} of the group of rank {} "
                     "have these coordinates",
-                    found == 0 ? "none" : std::to_string(found), members.size(), members[0]));
+                    found == 0 ? "none" : std::to_string(found), counted(members.size(), "member"), members[0]));
     return;
   }
 }

@@ -4,6 +4,7 @@
 
 #include "lockstep/schedule.h"
 #include "src/base/at.h"
+#include "src/base/counted.h"
 
 namespace lockstep {
 namespace {
@@ -90,8 +91,8 @@ class Layouter {
     for (std::size_t i = 0; i < items_.size(); ++i) {
       const std::int64_t numel = items_[i].numel;
       if (numel % parts != 0) {
-        fail("a buffer of " + std::to_string(numel) + " elements cannot be cut into " + std::to_string(parts) +
-             " equal parts, as many as \"counts\" has together");
+        fail("a buffer of " + counted(numel, "element") + " cannot be cut into " + counted(parts, "equal part") +
+             ", as many as \"counts\" has together");
       }
       result_.cuts[i] = {0, numel / parts, numel, shared};
     }
@@ -147,8 +148,8 @@ class Layouter {
     const GeometryItem& first = items_[members.front()];
     if ((end - begin) % n_ != 0) {
       fail("a " + std::string(geometry_.kind == Geometry::Kind::flat ? "buffer" : "bucket") + " of " +
-           std::to_string(end - begin) + " elements cannot be cut into " + std::to_string(n_) +
-           " equal slices, one for each rank of the group; make \"" + key + "\" a multiple of n, as in \"" + key +
+           counted(end - begin, "element") + " cannot be cut into " + counted(n_, "equal slice") +
+           ", one for each rank of the group; make \"" + key + "\" a multiple of n, as in \"" + key +
            "\": \"lcm(n, 128)\"");
     }
     const int bucket = static_cast<int>(result_.buckets.size());

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 
 namespace lockstep {
 
@@ -93,8 +94,7 @@ std::string describe(const Schedule& schedule, const MemberCall& call) {
   std::int64_t total = 0;
   for (std::size_t i = 0; i < call.call.buffers->size(); ++i) total += elements(schedule, call.call, i);
   const std::size_t count = call.call.buffers->size();
-  text += " of " + std::to_string(count) + (count == 1 ? " parameter, " : " parameters, ") + std::to_string(total) +
-          (total == 1 ? " element" : " elements");
+  text += " of " + counted(count, "parameter") + ", " + counted(total, "element");
   if (count > 0) text += ", " + std::string(name_of(dtype_of(schedule, call.call, 0)));
   if (call.root >= 0) text += ", root " + std::to_string(call.root);
   return text;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/schedule/walk.h"
 
 namespace lockstep {
@@ -21,10 +22,10 @@ int Walk::root_in(int group, const Step& step, int rank) {
   const std::vector<int>& ranks = meetings_.members(group);
   if (step.root->position) {
     if (*step.root->position < static_cast<int>(ranks.size())) return *step.root->position;
-    throw InputError({{step.root_place, "\"root\" of step \"" + step.name + "\" is position " +
-                                            std::to_string(*step.root->position) + ", but the group of rank " +
-                                            std::to_string(rank) + " has " + std::to_string(ranks.size()) +
-                                            " members, counted from 0"}});
+    throw InputError(
+        {{step.root_place, "\"root\" of step \"" + step.name + "\" is position " +
+                               std::to_string(*step.root->position) + ", but the group of rank " +
+                               std::to_string(rank) + " has " + counted(ranks.size(), "member") + ", counted from 0"}});
   }
   int found = -1;
   for (std::size_t i = 0; i < ranks.size(); ++i) {

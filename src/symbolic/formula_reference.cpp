@@ -7,6 +7,7 @@
 #include "lockstep/diagnostic.h"
 #include "lockstep/operation.h"
 #include "src/base/at.h"
+#include "src/base/counted.h"
 
 namespace lockstep::formula {
 namespace {
@@ -75,7 +76,8 @@ Reference References::gradient(std::size_t offset, const std::string& first) {
 int References::checked_rank(std::size_t offset, int rank, const std::string& as_written) const {
   const int world = names_.schedule().mesh.world();
   if (rank < 0 || rank >= world) {
-    scanner_.fail("there is no rank " + as_written + "; there are " + std::to_string(world) + " ranks, counted from 0",
+    scanner_.fail("there is no rank " + as_written + "; there " + (world == 1 ? "is " : "are ") +
+                      counted(world, "rank") + ", counted from 0",
                   offset);
   }
   return rank;

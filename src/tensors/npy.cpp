@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "src/base/counted.h"
 #include "src/tensors/header.h"
 
 namespace lockstep::tensors {
@@ -169,7 +170,9 @@ StoredTensor read_npy_header(std::string_view header, std::uint64_t data_begin, 
     throw HeaderError(fmt::format("its array of shape {} takes {} bytes, and there are {}: the file is not complete",
                                   shape_text(tensor.shape), tensor.bytes, size));
   if (tensor.bytes < size)
-    throw HeaderError(fmt::format("{} bytes stand after its array; expected one array", size - tensor.bytes));
+    throw HeaderError(
+        fmt::format("{} after its array; expected one array",
+                    counted(size - tensor.bytes, "byte") + (size - tensor.bytes == 1 ? " stands" : " stand")));
   return tensor;
 }
 

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "lockstep/diagnostic.h"
+#include "src/base/counted.h"
 #include "src/base/inputs.h"
 #include "src/tensors/header.h"
 
@@ -79,7 +80,7 @@ void TensorFile::read_header() {
   const auto header_of = [&](std::uint64_t begin, std::uint64_t length, std::uint64_t longest) {
     if (length > size_ - begin)
       throw tensors::HeaderError(
-          fmt::format("its header should have {} bytes, and the file has {} in all", length, size_));
+          fmt::format("its header should have {}, and the file has {} in all", counted(length, "byte"), size_));
     if (length > longest)
       throw tensors::HeaderError(fmt::format("its header has {} bytes; at most {} are read", length, longest));
     std::string header(length, '\0');

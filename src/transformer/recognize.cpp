@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/scenario/value_type.h"
 #include "src/transformer/data.h"
 #include "src/transformer/shards.h"
@@ -99,9 +100,11 @@ void check_sizes(const Config& config, const Sizes& sizes, const Layout& layout,
   if (sizes.flag("multi_latent_attention")) refuse(place, "it has no multi-latent attention");
   if (sizes.number("conditional_embedder") > 0) refuse(place, "it has no conditional embedder");
   if (config.heads % config.kv_heads != 0)
-    refuse(place, fmt::format("{} heads do not divide into {} groups", config.heads, config.kv_heads));
+    refuse(place,
+           fmt::format("{} not divide into {}", counted(config.heads, "head") + (config.heads == 1 ? " does" : " do"),
+                       counted(config.kv_heads, "group")));
   if (!config.learned_positions && config.head_size % 2 != 0)
-    refuse(place, fmt::format("rotary positions turn pairs, and a head has {} elements", config.head_size));
+    refuse(place, fmt::format("rotary positions turn pairs, and a head has {}", counted(config.head_size, "element")));
   const auto divide = [&](int count, const char* what, int parts, const char* axes) {
     if (count % parts == 0) return;
     refuse(place, fmt::format("{} {} do not divide by {} = {}", count, what, axes, parts));

@@ -54,9 +54,9 @@ TEST_CASE("Tabs stay tabs under the line") {
         "      | \t \t^~~\n");
 }
 
-TEST_CASE("A character of several bytes takes one column of the caret line") {
+TEST_CASE("A character of several bytes is one column, in the place and in the caret line") {
   CHECK(render({place_of("[\"\u00fc\u20ac\", x]", "x"), "m"}) ==
-        "x.json:1:11: error: m\n"
+        "x.json:1:8: error: m\n"
         "    1 | [\"\u00fc\u20ac\", x]\n"
         "      |        ^\n");
 }
@@ -73,7 +73,7 @@ TEST_CASE("A place at the end of the text has its caret behind the last byte") {
 
 TEST_CASE("What would disturb a terminal is not shown as it is") {
   CHECK(render({place_of("\x1b[31m \xff \xc2\x9b x", "x"), "m"}) ==
-        "x.json:1:12: error: m\n"
+        "x.json:1:11: error: m\n"
         "    1 | \\u001b[31m \uFFFD \\u009b x\n"
         "      |                     ^\n");
   // What is not seen is underlined as wide as it is written.
@@ -123,13 +123,13 @@ TEST_CASE("Line numbers of six digits keep the bars in one column") {
         "x.json:100000:1: error: m\n100000 | x\n       | ^\n");
 }
 
-TEST_CASE("Lines and columns are counted from 1, in bytes") {
+TEST_CASE("Lines and columns are counted from 1, in characters") {
   const auto text = source("ab\n\n\u00fcc\n");
   CHECK(location({text, 0, 0, ""}) == "1:1");
   CHECK(location({text, 2, 2, ""}) == "1:3");
   CHECK(location({text, 3, 3, ""}) == "2:1");
   CHECK(location({text, 4, 4, ""}) == "3:1");
-  CHECK(location({text, 6, 6, ""}) == "3:3");
+  CHECK(location({text, 6, 6, ""}) == "3:2");
   CHECK(location({text, 8, 8, ""}) == "4:1");
   CHECK(location({}) == "0:0");
 }

@@ -141,6 +141,7 @@ TEST_CASE("counts that do not fit the group or the parameter are mistakes of the
     return std::string();
   };
   CHECK(message(3, 2) == "expected a count for each member of the group, 2 in \"counts\", but found 3");
+  CHECK(message(1, 3) == "a buffer of 1 element cannot be cut into 3 equal parts, as many as \"counts\" has together");
   CHECK(message(4, 3) == "a buffer of 4 elements cannot be cut into 3 equal parts, as many as \"counts\" has together");
   CHECK(message(6, 3).empty());
 }

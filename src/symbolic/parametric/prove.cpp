@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/base/budget.h"
+#include "src/base/counted.h"
 #include "src/symbolic/parametric/counterexample.h"
 #include "src/symbolic/parametric/evaluation.h"
 #include "src/symbolic/parametric/find_cases.h"
@@ -40,8 +41,7 @@ using parametric::World;
 std::string describe(const Sizes& sizes) {
   std::vector<std::string> parts;
   for (const auto& [axis, size] : sizes.axes) parts.push_back(fmt::format("{} {}", name_of(axis), size));
-  if (sizes.micro_batches)
-    parts.push_back(fmt::format("{} micro-batch{}", *sizes.micro_batches, *sizes.micro_batches == 1 ? "" : "es"));
+  if (sizes.micro_batches) parts.push_back(counted(*sizes.micro_batches, "micro-batch"));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/base/counted.h"
+
+#include "tests/catch.h"
+
+using lockstep::counted;
+
+TEST_CASE("A noun is counted in its number") {
+  CHECK(counted(1, "element") == "1 element");
+  CHECK(counted(0, "more case") == "0 more cases");
+  CHECK(counted(2, "micro-batch") == "2 micro-batches");
+  CHECK(counted(3, "process") == "3 processes");
+  CHECK(counted(2, "axis") == "2 axes");
+  CHECK(counted(2, "entry") == "2 entries");
+  CHECK(counted(2, "way") == "2 ways");
+}
