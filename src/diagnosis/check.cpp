@@ -11,6 +11,7 @@
 
 #include "src/base/at.h"
 #include "src/base/budget.h"
+#include "src/base/counted.h"
 #include "src/diagnosis/agreement.h"
 #include "src/diagnosis/any_sizes.h"
 #include "src/diagnosis/at_the_layout.h"
@@ -22,6 +23,7 @@
 #include "src/diagnosis/run_engines.h"
 #include "src/diagnosis/stopwatch.h"
 #include "src/diagnosis/turning_point.h"
+#include "src/scenario/edit_mistakes.h"
 #include "src/scenario/named_file.h"
 
 namespace lockstep {
@@ -105,10 +107,9 @@ void begin(CheckResult& result, CheckOptions& options, const Workload& workload)
   if (!fits(result, workload, options)) return;
   const int world = result.scenario->schedule->mesh.world();
   if (options.mpi != nullptr && options.mpi_ranks_for_all && options.mpi->processes() > world) {
-    result.errors = {
-        at_the_layout(*result.scenario,
-                      fmt::format("the layout has {} rank{}, fewer than the {} processes of --ranks; give at most {}",
-                                  world, world == 1 ? "" : "s", options.mpi->processes(), world))};
+    result.errors = {at_the_layout(
+        *result.scenario, fmt::format("the layout has {}, fewer than the {} processes of --ranks; give at most {}",
+                                      counted(world, "rank"), options.mpi->processes(), world))};
     return;
   }
   result.timeline = std::make_shared<const Timeline>(walk(*result.scenario->schedule));
@@ -308,6 +309,17 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
 
 namespace {
 
+/// What ranks meet while they run, where the file is read without a mistake.
+std::vector<Diagnostic> mistakes_of_ranks(const Json& document, const std::string& file) {
+  try {
+    const Scenario scenario = read_scenario(document, file);
+    if (scenario.schedule != nullptr) walk(*scenario.schedule);
+  } catch (const InputError& error) {
+    return error.diagnostics();
+  }
+  return {};
+}
+
 CheckResult check_named(const std::string& file, const CheckOptions& options) {
   CheckResult result;
   result.file = file;
@@ -320,7 +332,11 @@ CheckResult check_named(const std::string& file, const CheckOptions& options) {
     return result;
   }
   scenario->file = file;
-  return check_scenario(scenario, options);
+  result = check_scenario(scenario, options);
+  if (result.verdict == Verdict::error && !result.machine_failed && scenario->schedule != nullptr)
+    result.errors = at_their_edits(result.errors, scenario->document,
+                                   [&](const Json& other) { return mistakes_of_ranks(other, file); });
+  return result;
 }
 
 /// What nobody foresaw in one file must not cost the answers for the others.

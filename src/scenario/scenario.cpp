@@ -10,6 +10,7 @@
 #include "src/base/budget.h"
 #include "src/base/utf8.h"
 #include "src/scenario/checks.h"
+#include "src/scenario/edit_mistakes.h"
 #include "src/scenario/edits.h"
 #include "src/scenario/expand.h"
 #include "src/scenario/open_sizes.h"
@@ -37,8 +38,9 @@ class ScenarioReader {
     reading_.folder = std::filesystem::path(file_).parent_path();
   }
 
-  Scenario read_text(std::shared_ptr<const Source> source) {
-    const Json document = parse_json(std::move(source), reading_.diagnostics);
+  /// `document`: what was parsed, whether or not it is refused.
+  Scenario read_text(std::shared_ptr<const Source> source, Json& document) {
+    document = parse_json(std::move(source), reading_.diagnostics);
     if (document.is_null() && !reading_.diagnostics.empty()) fail();
     return read(document);
   }
@@ -264,7 +266,21 @@ class ScenarioReader {
 
 }  // namespace
 
-Scenario read_scenario(std::shared_ptr<const Source> source) { return ScenarioReader(source->name).read_text(source); }
+Scenario read_scenario(std::shared_ptr<const Source> source) {
+  Json document;
+  try {
+    return ScenarioReader(source->name).read_text(source, document);
+  } catch (const InputError& error) {
+    throw InputError(at_their_edits(error.diagnostics(), document, [&](const Json& other) {
+      try {
+        read_scenario(other, source->name);
+      } catch (const InputError& again) {
+        return again.diagnostics();
+      }
+      return std::vector<Diagnostic>();
+    }));
+  }
+}
 
 Scenario read_scenario(const Json& document, const std::string& file) { return ScenarioReader(file).read(document); }
 

@@ -276,6 +276,8 @@ def test_counts_must_fit_the_group_and_divide_the_parameter():
     assert "expected a count for each member of the group, 3" in message(by_counts([1, 1], [6], 3))
     assert "cannot be cut into 4 equal parts" in message(by_counts([2, 1, 1], [6], 3))
     assert "nobody would get anything" in message(by_counts([0, 0, 0], [6], 3))
+    assert "fewer than 2^31" in message(by_counts([2**30, 2**30, 0], [2**31], 3))
+    assert "2^31" not in message(by_counts([2**30, 2**30 - 1, 0], [2**31], 3))
 
 
 def test_counts_are_for_reduce_scatter_v_which_meets_only_its_like():

@@ -139,6 +139,21 @@ def test_every_error_gives_file_line_column_and_pointer_and_all_come_at_once():
         assert pointer in process.stdout
 
 
+def test_columns_count_characters_and_an_edit_has_the_place_of_what_it_makes_of_a_step():
+    text = """{
+  "lockstep": 1, "layout": { "dp": 2 },
+  "model": { "parameters": [ { "name": "größe", "shape": [4] }, { "nmae": "v", "shape": [4] } ] },
+  "schedule": { "steps": [ { "name": "mean", "op": "all_reduce", "over": "dp" } ] }
+}"""
+    (error,) = [each for each in check(text)["errors"] if "nmae" in each["message"]]
+    line = text.splitlines()[2]
+    assert (error["line"], error["column"]) == (3, line.index('"nmae"') + 1)
+    whole = text.replace("nmae", "name").replace("} ] }\n}", '} ],\n  "edits": [ { "set": "mean", "over": null } ] }\n}')
+    (error,) = check(whole)["errors"]
+    assert (error["line"], error["pointer"]) == (5, "/schedule/edits/0/over")
+    assert '"mean"' in error["message"]
+
+
 def test_the_schema_in_the_repository_is_what_the_program_prints():
     process = run("schema")
     assert process.returncode == 0
