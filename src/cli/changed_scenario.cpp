@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/cli/options.h"
 
 namespace lockstep::cli {
@@ -30,21 +34,79 @@ std::vector<std::string> path_of(const std::string& key) {
   return path;
 }
 
-/// `json` with the member at `path` from `depth` on set.
-Json with(const Json& json, const std::vector<std::string>& path, std::size_t depth, const Json& value,
-          const std::string& change) {
-  if (depth == path.size()) return value;
-  if (path[depth].empty()) usage_error(fmt::format("\"{}\" has an empty name between its dots", change));
-  if (!json.is_object()) {
-    const std::vector<std::string> above(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(depth));
-    usage_error(fmt::format("\"{}\" cannot be set: \"{}\" is {}, which has no members", change, fmt::join(above, "."),
-                            json.describe()));
+/// The document with the value at the path of a change.
+class Change {
+ public:
+  Change(std::string text, std::vector<std::string> path, Json value)
+      : text_(std::move(text)), path_(std::move(path)), value_(std::move(value)) {}
+
+  /// `json`: what stands at the first `depth` parts of the path.
+  Json in(const Json& json, std::size_t depth = 0) const {
+    if (depth == path_.size()) return value_;
+    const std::string& part = path_[depth];
+    if (part.empty()) usage_error(fmt::format("\"{}\" has an empty name between its dots", text_));
+    if (json.is_array()) return in_list(json, depth);
+    if (!json.is_object()) refuse(fmt::format("\"{}\" is {}, which has no members", path_to(depth), json.describe()));
+    const Json* inner = json.find(part);
+    const bool wants_list = depth + 1 < path_.size() && is_index(path_[depth + 1]);
+    if (inner == nullptr && (wants_list || is_index(part))) {
+      std::vector<std::string> known;
+      for (const Json::Member& member : json.members()) known.push_back(path_to(depth, member.key));
+      refuse(fmt::format("the file has no \"{}\"{}", path_to(depth, part), did_you_mean(path_to(depth, part), known)));
+    }
+    Json result = json;
+    result.set(part, in(inner != nullptr ? *inner : Json::object({}, value_.place()), depth + 1));
+    return result;
   }
-  Json result = json;
-  const Json* inner = json.find(path[depth]);
-  result.set(path[depth], with(inner != nullptr ? *inner : Json::object(), path, depth + 1, value, change));
-  return result;
-}
+
+ private:
+  static bool is_index(const std::string& part) {
+    return part.find_first_not_of("0123456789") == std::string::npos && part.size() < 10;
+  }
+
+  Json in_list(const Json& list, std::size_t depth) const {
+    std::vector<Json> items = list.items();
+    const std::string& part = path_[depth];
+    const std::size_t index = is_index(part) ? std::stoul(part) : items.size();
+    if (index >= items.size()) {
+      refuse(fmt::format("\"{}\" has {}, named by numbers from 0{}", path_to(depth), counted(items.size(), "element"),
+                         items.empty() ? ""
+                                       : fmt::format("; the nearest is \"{}\"",
+                                                     path_to(depth, std::to_string(nearest_of(items, part))))));
+    }
+    items[index] = in(items[index], depth + 1);
+    Json result = list;
+    result.set_items(std::move(items));
+    return result;
+  }
+
+  /// The element that is called so, or nearly; else the last.
+  static std::size_t nearest_of(const std::vector<Json>& items, const std::string& part) {
+    std::vector<std::string> names;
+    for (const Json& item : items) {
+      const Json* name = item.find("name");
+      names.push_back(name != nullptr && name->is_string() ? name->text() : "");
+    }
+    const std::string near = nearest_word(part, names);
+    const auto found = std::find(names.begin(), names.end(), near) - names.begin();
+    return near.empty() ? names.size() - 1 : at(found);
+  }
+
+  /// The first `depth` parts of the path, and `last`.
+  std::string path_to(std::size_t depth, const std::string& last = "") const {
+    std::vector<std::string> parts(path_.begin(), path_.begin() + static_cast<std::ptrdiff_t>(depth));
+    if (!last.empty()) parts.push_back(last);
+    return fmt::format("{}", fmt::join(parts, "."));
+  }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    usage_error(fmt::format("\"{}\" cannot be set: {}", text_, why));
+  }
+
+  std::string text_;
+  std::vector<std::string> path_;
+  Json value_;
+};
 
 }  // namespace
 
@@ -56,7 +118,7 @@ Scenario read_changed_scenario(const std::string& file, const std::vector<std::s
     const std::size_t sign = change.find('=');
     if (sign == std::string::npos || sign == 0)
       usage_error(fmt::format("a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"{}\"", change));
-    document = with(document, path_of(change.substr(0, sign)), 0, value_of(change, change.substr(sign + 1)), change);
+    document = Change(change, path_of(change.substr(0, sign)), value_of(change, change.substr(sign + 1))).in(document);
   }
   // Its own expectations are those of the file as it is.
   document.remove("expect");

@@ -94,6 +94,14 @@ def test_mistakes(run, tmp_path):
         ([old, "--new", "lockstep.x=1"], "error: \"lockstep.x=1\" cannot be set: \"lockstep\" is the number 1, which has "
                                          "no members\n"),
         ([old, "--new", "layout..dp=1"], "error: \"layout..dp=1\" has an empty name between its dots\n"),
+        ([old, "--new", "schedule.steps.7.by=2"], "error: \"schedule.steps.7.by=2\" cannot be set: \"schedule.steps\" has 2 "
+         "elements, named by numbers from 0; the nearest is \"schedule.steps.1\"\n"),
+        ([old, "--new", "schedule.steps.micro_batch.by=2"], "error: \"schedule.steps.micro_batch.by=2\" cannot be set: "
+         "\"schedule.steps\" has 2 elements, named by numbers from 0; the nearest is \"schedule.steps.0\"\n"),
+        ([old, "--new", "schedule.stps.1.by=2"], "error: \"schedule.stps.1.by=2\" cannot be set: the file has no "
+         "\"schedule.stps\"; did you mean \"schedule.steps\"?\n"),
+        ([old, "--new", "layot.dp=4"], "layot.dp=4:1:1: error: unknown key \"layot\" at the top level of the scenario; did "
+         "you mean \"layout\"?\n    1 | 4\n      | ^\n"),
         ([old, "--new", "layout.dp=any"], f"error: {old} has an axis of size \"any\", and diff compares the ranks of one "
                                           "layout: give it a size, such as --old layout.dp=4 --new layout.dp=4\n"),
         ([old, "--new", "batch.micro_batches=any"], f"error: {old} has any number of micro-batches, and diff compares the calls "
@@ -103,6 +111,13 @@ def test_mistakes(run, tmp_path):
     ]:
         result = run("diff", *arguments)
         assert (result.returncode, result.stderr) == (2, message)
+
+
+def test_elements_of_lists_are_numbers(run, tmp_path):
+    old = write(tmp_path, "old.json", mean())
+    changed = run("diff", old, "--new", "schedule.steps.1.reduce=sum", "--this-layout")
+    assert changed.returncode == 1, changed.stderr
+    assert run("diff", old, "--new", "schedule.steps.1.reduce=avg", "--this-layout").returncode == 0
 
 
 def test_mistakes_that_a_change_uncovers_have_their_places_in_the_file(run, tmp_path):
