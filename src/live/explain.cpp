@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/diagnosis/kind_of_mistake.h"
 #include "src/live/fractions.h"
 
 namespace lockstep::live {
@@ -184,6 +185,24 @@ Explanation explain(const Problem& problem, const Earlier& earlier, DesignCache&
     if (wider.explained()) return wider.explanation(own);
   }
   return search.explanation(own);
+}
+
+Mistake kind_of(const Explanation& found, int step) {
+  Difference content;
+  bool exact = true;
+  for (const Entered& one : found.entered) {
+    const std::optional<Rational>& expected = one.column->expected;
+    const bool is_zero = one.exact && one.exact->is_zero();
+    if (one.column->step != step) {
+      content.leftover = content.leftover || !is_zero;
+    } else if (!expected || !expected->is_zero()) {
+      content.missing = content.missing || is_zero;
+      exact = exact && one.exact;
+      if (one.exact) content.take(expected ? *one.exact / *expected : *one.exact);
+    }
+  }
+  const Mistake kind = kind_of_content({content});
+  return kind == Mistake::wrong_factor && !exact ? Mistake::wrong_weights : kind;
 }
 
 Design design_of(const std::vector<Rational>& coefficients) {

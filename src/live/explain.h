@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/mistake.h"
 #include "src/live/designs.h"
 
 namespace lockstep::live {
@@ -45,6 +46,10 @@ using Earlier = std::function<std::optional<std::vector<const Column*>>(int back
 /// Of several explanations that fit equally well the one with the fewest different coefficients is taken, and what is
 /// expected before anything else. `cache`: shared by the results of a piece.
 Explanation explain(const Problem& problem, const Earlier& earlier, DesignCache& cache);
+
+/// The kind of mistake that the coefficients of an explanation show, as kind_of_content() has it of a scenario. `step`
+/// is the optimizer step that gets the result.
+Mistake kind_of(const Explanation& found, int step);
 
 /// What is left of a result, and how much of that rounding may leave; as in Fit.
 struct Left {

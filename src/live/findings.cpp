@@ -8,36 +8,12 @@
 #include <utility>
 
 #include "src/base/at.h"
-#include "src/diagnosis/kind_of_mistake.h"
 
 namespace lockstep::live {
 
 namespace {
 
 using Verdict = VerifiedPiece::Verdict;
-
-/// By its coefficients, as kind_of_content() has it of a scenario.
-Mistake kind_of(const VerifiedPiece& piece) {
-  if (piece.verdict == Verdict::undecided) return Mistake::undecided;
-  if (piece.ranks.empty() || (piece.coefficients.empty() && piece.formula == "0")) return Mistake::no_owner;
-  if (piece.coefficients.empty()) return Mistake::wrong_values;
-  Difference content;
-  content.leftover = piece.unexplained > piece.noise;
-  bool exact = true;
-  for (const RecoveredCoefficient& one : piece.coefficients) {
-    const bool is_zero = one.exact && one.exact->is_zero();
-    if (one.step != piece.step) {
-      content.leftover = content.leftover || !is_zero;
-    } else if (!one.exact) {
-      exact = exact && one.expected && one.expected->is_zero();
-    } else if (!one.expected || !one.expected->is_zero()) {
-      content.missing = content.missing || is_zero;
-      content.take(one.expected ? *one.exact / *one.expected : *one.exact);
-    }
-  }
-  const Mistake kind = kind_of_content({content});
-  return kind == Mistake::wrong_factor && !exact ? Mistake::wrong_weights : kind;
-}
 
 /// Findings about what the ranks contribute.
 void find_in_reference(const VerifiedReference& reference, VerifyResult& result) {
@@ -77,7 +53,6 @@ void sort(VerifyResult& result) {
 
 void find_mistakes(std::vector<Judged> judged, VerifyResult& result) {
   std::map<std::pair<Verdict, std::string>, std::size_t> places;
-  std::vector<char> told;  // by finding
   for (Judged& one : judged) {
     const std::size_t index = result.pieces.size();
     if (one.piece.verdict != Verdict::right) {
@@ -87,12 +62,9 @@ void find_mistakes(std::vector<Judged> judged, VerifyResult& result) {
         result.findings.back().verdict = one.piece.verdict;
         result.findings.back().what = one.summary;
         result.findings.back().first = index;
-        told.push_back(0);
+        result.findings.back().kind = one.piece.verdict == Verdict::undecided ? Mistake::undecided : one.kind;
       }
       VerifyFinding& finding = result.findings[found->second];
-      // The first whose coefficients were all kept says the most.
-      if (is_new || (told[found->second] == 0 && one.piece.left_out == 0)) finding.kind = kind_of(one.piece);
-      if (one.piece.left_out == 0) told[found->second] = 1;
       one.piece.finding = static_cast<int>(found->second);
       ++finding.pieces;
       finding.parameters.push_back(one.piece.parameter);

@@ -43,7 +43,7 @@ class Judge {
     std::vector<Judged> all;
     if (ground_.run.waits(cell_.step, cell_.parameter)) return all;
     if (const auto divided = ground_.run.divided.find(cell_.step); divided != ground_.run.divided.end()) {
-      for (Judged& judged : without_formula(all)) wrong(judged, divided->second);
+      for (Judged& judged : without_formula(all)) wrong(judged, Mistake::wrong_values, divided->second);
       return all;
     }
     if (const std::string* why = ground_.run.unknown(cell_.step, cell_.parameter)) {
@@ -53,7 +53,7 @@ class Judge {
     if (cell_.results.empty()) {
       if (columns_.columns.empty() && columns_.missing.empty() && columns_.non_finite == 0) return all;
       all.push_back(begin({}, cell_.contributions));
-      wrong(all.back(), "no rank's optimizer gets it, and backward yields a gradient");
+      wrong(all.back(), Mistake::no_owner, "no rank's optimizer gets it, and backward yields a gradient");
     }
     for (const SameResult& group : distinct_results(ground_.run, cell_.results)) {
       all.push_back(begin(group.ranks, {group.first}));
@@ -94,8 +94,9 @@ class Judge {
     return all;
   }
 
-  static void wrong(Judged& judged, std::string what) {
+  static void wrong(Judged& judged, Mistake kind, std::string what) {
     judged.piece.verdict = Verdict::wrong;
+    judged.kind = judged.piece.ranks.empty() ? Mistake::no_owner : kind;
     judged.summary = std::move(what);
   }
   static void undecided(Judged& judged, std::string what) {
@@ -117,7 +118,8 @@ class Judge {
       judged.piece.why =
           fmt::format("{} that the optimizer gets {} infinite or no number, and none that backward yields",
                       counted(result.non_finite, "element"), result.non_finite == 1 ? "is" : "are");
-      return wrong(judged, "the optimizer gets elements that are infinite or no numbers, and backward yields none");
+      return wrong(judged, Mistake::wrong_values,
+                   "the optimizer gets elements that are infinite or no numbers, and backward yields none");
     }
     if (!columns_.missing.empty()) return undecided(judged, columns_.missing);
     Problem problem;
@@ -191,7 +193,7 @@ class Judge {
       judged.piece.why = "no rank yields a gradient, and the optimizer gets none";
       return;
     }
-    wrong(judged, "the optimizer gets no gradient, and backward yields one");
+    wrong(judged, Mistake::no_owner, "the optimizer gets no gradient, and backward yields one");
     std::set<int> ranks;
     for (const Column& column : columns_.columns) ranks.insert(column.rank);
     judged.piece.why = "backward yields a gradient on " + rank_words({ranks.begin(), ranks.end()});
@@ -213,7 +215,8 @@ class Judge {
     judged.open = !found.told_apart;
     // What clipping left of earlier steps is no small fraction.
     if (!found.exact())
-      wrong(judged, found.stale ? stale_words : "the coefficients are not the expected ones");
+      wrong(judged, kind_of(found, cell_.step),
+            found.stale ? stale_words : "the coefficients are not the expected ones");
     else
       wrong_by(judged, found);
     if (!found.told_apart)
@@ -292,11 +295,11 @@ class Judge {
                    : fmt::format("by {}", counted(ground_.run.header.sums, "sum")),
           percent(found.residual), percent(found.noise));
       if (!expected_known_) return undecided(judged, "no simple formula explains it");
-      return wrong(judged, "it is not the expected sum, and no simple formula explains it");
+      return wrong(judged, Mistake::wrong_values, "it is not the expected sum, and no simple formula explains it");
     }
     piece.why = fmt::format("{} of it is none of the recorded contributions; rounding leaves at most {}",
                             percent(found.residual), percent(found.noise));
-    wrong(judged, "a part of it is none of the recorded contributions");
+    wrong(judged, Mistake::leftover, "a part of it is none of the recorded contributions");
   }
 
   /// Where nobody said what the loss is: all contributions of all parameters should come with one coefficient.
@@ -306,7 +309,7 @@ class Judge {
       judged.piece.verdict = Verdict::right;
       return;
     }
-    if (found.stale && found.exact()) return wrong(judged, stale_words);
+    if (found.stale && found.exact()) return wrong(judged, Mistake::leftover, stale_words);
     std::set<int> missing;
     bool some = false;
     for (const Entered& one : found.entered) {
@@ -315,10 +318,10 @@ class Judge {
       else
         some = true;
     }
-    if (!found.entered.empty() && !some) return wrong(judged, "nothing arrived");
+    if (!found.entered.empty() && !some) return wrong(judged, Mistake::missing_reduction, "nothing arrived");
     if (!missing.empty() && found.told_apart) {
       judged.piece.why = "nothing arrived of some contributions of " + rank_words({missing.begin(), missing.end()});
-      return wrong(judged, "contributions are missing");
+      return wrong(judged, Mistake::missing_reduction, "contributions are missing");
     }
     undecided(judged, "the contributions come with different coefficients, and the loss is not known (--loss)");
   }
@@ -346,7 +349,7 @@ class Judge {
   void wrong_by(Judged& judged, const Explanation& found) const {
     VerifiedPiece& piece = judged.piece;
     piece.difference = ground_.formulas.difference(terms_of(found), expected_terms_);
-    wrong(judged, mistake_words(ground_.run, found, piece.difference, piece.ranks));
+    wrong(judged, kind_of(found, cell_.step), mistake_words(ground_.run, found, piece.difference, piece.ranks));
   }
 
   const Ground& ground_;

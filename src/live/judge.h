@@ -41,10 +41,11 @@ struct Ground {
 /// What judging found, with what the summary needs and the report does not.
 struct Judged {
   VerifiedPiece piece;
-  std::string summary;              ///< what is wrong, in words that are the same for the same mistake; "" where right
-  bool told_apart = false;          ///< the formula is certain
-  bool open = false;                ///< another formula may explain it better: patterns may help
-  std::optional<Rational> uniform;  ///< loss not known: the one coefficient of all contributions
+  std::string summary;  ///< what is wrong, in words that are the same for the same mistake; "" where right
+  Mistake kind = Mistake::wrong_factor;  ///< where wrong
+  bool told_apart = false;               ///< the formula is certain
+  bool open = false;                     ///< another formula may explain it better: patterns may help
+  std::optional<Rational> uniform;       ///< loss not known: the one coefficient of all contributions
 };
 
 /// Judges every distinct result of a cell, and what has no result.

@@ -65,6 +65,7 @@ TEST_CASE("a wrong factor on everything is one finding") {
   const VerifyFinding& finding = result.findings.front();
   CHECK(finding.what ==
         "every contribution came with 1/4 where 1/2 was expected: uniform factor 1/2, invisible to Adam");
+  CHECK(finding.kind == Mistake::wrong_factor);
   CHECK(finding.parameters == std::vector<int>{0, 1, 2});
   CHECK(finding.ranks == std::vector<int>{0, 1});
   CHECK(formulas(result) == Texts{"(g0+g1)/4"});
@@ -80,6 +81,7 @@ TEST_CASE("a rank whose contributions are missing in one parameter is named") {
   CHECK(result.verdict() == PieceVerdict::wrong);
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].what == "the share of dp 1 is missing");
+  CHECK(result.findings[0].kind == Mistake::missing_reduction);
   CHECK(result.findings[0].parameters == std::vector<int>{2});
   CHECK(formulas(result) == Texts{"(g0+g1)/2", "g0/2"});
 }
@@ -89,6 +91,7 @@ TEST_CASE("what arrives from a part of the micro-batches, or from nobody else, i
       verified_run(run_with([](int, int, int step, int m) { return step == 0 && m == 1 ? 0.5 : 0; }));
   REQUIRE(last.findings.size() == 1);
   CHECK(last.findings[0].what == "the last micro-batch alone arrived");
+  CHECK(last.findings[0].kind == Mistake::missing_reduction);
   CHECK(formulas(last) == Texts{"(g0.1+g1.1)/2"});
 
   const VerifyResult first =
@@ -107,6 +110,7 @@ TEST_CASE("what arrives from a part of the micro-batches, or from nobody else, i
   const VerifyResult nothing = verified_run(run_with([](int, int, int, int) { return 0; }));
   REQUIRE(nothing.findings.size() == 1);
   CHECK(nothing.findings[0].what == "nothing arrived");
+  CHECK(nothing.findings[0].kind == Mistake::missing_reduction);
   CHECK(formulas(nothing) == Texts{"0"});
 
   const VerifyResult early = verified_run(run_with([](int, int, int step, int m) {
@@ -147,6 +151,7 @@ TEST_CASE("gradients that nobody zeroed are recognized through several optimizer
   const VerifyResult result = verified_run(run);
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].what == "what earlier optimizer steps left is still in it: nobody zeroed the gradient");
+  CHECK(result.findings[0].kind == Mistake::leftover);
   CHECK(result.findings[0].steps == std::vector<int>{1, 2});
   CHECK(formulas(result) ==
         Texts{"(g0+g1)/2", "(g0+g0.0+g0.1+g1+g1.0+g1.1)/2", "(g0+g0.0+g0.1+g0.2+g0.3+g1+g1.0+g1.1+g1.2+g1.3)/2"});
@@ -204,6 +209,7 @@ TEST_CASE("gradients that were clipped before nobody zeroed them are recognized 
   const VerifyResult result = verified_run(run);
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].what == "what earlier optimizer steps left is still in it: nobody zeroed the gradient");
+  CHECK(result.findings[0].kind == Mistake::leftover);
   CHECK(result.findings[0].steps == std::vector<int>{1});
 }
 
@@ -219,6 +225,7 @@ TEST_CASE("uneven tokens are counted as the loss says") {
   run.settings.loss = "\"token_mean\"";
   run.coefficient = [](const std::string&, int, int, int step, int) { return step == 0 ? 0.5 : 0; };
   CHECK(verified_run(run).findings.at(0).what == "every contribution came with 1/2, whatever its tokens");
+  CHECK(verified_run(run).findings.at(0).kind == Mistake::wrong_weights);
   run.coefficient = [&](const std::string&, int, int rank, int step, int m) {
     return step == 0 ? tokens[rank][m] / 850.0 : 0;
   };
@@ -277,10 +284,12 @@ TEST_CASE("where the loss is not known, ranks and parameters are compared with e
   CHECK(other.verdict() == PieceVerdict::wrong);
   REQUIRE(other.findings.size() == 1);
   CHECK(other.findings[0].what == "every contribution came with 1/4, and in most parameters with 1/8");
+  CHECK(other.findings[0].kind == Mistake::wrong_factor);
   CHECK(other.findings[0].parameters == std::vector<int>{1});
   run = run_with([](int, int rank, int step, int) { return step == 0 && rank == 0 ? 0.5 : 0; });
   run.settings.loss = "null";
   CHECK(verified_run(run).findings.at(0).what == "contributions are missing");
+  CHECK(verified_run(run).findings.at(0).kind == Mistake::missing_reduction);
 }
 
 TEST_CASE("coefficients are found through the noise of bfloat16") {
@@ -374,6 +383,7 @@ TEST_CASE("what is no sum of the contributions is not explained away") {
   REQUIRE(result.pieces.size() == 1);
   CHECK(result.pieces[0].verdict == PieceVerdict::wrong);
   CHECK(result.findings[0].what == "a part of it is none of the recorded contributions");
+  CHECK(result.findings[0].kind == Mistake::leftover);
   CHECK(result.pieces[0].unexplained > 0.1);
   CHECK(result.pieces[0].unexplained < 0.2);
 }
@@ -405,6 +415,7 @@ TEST_CASE("infinities and elements that are no numbers are counted and named") {
   CHECK(after.verdict() == PieceVerdict::wrong);
   CHECK(after.findings.at(0).what ==
         "the optimizer gets elements that are infinite or no numbers, and backward yields none");
+  CHECK(after.findings.at(0).kind == Mistake::wrong_values);
 }
 
 TEST_CASE("parameters without a gradient, and gradients without an optimizer, are told apart") {
@@ -430,7 +441,9 @@ TEST_CASE("parameters without a gradient, and gradients without an optimizer, ar
   CHECK(result.pieces[2].ranks.empty());
   REQUIRE(result.findings.size() == 2);
   CHECK(result.findings[0].what == "the optimizer gets no gradient, and backward yields one");
+  CHECK(result.findings[0].kind == Mistake::no_owner);
   CHECK(result.findings[1].what == "no rank's optimizer gets it, and backward yields a gradient");
+  CHECK(result.findings[1].kind == Mistake::no_owner);
 }
 
 TEST_CASE("pieces of a sharded parameter are judged one by one") {

@@ -47,6 +47,7 @@ HEADERS = {
     "live": "live",
     "local_step": "schedule",
     "mesh": "mesh",
+    "mistake": "diagnosis",
     "model": "model",
     "mpi": "device",
     "nccl": "device",
