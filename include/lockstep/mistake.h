@@ -34,26 +34,20 @@ enum class Mistake {
 /// "missing reduction", "wrong factor", …: as `lockstep list` prints it.
 std::string_view name_of(Mistake mistake);
 
-/// What a finding of one kind says of itself. Ids are stable: a rule that is retired keeps its number, and no number is
-/// given twice.
+/// A kind and its rule: the row behind all names, SARIF's list of rules and the pages in docs/rules/. Ids are stable: a
+/// rule that is retired keeps its number, and no number is given twice.
 struct Rule {
-  std::string_view id;           ///< "LS001"
+  Mistake mistake;
+  std::string_view words;        ///< "missing reduction"
+  std::string_view id;           ///< "LS001"; this and what follows is empty where a kind has no rule
   std::string_view name;         ///< "MissingReduction"
   std::string_view summary;      ///< one sentence: what is wrong
   std::string_view explanation;  ///< how it comes about, and what it does to the training
   std::string_view repair;       ///< what usually mends it
   std::string_view example;      ///< a file of the corpus in which it is found
 };
-/// The kind's; with empty columns where it has none.
-const Rule& rule_of(Mistake mistake);
-
-/// A row of the table behind all names, SARIF's list of rules and the pages in docs/rules/.
-struct MistakeKind {
-  Mistake mistake;
-  std::string_view name;
-  Rule rule;
-};
 /// All kinds, in the order of `Mistake`.
-std::span<const MistakeKind> mistake_kinds();
+std::span<const Rule> rules();
+const Rule& rule_of(Mistake mistake);
 
 }  // namespace lockstep

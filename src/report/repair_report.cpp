@@ -64,9 +64,10 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
         "schedule takes them back\n");
   if (findings.repairs.empty()) {
     write(cut_off.empty()
-              ? fmt::format("  no repair was found among the {} schedules that were tried; docs/repair.md says which\n",
-                            findings.tried)
-              : fmt::format("  no repair was found; {} schedules were tried\n{}", findings.tried, cut_off));
+              ? fmt::format("  no repair was found among the {} tried; docs/repair.md says which\n",
+                            counted(findings.tried, "schedule") + (findings.tried == 1 ? " that was" : " that were"))
+              : fmt::format("  no repair was found; {} tried\n{}",
+                            counted(findings.tried, "schedule") + (findings.tried == 1 ? " was" : " were"), cut_off));
     return;
   }
   int number = 0;

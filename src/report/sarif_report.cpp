@@ -98,8 +98,7 @@ SarifReporter::SarifReporter(const ReportOptions& options, Write write)
 
 void SarifReporter::write_rules() {
   json_.begin_array();
-  for (const MistakeKind& kind : mistake_kinds()) {
-    const Rule& rule = kind.rule;
+  for (const Rule& rule : rules()) {
     if (rule.id.empty()) continue;
     json_.begin_object();
     json_.key("id").string(rule.id);

@@ -10,10 +10,10 @@ using namespace lockstep;
 TEST_CASE("kinds of mistakes stand in the order of the enumeration, each with a name of its own") {
   std::set<std::string_view> names;
   int number = 0;
-  for (const MistakeKind& kind : mistake_kinds()) {
-    CHECK(static_cast<int>(kind.mistake) == number++);
-    CHECK(names.insert(kind.name).second);
-    CHECK(name_of(kind.mistake) == kind.name);
+  for (const Rule& rule : rules()) {
+    CHECK(static_cast<int>(rule.mistake) == number++);
+    CHECK(names.insert(rule.words).second);
+    CHECK(name_of(rule.mistake) == rule.words);
   }
   CHECK(name_of(Mistake::wrong_placement) == "wrong placement");
 }
@@ -22,8 +22,7 @@ TEST_CASE("rules have ids in order, names of their own, and sentences that fit w
   std::set<std::string_view> names;
   int number = 0;
   bool has_rule = true;
-  for (const MistakeKind& kind : mistake_kinds()) {
-    const Rule& rule = kind.rule;
+  for (const Rule& rule : rules()) {
     has_rule = has_rule && !rule.id.empty();
     CHECK(rule.id.empty() != has_rule);  // those without stand at the end
     if (!has_rule) continue;
