@@ -125,9 +125,10 @@ def test_a_name_in_other_bytes_costs_no_report(binary, files):
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_ends_the_program_leaves_no_half_file_and_is_seen(binary, files, sent):
-    """Nobody writes to the pipe, so that the program waits until it is ended."""
+    """Nobody writes to the pipe, so that the program waits until it is ended. The tests themselves may run under nohup."""
     os.mkfifo(files / "pipe.json")
-    process = subprocess.Popen([binary, "check", "-o", "out.txt", "pipe.json"], cwd=files, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen([binary, "check", "-o", "out.txt", "pipe.json"], cwd=files, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL))
     while process.poll() is None and not list(files.glob("out.txt.*.tmp")):
         time.sleep(0.001)
     process.send_signal(sent)
