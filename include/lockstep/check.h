@@ -1,27 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <shared_mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "lockstep/cuda.h"
-#include "lockstep/mpi.h"
-#include "lockstep/nccl.h"
-#include "lockstep/numeric.h"
-#include "lockstep/parametric.h"
-#include "lockstep/scenario.h"
-#include "lockstep/symbolic.h"
-#include "lockstep/transformer.h"
+#include "lockstep/diagnostic.h"
+#include "lockstep/repair.h"
+#include "lockstep/verdict.h"
 
 namespace lockstep {
 
-enum class Verdict { match, mismatch, deadlock, invalid_collective, race, error };
-std::string_view name_of(Verdict verdict);
+// What engines take and find is in their own headers; this one reads none of them.
+class CudaDevice;
+class FormReader;
+class MpiJob;
+class NcclJob;
+class ParametricEngine;
+class Rational;
+struct HostResult;
+struct ParametricResult;
+struct ParametricSample;
+struct RaceReplays;
+struct Scenario;
+struct SharedMachine;
+struct SymbolicResult;
+struct Timeline;
+struct TransformerResult;
 
 struct CheckOptions {
   bool symbolic = true;
@@ -54,37 +63,8 @@ struct CheckOptions {
   std::function<void(std::int64_t done, std::int64_t all)> progress;
   /// Where several checks run at once, the same for all of them: small ones share it, each with one
   /// thread and without progress, and a large one waits until it has the machine to itself.
-  std::shared_mutex* side_by_side = nullptr;
+  SharedMachine* side_by_side = nullptr;
 };
-
-/// A step at fault and why. Where a step is missing, the name that the framework or the repair gives it.
-struct Blame {
-  std::string step;
-  std::string why;
-};
-
-/// Edits of a schedule after which everything matches.
-struct Repair {
-  std::vector<Json> edits;            ///< in the scenario's words, to stand behind those of the file
-  std::vector<std::string> steps;     ///< by edit: the step that it changes, removes or adds
-  int sizes = 0;                      ///< layouts around the file's at which it was tried
-  int right_sizes = 0;                ///< and at which it is right
-  std::string wrong_at;               ///< the first of them at which it is not: "dp 3, micro-batches 2"; "": none
-  bool other_owners = false;          ///< other ranks own other elements than before
-  double added_bytes = 0;             ///< that the rank that sends most sends more than before, with ring algorithms
-  std::vector<std::string> verified;  ///< engines that found it right at the file's own layout
-  std::string host_left_out;          ///< why the host engine is not among them: a full sentence; "" where it is
-  /// For which sizes it is known to be right.
-  enum class Reach {
-    every_size,     ///< proved for all sizes that the scenario allows
-    axes_in_play,   ///< proved for all sizes of the axes that the file has above 1
-    layouts_tried,  ///< the parametric engine does not decide; right at all layouts at which it was tried
-    some_sizes      ///< wrong at some other size
-  };
-  Reach reach = Reach::layouts_tried;
-  std::string proof;  ///< what the parametric engine says, without a period; "" where it was not asked
-};
-std::string_view name_of(Repair::Reach reach);
 
 /// The step after which a parameter first went wrong for good on a rank, with the formulas before
 /// and after it.
@@ -106,6 +86,27 @@ struct Turn {
   TurningPoint point;
 };
 
+/// What one engine alone has to tell; symbolic_of() and its like read it.
+struct EngineDetail {
+  virtual ~EngineDetail() = default;
+};
+
+/// What an engine found, as far as all engines have it in common, or why it did not run although it was asked for.
+struct EngineResult {
+  std::string_view name;  ///< "symbolic", "host", …: as `--engine` takes it
+  std::string left_out;   ///< half a sentence; "" where the engine ran
+  Verdict verdict = Verdict::error;
+  int step = 0;                  ///< the first wrong optimizer step, else the last completed one
+  bool before_schedule = false;  ///< the model itself goes wrong, before any step of the schedule
+  double seconds = 0;
+  int processes = 0;   ///< of the job in which it ran; 0: this process alone
+  std::string device;  ///< "GPU 0 (NVIDIA H100 80GB HBM3)"; in a job what each process has, "a GPU"; "" for processors
+  std::shared_ptr<const HostResult> numbers;  ///< null where the engine does not compute with numbers
+  std::shared_ptr<EngineDetail> detail;       ///< null where there is nothing more
+
+  bool ran() const { return left_out.empty(); }
+};
+
 /// Everything that checking one scenario found; what every report is written from.
 struct CheckResult {
   std::string file;
@@ -114,44 +115,21 @@ struct CheckResult {
   std::shared_ptr<const Scenario> written;
   std::vector<Diagnostic> errors;  ///< verdict `error` only
   std::shared_ptr<const Timeline> timeline;
-  std::shared_ptr<SymbolicEngine> engine;  ///< owner of the forms in `symbolic`; null if it did not run
-  std::optional<SymbolicResult> symbolic;
-  std::shared_ptr<ParametricEngine> parametric_engine;  ///< owner of the forms in `sample`; null if it did not run
-  std::optional<ParametricResult> parametric;           ///< decided, in one way or another
-  /// Where the symbolic engine did not run and the verdict is `mismatch`: what is wrong, on ranks that stand for all.
-  std::optional<ParametricSample> sample;
-  std::optional<HostResult> host;
-  std::optional<HostResult> mpi;
-  int mpi_processes = 0;
-  std::optional<HostResult> cuda;
-  std::string cuda_device;               ///< its name
-  std::optional<RaceReplays> cuda_race;  ///< where the verdict is `race`
-  std::optional<HostResult> nccl;
-  int nccl_processes = 0;
+  std::vector<EngineResult> engines;  ///< that ran or were left out, in the order of the table of engines
   Verdict verdict = Verdict::error;
   int step = 0;
   std::vector<Blame> blame;            ///< the steps at fault, in the order of the edits that repair them
   std::vector<Repair> repairs;         ///< the one that `blame` rests on, or none
   std::vector<std::string> unnoticed;  ///< who would not have noticed; full sentences
   std::vector<Turn> turns;             ///< one per distinct way in which a buffer is wrong; at most 64
-  double parametric_seconds = 0, symbolic_seconds = 0, host_seconds = 0, mpi_seconds = 0, cuda_seconds = 0,
-         nccl_seconds = 0;
-
   /// Engines disagree: a bug of lockstep (exit status 3). Says how to replay it.
   std::string disagreement;
-  /// Why the host engine did not run although it was asked for; "" where it did.
-  std::string host_left_out;
-  /// The same of the cuda engine, where others ran.
-  std::string cuda_left_out;
   /// Verdict `error`, and the file's `expect` says so: a test of what a framework's rules refuse.
   bool error_expected = false;
   /// What a reader should know of the scenario, whatever the verdict is. Full sentences.
   std::vector<std::string> notes;
   /// Verdict `error` because of this machine, not because of the file: its memory does not suffice (exit status 3).
   bool machine_failed = false;
-
-  std::optional<TransformerResult> transformer;
-  double transformer_seconds = 0;
 };
 
 /// Reads, replays and compares one file. Never throws for a user's mistake: that is the verdict
@@ -164,20 +142,30 @@ void check_files(const std::vector<std::string>& files, const CheckOptions& opti
 /// The same as check_file for a scenario that was read already. Never prints.
 CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options = {});
 
-/// The numbers that reports show: the host engine's, else the mpi engine's, the cuda engine's or the nccl engine's;
-/// null where none ran. Where several ran and differ, that is a disagreement.
+/// What an engine found, or why it was left out; null where nobody asked for it.
+const EngineResult* engine_of(const CheckResult& result, std::string_view name);
+
+/// What single engines found; null where they did not run. As long as `result` has it.
+const SymbolicResult* symbolic_of(const CheckResult& result);
+const ParametricResult* parametric_of(const CheckResult& result);  ///< decided, in one way or another
+ParametricEngine* parametric_engine_of(const CheckResult& result);
+/// Where the symbolic engine did not run and the verdict is `mismatch`: what is wrong, on ranks that stand for all.
+const ParametricSample* sample_of(const CheckResult& result);
+const TransformerResult* transformer_of(const CheckResult& result);
+/// Where the verdict is `race` and the engine replayed that.
+const RaceReplays* race_of(const EngineResult& engine);
+
+/// The numbers that reports show: those of the first engine that has any; null where none ran. Where several ran and
+/// differ, that is a disagreement.
 const HostResult* numbers_of(const CheckResult& result);
+/// The numbers of one engine.
+const HostResult* numbers_of(const CheckResult& result, std::string_view engine);
 
 /// What is wrong by formulas: the symbolic engine's finding on all ranks, else the parametric engine's on some; null
 /// where there is neither.
 const SymbolicResult* exact_of(const CheckResult& result);
 /// Reads the forms of exact_of(); null where that is null.
 FormReader* forms_of(const CheckResult& result);
-/// The verdict of the parametric engine, which is decided.
-Verdict verdict_of(const ParametricResult& result);
-
-/// The verdict of one engine that ran and says `match` of the values of `result`.
-Verdict engine_verdict(const CheckResult& result, bool match);
 
 /// What of `expect` does not hold, one sentence each, with expected and found; empty: all holds.
 std::vector<std::string> unmet_expectations(const CheckResult& result);

@@ -15,6 +15,8 @@
 
 namespace lockstep {
 
+struct PlacementReport;
+
 /// Where a report goes, piece by piece. May throw; a writer passes that on.
 using Write = std::function<void(std::string_view)>;
 

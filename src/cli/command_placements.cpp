@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
+#include "lockstep/transformer.h"
 #include "src/base/budget.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"

@@ -4,27 +4,16 @@
 
 #include <memory>
 
-#include "lockstep/cuda.h"
 #include "lockstep/importer.h"
-#include "lockstep/mpi.h"
-#include "lockstep/nccl.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/diagnosis/engines.h"
 #include "src/numeric/loops.h"
 #include "src/report/json_writer.h"
 
 namespace lockstep::cli {
 
 namespace {
-
-struct Engine {
-  std::string_view name;
-  bool built;
-};
-
-const Engine engines[] = {{"symbolic", true},       {"host", true},          {"parametric", true},
-                          {"transformer", true},    {"mpi", mpi_is_built()}, {"cuda", cuda_is_built()},
-                          {"nccl", nccl_is_built()}};
 
 std::string compiler() {
 #if defined(__clang__)
@@ -56,7 +45,7 @@ std::string targets() {
 
 std::string text() {
   std::vector<std::string_view> built, missing;
-  for (const Engine& engine : engines) (engine.built ? built : missing).push_back(engine.name);
+  for (const EngineRow& engine : engine_table()) (engine.is_built() ? built : missing).push_back(engine.name);
   std::string imports = "JSON";
   for (const ImportSyntax& syntax : import_syntaxes()) {
     imports +=
@@ -75,8 +64,8 @@ void json(const Write& write) {
   writer.key("compiler").string(compiler());
   writer.key("build").string(build_kind());
   writer.key("engines").begin_object(true);
-  for (const Engine& engine : engines) {
-    writer.key(engine.name).boolean(engine.built);
+  for (const EngineRow& engine : engine_table()) {
+    writer.key(engine.name).boolean(engine.is_built());
   }
   writer.end_object();
   writer.key("imports").begin_object(true);

@@ -78,9 +78,7 @@ std::string summary(const std::vector<ScenarioRow>& rows) {
   if (mistakes == 0) return fmt::format("No mistakes; {}.\n", right);
   std::vector<std::string> words;
   for (const auto& [kind, count] : kinds) words.push_back(fmt::format("{} {}", kind, count));
-  const auto count_of = [](const auto& all, const char* noun) {
-    return counted(all.size(), noun);
-  };
+  const auto count_of = [](const auto& all, const char* noun) { return counted(all.size(), noun); };
   const std::string counted_mismatches = counted(mismatches, "mismatch");
   return fmt::format(
       "{} from {} in {}; {}.\n"

@@ -12,6 +12,7 @@
 #include <new>
 #include <thread>
 
+#include "lockstep/cuda.h"
 #include "lockstep/mpi.h"
 #include "lockstep/nccl.h"
 #include "src/base/counted.h"

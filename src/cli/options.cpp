@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <memory>
 
 #include "src/cli/output.h"
+#include "src/diagnosis/engines.h"
 
 namespace lockstep::cli {
 
@@ -21,6 +23,22 @@ namespace {
 bool is_on(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
+}
+
+/// "host (real numbers)", …: the engines that need devices or processes, or the others.
+std::vector<std::string> described_engines(bool on_devices) {
+  std::vector<std::string> list;
+  for (const EngineRow& row : engine_table()) {
+    if ((row.ask == nullptr) == on_devices) list.push_back(fmt::format("{} ({})", row.name, row.help));
+  }
+  return list;
+}
+
+/// "a, b and c".
+std::string listed(std::vector<std::string> words) {
+  const std::string last = words.back();
+  words.pop_back();
+  return fmt::format("{} and {}", fmt::join(words, ", "), last);
 }
 
 std::string format_help(const std::vector<std::string>& kinds) {
@@ -105,16 +123,14 @@ std::vector<OptionRow> CommonOptions::engine_rows() {
   return {
       {"--engine",
        "NAMES",
-       "Engines, separated by commas: symbolic (exact formulas on every rank), parametric (exact formulas, all ranks "
-       "together, at a cost that does not grow with the layout), host (real numbers), transformer (a real "
-       "model of the preset's kind runs forward and backward, sharded; for small sizes). Default symbolic,host, and "
-       "parametric alone where a layout is large. Naming "
-       "host replays every element, whatever it costs; host or transformer alone compare values only, not norms or "
-       "ownership. `check` and `test` also know mpi (real numbers in several processes), cuda (on a GPU) and nccl (on "
-       "several GPUs).",
+       fmt::format(
+           "Engines, separated by commas: {}. Default symbolic,host, and parametric alone where a layout is large. "
+           "Naming host replays every element, whatever it costs; host or transformer alone compare values only, not "
+           "norms or ownership. `check` and `test` also know {}.",
+           fmt::join(described_engines(false), ", "), listed(described_engines(true))),
        {},
        &engines,
-       {"symbolic", "parametric", "host", "transformer", "mpi", "cuda", "nccl"}},
+       engine_names(true)},
       {"--seed", "N", "Seed of the host engine's numbers and samples.", {}, &seed},
   };
 }
@@ -151,8 +167,7 @@ bool names_engine(const CommonOptions& options, std::string_view engine) {
 }
 
 CheckOptions check_options(const CommonOptions& options, bool with_devices) {
-  std::vector<std::string> known = {"symbolic", "parametric", "host", "transformer"};
-  if (with_devices) known.insert(known.end(), {"mpi", "cuda", "nccl"});
+  const std::vector<std::string> known = engine_names(with_devices);
   CheckOptions check;
   check.seed = options.seed;
   check.jobs = static_cast<int>(number_of("--jobs", options.jobs, 1024));
@@ -163,20 +178,11 @@ CheckOptions check_options(const CommonOptions& options, bool with_devices) {
     const std::size_t comma = std::min(options.engines.find(',', begin), options.engines.size());
     const std::string name = options.engines.substr(begin, comma - begin);
     begin = comma + 1;
-    if (name == "symbolic") {
-      check.symbolic = true;
-    } else if (name == "parametric") {
-      check.parametric = true;
-    } else if (name == "host") {
-      check.host = check.host_forced = true;
-    } else if ((name == "mpi" || name == "cuda" || name == "nccl") && with_devices) {
-      // with_engines() sees to it
-    } else if (name == "transformer") {
-      check.transformer = true;
-    } else {
+    if (std::find(known.begin(), known.end(), name) == known.end())
       usage_error(fmt::format("--engine takes {}, separated by commas; found \"{}\"{}", fmt::join(known, ", "), name,
                               did_you_mean(name, known)));
-    }
+    // Where it asks for nothing, with_engines() sees to it.
+    if (const EngineRow& row = engine_row(name); row.ask != nullptr) row.ask(check);
   }
   return check;
 }

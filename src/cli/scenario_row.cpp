@@ -8,6 +8,8 @@
 #include <tuple>
 #include <vector>
 
+#include "lockstep/rational.h"
+#include "lockstep/scenario.h"
 #include "src/diagnosis/kind_of_mistake.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/report/clean_text.h"
@@ -69,7 +71,7 @@ ScenarioRow row_of(const CheckResult& result) {
   row.mistake = result.verdict == Verdict::match ? "none" : std::string(name_of(kind_of_mistake(result)));
   const std::optional<Rational> ratio = overall_ratio(result);
   if (ratio) row.factor = ratio->to_string();
-  if (result.verdict != Verdict::mismatch || !result.symbolic) return row;
+  if (result.verdict != Verdict::mismatch || symbolic_of(result) == nullptr) return row;
   // Its values are right: a factor of 1 would say that all is well.
   if (wrong_in_norm_alone(result)) row.factor = "norm";
   if (wrong_in_model_alone(result)) row.factor = "-";

@@ -8,8 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/scenario.h"
 #include "src/base/at.h"
 #include "src/base/counted.h"
+#include "src/diagnosis/engine_details.h"
+#include "src/diagnosis/engines.h"
 
 namespace lockstep {
 
@@ -91,8 +94,8 @@ std::string compare_with_symbolic(const Model& model, const SymbolicResult& symb
 }
 
 /// The numbers are the same ones, so that every hash must be equal, bit for bit, and so must what was looked at.
-std::string compare_numbers(const Model& model, std::string_view name, const HostResult& first,
-                            std::string_view other_name, const HostResult& other) {
+std::string compare_bits(const Model& model, std::string_view name, const HostResult& first,
+                         std::string_view other_name, const HostResult& other) {
   if (first.step != other.step)
     return fmt::format("{} ends with optimizer step {}, {} with step {}", name, first.step, other_name, other.step);
   if (first.elements != other.elements || first.sampled != other.sampled ||
@@ -120,63 +123,63 @@ std::string compare_numbers(const Model& model, std::string_view name, const Hos
   return differences.text();
 }
 
+/// The first two engines that differ, the one above in the table first, and in what.
+std::string first_difference(const CheckResult& result, const CheckOptions& options) {
+  for (const EngineResult& own : result.engines) {
+    if (!own.ran() || engine_row(own.name).compare == nullptr) continue;
+    for (const EngineResult& above : result.engines) {
+      if (&above == &own) break;
+      if (!above.ran()) continue;
+      std::string difference = engine_row(own.name).compare(result, above, own, options);
+      if (!difference.empty()) return difference;
+    }
+  }
+  return "";
+}
+
+/// " --engine symbolic,mpi --ranks 2": what runs the same engines again; "" where a plain check does.
+std::string options_for_the_same(const CheckResult& result, const CheckOptions& options) {
+  std::vector<std::string_view> names;
+  std::string processes;
+  bool plain = !options.host_forced;
+  for (const EngineResult& engine : result.engines) {
+    if (!engine.ran()) continue;
+    const EngineRow& row = engine_row(engine.name);
+    names.push_back(engine.name);
+    plain = plain && row.by_default;
+    if (engine.processes > 0 && processes.empty())
+      processes = fmt::format(" {} {}", row.processes_option, engine.processes);
+  }
+  return plain ? "" : fmt::format(" --engine {}{}", fmt::join(names, ","), processes);
+}
+
 }  // namespace
+
+std::string compare_numbers(const CheckResult& result, const EngineResult& above, const EngineResult& own,
+                            const CheckOptions&) {
+  const Model& model = result.scenario->schedule->model;
+  if (const auto* symbolic = detail_of<SymbolicDetail>(above); symbolic != nullptr)
+    return compare_with_symbolic(model, symbolic->found, *own.numbers, own.name);
+  return above.numbers ? compare_bits(model, above.name, *above.numbers, own.name, *own.numbers) : "";
+}
+
+std::string compare_by_classes(const CheckResult&, const EngineResult& above, const EngineResult& own,
+                               const CheckOptions&) {
+  if (detail_of<SymbolicDetail>(above) == nullptr) return "";
+  if (above.verdict != own.verdict)
+    return fmt::format("{} finds {}, {} {}", above.name, name_of(above.verdict), own.name, name_of(own.verdict));
+  if (above.verdict != Verdict::mismatch || above.step == own.step) return "";
+  return fmt::format("{} finds the first wrong optimizer step to be {}, {} {}", above.name, above.step, own.name,
+                     own.step);
+}
 
 std::string find_disagreement(const CheckResult& result, const CheckOptions& options) {
   if (result.scenario == nullptr || result.scenario->schedule == nullptr) return "";
-  const Model& model = result.scenario->schedule->model;
-  std::string difference;
-  if (result.symbolic && result.host) difference = compare_with_symbolic(model, *result.symbolic, *result.host, "host");
-  const std::pair<std::string_view, const std::optional<HostResult>&> others[] = {
-      {"mpi", result.mpi}, {"cuda", result.cuda}, {"nccl", result.nccl}};
-  for (const auto& [name, numbers] : others) {
-    if (difference.empty() && result.symbolic && numbers)
-      difference = compare_with_symbolic(model, *result.symbolic, *numbers, name);
-    if (difference.empty() && result.host && numbers)
-      difference = compare_numbers(model, "host", *result.host, name, *numbers);
-  }
-  for (std::size_t i = 0; i < std::size(others); ++i) {
-    for (std::size_t j = i + 1; j < std::size(others); ++j) {
-      const auto& [name, numbers] = others[i];
-      const auto& [other_name, other_numbers] = others[j];
-      if (difference.empty() && numbers && other_numbers)
-        difference = compare_numbers(model, name, *numbers, other_name, *other_numbers);
-    }
-  }
-  if (difference.empty() && result.symbolic && result.parametric) {
-    const Verdict exact = engine_verdict(result, result.symbolic->match), by_classes = verdict_of(*result.parametric);
-    if (exact != by_classes)
-      difference = fmt::format("symbolic finds {}, parametric {}", name_of(exact), name_of(by_classes));
-    else if (exact == Verdict::mismatch && result.symbolic->step != result.parametric->step)
-      difference = fmt::format("symbolic finds the first wrong optimizer step to be {}, parametric {}",
-                               result.symbolic->step, result.parametric->step);
-  }
-  bool transformer = false;
-  if (difference.empty()) {
-    difference = compare_with_transformer(result);
-    // Where the model is not as claimed, the symbolic engine was told something else, and is right about that.
-    transformer = !difference.empty() && placements_hold(*result.scenario, options.seed);
-    if (!transformer) difference.clear();
-  }
+  const std::string difference = first_difference(result, options);
   if (difference.empty()) return "";
-  std::string engines = options.host_forced ? " --engine symbolic,host" : "";
-  if (transformer) engines = " --engine symbolic,transformer";
-  if (result.mpi || result.cuda || result.nccl || result.parametric) {
-    std::vector<std::string_view> names;
-    if (result.parametric) names.push_back("parametric");
-    if (result.symbolic) names.push_back("symbolic");
-    if (result.host) names.push_back("host");
-    if (transformer) names.push_back("transformer");
-    if (result.mpi) names.push_back("mpi");
-    if (result.cuda) names.push_back("cuda");
-    if (result.nccl) names.push_back("nccl");
-    engines = fmt::format(" --engine {}", fmt::join(names, ","));
-    if (result.mpi) engines += fmt::format(" --ranks {}", result.mpi_processes);
-    if (result.nccl && !result.mpi) engines += fmt::format(" --gpus {}", result.nccl_processes);
-  }
   return fmt::format(
       "the engines disagree, which is a bug of lockstep: {}. Replay it with: lockstep check {}{} --seed {} -v",
-      difference, result.file, engines, options.seed);
+      difference, result.file, options_for_the_same(result, options), options.seed);
 }
 
 }  // namespace lockstep

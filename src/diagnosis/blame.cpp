@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "lockstep/scenario.h"
 #include "src/diagnosis/mechanism.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/repairs.h"

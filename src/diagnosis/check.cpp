@@ -9,6 +9,8 @@
 #include <new>
 #include <utility>
 
+#include "lockstep/mpi.h"
+#include "lockstep/scenario.h"
 #include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/base/counted.h"
@@ -16,11 +18,12 @@
 #include "src/diagnosis/any_sizes.h"
 #include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/blame.h"
+#include "src/diagnosis/engine_details.h"
+#include "src/diagnosis/engines.h"
 #include "src/diagnosis/machine_share.h"
 #include "src/diagnosis/mpi_processes.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/outcome_verdict.h"
-#include "src/diagnosis/run_engines.h"
 #include "src/diagnosis/stopwatch.h"
 #include "src/diagnosis/turning_point.h"
 #include "src/scenario/edit_mistakes.h"
@@ -64,10 +67,6 @@ bool speaks_of_model_edits(const Scenario& scenario) {
   return scenario.preset && model != nullptr && model->find("edits") != nullptr;
 }
 
-Verdict verdict_of_model(const TransformerResult& result) {
-  return result.failure->deadlock ? Verdict::deadlock : Verdict::invalid_collective;
-}
-
 /// What was reached first in time: a completed optimizer step with something wrong, else how the
 /// walk ended.
 void combine(CheckResult& result) {
@@ -75,30 +74,18 @@ void combine(CheckResult& result) {
   result.verdict = verdict_of(timeline.outcome.kind);
   result.step = timeline.outcome.kind == Outcome::Kind::complete ? result.scenario->schedule->batch.steps() - 1
                                                                  : timeline.outcome.optimizer_step;
-  // The model's own communication comes before any step of the schedule.
-  if (result.transformer && result.transformer->failure) {
-    result.verdict = verdict_of_model(*result.transformer);
+  for (const EngineResult& engine : result.engines) {
+    if (!engine.before_schedule) continue;
+    result.verdict = engine.verdict;
     result.step = 0;
     return;
   }
   if (timeline.step_ends.empty()) return;
-  const bool symbolic_wrong = result.symbolic && !result.symbolic->match;
-  if (symbolic_wrong) result.step = result.symbolic->step;
-  bool any = symbolic_wrong;
-  if (!any && result.parametric && result.parametric->verdict == ParametricResult::Verdict::mismatch) {
-    result.step = result.parametric->step;
-    any = true;
+  for (const EngineResult& engine : result.engines) {
+    if (engine.verdict != Verdict::mismatch) continue;
+    result.step = result.verdict == Verdict::mismatch ? std::min(result.step, engine.step) : engine.step;
+    result.verdict = Verdict::mismatch;
   }
-  for (const std::optional<HostResult>* numbers : {&result.host, &result.mpi, &result.cuda, &result.nccl}) {
-    if (!*numbers || (*numbers)->match) continue;
-    result.step = any ? std::min(result.step, (*numbers)->step) : (*numbers)->step;
-    any = true;
-  }
-  if (result.transformer && !result.transformer->match) {
-    result.step = any ? std::min(result.step, result.transformer->step) : result.transformer->step;
-    any = true;
-  }
-  if (any) result.verdict = Verdict::mismatch;
 }
 
 /// Everything that comes before the replay; what is wrong with the scenario or too much for this machine stands in the
@@ -116,7 +103,7 @@ void begin(CheckResult& result, CheckOptions& options, const Workload& workload)
 }
 
 /// Whether the parametric engine takes the place of the others here.
-bool decided_by_classes(const CheckResult& result, const CheckOptions& options) {
+bool decides_by_classes(const CheckResult& result, const CheckOptions& options) {
   return is_by_default(options) && is_large(*result.scenario->schedule);
 }
 
@@ -140,24 +127,12 @@ void within_budget(CheckResult& result, const std::string& what, const std::func
   }
 }
 
-void forget_engines(CheckResult& result) {
-  result.symbolic.reset();
-  result.parametric.reset();
-  result.sample.reset();
-  result.host.reset();
-  result.mpi.reset();
-  result.cuda.reset();
-  result.nccl.reset();
-  result.cuda_race.reset();
-  result.transformer.reset();
-}
-
 void try_blame(CheckResult& result) {
   within_budget(result, "The search for the step at fault", [&] { search_blame(result); });
 }
 
 /// Where that costs less than a second the ranks of a large layout are replayed as well, and both must agree.
-void replay_beside(CheckResult& result) {
+void replay_beside(CheckResult& result, const EngineResult& by_classes) {
   constexpr double most_calls = 5e4, most_terms = 1e6;
   const Schedule& schedule = *result.scenario->schedule;
   const Workload workload = estimate_workload(schedule);
@@ -172,54 +147,55 @@ void replay_beside(CheckResult& result) {
   } catch (const OverBudget&) {
     return;
   }
-  const Verdict verdict = verdict_of(*result.parametric);
-  if (replayed != verdict)
-    result.disagreement = fmt::format("parametric says {}, symbolic {}", name_of(verdict), name_of(replayed));
+  if (replayed != by_classes.verdict)
+    result.disagreement =
+        fmt::format("{} says {}, symbolic {}", by_classes.name, name_of(by_classes.verdict), name_of(replayed));
 }
 
 /// The parametric engine's finding is all that there is.
-void show_parametric(CheckResult& result, const CheckOptions& options) {
+void show_parametric(CheckResult& result, EngineResult& found, const CheckOptions& options) {
   const Stopwatch stopwatch;
-  result.verdict = verdict_of(*result.parametric);
-  result.step = result.parametric->step;
+  result.verdict = found.verdict;
+  result.step = found.step;
   if (result.verdict == Verdict::mismatch) {
-    result.sample = result.parametric_engine->sample();
+    auto& detail = *detail_of<ParametricDetail>(found);
+    detail.sample = detail.engine->sample();
     result.notes.push_back(
         "Of the ranks that are wrong in like manner one is shown, and of parameters that are wrong alike one.");
   }
-  result.parametric_seconds += stopwatch.seconds();
+  found.seconds += stopwatch.seconds();
   if (wants_blame(result, options)) try_blame(result);
 }
 
-/// The verdict of the parametric engine where the ranks are too much to be replayed; false where it has none either.
-bool decide_without_replay(CheckResult& result, const std::string& why) {
-  forget_engines(result);
-  result.timeline.reset();
-  if (!run_parametric_engine(result).empty() || !result.parametric) return false;
-  result.notes.push_back(fmt::format("No rank was replayed: {}. The verdict is the parametric engine's.", why));
-  return true;
+/// What the parametric engine found; null where it has no verdict.
+EngineResult* decided_by_classes(CheckResult& result) {
+  for (EngineResult& engine : result.engines) {
+    if (detail_of<ParametricDetail>(engine) != nullptr) return &engine;
+  }
+  return nullptr;
 }
 
 void replay_and_compare(CheckResult& result, CheckOptions options) {
+  using Stage = EngineRow::Stage;
   options.transformer = options.transformer || speaks_of_model_edits(*result.scenario);
   std::string undecided;
-  if (decided_by_classes(result, options)) {
-    undecided = run_parametric_engine(result);
-    if (result.parametric) {
+  if (decides_by_classes(result, options)) {
+    undecided = run_by_classes(result, options);
+    if (undecided.empty()) {
       if (options.host)
-        result.host_left_out =
-            "the layout is large, so that the verdict is the parametric engine's, and nothing was replayed rank by "
-            "rank "
-            "(--engine symbolic,host does, where that fits)";
-      replay_beside(result);
-      return show_parametric(result, options);
+        leave_out(result, "host",
+                  "the layout is large, so that the verdict is the parametric engine's, and nothing was replayed rank "
+                  "by rank "
+                  "(--engine symbolic,host does, where that fits)");
+      EngineResult& found = *decided_by_classes(result);
+      replay_beside(result, found);
+      return show_parametric(result, found, options);
     }
   } else if (options.parametric) {
-    undecided = run_parametric_engine(result);
-    const bool alone = !options.symbolic && !options.host && !options.transformer && options.cuda == nullptr &&
-                       job_of(options) == nullptr;
+    undecided = run_by_classes(result, options);
+    const bool alone = !replays_ranks(options);
     if (alone && !undecided.empty()) result.errors = {at_the_layout(*result.scenario, undecided)};
-    if (alone) return result.parametric ? show_parametric(result, options) : void();
+    if (alone) return undecided.empty() ? show_parametric(result, *decided_by_classes(result), options) : void();
     if (!undecided.empty()) result.notes.push_back("The parametric engine has no verdict: " + undecided + ".");
   }
   std::optional<MachineShare> share;
@@ -233,19 +209,21 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
     });
     if (!result.errors.empty() && !undecided.empty()) result.errors.back().message += "; " + undecided;
     if (!result.errors.empty()) return;
-    if (options.mpi != nullptr) run_mpi_engine(result, options);
-    if (options.nccl != nullptr) run_nccl_engine(result, options);
+    run_engines(Stage::in_every_process, result, options);
     if (Job* job = job_of(options); job != nullptr && job->process() != 0) return;
-    if (options.symbolic) run_symbolic(result);
+    run_engines(Stage::within_budget, result, options);
   } catch (const OverBudget& over) {
     // What is too much to be replayed may still be decided by classes of ranks, if that was not tried before.
-    if (!is_by_default(options) || !undecided.empty() || !decide_without_replay(result, over.what())) throw;
-    return show_parametric(result, options);
+    if (!is_by_default(options) || !undecided.empty()) throw;
+    forget_engines(result);
+    result.timeline.reset();
+    if (!run_by_classes(result, options).empty()) throw;
+    result.notes.push_back(
+        fmt::format("No rank was replayed: {}. The verdict is the parametric engine's.", over.what()));
+    return show_parametric(result, *decided_by_classes(result), options);
   }
-  if (options.host) run_host_engine(result, options, share->threads());
-  if (options.cuda != nullptr) run_cuda_engine(result, options);
+  run_engines(Stage::at_last, result, options, share->threads());
   if (!result.errors.empty()) return;
-  if (options.transformer) run_transformer_engine(result, options);
   combine(result);
   result.disagreement = find_disagreement(result, options);
   if (wrong_in_model_alone(result) && result.disagreement.empty() && result.scenario->preset->edits.empty()) {
@@ -254,7 +232,8 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
         "`lockstep placements` compares the two.");
   }
   // Turning points are read off the symbolic engine's finding for the step that is reported.
-  if (options.turns && result.symbolic && result.symbolic->step == result.step)
+  const SymbolicResult* symbolic = symbolic_of(result);
+  if (options.turns && symbolic != nullptr && symbolic->step == result.step)
     within_budget(result, "The search for the steps that spoil the gradients",
                   [&] { result.turns = find_turns(result); });
   result.blame = blame_of(result.turns);
@@ -352,7 +331,7 @@ CheckResult failed(const std::string& file, const std::string& why) {
 
 CheckResult check_file(const std::string& file, const CheckOptions& options) {
   // The processes of a job must end together.
-  if (options.mpi != nullptr || options.nccl != nullptr) return check_named(file, options);
+  if (job_of(options) != nullptr) return check_named(file, options);
   try {
     // For what is done beside replays and searches, and for the memory of all of it.
     std::optional<Budget> budget;

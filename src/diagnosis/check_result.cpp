@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "lockstep/check.h"
+#include "src/diagnosis/engine_details.h"
 #include "src/diagnosis/outcome_verdict.h"
 
 namespace lockstep {
@@ -40,40 +43,63 @@ std::string_view name_of(Outcome::Kind kind) {
   return kind == Outcome::Kind::complete ? "complete" : name_of(verdict_of(kind));
 }
 
-Verdict engine_verdict(const CheckResult& result, bool match) {
-  if (result.timeline == nullptr) return Verdict::error;
-  if (!match && !result.timeline->step_ends.empty()) return Verdict::mismatch;
-  return verdict_of(result.timeline->outcome.kind);
+const EngineResult* engine_of(const CheckResult& result, std::string_view name) {
+  const auto place = std::find_if(result.engines.begin(), result.engines.end(),
+                                  [&](const EngineResult& engine) { return engine.name == name; });
+  return place == result.engines.end() ? nullptr : &*place;
 }
 
-Verdict verdict_of(const ParametricResult& result) {
-  switch (result.verdict) {
-    case ParametricResult::Verdict::mismatch:
-      return Verdict::mismatch;
-    case ParametricResult::Verdict::race:
-      return Verdict::race;
-    case ParametricResult::Verdict::match:
-    case ParametricResult::Verdict::undecided:
-      break;
-  }
-  return result.verdict == ParametricResult::Verdict::match ? Verdict::match : Verdict::error;
+const SymbolicResult* symbolic_of(const CheckResult& result) {
+  const auto* detail = detail_of<SymbolicDetail>(result);
+  return detail == nullptr ? nullptr : &detail->found;
+}
+
+const ParametricResult* parametric_of(const CheckResult& result) {
+  const auto* detail = detail_of<ParametricDetail>(result);
+  return detail == nullptr ? nullptr : &detail->found;
+}
+
+ParametricEngine* parametric_engine_of(const CheckResult& result) {
+  const auto* detail = detail_of<ParametricDetail>(result);
+  return detail == nullptr ? nullptr : detail->engine.get();
+}
+
+const ParametricSample* sample_of(const CheckResult& result) {
+  const auto* detail = detail_of<ParametricDetail>(result);
+  return detail == nullptr || !detail->sample ? nullptr : &*detail->sample;
+}
+
+const TransformerResult* transformer_of(const CheckResult& result) {
+  const auto* detail = detail_of<TransformerDetail>(result);
+  return detail == nullptr ? nullptr : &detail->found;
+}
+
+const RaceReplays* race_of(const EngineResult& engine) {
+  const auto* detail = detail_of<CudaDetail>(engine);
+  return detail == nullptr ? nullptr : &detail->race;
 }
 
 const SymbolicResult* exact_of(const CheckResult& result) {
-  if (result.symbolic) return &*result.symbolic;
-  return result.sample ? &result.sample->found : nullptr;
+  if (const SymbolicResult* symbolic = symbolic_of(result); symbolic != nullptr) return symbolic;
+  const ParametricSample* sample = sample_of(result);
+  return sample == nullptr ? nullptr : &sample->found;
 }
 
 FormReader* forms_of(const CheckResult& result) {
-  if (result.symbolic) return result.engine.get();
-  return result.sample ? result.parametric_engine.get() : nullptr;
+  if (const auto* symbolic = detail_of<SymbolicDetail>(result); symbolic != nullptr) return symbolic->engine.get();
+  return sample_of(result) == nullptr ? nullptr : parametric_engine_of(result);
 }
 
 const HostResult* numbers_of(const CheckResult& result) {
-  if (result.host) return &*result.host;
-  if (result.mpi) return &*result.mpi;
-  if (result.cuda) return &*result.cuda;
-  return result.nccl ? &*result.nccl : nullptr;
+  for (const EngineResult& engine : result.engines) {
+    if (engine.numbers) return engine.numbers.get();
+  }
+  return nullptr;
+}
+
+const HostResult* numbers_of(const CheckResult& result, std::string_view engine) {
+  const EngineResult* found = engine_of(result, engine);
+  return found == nullptr ? nullptr : found->numbers.get();
 }
 
 }  // namespace lockstep

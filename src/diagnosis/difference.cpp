@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "lockstep/scenario.h"
+#include "lockstep/symbolic.h"
 #include "src/base/at.h"
 
 namespace lockstep {

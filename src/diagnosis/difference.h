@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "lockstep/check.h"
+#include "lockstep/gradient_state.h"
+#include "lockstep/rational.h"
 
 namespace lockstep {
 

@@ -7,6 +7,9 @@
 #include <set>
 
 #include "lockstep/check.h"
+#include "lockstep/symbolic.h"
+#include "lockstep/timeline.h"
+#include "lockstep/transformer.h"
 #include "src/base/at.h"
 #include "src/diagnosis/expected_formulas.h"
 #include "src/diagnosis/other_tests.h"
@@ -23,20 +26,24 @@ std::string list(const Names& names) { return names.empty() ? "none" : fmt::form
 /// Checks one `expect` against what came out; every method adds a sentence where it fails.
 class Expectations {
  public:
-  Expectations(const CheckResult& result, const Expect& expect) : result_(result), expect_(expect) {}
+  Expectations(const CheckResult& result, const Expect& expect)
+      : result_(result),
+        symbolic_(symbolic_of(result)),
+        by_classes_(parametric_of(result) != nullptr),
+        expect_(expect) {}
 
   std::vector<std::string> check() {
     compare_text("verdict", expect_.verdict, std::string(name_of(result_.verdict)));
     if (expect_.step) compare_text("step", std::to_string(*expect_.step), std::to_string(result_.step));
     if (expect_.stuck) compare_names("stuck", *expect_.stuck, stuck_steps());
     // With a file that is not valid there is nothing further to look at.
-    if (result_.timeline == nullptr && !result_.parametric) return std::move(unmet_);
+    if (result_.timeline == nullptr && !by_classes_) return std::move(unmet_);
     if (expect_.parameters) check_parameters();
     if (expect_.ranks) check_ranks();
-    if (!result_.symbolic && !result_.parametric) return std::move(unmet_);
+    if (symbolic_ == nullptr && !by_classes_) return std::move(unmet_);
     check_formulas(result_, expect_, unmet_);
     if (expect_.ratio) check_ratio();
-    if (!result_.symbolic) {
+    if (symbolic_ == nullptr) {
       for (const auto& [name, counted] : expect_.norm) check_norm(name, counted);
       if (expect_.replicas_agree) not_known("replicas_agree");
       if (expect_.norm_squared_factor) not_known("norm_squared_factor");
@@ -115,7 +122,7 @@ class Expectations {
   }
 
   void check_ranks() {
-    if (!result_.symbolic && result_.parametric) return not_known("ranks");
+    if (symbolic_ == nullptr && by_classes_) return not_known("ranks");
     std::vector<int> expected = *expect_.ranks;
     std::sort(expected.begin(), expected.end());
     expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
@@ -148,7 +155,7 @@ class Expectations {
 
   void check_replicas() {
     const std::vector<bool>& agree =
-        wrong_in_model_alone(result_) ? result_.transformer->replicas_agree : result_.symbolic->replicas_agree;
+        wrong_in_model_alone(result_) ? transformer_of(result_)->replicas_agree : symbolic_->replicas_agree;
     const bool found = std::all_of(agree.begin(), agree.end(), [](bool one) { return one; });
     compare_text("replicas_agree", *expect_.replicas_agree ? "true" : "false", found ? "true" : "false");
   }
@@ -175,15 +182,17 @@ class Expectations {
 
   /// There is one number only where all ranks count all elements equally often.
   void check_norm_squared_factor() {
-    const std::optional<int>& found = result_.symbolic->norm_squared_factor;
+    const std::optional<int>& found = symbolic_->norm_squared_factor;
     if (found && Rational(*found) == *expect_.norm_squared_factor) return;
-    std::string other = result_.symbolic->norm.empty() ? "no wrong count" : "counts that make no one number";
+    std::string other = symbolic_->norm.empty() ? "no wrong count" : "counts that make no one number";
     if (found) other = std::to_string(*found);
     unmet_.push_back(
         fmt::format("norm_squared_factor: expected {}, found {}", expect_.norm_squared_factor->to_string(), other));
   }
 
   const CheckResult& result_;
+  const SymbolicResult* symbolic_;  ///< null where it did not run
+  bool by_classes_;                 ///< the parametric engine has a verdict
   const Expect& expect_;
   std::vector<std::string> unmet_;
 };

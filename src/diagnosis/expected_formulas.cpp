@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "lockstep/parametric.h"
 #include "src/base/at.h"
 #include "src/base/counted.h"
 #include "src/diagnosis/formulas.h"
@@ -38,7 +39,11 @@ int buffer_named(const Model& model, int rank, const std::string& parameter) {
 class FormulaCheck {
  public:
   FormulaCheck(const CheckResult& result, std::vector<std::string>& unmet)
-      : result_(result), schedule_(*result.scenario->schedule), formulas_(schedule_, forms(result)), unmet_(unmet) {}
+      : result_(result),
+        symbolic_(symbolic_of(result)),
+        schedule_(*result.scenario->schedule),
+        formulas_(schedule_, forms(result)),
+        unmet_(unmet) {}
 
   void check(const Expect::Formula& expected) {
     int rank = -1;
@@ -50,9 +55,9 @@ class FormulaCheck {
     }
     const int buffer = buffer_named(schedule_.model, rank, expected.parameter);
     if (buffer < 0) return fail(expected, "the rank holds no such parameter");
-    if (!result_.symbolic) {
+    if (symbolic_ == nullptr) {
       try {
-        return compare(expected, result_.parametric_engine->buffer(rank, buffer, step()));
+        return compare(expected, parametric_engine_of(result_)->buffer(rank, buffer, step()));
       } catch (const InputError& error) {
         return fail(expected, error.diagnostics().front().message);
       }
@@ -63,15 +68,15 @@ class FormulaCheck {
   }
 
  private:
-  int step() const { return result_.symbolic ? result_.symbolic->step : result_.step; }
+  int step() const { return symbolic_ != nullptr ? symbolic_->step : result_.step; }
 
   static const FormReader& forms(const CheckResult& result) {
-    if (result.symbolic) return *result.engine;
-    return *result.parametric_engine;
+    if (symbolic_of(result) != nullptr) return *forms_of(result);
+    return *parametric_engine_of(result);
   }
 
   const BufferResult* result_of(int rank, int buffer) const {
-    const std::vector<BufferResult>& buffers = result_.symbolic->buffers;
+    const std::vector<BufferResult>& buffers = symbolic_->buffers;
     const auto place = std::lower_bound(buffers.begin(), buffers.end(), std::make_pair(rank, buffer),
                                         [](const BufferResult& one, const std::pair<int, int>& key) {
                                           return std::make_pair(one.rank, one.buffer) < key;
@@ -111,6 +116,7 @@ class FormulaCheck {
   }
 
   const CheckResult& result_;
+  const SymbolicResult* symbolic_;
   const Schedule& schedule_;
   Formulas formulas_;
   std::vector<std::string>& unmet_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/check.h"
+#include "lockstep/scenario.h"
 
 namespace lockstep {
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "lockstep/scenario.h"
+#include "lockstep/symbolic.h"
 #include "src/diagnosis/other_tests.h"
 
 namespace lockstep {

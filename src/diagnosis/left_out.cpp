@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "lockstep/scenario.h"
 #include "src/base/at.h"
 #include "src/diagnosis/step_list.h"
 #include "src/diagnosis/step_words.h"

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 
+#include "lockstep/job.h"
 #include "src/base/bytes_text.h"
 #include "src/diagnosis/at_the_layout.h"
-#include "src/diagnosis/run_engines.h"
+#include "src/diagnosis/engines.h"
 
 namespace lockstep {
 
@@ -27,30 +28,35 @@ std::string more_than_by_default(double bytes, const Workload& workload) {
 }  // namespace
 
 bool is_by_default(const CheckOptions& options) {
-  return options.parametric_where_large && options.symbolic && !options.host_forced && !options.transformer &&
-         options.cuda == nullptr && job_of(options) == nullptr;
+  const std::vector<EngineRow>& table = engine_table();
+  return options.parametric_where_large && options.symbolic && !options.host_forced &&
+         std::none_of(table.begin(), table.end(), [&](const EngineRow& row) {
+           return row.stage != EngineRow::Stage::by_classes && !row.by_default && row.is_asked(options);
+         });
 }
 
 bool fits(CheckResult& result, const Workload& workload, CheckOptions& options) {
-  std::string why = too_large(workload);
+  std::string why = too_large(workload), without_host;
   if (why.empty() && is_by_default(options)) {
     why = more_than_by_default(workload.bytes, workload);
     if (why.empty() && options.host)
-      result.host_left_out = more_than_by_default(workload.bytes + workload.host_bytes, workload);
-    if (!result.host_left_out.empty()) result.host_left_out = "the host engine was left out: " + result.host_left_out;
-    options.host = options.host && result.host_left_out.empty();
+      without_host = more_than_by_default(workload.bytes + workload.host_bytes, workload);
+    if (!without_host.empty()) without_host = "the host engine was left out: " + without_host;
   }
-  if (why.empty() && options.host && options.symbolic && !options.host_forced) {
+  if (why.empty() && without_host.empty() && options.host && options.symbolic && !options.host_forced) {
     const std::string both = too_large_here(workload, workload.bytes + workload.host_bytes);
     if (!both.empty()) {
-      result.host_left_out = "the host engine was left out: with it, " + both;
+      without_host = "the host engine was left out: with it, " + both;
     } else if (workload.calls > most_host_calls) {
-      result.host_left_out = fmt::format(
+      without_host = fmt::format(
           "the host engine was left out: {}, which would take it more than ten minutes; "
           "--engine symbolic,host runs it all the same",
           workload.describe());
     }
-    options.host = result.host_left_out.empty();
+  }
+  if (!without_host.empty()) {
+    options.host = false;
+    leave_out(result, "host", without_host);
   }
   if (why.empty()) {
     double bytes = workload.bytes + (options.host ? workload.host_bytes : 0);

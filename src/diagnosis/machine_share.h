@@ -9,6 +9,11 @@
 
 namespace lockstep {
 
+/// What checks at once share: each a part of the machine, or one alone all of it.
+struct SharedMachine {
+  std::shared_mutex mutex;
+};
+
 /// Whether nobody has named engines, so that a check may choose them.
 bool is_by_default(const CheckOptions& options);
 inline constexpr const char* replays_all_the_same =
@@ -26,10 +31,10 @@ class MachineShare {
     // Larger ones could fill the memory together, and have work for all cores by themselves.
     constexpr double small_bytes = 1.28e8, small_elements = 1e7;
     if (workload.bytes + workload.host_bytes > small_bytes || workload.elements > small_elements) {
-      alone_ = std::unique_lock(*options.side_by_side);
+      alone_ = std::unique_lock(options.side_by_side->mutex);
       return;
     }
-    beside_ = std::shared_lock(*options.side_by_side);
+    beside_ = std::shared_lock(options.side_by_side->mutex);
     options.progress = {};
     threads_ = 1;
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lockstep/scenario.h"
 #include "src/base/at.h"
 #include "src/diagnosis/formulas.h"
 #include "src/diagnosis/left_out.h"
@@ -20,19 +21,20 @@ namespace {
 
 /// "rank 1 gets g3 + (g0+g1)/2 of NAME where (g0+g1+g2+g3)/2 is right"
 std::string numbers_of_first(const CheckResult& result) {
-  if (!result.symbolic || result.verdict != Verdict::mismatch) return "";
+  const SymbolicResult* symbolic = symbolic_of(result);
+  if (symbolic == nullptr || result.verdict != Verdict::mismatch) return "";
   const Schedule& schedule = *result.scenario->schedule;
-  Formulas formulas(schedule, *result.engine);
+  Formulas formulas(schedule, *forms_of(result));
   const auto name = [&](int rank, int buffer) {
     const LocalBuffer& local = schedule.model.local(rank).buffers[at(buffer)];
     return schedule.model.parameters()[at(local.parameters.front())].name;
   };
-  for (const BufferResult& buffer : result.symbolic->buffers) {
+  for (const BufferResult& buffer : symbolic->buffers) {
     for (const PieceResult& piece : buffer.pieces) {
       if (piece.right) continue;
       const std::string words =
-          describe_difference(schedule, result.engine->terms(piece.form, buffer.rank, buffer.buffer),
-                              result.engine->terms(piece.reference, buffer.rank, buffer.buffer));
+          describe_difference(schedule, forms_of(result)->terms(piece.form, buffer.rank, buffer.buffer),
+                              forms_of(result)->terms(piece.reference, buffer.rank, buffer.buffer));
       return fmt::format("rank {} gets {} of {} where {} is right{}", buffer.rank,
                          formulas.formula(piece.form, buffer.rank, buffer.buffer, result.step),
                          name(buffer.rank, buffer.buffer),
@@ -40,13 +42,13 @@ std::string numbers_of_first(const CheckResult& result) {
                          words.empty() ? "" : fmt::format(" ({})", words));
     }
   }
-  if (!result.symbolic->unowned.empty()) {
-    const UnownedResult& unowned = result.symbolic->unowned.front();
+  if (!symbolic->unowned.empty()) {
+    const UnownedResult& unowned = symbolic->unowned.front();
     return fmt::format("nobody owns elements of {} that rank {} holds", name(unowned.rank, unowned.buffer),
                        unowned.rank);
   }
-  if (result.symbolic->norm.empty()) return "";
-  const NormResult& norm = result.symbolic->norm.front();
+  if (symbolic->norm.empty()) return "";
+  const NormResult& norm = symbolic->norm.front();
   const std::string& counted_name = schedule.model.parameters()[at(norm.parameter)].name;
   if (norm.counted == "mean_of_norms")
     return fmt::format("rank {} takes {} into a mean of norms, which is no norm of the whole", norm.rank, counted_name);

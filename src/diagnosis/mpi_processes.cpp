@@ -5,6 +5,10 @@
 
 #include <new>
 
+#include "lockstep/job.h"
+#include "lockstep/scenario.h"
+#include "lockstep/timeline.h"
+
 namespace lockstep {
 
 namespace {

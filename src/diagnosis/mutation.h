@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/check.h"
+#include "lockstep/scenario.h"
+#include "lockstep/verdict.h"
 #include "src/diagnosis/candidates.h"
 
 namespace lockstep {

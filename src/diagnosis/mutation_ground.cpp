@@ -10,6 +10,7 @@
 
 #include "lockstep/parametric.h"
 #include "src/base/counted.h"
+#include "src/diagnosis/engines.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/shrink.h"
@@ -74,14 +75,16 @@ MutantTrial MutationGround::judge(const Json& steps) {
   Schedule& schedule = steps_->schedule();
   schedule.steps = std::move(*read);
   CheckResult result;
+  Scenario scenario;
+  scenario.schedule = std::shared_ptr<const Schedule>(steps_, &schedule);
+  result.scenario = std::make_shared<const Scenario>(std::move(scenario));
   try {
     result.timeline = std::make_shared<const Timeline>(walk(schedule));
     trial.verdict = verdict_of(result.timeline->outcome.kind);
     if (!result.timeline->step_ends.empty()) {
-      result.engine = std::make_shared<SymbolicEngine>(schedule, *result.timeline);
-      result.symbolic = result.engine->run();
+      run_engine(engine_row("symbolic"), result, {});
       // A step that was completed comes before whatever ended the run.
-      if (!result.symbolic->match) trial.verdict = Verdict::mismatch;
+      if (!symbolic_of(result)->match) trial.verdict = Verdict::mismatch;
     }
   } catch (const InputError&) {
     return trial;  // what the walk meets on a rank: a division by zero, a bucket that n does not divide
@@ -93,11 +96,8 @@ MutantTrial MutationGround::judge(const Json& steps) {
     trial.parametric_limit = "it meets a mistake in the schedule";
   }
   if (trial.verdict != Verdict::mismatch) return trial;
-  Scenario scenario;
-  scenario.schedule = std::shared_ptr<const Schedule>(steps_, &schedule);
-  result.scenario = std::make_shared<const Scenario>(std::move(scenario));
   result.verdict = trial.verdict;
-  result.step = result.symbolic->step;
+  result.step = symbolic_of(result)->step;
   trial.replicas_differ = compare_replicas(result) == Replicas::differ;
   trial.beyond_tolerance = !within_tolerance(result, Rational(8, 100));
   return trial;

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/check.h"
+#include "lockstep/scenario.h"
+#include "lockstep/verdict.h"
 #include "src/scenario/editable_steps.h"
 
 namespace lockstep {

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/scenario.h"
+#include "lockstep/symbolic.h"
+#include "lockstep/transformer.h"
 #include "src/base/at.h"
 #include "src/diagnosis/difference.h"
 
@@ -19,9 +22,9 @@ Replicas compare_norms(const CheckResult& result) {
   };
   std::map<std::pair<int, int>, std::vector<Owner>> owners;  // by logical and piece
   const Model& model = result.scenario->schedule->model;
-  for (const BufferResult& buffer : result.symbolic->buffers) {
+  for (const BufferResult& buffer : symbolic_of(result)->buffers) {
     const LocalBuffer& local = model.local(buffer.rank).buffers[at(buffer.buffer)];
-    const int norm = result.symbolic->norm_of[at(buffer.rank)];
+    const int norm = symbolic_of(result)->norm_of[at(buffer.rank)];
     for (const Interval& owned : buffer.owned) owners[{local.logical, local.piece}].push_back({owned, norm});
   }
   Replicas found = Replicas::alone;
@@ -49,7 +52,7 @@ std::optional<std::vector<Rational>> squared_norm_ratios(const CheckResult& resu
     if (!logical.frozen) elements += Rational(logical.numel);
   }
   std::map<int, Rational> counted;  // by rank
-  for (const NormResult& norm : result.symbolic->norm) {
+  for (const NormResult& norm : symbolic_of(result)->norm) {
     const std::optional<Rational> times = Rational::parse(norm.counted);
     if (!times || norm.counted == norm.expected) return std::nullopt;
     counted.emplace(norm.rank, elements).first->second += (*times - Rational(1)) * Rational(norm.elements);
@@ -81,23 +84,26 @@ std::string_view name_of(Replicas replicas) {
 }
 
 bool wrong_in_model_alone(const CheckResult& result) {
-  return result.verdict == Verdict::mismatch && result.transformer && !result.transformer->match &&
-         !result.transformer->failure && result.symbolic && result.symbolic->match;
+  const SymbolicResult* symbolic = symbolic_of(result);
+  const TransformerResult* transformer = transformer_of(result);
+  return result.verdict == Verdict::mismatch && transformer != nullptr && !transformer->match &&
+         !transformer->failure && symbolic != nullptr && symbolic->match;
 }
 
 bool wrong_in_norm_alone(const CheckResult& result) {
-  return result.symbolic && !result.symbolic->norm.empty() && result.symbolic->unowned.empty() &&
-         !any_value_wrong(*result.symbolic);
+  const SymbolicResult* symbolic = symbolic_of(result);
+  return symbolic != nullptr && !symbolic->norm.empty() && symbolic->unowned.empty() && !any_value_wrong(*symbolic);
 }
 
 Replicas compare_replicas(const CheckResult& result) {
-  const SymbolicResult& symbolic = *result.symbolic;
+  const SymbolicResult& symbolic = *symbolic_of(result);
   const auto any = [](const std::vector<bool>& list, bool value) {
     return std::find(list.begin(), list.end(), value) != list.end();
   };
   if (wrong_in_model_alone(result)) {
-    if (any(result.transformer->replicas_agree, false)) return Replicas::differ;
-    return any(result.transformer->replicated, true) ? Replicas::agree : Replicas::alone;
+    const TransformerResult& transformer = *transformer_of(result);
+    if (any(transformer.replicas_agree, false)) return Replicas::differ;
+    return any(transformer.replicated, true) ? Replicas::agree : Replicas::alone;
   }
   if (any(symbolic.replicas_agree, false)) return Replicas::differ;
   const Replicas norms = symbolic.norm.empty() ? Replicas::alone : compare_norms(result);
@@ -109,10 +115,11 @@ bool within_tolerance(const CheckResult& result, const Rational& tolerance) {
   if (wrong_in_model_alone(result)) {
     const double most = static_cast<double>(tolerance.numerator().to_int64().value()) /
                         static_cast<double>(tolerance.denominator().to_int64().value());
-    return std::all_of(result.transformer->buffers.begin(), result.transformer->buffers.end(),
+    const std::vector<TransformerBuffer>& buffers = transformer_of(result)->buffers;
+    return std::all_of(buffers.begin(), buffers.end(),
                        [&](const TransformerBuffer& buffer) { return buffer.relative <= most; });
   }
-  if (!result.symbolic->unowned.empty()) return false;
+  if (!symbolic_of(result)->unowned.empty()) return false;
   const Rational low = Rational(1) - tolerance, high = Rational(1) + tolerance;
   for (const Difference& difference : differences(result)) {
     if (difference.leftover || difference.foreign || difference.left_out || difference.missing) return false;

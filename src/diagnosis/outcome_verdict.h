@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "lockstep/check.h"
+#include "lockstep/timeline.h"
+#include "lockstep/verdict.h"
 
 namespace lockstep {
 

@@ -116,7 +116,7 @@ void SearchGround::find_values() {
   values_ = candidate_values(*result_.scenario->schedule, wrong_names(result_));
   std::set<Rational> factors;
   bool uneven = false;
-  if (small_.symbolic && small_.verdict == Verdict::mismatch) {
+  if (symbolic_of(small_) != nullptr && small_.verdict == Verdict::mismatch) {
     for (const Difference& difference : differences(small_)) {
       if (!difference.least) continue;
       uneven = uneven || *difference.least != *difference.most;

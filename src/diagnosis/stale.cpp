@@ -7,6 +7,9 @@
 #include <optional>
 
 #include "lockstep/operation.h"
+#include "lockstep/scenario.h"
+#include "lockstep/symbolic.h"
+#include "lockstep/timeline.h"
 #include "src/base/at.h"
 
 namespace lockstep {
@@ -83,7 +86,7 @@ std::string stale_slices(const CheckResult& result, const Turn& turn) {
   const Schedule& schedule = *result.scenario->schedule;
   const LocalBuffer& local = schedule.model.local(turn.rank).buffers[at(turn.buffer)];
   std::optional<std::int64_t> element;
-  for (const BufferResult& buffer : result.symbolic->buffers) {
+  for (const BufferResult& buffer : symbolic_of(result)->buffers) {
     if (buffer.rank != turn.rank || buffer.buffer != turn.buffer) continue;
     for (const PieceResult& piece : buffer.pieces) {
       if (!piece.right && piece.form == turn.form && !element) element = piece.elements.begin;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/stand_in.h"
 
+#include "lockstep/scenario.h"
 #include "src/diagnosis/shrink.h"
 
 namespace lockstep {
 
 std::optional<CheckResult> stand_in(const CheckResult& result) {
   constexpr int small_world = 64;
-  const bool decided = result.parametric && result.verdict != Verdict::error;
+  const bool decided = parametric_of(result) != nullptr && result.verdict != Verdict::error;
   if (result.timeline != nullptr || !decided || result.scenario->schedule == nullptr) return std::nullopt;
   const FileSizes sizes = smallest_sizes(result);
   const std::shared_ptr<const Scenario> small = sizes.empty() ? nullptr : read_at(*result.scenario, sizes);

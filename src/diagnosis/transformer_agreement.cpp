@@ -9,6 +9,7 @@
 #include "src/base/at.h"
 #include "src/base/counted.h"
 #include "src/diagnosis/agreement.h"
+#include "src/diagnosis/engine_details.h"
 
 namespace lockstep {
 
@@ -39,11 +40,10 @@ bool any_overlap(const Intervals& list, const Interval& interval) {
 
 class Comparison {
  public:
-  explicit Comparison(const CheckResult& result)
-      : result_(result), model_(result.scenario->schedule->model), symbolic_(*result.symbolic) {}
+  Comparison(const CheckResult& result, const SymbolicDetail& symbolic)
+      : model_(result.scenario->schedule->model), engine_(*symbolic.engine), symbolic_(symbolic.found) {}
 
-  std::string difference() const {
-    const TransformerResult& found = *result_.transformer;
+  std::string difference(const TransformerResult& found) const {
     if (found.failure)
       return fmt::format("nothing in the model was edited, and the transformer's ranks do not find together: {}",
                          found.failure->what);
@@ -106,7 +106,7 @@ class Comparison {
   std::string compare(const TransformerBuffer& found, const TransformerPiece& piece, const PieceResult& stretch) const {
     if (!piece.terms) return "";
     const auto measured = coefficients_of(*piece.terms, piece.unseen);
-    const auto exact = coefficients_of(result_.engine->terms(stretch.form, found.rank, found.buffer), piece.unseen);
+    const auto exact = coefficients_of(engine_.terms(stretch.form, found.rank, found.buffer), piece.unseen);
     // What is foreign or left over may be zero here, and cannot be told from nothing.
     if (!exact || measured == exact) return "";
     const auto print = [](const std::optional<Coefficients>& coefficients) {
@@ -122,20 +122,12 @@ class Comparison {
                        std::min(piece.elements.end, stretch.elements.end), name(found), print(exact), print(measured));
   }
 
-  const CheckResult& result_;
   const Model& model_;
+  const SymbolicEngine& engine_;
   const SymbolicResult& symbolic_;
 };
 
-}  // namespace
-
-std::string compare_with_transformer(const CheckResult& result) {
-  if (!result.symbolic || !result.transformer || result.engine == nullptr) return "";
-  const std::optional<Preset>& preset = result.scenario->preset;
-  if (preset && !preset->edits.empty()) return "";
-  return Comparison(result).difference();
-}
-
+/// Whether the gradients of the scenario's model lie as the scenario claims. The symbolic engine takes its word for it.
 bool placements_hold(const Scenario& scenario, std::uint64_t seed) {
   TransformerOptions options;
   options.seed = seed;
@@ -144,6 +136,17 @@ bool placements_hold(const Scenario& scenario, std::uint64_t seed) {
   } catch (const InputError&) {
     return true;  // ranks that do not find together: that is what is to be told
   }
+}
+
+}  // namespace
+
+std::string compare_with_transformer(const CheckResult& result, const EngineResult& above, const EngineResult& own,
+                                     const CheckOptions& options) {
+  const auto* symbolic = detail_of<SymbolicDetail>(above);
+  const std::optional<Preset>& preset = result.scenario->preset;
+  if (symbolic == nullptr || (preset && !preset->edits.empty())) return "";
+  std::string difference = Comparison(result, *symbolic).difference(detail_of<TransformerDetail>(own)->found);
+  return difference.empty() || placements_hold(*result.scenario, options.seed) ? difference : "";
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "lockstep/scenario.h"
 #include "src/base/at.h"
 #include "src/diagnosis/content_history.h"
 #include "src/diagnosis/fold_names.h"
@@ -259,12 +260,13 @@ void trace_turns(const CheckResult& result, const std::vector<Watch>& watches, s
 
 std::vector<Turn> find_turns(const CheckResult& result) {
   std::vector<Turn> turns;
-  if (!result.symbolic || result.verdict != Verdict::mismatch) return turns;
+  const SymbolicResult* symbolic = symbolic_of(result);
+  if (symbolic == nullptr || result.verdict != Verdict::mismatch) return turns;
   const Model& model = result.scenario->schedule->model;
   std::vector<Watch> watches;
   std::set<std::pair<int, int>> seen;
   std::map<std::string, int> of_pattern;
-  for (const BufferResult& buffer : result.symbolic->buffers) {
+  for (const BufferResult& buffer : symbolic->buffers) {
     for (const PieceResult& piece : buffer.pieces) {
       if (piece.right || turns.size() == most_turns || !seen.emplace(piece.form, piece.reference).second) continue;
       const int parameter = model.local(buffer.rank).buffers[at(buffer.buffer)].parameters.front();
@@ -279,8 +281,9 @@ std::vector<Turn> find_turns(const CheckResult& result) {
 }
 
 std::optional<TurningPoint> turning_point(const CheckResult& result, int rank, int buffer) {
-  if (!result.symbolic) return std::nullopt;
-  for (const BufferResult& candidate : result.symbolic->buffers) {
+  const SymbolicResult* symbolic = symbolic_of(result);
+  if (symbolic == nullptr) return std::nullopt;
+  for (const BufferResult& candidate : symbolic->buffers) {
     if (candidate.rank != rank || candidate.buffer != buffer) continue;
     for (const PieceResult& piece : candidate.pieces) {
       if (piece.right) continue;

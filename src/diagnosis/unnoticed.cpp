@@ -6,6 +6,9 @@
 #include <cmath>
 #include <optional>
 
+#include "lockstep/rational.h"
+#include "lockstep/scenario.h"
+#include "lockstep/symbolic.h"
 #include "src/base/at.h"
 #include "src/diagnosis/other_tests.h"
 
@@ -52,7 +55,8 @@ std::string replicas_sentence(const CheckResult& result) {
 
 std::vector<std::string> who_would_not_notice(const CheckResult& result) {
   std::vector<std::string> sentences;
-  if (!result.symbolic || result.verdict != Verdict::mismatch) return sentences;
+  const SymbolicResult* symbolic = symbolic_of(result);
+  if (symbolic == nullptr || result.verdict != Verdict::mismatch) return sentences;
   const Model& model = result.scenario->schedule->model;
   const std::vector<char> wrong = wrong_logicals(result);
   bool all = true;
@@ -63,7 +67,7 @@ std::vector<std::string> who_would_not_notice(const CheckResult& result) {
   const std::optional<Rational> ratio = overall_ratio(result);
   if (ratio && !ratio->is_one() && !ratio->is_zero()) {
     const std::string factor = ratio->to_string();
-    const bool counts_right = result.symbolic->norm.empty();  // of the norm
+    const bool counts_right = symbolic->norm.empty();  // of the norm
     std::string sentence = all ? fmt::format("Every gradient is {} times the right one", factor)
                                : fmt::format("What is wrong is {} times the right gradient", factor);
     if (counts_right) {
@@ -79,9 +83,9 @@ std::vector<std::string> who_would_not_notice(const CheckResult& result) {
   }
   if (within_tolerance(result, Rational(8, 100)))
     sentences.push_back("A comparison with one device that accepts 8 % passes.");
-  if (result.symbolic->norm_squared_factor)
-    sentences.push_back(fmt::format("The square of the gradient norm is {} times the right one.",
-                                    *result.symbolic->norm_squared_factor));
+  if (symbolic->norm_squared_factor)
+    sentences.push_back(
+        fmt::format("The square of the gradient norm is {} times the right one.", *symbolic->norm_squared_factor));
   return sentences;
 }
 

@@ -132,8 +132,10 @@ bool replay_on_host(const Scenario& scenario, Repair& repair) {
     return true;
   }
   if (there.verdict != Verdict::match) return false;
-  if (there.host) repair.verified.emplace_back("host");
-  repair.host_left_out = there.host_left_out;
+  if (const EngineResult* host = engine_of(there, "host"); host != nullptr) {
+    if (host->ran()) repair.verified.emplace_back(host->name);
+    repair.host_left_out = host->left_out;
+  }
   return true;
 }
 
@@ -164,7 +166,7 @@ bool verify_repair(const CheckResult& result, Repair& repair) {
     options.host = options.blame = options.turns = false;
     const CheckResult there = check_scenario(repaired, options);
     if (there.verdict != Verdict::match) return false;
-    repair.verified.emplace_back(there.symbolic ? "symbolic" : "parametric");
+    repair.verified.emplace_back(symbolic_of(there) != nullptr ? "symbolic" : "parametric");
     if (!replay_on_host(*repaired, repair)) return false;
     const auto most_bytes = [](const CheckResult& of) {
       return communication(*of.scenario->schedule, *of.timeline).most_bytes_of_a_rank;

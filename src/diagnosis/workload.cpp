@@ -10,6 +10,7 @@
 #include <set>
 
 #include "lockstep/operation.h"
+#include "lockstep/timeline.h"
 #include "src/base/bytes_text.h"
 #include "src/schedule/selector_list.h"
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "lockstep/check.h"
-
 namespace lockstep {
+
+struct Schedule;
 
 /// What checking a schedule costs, estimated from its numbers alone: within a small factor, and rather too much than
 /// too little.

@@ -2,6 +2,10 @@
 #include <algorithm>
 
 #include "lockstep/check.h"
+#include "lockstep/numeric.h"
+#include "lockstep/parametric.h"
+#include "lockstep/symbolic.h"
+#include "lockstep/transformer.h"
 #include "src/base/at.h"
 
 namespace lockstep {
@@ -36,17 +40,17 @@ WrongSet wrong_set(const CheckResult& result) {
       wrong.ranks.push_back(norm.rank);
       wrong.parameters.push_back(norm.parameter);
     }
-    if (result.sample) {
-      for (const auto& [parameter, other] : result.sample->like) wrong.parameters.push_back(parameter);
-      for (const auto& [parameter, why] : result.sample->not_shown) wrong.parameters.push_back(parameter);
+    if (const ParametricSample* sample = sample_of(result); sample != nullptr) {
+      for (const auto& [parameter, other] : sample->like) wrong.parameters.push_back(parameter);
+      for (const auto& [parameter, why] : sample->not_shown) wrong.parameters.push_back(parameter);
     }
   } else if (const HostResult* numbers = numbers_of(result); numbers != nullptr) {
     for (const HostBuffer& buffer : numbers->buffers) {
       if (!buffer.right) add(buffer.rank, buffer.buffer);
     }
   }
-  if (result.transformer) {
-    for (const TransformerBuffer& buffer : result.transformer->buffers) {
+  if (const TransformerResult* transformer = transformer_of(result); transformer != nullptr) {
+    for (const TransformerBuffer& buffer : transformer->buffers) {
       if (!buffer.right) add(buffer.rank, buffer.buffer);
     }
   }

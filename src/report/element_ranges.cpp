@@ -4,6 +4,7 @@
 #include <iterator>
 #include <set>
 
+#include "lockstep/scenario.h"
 #include "src/base/at.h"
 
 namespace lockstep {

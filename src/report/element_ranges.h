@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lockstep/check.h"
+#include "lockstep/intervals.h"
 
 namespace lockstep {
 

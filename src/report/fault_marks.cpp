@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "lockstep/scenario.h"
+#include "lockstep/timeline.h"
 #include "src/base/private_files.h"
 #include "src/report/step_place.h"
 

@@ -5,6 +5,9 @@
 #include <map>
 #include <unordered_map>
 
+#include "lockstep/numeric.h"
+#include "lockstep/parametric.h"
+#include "lockstep/scenario.h"
 #include "src/base/at.h"
 
 namespace lockstep {
@@ -82,12 +85,12 @@ class Collector {
                               : numbers_ != nullptr ? numbers_->buffers.size()
                                                     : 0;
     for (std::size_t position = 0; position < count; ++position) add(position);
-    if (result_.sample) {
-      for (const auto& [parameter, other] : result_.sample->like) {
+    if (const ParametricSample* sample = sample_of(result_); sample != nullptr) {
+      for (const auto& [parameter, other] : sample->like) {
         findings_[at(parameter)].wrong = true;
         findings_[at(parameter)].like = other;
       }
-      for (const auto& [parameter, why] : result_.sample->not_shown) {
+      for (const auto& [parameter, why] : sample->not_shown) {
         findings_[at(parameter)].wrong = true;
         findings_[at(parameter)].not_shown = why;
       }
@@ -152,7 +155,8 @@ class Collector {
 }  // namespace
 
 std::vector<ParameterFinding> collect_findings(const CheckResult& result, bool all) {
-  if ((result.timeline == nullptr && !result.sample) || (result.verdict != Verdict::mismatch && !all)) return {};
+  if (result.timeline == nullptr && sample_of(result) == nullptr) return {};
+  if (result.verdict != Verdict::mismatch && !all) return {};
   return Collector(result, all).collect();
 }
 

@@ -5,8 +5,12 @@
 #include <vector>
 
 #include "lockstep/check.h"
+#include "lockstep/gradient_state.h"
+#include "lockstep/mesh.h"
 
 namespace lockstep {
+
+struct HostBuffer;
 
 /// Ranks that hold equal content of one parameter: the same piece, owned elements, forms, hashes.
 struct RankGroup {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <tuple>
 
+#include "lockstep/numeric.h"
 #include "src/base/at.h"
 #include "src/diagnosis/formulas.h"
 #include "src/report/findings.h"
@@ -27,10 +28,10 @@ class ParametersWriter {
     json_.key("tied").string_or_null(parameter.tied);
     json_.key("verdict").string(finding.wrong ? "mismatch" : "match");
     json_.key("replicas_agree");
-    const bool compared =
-        result_.symbolic && static_cast<std::size_t>(logical) < result_.symbolic->replicas_agree.size();
+    const SymbolicResult* symbolic = symbolic_of(result_);
+    const bool compared = symbolic != nullptr && static_cast<std::size_t>(logical) < symbolic->replicas_agree.size();
     if (compared) {
-      json_.boolean(result_.symbolic->replicas_agree[at(logical)]);
+      json_.boolean(symbolic->replicas_agree[at(logical)]);
     } else {
       json_.null();
     }
@@ -187,7 +188,7 @@ class ParametersWriter {
 
 void write_json_parameters(const CheckResult& result, bool all, JsonWriter& json) {
   json.begin_array();
-  if (result.timeline != nullptr || result.sample) {
+  if (result.timeline != nullptr || sample_of(result) != nullptr) {
     ParametersWriter writer(result, all, json);
     for (const ParameterFinding& finding : collect_findings(result, all)) writer.write(finding);
   }

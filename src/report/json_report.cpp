@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/json_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "lockstep/cuda.h"
+#include "lockstep/numeric.h"
 #include "src/base/at.h"
 #include "src/report/blame_text.h"
 #include "src/report/json_sections.h"
@@ -12,17 +16,18 @@ namespace lockstep {
 
 namespace {
 
-void write_numbers(const CheckResult& result, std::string_view engine, const HostResult& numbers, JsonWriter& json,
-                   const RaceReplays* race = nullptr) {
-  const std::string_view verdict = name_of(engine_verdict(result, numbers.match));
-  json.key(engine);
-  const bool raced = race != nullptr && race->replays > 0;
-  if (!numbers.sampled && !raced) return json.string(verdict);
+void write_engine(const EngineResult& engine, JsonWriter& json) {
+  const std::string_view verdict = name_of(engine.verdict);
+  const HostResult* numbers = engine.numbers.get();
+  const RaceReplays* race = race_of(engine);
+  const bool sampled = numbers != nullptr && numbers->sampled, raced = race != nullptr && race->replays > 0;
+  json.key(engine.name);
+  if (!sampled && !raced) return json.string(verdict);
   json.begin_object(true);
   json.key("verdict").string(verdict);
-  if (numbers.sampled) {
-    json.key("elements").number(numbers.elements);
-    json.key("of").number(numbers.of);
+  if (sampled) {
+    json.key("elements").number(numbers->elements);
+    json.key("of").number(numbers->of);
   }
   if (raced) {
     json.key("replays").number(race->replays);
@@ -33,22 +38,8 @@ void write_numbers(const CheckResult& result, std::string_view engine, const Hos
 
 void write_engines(const CheckResult& result, JsonWriter& json) {
   json.begin_object(true);
-  if (result.symbolic) {
-    json.key("symbolic").string(name_of(engine_verdict(result, result.symbolic->match)));
-  }
-  if (result.parametric) {
-    json.key("parametric").string(name_of(verdict_of(*result.parametric)));
-  }
-  if (result.host) write_numbers(result, "host", *result.host, json);
-  if (result.mpi) write_numbers(result, "mpi", *result.mpi, json);
-  if (result.cuda) {
-    write_numbers(result, "cuda", *result.cuda, json, result.cuda_race ? &*result.cuda_race : nullptr);
-  }
-  if (result.nccl) write_numbers(result, "nccl", *result.nccl, json);
-  if (result.transformer) {
-    json.key("transformer")
-        .string(
-            name_of(result.transformer->failure ? result.verdict : engine_verdict(result, result.transformer->match)));
+  for (const EngineResult& engine : result.engines) {
+    if (engine.ran()) write_engine(engine, json);
   }
   json.end_object();
 }
@@ -203,10 +194,11 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json, bo
   write_json_parameters(result, all, json);
   json.key("norm");
   write_norm(result, json);
-  if (result.symbolic && result.verdict == Verdict::mismatch && result.symbolic->norm_squared_factor) {
-    json.key("norm_squared_factor").string(std::to_string(*result.symbolic->norm_squared_factor));
+  const SymbolicResult* symbolic = symbolic_of(result);
+  if (symbolic != nullptr && result.verdict == Verdict::mismatch && symbolic->norm_squared_factor) {
+    json.key("norm_squared_factor").string(std::to_string(*symbolic->norm_squared_factor));
   }
-  if (result.transformer) {
+  if (transformer_of(result) != nullptr) {
     json.key("transformer");
     write_json_transformer(result, json);
   }
@@ -217,33 +209,15 @@ void write_json_result(const CheckResult& result, bool all, JsonWriter& json, bo
   json.key("diagnosis");
   write_diagnosis(result, json);
   json.key("time").begin_object(true);
-  if (result.parametric) {
-    json.key("parametric_s").seconds(result.parametric_seconds);
-  }
-  if (result.symbolic) {
-    json.key("symbolic_s").seconds(result.symbolic_seconds);
-  }
-  if (result.host) {
-    json.key("host_s").seconds(result.host_seconds);
-  }
-  if (result.mpi) {
-    json.key("mpi_s").seconds(result.mpi_seconds);
-  }
-  if (result.cuda) {
-    json.key("cuda_s").seconds(result.cuda_seconds);
-  }
-  if (result.nccl) {
-    json.key("nccl_s").seconds(result.nccl_seconds);
-  }
-  if (result.transformer) {
-    json.key("transformer_s").seconds(result.transformer_seconds);
+  for (const EngineResult& engine : result.engines) {
+    if (engine.ran()) json.key(fmt::format("{}_s", engine.name)).seconds(engine.seconds);
   }
   json.end_object();
   std::vector<std::string> notes = result.notes;
   if (const HostResult* numbers = numbers_of(result); numbers != nullptr)
     notes.insert(notes.end(), numbers->notes.begin(), numbers->notes.end());
-  for (const std::string& why : {result.host_left_out, result.cuda_left_out}) {
-    if (!why.empty()) notes.push_back(why);
+  for (const EngineResult& engine : result.engines) {
+    if (!engine.ran()) notes.push_back(engine.left_out);
   }
   if (!notes.empty()) {
     json.key("notes").strings(notes);

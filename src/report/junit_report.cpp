@@ -16,8 +16,9 @@ namespace {
 std::string attribute(std::string_view text) { return markup_text(one_line_text(text)); }
 
 double seconds_of(const CheckResult& result) {
-  return result.parametric_seconds + result.symbolic_seconds + result.host_seconds + result.mpi_seconds +
-         result.cuda_seconds + result.nccl_seconds + result.transformer_seconds;
+  double seconds = 0;
+  for (const EngineResult& engine : result.engines) seconds += engine.seconds;
+  return seconds;
 }
 
 /// What could not be checked, and not what is wrong.

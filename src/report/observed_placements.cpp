@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lockstep/report.h"
+#include "lockstep/transformer.h"
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/clean_text.h"

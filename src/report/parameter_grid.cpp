@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/scenario.h"
 #include "src/base/at.h"
 
 namespace lockstep {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lockstep/check.h"
 #include "src/diagnosis/content_history.h"
 #include "src/diagnosis/formulas.h"
 #include "src/report/elide.h"

@@ -38,7 +38,7 @@ std::vector<Subject> subjects_of(const CheckResult& result, std::size_t most) {
   std::vector<Subject> subjects;
   const std::vector<ParameterFinding> wrong = collect_findings(result, false);
   std::optional<Formulas> formulas;
-  if (result.symbolic) formulas.emplace(schedule, *result.engine);
+  if (symbolic_of(result) != nullptr) formulas.emplace(schedule, *forms_of(result));
   for (const Section& section : fold_findings(result, wrong, formulas ? &*formulas : nullptr)) {
     const int parameter = section.finding->parameter;
     if (subjects.size() >= most) break;

@@ -9,6 +9,9 @@
 #include <set>
 #include <tuple>
 
+#include "lockstep/parametric.h"
+#include "lockstep/scenario.h"
+#include "lockstep/timeline.h"
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/report/rank_grid.h"
@@ -52,7 +55,7 @@ Fault ranks_at_fault(const CheckResult& result, const ParametricRanks* all) {
   }
   if (result.verdict == Verdict::mismatch) {
     const WrongSet wrong = wrong_set(result);
-    return {{wrong.ranks.begin(), wrong.ranks.end()}, result.sample.has_value()};
+    return {{wrong.ranks.begin(), wrong.ranks.end()}, sample_of(result) != nullptr};
   }
   if (result.timeline == nullptr) {
     fault.sampled = result.verdict != Verdict::match;
@@ -67,9 +70,10 @@ Fault ranks_at_fault(const CheckResult& result, const ParametricRanks* all) {
 
 /// What the engine of all ranks together says of each, where no other ran and it can.
 std::optional<ParametricRanks> asked_of_all(const CheckResult& result) {
-  if (result.timeline != nullptr || result.parametric_engine == nullptr) return std::nullopt;
+  ParametricEngine* engine = parametric_engine_of(result);
+  if (result.timeline != nullptr || engine == nullptr) return std::nullopt;
   try {
-    return result.parametric_engine->ranks();
+    return engine->ranks();
   } catch (const InputError&) {
     return std::nullopt;
   }

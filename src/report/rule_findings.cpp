@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "lockstep/numeric.h"
 #include "src/base/counted.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/diagnosis/other_tests.h"
@@ -260,7 +261,7 @@ class Gatherer {
     // The words are about one rank of one parameter.
     const bool of_all = groups == 1 && merged.sections.size() == 1;
     finding.message = fmt::format("{} wrong{}{}{}.", subject(merged), ranks.empty() ? "" : " on " + rank_list(ranks),
-                                  result_.sample && !ranks.empty() ? " and others like them" : "",
+                                  sample_of(result_) != nullptr && !ranks.empty() ? " and others like them" : "",
                                   words.empty() || !of_all ? "" : ": " + words);
   }
 

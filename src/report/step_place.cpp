@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lockstep/scenario.h"
 #include "src/base/utf8.h"
 
 namespace lockstep {

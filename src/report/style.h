@@ -5,7 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/check.h"
+#include "lockstep/intervals.h"
+#include "lockstep/mesh.h"
+#include "lockstep/verdict.h"
 
 namespace lockstep {
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "lockstep/numeric.h"
 #include "src/base/at.h"
 #include "src/base/counted.h"
 #include "src/report/elide.h"

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/numeric.h"
 #include "lockstep/operation.h"
+#include "lockstep/parametric.h"
 #include "src/base/counted.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/report/blame_text.h"
@@ -29,46 +31,27 @@ std::string processes_text(const CheckResult& result, int processes) {
   return text;
 }
 
+/// "on GPU 0 (…)", "in 8 processes", "in 2 processes with a GPU each"; "" for the processors of this machine.
+std::string where_text(const CheckResult& result, const EngineResult& engine) {
+  if (engine.processes == 0) return engine.device.empty() ? "" : " on " + engine.device;
+  const std::string devices = engine.device.empty() ? "" : fmt::format(" with {} each", engine.device);
+  return fmt::format(" in {}{}", processes_text(result, engine.processes), devices);
+}
+
 std::string engines_text(const CheckResult& result, bool verbose) {
+  // Norms and unowned elements are no values: without a word the engines seem to disagree.
+  const SymbolicResult* symbolic = symbolic_of(result);
+  const bool values_right = symbolic != nullptr && !symbolic->match && !any_value_wrong(*symbolic);
   std::vector<std::string> engines;
-  if (result.symbolic) {
-    std::string text = fmt::format("symbolic {}", name_of(engine_verdict(result, result.symbolic->match)));
-    if (verbose) text += fmt::format(" ({:.3f} s)", result.symbolic_seconds);
-    engines.push_back(std::move(text));
-  }
-  if (result.parametric) {
-    std::string text = fmt::format("parametric {}", name_of(verdict_of(*result.parametric)));
-    if (verbose) text += fmt::format(" ({:.3f} s)", result.parametric_seconds);
-    engines.push_back(std::move(text));
-  }
-  const auto add_numbers = [&](std::string_view name, const HostResult& numbers, double seconds) {
-    std::string text = fmt::format("{} {}", name, name_of(engine_verdict(result, numbers.match)));
-    if (numbers.sampled) text += fmt::format(" (sampled {} of {} elements)", numbers.elements, numbers.of);
-    // Norms and unowned elements are no values: without this word the engines seem to disagree.
-    if (result.symbolic && !result.symbolic->match && numbers.match && !any_value_wrong(*result.symbolic))
-      text += " (compares values only)";
-    if (verbose) text += fmt::format(" ({:.3f} s)", seconds);
-    engines.push_back(std::move(text));
-  };
-  if (result.host) add_numbers("host", *result.host, result.host_seconds);
-  if (result.mpi) {
-    add_numbers("mpi", *result.mpi, result.mpi_seconds);
-    engines.back() += fmt::format(" in {}", processes_text(result, result.mpi_processes));
-  }
-  if (result.cuda) {
-    add_numbers("cuda", *result.cuda, result.cuda_seconds);
-    engines.back() += fmt::format(" on {}", result.cuda_device);
-  }
-  if (result.nccl) {
-    add_numbers("nccl", *result.nccl, result.nccl_seconds);
-    engines.back() += fmt::format(" in {} with a GPU each", processes_text(result, result.nccl_processes));
-  }
-  if (result.transformer) {
-    const bool failed = result.transformer->failure.has_value();
-    std::string text = fmt::format(
-        "transformer {}", name_of(failed ? result.verdict : engine_verdict(result, result.transformer->match)));
-    if (verbose) text += fmt::format(" ({:.3f} s)", result.transformer_seconds);
-    engines.push_back(std::move(text));
+  for (const EngineResult& engine : result.engines) {
+    if (!engine.ran()) continue;
+    std::string text = fmt::format("{} {}", engine.name, name_of(engine.verdict));
+    if (const HostResult* numbers = engine.numbers.get(); numbers != nullptr) {
+      if (numbers->sampled) text += fmt::format(" (sampled {} of {} elements)", numbers->elements, numbers->of);
+      if (values_right && numbers->match) text += " (compares values only)";
+    }
+    if (verbose) text += fmt::format(" ({:.3f} s)", engine.seconds);
+    engines.push_back(text + where_text(result, engine));
   }
   return fmt::format("{}", fmt::join(engines, ", "));
 }
@@ -79,7 +62,7 @@ std::string extent_text(const CheckResult& result) {
   const std::string parameters = counted(schedule.model.parameters().size(), "parameter"),
                     steps = counted(schedule.batch.steps(), "optimizer step");
   if (result.timeline == nullptr)
-    return fmt::format("{} in {}, {}", parameters, counted(result.parametric->classes, "class"), steps);
+    return fmt::format("{} in {}, {}", parameters, counted(parametric_of(result)->classes, "class"), steps);
   const std::vector<Event>& events = result.timeline->events;
   const auto collectives = std::count_if(events.begin(), events.end(), [](const Event& event) {
     return operation(event.op).collective && event.calls.size() > 1;
@@ -163,8 +146,8 @@ void TextReporter::add(const CheckResult& result) {
                      extent_text(result)));
   write_(transformer_text(result, options_));
   for (const std::string& note : result.notes) write_("  note: " + note + "\n");
-  for (const std::string& why : {result.host_left_out, result.cuda_left_out}) {
-    if (!why.empty()) write_("  note: " + why + "\n");
+  for (const EngineResult& engine : result.engines) {
+    if (!engine.ran()) write_("  note: " + engine.left_out + "\n");
   }
   if (const HostResult* numbers = numbers_of(result); numbers != nullptr) {
     for (const std::string& note : numbers->notes) write_("  note: " + note + "\n");

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "lockstep/transformer.h"
 #include "src/base/at.h"
 #include "src/base/counted.h"
 #include "src/report/style.h"
@@ -26,7 +27,7 @@ std::string formula_of(const CheckResult& result, const TransformerBuffer& buffe
   const Schedule& schedule = *result.scenario->schedule;
   const LocalBuffer& local = schedule.model.local(buffer.rank).buffers[at(buffer.buffer)];
   return print_formula(schedule, buffer.rank, buffer.buffer, *piece.terms,
-                       reference_terms(schedule, local.logical, local.piece, result.transformer->step));
+                       reference_terms(schedule, local.logical, local.piece, transformer_of(result)->step));
 }
 
 /// "g3 + (g0+g1)/2", or by elements where they differ.
@@ -58,8 +59,8 @@ std::string failure_text(const TransformerFailure& failure, const ReportOptions&
 }  // namespace
 
 std::string transformer_text(const CheckResult& result, const ReportOptions& options) {
-  if (!result.transformer) return "";
-  const TransformerResult& found = *result.transformer;
+  if (transformer_of(result) == nullptr) return "";
+  const TransformerResult& found = *transformer_of(result);
   if (found.failure) return failure_text(*found.failure, options);
   std::string text = fmt::format(
       "  transformer: gradients that are right differ from one device by at most {:.1g} of the bound on rounding",
@@ -84,7 +85,7 @@ std::string transformer_text(const CheckResult& result, const ReportOptions& opt
 }
 
 void write_json_transformer(const CheckResult& result, JsonWriter& json) {
-  const TransformerResult& found = *result.transformer;
+  const TransformerResult& found = *transformer_of(result);
   json.begin_object();
   json.key("largest_right").string(fmt::format("{:.3g}", found.largest_right));
   json.key("smallest_wrong")

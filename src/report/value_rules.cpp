@@ -50,7 +50,7 @@ bool is_moved_out_of_slices(const CheckResult& result, const std::string& step) 
 }  // namespace
 
 Mistake rule_of_values(const CheckResult& result, const Section& section, const std::string& step) {
-  if (section.turn != nullptr && result.symbolic && !stale_slices(result, *section.turn).empty())
+  if (section.turn != nullptr && symbolic_of(result) != nullptr && !stale_slices(result, *section.turn).empty())
     return Mistake::stale_slices;
   if (is_moved_out_of_slices(result, step)) return Mistake::stale_slices;
   std::vector<Difference> contents;

@@ -63,7 +63,7 @@ def test_a_wrong_value_is_usage(run, files):
 
 
 def test_version_lists_the_engines(run):
-    assert "engines: symbolic, host" in run("version").stdout
+    assert "engines: symbolic, parametric, host" in run("version").stdout
     version = json.loads(run("version", "-f", "json").stdout)
     assert version["engines"]["host"] is True
     assert version["engines"]["parametric"] is True  # `lockstep prove`

@@ -11,11 +11,12 @@ namespace {
 
 /// The host's finding about `output` on rank 2: of 150 elements it owns [0, 115), wrong in [40, 115).
 HostBuffer& output_on_rank_2(CheckResult& result) {
-  for (HostBuffer& buffer : result.host->buffers) {
+  HostResult& numbers = numbers_in(result);
+  for (HostBuffer& buffer : numbers.buffers) {
     if (buffer.rank == 2 && !buffer.right) return buffer;
   }
   FAIL("the host finds nothing wrong on rank 2");
-  return result.host->buffers.front();
+  return numbers.buffers.front();
 }
 
 }  // namespace
@@ -80,63 +81,63 @@ TEST_CASE("rows of what is owned are as long as the tensor's, also where a part 
 TEST_CASE("a sample may miss wrong elements where others of the buffer are right") {
   CheckResult result = check_text(megatron_844());
   output_on_rank_2(result).right = true;
-  result.host->sampled = true;
+  numbers_in(result).sampled = true;
   CHECK(find_disagreement(result, {}).empty());
 }
 
 TEST_CASE("a sample may not find anything wrong where all is right, nor right where all is wrong") {
   CheckResult result = check_text(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })"));
   REQUIRE(result.verdict == Verdict::mismatch);
-  result.host->sampled = true;
+  numbers_in(result).sampled = true;
   CHECK(find_disagreement(result, {}).empty());
-  result.host->buffers.front().right = true;
+  numbers_in(result).buffers.front().right = true;
   CHECK_FALSE(find_disagreement(result, {}).empty());
 
   CheckResult right = check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })"));
-  right.host->sampled = true;
-  right.host->buffers.front().right = false;
+  numbers_in(right).sampled = true;
+  numbers_in(right).buffers.front().right = false;
   CHECK_FALSE(find_disagreement(right, {}).empty());
 }
 
 TEST_CASE("what was not replayed at all counts neither for nor against") {
   CheckResult result = check_text(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })"));
   REQUIRE(result.verdict == Verdict::mismatch);
-  for (HostBuffer& buffer : result.host->buffers) {
+  for (HostBuffer& buffer : numbers_in(result).buffers) {
     buffer.right = true;
     buffer.replayed = false;
   }
   CHECK(find_disagreement(result, {}).empty());
-  result.host->buffers.back().replayed = true;
+  numbers_in(result).buffers.back().replayed = true;
   CHECK_FALSE(find_disagreement(result, {}).empty());
   // In an earlier step than the host's last, too.
-  result.host->step = result.symbolic->step + 1;
+  numbers_in(result).step = symbolic_in(result).step + 1;
   CHECK_FALSE(find_disagreement(result, {}).empty());
-  result.host->buffers.back().replayed = false;
+  numbers_in(result).buffers.back().replayed = false;
   CHECK(find_disagreement(result, {}).empty());
 }
 
 TEST_CASE("engines that find something wrong after different optimizer steps disagree, and it is said which does") {
   CheckResult result = check_text(megatron_844());
-  result.symbolic->step = 1;
+  symbolic_in(result).step = 1;
   CHECK(find_disagreement(result, {})
             .find("host finds wrong values after optimizer step 0, symbolic none before step 1") != std::string::npos);
-  result.symbolic->step = 0;
-  result.host->step = 1;
+  symbolic_in(result).step = 0;
+  numbers_in(result).step = 1;
   CHECK(find_disagreement(result, {})
             .find("symbolic finds wrong values after optimizer step 0, host none before step 1") != std::string::npos);
-  result.host->sampled = true;  // a sample may have missed them
+  numbers_in(result).sampled = true;  // a sample may have missed them
   CHECK(find_disagreement(result, {}).empty());
 }
 
 TEST_CASE("hashes of host and mpi must be equal to the bit, and so must everything else about the numbers") {
   CheckResult result = check_text(megatron_844());
   result.file = "case.json";
-  result.mpi = result.host;
-  result.mpi_processes = 3;
+  find_the_same(result, "mpi");
+  engine_in(result, "mpi").processes = 3;
   CHECK(find_disagreement(result, {}).empty());
   const auto differs = [&](const std::function<void(HostResult&)>& change) {
     CheckResult changed = result;
-    change(*changed.mpi);
+    change(numbers_in(changed, "mpi"));
     return find_disagreement(changed, {});
   };
   const std::string sentence = differs([](HostResult& mpi) { mpi.buffers.back().hash.lanes[1] ^= 1; });
@@ -154,7 +155,8 @@ TEST_CASE("hashes of host and mpi must be equal to the bit, and so must everythi
 TEST_CASE("the mpi engine is held against the formulas where the host engine did not run") {
   CheckResult result = check_text(megatron_844());
   output_on_rank_2(result).right = true;
-  std::swap(result.mpi, result.host);
+  find_the_same(result, "mpi");
+  forget(result, "host");
   CHECK(find_disagreement(result, {}).find("output on rank 2 is wrong for symbolic and right for mpi") !=
         std::string::npos);
 }
@@ -174,17 +176,17 @@ CheckResult unreduced_model(const std::string& edits = R"([ { "drop": "dp_all_re
           edits + " } }",
       options);
   result.file = "case.json";
-  result.host.reset();  // so that there is nothing else to disagree with
+  forget(result, "host");  // so that there is nothing else to disagree with
   return result;
 }
 
 /// A buffer that is wrong and that every contribution stands out in.
 TransformerBuffer& wrong_and_clear(CheckResult& result) {
-  for (TransformerBuffer& buffer : result.transformer->buffers) {
+  for (TransformerBuffer& buffer : transformer_in(result).buffers) {
     if (!buffer.right && !buffer.clear.empty() && buffer.pieces.front().terms) return buffer;
   }
   FAIL("the transformer finds nothing wrong");
-  return result.transformer->buffers.front();
+  return transformer_in(result).buffers.front();
 }
 
 }  // namespace
@@ -209,7 +211,7 @@ TEST_CASE("a transformer that finds another buffer wrong disagrees, and it is sa
 
   CheckResult right = unreduced_model("[]");
   REQUIRE(right.verdict == Verdict::match);
-  right.transformer->buffers.back().right = false;
+  transformer_in(right).buffers.back().right = false;
   CHECK(find_disagreement(right, {}).find("is right for symbolic and wrong for transformer") != std::string::npos);
 }
 
@@ -234,22 +236,22 @@ TEST_CASE("a transformer that measures other coefficients disagrees") {
 
 TEST_CASE("a transformer that cannot go on, or is wrong in an earlier step, disagrees") {
   CheckResult result = unreduced_model();
-  result.symbolic->step = 1;
+  symbolic_in(result).step = 1;
   CHECK(find_disagreement(result, {})
             .find("transformer finds wrong values after optimizer step 0, symbolic none before step 1") !=
         std::string::npos);
-  result.symbolic->step = 0;
+  symbolic_in(result).step = 0;
   // One that passed the step in which the symbolic engine finds something, and could have seen it.
   CheckResult late = unreduced_model();
-  late.transformer->step = 1;
-  late.transformer->clear_before.resize(1);
-  for (const TransformerBuffer& buffer : late.transformer->buffers)
-    late.transformer->clear_before.front().push_back(buffer.clear);
+  transformer_in(late).step = 1;
+  transformer_in(late).clear_before.resize(1);
+  for (const TransformerBuffer& buffer : transformer_in(late).buffers)
+    transformer_in(late).clear_before.front().push_back(buffer.clear);
   CHECK(find_disagreement(late, {}).find(
             "symbolic finds wrong values after optimizer step 0, transformer none before step 1") != std::string::npos);
-  for (Intervals& clear : late.transformer->clear_before.front()) clear.clear();
+  for (Intervals& clear : transformer_in(late).clear_before.front()) clear.clear();
   CHECK(find_disagreement(late, {}).empty());
-  result.transformer->failure = TransformerFailure{true, "2 ranks wait", {}};
+  transformer_in(result).failure = TransformerFailure{true, "2 ranks wait", {}};
   CHECK(find_disagreement(result, {}).find("the transformer's ranks do not find together: 2 ranks wait") !=
         std::string::npos);
 }
@@ -264,7 +266,7 @@ TEST_CASE("edits of the model and untrue placements are no disagreement of the e
       R"json([ { "parameter": "*layernorm.weight", "partial": [] }, { "drop": "norm_all_reduce" } ])json",
       R"("tp": 2, "sequence_parallel": true)");
   CHECK(untrue.verdict == Verdict::mismatch);
-  CHECK(untrue.symbolic->match);
+  CHECK(symbolic_of(untrue)->match);
   CHECK(untrue.disagreement.empty());
   REQUIRE(untrue.notes.size() == 1);
   CHECK(untrue.notes.front().find("`lockstep placements` compares the two") != std::string::npos);
@@ -276,27 +278,27 @@ TEST_CASE("with a list of model edits, be it empty, the transformer runs by itse
       "hidden": 8, "heads": 2, "query_groups": 2, "ffn": 8, "vocab": 16)json" +
                       of_model + R"json( }, "schedule": { "framework": "megatron" } })json");
   };
-  CHECK_FALSE(check("").transformer);
-  CHECK(check(R"(, "edits": [])").transformer);
+  CHECK(transformer_of(check("")) == nullptr);
+  CHECK(transformer_of(check(R"(, "edits": [])")) != nullptr);
 }
 
 TEST_CASE("the cuda engine is held against the formulas, against host and against mpi") {
   CheckResult result = check_text(megatron_844());
   result.file = "case.json";
-  result.cuda = result.host;
+  find_the_same(result, "cuda");
   CHECK(find_disagreement(result, {}).empty());
-  result.cuda->buffers.back().hash.lanes[1] ^= 1;
+  numbers_in(result, "cuda").buffers.back().hash.lanes[1] ^= 1;
   const std::string sentence = find_disagreement(result, {});
   CHECK(sentence.find("for host and") != std::string::npos);
   CHECK(sentence.find("for cuda. Replay it with: lockstep check case.json --engine symbolic,host,cuda --seed 0") !=
         std::string::npos);
-  result.mpi = result.host;
-  result.mpi_processes = 2;
-  result.host.reset();
+  find_the_same(result, "mpi");
+  engine_in(result, "mpi").processes = 2;
+  forget(result, "host");
   CHECK(find_disagreement(result, {}).find("--engine symbolic,mpi,cuda --ranks 2 --seed 0") != std::string::npos);
-  result.mpi.reset();
+  forget(result, "mpi");
   CHECK(find_disagreement(result, {}).empty());  // hashes that nobody else has
-  for (HostBuffer& buffer : result.cuda->buffers) buffer.right = true;
+  for (HostBuffer& buffer : numbers_in(result, "cuda").buffers) buffer.right = true;
   CHECK(find_disagreement(result, {}).find("for symbolic and right for cuda") != std::string::npos);
 }
 

@@ -40,9 +40,10 @@ TEST_CASE(
     "what does not fit the GPU is left to the other engines, and is an error of the machine where there are none") {
   const CheckResult both = check_on(averaged(4000, reduced), 8192);
   CHECK(both.verdict == Verdict::match);
-  CHECK_FALSE(both.cuda);
+  CHECK(numbers_of(both, "cuda") == nullptr);
   CHECK_FALSE(both.machine_failed);
-  CHECK(both.cuda_left_out.find("the cuda engine was left out: GPU 0 (host): w of it needs 10.0 KiB") == 0);
+  CHECK(engine_of(both, "cuda")->left_out.find("the cuda engine was left out: GPU 0 (host): w of it needs 10.0 KiB") ==
+        0);
   CheckOptions alone;
   alone.symbolic = alone.host = false;
   const CheckResult none = check_on(averaged(4000, reduced), 8192, alone);
@@ -50,19 +51,20 @@ TEST_CASE(
   CHECK(none.machine_failed);
   REQUIRE(none.errors.size() == 1);
   CHECK(none.errors.front().message.find("GPU 0 (host): w of it needs 10.0 KiB") == 0);
-  CHECK(check_on(averaged(4000, reduced), 1 << 20).cuda_left_out.empty());
+  CHECK(numbers_of(check_on(averaged(4000, reduced), 1 << 20), "cuda") != nullptr);
 }
 
 TEST_CASE("a race is replayed on the GPU to its end, and a note says how often it was seen") {
   const CheckResult result = check_on(averaged(40, raced), 1 << 20);
   CHECK(result.verdict == Verdict::race);
-  REQUIRE(result.cuda_race);
-  CHECK(result.cuda_race->replays == 20);
-  CHECK(result.cuda_race->different > 0);
-  CHECK(any_has(result.notes, "On GPU 0 (host) " + std::to_string(result.cuda_race->different) +
+  const RaceReplays* race = race_of(*engine_of(result, "cuda"));
+  REQUIRE(race != nullptr);
+  CHECK(race->replays == 20);
+  CHECK(race->different > 0);
+  CHECK(any_has(result.notes, "On GPU 0 (host) " + std::to_string(race->different) +
                                   " of 20 replays gave another gradient than the schedule with its waits: the race was "
                                   "observed."));
-  CHECK_FALSE(check_on(averaged(40, reduced), 1 << 20).cuda_race);
+  CHECK(race_of(*engine_of(check_on(averaged(40, reduced), 1 << 20), "cuda")) == nullptr);
 }
 
 TEST_CASE("the elements of a block are limited, and buffers that are replayed in one block are named") {
@@ -70,11 +72,11 @@ TEST_CASE("the elements of a block are limited, and buffers that are replayed in
   few.cuda_elements = 100;
   const CheckResult result = check_on(averaged(4000, reduced), 1 << 22, few);
   CHECK(result.verdict == Verdict::match);
-  CHECK(result.cuda->notes.empty());
+  CHECK(numbers_of(result, "cuda")->notes.empty());
   const std::string moving = R"({ "name": "scatter", "op": "reduce_scatter", "over": "dp" },
                                 { "name": "mixed", "op": "all_reduce", "over": "dp", "on": "owned" })";
   const CheckResult moved = check_on(averaged(4000, moving), 1 << 22, few);
-  REQUIRE(moved.cuda);
+  REQUIRE(numbers_of(moved, "cuda") != nullptr);
   CHECK(moved.disagreement.empty());
   CHECK(any_has(moved.notes, "w has all its 4000 elements in the GPU's memory at once, not 100"));
   few.cuda_elements = 4000;

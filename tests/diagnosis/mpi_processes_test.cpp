@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/mpi_processes.h"
 
+#include "lockstep/mpi.h"
 #include "tests/catch.h"
 #include "tests/device/thread_transport.h"
 #include "tests/diagnosis/small.h"
@@ -34,12 +35,12 @@ TEST_CASE("processes check a scenario together, and the first one knows what all
   for (const std::string& text : {two_ranks(right), megatron_844()}) {
     const std::vector<CheckResult> results = check_in_threads({text, text, text});
     const CheckResult& first = results.front();
-    REQUIRE(first.mpi);
-    CHECK(first.mpi_processes == 3);
+    REQUIRE(numbers_of(first, "mpi") != nullptr);
+    CHECK(engine_of(first, "mpi")->processes == 3);
     CHECK(first.disagreement.empty());
     CHECK(first.verdict == check_text(text).verdict);
-    CHECK(first.mpi->buffers.size() == first.host->buffers.size());
-    CHECK_FALSE(results[1].mpi);
+    CHECK(numbers_of(first, "mpi")->buffers.size() == numbers_of(first, "host")->buffers.size());
+    CHECK(results[1].engines.empty());
   }
 }
 
@@ -51,8 +52,8 @@ TEST_CASE("the mpi engine alone gives the verdict, the step and the wrong set") 
   CHECK(alone.verdict == Verdict::mismatch);
   CHECK(wrong_set(alone).ranks == wrong_set(all).ranks);
   CHECK(wrong_set(alone).parameters == wrong_set(all).parameters);
-  CHECK(numbers_of(alone) == &*alone.mpi);
-  CHECK(numbers_of(all) == &*all.host);
+  CHECK(numbers_of(alone) == numbers_of(alone, "mpi"));
+  CHECK(numbers_of(all) == numbers_of(all, "host"));
 }
 
 TEST_CASE("a process that reads another scenario is an error of all, and no one waits") {

@@ -73,7 +73,7 @@ TEST_CASE("no tolerance passes what is missing or does not belong") {
   CHECK_FALSE(passes(mean_step + R"(, { "name": "p", "op": "leftover", "what": "parameter", "by": "1/1000" })"));
   const CheckResult unowned =
       check_text(two_ranks(mean_step + R"(, { "name": "own", "op": "own", "over": "dp", "when": "rank.dp == 0" })"));
-  REQUIRE_FALSE(unowned.symbolic->unowned.empty());
+  REQUIRE_FALSE(symbolic_of(unowned)->unowned.empty());
   CHECK_FALSE(within_tolerance(unowned, Rational(1)));
 }
 

@@ -30,13 +30,13 @@ TEST_CASE("there is no overall ratio where an element reaches no optimizer, nor 
   const CheckResult unowned =
       check_text(two_ranks(R"({ "name": "mean", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
     { "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })"));
-  REQUIRE_FALSE(unowned.symbolic->unowned.empty());
+  REQUIRE_FALSE(symbolic_of(unowned)->unowned.empty());
   CHECK(overall_ratio(unowned) == std::nullopt);
   const CheckResult deadlock =
       check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "only": { "dp": [0] } })"));
   REQUIRE(deadlock.verdict == Verdict::deadlock);
   CHECK(overall_ratio(deadlock) == std::nullopt);
   CheckResult without_formulas = check_text(two_ranks(mean_step));
-  without_formulas.symbolic.reset();
+  forget(without_formulas, "symbolic");
   CHECK(overall_ratio(without_formulas) == std::nullopt);
 }

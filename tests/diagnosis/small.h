@@ -5,6 +5,11 @@
 #include <string>
 
 #include "lockstep/check.h"
+#include "lockstep/numeric.h"
+#include "lockstep/scenario.h"
+#include "lockstep/timeline.h"
+#include "src/diagnosis/engine_details.h"
+#include "src/diagnosis/engines.h"
 
 namespace lockstep::test {
 
@@ -13,6 +18,33 @@ inline CheckResult check_text(const std::string& text, const CheckOptions& optio
   auto source = std::make_shared<const Source>(Source{"test.json", text});
   return check_scenario(std::make_shared<const Scenario>(read_scenario(source)), options);
 }
+
+/// What an engine found, to be changed; it must have run.
+inline EngineResult& engine_in(CheckResult& result, std::string_view name) {
+  return const_cast<EngineResult&>(*engine_of(result, name));
+}
+
+/// The numbers of an engine, to be changed: a copy of what other results have.
+inline HostResult& numbers_in(CheckResult& result, std::string_view name = "host") {
+  const auto copy = std::make_shared<HostResult>(*numbers_of(result, name));
+  engine_in(result, name).numbers = copy;
+  return *copy;
+}
+
+/// `name` found the very numbers that `other` found.
+inline void find_the_same(CheckResult& result, std::string_view name, std::string_view other = "host") {
+  EngineResult same = engine_in(result, other);
+  same.name = name;
+  keep(result, same);
+}
+
+/// As if an engine had not been asked for.
+inline void forget(CheckResult& result, std::string_view name) {
+  std::erase_if(result.engines, [&](const EngineResult& engine) { return engine.name == name; });
+}
+
+inline SymbolicResult& symbolic_in(CheckResult& result) { return detail_of<SymbolicDetail>(result)->found; }
+inline TransformerResult& transformer_in(CheckResult& result) { return detail_of<TransformerDetail>(result)->found; }
 
 /// A scenario of one optimizer step with these members ("layout", "parameters", "steps" are JSON).
 inline std::string scenario(const std::string& layout, const std::string& parameters, const std::string& steps,

@@ -20,7 +20,7 @@ TEST_CASE("wrong are the ranks that own a wrong element, and each stage's own na
 
 TEST_CASE("ranks and parameters are ascending and named once, in whatever order they were found") {
   CheckResult result = check_text(megatron_844());
-  std::vector<BufferResult>& buffers = result.symbolic->buffers;
+  std::vector<BufferResult>& buffers = symbolic_in(result).buffers;
   const std::vector<BufferResult> found = buffers;
   buffers.assign(found.rbegin(), found.rend());
   buffers.insert(buffers.end(), found.begin(), found.end());
@@ -33,7 +33,7 @@ TEST_CASE("who holds an element that nobody owns is wrong") {
       check_text(two_ranks(R"({ "name": "mean", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
     { "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" })"));
   REQUIRE(result.verdict == Verdict::mismatch);
-  REQUIRE_FALSE(result.symbolic->unowned.empty());
+  REQUIRE_FALSE(symbolic_of(result)->unowned.empty());
   CHECK(wrong_set(result).ranks == std::vector<int>{0, 1});
 }
 

@@ -126,9 +126,10 @@ TEST_CASE("hashes are null where the host did not run") {
 
 TEST_CASE("a sampled host says how much it replayed") {
   CheckResult result = check_text(megatron_844());
-  result.host->sampled = true;
-  result.host->elements = 10;
-  result.host->of = 20;
+  HostResult& numbers = numbers_in(result);
+  numbers.sampled = true;
+  numbers.elements = 10;
+  numbers.of = 20;
   CHECK(compact(at(at(report_of({result}), "engines"), "host")) == R"({"verdict":"mismatch","elements":10,"of":20})");
 }
 
@@ -183,11 +184,13 @@ TEST_CASE("several files make an array, even of none") {
 TEST_CASE("the replays of a race stand with the GPU's engine, and what was left out in a note") {
   CheckResult result = check_text(two_ranks(
       R"({ "name": "sync", "op": "all_reduce", "over": "dp", "async": true }, { "name": "clear", "op": "zero" })"));
-  result.cuda = result.host;
+  find_the_same(result, "cuda");
   const auto engine = [&] { return compact(at(at(report_of({result}), "engines"), "cuda")); };
   CHECK(engine() == R"("race")");
-  result.cuda_race = RaceReplays{20, 7, ""};
+  const auto detail = std::make_shared<CudaDetail>();
+  detail->race = RaceReplays{20, 7, ""};
+  engine_in(result, "cuda").detail = detail;
   CHECK(engine() == R"({"verdict":"race","replays":20,"different":7})");
-  result.cuda_left_out = "the cuda engine was left out: too small";
+  leave_out(result, "cuda", "the cuda engine was left out: too small");
   CHECK(compact(at(report_of({result}), "notes")).find("thecudaenginewasleftout:toosmall") != std::string::npos);
 }

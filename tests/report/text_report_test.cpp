@@ -140,7 +140,7 @@ TEST_CASE("a rank that is right in what it owns, though nobody owns the rest, sa
 TEST_CASE("of a sampled replay no hash is printed") {
   CheckResult result = check_text(megatron_844());
   CHECK(contains(text_of(result), "hash"));
-  result.host->sampled = true;
+  numbers_in(result).sampled = true;
   CHECK_FALSE(contains(text_of(result), "hash"));
 }
 

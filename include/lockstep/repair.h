@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/json.h"
+
+namespace lockstep {
+
+/// A step at fault and why. Where a step is missing, the name that the framework or the repair gives it.
+struct Blame {
+  std::string step;
+  std::string why;
+};
+
+/// Edits of a schedule after which everything matches.
+struct Repair {
+  std::vector<Json> edits;            ///< in the scenario's words, to stand behind those of the file
+  std::vector<std::string> steps;     ///< by edit: the step that it changes, removes or adds
+  int sizes = 0;                      ///< layouts around the file's at which it was tried
+  int right_sizes = 0;                ///< and at which it is right
+  std::string wrong_at;               ///< the first of them at which it is not: "dp 3, micro-batches 2"; "": none
+  bool other_owners = false;          ///< other ranks own other elements than before
+  double added_bytes = 0;             ///< that the rank that sends most sends more than before, with ring algorithms
+  std::vector<std::string> verified;  ///< engines that found it right at the file's own layout
+  std::string host_left_out;          ///< why the host engine is not among them: a full sentence; "" where it is
+  /// For which sizes it is known to be right.
+  enum class Reach {
+    every_size,     ///< proved for all sizes that the scenario allows
+    axes_in_play,   ///< proved for all sizes of the axes that the file has above 1
+    layouts_tried,  ///< the parametric engine does not decide; right at all layouts at which it was tried
+    some_sizes      ///< wrong at some other size
+  };
+  Reach reach = Reach::layouts_tried;
+  std::string proof;  ///< what the parametric engine says, without a period; "" where it was not asked
+};
+std::string_view name_of(Repair::Reach reach);
+
+}  // namespace lockstep
