@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,12 +46,27 @@ struct Layout {
   int edp_replicate() const { return splits_edp() ? dp_replicate : 1; }
 };
 
+/// A coordinate on an axis as it is written: by its number, below 0 from the end, or as "first" or "last". The same one
+/// may be another number on an axis of another size.
+struct Coordinate {
+  enum class Kind { number, first, last };
+  Kind kind = Kind::number;
+  int number = 0;  ///< Kind::number: -1 is the last
+
+  /// Counted from 0 on an axis of `size`; outside of 0 to size - 1 where the axis has none of it.
+  std::int64_t on(int size) const;
+  friend bool operator==(const Coordinate&, const Coordinate&) = default;
+};
+
 /// The axes that a collective runs over, and on some of them only these coordinates.
 struct Over {
   struct Pick {
     Axis axis;
-    std::optional<std::vector<int>> coordinates;  ///< none: all
-    friend bool operator==(const Pick&, const Pick&) = default;
+    std::optional<std::vector<int>> coordinates;            ///< at the sizes at hand; none: all
+    std::vector<Coordinate> written = {};                   ///< the same as a file has them; empty where none has
+    friend bool operator==(const Pick& a, const Pick& b) {  ///< at the sizes at hand
+      return a.axis == b.axis && a.coordinates == b.coordinates;
+    }
   };
   std::vector<Pick> picks;  ///< empty: each rank alone
   friend bool operator==(const Over&, const Over&) = default;

@@ -121,18 +121,24 @@ GeometryLayout lay_out(const Geometry& geometry, const std::vector<GeometryItem>
 
 enum class Reduction { sum, average };
 
-/// A coordinate that may be counted from the end: "first", "last", -1.
+/// The ranks with these coordinates on an axis.
 struct Only {
   Axis axis;
-  std::vector<int> coordinates;
-  friend bool operator==(const Only&, const Only&) = default;
+  std::vector<int> coordinates;                           ///< at the sizes at hand
+  std::vector<Coordinate> written = {};                   ///< the same as a file has them; empty where none has
+  friend bool operator==(const Only& a, const Only& b) {  ///< at the sizes at hand
+    return a.axis == b.axis && a.coordinates == b.coordinates;
+  }
 };
 
 /// The root of a broadcast or reduce: a position in the group, or coordinates that one member has.
 struct Root {
   std::optional<int> position;
-  std::vector<std::pair<Axis, int>> coordinates;
-  friend bool operator==(const Root&, const Root&) = default;
+  std::vector<std::pair<Axis, int>> coordinates;          ///< at the sizes at hand
+  std::vector<std::pair<Axis, Coordinate>> written = {};  ///< the same as a file has them; empty where none has
+  friend bool operator==(const Root& a, const Root& b) {  ///< at the sizes at hand
+    return a.position == b.position && a.coordinates == b.coordinates;
+  }
 };
 
 /// One plain step. Fields that an op does not have keep their defaults.

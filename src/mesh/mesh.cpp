@@ -88,6 +88,18 @@ bool is_part_of(Axis part, Axis whole) {
   return whole == Axis::edp && (part == Axis::edp_shard || part == Axis::edp_replicate);
 }
 
+std::int64_t Coordinate::on(int size) const {
+  switch (kind) {
+    case Kind::first:
+      return 0;
+    case Kind::last:
+      return std::int64_t{size} - 1;
+    case Kind::number:
+      break;
+  }
+  return number < 0 ? std::int64_t{number} + size : number;
+}
+
 Mesh::Mesh(Layout layout) : layout_(std::move(layout)), world_(layout_.world()) {
   const Layout& l = layout_;
   const int edp_shard = l.edp() / l.edp_replicate();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/counted.h"
 #include "src/scenario/other_words.h"
@@ -46,6 +47,43 @@ void check_axes(const std::vector<std::pair<Axis, Place>>& axes, Reading& readin
   }
 }
 
+/// A coordinate or a list of them.
+struct Coordinates {
+  std::vector<Coordinate> written;
+  std::vector<int> numbers;  ///< ascending; where the axis has no known size, without those counted from the end
+};
+
+Coordinate read_coordinate(const Json& value) {
+  if (value.is_string()) return {value.text() == "last" ? Coordinate::Kind::last : Coordinate::Kind::first};
+  constexpr std::int64_t most = 1 << 30;
+  return {Coordinate::Kind::number,
+          static_cast<int>(std::clamp<std::int64_t>(whole_number(value).value_or(0), -most, most))};
+}
+
+Coordinates read_coordinates(const Json& value, Axis axis, Reading& reading) {
+  const bool known = reading.size_known(axis);
+  const int size = reading.mesh->size(axis);
+  const std::vector<Json> items = value.is_array() ? value.items() : std::vector<Json>{value};
+  Coordinates coordinates;
+  for (const Json& item : items) {
+    const Coordinate written = read_coordinate(item);
+    coordinates.written.push_back(written);
+    if (!known && (written.kind == Coordinate::Kind::last || written.number < 0)) continue;
+    const std::int64_t number = written.on(size);
+    if (known && (number < 0 || number >= size)) {
+      reading.diagnostics.add(item.place(), fmt::format("coordinate {} is not on axis \"{}\", which has size {}",
+                                                        item.text(), name_of(axis), size));
+      continue;
+    }
+    coordinates.numbers.push_back(static_cast<int>(number));
+  }
+  // "first" and "last" of an axis of size 1 are one coordinate and no mistake.
+  std::vector<int>& numbers = coordinates.numbers;
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return coordinates;
+}
+
 }  // namespace
 
 std::optional<Axis> read_axis_key(const Json::Member& member, Reading& reading) {
@@ -55,34 +93,6 @@ std::optional<Axis> read_axis_key(const Json::Member& member, Reading& reading) 
                                                            did_you_mean_here(member.key, axis_names())));
   }
   return axis;
-}
-
-std::vector<int> read_coordinates(const Json& value, Axis axis, Reading& reading) {
-  const bool known = reading.size_known(axis);
-  const int size = reading.mesh->size(axis);
-  const std::vector<Json> items = value.is_array() ? value.items() : std::vector<Json>{value};
-  std::vector<int> coordinates;
-  for (const Json& item : items) {
-    std::int64_t coordinate = 0;
-    if (item.is_string()) {
-      if (item.text() == "last" && !known) continue;
-      coordinate = item.text() == "last" ? size - 1 : 0;
-    } else {
-      coordinate = whole_number(item).value_or(0);
-      if (coordinate < 0 && !known) continue;
-      if (coordinate < 0) coordinate += size;
-      if (known && (coordinate < 0 || coordinate >= size)) {
-        reading.diagnostics.add(item.place(), fmt::format("coordinate {} is not on axis \"{}\", which has size {}",
-                                                          item.text(), name_of(axis), size));
-        continue;
-      }
-    }
-    const int number = static_cast<int>(std::min<std::int64_t>(coordinate, 1 << 30));
-    // "first" and "last" of an axis of size 1 are one coordinate and no mistake.
-    if (std::find(coordinates.begin(), coordinates.end(), number) == coordinates.end()) coordinates.push_back(number);
-  }
-  std::sort(coordinates.begin(), coordinates.end());
-  return coordinates;
 }
 
 Over read_over(const Json& value, Reading& reading) {
@@ -106,7 +116,9 @@ Over read_over(const Json& value, Reading& reading) {
                               fmt::format("expected at least one coordinate on axis \"{}\"", name_of(*axis)));
       continue;
     }
-    over.picks.back().coordinates = read_coordinates(member.value, *axis, reading);
+    Coordinates coordinates = read_coordinates(member.value, *axis, reading);
+    over.picks.back().coordinates = std::move(coordinates.numbers);
+    over.picks.back().written = std::move(coordinates.written);
   }
   check_axes(axes, reading);
   return over;
@@ -132,8 +144,9 @@ Root read_root(const Json& value, const std::optional<Over>& over, Reading& read
   for (const Json::Member& member : value.members()) {
     const std::optional<Axis> axis = read_axis_key(member, reading);
     if (!axis) continue;
-    const std::vector<int> coordinates = read_coordinates(member.value, *axis, reading);
-    if (!coordinates.empty()) root.coordinates.emplace_back(*axis, coordinates[0]);
+    const Coordinates coordinates = read_coordinates(member.value, *axis, reading);
+    root.written.emplace_back(*axis, coordinates.written[0]);
+    if (!coordinates.numbers.empty()) root.coordinates.emplace_back(*axis, coordinates.numbers[0]);
   }
   return root;
 }
@@ -142,7 +155,9 @@ std::vector<Only> read_only(const Json& value, Reading& reading) {
   std::vector<Only> list;
   for (const Json::Member& member : value.members()) {
     const std::optional<Axis> axis = read_axis_key(member, reading);
-    if (axis) list.push_back({*axis, read_coordinates(member.value, *axis, reading)});
+    if (!axis) continue;
+    Coordinates coordinates = read_coordinates(member.value, *axis, reading);
+    list.push_back({*axis, std::move(coordinates.numbers), std::move(coordinates.written)});
   }
   return list;
 }

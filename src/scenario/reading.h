@@ -68,9 +68,6 @@ void check_use(const std::string& use, const Place& place, Reading& reading);
 void check_uses(const Json& batch, Reading& reading);
 
 std::optional<Expression> read_expression(const Json& value, const ExpressionUse& use, Reading& reading);
-/// A coordinate or a list of them, counted from 0. Where the axis has no known size, those counted
-/// from the end are left out.
-std::vector<int> read_coordinates(const Json& value, Axis axis, Reading& reading);
 Over read_over(const Json& value, Reading& reading);
 Root read_root(const Json& value, const std::optional<Over>& over, Reading& reading);
 /// Axes with coordinates: "only" of steps and parameters.

@@ -113,7 +113,11 @@ Json to_json(const Parameter& parameter) {
   if (!parameter.tied.empty()) object.set("tied", Json::string(parameter.tied));
   if (parameter.uses != Parameter().uses) object.set("uses", written(parameter.uses));
   if (parameter.micro_batches) object.set("micro_batches", written(*parameter.micro_batches));
-  if (!parameter.only.empty()) object.set("only", written_only(parameter.only));
+  if (!parameter.only.empty()) {
+    Json only = Json::object();
+    for (const Parameter::Only& one : parameter.only) only.set(name_of(one.axis), written(one.coordinates));
+    object.set("only", only);
+  }
   if (parameter.frozen) object.set("frozen", Json::boolean(true));
   if (!parameter.tags.empty()) object.set("tags", written(parameter.tags));
   return object;

@@ -31,7 +31,7 @@ class StepWriter {
     expression("by", step_.by);
     if (!step_.uses.empty()) json_.set("uses", written(step_.uses));
     expression("when", step_.when);
-    if (!step_.only.empty()) json_.set("only", written_only(step_.only));
+    only();
     if (step_.root) json_.set("root", written(*step_.root));
     if (!(step_.geometry == Geometry())) json_.set("geometry", written(step_.geometry));
     if (step_.on_owned) text("on", "owned");
@@ -54,6 +54,12 @@ class StepWriter {
   }
   void expression(std::string_view key, const std::optional<Expression>& value) {
     if (value) json_.set(key, written(*value));
+  }
+  void only() {
+    if (step_.only.empty()) return;
+    Json object = Json::object();
+    for (const Only& one : step_.only) object.set(name_of(one.axis), written(one.written, one.coordinates));
+    json_.set("only", object);
   }
   void body() {
     json_.set("steps", list_of(step_.steps, [](const Step& step) { return to_json(step); }));
@@ -83,6 +89,23 @@ Json written(const std::vector<int>& numbers) {
   return list_of(numbers, [](int number) { return written(std::int64_t{number}); });
 }
 
+Json written(const Coordinate& coordinate) {
+  switch (coordinate.kind) {
+    case Coordinate::Kind::first:
+      return Json::string("first");
+    case Coordinate::Kind::last:
+      return Json::string("last");
+    case Coordinate::Kind::number:
+      break;
+  }
+  return written(std::int64_t{coordinate.number});
+}
+
+Json written(const std::vector<Coordinate>& in_file, const std::vector<int>& numbers) {
+  if (in_file.empty()) return written(numbers);
+  return list_of(in_file, [](const Coordinate& coordinate) { return written(coordinate); });
+}
+
 Json written(const Over& over) {
   const bool picks = std::any_of(over.picks.begin(), over.picks.end(),
                                  [](const Over::Pick& pick) { return pick.coordinates.has_value(); });
@@ -91,15 +114,16 @@ Json written(const Over& over) {
     return list_of(over.picks, [](const Over::Pick& pick) { return Json::string(std::string(name_of(pick.axis))); });
   Json object = Json::object();
   for (const Over::Pick& pick : over.picks)
-    object.set(name_of(pick.axis), pick.coordinates ? written(*pick.coordinates) : Json::string("all"));
+    object.set(name_of(pick.axis), pick.coordinates ? written(pick.written, *pick.coordinates) : Json::string("all"));
   return object;
 }
 
 Json written(const Root& root) {
   if (root.position) return Json::number(std::to_string(*root.position));
   Json object = Json::object();
-  for (const auto& [axis, coordinate] : root.coordinates)
-    object.set(name_of(axis), Json::number(std::to_string(coordinate)));
+  for (const auto& [axis, coordinate] : root.written) object.set(name_of(axis), written(coordinate));
+  if (!root.written.empty()) return object;
+  for (const auto& [axis, coordinate] : root.coordinates) object.set(name_of(axis), written(std::int64_t{coordinate}));
   return object;
 }
 

@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-// Values of the scenario language as JSON: each reads back to an equal one, and equal ones are written alike.
+// Values of the scenario language as JSON: each reads back to an equal one, and equal ones are
+// written alike, except that coordinates are written as the file has them.
 
 inline Json written(std::int64_t number) { return Json::number(std::to_string(number)); }
 /// An array of what `write` makes of each.
@@ -25,15 +26,11 @@ Json list_of(const std::vector<Item>& items, const Write& write) {
 Json written(const Expression& expression);
 Json written(const std::vector<std::string>& words);
 Json written(const std::vector<int>& numbers);
+Json written(const Coordinate& coordinate);
+/// As a file has them, or where none has by their numbers.
+Json written(const std::vector<Coordinate>& in_file, const std::vector<int>& numbers);
 Json written(const Over& over);
 Json written(const Root& root);
 Json written(const Geometry& geometry);
-/// Ranks by coordinates, of a step (Only) or a parameter (Parameter::Only).
-template <typename Coordinates>
-Json written_only(const std::vector<Coordinates>& only) {
-  Json object = Json::object();
-  for (const Coordinates& one : only) object.set(name_of(one.axis), written(one.coordinates));
-  return object;
-}
 
 }  // namespace lockstep

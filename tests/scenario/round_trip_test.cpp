@@ -124,6 +124,38 @@ TEST_CASE("two schedules are equal only where every key of every step and parame
   CHECK(refused > 40);
 }
 
+TEST_CASE("coordinates of steps are written as the file has them, and mean the same at other sizes") {
+  const auto with_stages = [](const std::string& pp, const Json& steps) {
+    Diagnostics diagnostics;
+    Json document = parse_json(std::make_shared<const Source>(Source{"test.json", R"({
+      "lockstep": 1, "layout": { "dp": 2, "pp": )" + pp + R"( },
+      "model": { "parameters": [ { "name": "w", "shape": [4], "stage": "all" } ] } })"}),
+                               diagnostics);
+    document.set("schedule", Json::object({{"steps", {}, steps}}));
+    return read_text(document);
+  };
+  Diagnostics diagnostics;
+  const Json steps = parse_json(std::make_shared<const Source>(Source{"steps.json", R"([
+    { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+    { "name": "ends", "op": "all_reduce", "over": { "pp": ["last", "first"] } },
+    { "name": "mean", "op": "all_reduce", "over": "dp", "only": { "pp": [0, -1] } },
+    { "name": "send", "op": "broadcast", "over": "pp", "root": { "pp": "last" } } ])"}),
+                                diagnostics);
+  const Scenario four = with_stages("4", steps);
+  const Json written = *to_json(*four.schedule).find("schedule")->find("steps");
+  CHECK(written.same_as(steps));
+  const Scenario three = with_stages("3", written);
+  const std::vector<Step>& at_three = three.schedule->steps;
+  CHECK(at_three[1].over->picks[0].coordinates == std::vector<int>{0, 2});
+  CHECK(at_three[2].only[0].coordinates == std::vector<int>{0, 2});
+  CHECK(at_three[3].root->coordinates == std::vector<std::pair<Axis, int>>{{Axis::pp, 2}});
+  // At the same sizes they may be written in another way.
+  Over by_number = *four.schedule->steps[1].over;
+  by_number.picks[0].written.clear();
+  CHECK(by_number == *four.schedule->steps[1].over);
+  CHECK(write_json(to_json(with_stages("1", steps).schedule->steps[1])) == write_json(steps.items()[1]));
+}
+
 TEST_CASE("expressions are equal where working out their constants makes them so") {
   const auto equal = [](const char* a, const char* b) { return Expression::parse(a) == Expression::parse(b); };
   CHECK(equal("0.5 * dp", "1/2 * dp"));
