@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <string>
 
@@ -27,6 +28,11 @@ inline constexpr unsigned one_in = LOCKSTEP_HAS_SANITIZERS ? 5 : 1;
 inline unsigned cases(unsigned all) {
   const char* rounds = std::getenv("LOCKSTEP_TEST_ROUNDS");
   return all / one_in * (rounds == nullptr ? 1u : static_cast<unsigned>(std::max(1, std::stoi(rounds))));
+}
+
+/// Whether one of a fixed list of cases is tried: under sanitizers one in so many, the others are the release build's.
+inline bool is_tried(std::size_t number) {
+  return number % one_in == 0 || std::getenv("LOCKSTEP_TEST_ROUNDS") != nullptr;
 }
 
 }  // namespace lockstep::test

@@ -9,6 +9,7 @@
 
 #include "lockstep/check.h"
 #include "lockstep/scenario.h"
+#include "tests/cases.h"
 #include "tests/catch.h"
 #include "tests/importers/requests.h"
 
@@ -82,7 +83,9 @@ TEST_CASE("every configuration is imported as the scenario that it stands for") 
 
 TEST_CASE("what is imported is a valid scenario with the verdict of its case") {
   int left_out = 0;
+  std::size_t number = 0;
   for (const Case& one : all_cases()) {
+    if (!lockstep::test::is_tried(number++)) continue;
     INFO(one.file.filename().string());
     try {
       const Imported imported = import_configuration(one.request);

@@ -11,6 +11,7 @@
 #include "src/importers/draft.h"
 #include "src/importers/key_table.h"
 #include "src/importers/tables.h"
+#include "tests/cases.h"
 #include "tests/catch.h"
 #include "tests/importers/cases.h"
 
@@ -152,7 +153,9 @@ TEST_CASE("every row of every table refuses what it has to, and accepts what it 
     const Format format(name);
     if (!format.is_read()) continue;
     const KeyTable table(name);
+    std::size_t number = 0;
     for (const auto& [key, row] : table.rows()) {
+      if (!lockstep::test::is_tried(number++)) continue;
       const std::size_t star = key.find('*');
       if (star == std::string::npos) {
         check_row(format, key, row);

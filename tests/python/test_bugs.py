@@ -16,7 +16,7 @@ import pytest
 
 from recorded_runs import predicts_what_was_measured, program
 from test_frameworks import python_with, run_on
-from torch_ranks import HERE, PROGRAM, torch_python
+from torch_ranks import HERE, PROGRAM, nightly_but, torch_python
 
 sys.path.insert(0, str(HERE.parents[1] / "python"))
 
@@ -41,6 +41,8 @@ CASES = {name: (package, int(world), reference or None) for package, worker in W
 # FSDP2 keeps what its shards were reduced to until replicas are, which `record` takes for two gradients.
 # A parameter that not every rank has used is recorded as if they had: g0 + g1 for g0.
 NOT_A_SCHEDULE = {"plain-clipped", "bf16-late", "plain-branches", "plain-kept", "hsdp-last-right", "hsdp-boundary", "plain-users"}
+# What runs with every change: torch's own wrappers. tests/python/test_frameworks.py has right runs of the others.
+SHORT = [case for case in ROWS if CASES[case][0] == "torch"]
 RECORDED = [case for case in ROWS if not CASES[case][2] and case not in NOT_A_SCHEDULE]
 # What no collective shows and the coefficients do, beside DDP's division.
 UNSEEN = {"ddp-hook": ["multiplied with 1/2"], "ddp-last": ["cleared between the micro-batches"],
@@ -99,7 +101,7 @@ def test_the_table_has_every_case():
     assert sum(not case.endswith("right") for case in ROWS) >= 10
 
 
-@pytest.mark.parametrize("case", ROWS)
+@pytest.mark.parametrize("case", nightly_but(ROWS, SHORT))
 def test_the_run_is_recognized(folders, case):
     verification, formula, said = measured(folders(CASES[case][0]), case, ROWS[case]["parameter"])
     assert same(formula, ROWS[case]["formula"]) and said == ROWS[case]["said"], (formula, said)
@@ -122,7 +124,7 @@ def test_check_predicts_what_was_measured(case):
         assert {piece["formula"] for piece in pieces if piece["verdict"] != "match"} == {ROWS[case]["formula"]}
 
 
-@pytest.mark.parametrize("case", RECORDED)
+@pytest.mark.parametrize("case", nightly_but(RECORDED, SHORT))
 def test_check_predicts_the_same_for_the_recorded_schedule(folders, tmp_path, case):
     recorded = predicts_what_was_measured(folders(CASES[case][0]) / case, tmp_path, right=case.endswith("right"))
     for sentence in UNSEEN.get(case, []):

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as xml
 
 import pytest
 
-from torch_ranks import HERE, clean_environment, torch_python
+from torch_ranks import HERE, IS_NIGHTLY, clean_environment, nightly_but, torch_python
 
 DOCUMENT = (HERE.parents[1] / "docs" / "pytest.md").read_text(encoding="utf-8")
 
@@ -41,7 +41,8 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plugin")
     (folder / "test_sync.py").write_text(re.search(r"```python\n(# test_sync.py\n.*?)```", DOCUMENT, re.DOTALL)[1])
     shutil.copy(HERE / "plugin_cases.py", folder / "test_cases.py")
-    outcomes, said = pytest_on(torch_python(), folder, "--lockstep", "--lockstep-limit=600")
+    chosen = () if IS_NIGHTLY else ("-k", "not (" + " or ".join(LATER) + ")")
+    outcomes, said = pytest_on(torch_python(), folder, "--lockstep", "--lockstep-limit=600", *chosen)
     return outcomes, said, folder
 
 
@@ -57,17 +58,24 @@ FAIL = {
 }
 
 
+# Each loads torch on two ranks or more: with tools/nightly.
+LATER = ["test_a_script_makes_its_process_group", "test_a_wrong_run_is_returned_where_it_is_not_checked",
+         "test_a_temporary_folder_is_removed_where_all_is_right", "test_a_run_on_one_rank_is_the_reference",
+         "test_a_backward_that_is_wrong_fails_against_the_reference", "test_dies", "test_captures_nothing", "test_captures_twice"]
+SHORT = [name for name in [*PASS, *FAIL] if name not in LATER]
+
+
 def test_every_case_was_run(results):
     outcomes, said, _ = results
-    assert outcomes.keys() == {*PASS, *FAIL}, said
+    assert outcomes.keys() == ({*PASS, *FAIL} if IS_NIGHTLY else {*SHORT}), said
 
 
-@pytest.mark.parametrize("name", PASS)
+@pytest.mark.parametrize("name", nightly_but(PASS, SHORT))
 def test_it_passes(results, name):
     assert results[0][name][0] == "passed", results[1]
 
 
-@pytest.mark.parametrize("name", FAIL)
+@pytest.mark.parametrize("name", nightly_but(FAIL, SHORT))
 def test_it_fails_with_a_sentence(results, name):
     outcome, message = results[0][name]
     assert outcome == "failure" and FAIL[name] in message, results[1]

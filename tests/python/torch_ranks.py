@@ -14,8 +14,21 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).resolve().parent
 PROGRAM = os.environ.get("LOCKSTEP_BINARY", "lockstep")
+
+
+# Where a framework takes long to load, few of its cases run with every change: all of them with tools/nightly, or where a file of tests is
+# asked for by its name.
+IS_NIGHTLY = "LOCKSTEP_NIGHTLY" in os.environ
+nightly = pytest.mark.skipif(not IS_NIGHTLY, reason="takes long: tools/nightly runs it, and tools/test --only with the name of its file")
+
+
+def nightly_but(cases, short):
+    """Parameters of a test: all cases, of which those that are not in `short` are skipped, visibly, but in tools/nightly."""
+    return [case if case in short else pytest.param(case, marks=nightly) for case in cases]
 
 
 @functools.lru_cache(None)

@@ -56,6 +56,7 @@ HEADERS = {
     "parametric": "symbolic",
     "prove": "symbolic",
     "rational": "base",
+    "repair": "diagnosis",
     "report": "report",
     "scenario": "scenario",
     "schedule": "schedule",
@@ -65,6 +66,7 @@ HEADERS = {
     "timeline": "schedule",
     "token_table": "model",
     "transformer": "transformer",
+    "verdict": "diagnosis",
 }
 
 SUFFIXES = {".cpp", ".h", ".cu", ".py", ".sh", ".cmake"}

@@ -186,7 +186,8 @@ TEST_CASE("proofs of the corpus, evaluated at other sizes", "[parametric][oracle
   Counts counts;
   const int rounds = from_environment("LOCKSTEP_TEST_ROUNDS", 1);
   const std::vector<std::string> files = corpus();
-  for (std::size_t i = 0; i<files.size(); i += rounds> 1 ? 1 : 4) {
+  const std::size_t step = rounds > 1 ? 1 : 4 * test::one_in;
+  for (std::size_t i = 0; i < files.size(); i += step) {
     try {
       compare(read_scenario_file(files[i]), 5 * rounds, static_cast<unsigned>(i), counts);
     } catch (const InputError&) {
