@@ -17,7 +17,7 @@ struct NormResult {
   int rank = 0;
   std::string counted;   ///< a number, or "mean_of_norms"
   std::string expected;  ///< "1"
-  /// How many of its `of` logical elements are counted so.
+  /// How many of its `of` logical elements are counted so; 0 where that is not known (shards by classes of ranks).
   std::int64_t elements = 0;
   std::int64_t of = 0;
 };

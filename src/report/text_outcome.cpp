@@ -112,8 +112,9 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
   using Count = std::tuple<std::string, std::string, std::string>;
   std::map<std::pair<int, Count>, std::vector<int>> ranks_of;
   for (const NormResult& norm : exact->norm) {
-    const std::string part =
-        norm.elements == norm.of ? "" : fmt::format("{} of {} elements of ", norm.elements, norm.of);
+    const std::string part = norm.elements == norm.of ? ""
+                             : norm.elements == 0     ? "elements of "
+                                                      : fmt::format("{} of {} elements of ", norm.elements, norm.of);
     ranks_of[{norm.parameter, {norm.counted, norm.expected, part}}].push_back(norm.rank);
   }
   struct Line {

@@ -85,6 +85,7 @@ struct ParametricEngine::State {
   int form(std::vector<Term> terms);
   std::vector<int> wrong_of(One& one);
   void sample(One& one, ParametricSample& sample);
+  std::int64_t counted_like(One& one, const Sample& sample, int logical);
   void add(One& one, const Sample& sample, int logical, ParametricSample& all);
   BufferResult buffer(int rank, int buffer, int optimizer_step);
 
@@ -192,6 +193,20 @@ std::vector<int> ParametricEngine::State::wrong_of(One& one) {
   return wrong;
 }
 
+/// How many elements of a parameter without shards the rank counts as it counts those of the sample.
+std::int64_t ParametricEngine::State::counted_like(One& one, const Sample& sample, int logical) {
+  const std::vector<int> coordinates = world->coordinates(sample.rank);
+  std::map<std::vector<parametric::Coordinates>, bool> known;
+  std::int64_t elements = 0;
+  one.stretches->visit(logical, 0, [&](const Stretch& stretch) {
+    const auto [place, is_new] = known.try_emplace(stretch.owners, false);
+    const Evaluation::Elements here{stretch.owners, coordinates};
+    if (is_new) place->second = one.evaluation->exists(*sample.cell, &here);
+    if (place->second) elements += stretch.elements.size();
+  });
+  return elements;
+}
+
 void ParametricEngine::State::add(One& one, const Sample& sample, int logical, ParametricSample& all) {
   const Model& model = schedule.model;
   const auto parameter = [&] {
@@ -212,8 +227,9 @@ void ParametricEngine::State::add(One& one, const Sample& sample, int logical, P
       norm.parameter = parameter();
       norm.rank = sample.rank;
       norm.expected = norm.counted = "1";
-      norm.of = model.pieces(logical).front().numel;
-      norm.elements = one.result.owners.empty() ? norm.of : sample.elements.size();
+      norm.of = model.logicals()[at(logical)].numel;
+      if (model.pieces(logical).size() == 1)
+        norm.elements = one.result.owners.empty() ? norm.of : counted_like(one, sample, logical);
       const Polynomials& polynomials = world->polynomials();
       if (sample.cell->fault == Fault::norm) {
         const Rational more = polynomials.evaluate(sample.cell->value, [&](const Variable& variable) {

@@ -41,10 +41,10 @@ std::vector<Partition> pattern(const ClassResult& result, const Stretches& stret
   return pattern;
 }
 
-}  // namespace
-
-std::vector<Sample> samples_of(const World& world, const ClassResult& result, Evaluation& evaluation,
-                               Stretches& stretches, int logical, int optimizer_step, std::size_t most) {
+/// On the stages that hold the parameter, or on the others, where nothing but a norm can be wrong of it.
+std::vector<Sample> samples_on(bool holders_of_it, const World& world, const ClassResult& result,
+                               Evaluation& evaluation, Stretches& stretches, int logical, int optimizer_step,
+                               std::size_t most) {
   std::vector<Sample> samples;
   std::set<std::pair<int, Fault>> seen;
   const Model& model = world.schedule().model;
@@ -64,12 +64,14 @@ std::vector<Sample> samples_of(const World& world, const ClassResult& result, Ev
           // A parameter of one stage stands for those of others as well: it is its own stages that count.
           std::vector<int>& stages = choices.emplace_back();
           for (int stage = 0; stage < size; ++stage) {
-            if (model.buffer_of(world.ranks_of_stages()[at(stage)], logical) >= 0) stages.push_back(stage);
+            if ((model.buffer_of(world.ranks_of_stages()[at(stage)], logical) >= 0) == holders_of_it)
+              stages.push_back(stage);
           }
         } else {
           choices.push_back(candidates(result, stretches, stretch, level, size));
         }
       }
+      if (std::any_of(choices.begin(), choices.end(), [](const auto& of_level) { return of_level.empty(); })) continue;
       std::vector<std::size_t> choice(choices.size(), 0);
       for (std::size_t digit = 0; digit < choices.size() || choices.empty();) {
         Evaluation::Elements elements{stretch.owners, {}};
@@ -79,7 +81,9 @@ std::vector<Sample> samples_of(const World& world, const ClassResult& result, Ev
           rank += elements.rank.back() * world.levels()[i].stride;
         }
         for (const Cell& cell : result.cells) {
-          if (cell.optimizer_step != optimizer_step || cell.fault == Fault::race) continue;
+          const bool is_norm = cell.fault == Fault::norm || cell.fault == Fault::norm_too_early;
+          if (cell.optimizer_step != optimizer_step || cell.fault == Fault::race || !(is_norm || holders_of_it))
+            continue;
           if (seen.count({rank, cell.fault}) != 0 || !evaluation.exists(cell, &elements)) continue;
           seen.emplace(rank, cell.fault);
           samples.push_back({rank, model.buffer_of(rank, logical), &cell, stretch.elements});
@@ -93,6 +97,18 @@ std::vector<Sample> samples_of(const World& world, const ClassResult& result, Ev
       }
     }
   }
+  return samples;
+}
+
+}  // namespace
+
+std::vector<Sample> samples_of(const World& world, const ClassResult& result, Evaluation& evaluation,
+                               Stretches& stretches, int logical, int optimizer_step, std::size_t most) {
+  std::vector<Sample> samples = samples_on(true, world, result, evaluation, stretches, logical, optimizer_step, most);
+  // A rank that holds nothing of the parameter may leave it out of its norm. A parameter that stands for those of other
+  // stages too has its own stage alone as a name, so that the others say nothing of them.
+  if (samples.empty() && world.pp_level() >= 0 && logical == result.members->logicals.front())
+    samples = samples_on(false, world, result, evaluation, stretches, logical, optimizer_step, most);
   return samples;
 }
 
