@@ -32,7 +32,8 @@ struct Proof {
   std::string statement;
   std::vector<Axis> axes;      ///< that are open
   bool micro_batches = false;  ///< whether their number is open as well
-  /// Sizes of an axis that the scenario refuses, of 1 to `tried`, whatever the other axes have.
+  /// Sizes of an axis that the scenario refuses, of 1 to `tried`, whatever the other axes have; and of each rule that
+  /// refuses none of these the first one that was found.
   struct Refused {
     Axis axis;
     std::vector<int> sizes;  ///< ascending; at least one

@@ -65,8 +65,9 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   for (const Proof::Refused& refused : proof.refused) {
     text += refused.sizes.size() == 1
                 ? fmt::format("  {} {} is refused: {}\n", name_of(refused.axis), refused.sizes.front(), refused.why)
-                : fmt::format("  {} {} are refused (of 1 to {}), the first one: {}\n", name_of(refused.axis),
-                              number_list(refused.sizes), refused.tried, refused.why);
+                : fmt::format("  {} {} are refused (of 1 to {}{}), the first one: {}\n", name_of(refused.axis),
+                              number_list(refused.sizes), refused.tried,
+                              refused.sizes.back() > refused.tried ? " and what its rules name" : "", refused.why);
   }
   if (wrong) {
     std::vector<std::string> names = proof.wrong_parameters;

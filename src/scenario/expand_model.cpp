@@ -357,7 +357,8 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
                                 over.what()));
   }
   if (diagnostics.size() != before) return {};
-  if (reading.keep_sizes) note_sizes_of_model(model.sizes, Json::object(model.let), model.parameters, reading);
+  if (reading.keep_sizes)
+    note_sizes_of_model(model.sizes, Json::object(model.let), Json::array(model.rules), model.parameters, reading);
   reading.preset = Preset{model.family, {}, {}, preset.place()};
   for (const auto& [name, size] : model.sizes) reading.preset->sizes.emplace(name, size.value);
   if (const Json* edits = object.find("edits")) reading.preset->edits = read_model_edits(*edits, reading);

@@ -22,11 +22,12 @@ bool is_size_name(const std::string& name) {
 
 class ModelSizes {
  public:
-  ModelSizes(const Choices& sizes, const Json& let, Reading& reading)
+  ModelSizes(const Choices& sizes, const Json& let, const Json& rules, Reading& reading)
       : reading_(reading), environment_(file_environment(reading)), values_(environment_, ignored_) {
     values_.keep_sizes();
     for (const auto& [name, size] : sizes) values_.define(name, size.value);
     values_.define_all(let);
+    values_.apply_rules(rules, [](const auto&) { return Place{}; });
     for (const Json::Member& member : let.members()) {
       if (mentions_size(member.value)) sized_.insert(member.key);
     }
@@ -44,7 +45,10 @@ class ModelSizes {
     }
   }
 
-  void finish() { reading_.decided_conditions.insert(values_.decided().begin(), values_.decided().end()); }
+  void finish() {
+    reading_.decided_conditions.insert(values_.decided().begin(), values_.decided().end());
+    reading_.refusing.insert(values_.refusing().begin(), values_.refusing().end());
+  }
 
  private:
   static std::optional<Expression> parsed(const std::string& text) {
@@ -277,8 +281,9 @@ class ModelSizes {
 
 }  // namespace
 
-void note_sizes_of_model(const Choices& sizes, const Json& let, const std::vector<Json>& parameters, Reading& reading) {
-  ModelSizes walker(sizes, let, reading);
+void note_sizes_of_model(const Choices& sizes, const Json& let, const Json& rules, const std::vector<Json>& parameters,
+                         Reading& reading) {
+  ModelSizes walker(sizes, let, rules, reading);
   walker.walk(parameters, Json::object());
   walker.finish();
 }

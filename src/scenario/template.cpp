@@ -77,6 +77,7 @@ void Template::undefine(const std::string& name) {
   sizes_.erase(name);
   derived_.erase(name);
   decided_for_.erase(name);
+  mixed_.erase(name);
   names_.erase(name);
   nothing_.erase(name);
 }
@@ -100,6 +101,8 @@ void Template::define_all(const Json& let) {
       if (keep_sizes_ && !std::holds_alternative<std::string>(*result)) derive(member.key, *value);
     }
     std::swap(before, decided_);
+    note_faults(member.value);
+    if (is_mixed(member.value)) mixed_.insert(member.key);
     if (!before.empty()) decided_for_[member.key] = std::move(before);
   }
 }
@@ -355,15 +358,17 @@ void Template::apply_rules(const Json& rules, const std::function<Place(const st
     const Fields fields(rule, Object::rule, "", "in a rule", diagnostics_);
     const Json* refuse = fields.find("refuse");
     const Json* because = fields.find("because");
-    if (refuse == nullptr || because == nullptr || !condition(*refuse).value_or(false)) continue;
-    if (keep_sizes_) {
-      const Json plain = substitute(*refuse);
-      refusing_.insert(plain.is_string() ? plain.text() : "true");
-    }
+    if (refuse == nullptr || because == nullptr) continue;
+    const std::optional<bool> holds = condition(*refuse);
+    if (holds && keep_sizes_) note_rule(*refuse);
+    if (!holds.value_or(false)) continue;
     const Expression* expression = parse(*refuse);
     diagnostics_.add(place_of(expression->names()), interpolate(*because).text());
   }
   decided_ = decided;
+  for (const Json& rule : rules.items()) {
+    if (const Json* refuse = rule.find("refuse")) note_faults(*refuse);
+  }
 }
 
 }  // namespace lockstep

@@ -61,8 +61,8 @@ class Template {
   /// Adds `because` at the place that `place_of` gives for the names in the rule, for each rule
   /// that refuses.
   void apply_rules(const Json& rules, const std::function<Place(const std::set<std::string>&)>& place_of);
-  /// The conditions of rules that refused, as expressions of nothing but sizes, where these are kept: at other sizes at
-  /// which one of them holds the file refuses as well.
+  /// The conditions of rules that hang on sizes, or refused, as expressions of nothing but sizes, where these are kept:
+  /// at all sizes at which one of them holds the file refuses.
   const std::set<std::string>& refusing() const { return refusing_; }
 
  private:
@@ -71,6 +71,19 @@ class Template {
   /// Notes on what the values of the defined names in an expression hang.
   void note_use(const Expression::Node& node);
   void note_use(const std::string& name);
+  /// Notes at which sizes a rule refuses.
+  void note_rule(const Json& refuse);
+  /// Notes at which sizes what "let" or a rule says has no value, taken or not, where nothing but options rules it out.
+  /// `guard`: conditions without which nobody asks, or "".
+  void note_faults(const Json& value, const std::string& guard = "");
+  void note_faults(const Expression::Node& node, const std::string& guard);
+  /// The same of one: that a number is 0.
+  void note_fault(const std::string& zero, const std::string& guard);
+  /// Whether the value is of another kind at other sizes, or nothing.
+  bool is_mixed(const Json& value) const;
+  unsigned kinds(const Json& value) const;
+  /// Whether it is plain that it is larger than 0 at all sizes, and a whole number where that is asked for.
+  bool is_positive(const Expression::Node& node, bool whole) const;
   /// The truth of a condition of nothing but options; none where sizes have a part in it.
   std::optional<bool> known_truth(const Expression::Node& node) const;
   /// The text with derived names replaced by their expressions in brackets.
@@ -85,6 +98,7 @@ class Template {
   std::map<std::string, std::string, std::less<>> derived_;  // by name: an expression of sizes
   std::set<std::string> decided_, refusing_;
   std::map<std::string, std::set<std::string>, std::less<>> decided_for_;  // by name from "let"
+  std::set<std::string, std::less<>> mixed_;                               // of these, by is_mixed()
   // A loop evaluates the same few expressions thousands of times.
   std::unordered_map<std::string, Expression> parsed_;
 };

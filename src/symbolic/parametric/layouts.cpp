@@ -46,7 +46,7 @@ void add_numbers(const Expression::Node& node, std::set<int>& numbers) {
 
 DecidedCondition decided_condition(const std::string& text) {
   const Expression condition = Expression::parse(text);
-  DecidedCondition result;
+  DecidedCondition result{condition, {}, {}};
   result.names = condition.names();
   add_numbers(condition.tree(), result.numbers);
   return result;
@@ -218,18 +218,23 @@ std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
   try {
     auto scenario = std::make_shared<Scenario>(options_.read ? options_.read(resized)
                                                              : read_scenario_of_open_sizes(resized, file_));
+    add_rules(scenario->refusing);
     if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
     refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
     out_of_reach_.insert(sizes);
   } catch (const RefusedSizes& refused) {
-    for (const std::string& rule : refused.rules) {
-      if (!rules_.contains(rule)) rules_.emplace(rule, Expression::parse(rule));
-    }
+    add_rules(refused.rules);
     refusals_[sizes] = refused.diagnostics().front().message;
   } catch (const InputError& error) {
     refusals_[sizes] = error.diagnostics().front().message;
   }
   return nullptr;
+}
+
+void Layouts::add_rules(const std::set<std::string>& rules) const {
+  for (const std::string& rule : rules) {
+    if (!rules_.contains(rule)) rules_.emplace(rule, decided_condition(rule));
+  }
 }
 
 /// The file's own sizes are large where the scenario is; 1 or 2 tells as much.
@@ -294,6 +299,7 @@ void Layouts::find_allowed() {
   for (auto& [axis, refused] : all_refused) {
     if (std::find(closed.begin(), closed.end(), axis) != closed.end()) close(axis, refused);
     std::erase_if(refused.sizes, [&, of = axis](int size) { return !is_refused_at(of, size); });
+    add_far(refused);
     if (refused.sizes.empty()) continue;
     refused.why = refusals_.at(with(axis, refused.sizes.front()));
     refused_.push_back(std::move(refused));

@@ -14,8 +14,10 @@
 
 namespace lockstep::parametric {
 
-/// A condition on sizes by which a framework file came to its steps (Scenario::decided_conditions).
+/// A condition on sizes by which a framework file came to its steps (Scenario::decided_conditions), or by which it
+/// refuses (Scenario::refusing).
 struct DecidedCondition {
+  Expression condition;
   std::set<std::string> names;
   std::set<int> numbers;  ///< whole and positive
 };
@@ -76,6 +78,8 @@ class Layouts {
   std::optional<std::string> open_digits(const std::vector<Axis>& any);
   void find_allowed();
   void try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refused);
+  void add_far(Proof::Refused& refused) const;
+  void add_rules(const std::set<std::string>& rules) const;
   void close(Axis axis, const Proof::Refused& refused);
   bool is_refused_at(Axis axis, int size) const;
   std::optional<SizeRange> range_of(const std::string& name, const std::map<Axis, SizeRange>& sizes,
@@ -102,8 +106,9 @@ class Layouts {
   std::vector<Proof::Limit> limits_;
   std::vector<Proof::Kept> kept_;
   mutable std::map<Sizes, std::string> refusals_;
-  mutable std::set<Sizes> out_of_reach_;             ///< of refusals_, those that the scenario itself allows
-  mutable std::map<std::string, Expression> rules_;  ///< by their text: conditions under which the scenario refuses
+  mutable std::set<Sizes> out_of_reach_;  ///< of refusals_, those that the scenario itself allows
+  mutable std::map<std::string, DecidedCondition>
+      rules_;  ///< by their text: conditions under which the scenario refuses
   mutable std::map<std::string, DecidedCondition> decided_conditions_;
   mutable std::map<Axis, std::set<int>> refused_with_any_count_;
 };

@@ -100,7 +100,7 @@ std::optional<SizeRange> Layouts::range_of(const std::string& name, const std::m
 bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::optional<SizeRange>& micro_batches) const {
   const RangeOf range = [&](const std::string& name) { return range_of(name, sizes, micro_batches); };
   for (const auto& [text, rule] : rules_) {
-    if (truth_in_ranges(rule, range).value_or(false)) return true;
+    if (truth_in_ranges(rule.condition, range).value_or(false)) return true;
   }
   const Json *model = document_.find("model"), *schedule = document_.find("schedule");
   const Json* parameters = model == nullptr ? nullptr : model->find("parameters");
@@ -113,6 +113,37 @@ bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::opt
     if (needs_more(parameters) || needs_more(schedule)) return true;
   }
   return false;
+}
+
+/// Of each rule that refuses none of the sizes that were tried, the first one that it does refuse, of some hundred and
+/// of those beside a number that it names ("dp == 37"), where no other refuses that as well.
+void Layouts::add_far(Proof::Refused& refused) const {
+  constexpr int each_up_to = 128, most = 4096;
+  const auto refuses = [&](const DecidedCondition& rule, int size) {
+    const std::map<Axis, SizeRange> sizes = {{refused.axis, SizeRange::exactly(Rational(size))}};
+    return truth_in_ranges(rule.condition, [&](const std::string& name) { return range_of(name, sizes, std::nullopt); })
+        .value_or(false);
+  };
+  std::vector<const DecidedCondition*> near, far;
+  for (const auto& [text, rule] : rules_) {
+    bool known = false;
+    for (int size = 1; size <= refused.tried && !known; ++size) known = refuses(rule, size);
+    (known ? near : far).push_back(&rule);
+  }
+  std::set<int> found;
+  for (const DecidedCondition* rule : far) {
+    std::set<int> sizes;
+    for (int size = refused.tried + 1; size <= each_up_to; ++size) sizes.insert(size);
+    for (const int number : rule->numbers) {
+      if (number > refused.tried && number <= most) sizes.insert({number, number + 1});
+    }
+    const auto first = std::find_if(sizes.begin(), sizes.end(), [&](int size) { return refuses(*rule, size); });
+    const bool by_others = first != sizes.end() && std::any_of(near.begin(), near.end(), [&](const auto* other) {
+                             return refuses(*other, *first);
+                           });
+    if (first != sizes.end() && !by_others && !read(with(refused.axis, *first))) found.insert(*first);
+  }
+  refused.sizes.insert(refused.sizes.end(), found.begin(), found.end());
 }
 
 }  // namespace lockstep::parametric

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where an expression has no value at other sizes than those that are read: a divisor is 0 there, or lcm() is asked for
+// what is no positive whole number, or a name is another kind of value, or none. Such a size is refused, whether or not
+// anything uses the expression.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/expression/node.h"
+#include "src/scenario/template.h"
+
+namespace lockstep {
+
+namespace {
+
+using Node = Expression::Node;
+using Kind = Node::Kind;
+
+std::string with_guard(const std::string& guard, const std::string& condition, bool holds) {
+  return fmt::format("{}{}({})", guard.empty() ? "" : guard + " and ", holds ? "" : "not ", condition);
+}
+
+std::optional<Expression> parsed(const std::string& text) {
+  try {
+    return Expression::parse(text);
+  } catch (const ExpressionError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+bool Template::is_positive(const Node& node, bool whole) const {
+  const auto is = [&](const auto& child) { return is_positive(*child, whole); };
+  const auto all = [&] { return std::all_of(node.children.begin(), node.children.end(), is); };
+  const auto* number = std::get_if<Rational>(&node.value);
+  switch (node.kind) {
+    case Kind::value:
+      return number != nullptr && *number > 0 && (!whole || number->is_integer());
+    case Kind::name: {
+      const auto found = names_.find(node.text);
+      if (found == names_.end() || sizes_.count(node.text) > 0)
+        return axis_named(node.text) || node.text == "world" || node.text == "micro_batches" ||
+               node.text == "virtual_stages" || node.text == "steps";
+      number = std::get_if<Rational>(&found->second);
+      return derived_.count(node.text) == 0 && decided_for_.count(node.text) == 0 && number != nullptr && *number > 0 &&
+             (!whole || number->is_integer());
+    }
+    case Kind::binary:
+      return (node.text == "+" || node.text == "*" || (node.text == "/" && !whole)) && all();
+    case Kind::call:
+      if (node.text == "lcm") return true;  // where it is none, that is a fault of its own
+      if (node.text == "ceil") return is_positive(*node.children[0], false);
+      if (node.text == "max" && !whole) return std::any_of(node.children.begin(), node.children.end(), is);
+      return (node.text == "min" || node.text == "max") && all();
+    default:
+      return false;
+  }
+}
+
+bool Template::is_mixed(const Json& value) const {
+  const unsigned found = keep_sizes_ ? kinds(value) : 0;
+  return (found & (found - 1)) != 0;
+}
+
+unsigned Template::kinds(const Json& value) const {
+  constexpr unsigned nothing = 1, number = 2, truth = 4, text = 8, any = 15;
+  const std::function<unsigned(const Node&)> of = [&](const Node& node) -> unsigned {
+    const auto found = node.kind == Kind::name ? names_.find(node.text) : names_.end();
+    const ExpressionValue* known = found != names_.end()      ? &found->second
+                                   : node.kind == Kind::value ? &node.value
+                                                              : nullptr;
+    if (known != nullptr)
+      return std::holds_alternative<bool>(*known) ? truth : std::holds_alternative<Rational>(*known) ? number : text;
+    const bool arithmetic = node.text == "+" || node.text == "-" || node.text == "*" || node.text == "/";
+    const bool condition = node.kind == Kind::logical_not || (node.kind == Kind::binary && !arithmetic);
+    const bool fact = node.text == "sequence_parallel" || node.text == "pipeline_groups_agree" ||
+                      node.text == "instance_groups_agree";
+    return condition || fact ? truth : number;
+  };
+  if (value.is_null()) return nothing;
+  if (value.is_boolean()) return truth;
+  if (value.is_string()) {
+    if (nothing_.count(value.text()) > 0) return mixed_.count(value.text()) > 0 ? any : nothing;
+    if (mixed_.count(value.text()) > 0) return any;
+    const auto expression = parsed(value.text());
+    return expression ? of(expression->tree()) : any;
+  }
+  const Json* condition = value.find("if");
+  if (condition == nullptr) return number;
+  std::optional<bool> known;
+  if (condition->is_boolean()) known = condition->as_boolean();
+  if (condition->is_string()) {
+    if (const auto expression = parsed(condition->text())) known = known_truth(expression->tree());
+  }
+  unsigned found = 0;
+  for (const bool holds : {true, false}) {
+    const Json* branch = value.find(holds ? "then" : "else");
+    if (known != !holds) found |= branch != nullptr ? kinds(*branch) : nothing;
+  }
+  return found;
+}
+
+void Template::note_rule(const Json& refuse) {
+  // Names of "let" stand for what they came to here: elsewhere they do where what decided about them comes out alike.
+  decided_.clear();
+  const Json plain = substitute(refuse);
+  if (plain.is_boolean() && !plain.as_boolean()) return;
+  std::string rule;
+  for (const std::string& text : decided_) {
+    const auto condition = parsed(text);
+    if (!condition) return;
+    rule += fmt::format("{}({}) and ", condition->truth(environment_) ? "" : "not ", text);
+  }
+  refusing_.insert(rule + (plain.is_string() ? fmt::format("({})", plain.text()) : "true"));
+}
+
+void Template::note_faults(const Json& value, const std::string& guard) {
+  if (!keep_sizes_) return;
+  const Json* condition = value.is_object() ? value.find("if") : nullptr;
+  if (condition == nullptr) {
+    // A name that stands for itself may be nothing.
+    if (value.is_string() && (nothing_.count(value.text()) > 0 || mixed_.count(value.text()) > 0)) return;
+    const auto expression = value.is_string() ? parsed(value.text()) : std::nullopt;
+    if (expression) note_faults(expression->tree(), guard);
+    if (value.is_string() && !expression) note_fault("0", guard);
+    return;
+  }
+  note_faults(*condition, guard);
+  const auto expression = condition->is_string() ? parsed(condition->text()) : std::nullopt;
+  if (!expression) return;  // whoever chooses by it says so
+  const std::optional<bool> known = known_truth(expression->tree());
+  for (const bool holds : {true, false}) {
+    const Json* branch = value.find(holds ? "then" : "else");
+    if (branch == nullptr || known == !holds) continue;
+    note_faults(*branch, known ? guard : with_guard(guard, expression->to_string(), holds));
+  }
+}
+
+void Template::note_faults(const Node& node, const std::string& guard) {
+  if (node.text == "and" || node.text == "or") {
+    const bool goes_on = node.text == "and";
+    note_faults(*node.children[0], guard);
+    const std::optional<bool> known = known_truth(*node.children[0]);
+    if (known == !goes_on) return;
+    note_faults(*node.children[1], known ? guard : with_guard(guard, expression::print(*node.children[0]), goes_on));
+    return;
+  }
+  if (node.kind == Kind::name && mixed_.count(node.text) > 0) note_use(node.text);
+  for (const auto& child : node.children) note_faults(*child, guard);
+  // A quotient by what is not plainly positive, or a multiple of what is not plainly that and whole.
+  const auto is_faulty = [&](const Node& some) {
+    if (some.kind == Kind::binary) return some.text == "/" && !is_positive(*some.children[1], false);
+    return some.kind == Kind::call && some.text == "lcm" &&
+           !std::all_of(some.children.begin(), some.children.end(),
+                        [&](const auto& child) { return is_positive(*child, true); });
+  };
+  if (!is_faulty(node)) return;
+  const bool divides = node.kind == Kind::binary;
+  const Json plain = substitute(Json::string(expression::print(divides ? *node.children[1] : node)));
+  if (plain.is_number() ? plain.text() != "0" : !plain.is_string()) return;
+  if (plain.is_string()) {
+    const Expression expression = Expression::parse(plain.text());
+    if (divides ? is_positive(expression.tree(), false) : !is_faulty(expression.tree())) return;
+  }
+  note_fault(plain.text(), guard);
+}
+
+void Template::note_fault(const std::string& zero, const std::string& guard) {
+  std::string fault = fmt::format("({}) == 0", zero);
+  const Json around = guard.empty() ? Json::boolean(true) : substitute(Json::string(guard));
+  if (around.is_boolean() && !around.as_boolean()) return;
+  if (around.is_string()) fault += fmt::format(" and ({})", around.text());
+  decided_.insert(std::move(fault));
+}
+
+}  // namespace lockstep

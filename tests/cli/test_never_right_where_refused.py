@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes that `check` refuses, far from those that a proof looks at: they were called right with all others."""
+
+import json
+
+import pytest
+
+MICRO_BATCHES = {"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward"}]}
+REDUCE = {"name": "r", "op": "all_reduce", "over": "dp"}
+TWICE = {"name": "s", "op": "scale", "by": "2", "when": "dp > 35"}
+SPLIT = {"split": {"type": "boolean", "default": False}}
+
+
+def rule(condition):
+    return {"rules": [{"refuse": condition, "because": "not at this size"}]}
+
+
+@pytest.fixture
+def asked(run, files):
+    """asked(framework): the proof. asked(framework, dp=3): the verdict of a replay at this size."""
+
+    def ask(framework, model=None, steps=(), dp="any"):
+        document = {
+            "lockstep": 1,
+            "layout": {"dp": dp},
+            "model": {"parameters": [{"name": "w", "shape": [720720]}]},
+            "batch": {"micro_batches": 1, "tokens": "even", "loss": "sum"},
+            "schedule": {"framework": "./f.jsonc"},
+        }
+        (files / "f.jsonc").write_text(json.dumps({"lockstep_framework": 1, "name": "f", **framework, "steps": [MICRO_BATCHES, REDUCE, *steps]}))
+        if model is not None:
+            parameters = {"sizes": {}, "parameters": [{"name": "w", "shape": [720720]}]}
+            (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "m", **parameters, **model}))
+            document["model"] = {"preset": "./m.jsonc"}
+        (files / "a.json").write_text(json.dumps(document))
+        if dp == "any":
+            return json.loads(run("prove", "-f", "json", "a.json").stdout)
+        return run("check", "-q", "--no-blame", "--engine", "symbolic", "a.json").stdout.split()[0]
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [
+        rule("100 / (dp - 37) > 1000"),
+        rule("dp == 36 or 100 / (world - 37) > 1000"),
+        {"options": SPLIT, **rule("100 / (dp - 37) > 1000 and split")},
+        {"let": {"unused": "100 / (dp - 37)"}},
+        {"let": {"far": "dp - 37", "unused": "1 / far"}},
+        {"let": {"unused": "lcm(4, 37 * 37 - dp * dp)"}},
+        {"let": {"unused": {"if": "100 / (dp - 37) > 1", "then": "1", "else": "2"}}},
+        {"let": {"unused": {"if": "dp == 37", "then": "1 / 0", "else": "1"}}},
+        {"let": {"unused": {"if": "dp == 37", "then": "1 +", "else": "1"}}},
+        {"let": {"below": {"if": "dp == 37", "then": "0", "else": "1"}}, **rule("1 / below > 3")},
+        {"let": {"word": {"if": "dp == 37", "then": "'x'", "else": "1"}}, **rule("word > 3")},
+        {"let": {"missing": {"if": "dp != 37", "then": "1"}}, **rule("missing > 3")},
+    ],
+)
+def test_what_has_no_value_at_one_size_is_not_right_there(framework, asked):
+    assert (asked(framework, dp=3), asked(framework, dp=37)) == ("match", "error")
+    proof = asked(framework)
+    assert proof["verdict"] == "undecided"
+    assert [limit["sizes"] for limit in proof["undecided"]] == ["dp ≥ 2"]
+
+
+@pytest.mark.parametrize("model", [rule("100 / (dp - 37) > 1000"), {"let": {"unused": "100 / (dp - 37)"}}])
+def test_nor_what_a_model_file_says(model, asked):
+    assert (asked({}, model, dp=3), asked({}, model, dp=37)) == ("match", "error")
+    assert asked({}, model)["verdict"] == "undecided"
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [
+        {"options": SPLIT, **rule("split and 100 / (dp - 37) > 1000")},
+        {"options": SPLIT, "let": {"unused": {"if": "split", "then": "1 / (dp - 37)", "else": "1"}}},
+        {"let": {"unused": {"if": "dp > 1", "then": "1 / (dp - 1)", "else": "1"}}},
+        {"let": {"unused": {"if": "dp > 1", "then": "1"}}},
+        {"let": {"one": "1 / (dp + tp)", "other": "lcm(dp, 8 * tp) / max(1, dp - 37)"}},
+        rule("dp != 1 and 100 / (dp - 1) < 0"),
+    ],
+)
+def test_what_nobody_asks_for_there_decides_nothing(framework, asked):
+    assert (asked(framework, dp=1), asked(framework, dp=37)) == ("match", "match")
+    assert asked(framework)["verdict"] == "right"
+
+
+@pytest.mark.parametrize(
+    "condition, sizes, tried",
+    [("dp == 37", [37], 6), ("dp > 100", [101], 6), ("dp == 5 or dp == 37", [5], 7), ("2 * dp == 74", [37], 6), ("dp > 30 and dp / 7 == floor(dp / 7)", [35], 6)],
+)
+def test_a_rule_that_refuses_far_sizes_alone_is_named_by_one(condition, sizes, tried, asked):
+    for proof in (asked(rule(condition)), asked({}, rule(condition))):
+        assert proof["verdict"] == "right"
+        assert [one["sizes"] for one in proof["refused"]] == [sizes]
+        assert all((one["why"], one["tried"]) == ("not at this size", tried) for one in proof["refused"])
+
+
+def test_a_rule_on_a_name_refuses_where_the_name_has_that_value_alone(asked):
+    # What "let" chose at dp 2 was taken for all sizes, and "right at the one size that it has" was said.
+    framework = {"let": {"some": {"if": "dp > 1 and dp < 36", "then": "1", "else": "0"}}, **rule("some == 1")}
+    assert [asked(framework, steps=[TWICE], dp=dp) for dp in (1, 35, 36)] == ["match", "error", "mismatch"]
+    assert asked(framework, steps=[TWICE])["verdict"] != "right"
