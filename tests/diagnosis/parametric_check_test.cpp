@@ -72,6 +72,21 @@ std::string simple(const std::string& layout, const std::string& steps) {
       R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" + steps + " ]");
 }
 
+/// Counts in norms that every rank does not have: parameter, rank, count and, where it is known, how many elements.
+std::vector<std::string> norms_unlike(const SymbolicResult& exact, const std::vector<NormResult>& by_classes) {
+  std::vector<std::string> unlike;
+  for (const NormResult& one : by_classes) {
+    const bool found = std::any_of(exact.norm.begin(), exact.norm.end(), [&](const NormResult& other) {
+      return other.parameter == one.parameter && other.rank == one.rank && other.counted == one.counted &&
+             other.of == one.of && (one.elements == 0 || other.elements == one.elements);
+    });
+    if (!found)
+      unlike.push_back("parameter " + std::to_string(one.parameter) + " on rank " + std::to_string(one.rank) + ": " +
+                       std::to_string(one.elements) + " elements " + one.counted + " times");
+  }
+  return unlike;
+}
+
 }  // namespace
 
 TEST_CASE("the corpus: what each rank holds, by classes and by every rank", "[parametric][oracle]") {
@@ -90,6 +105,9 @@ TEST_CASE("the corpus: what each rank holds, by classes and by every rank", "[pa
     CHECK(exact.step == found.step);
     CHECK(wrong_logicals(exact) == wrong_logicals(found));
     ++scenarios;
+    const SymbolicResult by_classes = parametric_engine_of(found)->sample().found;
+    CHECK(norms_unlike(*symbolic_of(exact), by_classes.norm).empty());
+    CHECK(by_classes.norm.empty() == symbolic_of(exact)->norm.empty());
     for (std::size_t i = 0; i < symbolic_of(exact)->buffers.size(); ++i) {
       const BufferResult& buffer = symbolic_of(exact)->buffers[i];
       const bool wrong = std::any_of(buffer.pieces.begin(), buffer.pieces.end(),
