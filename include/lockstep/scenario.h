@@ -71,8 +71,8 @@ struct Scenario {
   /// this loss, as expressions of nothing else. At other sizes at which they come out alike it comes to the same.
   std::set<std::string> decided_conditions;
   /// Only where it was read for open sizes: the conditions of rules of its framework and its model, as expressions of
-  /// sizes. At all sizes at which one of them holds the scenario is refused.
-  std::set<std::string> refusing;
+  /// sizes, that hold at other sizes and refuse these.
+  std::set<std::string> rules;
 };
 
 /// Reads a scenario. Throws InputError with every mistake of the file.

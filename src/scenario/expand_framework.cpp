@@ -174,6 +174,7 @@ Json Framework::steps(Reading& reading) {
   if (reading.keep_sizes || reading.any_micro_batches) values.keep_sizes();
   define_and_apply_rules(values, diagnostics);
   reading.refusing.insert(values.refusing().begin(), values.refusing().end());
+  reading.rules.insert(values.rules().begin(), values.rules().end());
   if (diagnostics.size() != before) return {};
   Json plain = expand_framework_steps(*file_.document.find("steps"), values, absent_, reading);
   reading.decided_conditions.insert(values.decided().begin(), values.decided().end());

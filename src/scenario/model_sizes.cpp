@@ -47,7 +47,7 @@ class ModelSizes {
 
   void finish() {
     reading_.decided_conditions.insert(values_.decided().begin(), values_.decided().end());
-    reading_.refusing.insert(values_.refusing().begin(), values_.refusing().end());
+    reading_.rules.insert(values_.rules().begin(), values_.rules().end());
   }
 
  private:

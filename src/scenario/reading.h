@@ -29,7 +29,8 @@ struct Reading {
   bool decided_by_numel = false;             ///< Schedule::decided_by_numel
   bool any_micro_batches = false;            ///< their number is "any"; `batch` has one example
   std::set<std::string> decided_conditions;  ///< Scenario::decided_conditions
-  std::set<std::string> refusing;            ///< Scenario::refusing
+  std::set<std::string> refusing;            ///< RefusedSizes::rules
+  std::set<std::string> rules;               ///< Scenario::rules
 
   /// Whether the size of `axis` is a number that coordinates can be checked against.
   bool size_known(Axis axis) const;

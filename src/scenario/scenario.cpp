@@ -73,7 +73,7 @@ class ScenarioReader {
     scenario.preset = reading_.preset;
     scenario.edits = edits_;
     scenario.decided_conditions = reading_.decided_conditions;
-    scenario.refusing = reading_.refusing;
+    scenario.rules = reading_.rules;
     scenario.resolved = resolved(scenario.document, layout, batch, parameters, steps);
     return scenario;
   }

@@ -102,7 +102,7 @@ unsigned Template::kinds(const Json& value) const {
   return found;
 }
 
-void Template::note_rule(const Json& refuse) {
+void Template::note_rule(const Json& refuse, std::set<std::string>& rules) {
   // Names of "let" stand for what they came to here: elsewhere they do where what decided about them comes out alike.
   decided_.clear();
   const Json plain = substitute(refuse);
@@ -113,7 +113,7 @@ void Template::note_rule(const Json& refuse) {
     if (!condition) return;
     rule += fmt::format("{}({}) and ", condition->truth(environment_) ? "" : "not ", text);
   }
-  refusing_.insert(rule + (plain.is_string() ? fmt::format("({})", plain.text()) : "true"));
+  rules.insert(rule + (plain.is_string() ? fmt::format("({})", plain.text()) : "true"));
 }
 
 void Template::note_faults(const Json& value, const std::string& guard) {

@@ -218,12 +218,12 @@ std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
   try {
     auto scenario = std::make_shared<Scenario>(options_.read ? options_.read(resized)
                                                              : read_scenario_of_open_sizes(resized, file_));
-    add_rules(scenario->refusing);
+    add_rules(scenario->rules, other_rules_);
     if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
     refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
     out_of_reach_.insert(sizes);
   } catch (const RefusedSizes& refused) {
-    add_rules(refused.rules);
+    add_rules(refused.rules, rules_);
     refusals_[sizes] = refused.diagnostics().front().message;
   } catch (const InputError& error) {
     refusals_[sizes] = error.diagnostics().front().message;
@@ -231,9 +231,9 @@ std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
   return nullptr;
 }
 
-void Layouts::add_rules(const std::set<std::string>& rules) const {
+void Layouts::add_rules(const std::set<std::string>& rules, std::map<std::string, DecidedCondition>& known) {
   for (const std::string& rule : rules) {
-    if (!rules_.contains(rule)) rules_.emplace(rule, decided_condition(rule));
+    if (!known.contains(rule)) known.emplace(rule, decided_condition(rule));
   }
 }
 

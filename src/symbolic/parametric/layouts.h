@@ -15,7 +15,7 @@
 namespace lockstep::parametric {
 
 /// A condition on sizes by which a framework file came to its steps (Scenario::decided_conditions), or by which it
-/// refuses (Scenario::refusing).
+/// refuses (Scenario::rules).
 struct DecidedCondition {
   Expression condition;
   std::set<std::string> names;
@@ -79,7 +79,7 @@ class Layouts {
   void find_allowed();
   void try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refused);
   void add_far(Proof::Refused& refused) const;
-  void add_rules(const std::set<std::string>& rules) const;
+  static void add_rules(const std::set<std::string>& rules, std::map<std::string, DecidedCondition>& known);
   void close(Axis axis, const Proof::Refused& refused);
   bool is_refused_at(Axis axis, int size) const;
   std::optional<SizeRange> range_of(const std::string& name, const std::map<Axis, SizeRange>& sizes,
@@ -107,6 +107,8 @@ class Layouts {
   std::vector<Proof::Kept> kept_;
   mutable std::map<Sizes, std::string> refusals_;
   mutable std::set<Sizes> out_of_reach_;  ///< of refusals_, those that the scenario itself allows
+  /// Of rules that did not refuse yet: they say where to look.
+  mutable std::map<std::string, DecidedCondition> other_rules_;
   mutable std::map<std::string, DecidedCondition>
       rules_;  ///< by their text: conditions under which the scenario refuses
   mutable std::map<std::string, DecidedCondition> decided_conditions_;

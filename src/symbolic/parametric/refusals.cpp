@@ -125,10 +125,11 @@ void Layouts::add_far(Proof::Refused& refused) const {
         .value_or(false);
   };
   std::vector<const DecidedCondition*> near, far;
-  for (const auto& [text, rule] : rules_) {
+  for (const auto& [text, rule] : rules_) near.push_back(&rule);
+  for (const auto& [text, rule] : other_rules_) {
     bool known = false;
     for (int size = 1; size <= refused.tried && !known; ++size) known = refuses(rule, size);
-    (known ? near : far).push_back(&rule);
+    if (!known) far.push_back(&rule);
   }
   std::set<int> found;
   for (const DecidedCondition* rule : far) {
@@ -141,7 +142,8 @@ void Layouts::add_far(Proof::Refused& refused) const {
     const bool by_others = first != sizes.end() && std::any_of(near.begin(), near.end(), [&](const auto* other) {
                              return refuses(*other, *first);
                            });
-    if (first != sizes.end() && !by_others && !read(with(refused.axis, *first))) found.insert(*first);
+    if (first != sizes.end() && !by_others && !read(with(refused.axis, *first)) && is_refused_at(refused.axis, *first))
+      found.insert(*first);
   }
   refused.sizes.insert(refused.sizes.end(), found.begin(), found.end());
 }
