@@ -2,6 +2,7 @@
 """Sizes that `check` refuses, far from those that a proof looks at: they were called right with all others."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -102,3 +103,11 @@ def test_a_rule_on_a_name_refuses_where_the_name_has_that_value_alone(asked):
     framework = {"let": {"some": {"if": "dp > 1 and dp < 36", "then": "1", "else": "0"}}, **rule("some == 1")}
     assert [asked(framework, steps=[TWICE], dp=dp) for dp in (1, 35, 36)] == ["match", "error", "mismatch"]
     assert asked(framework, steps=[TWICE])["verdict"] != "right"
+
+
+def test_a_rule_that_never_refused_refuses_nothing_by_itself(run):
+    """tp stays 1 there for another reason; a rule on tp that no size has met was once said to refuse 2 to 8."""
+    scenario = Path(__file__).resolve().parents[2] / "scenarios" / "nemo-automodel" / "3817-norm-without-ep-fixed.json"
+    proof = json.loads(run("prove", "-f", "json", str(scenario)).stdout)
+    assert [(one["axis"], one["sizes"]) for one in proof["refused"]] == [("ep", [3, 5, 6, 7, 8])]
+    assert proof["statement"] == "right for every size, with tp = 1"
