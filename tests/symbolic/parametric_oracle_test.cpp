@@ -195,7 +195,8 @@ TEST_CASE("proofs of the corpus, evaluated at other sizes", "[parametric][oracle
     }
   }
   std::cout << "the corpus: " << counts.text();
-  CHECK(counts.decided >= static_cast<int>(400 / test::one_in));
+  // Under sanitizers of one file in five, and there at one in five layouts.
+  CHECK(counts.decided >= static_cast<int>(400 / (test::one_in * test::one_in)));
 }
 
 TEST_CASE("random schedules at their own sizes", "[parametric][oracle]") {
