@@ -78,7 +78,7 @@ std::optional<SizeRange> Layouts::range_of(const std::string& name, const std::m
   if (name == "virtual_stages") return always(&Layout::virtual_stages);
   const std::optional<Axis> axis = axis_named(name);
   if (!axis) return std::nullopt;
-  if (const auto own = of_axis(*axis)) return own;
+  if (auto own = of_axis(*axis)) return own;
   // Products of two digits that are open by themselves.
   const auto product = [&](Axis a, Axis b) -> std::optional<SizeRange> {
     const auto first = of_axis(a), second = of_axis(b);
