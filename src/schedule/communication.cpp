@@ -44,7 +44,8 @@ std::vector<std::int64_t> sent_by_members(const Schedule& schedule, const Event&
   } else if (row.writes == Operation::Writes::root_everywhere) {
     sent[index(event.root)] = 0;
   } else if (row.writes == Operation::Writes::everywhere) {
-    sent.assign(event.calls.size(), (row.ring_sends * (n - 1) * bytes + n - 1) / n);  // in equal parts
+    const std::int64_t parts = std::int64_t{row.ring_sends} * (n - 1);
+    sent.assign(event.calls.size(), (parts * bytes + n - 1) / n);  // in equal parts
   } else {
     // A slice is sent by all but the one with which it ends: its member, or of a gather the one in front of that.
     const int last = row.writes == Operation::Writes::every_slice ? -1 : 0;
@@ -75,7 +76,7 @@ Communication communication(const Schedule& schedule, const Timeline& timeline, 
     step.smallest_group = std::min(step.smallest_group, members);
     step.largest_group = std::max(step.largest_group, members);
     const std::int64_t bytes = bytes_of(schedule, event.calls.front());
-    step.bytes += sends * (members - 1) * bytes;
+    step.bytes += std::int64_t{sends} * (members - 1) * bytes;
     const std::vector<std::int64_t> sent = sent_by_members(schedule, event, bytes);
     for (std::size_t i = 0; i < sent.size(); ++i) of_rank[at(event.calls[i].rank)] += sent[i];
   }

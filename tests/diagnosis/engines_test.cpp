@@ -51,6 +51,7 @@ TEST_CASE("what engines found stands in the order of the table, once each, and w
     keep(result, found);
   }
   std::vector<std::string_view> names;
+  names.reserve(result.engines.size());
   for (const EngineResult& engine : result.engines) names.push_back(engine.name);
   CHECK(names == std::vector<std::string_view>{"symbolic", "host", "mpi", "transformer"});
   CHECK(result.engines.front().seconds == 4);  // the second one is kept
