@@ -48,7 +48,8 @@ struct Proof {
     std::string why;
   };
   std::vector<Limit> limits;
-  /// An axis of which the file says nothing, and of which the engine follows one size: the statement is about that.
+  /// An axis of which the engine follows one size, and the statement is about that: the file says nothing of it, or
+  /// experts stand beside it.
   struct Kept {
     Axis axis;
     int size = 1;

@@ -50,13 +50,11 @@ const EngineResult* engine_of(const CheckResult& result, std::string_view name) 
 }
 
 const SymbolicResult* symbolic_of(const CheckResult& result) {
-  const auto* detail = detail_of<SymbolicDetail>(result);
-  return detail == nullptr ? nullptr : &detail->found;
+  return found_of(detail_of<SymbolicDetail>(result));
 }
 
 const ParametricResult* parametric_of(const CheckResult& result) {
-  const auto* detail = detail_of<ParametricDetail>(result);
-  return detail == nullptr ? nullptr : &detail->found;
+  return found_of(detail_of<ParametricDetail>(result));
 }
 
 ParametricEngine* parametric_engine_of(const CheckResult& result) {
@@ -70,8 +68,7 @@ const ParametricSample* sample_of(const CheckResult& result) {
 }
 
 const TransformerResult* transformer_of(const CheckResult& result) {
-  const auto* detail = detail_of<TransformerDetail>(result);
-  return detail == nullptr ? nullptr : &detail->found;
+  return found_of(detail_of<TransformerDetail>(result));
 }
 
 const RaceReplays* race_of(const EngineResult& engine) {

@@ -36,6 +36,12 @@ Detail* detail_of(const EngineResult& engine) {
   return dynamic_cast<Detail*>(engine.detail.get());
 }
 
+/// What it found; null where there is none.
+template <class Detail>
+auto* found_of(const Detail* detail) {
+  return detail == nullptr ? nullptr : &detail->found;
+}
+
 /// That of the engine that has one of this kind; null where it did not run.
 template <class Detail>
 Detail* detail_of(const CheckResult& result) {

@@ -112,8 +112,14 @@ class TextComparison {
                          every.difference.parameter, every.difference.after));
     }
     for (const SameProof::RefusedBy& one : proof.refused) {
-      write_(fmt::format("  {} {} is refused by the {} one: {}\n", name_of(one.refused.axis), one.refused.sizes.front(),
-                         one.side, one.refused.why));
+      const auto is_the_same = [&](const SameProof::RefusedBy& other) {
+        return other.side != one.side && other.refused.axis == one.refused.axis &&
+               other.refused.sizes.front() == one.refused.sizes.front() && other.refused.why == one.refused.why;
+      };
+      const bool both = std::any_of(proof.refused.begin(), proof.refused.end(), is_the_same);
+      if (both && one.side == "new") continue;
+      write_(fmt::format("  {} {} is refused by {}: {}\n", name_of(one.refused.axis), one.refused.sizes.front(),
+                         both ? "both" : fmt::format("the {} one", one.side), one.refused.why));
     }
     constexpr std::size_t most_limits = 3;
     for (std::size_t i = 0; i < proof.limits.size(); ++i) {

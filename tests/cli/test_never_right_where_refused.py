@@ -109,5 +109,26 @@ def test_a_rule_that_never_refused_refuses_nothing_by_itself(run):
     """tp stays 1 there for another reason; a rule on tp that no size has met was once said to refuse 2 to 8."""
     scenario = Path(__file__).resolve().parents[2] / "scenarios" / "nemo-automodel" / "3817-norm-without-ep-fixed.json"
     proof = json.loads(run("prove", "-f", "json", str(scenario)).stdout)
-    assert [(one["axis"], one["sizes"]) for one in proof["refused"]] == [("ep", [3, 5, 6, 7, 8])]
-    assert proof["statement"] == "right for every size, with tp = 1"
+    assert [(one["axis"], one["sizes"]) for one in proof["refused"]] == [("sp", [2, 3, 4, 5, 6, 7, 8]), ("ep", [3, 5, 6, 7, 8])]
+    # Beside experts cp has no digit of its own: it is not followed, and this was not said.
+    assert [(one["axis"], one["size"]) for one in proof["kept"]] == [("cp", 1), ("tp", 1)]
+    assert proof["statement"] == "right for every size, with cp = 1 and tp = 1"
+
+
+def test_any_size_where_the_first_one_is_refused(run, files):
+    """A coordinate that is named has no size 1: the file was refused, in place of an answer on the sizes that it has."""
+
+    def proof(coordinate, factor):
+        once = {"name": "s", "op": "scale", "by": factor, "only": {"dp": coordinate}}
+        document = {"lockstep": 1, "layout": {"dp": "any"}, "model": {"parameters": [{"name": "w", "shape": [720720]}]},
+                    "batch": {"micro_batches": 1, "tokens": "even", "loss": "sum"}, "schedule": {"steps": [MICRO_BATCHES, REDUCE, once]}}
+        (files / "a.json").write_text(json.dumps(document))
+        done = run("prove", "-f", "json", "a.json")
+        assert done.stderr == ""
+        return json.loads(done.stdout)
+
+    right, wrong, far = proof(2, 1), proof(2, 2), proof(40, 1)
+    assert (right["verdict"], right["statement"]) == ("right", "right for every size")
+    assert wrong["verdict"] == "wrong" and wrong["counterexample"]["sizes"]["dp"] == 3
+    assert far["verdict"] == "undecided"
+    assert [one["sizes"] for one in (*right["refused"], *far["refused"])] == [[1, 2], [1, 2, 3, 4, 5, 6, 7, 8]]

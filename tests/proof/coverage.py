@@ -78,8 +78,7 @@ class Sizes:
         told = {one["axis"]: one["size"] for one in self.report["kept"]}
         for axis, size in told.items():
             demand(f"{axis} = {size}" in self.report["statement"], "the statement does not say that", axis, "stays")
-        beside_experts = {"cp", "sp"} if "edp" in fixed else set()  # docs/proof.md says that they are not among them
-        for axis in sorted(fixed.keys() - {"micro_batches", *self.open, *told, *beside_experts}):
+        for axis in sorted(fixed.keys() - {"micro_batches", *self.open, *told}):
             tokens = batch.get("tokens")
             listed = any(isinstance(one, list) for one in [tokens, *(tokens.values() if isinstance(tokens, dict) else [])])
             if (listed and axis not in ("tp", "pp")) or ((asked or batch.get("micro_batches") == "any") and axis not in asked):

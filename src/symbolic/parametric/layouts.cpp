@@ -4,6 +4,8 @@
 // expands, and a model cuts its parameters, as it would there.
 #include "src/symbolic/parametric/layouts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <iterator>
@@ -78,6 +80,16 @@ Sizes Layouts::with(Axis axis, int size) const {
       with_allowed_count(sizes, allowed_micro_batches_, [&](const Sizes& some) { return read(some) != nullptr; });
   if (!read(found)) refused.insert(size);
   return found;
+}
+
+std::string sizes_kept(const std::vector<Proof::Kept>& kept) {
+  std::set<Axis> said;
+  std::string text;
+  for (const Proof::Kept& one : kept) {
+    if (!said.insert(one.axis).second) continue;
+    text += fmt::format("{}{} = {}", text.empty() ? ", with " : " and ", name_of(one.axis), one.size);
+  }
+  return text;
 }
 
 Sizes with_allowed_count(const Sizes& sizes, const std::vector<int>& more,
@@ -244,17 +256,40 @@ void Layouts::shrink() {
   if (read(small)) base_ = small;
 }
 
+/// Where the file says "any" and refuses size 1, base() has the first of some others that it allows: of one axis, or of
+/// all of them at once.
+bool Layouts::find_base() {
+  constexpr int tried[] = {2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256};
+  std::vector<std::vector<Axis>> groups;
+  groups.reserve(axes_.size() + 1);
+  for (const Axis axis : axes_) groups.push_back({axis});
+  groups.push_back(axes_);
+  for (const int size : tried) {
+    for (const std::vector<Axis>& group : groups) {
+      Sizes sizes = base_;
+      for (const Axis axis : group) sizes.axes[axis] = size;
+      if (!read(sizes)) continue;
+      base_ = sizes;
+      return true;
+    }
+  }
+  return false;
+}
+
 std::optional<std::string> Layouts::enter() {
   if (edits_model_)
     return "the edits of the model are not followed: they change what its own communication does, and `lockstep check` "
            "runs the model for given sizes";
   if (any_micro_batches_) find_allowed_micro_batches();
   shrink();
+  const bool is_moved = any_axes_ && !read(base_) && find_base();
   if (!read(base_)) throw InputError({Diagnostic{document_.place(), refusals_.at(base_)}});
+  if (is_moved) own_ = base_;
   if (any_of_experts_ && !World::uses_expert_mesh(*read(base_)->schedule))
     return "no parameter or step speaks of the expert mesh; give a number";
   if (!expert_) {
     if (auto limit = enter_expert_mesh()) return limit;
+    if (is_moved) own_ = base_;
     shrink();
   }
   find_allowed_micro_batches();
@@ -361,11 +396,11 @@ void Layouts::close(Axis axis, const Proof::Refused& refused) {
   bool all = last <= most;
   for (int size = 1; size <= last && all; ++size) all = size == own || is_refused_at(axis, size);
   if (all) return;
-  const auto reason = std::find_if(refusals_.begin(), refusals_.end(), [&](const auto& one) {
-    return one.first.axes.at(axis) != own && out_of_reach_.contains(one.first);
-  });
+  // Beside the other sizes of base(): beside others a layout may be out of reach for another axis' sake.
+  const auto out_of_reach = std::find_if(refused.sizes.begin(), refused.sizes.end(),
+                                         [&](int size) { return out_of_reach_.contains(with(axis, size)); });
   const std::string why =
-      reason != refusals_.end() ? reason->second
+      out_of_reach != refused.sizes.end() ? refusals_.at(with(axis, *out_of_reach))
       : refused.sizes.empty()
           ? "none of the sizes that were tried is allowed"
           : "what refuses them beside the other sizes that were tried may allow them beside others: " +
@@ -405,6 +440,24 @@ std::optional<std::string> Layouts::open_digits(const std::vector<Axis>& any) {
   return std::nullopt;
 }
 
+/// Axes that have no digit of their own beside experts, and are open without them: sizes above 1 are refused, or are not
+/// followed, and the statement is about size 1.
+void Layouts::keep_beside_experts() {
+  for (const Axis axis : {Axis::cp, Axis::sp, Axis::dp_replicate}) {
+    if (std::find(axes_.begin(), axes_.end(), axis) == axes_.end()) continue;
+    Proof::Refused refused{axis, {}, most_tried, ""};
+    for (int size = 2; size <= most_tried; ++size) {
+      if (!read(with(axis, size)) && is_refused_at(axis, size)) refused.sizes.push_back(size);
+    }
+    if (!refuses_all({{axis, SizeRange::from(2)}}, std::nullopt)) {
+      kept_.push_back({axis, 1, "beside experts larger sizes are not followed"});
+    } else if (!refused.sizes.empty()) {
+      refused.why = refusals_.at(with(axis, refused.sizes.front()));
+      refused_.push_back(std::move(refused));
+    }
+  }
+}
+
 /// With experts the ranks are counted in two meshes, whose common digits are tp (which is etp), ep, edp and pp: dp is
 /// ep * edp. Other layouts of the two are left to engines that look at ranks.
 std::optional<std::string> Layouts::enter_expert_mesh() {
@@ -413,7 +466,6 @@ std::optional<std::string> Layouts::enter_expert_mesh() {
   if (!World::uses_expert_mesh(*scenario->schedule) || (any_given_ && !any_axes_)) return std::nullopt;
   const Layout& layout = scenario->layout;
   expert_ = true;
-  axes_ = {Axis::tp, Axis::ep, Axis::edp, Axis::pp};
   // At the file's own sizes, for at smaller ones they may be equal by accident.
   const bool etp_is_tp = layout.etp == layout.tp && (any_axes_ || file_layout_.etp == file_layout_.tp);
   if (layout.cp != 1 || layout.sp != 1 || layout.dp_replicate != 1 || !etp_is_tp) {
@@ -426,6 +478,9 @@ std::optional<std::string> Layouts::enter_expert_mesh() {
   }
   if (any_axes_) {
     if (auto limit = open_digits(file_layout_.any)) return limit;
+  } else {
+    keep_beside_experts();
+    axes_ = {Axis::tp, Axis::ep, Axis::edp, Axis::pp};
   }
   base_.axes = {{Axis::tp, layout.tp},     {Axis::cp, 1},        {Axis::sp, 1}, {Axis::ep, layout.ep},
                 {Axis::edp, layout.edp()}, {Axis::pp, layout.pp}};

@@ -63,7 +63,8 @@ class Layouts {
   bool refuses_all(const std::map<Axis, SizeRange>& sizes, const std::optional<SizeRange>& micro_batches) const;
   /// Axes that would be open, but are not: other sizes than that of base() are neither read nor known to be refused.
   const std::vector<Proof::Limit>& limits() const { return limits_; }
-  /// Axes of which the file says nothing, and other sizes are out of reach, or refused beside some sizes of the others.
+  /// Axes that stay as they are: other sizes are out of reach, or refused beside some sizes of the others. The file says
+  /// nothing of them, or experts stand beside them.
   const std::vector<Proof::Kept>& kept() const { return kept_; }
   /// Why read() gave nothing; "" where it was not asked for these sizes.
   std::string refusal(const Sizes& sizes) const;
@@ -74,7 +75,9 @@ class Layouts {
   void find_open(const Scenario& scenario);
   void find_allowed_micro_batches();
   void shrink();
+  bool find_base();
   std::optional<std::string> enter_expert_mesh();
+  void keep_beside_experts();
   std::optional<std::string> open_digits(const std::vector<Axis>& any);
   void find_allowed();
   void try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refused);
@@ -109,11 +112,14 @@ class Layouts {
   mutable std::set<Sizes> out_of_reach_;  ///< of refusals_, those that the scenario itself allows
   /// Of rules that did not refuse yet: they say where to look.
   mutable std::map<std::string, DecidedCondition> other_rules_;
-  mutable std::map<std::string, DecidedCondition>
-      rules_;  ///< by their text: conditions under which the scenario refuses
+  /// By their text: conditions under which the scenario refuses.
+  mutable std::map<std::string, DecidedCondition> rules_;
   mutable std::map<std::string, DecidedCondition> decided_conditions_;
   mutable std::map<Axis, std::set<int>> refused_with_any_count_;
 };
+
+/// ", with cp = 1 and tp = 1": what a statement says of axes that stay, each named once; "" where none does.
+std::string sizes_kept(const std::vector<Proof::Kept>& kept);
 
 /// `sizes` with the first number of micro-batches that `allowed` takes, of a few and of `more`: a pipeline may ask for
 /// as many as it has stages, or for a multiple. `sizes` itself where it is allowed, or none is.

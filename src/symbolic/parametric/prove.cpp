@@ -135,10 +135,7 @@ void Prover::State::conclude() {
     proof.statement = open ? "right for every size" : "right at the one size that it has";
   }
   // What is wrong is named by its sizes, and the lines below say which axes stay.
-  for (const Proof::Kept& kept : proof.kept) {
-    if (proof.verdict == Proof::Verdict::right)
-      proof.statement += fmt::format(", with {} = {}", name_of(kept.axis), kept.size);
-  }
+  if (proof.verdict == Proof::Verdict::right) proof.statement += parametric::sizes_kept(proof.kept);
 }
 
 Prover::Prover(const Scenario& scenario) : Prover(scenario, Options{}) {}

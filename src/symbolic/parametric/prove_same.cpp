@@ -171,7 +171,9 @@ struct SameProver::State {
       for (const Proof::Refused& one : layouts->refused()) {
         const bool open = std::find(proof.axes.begin(), proof.axes.end(), one.axis) != proof.axes.end();
         const bool known = std::any_of(proof.refused.begin(), proof.refused.end(), [&](const auto& other) {
-          return other.refused.axis == one.axis && other.refused.sizes.front() <= one.sizes.front();
+          const int smallest = other.refused.sizes.front();
+          return other.refused.axis == one.axis &&
+                 (smallest < one.sizes.front() || (smallest == one.sizes.front() && other.side == of));
         });
         if (open && !known) proof.refused.push_back({of, one});
       }
@@ -281,8 +283,9 @@ struct SameProver::State {
                             ? "no answer"
                             : "the same gradients where both could be followed";
     }
-    for (const Proof::Kept& kept : old_layouts.kept())
-      proof.statement += fmt::format(", with {} = {}", name_of(kept.axis), kept.size);
+    std::vector<Proof::Kept> kept = old_layouts.kept();
+    kept.insert(kept.end(), new_layouts.kept().begin(), new_layouts.kept().end());
+    proof.statement += parametric::sizes_kept(kept);
     if (!proof.refused.empty() && proof.verdict != SameProof::Verdict::undecided)
       proof.statement += ", of the sizes that both allow";
   }
