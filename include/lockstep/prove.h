@@ -41,6 +41,13 @@ struct Proof {
     std::string why;  ///< the first is refused
   };
   std::vector<Refused> refused;
+  /// The first two sizes that a rule of the scenario refuses together, whatever the others are, and neither alone: one
+  /// for each rule that was found to refuse so.
+  struct RefusedTogether {
+    Sizes sizes;
+    std::string why;
+  };
+  std::vector<RefusedTogether> refused_together;
   /// Where the engine has no answer: half a sentence each, and the step ("" where it is the whole scenario).
   struct Limit {
     std::string sizes;  ///< "pp ≥ 3": for these

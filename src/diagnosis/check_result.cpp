@@ -49,9 +49,7 @@ const EngineResult* engine_of(const CheckResult& result, std::string_view name) 
   return place == result.engines.end() ? nullptr : &*place;
 }
 
-const SymbolicResult* symbolic_of(const CheckResult& result) {
-  return found_of(detail_of<SymbolicDetail>(result));
-}
+const SymbolicResult* symbolic_of(const CheckResult& result) { return found_of(detail_of<SymbolicDetail>(result)); }
 
 const ParametricResult* parametric_of(const CheckResult& result) {
   return found_of(detail_of<ParametricDetail>(result));

@@ -37,6 +37,13 @@ std::string what_is_wrong(const Proof::Counterexample& example) {
   return fmt::format("rank {} gets {} for {}, not {}", example.rank, example.got, example.parameter, example.expected);
 }
 
+Json json_of(const Sizes& sizes) {
+  Json result = Json::object();
+  for (const auto& [axis, size] : sizes.axes) result.set(name_of(axis), Json::number(std::to_string(size)));
+  if (sizes.micro_batches) result.set("micro_batches", Json::number(std::to_string(*sizes.micro_batches)));
+  return result;
+}
+
 /// A function: one line for each relation, or one alone where it is the same everywhere.
 void add_function(const Json& rows, const std::string& indent, std::string& text) {
   if (rows.items().empty()) text += indent + "0\n";
@@ -69,6 +76,8 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
                               number_list(refused.sizes), refused.tried,
                               refused.sizes.back() > refused.tried ? " and what its rules name" : "", refused.why);
   }
+  for (const Proof::RefusedTogether& refused : proof.refused_together)
+    text += fmt::format("  {} are refused together: {}\n", describe(refused.sizes), refused.why);
   if (wrong) {
     std::vector<std::string> names = proof.wrong_parameters;
     constexpr std::size_t most = 6;
@@ -215,6 +224,10 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   }
   for (const std::string& name : proof.wrong_parameters) wrong.push_back(text(name));
   result.set("refused", Json::array(std::move(refused)));
+  std::vector<Json> together;
+  for (const Proof::RefusedTogether& one : proof.refused_together)
+    together.push_back(Json::object({{"sizes", {}, json_of(one.sizes)}, {"why", {}, text(one.why)}}));
+  result.set("refused_together", Json::array(std::move(together)));
   std::vector<Json> kept;
   for (const Proof::Kept& one : proof.kept) {
     kept.push_back(Json::object({{"axis", {}, text(std::string(name_of(one.axis)))},
@@ -227,11 +240,7 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   Json example;
   if (proof.counterexample) {
     example = Json::object();
-    Json sizes = Json::object();
-    for (const auto& [axis, size] : proof.counterexample->sizes.axes) sizes.set(name_of(axis), number(size));
-    if (proof.counterexample->sizes.micro_batches)
-      sizes.set("micro_batches", number(*proof.counterexample->sizes.micro_batches));
-    example.set("sizes", sizes);
+    example.set("sizes", json_of(proof.counterexample->sizes));
     example.set("what", text(what_is_wrong(*proof.counterexample)));
     example.set("scenario", proof.counterexample->document);
   }

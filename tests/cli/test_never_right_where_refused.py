@@ -132,3 +132,44 @@ def test_any_size_where_the_first_one_is_refused(run, files):
     assert wrong["verdict"] == "wrong" and wrong["counterexample"]["sizes"]["dp"] == 3
     assert far["verdict"] == "undecided"
     assert [one["sizes"] for one in (*right["refused"], *far["refused"])] == [[1, 2], [1, 2, 3, 4, 5, 6, 7, 8]]
+
+
+TP_LAYOUT = {"tp": "any", "dp": "any"}
+
+
+@pytest.mark.parametrize(
+    "layout, batch, refuse, sizes",
+    [
+        (TP_LAYOUT, {}, "tp > 1 and dp > 1", {"tp": 2, "dp": 2}),
+        (TP_LAYOUT, {}, "tp * dp > 20 and tp * dp < 24", {"tp": 3, "dp": 7}),
+        (TP_LAYOUT, {}, "tp > 1 and dp > 1 and dp < 3", {"tp": 2, "dp": 2}),
+        ({"dp": "any"}, {"micro_batches": "any"}, "micro_batches / dp != floor(micro_batches / dp) and dp < 9", {"dp": 2, "micro_batches": 1}),
+        (TP_LAYOUT, {}, "tp == 3 or dp == 3", None),  # each alone
+        (TP_LAYOUT, {}, "tp < 1 and dp > 1", None),
+        ({"tp": 2, "dp": "any"}, {}, "tp > 1 and dp > 3", None),  # tp is not open, and so dp is refused alone
+        (TP_LAYOUT, {"micro_batches": 2}, "tp > 1 and micro_batches > 2", None),
+    ],
+)
+def test_two_sizes_that_a_rule_refuses_together_are_named(layout, batch, refuse, sizes, run, files):
+    def document(layout, count):
+        (files / "f.jsonc").write_text(json.dumps({"lockstep_framework": 1, "name": "f", **rule(refuse), "steps": [MICRO_BATCHES, REDUCE]}))
+        document = {"lockstep": 1, "layout": layout, "model": {"parameters": [{"name": "w", "shape": [720720]}]},
+                    "batch": {"tokens": "even", "loss": "sum", "micro_batches": count}, "schedule": {"framework": "./f.jsonc"}}
+        (files / "a.json").write_text(json.dumps(document))
+        return "a.json"
+
+    def verdict(**changed):
+        numbers = {axis: 1 if size == "any" else size for axis, size in layout.items()}
+        count = changed.pop("micro_batches", 1 if batch.get("micro_batches") == "any" else batch.get("micro_batches", 1))
+        return run("check", "-q", "--no-blame", "--engine", "symbolic", document({**numbers, **changed}, count)).stdout.split()[0]
+
+    proof = json.loads(run("prove", "-f", "json", document(layout, batch.get("micro_batches", 1))).stdout)
+    assert proof["refused_together"] == ([] if sizes is None else [{"sizes": sizes, "why": "not at this size"}])
+    if sizes is None:
+        return
+    assert proof["verdict"] in ("right", "undecided")
+    assert verdict(**sizes) == "error"
+    shown = run("prove", document(layout, batch.get("micro_batches", 1))).stdout
+    assert "are refused together: not at this size" in shown
+    if "micro_batches" not in sizes:
+        assert all(verdict(**{axis: size}) == "match" for axis, size in sizes.items())

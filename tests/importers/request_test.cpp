@@ -126,8 +126,7 @@ TEST_CASE("what the scenario is refused for is told at the keys that it stems fr
         "      |            ^\n");
   ImportRequest deep = request_of_file("deepspeed", "ds.json", "{ \"train_batch_size\": 16 }", 16);
   deep.pp = 16;
-  CHECK(messages(deep) ==
-        "--pp: 12 layers cannot fill pp * virtual_stages = 16 * 1 stages: some would be empty\n");
+  CHECK(messages(deep) == "--pp: 12 layers cannot fill pp * virtual_stages = 16 * 1 stages: some would be empty\n");
   CHECK(messages(megatron_request({"--num-distributed-optimizer-instances", "2"}))
             .starts_with("--num-distributed-optimizer-instances: Partial DistOpt cannot be used without DistOpt"));
 }

@@ -62,6 +62,7 @@ class Sizes:
             if not found:
                 left.append((sizes, endless))
         self.check_open()
+        self.check_together()
         self.chance.shuffle(left)
         for sizes, endless in left[:REFUSED_LOOKED_AT]:
             self.check_refused(sizes, endless)
@@ -92,6 +93,17 @@ class Sizes:
                     self.refused += 1
                     continue
                 demand(False, axis, "is not open, and the scenario allows it to be", size)
+
+    def check_together(self):
+        """Two sizes that are said to be refused together are, beside sizes that a case has."""
+        fixed = first_common(self.cases)
+        for one in self.report["refused_together"] if fixed is not None else []:
+            try:
+                self.scenario.at({**fixed, **one["sizes"]})
+            except Refused:
+                self.refused += 1
+                continue
+            demand(False, "the scenario allows together", one["sizes"])
 
     def speaks_of(self, axis):
         """Whether what the file lists names an axis; a framework and a preset speak of all."""

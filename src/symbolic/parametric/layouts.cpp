@@ -21,8 +21,8 @@ namespace lockstep::parametric {
 
 namespace {
 
-/// Sizes up to this one are tried to see which an axis allows, until there are enough, and these where there are few.
-constexpr int most_tried = 8, larger[] = {12, 16};
+/// These are tried where an axis allows few.
+constexpr int larger[] = {12, 16};
 constexpr std::size_t enough = 6;
 
 /// Whether a word stands by itself in a text.
@@ -294,6 +294,7 @@ std::optional<std::string> Layouts::enter() {
   }
   find_allowed_micro_batches();
   find_allowed();
+  find_refused_together();
   return std::nullopt;
 }
 
@@ -440,8 +441,8 @@ std::optional<std::string> Layouts::open_digits(const std::vector<Axis>& any) {
   return std::nullopt;
 }
 
-/// Axes that have no digit of their own beside experts, and are open without them: sizes above 1 are refused, or are not
-/// followed, and the statement is about size 1.
+/// Axes that have no digit of their own beside experts, and are open without them: sizes above 1 are refused, or are
+/// not followed, and the statement is about size 1.
 void Layouts::keep_beside_experts() {
   for (const Axis axis : {Axis::cp, Axis::sp, Axis::dp_replicate}) {
     if (std::find(axes_.begin(), axes_.end(), axis) == axes_.end()) continue;

@@ -40,6 +40,7 @@ class Layouts {
   /// From now on their number is the one that is given.
   void give_micro_batches() { micro_batches_ = false; }
   const std::vector<Proof::Refused>& refused() const { return refused_; }
+  const std::vector<Proof::RefusedTogether>& refused_together() const { return refused_together_; }
   /// Sizes of an open axis that were tried while the others are those of base(), and not refused; ascending.
   const std::vector<int>& allowed(Axis axis) const { return allowed_.at(axis); }
 
@@ -63,8 +64,8 @@ class Layouts {
   bool refuses_all(const std::map<Axis, SizeRange>& sizes, const std::optional<SizeRange>& micro_batches) const;
   /// Axes that would be open, but are not: other sizes than that of base() are neither read nor known to be refused.
   const std::vector<Proof::Limit>& limits() const { return limits_; }
-  /// Axes that stay as they are: other sizes are out of reach, or refused beside some sizes of the others. The file says
-  /// nothing of them, or experts stand beside them.
+  /// Axes that stay as they are: other sizes are out of reach, or refused beside some sizes of the others. The file
+  /// says nothing of them, or experts stand beside them.
   const std::vector<Proof::Kept>& kept() const { return kept_; }
   /// Why read() gave nothing; "" where it was not asked for these sizes.
   std::string refusal(const Sizes& sizes) const;
@@ -72,6 +73,9 @@ class Layouts {
   std::shared_ptr<Scenario> read_whole(const Sizes& sizes) const;
 
  private:
+  /// Sizes up to this one are tried to see which an axis allows, until there are enough.
+  static constexpr int most_tried = 8;
+
   void find_open(const Scenario& scenario);
   void find_allowed_micro_batches();
   void shrink();
@@ -82,6 +86,9 @@ class Layouts {
   void find_allowed();
   void try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refused);
   void add_far(Proof::Refused& refused) const;
+  void find_refused_together();
+  bool refuses_together(const DecidedCondition& rule, const Sizes& pair) const;
+  std::optional<Sizes> first_refused_pair(const DecidedCondition& rule) const;
   static void add_rules(const std::set<std::string>& rules, std::map<std::string, DecidedCondition>& known);
   void close(Axis axis, const Proof::Refused& refused);
   bool is_refused_at(Axis axis, int size) const;
@@ -105,6 +112,7 @@ class Layouts {
   std::map<Axis, std::vector<int>> allowed_;
   std::vector<int> allowed_micro_batches_;
   std::vector<Proof::Refused> refused_;
+  std::vector<Proof::RefusedTogether> refused_together_;
   mutable std::map<Sizes, std::shared_ptr<const Scenario>> scenarios_;
   std::vector<Proof::Limit> limits_;
   std::vector<Proof::Kept> kept_;

@@ -51,6 +51,7 @@ struct Prover::State {
     proof.axes = layouts.axes();
     proof.micro_batches = layouts.micro_batches();
     proof.refused = layouts.refused();
+    proof.refused_together = layouts.refused_together();
     proof.limits = layouts.limits();
     proof.kept = layouts.kept();
     proof.cases = static_cast<int>(cases.size());

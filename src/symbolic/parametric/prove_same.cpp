@@ -286,8 +286,9 @@ struct SameProver::State {
     std::vector<Proof::Kept> kept = old_layouts.kept();
     kept.insert(kept.end(), new_layouts.kept().begin(), new_layouts.kept().end());
     proof.statement += parametric::sizes_kept(kept);
-    if (!proof.refused.empty() && proof.verdict != SameProof::Verdict::undecided)
-      proof.statement += ", of the sizes that both allow";
+    const bool refuses =
+        !proof.refused.empty() || !old_layouts.refused_together().empty() || !new_layouts.refused_together().empty();
+    if (refuses && proof.verdict != SameProof::Verdict::undecided) proof.statement += ", of the sizes that both allow";
   }
 
   Layouts old_layouts, new_layouts;

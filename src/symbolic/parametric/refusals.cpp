@@ -4,6 +4,7 @@
 // beside some of them says nothing of the others.
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 #include "src/symbolic/parametric/layouts.h"
 
@@ -146,6 +147,59 @@ void Layouts::add_far(Proof::Refused& refused) const {
       found.insert(*first);
   }
   refused.sizes.insert(refused.sizes.end(), found.begin(), found.end());
+}
+
+/// Whether the scenario refuses two sizes together, whatever the others are, and neither of them alone.
+bool Layouts::refuses_together(const DecidedCondition& rule, const Sizes& pair) const {
+  std::map<Axis, SizeRange> axes;
+  for (const auto& [axis, size] : pair.axes) axes.emplace(axis, SizeRange::exactly(Rational(size)));
+  std::optional<SizeRange> count;
+  if (pair.micro_batches) count = SizeRange::exactly(Rational(*pair.micro_batches));
+  const std::optional<bool> holds =
+      truth_in_ranges(rule.condition, [&](const std::string& name) { return range_of(name, axes, count); });
+  if (!holds.value_or(false) || read(with(pair))) return false;
+  return !(count && refuses_all({}, count)) &&
+         std::none_of(axes.begin(), axes.end(), [&](const auto& one) { return refuses_all({one}, std::nullopt); });
+}
+
+std::optional<Sizes> Layouts::first_refused_pair(const DecidedCondition& rule) const {
+  std::vector<std::vector<Sizes>> open;  // what each open size may be
+  open.reserve(axes_.size() + 1);
+  std::set<int> small;
+  for (int size = 1; size <= most_tried; ++size) small.insert(size);
+  for (const Axis axis : axes_) {
+    std::set<int> tried = small;
+    tried.insert(allowed_.at(axis).begin(), allowed_.at(axis).end());
+    std::vector<Sizes>& sizes = open.emplace_back();
+    for (const int size : tried) sizes.push_back({{{axis, size}}, std::nullopt});
+  }
+  if (micro_batches_) {
+    std::vector<Sizes>& counts = open.emplace_back();
+    for (const int count : small) counts.push_back({{}, count});
+  }
+  for (auto first = open.begin(); first != open.end(); ++first) {
+    for (auto second = std::next(first); second != open.end(); ++second) {
+      for (const Sizes& one : *first) {
+        for (Sizes pair : *second) {
+          pair.axes.insert(one.axes.begin(), one.axes.end());
+          if (refuses_together(rule, pair)) return pair;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+void Layouts::find_refused_together() {
+  refused_together_.clear();
+  std::map<std::string, DecidedCondition> rules = rules_;  // reading finds more
+  rules.insert(other_rules_.begin(), other_rules_.end());
+  std::set<Sizes> known;
+  for (const auto& [text, rule] : rules) {
+    if (rule.names.size() < 2) continue;
+    const std::optional<Sizes> pair = first_refused_pair(rule);
+    if (pair && known.insert(*pair).second) refused_together_.push_back({*pair, refusal(with(*pair))});
+  }
 }
 
 }  // namespace lockstep::parametric
