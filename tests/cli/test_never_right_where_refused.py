@@ -173,3 +173,18 @@ def test_two_sizes_that_a_rule_refuses_together_are_named(layout, batch, refuse,
     assert "are refused together: not at this size" in shown
     if "micro_batches" not in sizes:
         assert all(verdict(**{axis: size}) == "match" for axis, size in sizes.items())
+
+
+def test_sizes_are_refused_together_whatever_an_axis_has_that_is_not_open_any_more(run, files):
+    # dp was found to have one size beside those that were tried, and cp 3 with tp 1 is allowed at dp 3.
+    def write(**layout):
+        either = rule("not (cp == tp) and not (cp == dp)")
+        (files / "f.jsonc").write_text(json.dumps({"lockstep_framework": 1, "name": "f", **either, "steps": [MICRO_BATCHES, REDUCE]}))
+        document = {"lockstep": 1, "layout": layout, "model": {"parameters": [{"name": "w", "shape": [720720]}]},
+                    "batch": {"tokens": "even", "loss": "sum", "micro_batches": 4}, "schedule": {"framework": "./f.jsonc"}}
+        (files / "a.json").write_text(json.dumps(document))
+        return "a.json"
+
+    assert run("check", "-q", "--no-blame", write(tp=1, cp=3, dp=3)).stdout.split()[0] != "error"
+    proof = json.loads(run("prove", "-f", "json", write(tp=1, cp=3, dp=3, pp=2)).stdout)
+    assert [one["sizes"] for one in proof["refused_together"]] == []

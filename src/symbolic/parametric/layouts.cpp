@@ -294,7 +294,6 @@ std::optional<std::string> Layouts::enter() {
   }
   find_allowed_micro_batches();
   find_allowed();
-  find_refused_together();
   return std::nullopt;
 }
 
@@ -318,6 +317,7 @@ void Layouts::find_allowed_micro_batches() {
 /// Which sizes each axis can have while the others are as in the file, or 1.
 void Layouts::find_allowed() {
   allowed_.clear();
+  for (const Axis axis : closed_) allowed_[axis];
   refused_with_any_count_.clear();
   // An axis that was found to have one size is not open any more, and what it refuses stays known.
   std::erase_if(refused_, [&](const Proof::Refused& one) {
@@ -340,8 +340,10 @@ void Layouts::find_allowed() {
     refused.why = refusals_.at(with(axis, refused.sizes.front()));
     refused_.push_back(std::move(refused));
   }
-  for (const Axis axis : closed) allowed_.erase(axis);
   axes_ = open;
+  find_refused_together();
+  closed_.insert(closed.begin(), closed.end());
+  for (const Axis axis : closed_) allowed_.erase(axis);
 }
 
 /// Finds some that are allowed, two at least where there are.

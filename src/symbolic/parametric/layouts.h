@@ -110,6 +110,7 @@ class Layouts {
   Layout file_layout_;
   Sizes own_;
   std::map<Axis, std::vector<int>> allowed_;
+  std::set<Axis> closed_;  ///< that were found to have one size, and count as open where it is asked what is refused
   std::vector<int> allowed_micro_batches_;
   std::vector<Proof::Refused> refused_;
   std::vector<Proof::RefusedTogether> refused_together_;
