@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 
 namespace lockstep::parametric {
 
@@ -35,14 +36,6 @@ void widen(const WrongPoints& points, Box& box, std::size_t dimension) {
   }
 }
 
-std::set<Point> points_in(const WrongPoints& points, const Box& box) {
-  std::set<Point> found;
-  for (const Point& point : points.known) {
-    if (holds(box, point)) found.insert(point);
-  }
-  return found;
-}
-
 }  // namespace
 
 bool holds(const Box& box, const Point& point) {
@@ -60,29 +53,35 @@ bool WrongPoints::all_wrong(const Box& box) const {
 std::vector<Box> cover(const WrongPoints& points, const std::vector<Box>& boxes) {
   struct Candidate {
     Box box;
-    std::set<Point> left;
+    std::vector<std::size_t> inside;  ///< of points.known
   };
   std::vector<Candidate> candidates;
-  std::set<Point> left;
+  std::set<Box> known;
+  std::vector<bool> left(points.known.size(), false);
   for (Box box : boxes) {
     // The last dimensions first: that something is wrong with any number of micro-batches is said by silence.
     for (std::size_t i = box.size(); i-- > 0;) widen(points, box, i);
-    std::set<Point> inside = points_in(points, box);
-    left.insert(inside.begin(), inside.end());
-    candidates.push_back({std::move(box), std::move(inside)});
-  }
-  std::vector<Box> chosen;
-  while (!left.empty()) {
-    const auto best = std::max_element(candidates.begin(), candidates.end(),
-                                       [](const auto& a, const auto& b) { return a.left.size() < b.left.size(); });
-    const std::set<Point> taken = best->left;
-    chosen.push_back(best->box);
-    for (const Point& point : taken) {
-      left.erase(point);
-      for (Candidate& each : candidates) each.left.erase(point);
+    if (!known.insert(box).second) continue;  // thousands of cases come to be a few boxes
+    Candidate& candidate = candidates.emplace_back(Candidate{std::move(box), {}});
+    for (std::size_t i = 0; i < points.known.size(); ++i) {
+      if (!holds(candidate.box, points.known[i])) continue;
+      candidate.inside.push_back(i);
+      left[i] = true;
     }
   }
-  return chosen;
+  std::vector<Box> chosen;
+  for (;;) {
+    const Candidate* best = nullptr;
+    std::ptrdiff_t most = 0;
+    for (const Candidate& each : candidates) {
+      const auto count = std::count_if(each.inside.begin(), each.inside.end(), [&](std::size_t i) { return left[i]; });
+      if (count > most) best = &each;
+      most = std::max(most, count);
+    }
+    if (best == nullptr) return chosen;
+    chosen.push_back(best->box);
+    for (const std::size_t i : best->inside) left[i] = false;
+  }
 }
 
 std::string describe(const Box& box, const std::vector<std::string>& names, const WrongPoints& points) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@ struct Bound {
   int least = 1;
   std::set<int> but;
 
+  auto operator<=>(const Bound& other) const = default;
   bool holds(int value) const { return exact ? value == *exact : value >= least && but.count(value) == 0; }
 };
 

@@ -35,6 +35,17 @@ bool is_always_wrong(const Reason& reason) {
   return always(reason) || (condition && condition->never_holds(reason));
 }
 
+/// What is asked of a reason again and again, for thousands of them and hundreds of conditions.
+struct Examined {
+  explicit Examined(const Reason& the_reason)
+      : reason(&the_reason), is_always(is_always_wrong(the_reason)), zero(zero_condition(the_reason)) {
+    if (!is_always) exception = exception_of(the_reason);
+  }
+  const Reason* reason;
+  bool is_always;
+  std::optional<ZeroCondition> zero, exception;
+};
+
 /// Whether a value that is zero where `own` holds (never, where there is none) is zero there because `wider` holds.
 bool is_part_of(const std::optional<ZeroCondition>& own, const ZeroCondition& wider, const Reason& reason) {
   return own ? wider.within(*reason.of) == own->within(*reason.of) : wider.never_holds(reason);
@@ -57,20 +68,21 @@ Box box_of(const Reason& reason, const Grid& grid) {
 
 /// The conditions that are an exception to something, those of most sizes first: with an axis of one size a product
 /// may have come to be a smaller one.
-std::vector<ZeroCondition> conditions_of(const std::vector<Reason>& reasons) {
-  std::vector<ZeroCondition> conditions;
+std::vector<ZeroCondition> conditions_of(const std::vector<Examined>& reasons) {
+  std::vector<ZeroCondition> conditions, others;
   const auto is_exception = [&](const ZeroCondition& condition) {
-    return std::any_of(reasons.begin(), reasons.end(), [&](const Reason& reason) {
-      const auto own = is_always_wrong(reason) ? std::nullopt : exception_of(reason);
-      return own && is_part_of(own, condition, reason);
+    return std::any_of(reasons.begin(), reasons.end(), [&](const Examined& each) {
+      return each.exception && is_part_of(each.exception, condition, *each.reason);
     });
   };
-  for (const Reason& reason : reasons) {
-    const auto own = zero_condition(reason);
-    if (!own) continue;
-    for (const ZeroCondition& each : {*own, own->within(*reason.of)}) {
-      const bool known = std::find(conditions.begin(), conditions.end(), each) != conditions.end();
-      if (!known && is_exception(each)) conditions.push_back(each);
+  const auto contains = [](const std::vector<ZeroCondition>& some, const ZeroCondition& condition) {
+    return std::find(some.begin(), some.end(), condition) != some.end();
+  };
+  for (const Examined& one : reasons) {
+    if (!one.zero) continue;
+    for (const ZeroCondition& each : {*one.zero, one.zero->within(*one.reason->of)}) {
+      if (!contains(conditions, each) && !contains(others, each))
+        (is_exception(each) ? conditions : others).push_back(each);
     }
   }
   std::stable_sort(conditions.begin(), conditions.end(),
@@ -79,15 +91,16 @@ std::vector<ZeroCondition> conditions_of(const std::vector<Reason>& reasons) {
 }
 
 std::vector<ReasonGroup> groups_of(const std::vector<Reason>& reasons, const Grid& grid) {
-  const std::vector<ZeroCondition> conditions = conditions_of(reasons);
+  const std::vector<Examined> all(reasons.begin(), reasons.end());
+  const std::vector<ZeroCondition> conditions = conditions_of(all);
   std::vector<ReasonGroup> groups;
-  for (const Reason& reason : reasons) {
+  for (const Examined& examined : all) {
+    const Reason& reason = *examined.reason;
     ReasonGroup found;
-    const bool never = is_always_wrong(reason);
-    const auto own = never ? std::nullopt : exception_of(reason);
-    if (own || never) {
-      const auto wider = std::find_if(conditions.begin(), conditions.end(),
-                                      [&](const ZeroCondition& each) { return is_part_of(own, each, reason); });
+    if (examined.exception || examined.is_always) {
+      const auto wider = std::find_if(conditions.begin(), conditions.end(), [&](const ZeroCondition& each) {
+        return is_part_of(examined.exception, each, reason);
+      });
       if (wider != conditions.end()) found.condition = *wider;
       if (found.condition) found.unless = "unless " + describe(*found.condition);
     } else {
