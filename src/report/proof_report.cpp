@@ -15,6 +15,7 @@ namespace lockstep {
 
 std::string open_text(const std::vector<Axis>& axes, bool micro_batches) {
   std::vector<std::string> names;
+  names.reserve(axes.size() + 1);
   for (const Axis axis : axes) names.emplace_back(name_of(axis));
   if (micro_batches) names.emplace_back("micro_batches");
   if (names.empty()) return "nothing is open: the scenario allows one layout alone";
@@ -205,12 +206,17 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
                                                                       : "undecided"));
   result.set("statement", text(proof.statement));
   std::vector<Json> open;
+  open.reserve(proof.axes.size() + 1);
   for (const Axis axis : proof.axes) open.push_back(text(std::string(name_of(axis))));
   if (proof.micro_batches) open.push_back(text("micro_batches"));
   result.set("open", Json::array(std::move(open)));
   std::vector<Json> refused, limits, wrong;
+  refused.reserve(proof.refused.size());
+  limits.reserve(proof.limits.size());
+  wrong.reserve(proof.wrong_parameters.size());
   for (const Proof::Refused& one : proof.refused) {
     std::vector<Json> sizes;
+    sizes.reserve(one.sizes.size());
     for (const int size : one.sizes) sizes.push_back(number(size));
     refused.push_back(Json::object({{"axis", {}, text(std::string(name_of(one.axis)))},
                                     {"sizes", {}, Json::array(std::move(sizes))},
@@ -225,10 +231,12 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   for (const std::string& name : proof.wrong_parameters) wrong.push_back(text(name));
   result.set("refused", Json::array(std::move(refused)));
   std::vector<Json> together;
+  together.reserve(proof.refused_together.size());
   for (const Proof::RefusedTogether& one : proof.refused_together)
     together.push_back(Json::object({{"sizes", {}, json_of(one.sizes)}, {"why", {}, text(one.why)}}));
   result.set("refused_together", Json::array(std::move(together)));
   std::vector<Json> kept;
+  kept.reserve(proof.kept.size());
   for (const Proof::Kept& one : proof.kept) {
     kept.push_back(Json::object({{"axis", {}, text(std::string(name_of(one.axis)))},
                                  {"size", {}, number(one.size)},

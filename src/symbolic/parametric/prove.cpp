@@ -40,6 +40,7 @@ using parametric::World;
 
 std::string describe(const Sizes& sizes) {
   std::vector<std::string> parts;
+  parts.reserve(sizes.axes.size() + 1);
   for (const auto& [axis, size] : sizes.axes) parts.push_back(fmt::format("{} {}", name_of(axis), size));
   if (sizes.micro_batches) parts.push_back(counted(*sizes.micro_batches, "micro-batch"));
   return fmt::format("{}", fmt::join(parts, ", "));
