@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,13 +53,25 @@ void remove_unfinished() {
   }
 }
 
-extern "C" void on_interrupt(int) {
+/// The thread that makes files: where another one removed them, this one could be about to make the next.
+pthread_t main_thread;
+
+/// Whether a signal came to another thread, and was handed on to that one.
+bool is_handed_on(int signal) {
+  if (pthread_equal(pthread_self(), main_thread) != 0) return false;
+  pthread_kill(main_thread, signal);
+  return true;
+}
+
+extern "C" void on_interrupt(int signal) {
+  if (is_handed_on(signal)) return;
   remove_unfinished();
   _exit(exit_interrupted);
 }
 
 /// Ends as it would without us: mpirun and a shell see the signal.
 extern "C" void on_end_signal(int signal) {
+  if (is_handed_on(signal)) return;
   remove_unfinished();
   std::signal(signal, SIG_DFL);
   raise(signal);  // comes when this returns
@@ -235,6 +248,7 @@ void keep_standard_error() {
 }
 
 void install_signal_handlers() {
+  main_thread = pthread_self();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGINT, on_interrupt);
   for (const int signal : {SIGTERM, SIGHUP}) {

@@ -308,8 +308,9 @@ def test_an_interrupt_ends_every_process(long_run, number):
 
 @needs_mpi
 def test_a_job_that_is_ended_leaves_no_half_report(tmp_path):
-    (tmp_path / "large.json").write_text(scenario(dp=2, shape=(1 << 30,)))
-    process = subprocess.Popen([PROGRAM, "check", "--engine", "mpi", "--ranks", "2", "-o", "out.txt", "large.json"], cwd=tmp_path,
+    # Minutes long: mpirun gives its processes a second before it hands the signal on, and a short job is done by then.
+    (tmp_path / "large.json").write_text(scenario(dp=2, shape=(200_000, 100_000)))
+    process = subprocess.Popen([PROGRAM, "check", "--engine", "host,mpi", "--ranks", "2", "-o", "out.txt", "large.json"], cwd=tmp_path,
                                env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     # The launcher tries whether it could write there, too: ended so early, it ends by the signal, as any program without mpirun.
     own = f"out.txt.{process.pid}.tmp"

@@ -5,6 +5,7 @@ are recovered with which every rank's and micro-batch's gradient entered what th
 import functools
 import json
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -269,14 +270,19 @@ def test_rows_are_safetensors_and_each_belongs_to_one_line(folder):
 
 def trained_as_written(script, folder):
     """What two ranks of a script that torchrun would start print to standard error."""
-    (folder / "train.py").write_text(script)
+    (folder / "train.py").write_text(script + "\nimport sys\n\nprint('the script has ended', file=sys.stderr, flush=True)\n")
     processes = []
     for rank in (0, 1):
         environment = dict(clean_environment(), RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
                            PYTHONPATH=str(HERE.parents[1] / "python"))
         processes.append(subprocess.Popen([torch_python(), "train.py"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True))
     said = [process.communicate(timeout=600)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
+    for process, text in zip(processes, said):
+        # Gloo's threads may be destroyed at the end of a process as they run, though the script has ended its process group
+        # (https://github.com/pytorch/pytorch/issues/190489): torch ends by a signal then, after all that is looked at here.
+        by_torch = process.returncode == -signal.SIGABRT and text.endswith("\nterminate called without an active exception\n")
+        assert process.returncode == 0 or by_torch, said
+        assert "the script has ended\n" in text, said
     return said
 
 
