@@ -22,8 +22,10 @@ class NotASentence(ValueError):
 
 
 def condition(text, size):
-    """ "dp ≥ 2" """
+    """ "dp ≥ 2", "2 ≤ dp ≤ 64" """
     words = text.split(" ")
+    if len(words) == 5 and words[1] == words[3] == "≤" and words[2] in size and words[0].isdigit() and words[4].isdigit():
+        return int(words[0]) <= size[words[2]] <= int(words[4])
     if len(words) != 3 or words[1] not in OPERATORS or words[0] not in size or not words[2].isdigit():
         raise NotASentence(text)
     return OPERATORS[words[1]](size[words[0]], int(words[2]))

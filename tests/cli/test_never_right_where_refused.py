@@ -49,7 +49,6 @@ def asked(run, files):
         {"options": SPLIT, **rule("100 / (dp - 37) > 1000 and split")},
         {"let": {"unused": "100 / (dp - 37)"}},
         {"let": {"far": "dp - 37", "unused": "1 / far"}},
-        {"let": {"unused": "lcm(4, 37 * 37 - dp * dp)"}},
         {"let": {"unused": {"if": "100 / (dp - 37) > 1", "then": "1", "else": "2"}}},
         {"let": {"unused": {"if": "dp == 37", "then": "1 / 0", "else": "1"}}},
         {"let": {"unused": {"if": "dp == 37", "then": "1 +", "else": "1"}}},
@@ -59,6 +58,14 @@ def asked(run, files):
     ],
 )
 def test_what_has_no_value_at_one_size_is_not_right_there(framework, asked):
+    assert (asked(framework, dp=3), asked(framework, dp=37)) == ("match", "error")
+    proof = asked(framework)
+    assert proof["verdict"] == "undecided"
+    assert [limit["sizes"] for limit in proof["undecided"]] == ["dp = 37"]
+
+
+def test_nor_where_arithmetic_does_not_tell_at_which(asked):
+    framework = {"let": {"unused": "lcm(4, 37 * 37 - dp * dp)"}}
     assert (asked(framework, dp=3), asked(framework, dp=37)) == ("match", "error")
     proof = asked(framework)
     assert proof["verdict"] == "undecided"

@@ -154,18 +154,22 @@ def with_model(files, parameters, let=None):
     (files / "a.json").write_text(json.dumps(scenario))
 
 
-def test_a_placement_that_depends_on_a_size_is_not_decided(proof_of):
-    proof = proof_of("placement-by-size.json")
-    assert proof["verdict"] == "undecided" and '"tp > 4"' in proof["undecided"][0]["why"]
+def test_a_placement_that_depends_on_a_size_is_wrong_from_there_on(proof_of):
+    assert proof_of("placement-by-size.json")["statement"] == "wrong as soon as tp ≥ 5"
+
+
+def test_a_model_s_condition_on_a_size_is_a_case(proof_of, files):
+    with_model(files, [{"name": "a", "shape": [720720], "partial": {"if": "wide", "then": ["tp"]}}], {"wide": "tp > 4"})
+    assert proof_of("a.json")["statement"] == "wrong as soon as tp ≥ 5"
+    with_model(files, [{"name": "a", "shape": [720720], "tags": [{"if": "dp > 7", "then": "late"}]}])
+    assert proof_of("a.json")["verdict"] == "right"
 
 
 @pytest.mark.parametrize(
     "parameter, let",
     [
-        ({"partial": {"if": "wide", "then": ["tp"]}}, {"wide": "tp > 4"}),
         ({"shape": ["1000 * tp"]}, {}),
         ({"tags": ["t{tp}"]}, {}),
-        ({"tags": [{"if": "dp > 7", "then": "late"}]}, {}),
         ({"when": "micro_batches < 9"}, {}),
         ({"stage": "floor(pp / 21)"}, {}),
         ({"shape": ["720720 * min(tp, 1)"]}, {}),

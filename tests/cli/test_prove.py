@@ -192,7 +192,7 @@ def test_sizes_that_few_micro_batches_refuse_are_looked_at_with_more(run, files)
 
 
 def test_a_framework_s_condition_on_their_number_is_not_taken_from_an_example(run, files):
-    for condition, verdict in (("micro_batches > 1", "right only at micro_batches = 1"), ("micro_batches > 8", "not decided for micro_batches ≥ 2: twice: ")):
+    for condition, verdict in (("micro_batches > 1", "right only at micro_batches = 1"), ("micro_batches > 8", "wrong as soon as micro_batches ≥ 9")):
         twice = f'{{ "name": "twice", "op": "scale", "by": 2, "when": "{condition}" }}, {{ "name": "mean"'
         (files / "few.jsonc").write_text(FEW.replace('{ "name": "mean"', twice))
         (files / "any.json").write_text("""{
@@ -304,39 +304,60 @@ def own_framework(files, backward='"1 / (tokens * micro_batches)"', when="true",
       { "name": "w", "shape": [64] } ] }, "batch": { "micro_batches": 2 }, "schedule": { "framework": "./mine.jsonc" } }""")
 
 
-def test_a_condition_on_a_size_is_found_or_leaves_the_proof_open(run, files):
+def replays(run, files, *layouts):
+    """Verdicts of mine.json at these layouts; "micro_batches" may stand among the sizes."""
+    verdicts = []
+    for sizes in layouts:
+        document = json.loads((files / "mine.json").read_text())
+        document["batch"] = {"micro_batches": sizes.get("micro_batches", 2)}
+        document["layout"] = {axis: size for axis, size in sizes.items() if axis != "micro_batches"}
+        (files / "at.json").write_text(json.dumps(document))
+        verdicts.append(run("check", "-q", "--no-blame", "--engine", "symbolic", "at.json").stdout.split()[0])
+    return verdicts
+
+
+def test_a_condition_on_sizes_is_found_wherever_it_changes(run, files):
     own_framework(files)
     assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size\n"
-    for when, said in {"dp != 7": "wrong   mine.json  wrong for dp = 7\n",
-                       "dp < 9": "wrong   mine.json  wrong as soon as dp ≥ 9\n",
-                       "dp != 200": "open    mine.json  right where it could be followed\n",
-                       "dp != 5000": "open    mine.json  right where it could be followed\n",
-                       "dp * cp != 18": "open    mine.json  right where it could be followed\n",
-                       "not (dp == 4 and cp == 3)": "wrong   mine.json  wrong for cp = 3 and dp = 4\n",
-                       "not (dp == 40 and cp == 3)": "open    mine.json  right where it could be followed\n"}.items():
+    products = "; for ".join(f"cp = {cp} and dp = {18 // cp}" for cp in (18, 1, 3, 2, 6, 9))
+    for when, said in {"dp != 7": "wrong for dp = 7",
+                       "dp < 9": "wrong as soon as dp ≥ 9",
+                       "dp != 200": "wrong for dp = 200",
+                       "dp != 5000": "wrong for dp = 5000",
+                       "dp < 13 or dp > 64": "wrong for 13 ≤ dp ≤ 64",
+                       "dp * cp != 18": f"wrong for {products}",
+                       "not (dp == 4 and cp == 3)": "wrong for cp = 3 and dp = 4",
+                       "not (dp == 40 and cp == 3)": "wrong for cp = 3 and dp = 40"}.items():
         own_framework(files, when=when)
-        assert run("prove", "-q", "mine.json").stdout == said, when
-    own_framework(files, when="dp != 200")
-    assert ("not decided for cp = 1, pp = 1, dp ≥ 2 and micro_batches = 1: whether \"dp != 200\" holds depends on sizes that are open\n"
-            in run("prove", "-v", "mine.json").stdout)
+        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  {said}\n", when
+    own_framework(files, when="dp * cp != 18")
+    layouts = [{"dp": 18}, {"dp": 2, "cp": 9}, {"dp": 6, "cp": 3}, {"dp": 17}, {"dp": 18, "cp": 2}]
+    assert replays(run, files, *layouts) == ["mismatch"] * 3 + ["match"] * 2
 
 
-def test_a_condition_that_decides_nothing_leaves_nothing_open(run, files):
+def test_what_arithmetic_does_not_tell_leaves_the_proof_open(run, files):
+    own_framework(files, when="dp / 3 != floor(dp / 3)")
+    assert replays(run, files, {"dp": 3}, {"dp": 4}, {"dp": 33}) == ["mismatch", "match", "mismatch"]
+    done = run("prove", "-v", "mine.json")
+    assert not done.stdout.startswith("proved")
+    assert "micro_batches ≥ 2: it takes floor() of something that is open\n" in done.stdout
+
+
+def test_a_condition_that_decides_nothing_changes_nothing(run, files):
     """One of a name that is not used, of an option that rules it out, of a step that is left out."""
     far = '"far": { "if": "dp == 200", "then": false, "else": true }, "farther": "far and dp == 300"'
-    for when in ("far", "not farther", "cp == 1 or far"):
+    for when, said in {"far": "dp = 200", "not farther": "dp = 300", "cp == 1 or far": "cp ≥ 2 and dp = 200"}.items():
         own_framework(files, when=when, let=far)
-        assert run("prove", "-q", "mine.json").stdout.startswith("open "), when
+        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {said}\n", when
     for when in ("true", "true or far", "not (false and farther)"):
         own_framework(files, when=when, let=far)
         assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size\n", when
 
 
-def test_a_value_that_depends_on_the_number_of_micro_batches_leaves_the_proof_open(run, files):
+def test_a_value_that_depends_on_the_number_of_micro_batches_is_a_case(run, files):
     own_framework(files, backward='{ "if": "micro_batches == 4", "then": "1 / tokens", "else": "1 / (tokens * micro_batches)" }')
-    done = run("prove", "-v", "mine.json")
-    assert done.stdout.startswith("open    mine.json")
-    assert "whether \"micro_batches == 4\" holds depends on sizes that are open\n" in done.stdout
+    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for micro_batches = 4\n"
+    assert replays(run, files, *({"dp": 2, "micro_batches": count} for count in (3, 4, 5))) == ["match", "mismatch", "match"]
 
 
 def test_many_sizes_at_which_it_is_right_cut_no_end_off(run, files):
@@ -369,22 +390,23 @@ def with_step(files, step):
 TWICE = '{ "name": "twice", "op": "scale", "by": 2%s }'
 
 
-def test_a_name_without_a_value_at_some_sizes_leaves_the_proof_open(run, files):
+def test_a_name_without_a_value_at_some_sizes_has_none_there(run, files):
     for let in ('"way": { "if": "dp == 200", "then": "\'avg\'" }', '"one": { "if": "dp == 200", "then": "\'avg\'" }, "way": "one"'):
         own_framework(files, let=let)
         text = (files / "mine.jsonc").read_text()
         (files / "mine.jsonc").write_text(text.replace('"op": "all_reduce"', '"op": "all_reduce", "reduce": "way"'))
-        assert run("prove", "-q", "mine.json").stdout.startswith("open "), let
+        assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for dp = 200\n", let
 
 
-def test_a_size_in_a_name_leaves_the_proof_open(run, files):
+def test_a_size_in_a_name_is_followed_or_leaves_the_proof_open(run, files):
     for name, let in {"w{floor(dp / 200)}": "", "w{dp == 200}": "", "w{far}": '"far": "dp == 200"', "w{part}": '"part": "floor(dp / 200)"'}.items():
         own_framework(files, let=let)
         text = (files / "mine.jsonc").read_text()
         (files / "mine.jsonc").write_text(text.replace('"op": "scale"', '"op": "scale", "params": "%s"' % name))
-        called = "w0" if "floor" in name or "part" in name else "wfalse"
-        (files / "mine.json").write_text((files / "mine.json").read_text().replace('"name": "w"', '"name": "%s"' % called))
-        assert run("prove", "-q", "mine.json").stdout.startswith("open "), name
+        floored = "floor" in name or "part" in name
+        (files / "mine.json").write_text((files / "mine.json").read_text().replace('"name": "w"', '"name": "%s"' % ("w0" if floored else "wfalse")))
+        said = "open    mine.json  right where it could be followed" if floored else "wrong   mine.json  wrong for dp = 200"
+        assert run("prove", "-q", "mine.json").stdout == said + "\n", name
     own_framework(files, let='"far": "floor(dp / 200)"')
     with_step(files, TWICE % ', "only": { "pp": ["far"] }')
     text = (files / "mine.jsonc").read_text()
@@ -398,14 +420,15 @@ def test_a_string_that_reads_like_a_name_is_none(run, files):
     assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for every size\n"
 
 
-def test_a_default_of_the_layout_that_a_size_decides_leaves_the_proof_open(run, files):
+def test_a_default_of_the_layout_that_a_size_decides_is_a_case(run, files):
     for layout, when in {'"sequence_parallel": { "if": "cp == 50", "then": true, "else": false }': "sequence_parallel",
                          '"virtual_stages": { "if": "pp == 50", "then": 2, "else": 1 }': "virtual_stages > 1"}.items():
         own_framework(files)
         with_step(files, TWICE % (', "when": "%s"' % when))
         text = (files / "mine.jsonc").read_text()
         (files / "mine.jsonc").write_text(text.replace('"batch":', '"layout": { %s }, "batch":' % layout))
-        assert run("prove", "-q", "mine.json").stdout.startswith("open "), layout
+        axis = "cp" if "cp" in layout else "pp"
+        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {axis} = 50\n", layout
     own_framework(files)
     with_step(files, TWICE % ', "when": "cp == 1"')
     text = (files / "mine.jsonc").read_text()

@@ -15,7 +15,7 @@ from functions import ONE, ZERO, Function, WrongProof, axis, constant, demand, i
 class ClassCheck:
     def __init__(self, entry):
         self.entry = entry
-        self.axes = {one["axis"]: axis(tuple(one["names"]), one["size"]) for one in entry["axes"]}
+        self.axes = {one["axis"]: axis(tuple(one["names"]), one["size"], one.get("most")) for one in entry["axes"]}
         self.nothing, self.everywhere = self.read([]), self.read([{"value": "1"}])
         self.held = {}  # by buffer and contribution
         self.owned = self.everywhere

@@ -7,6 +7,7 @@ beyond that, or is not the same at all sizes of the case, raises Underivable.
 
 from fractions import Fraction
 
+import ranges
 from functions import ONE, ZERO, constant, inverse, plus, times, variable
 from program import EXPERT, PARTS, as_list, expressions
 
@@ -70,10 +71,10 @@ class Moment:
 
 
 class Reader:
-    """Reads the expressions of a Program for a case: `least` and `exactly` by size, `axes` of a class in the proof."""
+    """Reads the expressions of a Program for a case: `exactly`, `least` and `most` by size, `axes` of a class in the proof."""
 
-    def __init__(self, program, axes, exactly, least):
-        self.program, self.exactly, self.least = program, exactly, least
+    def __init__(self, program, axes, exactly, least, most):
+        self.program, self.exactly, self.least, self.most = program, exactly, least, most
         self.names = list(axes)  # of the levels, in the same order
         self.axes = axes
 
@@ -264,11 +265,7 @@ class Reader:
         if kind == "call":
             return self.call(tree[1], tree[2], moment)
         if kind in ("and", "or"):
-            left = self.of(tree[1], moment)
-            if left is (NOWHERE if kind == "and" else EVERYWHERE):
-                return left
-            right = self.of(tree[2], moment)
-            return left & right if kind == "and" else left | right
+            return self.logical(tree, moment)
         if kind == "not":
             return ~self.of(tree[1], moment)
         if kind == "negative":
@@ -283,6 +280,20 @@ class Reader:
                 raise Underivable(f"a quotient by {right}")
             return times(left, inverse(right))
         return plus(left, right, 1 if kind == "+" else -1)
+
+    def logical(self, tree, moment):
+        kind = tree[0]
+        try:
+            left = self.of(tree[1], moment)
+            if left is (NOWHERE if kind == "and" else EVERYWHERE):
+                return left
+            right = self.of(tree[2], moment)
+            return left & right if kind == "and" else left | right
+        except Underivable:  # each side for itself may depend on what both together do not
+            answer = ranges.truth(tree, lambda name: self.range_of(name, moment))
+            if answer is None:
+                raise
+            return EVERYWHERE if answer else NOWHERE
 
     def of_name(self, name, moment):
         if name in AXES:
@@ -324,9 +335,29 @@ class Reader:
         if all(set(value) <= {()} for value in values):
             plain = [("number", value.get((), Fraction(0))) for value in values]
             return constant(expressions.value_of(("call", function, plain), None))
+        whole = ranges.number(("call", function, arguments), lambda name: self.range_of(name, moment))
+        if whole is not None and whole[0] is not None and whole[0] == whole[1]:
+            return constant(whole[0])
         raise Underivable(function)
 
     def compare(self, sign, left, right, moment):
+        try:
+            return self.compare_values(sign, left, right, moment)
+        except Underivable:  # what is no polynomial, as floor(dp / 8), may still be above a number
+            answer = ranges.truth(("compare", sign, left, right), lambda name: self.range_of(name, moment))
+            if answer is None:
+                raise
+            return EVERYWHERE if answer else NOWHERE
+
+    def range_of(self, name, moment):
+        """Between which numbers a size is; None where the name is none."""
+        try:
+            value = self.of_name(name, moment)
+        except Underivable:
+            return None
+        return None if isinstance(value, Where) else self.bounds(value)
+
+    def compare_values(self, sign, left, right, moment):
         def axis_of(tree):
             is_rank = tree[0] == "name" and tree[1].startswith("rank.")
             return tree[1][5:] if is_rank and self.program.levels_of(tree[1][5:]) else None
@@ -384,6 +415,7 @@ class Reader:
         """Which of -1, 0 and 1 the number's sign can be at sizes of the case; every token count is at least 1."""
         if not number:
             return {0}
+        inside = self.signs_inside(number)
         for name in {name for powers in number for name, exponent in powers if exponent < 0}:
             most = max(-dict(powers).get(name, 0) for powers in number)
             number = times(number, {((name, most),): Fraction(1)})
@@ -397,7 +429,36 @@ class Reader:
         start = total.get((), Fraction(0))
         rest = {1 if coefficient > 0 else -1 for powers, coefficient in total.items() if powers}
         found = {(start > 0) - (start < 0)} | rest
-        return found | {0} if len(found - {0}) > 1 else found
+        return (found | {0} if len(found - {0}) > 1 else found) & inside
+
+    def signs_inside(self, number):
+        """The signs between the bounds, of the number over the powers that all of its terms have."""
+        names = {name for powers in number for name, _ in powers if self.least.get(name, 1) > 0}
+        for name in names:
+            common = min(dict(powers).get(name, 0) for powers in number)
+            number = times(number, {((name, -common),): Fraction(1)} if common else ONE)
+        low, high = self.bounds(number)
+        possible = set()
+        if low is None or low < 0:
+            possible.add(-1)
+        if (low is None or low <= 0) and (high is None or high >= 0):
+            possible.add(0)
+        if high is None or high > 0:
+            possible.add(1)
+        return possible
+
+    def bounds(self, number):
+        """The least and the largest value over all sizes of the case, as far as each term for itself shows; None: no bound."""
+        found = (Fraction(0), Fraction(0))
+        for powers, coefficient in number.items():
+            term = (Fraction(coefficient), Fraction(coefficient))
+            for name, exponent in powers:
+                least, most = self.least.get(name, 1), self.most.get(name)
+                factor = (Fraction(least), None if most is None else Fraction(most))
+                for _ in range(abs(exponent)):
+                    term = ranges.product(term, factor) if exponent > 0 else ranges.quotient(term, factor)
+            found = ranges.plus(found, term)
+        return found
 
 
 def expressions_hold(sign, difference):

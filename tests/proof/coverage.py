@@ -12,21 +12,25 @@ REFUSED_LOOKED_AT = 12  # of a proof, so many cells of sizes that no case has
 
 
 def guards_of(case):
-    """(exactly, least) by size."""
-    exactly, least = {}, {}
+    """(exactly, least, most) by size."""
+    exactly, least, most = {}, {}, {}
     for guard in case["guards"]:
-        demand(set(guard) in ({"size", "exactly"}, {"size", "least"}), "no guard:", guard)
+        demand(set(guard) in ({"size", "exactly"}, {"size", "least"}, {"size", "least", "most"}), "no guard:", guard)
         demand(guard["size"] not in exactly and guard["size"] not in least, "two guards for", guard["size"])
         kind = exactly if "exactly" in guard else least
         kind[guard["size"]] = guard["exactly"] if kind is exactly else guard["least"]
         demand(kind[guard["size"]] >= 1, "no size:", guard)
-    return exactly, least
+        if "most" in guard:
+            most[guard["size"]] = guard["most"]
+            demand(guard["most"] > guard["least"], "no sizes:", guard)
+    return exactly, least, most
 
 
 def holds(guards, sizes):
-    exactly, least = guards
-    return all(sizes[size] == number for size, number in exactly.items()) and all(
-        sizes[size] >= number for size, number in least.items())
+    exactly, least, most = guards
+    return (all(sizes[size] == number for size, number in exactly.items()) and
+            all(sizes[size] >= number for size, number in least.items()) and
+            all(sizes[size] <= number for size, number in most.items()))
 
 
 def first_common(cases):
@@ -48,15 +52,16 @@ class Sizes:
     def check(self):
         if any("undecided" in case and not case["guards"] for case in self.cases):
             return  # it was given up as a whole, and says so
-        for case, (exactly, least) in zip(self.cases, self.guards):
+        for case, (exactly, least, _) in zip(self.cases, self.guards):
             demand({*exactly, *least} == set(self.open), "a case has no guard for one of", self.open, ":", case["sizes"])
-        most = {size: max([exactly.get(size, 0) + 1 for exactly, _ in self.guards] + [least.get(size, 1) for _, least in self.guards])
-                for size in self.open}  # fmt: skip
+        begins = {size: self.begins_of(size) for size in self.open}
         left = []
-        # Both numbers of a cell: the first size in it, and whether it goes on without end.
-        for cell in itertools.product(*(range(1, most[size] + 1) for size in self.open)):
+        # Of a cell the first size, and where the sizes end that no guard tells from it: never, for the last one.
+        for cell in itertools.product(*begins.values()):
             sizes = dict(zip(self.open, cell))
-            endless = {size for size in self.open if sizes[size] == most[size]}
+            endless = {size: None if sizes[size] == begins[size][-1] else min(one for one in begins[size] if one > sizes[size]) - 1
+                       for size in self.open}  # fmt: skip
+            endless = {size: end for size, end in endless.items() if end != sizes[size]}
             found = [number for number, guards in enumerate(self.guards) if holds(guards, sizes)]
             demand(len(found) < 2, "several cases have the sizes", sizes)
             if not found:
@@ -67,6 +72,18 @@ class Sizes:
         for sizes, endless in left[:REFUSED_LOOKED_AT]:
             self.check_refused(sizes, endless)
         self.not_looked_at += max(len(left) - REFUSED_LOOKED_AT, 0)
+
+    def begins_of(self, size):
+        """The sizes at which a guard begins to hold, or not to."""
+        found = {1}
+        for exactly, least, most in self.guards:
+            if size in exactly:
+                found |= {exactly[size], exactly[size] + 1}
+            if size in least:
+                found.add(least[size])
+            if size in most:
+                found.add(most[size] + 1)
+        return sorted(found)
 
     def check_open(self):
         """Every axis that may have several sizes is open, or the statement says that it is not."""
@@ -125,7 +142,7 @@ class Sizes:
             self.not_looked_at += 1
             return
         for attempt in range(5 if endless else 1):
-            larger = {size: sizes[size] + (self.chance.randrange(8) if attempt else 0) for size in sorted(endless)}
+            larger = {size: self.up_to(sizes[size] + (self.chance.randrange(8) if attempt else 0), endless[size]) for size in sorted(endless)}
             tried = {**fixed, **sizes, **larger}
             try:
                 self.scenario.at(tried)
@@ -134,16 +151,20 @@ class Sizes:
                 continue
             demand(False, "no case has the sizes", tried, ", which the scenario allows")
 
+    @staticmethod
+    def up_to(number, most):
+        return number if most is None else min(number, most)
+
     def drawn(self, case, number, tries=6):
         """Sizes of a case that the proof did not look at, where some are allowed: at most so many."""
-        exactly, least = guards_of(case)
+        _, least, most = guards_of(case)
         known, found = [dict(layout) for layout in case["layouts"]], []
         if not least or not known:
             return []
         for _ in range(tries):
             if len(found) == number:
                 break
-            sizes = {**known[0], **{size: start + self.chance.randrange(7) for size, start in least.items()}}
+            sizes = {**known[0], **{size: self.up_to(start + self.chance.randrange(7), most.get(size)) for size, start in least.items()}}
             if sizes in known:
                 continue
             known.append(sizes)

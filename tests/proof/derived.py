@@ -38,11 +38,11 @@ class Taken(dict):
 
 
 class DerivedClass(ClassCheck):
-    def __init__(self, entry, program, exactly, least, taken):
+    def __init__(self, entry, program, exactly, least, most, taken):
         super().__init__(entry)
-        self.program, self.exactly, self.least, self.taken = program, exactly, least, taken
+        self.program, self.exactly, self.least, self.most, self.taken = program, exactly, least, most, taken
         demand(len(self.axes) == len(program.levels), "there are other axes than", [sorted(one.axes) for one in program.levels])
-        self.reader = Reader(program, self.axes, exactly, least)
+        self.reader = Reader(program, self.axes, exactly, least, most)
         self.check_axes()
         name = entry["parameters"][0]
         demand(name in program.by_name, "there is no parameter", name)
@@ -72,6 +72,7 @@ class DerivedClass(ClassCheck):
                 continue
             demand(len(open_axes) == 1 and entry["size"] == open_axes[0], "the size of", entry["axis"], "is", open_axes)
             demand(entry.get("least") == self.least[open_axes[0]], entry["axis"], "begins at", self.least[open_axes[0]])
+            demand(entry.get("most") == self.most.get(open_axes[0]), entry["axis"], "ends at", self.most.get(open_axes[0]))
             fixed = [name for name in axis.names if name.isdigit()]
             demand(len({"first", "last", *fixed} & set(axis.names)) <= self.least[open_axes[0]],
                    entry["axis"], "has less coordinates than the proof has names")

@@ -98,12 +98,12 @@ def parse(text):
 class Axis:
     """Names of coordinates on an axis, and every way in which they can be equal: a block number for each name."""
 
-    def __init__(self, names, size):
+    def __init__(self, names, size, most):
         self.names = names
         self.number = {name: i for i, name in enumerate(self.names)}
         self.open = isinstance(size, str)
         self.size = variable(size) if self.open else constant(size)
-        self.most = None if self.open else size
+        self.most = most if self.open else size  # None: there is no end
         # The rank, the contributor and the owners may be anywhere; every other name is a coordinate of its own.
         self.fixed = [i for i, name in enumerate(self.names)
                       if name not in ("rank", "contributor") and not name.startswith("owner ")]
@@ -151,9 +151,9 @@ class Axis:
 
 
 @functools.cache
-def axis(names, size):
+def axis(names, size, most=None):
     """The classes of a proof have the same few."""
-    return Axis(names, size)
+    return Axis(names, size, most)
 
 
 class Function:

@@ -32,12 +32,18 @@ def drop_a_case(report, chance):
 def widen_a_case(report, chance):
     guard = choose(chance, [guard for case in cases(report) for guard in case["guards"]
                             if "exactly" in guard or guard["least"] > 1])
-    guard["least"] = guard.pop("exactly") if "exactly" in guard else guard["least"] - 1
+    if "most" in guard and chance.random() < 0.5:
+        guard["most"] += 1
+    else:
+        guard["least"] = guard.pop("exactly") if "exactly" in guard else guard["least"] - 1
 
 
 def narrow_a_case(report, chance):
     guard = choose(chance, [guard for case in cases(report) for guard in case["guards"] if "least" in guard])
-    guard["least"] += 1
+    if "most" in guard and chance.random() < 0.5:
+        guard["most"] -= 1
+    else:
+        guard["least"] += 1
 
 
 def close_an_axis(report, chance):

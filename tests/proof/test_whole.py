@@ -202,7 +202,7 @@ def test_buckets_begin_where_their_parameters_do():
 
 def test_signs_are_those_of_all_sizes():
     program = Program({"layout": {"dp": 2}, "model": {"parameters": []}, "schedule": {"steps": []}})
-    reader = Reader(program, {"dp": axis(("rank", "contributor"), "dp")}, {}, {"dp": 3})
+    reader = Reader(program, {"dp": axis(("rank", "contributor"), "dp")}, {}, {"dp": 3}, {})
     dp = variable("dp")
     assert reader.signs(plus(dp, constant(3), -1)) == {0, 1}
     assert reader.signs(plus(dp, constant(2), -1)) == {1}

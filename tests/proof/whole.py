@@ -11,7 +11,7 @@ import random
 from classes import key_of
 from conditions import EVERYWHERE, NOWHERE, Moment, Reader, Underivable
 
-from coverage import Sizes, guards_of
+from coverage import Sizes, guards_of, holds
 from derived import DerivedClass, Taken
 from functions import axis, demand
 from program import Refused, expressions, same_shape
@@ -37,16 +37,16 @@ def at_its_sizes(program):
     """Reads expressions where all sizes are numbers."""
     names = ("rank", "contributor", "first", "last")
     axes = {str(number): axis(names, level.size) for number, level in enumerate(program.levels)}
-    return Reader(program, axes, dict(program.sizes), {})
+    return Reader(program, axes, dict(program.sizes), {}, {})
 
 
-def check_conditions(case, program, least, counts):
+def check_conditions(case, program, least, most, counts):
     """What decided about the steps when a framework was expanded comes out alike at all sizes of the case."""
     axes = {}
     for number, level in enumerate(program.levels):
         size = next((name for name in sorted(level.axes) if name in least), level.size)
         axes[str(number)] = axis(("rank", "contributor"), size)
-    reader = Reader(program, axes, {}, least)
+    reader = Reader(program, axes, {}, least, most)
     for condition in case["conditions"]:
         counts.conditions += 1
         try:
@@ -77,26 +77,25 @@ def follow_program(case, program, counts):
 
 
 def check_case(case, scenario, sizes, counts, draws):
-    exactly, least = guards_of(case)
+    guards = exactly, least, most = guards_of(case)
     demand(case["layouts"] or "undecided" in case, "a case that is not undecided was read at no layout")
     if "undecided" in case:
         demand(not case["classes"], "an undecided case has classes")
         return
     programs = []
     for layout in case["layouts"]:
-        demand(all(layout[size] == number for size, number in exactly.items()) and
-               all(layout[size] >= number for size, number in least.items()), "the case does not have the sizes", layout)
+        demand(holds(guards, layout), "the case does not have the sizes", layout)
         try:
             programs.append(scenario.at(layout))
         except Refused as why:
             demand(False, "the scenario refuses", layout, ":", why)
         follow_program(case, programs[-1], counts)
-    check_conditions(case, programs[0], least, counts)
+    check_conditions(case, programs[0], least, most, counts)
     keys = set()
     for entry in case["classes"]:
         demand(0 <= entry["layout"] < len(programs), "there is no layout", entry["layout"])
         program = programs[entry["layout"]]
-        counts.points += DerivedClass(entry, program, exactly, least, counts.taken).run()
+        counts.points += DerivedClass(entry, program, exactly, least, most, counts.taken).run()
         counts.classes += 1
         counts.steps += len(entry["steps"])
         of_class = {key_of(program, program.by_name[name]) for name in entry["parameters"] if name in program.by_name}

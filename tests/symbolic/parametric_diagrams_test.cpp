@@ -137,8 +137,8 @@ TEST_CASE("signs over all sizes from the least on", "[parametric]") {
   Polynomials polynomials;
   const int n = polynomials.variable(size(Axis::dp));
   const auto constant = [&](int value) { return polynomials.constant(Rational(value)); };
-  const auto signs = [&](int value, int least) {
-    const Signs found = polynomials.signs(value, [least](const Variable&) { return least; });
+  const auto signs = [&](int value, int least, std::optional<int> most = std::nullopt) {
+    const Signs found = polynomials.signs(value, [&](const Variable&) { return Span{least, most}; });
     return std::string(found.negative ? "-" : "") + (found.zero ? "0" : "") + (found.positive ? "+" : "");
   };
   CHECK(signs(polynomials.subtract(n, constant(1)), 2) == "+");
@@ -147,4 +147,7 @@ TEST_CASE("signs over all sizes from the least on", "[parametric]") {
   CHECK(signs(polynomials.subtract(n, constant(3)), 2) == "-0+");
   CHECK(signs(polynomials.subtract(1, *polynomials.inverse(n)), 1) == "0+");
   CHECK(signs(0, 1) == "0");
+  CHECK(signs(polynomials.subtract(n, constant(5)), 2, 4) == "-");
+  CHECK(signs(polynomials.subtract(n, constant(5)), 2, 5) == "-0");
+  CHECK(signs(polynomials.subtract(n, constant(5)), 2, 6) == "-0+");
 }

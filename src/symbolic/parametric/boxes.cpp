@@ -14,13 +14,15 @@ namespace {
 /// More exceptions are no shorter than the sizes one by one.
 constexpr std::size_t most_exceptions = 2;
 
-/// The box with one dimension as wide as it can be: from the least size on that does, without exceptions if possible.
+/// The box with one dimension as wide as it can be: from the least size on that does, without exceptions if possible;
+/// what has an end keeps one where it must.
 void widen(const WrongPoints& points, Box& box, std::size_t dimension) {
   const std::vector<int>& values = points.values[dimension];
   const Bound narrow = box[dimension];
   const int least = narrow.exact ? *narrow.exact : narrow.least;
   Box wide = box;
   wide[dimension] = Bound{std::nullopt, values.front(), {}};
+  const auto is_wide = [&](int value) { return !points.wide.empty() && points.wide[dimension].count(value) > 0; };
   std::set<int> right;  // sizes at which something in the box is right
   for (const Point& point : points.known) {
     if (holds(wide, point) && points.wrong.count(point) == 0) right.insert(point[dimension]);
@@ -30,13 +32,25 @@ void widen(const WrongPoints& points, Box& box, std::size_t dimension) {
       if (from > least) break;
       const std::set<int> but(right.lower_bound(from), right.end());
       if (but.size() > exceptions || but.count(from) > 0 || but.count(values.back()) > 0) continue;
+      if (std::any_of(but.begin(), but.end(), is_wide)) continue;
       box[dimension] = Bound{std::nullopt, from, but};
       return;
     }
   }
+  if (!narrow.most) return;
+  const auto end = right.upper_bound(*narrow.most);
+  const auto from =
+      std::find_if(values.begin(), values.end(), [&](int value) { return right.lower_bound(value) == end; });
+  if (from != values.end() && *from <= least)
+    box[dimension] = Bound{std::nullopt, *from, {}, end == right.end() ? *narrow.most : *end - 1};
 }
 
 }  // namespace
+
+std::string range_text(const std::string& name, int least, const std::optional<int>& most) {
+  if (!most) return fmt::format("{} ≥ {}", name, least);
+  return *most == least ? fmt::format("{} = {}", name, least) : fmt::format("{} ≤ {} ≤ {}", least, name, *most);
+}
 
 bool holds(const Box& box, const Point& point) {
   for (std::size_t i = 0; i < box.size(); ++i) {
@@ -89,8 +103,8 @@ std::string describe(const Box& box, const std::vector<std::string>& names, cons
   for (std::size_t i = 0; i < box.size(); ++i) {
     const Bound& bound = box[i];
     if (bound.exact) parts.push_back(fmt::format("{} = {}", names[i], *bound.exact));
-    if (!bound.exact && bound.least > points.values[i].front())
-      parts.push_back(fmt::format("{} ≥ {}", names[i], bound.least));
+    if (!bound.exact && (bound.most || bound.least > points.values[i].front()))
+      parts.push_back(range_text(names[i], bound.least, bound.most));
     for (const int value : bound.but) parts.push_back(fmt::format("{} ≠ {}", names[i], value));
   }
   if (parts.empty()) return "every size";

@@ -14,13 +14,19 @@ using Point = std::vector<int>;
 
 /// Sizes in one dimension that a box holds.
 struct Bound {
-  std::optional<int> exact;  ///< none: all from `least` on but those in `but`
+  std::optional<int> exact;  ///< none: all from `least` on, up to `most` where there is an end, but those in `but`
   int least = 1;
   std::set<int> but;
+  std::optional<int> most = std::nullopt;
 
   auto operator<=>(const Bound& other) const = default;
-  bool holds(int value) const { return exact ? value == *exact : value >= least && but.count(value) == 0; }
+  bool holds(int value) const {
+    if (exact) return value == *exact;
+    return value >= least && !(most && value > *most) && but.count(value) == 0;
+  }
 };
+/// "dp ≥ 2", "2 ≤ dp ≤ 63"
+std::string range_text(const std::string& name, int least, const std::optional<int>& most);
 
 /// Sizes that lie in a bound in each dimension.
 using Box = std::vector<Bound>;
@@ -28,11 +34,12 @@ using Box = std::vector<Bound>;
 bool holds(const Box& box, const Point& point);
 
 /// A grid of points of which some are wrong. `values` lists the sizes of each dimension, ascending; the last of each
-/// stands for all larger ones.
+/// stands for all larger ones, and those in `wide` for all up to the next one.
 struct WrongPoints {
   std::vector<std::vector<int>> values;
   std::vector<Point> known;
   std::set<Point> wrong;
+  std::vector<std::set<int>> wide = {};  ///< by dimension; none at all: no size stands for others
 
   /// Whether everything that is known in the box is wrong.
   bool all_wrong(const Box& box) const;

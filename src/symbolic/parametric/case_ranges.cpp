@@ -15,9 +15,6 @@ namespace lockstep::parametric {
 
 namespace {
 
-/// Sizes up to which each one is a case of its own where a schedule singles coordinates out.
-constexpr int most_exact = 40;
-
 /// Whether a coordinate on one of these axes is one on digits of the other: with experts those of dp are ep and edp,
 /// and tp is etp.
 bool share_digits(Axis one, Axis other) {
@@ -68,88 +65,50 @@ std::set<int> stages_before_end(const Scenario& one, int size, const Scenario& o
   return found;
 }
 
-/// The first sizes from `least` on that are allowed, two where there are as many.
-std::vector<int> allowed_from(const OpenSizes& open, Axis axis, int least) {
+/// The first sizes of a span that are allowed, two where there are as many.
+std::vector<int> first_allowed(const OpenSizes& open, Axis axis, const Span& span) {
   std::vector<int> found;
   const auto look_at = [&](int size) {
-    if (found.size() < 2 && open.allow(open.with(axis, size))) found.push_back(size);
+    const bool inside = size >= span.least && !(span.most && size > *span.most);
+    if (found.size() < 2 && inside && open.allow(open.with(axis, size))) found.push_back(size);
   };
-  for (int size = least; size < least + 8; ++size) look_at(size);
+  for (int size = span.least; size < span.least + 8; ++size) look_at(size);
   for (int size = 1; size <= 256; size *= 2) {
-    if (size >= least + 8) look_at(size);
+    if (size >= span.least + 8) look_at(size);
   }
   return found;
 }
 
-/// The steps at a size of an axis, with the other axes as they are in base, and as small as can be: a factor may be
-/// compared with the number of all ranks.
-std::vector<std::string> steps_at(const OpenSizes& open, Axis axis, int size) {
-  std::vector<std::string> texts;
-  for (const Layouts* layouts : open.of) {
-    Sizes alone = open.base;
-    for (const Axis other : open.axes) alone.axes[other] = layouts->allowed(other).front();
-    alone.axes[axis] = size;
-    for (const Sizes& sizes : {open.with(axis, size), alone}) {
-      const std::shared_ptr<const Scenario> scenario = layouts->read(sizes);
-      texts.push_back(scenario ? steps_text(*scenario) : "");
-    }
+/// Sizes from `least` on of which each is a case of its own, where there are few: those that are allowed, and those
+/// that no scenario itself refuses. The ones behind them are not looked at.
+std::vector<CaseRange> single_sizes(const OpenSizes& open, Axis axis, int least, std::set<int> sizes) {
+  for (const Layouts* layouts : open.of) sizes.merge(layouts->dividing(axis));
+  std::erase_if(sizes, [&](int size) { return size < least || !open.allow(open.with(axis, size)); });
+  const auto refused = [&](const SizeRange& range) {
+    return std::any_of(open.of.begin(), open.of.end(), [&](const Layouts* layouts) {
+      return layouts->refuses_all({{axis, range}}, std::nullopt);
+    });
+  };
+  std::vector<CaseRange> ranges;
+  int next = least;
+  const int last = sizes.empty() ? least - 1 : *sizes.rbegin();
+  for (; next <= last && static_cast<int>(ranges.size()) < most_exact; ++next) {
+    if (!refused(SizeRange::exactly(Rational(next)))) ranges.push_back({{next, next}});
   }
-  return texts;
+  if (!refused(SizeRange::from(next))) {
+    ranges.push_back({{next},
+                      fmt::format("no size of {} from {} on was found that is allowed, and none is known to be refused",
+                                  name_of(axis), next)});
+  }
+  return ranges;
 }
 
-/// The largest size from `least` on at which a framework has other steps than beyond it, as it does where it leaves out
-/// a factor that is the number of ranks: of the first few sizes, the file's, and those that a condition of its
-/// framework compares with a number.
-std::optional<int> last_with_other_steps(const OpenSizes& open, Axis axis, int least) {
-  constexpr int most = 16, few = 3;
-  std::set<int> sizes;
-  for (int size = least; size < least + few; ++size) sizes.insert(size);
-  for (const Layouts* layouts : open.of) {
-    for (const auto& [text, condition] : layouts->decided_conditions()) {
-      for (const int number : condition.numbers) sizes.insert({number - 1, number});
-    }
-    sizes.insert(layouts->own().axes.at(axis));
-  }
-  for (auto size = sizes.rbegin(); size != sizes.rend() && *size >= least; ++size) {
-    if (*size > most || !open.allow(open.with(axis, *size))) continue;
-    const std::vector<int> beyond = allowed_from(open, axis, *size + 1);
-    if (beyond.size() < 2) continue;
-    const auto steps = steps_at(open, axis, beyond[0]);
-    if (steps_at(open, axis, beyond[1]) != steps) return std::nullopt;
-    if (steps_at(open, axis, *size) != steps) return *size;
-  }
-  return std::nullopt;
-}
+}  // namespace
 
-/// The largest number that a condition on this axis and one other has, up to which each size is a case of its own: a
-/// look along the axis alone does not show what both decide together. 0 where there is none.
-int last_compared_with_others(const OpenSizes& open, Axis axis) {
-  constexpr int most = 8;
-  int last = 0;
-  for (const Layouts* layouts : open.of) {
-    for (const auto& [text, condition] : layouts->decided_conditions()) {
-      const auto is_named = [&, &names = condition.names](Axis one) {
-        return names.contains(std::string(name_of(one)));
-      };
-      const auto others = std::count_if(open.axes.begin(), open.axes.end(),
-                                        [&](Axis other) { return other != axis && is_named(other); });
-      if (others != 1 || !is_named(axis)) continue;
-      for (const int number : condition.numbers) last = number <= most ? std::max(last, number) : last;
-    }
-  }
-  return last;
+void SingledOut::add(const SingledOut& other) {
+  named.insert(other.named.begin(), other.named.end());
+  from_end.insert(other.from_end.begin(), other.from_end.end());
 }
-
-/// Coordinates that are singled out at both sizes, counted from the first on and, as the last but one is, from the end.
-struct SingledOut {
-  std::set<int> named = {0}, from_end = {1};
-  void add(const SingledOut& other) {
-    named.insert(other.named.begin(), other.named.end());
-    from_end.insert(other.from_end.begin(), other.from_end.end());
-  }
-  /// The least size at which all of them differ. A smaller one has less coordinates, or some of them are one.
-  int least() const { return *named.rbegin() + *from_end.rbegin() + 1; }
-};
 
 SingledOut singled_out(const Layouts& layouts, Axis axis, const Sizes& one, const Sizes& other) {
   const auto read = layouts.read(one), read_other = layouts.read(other);
@@ -172,36 +131,23 @@ SingledOut singled_out(const Layouts& layouts, Axis axis, const Sizes& one, cons
   return found;
 }
 
-/// Sizes from `least` on of which each is a case of its own, where there are few: those that are allowed, and those
-/// that no scenario itself refuses. The ones behind them are not looked at.
-std::vector<CaseRange> single_sizes(const OpenSizes& open, Axis axis, int least, std::set<int> sizes) {
-  for (const Layouts* layouts : open.of) sizes.merge(layouts->dividing(axis));
-  std::erase_if(sizes, [&](int size) { return size < least || !open.allow(open.with(axis, size)); });
-  const auto refused = [&](const SizeRange& range) {
-    return std::any_of(open.of.begin(), open.of.end(), [&](const Layouts* layouts) {
-      return layouts->refuses_all({{axis, range}}, std::nullopt);
-    });
-  };
-  std::vector<CaseRange> ranges;
-  int next = least;
-  const int last = sizes.empty() ? least - 1 : *sizes.rbegin();
-  for (; next <= last && static_cast<int>(ranges.size()) < most_exact; ++next) {
-    if (!refused(SizeRange::exactly(Rational(next)))) ranges.push_back({next, 1, next, next, next, ""});
-  }
-  if (!refused(SizeRange::from(next))) {
-    ranges.push_back({std::nullopt, next, next, next, next,
-                      fmt::format("no size of {} from {} on was found that is allowed, and none is known to be refused",
-                                  name_of(axis), next)});
-  }
-  return ranges;
+std::string too_many_singled_out(const SingledOut& known, Axis axis) {
+  return fmt::format("it singles out the coordinate {} of {}, and each smaller size would be a case of its own",
+                     *known.named.rbegin(), name_of(axis));
 }
 
-}  // namespace
+std::vector<int> allowed_in(const OpenSizes& together, Axis axis, const Span& span) {
+  std::vector<int> sizes = together.of.front()->allowed(axis);
+  std::erase_if(sizes, [&](int size) {
+    return size < span.least || (span.most && size > *span.most) || !together.allow(together.with(axis, size));
+  });
+  return sizes.size() < 2 ? first_allowed(together, axis, span) : sizes;
+}
 
 std::vector<CaseRange> ranges_of(const OpenSizes& together, Axis axis) {
   std::vector<int> sizes = together.of.front()->allowed(axis);
   std::erase_if(sizes, [&](int size) { return !together.allow(together.with(axis, size)); });
-  if (sizes.empty()) sizes = allowed_from(together, axis, 1);
+  if (sizes.empty()) sizes = first_allowed(together, axis, {1});
   if (sizes.empty()) return {};
   SingledOut known;
   const auto look_at = [&](int one, int other) {
@@ -220,37 +166,23 @@ std::vector<CaseRange> ranges_of(const OpenSizes& together, Axis axis) {
   }
   int least = std::max(axis == Axis::pp ? 3 : 2, known.least());
   std::vector<CaseRange> ranges;
-  const auto each_until = [&](int end) {
-    // Also those that are refused beside the base's other sizes: beside others they may be allowed.
-    for (int size = static_cast<int>(ranges.size()) + 1; size < std::min(end, most_exact); ++size)
-      ranges.push_back({size, 1, size, size, size, ""});
-  };
   std::vector<int> open;
   for (;;) {
-    each_until(least);
+    // Also those that are refused beside the base's other sizes: beside others they may be allowed.
+    for (int size = static_cast<int>(ranges.size()) + 1; size < std::min(least, most_exact); ++size)
+      ranges.push_back({{size, size}});
     if (least > most_exact) {
-      ranges.push_back(
-          {std::nullopt, most_exact, 1, 1, 1,
-           fmt::format("it singles out the coordinate {} of {}, and each smaller size would be a case of its "
-                       "own",
-                       *known.named.rbegin(), name_of(axis))});
+      ranges.push_back({{most_exact}, too_many_singled_out(known, axis)});
       return ranges;
     }
-    const int most =
-        std::max(last_with_other_steps(together, axis, least).value_or(0), last_compared_with_others(together, axis));
-    least = std::max(least, most + 1);
-    each_until(least);
-    open.clear();
-    std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(open), [&](int size) { return size >= least; });
-    if (open.size() < 2) open = allowed_from(together, axis, least);
+    open = allowed_in(together, axis, {least});
     if (open.size() < 2) break;
-    // A framework may single out others behind a size that its conditions name.
     look_at(open[0], open[1]);
     if (known.least() <= least) break;
     least = known.least();
   }
   if (open.size() > 1) {
-    ranges.push_back({std::nullopt, least, open[0], open[1], open.back(), ""});
+    ranges.push_back({{least}});
     return ranges;
   }
   std::set<int> few(sizes.begin(), sizes.end());

@@ -23,18 +23,28 @@ struct Specimen {
   std::vector<ClassResult> results;
 };
 
-/// Some sizes, all of which go through the same: each axis has one size, or every one from a least one on.
-struct Case {
+/// Some sizes: each axis has one size, or every one from a least one on, up to a largest one where there is an end.
+struct CaseSizes {
   std::map<Axis, int> exact, least;
-  std::optional<int> exact_micro_batches, least_micro_batches;
+  std::map<Axis, int> most;  ///< of axes in `least`; larger than that
+  std::optional<int> exact_micro_batches, least_micro_batches, most_micro_batches;
+
+  bool holds(const Sizes& sizes) const;
+  bool operator==(const CaseSizes&) const = default;
+};
+/// "pp ≥ 2 and dp = 1"
+std::string describe(const CaseSizes& sizes);
+
+/// Sizes all of which go through the same.
+struct Case : CaseSizes {
   /// The first stands for the case; the others have the classes that it lacks.
   std::vector<Specimen> specimens;
   std::optional<Proof::Limit> limit;
-
-  bool holds(const Sizes& sizes) const;
+  /// Of the limit: a condition on sizes that holds at some of these and not at others, if that is what it is.
+  std::shared_ptr<const Expression::Node> depends_on;
 };
 
-/// A way in which sizes of a case are wrong: those from these on, where the value is not zero.
+/// A way in which sizes of a case are wrong: those of its sizes from these on, where the value is not zero.
 struct Reason {
   const Case* of = nullptr;
   const Specimen* specimen = nullptr;
@@ -60,9 +70,6 @@ std::vector<Reason> reasons_of(const Case& one);
 /// Sizes at which a reason's value is zero, those that it depends on. Of one size all there are, also at sizes of other
 /// cases; of several the first 16 where it applies otherwise, up to 64 (two), 16 (three) or 8.
 std::vector<Sizes> zeros_of(const Reason& reason);
-
-/// "pp ≥ 2 and dp = 1": the sizes of a case.
-std::string describe(const Case& one);
 
 /// What the reasons come to, in words.
 std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,

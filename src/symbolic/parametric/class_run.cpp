@@ -25,7 +25,7 @@ std::vector<Level> named_levels(const World& world, const Names& names) {
         level.owners.push_back(static_cast<int>(owner));
     }
     level.constants = names.constants[i];
-    const int most_blocks = level.open ? level.names() : level.size;
+    const int most_blocks = level.open ? std::min(level.names(), level.most.value_or(level.names())) : level.size;
     level.partitions = Partitions(static_cast<int>(level.owners.size()), static_cast<int>(level.constants.size()),
                                   most_blocks, most_partitions);
     if (level.partitions.size() == 0) {

@@ -130,9 +130,9 @@ int ClassRun::reference(const Atom& atom) {
 
 void ClassRun::add_cells(Fault fault, int step, int atom, int diagram) {
   constexpr std::size_t most_cells = 200000;
-  const auto least = [&](const Variable& variable) { return world_.least(variable); };
+  const auto span_of = [&](const Variable& variable) { return world_.span(variable); };
   result_.diagrams->visit(diagram, fault == Fault::unowned, [&](const Diagrams::Path& path) {
-    if (fault == Fault::unowned && !world_.polynomials().signs(path.value, least).zero) return true;
+    if (fault == Fault::unowned && !world_.polynomials().signs(path.value, span_of).zero) return true;
     if (result_.cells.size() >= most_cells) throw OutOfReach("", "it is wrong in more ways than are followed");
     result_.cells.push_back({fault, step, atom, path.partitions, path.value});
     ended_ = ended_ || (fault == Fault::race && world_.open().least.empty());

@@ -130,7 +130,7 @@ void check_levels(const World& before, const World& after) {
   const bool alike = std::equal(before.levels().begin(), before.levels().end(), after.levels().begin(),
                                 after.levels().end(), [](const Level& a, const Level& b) {
                                   return a.axis == b.axis && a.axes == b.axes && a.stride == b.stride &&
-                                         a.size == b.size && a.open == b.open && a.least == b.least;
+                                         a.size == b.size && a.open == b.open && a.least == b.least && a.most == b.most;
                                 });
   if (!alike) throw OutOfReach("", "the two number their ranks by other axes");
 }

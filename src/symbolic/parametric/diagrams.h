@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -22,8 +23,9 @@ struct Level {
   std::vector<Axis> axes;  ///< all of both meshes that it is a digit of
   int stride = 1;
   int size = 1;       ///< in the schedule at hand
-  bool open = false;  ///< the proof is for every size from `least` on
+  bool open = false;  ///< the proof is for every size from `least` on, up to `most` where there is one
   int least = 1;
+  std::optional<int> most = std::nullopt;
   int polynomial = 0;          ///< its size
   std::vector<int> owners;     ///< owners that have a coordinate here, by number
   std::vector<int> constants;  ///< coordinates that are singled out

@@ -2,11 +2,25 @@
 #include "src/symbolic/parametric/evaluator.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/expression/node.h"
 #include "src/mesh/instances.h"
 
 namespace lockstep::parametric {
+
+namespace {
+
+Expression::Node comparison_of(const char* sign, std::shared_ptr<const Expression::Node> left,
+                               std::shared_ptr<const Expression::Node> right) {
+  Expression::Node node;
+  node.kind = Expression::Node::Kind::binary;
+  node.text = sign;
+  node.children = {std::move(left), std::move(right)};
+  return node;
+}
+
+}  // namespace
 
 int Evaluator::number(const Expression& expression, const Moment& moment) { return number(expression.tree(), moment); }
 
@@ -43,8 +57,29 @@ Signs Evaluator::signs(int polynomial, const Moment& moment) const {
   const std::string entry = moment.use.empty() ? "" : world_.entry(moment.use);
   return world_.polynomials().signs(polynomial, [&](const Variable& variable) {
     const bool own = variable.kind == Variable::Kind::tokens && !entry.empty() && variable.entry == entry;
-    return std::max(world_.least(variable), own ? 1 : 0);
+    Span span = world_.span(variable);
+    span.least = std::max(span.least, own ? 1 : 0);
+    return span;
   });
+}
+
+std::optional<SizeRange> Evaluator::range_of(const std::string& name, const Moment& moment) {
+  Node node;
+  node.kind = Node::Kind::name;
+  node.text = name;
+  try {
+    const Value value = named(node, moment);
+    if (value.truth) return SizeRange::exactly(Rational(value.value));  // no diagram: it is one of the layout
+    const auto [low, high] =
+        world_.polynomials().bounds(value.value, [&](const Variable& variable) { return world_.span(variable); });
+    return SizeRange{low, high, false, false};
+  } catch (const OutOfReach&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<bool> Evaluator::truth(const Node& condition, const Moment& moment) {
+  return truth_in_ranges(condition, [&](const std::string& name) { return range_of(name, moment); });
 }
 
 Evaluator::Value Evaluator::evaluate(const Node& node, const Moment& moment) {
@@ -123,37 +158,21 @@ Evaluator::Value Evaluator::binary(const Node& node, const Moment& moment) {
   const std::string& op = node.text;
   const Node& left = *node.children[0];
   const Node& right = *node.children[1];
-  if (op == "and" || op == "or") {
-    const int a = condition(left, moment);
-    if (op == "and" ? a == 0 : a == 1) return {true, a};
-    const int b = condition(right, moment);
-    return {true, op == "and" ? diagrams_.multiply(a, b) : diagrams_.either(a, b)};
-  }
   const bool arithmetic = op == "+" || op == "-" || op == "*" || op == "/";
   if (!arithmetic) {
-    const auto varies = [&](const Node& side) {
-      return side.kind == Node::Kind::rank_axis && world_.schedule().mesh.size(side.axis) > 1;
-    };
-    static const std::map<std::string, std::string> mirrored = {{"<", ">"},   {">", "<"},   {"<=", ">="},
-                                                                {">=", "<="}, {"==", "=="}, {"!=", "!="}};
-    if (varies(left)) return {true, compare_rank(left, right, op, moment)};
-    if (varies(right)) return {true, compare_rank(right, left, mirrored.at(op), moment)};
-    const auto side = [&](const Node& one, const Node& other) -> Value {
-      if (one.kind != Node::Kind::end) return evaluate(one, moment);
-      if (other.kind == Node::Kind::rank_axis) return {false, 0};  // an axis of one rank
-      return {false, end(one, other, moment)};
-    };
-    if (left.kind == Node::Kind::value && right.kind == Node::Kind::value &&
-        std::holds_alternative<std::string>(left.value) && std::holds_alternative<std::string>(right.value))
-      return {true, (left.value == right.value) == (op == "==") ? 1 : 0};
-    const Value a = side(left, right), b = side(right, left);
-    if (a.truth != b.truth) throw OutOfReach(moment.step, "it compares a number with a condition");
-    if (a.truth) {
-      const int same = diagrams_.add(diagrams_.multiply(a.value, b.value),
-                                     diagrams_.multiply(diagrams_.complement(a.value), diagrams_.complement(b.value)));
-      return {true, op == "==" ? same : diagrams_.complement(same)};
+    const bool comparison = op != "and" && op != "or";
+    try {
+      return comparison ? compared(node, moment) : logical(node, moment);
+    } catch (const DependsOnSizes&) {
+      // Each side for itself may depend on what both together do not.
+      if (const auto holds = truth(node, moment)) return {true, *holds ? 1 : 0};
+      throw;
+    } catch (const OutOfReach& limit) {
+      // What is no polynomial, as floor(dp / 8), may still be above a number.
+      if (const auto holds = truth(node, moment)) return {true, *holds ? 1 : 0};
+      if (!comparison) throw;
+      throw DependsOnSizes(limit.step, limit.what(), node);
     }
-    return {true, compare(op, polynomials.subtract(a.value, b.value), moment, node) ? 1 : 0};
   }
   const int a = number(left, moment), b = number(right, moment);
   if (op == "+") return {false, polynomials.add(a, b)};
@@ -167,11 +186,49 @@ Evaluator::Value Evaluator::binary(const Node& node, const Moment& moment) {
   return {false, polynomials.multiply(a, *inverse)};
 }
 
+Evaluator::Value Evaluator::logical(const Node& node, const Moment& moment) {
+  const bool both = node.text == "and";
+  const int a = condition(*node.children[0], moment);
+  if (both ? a == 0 : a == 1) return {true, a};
+  const int b = condition(*node.children[1], moment);
+  return {true, both ? diagrams_.multiply(a, b) : diagrams_.either(a, b)};
+}
+
+Evaluator::Value Evaluator::compared(const Node& node, const Moment& moment) {
+  const std::string& op = node.text;
+  const Node &left = *node.children[0], &right = *node.children[1];
+  const auto varies = [&](const Node& side) {
+    return side.kind == Node::Kind::rank_axis && world_.schedule().mesh.size(side.axis) > 1;
+  };
+  static const std::map<std::string, std::string> mirrored = {{"<", ">"},   {">", "<"},   {"<=", ">="},
+                                                              {">=", "<="}, {"==", "=="}, {"!=", "!="}};
+  if (varies(left)) return {true, compare_rank(left, right, op, moment)};
+  if (varies(right)) return {true, compare_rank(right, left, mirrored.at(op), moment)};
+  const auto side = [&](const Node& one, const Node& other) -> Value {
+    if (one.kind != Node::Kind::end) return evaluate(one, moment);
+    if (other.kind == Node::Kind::rank_axis) return {false, 0};  // an axis of one rank
+    return {false, end(one, other, moment)};
+  };
+  if (left.kind == Node::Kind::value && right.kind == Node::Kind::value &&
+      std::holds_alternative<std::string>(left.value) && std::holds_alternative<std::string>(right.value))
+    return {true, (left.value == right.value) == (op == "==") ? 1 : 0};
+  const Value a = side(left, right), b = side(right, left);
+  if (a.truth != b.truth) throw OutOfReach(moment.step, "it compares a number with a condition");
+  if (a.truth) {
+    const int same = diagrams_.add(diagrams_.multiply(a.value, b.value),
+                                   diagrams_.multiply(diagrams_.complement(a.value), diagrams_.complement(b.value)));
+    return {true, op == "==" ? same : diagrams_.complement(same)};
+  }
+  const int difference = world_.polynomials().subtract(a.value, b.value);
+  return {true, compare(op, difference, moment, node) ? 1 : 0};
+}
+
 bool Evaluator::compare(const std::string& op, int difference, const Moment& moment, const Node& node) {
   const Signs signs = this->signs(difference, moment);
   const auto decided = [&](bool holds, bool fails) {
     if (holds && fails) {
-      throw OutOfReach(moment.step, "whether \"" + expression::print(node) + "\" holds depends on sizes that are open");
+      throw DependsOnSizes(moment.step,
+                           "whether \"" + expression::print(node) + "\" holds depends on sizes that are open", node);
     }
     return holds;
   };
@@ -268,16 +325,23 @@ int Evaluator::call(const Node& node, const Moment& moment) {
     }
   }
   if (node.text == "min" || node.text == "max") {
-    int best = arguments.front();
-    for (const int argument : arguments) {
-      const Signs difference = signs(polynomials.subtract(argument, best), moment);
-      if (difference.positive && difference.negative)
-        throw OutOfReach(moment.step, "which of \"" + expression::print(node) + "\" is taken depends on what is open");
-      if (node.text == "max" ? difference.positive : difference.negative) best = argument;
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < arguments.size(); ++i) {
+      const Signs difference = signs(polynomials.subtract(arguments[i], arguments[best]), moment);
+      if (difference.positive && difference.negative) {
+        throw DependsOnSizes(moment.step,
+                             "which of \"" + expression::print(node) + "\" is taken depends on what is open",
+                             comparison_of("<=", node.children[i], node.children[best]));
+      }
+      if (node.text == "max" ? difference.positive : difference.negative) best = i;
     }
-    return best;
+    return arguments[best];
   }
-  throw OutOfReach(moment.step, "it takes " + node.text + "() of something that is open");
+  const auto whole = number_in_ranges(node, [&](const std::string& name) { return range_of(name, moment); });
+  if (whole && whole->is_one()) return polynomials.constant(*whole->low);
+  const auto own = std::make_shared<const Node>(node);
+  throw DependsOnSizes(moment.step, "it takes " + node.text + "() of something that is open",
+                       comparison_of("==", own, own));
 }
 
 void require_decided(const std::set<std::string>& conditions, World& world) {
@@ -296,8 +360,12 @@ void require_decided(const std::set<std::string>& conditions, World& world) {
       const auto* what =
           mark == nullptr || mark->children.empty() ? nullptr : std::get_if<std::string>(&mark->children[0]->value);
       if (tree.text != "and" || mark->text != "!=" || what == nullptr) throw;
-      throw OutOfReach(
-          "", *what + " depends on \"" + expression::print(*tree.children[1]->children[0]) + "\", a size that is open");
+      const std::string why =
+          *what + " depends on \"" + expression::print(*tree.children[1]->children[0]) + "\", a size that is open";
+      // Sizes without end are not looked at one by one.
+      const auto range = Evaluator(world, diagrams).range_of(tree.children[1]->children[0]->text, Moment{});
+      if (range && range->high) throw DependsOnSizes("", why, *tree.children[1]);
+      throw OutOfReach("", why);
     }
   }
 }

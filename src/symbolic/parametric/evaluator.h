@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "lockstep/expression.h"
+#include "src/symbolic/parametric/size_ranges.h"
 #include "src/symbolic/parametric/world.h"
 
 namespace lockstep::parametric {
@@ -55,6 +57,10 @@ class Evaluator {
     }
     return all;
   }
+  /// Whether a condition on nothing but sizes holds at all that are open, or at none; nothing where that is not seen.
+  std::optional<bool> truth(const Expression::Node& condition, const Moment& moment);
+  /// The values of a name of the layout at these sizes, 0 and 1 for what is true or false.
+  std::optional<SizeRange> range_of(const std::string& name, const Moment& moment);
   /// The signs that a polynomial has at the sizes that are open.
   Signs signs(int polynomial, const Moment& moment) const;
   /// Name of a coordinate on a level; throws NeedsConstant where it has none.
@@ -73,6 +79,8 @@ class Evaluator {
   Value binary(const Node& node, const Moment& moment);
   int compare_rank(const Node& rank, const Node& other, std::string op, const Moment& moment);
   void require_not_last(const Node& rank, const Node& other, int coordinate, const Moment& moment) const;
+  Value logical(const Node& node, const Moment& moment);
+  Value compared(const Node& node, const Moment& moment);
   bool compare(const std::string& op, int difference, const Moment& moment, const Node& node);
   int call(const Node& node, const Moment& moment);
   int end(const Node& node, const Node& other, const Moment& moment);

@@ -19,6 +19,7 @@ struct Grid {
   std::vector<Axis> axes;
   bool micro_batches = false;
   std::vector<std::vector<int>> values;  ///< by dimension, ascending
+  std::vector<std::set<int>> wide;       ///< by dimension: of these the ones that stand for larger ones, too
   std::vector<Point> known;              ///< of these, and others that matter, those that are decided
   StatementWords words;
 

@@ -46,9 +46,9 @@ void add_numbers(const Expression::Node& node, std::set<int>& numbers) {
   for (const auto& child : node.children) add_numbers(*child, numbers);
 }
 
-DecidedCondition decided_condition(const std::string& text) {
+RefusingRule refusing_rule(const std::string& text) {
   const Expression condition = Expression::parse(text);
-  DecidedCondition result{condition, {}, {}};
+  RefusingRule result{condition, {}, {}};
   result.names = condition.names();
   add_numbers(condition.tree(), result.numbers);
   return result;
@@ -192,10 +192,6 @@ std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
   if (scenario) {
     // With experts a model of thousands of parameters, and there are dozens of layouts.
     scenario->resolved.remove("model");
-    for (const std::string& text : scenario->decided_conditions) {
-      const auto [condition, is_unknown] = decided_conditions_.try_emplace(text);
-      if (is_unknown) condition->second = decided_condition(text);
-    }
     found->second = std::move(scenario);
   }
   return found->second;
@@ -243,9 +239,9 @@ std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
   return nullptr;
 }
 
-void Layouts::add_rules(const std::set<std::string>& rules, std::map<std::string, DecidedCondition>& known) {
+void Layouts::add_rules(const std::set<std::string>& rules, std::map<std::string, RefusingRule>& known) {
   for (const std::string& rule : rules) {
-    if (!known.contains(rule)) known.emplace(rule, decided_condition(rule));
+    if (!known.contains(rule)) known.emplace(rule, refusing_rule(rule));
   }
 }
 

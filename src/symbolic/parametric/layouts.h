@@ -14,9 +14,8 @@
 
 namespace lockstep::parametric {
 
-/// A condition on sizes by which a framework file came to its steps (Scenario::decided_conditions), or by which it
-/// refuses (Scenario::rules).
-struct DecidedCondition {
+/// A condition on sizes by which a framework or a model file refuses (Scenario::rules).
+struct RefusingRule {
   Expression condition;
   std::set<std::string> names;
   std::set<int> numbers;  ///< whole and positive
@@ -51,8 +50,6 @@ class Layouts {
   const Sizes& base() const { return base_; }
   /// The sizes of the file itself, 1 for an axis of size "any".
   const Sizes& own() const { return own_; }
-  /// Those of all sizes that were read so far, by their text.
-  const std::map<std::string, DecidedCondition>& decided_conditions() const { return decided_conditions_; }
   /// base() with some sizes in the place of its own.
   Sizes with(const Sizes& sizes) const;
   Sizes with(Axis axis, int size) const;
@@ -62,6 +59,12 @@ class Layouts {
   /// Whether the scenario itself refuses all of these sizes: as one of its rules, a coordinate that it names or a shape
   /// that it lists shows for every one. `sizes` has ranges of open axes, and of the micro-batches; the others are any.
   bool refuses_all(const std::map<Axis, SizeRange>& sizes, const std::optional<SizeRange>& micro_batches) const;
+  /// Whether a condition on sizes holds at all of these sizes (true) or at none (false); nothing where that is not
+  /// seen.
+  std::optional<bool> truth(const Expression::Node& condition, const std::map<Axis, SizeRange>& sizes,
+                            const std::optional<SizeRange>& micro_batches) const;
+  /// Conditions under which the scenario refused sizes that were read, by their text.
+  const std::map<std::string, RefusingRule>& refusing() const { return rules_; }
   /// Axes that would be open, but are not: other sizes than that of base() are neither read nor known to be refused.
   const std::vector<Proof::Limit>& limits() const { return limits_; }
   /// Axes that stay as they are: other sizes are out of reach, or refused beside some sizes of the others. The file
@@ -87,9 +90,9 @@ class Layouts {
   void try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refused);
   void add_far(Proof::Refused& refused) const;
   void find_refused_together();
-  bool refuses_together(const DecidedCondition& rule, const Sizes& pair) const;
-  std::optional<Sizes> first_refused_pair(const DecidedCondition& rule) const;
-  static void add_rules(const std::set<std::string>& rules, std::map<std::string, DecidedCondition>& known);
+  bool refuses_together(const RefusingRule& rule, const Sizes& pair) const;
+  std::optional<Sizes> first_refused_pair(const RefusingRule& rule) const;
+  static void add_rules(const std::set<std::string>& rules, std::map<std::string, RefusingRule>& known);
   void close(Axis axis, const Proof::Refused& refused);
   bool is_refused_at(Axis axis, int size) const;
   std::optional<SizeRange> range_of(const std::string& name, const std::map<Axis, SizeRange>& sizes,
@@ -120,10 +123,9 @@ class Layouts {
   mutable std::map<Sizes, std::string> refusals_;
   mutable std::set<Sizes> out_of_reach_;  ///< of refusals_, those that the scenario itself allows
   /// Of rules that did not refuse yet: they say where to look.
-  mutable std::map<std::string, DecidedCondition> other_rules_;
+  mutable std::map<std::string, RefusingRule> other_rules_;
   /// By their text: conditions under which the scenario refuses.
-  mutable std::map<std::string, DecidedCondition> rules_;
-  mutable std::map<std::string, DecidedCondition> decided_conditions_;
+  mutable std::map<std::string, RefusingRule> rules_;
   mutable std::map<Axis, std::set<int>> refused_with_any_count_;
 };
 

@@ -159,13 +159,62 @@ Rational Polynomials::evaluate(int a, const std::function<Rational(const Variabl
   return sum;
 }
 
-Signs Polynomials::signs(int a, const std::function<int(const Variable&)>& least) const {
+Polynomials::Bounds Polynomials::bounds(const Terms& terms, const SpanOf& span_of) const {
+  std::optional<Rational> low(0), high(0);
+  for (const auto& [monomial, coefficient] : terms) {
+    Rational smallest(1);
+    std::optional<Rational> largest(1);
+    for (const auto& [number, exponent] : monomial) {
+      const auto [least, most] = span_of(variable_at(number));
+      std::optional<Rational> up, down(0);
+      if (least > 0 || exponent > 0) (exponent > 0 ? down : up) = power(Rational(least), exponent);
+      if (most) (exponent > 0 ? up : down) = power(Rational(*most), exponent);
+      smallest *= *down;
+      largest = largest && up ? std::optional(*largest * *up) : std::nullopt;
+    }
+    const bool negative = coefficient.is_negative();
+    const std::optional<Rational> other = largest ? std::optional(*largest * coefficient) : std::nullopt;
+    const std::optional<Rational> one = smallest * coefficient, &lower = negative ? other : one,
+                                  &upper = negative ? one : other;
+    low = low && lower ? std::optional(*low + *lower) : std::nullopt;
+    high = high && upper ? std::optional(*high + *upper) : std::nullopt;
+  }
+  return {low, high};
+}
+
+/// Divided by the powers of positive variables that all terms have: the sign is the same.
+Polynomials::Terms Polynomials::without_common_powers(const Terms& terms, const SpanOf& span_of) const {
+  std::map<int, int> common;
+  for (const auto& [number, exponent] : terms.begin()->first) {
+    if (exponent > 0 && span_of(variable_at(number)).least > 0) common[number] = exponent;
+  }
+  for (const auto& [monomial, coefficient] : terms) {
+    const std::map<int, int> exponents(monomial.begin(), monomial.end());
+    for (auto& [number, exponent] : common) {
+      const auto found = exponents.find(number);
+      exponent = found == exponents.end() ? 0 : std::min(exponent, std::max(found->second, 0));
+    }
+  }
+  Monomial divisor;
+  for (const auto& [number, exponent] : common) {
+    if (exponent > 0) divisor.emplace_back(number, -exponent);
+  }
+  Terms quotient;
+  for (const auto& [monomial, coefficient] : terms) quotient.emplace(product(monomial, divisor), coefficient);
+  return quotient;
+}
+
+Signs Polynomials::signs(int a, const SpanOf& span_of) const {
   if (a == 0) return {false, true, false};
+  bool ends = false;
   // Times a positive product, so that no exponent is negative; then every variable as its least value plus a new one
   // that is not negative: where all coefficients have one sign, so has the sum.
   std::map<int, int> lowest;
   for (const auto& [monomial, coefficient] : terms(a)) {
-    for (const auto& [number, exponent] : monomial) lowest[number] = std::min(lowest[number], exponent);
+    for (const auto& [number, exponent] : monomial) {
+      lowest[number] = std::min(lowest[number], exponent);
+      ends = ends || span_of(variable_at(number)).most;
+    }
   }
   Terms shifted;
   for (const auto& [monomial, coefficient] : terms(a)) {
@@ -174,7 +223,7 @@ Signs Polynomials::signs(int a, const std::function<int(const Variable&)>& least
     for (const auto& [number, exponent] : monomial) exponents[number] += exponent;
     Terms expanded = {{Monomial{}, coefficient}};
     for (const auto& [number, exponent] : exponents) {
-      const Rational base(least(variable_at(number)));
+      const Rational base(span_of(variable_at(number)).least);
       for (int i = 0; i < exponent; ++i) {
         Terms next;
         for (const auto& [part, by] : expanded) {
@@ -193,6 +242,12 @@ Signs Polynomials::signs(int a, const std::function<int(const Variable&)>& least
   }
   const auto lowest_value = shifted.find(Monomial{});
   result.zero = lowest_value == shifted.end() || lowest_value->second.is_zero() || (result.negative && result.positive);
+  if (!ends) return result;
+  // An end of a span is not seen by that: bounds of the terms see it.
+  const auto [low, high] = bounds(without_common_powers(terms(a), span_of), span_of);
+  result.negative = result.negative && !(low && !low->is_negative());
+  result.positive = result.positive && !(high && !(Rational(0) < *high));
+  result.zero = result.zero && !(low && Rational(0) < *low) && !(high && high->is_negative());
   return result;
 }
 

@@ -41,6 +41,13 @@ std::string name_of(const Variable& variable);
 /// `base` is not 0 where `exponent` is negative.
 Rational power(const Rational& base, int exponent);
 
+/// Values that a variable has in a proof: whole ones from `least` on, without `most` for ever.
+struct Span {
+  int least = 1;
+  std::optional<int> most = std::nullopt;
+};
+using SpanOf = std::function<Span(const Variable&)>;
+
 /// Which signs a number can have.
 struct Signs {
   bool negative = false, zero = false, positive = false;
@@ -71,12 +78,17 @@ class Polynomials {
   const Variable& variable_at(int number) const { return variables_[at(number)]; }
   /// The value where each variable has the value that `value_of` gives.
   Rational evaluate(int a, const std::function<Rational(const Variable&)>& value_of) const;
-  /// The signs over all whole values of the variables from `least` on; more than there are where that is not seen.
-  Signs signs(int a, const std::function<int(const Variable&)>& least) const;
+  /// The signs over all whole values of the variables in their spans; more than there are where that is not seen.
+  Signs signs(int a, const SpanOf& span_of) const;
+  /// Between which numbers the values there are; none on a side where none is seen.
+  using Bounds = std::pair<std::optional<Rational>, std::optional<Rational>>;
+  Bounds bounds(int a, const SpanOf& span_of) const { return bounds(terms(a), span_of); }
   std::string to_string(int a) const;
 
  private:
   int intern(Terms terms);
+  Bounds bounds(const Terms& terms, const SpanOf& span_of) const;
+  Terms without_common_powers(const Terms& terms, const SpanOf& span_of) const;
   std::vector<const Terms*> terms_;
   std::map<Terms, int> numbers_;
   std::vector<Variable> variables_;

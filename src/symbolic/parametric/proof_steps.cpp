@@ -83,6 +83,7 @@ class ClassProof {
       axis.set("axis", text(name(static_cast<int>(i))));
       axis.set("size", level.open ? text(std::string(lockstep::name_of(level.axis))) : number(level.size));
       if (level.open) axis.set("least", number(level.least));
+      if (level.open && level.most) axis.set("most", number(*level.most));
       std::vector<Json> all;
       for (const std::string& word : names(level)) all.push_back(text(word));
       axis.set("names", Json::array(std::move(all)));
@@ -256,16 +257,22 @@ class ClassProof {
 
 namespace {
 
-/// The sizes of a case as data: each open one is a number, or every number from one on.
-Json guards(const Case& one) {
+/// The sizes of a case as data: each open one is a number, or every number from one on, up to another if there is an
+/// end.
+Json guards(const CaseSizes& one) {
   std::vector<Json> list;
-  const auto add = [&](std::string_view size, const char* kind, int value) {
-    list.push_back(Json::object({{"size", {}, text(std::string(size))}, {kind, {}, number(value)}}));
+  const auto add = [&](std::string_view size, const char* kind, int value, std::optional<int> most = std::nullopt) {
+    Json guard = Json::object({{"size", {}, text(std::string(size))}, {kind, {}, number(value)}});
+    if (most) guard.set("most", number(*most));
+    list.push_back(std::move(guard));
   };
   for (const auto& [axis, size] : one.exact) add(lockstep::name_of(axis), "exactly", size);
-  for (const auto& [axis, size] : one.least) add(lockstep::name_of(axis), "least", size);
+  for (const auto& [axis, size] : one.least) {
+    const auto end = one.most.find(axis);
+    add(lockstep::name_of(axis), "least", size, end == one.most.end() ? std::nullopt : std::optional(end->second));
+  }
   if (one.exact_micro_batches) add("micro_batches", "exactly", *one.exact_micro_batches);
-  if (one.least_micro_batches) add("micro_batches", "least", *one.least_micro_batches);
+  if (one.least_micro_batches) add("micro_batches", "least", *one.least_micro_batches, one.most_micro_batches);
   return Json::array(std::move(list));
 }
 

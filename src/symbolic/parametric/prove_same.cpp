@@ -126,11 +126,8 @@ struct SameProver::State {
       try {
         cases.clear();
         find_refused();
-        for_each_case({{&old_layouts, &new_layouts}, proof.axes, proof.micro_batches, base},
-                      [&](Case one, const std::vector<Sizes>& sizes) {
-                        if (!one.limit) enter(one, sizes);
-                        cases.push_back(std::move(one));
-                      });
+        for_each_case({{&old_layouts, &new_layouts}, proof.axes, proof.micro_batches, base}, cases,
+                      [&](Case& one, const std::vector<Sizes>& sizes) { enter(one, sizes); });
         break;
       } catch (const NeedsUnrolling&) {
         old_layouts.give_micro_batches();
@@ -198,7 +195,9 @@ struct SameProver::State {
         }
         Open open;
         open.least = one.least;
+        open.most = one.most;
         open.least_micro_batches = one.least_micro_batches;
+        open.most_micro_batches = one.most_micro_batches;
         open.for_every_size = true;
         const auto contents = std::make_shared<Choices::Contents>();
         Side before(old_scenario, open, contents, " in the old one"),

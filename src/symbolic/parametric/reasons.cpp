@@ -100,10 +100,11 @@ bool always(const Reason& reason) {
   const Polynomials& polynomials = world.polynomials();
   if (reason.cell->fault == Fault::unowned) return reason.cell->value == 0;
   if (!depends_on_sizes(reason)) return true;
-  const auto least = [&](const Variable& variable) {
+  const auto span_of = [&](const Variable& variable) {
+    Span span = world.span(variable);
     const auto found = reason.least.find(variable.axis);
-    if (variable.kind == Variable::Kind::size && found != reason.least.end()) return found->second;
-    return world.least(variable);
+    if (variable.kind == Variable::Kind::size && found != reason.least.end()) span.least = found->second;
+    return span;
   };
   for (const auto& [others, part] : by_tokens(polynomials, reason.cell->value)) {
     Polynomials scratch;
@@ -117,20 +118,25 @@ bool always(const Reason& reason) {
       }
       sum = scratch.add(sum, term);
     }
-    if (!scratch.signs(sum, least).zero) return true;
+    if (!scratch.signs(sum, span_of).zero) return true;
   }
   return false;
 }
 
-bool Case::holds(const Sizes& sizes) const {
+bool CaseSizes::holds(const Sizes& sizes) const {
   for (const auto& [axis, size] : exact) {
     if (sizes.axes.at(axis) != size) return false;
   }
   for (const auto& [axis, size] : least) {
     if (sizes.axes.at(axis) < size) return false;
   }
+  for (const auto& [axis, size] : most) {
+    if (sizes.axes.at(axis) > size) return false;
+  }
   if (exact_micro_batches && sizes.micro_batches != exact_micro_batches) return false;
-  return !least_micro_batches || (sizes.micro_batches && *sizes.micro_batches >= *least_micro_batches);
+  if (!least_micro_batches) return true;
+  const bool ends = most_micro_batches && sizes.micro_batches > most_micro_batches;
+  return sizes.micro_batches && *sizes.micro_batches >= *least_micro_batches && !ends;
 }
 
 bool applies(const Reason& reason, const Sizes& sizes) {
@@ -212,7 +218,12 @@ std::vector<Sizes> zeros_of(const Reason& reason) {
     }
     // Roots of one size lie at other cases' sizes too, where it may be right.
     int size = sizes == 1 ? 1 : last ? reason.of->least_micro_batches.value_or(1) : reason.least.at(*axis);
-    for (; size <= most; ++size) {
+    std::optional<int> end = reason.of->most_micro_batches;
+    if (!last) {
+      const auto found = reason.of->most.find(*axis);
+      end = found == reason.of->most.end() ? std::nullopt : std::optional(found->second);
+    }
+    for (; size <= (sizes == 1 ? most : std::min(most, end.value_or(most))); ++size) {
       if (multiple && *multiple % size != 0) continue;
       if (last) {
         point.micro_batches = size;

@@ -75,6 +75,20 @@ std::optional<SizeRange> Layouts::range_of(const std::string& name, const std::m
     });
     return same ? std::optional(SizeRange::exactly(Rational(static_cast<int>(file_layout_.*member)))) : std::nullopt;
   };
+  const bool counts_twice = base_.axes.contains(Axis::dp) && base_.axes.contains(Axis::ep);
+  if (name == "world" && !counts_twice) {
+    SizeRange world = SizeRange::exactly(Rational(1));
+    for (const auto& [axis, size] : base_.axes) {
+      const SizeRange range = *of_axis(axis);
+      world.low = *world.low * *range.low;
+      world.high = world.high && range.high ? std::optional(*world.high * *range.high) : std::nullopt;
+    }
+    return world;
+  }
+  if (name == "steps") {
+    const std::shared_ptr<const Scenario> scenario = read(base_);
+    return scenario ? std::optional(SizeRange::exactly(Rational(scenario->schedule->batch.steps()))) : std::nullopt;
+  }
   if (name == "sequence_parallel") return always(&Layout::sequence_parallel);
   if (name == "virtual_stages") return always(&Layout::virtual_stages);
   const std::optional<Axis> axis = axis_named(name);
@@ -98,10 +112,14 @@ std::optional<SizeRange> Layouts::range_of(const std::string& name, const std::m
   return std::nullopt;
 }
 
+std::optional<bool> Layouts::truth(const Expression::Node& condition, const std::map<Axis, SizeRange>& sizes,
+                                   const std::optional<SizeRange>& micro_batches) const {
+  return truth_in_ranges(condition, [&](const std::string& name) { return range_of(name, sizes, micro_batches); });
+}
+
 bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::optional<SizeRange>& micro_batches) const {
-  const RangeOf range = [&](const std::string& name) { return range_of(name, sizes, micro_batches); };
   for (const auto& [text, rule] : rules_) {
-    if (truth_in_ranges(rule.condition, range).value_or(false)) return true;
+    if (truth(rule.condition.tree(), sizes, micro_batches).value_or(false)) return true;
   }
   const Json *model = document_.find("model"), *schedule = document_.find("schedule");
   const Json* parameters = model == nullptr ? nullptr : model->find("parameters");
@@ -120,12 +138,11 @@ bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::opt
 /// of those beside a number that it names ("dp == 37"), where no other refuses that as well.
 void Layouts::add_far(Proof::Refused& refused) const {
   constexpr int each_up_to = 128, most = 4096;
-  const auto refuses = [&](const DecidedCondition& rule, int size) {
+  const auto refuses = [&](const RefusingRule& rule, int size) {
     const std::map<Axis, SizeRange> sizes = {{refused.axis, SizeRange::exactly(Rational(size))}};
-    return truth_in_ranges(rule.condition, [&](const std::string& name) { return range_of(name, sizes, std::nullopt); })
-        .value_or(false);
+    return truth(rule.condition.tree(), sizes, std::nullopt).value_or(false);
   };
-  std::vector<const DecidedCondition*> near, far;
+  std::vector<const RefusingRule*> near, far;
   for (const auto& [text, rule] : rules_) near.push_back(&rule);
   for (const auto& [text, rule] : other_rules_) {
     bool known = false;
@@ -133,7 +150,7 @@ void Layouts::add_far(Proof::Refused& refused) const {
     if (!known) far.push_back(&rule);
   }
   std::set<int> found;
-  for (const DecidedCondition* rule : far) {
+  for (const RefusingRule* rule : far) {
     std::set<int> sizes;
     for (int size = refused.tried + 1; size <= each_up_to; ++size) sizes.insert(size);
     for (const int number : rule->numbers) {
@@ -150,19 +167,18 @@ void Layouts::add_far(Proof::Refused& refused) const {
 }
 
 /// Whether the scenario refuses two sizes together, whatever the others are, and neither of them alone.
-bool Layouts::refuses_together(const DecidedCondition& rule, const Sizes& pair) const {
+bool Layouts::refuses_together(const RefusingRule& rule, const Sizes& pair) const {
   std::map<Axis, SizeRange> axes;
   for (const auto& [axis, size] : pair.axes) axes.emplace(axis, SizeRange::exactly(Rational(size)));
   std::optional<SizeRange> count;
   if (pair.micro_batches) count = SizeRange::exactly(Rational(*pair.micro_batches));
-  const std::optional<bool> holds =
-      truth_in_ranges(rule.condition, [&](const std::string& name) { return range_of(name, axes, count); });
+  const std::optional<bool> holds = truth(rule.condition.tree(), axes, count);
   if (!holds.value_or(false) || read(with(pair))) return false;
   return !(count && refuses_all({}, count)) &&
          std::none_of(axes.begin(), axes.end(), [&](const auto& one) { return refuses_all({one}, std::nullopt); });
 }
 
-std::optional<Sizes> Layouts::first_refused_pair(const DecidedCondition& rule) const {
+std::optional<Sizes> Layouts::first_refused_pair(const RefusingRule& rule) const {
   std::vector<std::vector<Sizes>> open;  // what each open size may be
   open.reserve(axes_.size() + 1);
   std::set<int> small;
@@ -192,7 +208,7 @@ std::optional<Sizes> Layouts::first_refused_pair(const DecidedCondition& rule) c
 
 void Layouts::find_refused_together() {
   refused_together_.clear();
-  std::map<std::string, DecidedCondition> rules = rules_;  // reading finds more
+  std::map<std::string, RefusingRule> rules = rules_;  // reading finds more
   rules.insert(other_rules_.begin(), other_rules_.end());
   std::set<Sizes> known;
   for (const auto& [text, rule] : rules) {

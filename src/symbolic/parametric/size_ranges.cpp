@@ -4,6 +4,7 @@
 #include "src/symbolic/parametric/size_ranges.h"
 
 #include <algorithm>
+#include <memory>
 #include <variant>
 
 #include "src/expression/node.h"
@@ -28,17 +29,32 @@ SizeRange negated(const SizeRange& a) {
 bool is_positive(const SizeRange& a) { return a.low && (Rational(0) < *a.low || (a.low->is_zero() && a.above_low)); }
 bool is_not_negative(const SizeRange& a) { return a.low && !(*a.low < Rational(0)); }
 
-/// Of numbers that are not negative.
-std::optional<SizeRange> times(const SizeRange& a, const SizeRange& b) {
-  if (!is_not_negative(a) || !is_not_negative(b)) return std::nullopt;
+/// A range that has the numbers of both.
+SizeRange hull(const SizeRange& a, const SizeRange& b) {
+  SizeRange all;
+  if (a.low && b.low) all.low = std::min(*a.low, *b.low);
+  if (a.high && b.high) all.high = std::max(*a.high, *b.high);
+  return all;
+}
+
+SizeRange times(const SizeRange& a, const SizeRange& b) {
+  if (!is_not_negative(a)) {
+    if (is_not_negative(negated(a))) return negated(times(negated(a), b));
+    const SizeRange above{Rational(0), a.high, false, a.below_high}, below{a.low, Rational(0), a.above_low, false};
+    return hull(times(above, b), negated(times(negated(below), b)));
+  }
+  if (!is_not_negative(b)) return times(b, a);
   SizeRange product{*a.low * *b.low, std::nullopt, a.above_low || b.above_low, a.below_high || b.below_high};
   // 0 is among them where it is among either.
   if (product.low->is_zero()) product.above_low = is_positive(a) && is_positive(b);
   if (a.high && b.high) product.high = *a.high * *b.high;
+  // So is it where either has nothing else.
+  if (product.high && product.high->is_zero()) product.below_high = false;
   return product;
 }
 
 std::optional<SizeRange> inverse(const SizeRange& a) {
+  if (is_positive(negated(a))) return negated(*inverse(negated(a)));
   if (!is_positive(a)) return std::nullopt;
   SizeRange result{Rational(0), std::nullopt, true, a.above_low};
   if (a.high) result.low = Rational(1) / *a.high, result.above_low = a.below_high;
@@ -90,32 +106,6 @@ class RangeEvaluator {
     return compared(node);
   }
 
- private:
-  std::optional<bool> compared(const Node& node) const {
-    const auto text = [](const Node& side) { return std::get_if<std::string>(&side.value); };
-    const std::string &op = node.text, *left = text(*node.children[0]), *right = text(*node.children[1]);
-    if (left != nullptr && right != nullptr) return (*left == *right) == (op == "==");
-    const std::optional<SizeRange> a = number(*node.children[0]), b = number(*node.children[1]);
-    if (!a || !b) return std::nullopt;
-    if (op == "<") return below(*a, *b);
-    if (op == ">") return below(*b, *a);
-    if (op == ">=" || op == "<=") {
-      const std::optional<bool> other = op == ">=" ? below(*a, *b) : below(*b, *a);
-      return other ? std::optional(!*other) : std::nullopt;
-    }
-    if (op != "==" && op != "!=") return std::nullopt;
-    const bool apart = below(*a, *b).value_or(false) || below(*b, *a).value_or(false);
-    if (apart) return op == "!=";
-    return a->is_one() && b->is_one() ? std::optional(op == "==") : std::nullopt;
-  }
-
-  /// Whether every number of the one is below every number of the other, or none is.
-  static std::optional<bool> below(const SizeRange& a, const SizeRange& b) {
-    if (a.high && b.low && (*a.high < *b.low || (*a.high == *b.low && (a.below_high || b.above_low)))) return true;
-    if (a.low && b.high && !(*a.low < *b.high)) return false;
-    return std::nullopt;
-  }
-
   std::optional<SizeRange> number(const Node& node) const {
     using Kind = Node::Kind;
     switch (node.kind) {
@@ -142,10 +132,65 @@ class RangeEvaluator {
     if (node.text == "*") return times(*a, *b);
     if (node.text != "/") return std::nullopt;
     const auto below = inverse(*b);
-    return below ? times(*a, *below) : std::nullopt;
+    return below ? std::optional(times(*a, *below)) : std::nullopt;
+  }
+
+ private:
+  std::optional<bool> compared(const Node& node) const {
+    const auto text = [](const Node& side) { return std::get_if<std::string>(&side.value); };
+    const std::string &op = node.text, *left = text(*node.children[0]), *right = text(*node.children[1]);
+    if (left != nullptr && right != nullptr) return (*left == *right) == (op == "==");
+    const std::optional<SizeRange> a = number(*node.children[0]), b = number(*node.children[1]);
+    if (!a || !b) return std::nullopt;
+    if (op == "<") return below(*a, *b);
+    if (op == ">") return below(*b, *a);
+    if (op == ">=" || op == "<=") {
+      const std::optional<bool> other = op == ">=" ? below(*a, *b) : below(*b, *a);
+      return other ? std::optional(!*other) : std::nullopt;
+    }
+    if (op != "==" && op != "!=") return std::nullopt;
+    const bool apart = below(*a, *b).value_or(false) || below(*b, *a).value_or(false);
+    if (apart) return op == "!=";
+    return a->is_one() && b->is_one() ? std::optional(op == "==") : std::nullopt;
+  }
+
+  /// Whether every number of the one is below every number of the other, or none is.
+  static std::optional<bool> below(const SizeRange& a, const SizeRange& b) {
+    if (a.high && b.low && (*a.high < *b.low || (*a.high == *b.low && (a.below_high || b.above_low)))) return true;
+    if (a.low && b.high && !(*a.low < *b.high)) return false;
+    return std::nullopt;
+  }
+
+  /// A least common multiple of positive whole numbers is a multiple of each, and divides their product.
+  std::optional<SizeRange> common_multiple(const Node& node) const {
+    SizeRange result = SizeRange::exactly(Rational(1));
+    Rational product(1);
+    bool ends = true, known = true;
+    for (const auto& child : node.children) {
+      const auto argument = number(*child);
+      if (!argument || !is_positive(*argument)) return std::nullopt;
+      result.low = std::max(*result.low, *argument->low);
+      ends = ends && argument->high;
+      known = known && argument->is_one();
+      if (ends) product *= *argument->high;
+    }
+    result.high = ends ? std::optional(product) : std::nullopt;
+    if (!known) return result;
+    Node plain = node;
+    for (auto& child : plain.children) {
+      const auto value = std::make_shared<Node>();
+      value->value = *number(*child)->low;
+      child = value;
+    }
+    try {
+      return SizeRange::exactly(std::get<Rational>(expression::evaluate(plain, Environment{})));
+    } catch (const ExpressionError&) {
+      return std::nullopt;  // of something that is no whole number
+    }
   }
 
   std::optional<SizeRange> call(const Node& node) const {
+    if (node.text == "lcm") return common_multiple(node);
     std::optional<SizeRange> result;
     for (const auto& child : node.children) {
       const auto argument = number(*child);
@@ -167,8 +212,12 @@ class RangeEvaluator {
 
 }  // namespace
 
-std::optional<bool> truth_in_ranges(const Expression& condition, const RangeOf& range_of) {
-  return RangeEvaluator(range_of).truth(condition.tree());
+std::optional<bool> truth_in_ranges(const Expression::Node& condition, const RangeOf& range_of) {
+  return RangeEvaluator(range_of).truth(condition);
+}
+
+std::optional<SizeRange> number_in_ranges(const Expression::Node& number, const RangeOf& range_of) {
+  return RangeEvaluator(range_of).number(number);
 }
 
 }  // namespace lockstep::parametric

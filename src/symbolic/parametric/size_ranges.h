@@ -25,6 +25,8 @@ using RangeOf = std::function<std::optional<SizeRange>(const std::string&)>;
 
 /// Whether a condition on sizes holds at all of these sizes (true) or at none (false); nothing where that is not seen:
 /// each name counts as one of its own wherever it stands.
-std::optional<bool> truth_in_ranges(const Expression& condition, const RangeOf& range_of);
+std::optional<bool> truth_in_ranges(const Expression::Node& condition, const RangeOf& range_of);
+/// Between which numbers a number is; nothing where that is not seen.
+std::optional<SizeRange> number_in_ranges(const Expression::Node& number, const RangeOf& range_of);
 
 }  // namespace lockstep::parametric

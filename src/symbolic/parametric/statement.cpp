@@ -84,10 +84,32 @@ void thin_out(std::vector<std::vector<int>>& values) {
   }
 }
 
+/// Sizes that stand for others: a case has more of them before the next size of the grid.
+void find_wide(Grid& grid, const std::vector<Case>& cases) {
+  for (std::size_t i = 0; i < grid.dimensions(); ++i) {
+    const std::vector<int>& values = grid.values[i];
+    std::set<int>& wide = grid.wide.emplace_back();
+    for (const Case& one : cases) {
+      const bool is_axis = i < grid.axes.size();
+      const auto least = is_axis ? one.least.find(grid.axes[i]) : one.least.end();
+      if (is_axis ? least == one.least.end() : !one.least_micro_batches) continue;
+      const auto most = is_axis ? one.most.find(grid.axes[i]) : one.most.end();
+      const int first = is_axis ? least->second : *one.least_micro_batches;
+      const std::optional<int> last = !is_axis                 ? one.most_micro_batches
+                                      : most == one.most.end() ? std::nullopt
+                                                               : std::optional(most->second);
+      for (const int value : values) {
+        const bool has_next = value >= first && !(last && value >= *last);
+        if (has_next && !std::binary_search(values.begin(), values.end(), value + 1)) wide.insert(value);
+      }
+    }
+  }
+}
+
 /// A grid with all sizes that matter to one of the reasons.
 Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes,
              bool micro_batches) {
-  Grid grid{axes, micro_batches, {}, {}, {}};
+  Grid grid{axes, micro_batches, {}, {}, {}, {}};
   std::vector<std::vector<int>> roots(grid.dimensions());  // where values depend on this size alone
   std::vector<Sizes> zeros;                                // of each reason, at the least sizes at which it is one
   for (const Reason& reason : reasons) {
@@ -112,6 +134,11 @@ Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
     for (const Case& one : cases) {
       if (is_axis && one.exact.contains(axes[i])) values.insert(one.exact.at(axes[i]));
       if (is_axis && one.least.contains(axes[i])) values.insert(one.least.at(axes[i]));
+      if (is_axis && one.most.contains(axes[i])) values.insert(one.most.at(axes[i]) + 1);
+      for (const auto& bound : {one.exact_micro_batches, one.least_micro_batches}) {
+        if (!is_axis && bound) values.insert(*bound);
+      }
+      if (!is_axis && one.most_micro_batches) values.insert(*one.most_micro_batches + 1);
     }
     for (const Reason& reason : reasons) {
       const auto bound = is_axis ? reason.least.find(axes[i]) : reason.least.end();
@@ -125,6 +152,7 @@ Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
     grid.values.emplace_back(values.begin(), values.end());
   }
   thin_out(grid.values);
+  find_wide(grid, cases);
   std::vector<Point> points = grid.points();
   for (const Sizes& zero : zeros) {
     const Point point = grid.point(zero);
@@ -177,8 +205,9 @@ std::string text_of(const Grid& grid, const std::vector<Reason>& reasons, bool a
       for (const Point& point : boxes) {
         if (point[i] == value) there.push_back(point);
       }
-      const bool right = !there.empty() && std::none_of(there.begin(), there.end(),
-                                                        [&](const Point& point) { return wrong.count(point) != 0; });
+      const bool right =
+          !there.empty() && !grid.wide[i].contains(value) &&
+          std::none_of(there.begin(), there.end(), [&](const Point& point) { return wrong.count(point) != 0; });
       if (!right) continue;
       but.push_back(fmt::format("{} = {}", grid.name(i), value));
       with.insert(there.begin(), there.end());
@@ -192,12 +221,17 @@ std::string text_of(const Grid& grid, const std::vector<Reason>& reasons, bool a
 
 }  // namespace
 
-std::string describe(const Case& one) {
+std::string describe(const CaseSizes& one) {
   std::vector<std::string> parts;
   for (const auto& [axis, size] : one.exact) parts.push_back(fmt::format("{} = {}", name_of(axis), size));
-  for (const auto& [axis, size] : one.least) parts.push_back(fmt::format("{} ≥ {}", name_of(axis), size));
+  for (const auto& [axis, size] : one.least) {
+    const auto most = one.most.find(axis);
+    parts.push_back(range_text(std::string(name_of(axis)), size,
+                               most == one.most.end() ? std::nullopt : std::optional(most->second)));
+  }
   if (one.exact_micro_batches) parts.push_back(fmt::format("micro_batches = {}", *one.exact_micro_batches));
-  if (one.least_micro_batches) parts.push_back(fmt::format("micro_batches ≥ {}", *one.least_micro_batches));
+  if (one.least_micro_batches)
+    parts.push_back(range_text("micro_batches", *one.least_micro_batches, one.most_micro_batches));
   return joined(parts);
 }
 

@@ -60,9 +60,14 @@ Box box_of(const Reason& reason, const Grid& grid) {
     Bound& bound = box.emplace_back();
     if (exact != reason.of->exact.end()) bound.exact = exact->second;
     if (least != reason.least.end()) bound.least = least->second;
+    if (const auto most = reason.of->most.find(axis); most != reason.of->most.end()) bound.most = most->second;
   }
-  if (grid.micro_batches)
-    box.push_back({reason.of->exact_micro_batches, reason.of->least_micro_batches.value_or(1), {}});
+  if (grid.micro_batches) {
+    box.push_back({reason.of->exact_micro_batches,
+                   reason.of->least_micro_batches.value_or(1),
+                   {},
+                   reason.of->most_micro_batches});
+  }
   return box;
 }
 
@@ -128,7 +133,7 @@ bool needs_conditions(const std::vector<Reason>& reasons) {
 std::string statement_by_conditions(const std::vector<Reason>& reasons, const Grid& grid) {
   std::vector<std::string> texts;
   for (const ReasonGroup& group : groups_of(reasons, grid)) {
-    WrongPoints points{grid.values, grid.known, {}};
+    WrongPoints points{grid.values, grid.known, {}, grid.wide};
     for (const Point& point : grid.known) {
       const bool in_box =
           std::any_of(group.boxes.begin(), group.boxes.end(), [&](const Box& box) { return holds(box, point); });

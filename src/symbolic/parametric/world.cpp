@@ -35,6 +35,9 @@ bool uses_expert_axis(const Step& step) {
 
 }  // namespace
 
+DependsOnSizes::DependsOnSizes(std::string the_step, const std::string& why, const Expression::Node& the_condition)
+    : OutOfReach(std::move(the_step), why), condition(std::make_shared<const Expression::Node>(the_condition)) {}
+
 bool World::uses_expert_mesh(const Schedule& schedule) {
   for (const Parameter& parameter : schedule.model.parameters()) {
     const auto expert = [](const auto& item) { return is_expert_axis(item.axis); };
@@ -147,6 +150,7 @@ void World::make_levels() {
       if (!level.is_of(axis)) continue;
       level.open = true;
       level.least = least;
+      if (const auto most = open_.most.find(axis); most != open_.most.end()) level.most = most->second;
       level.axis = axis;
     }
     if (!level.open) {
@@ -304,6 +308,15 @@ std::vector<int> World::depends_on(const Variable& variable) const {
     result.insert(result.end(), levels.begin(), levels.end());
   }
   return result;
+}
+
+Span World::span(const Variable& variable) const {
+  Span span{least(variable)};
+  if (variable.kind == Variable::Kind::micro_batches) span.most = open_.most_micro_batches;
+  for (const Level& level : levels_) {
+    if (variable.kind == Variable::Kind::size && level.open && level.axis == variable.axis) span.most = level.most;
+  }
+  return span;
 }
 
 int World::least(const Variable& variable) const {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "lockstep/expression.h"
 #include "lockstep/schedule.h"
 #include "src/symbolic/parametric/diagrams.h"
 
@@ -19,11 +21,20 @@ struct OutOfReach : std::runtime_error {
   std::string step;
 };
 
-/// What a proof leaves open: these axes have every size from the given one on; the schedule at hand shows one.
+/// Whether a condition on sizes holds depends on those that are open: in parts of the case it may be decided.
+struct DependsOnSizes : OutOfReach {
+  DependsOnSizes(std::string the_step, const std::string& why, const Expression::Node& the_condition);
+  std::shared_ptr<const Expression::Node> condition;
+};
+
+/// What a proof leaves open: these axes have every size from the given one on, some of them up to a largest one; the
+/// schedule at hand shows one.
 struct Open {
   std::map<Axis, int> least;               ///< tp, cp, sp, dp, pp
+  std::map<Axis, int> most;                ///< of axes in `least`, where there is an end
   std::optional<int> least_micro_batches;  ///< none: as many as the schedule has
-  bool for_every_size = false;             ///< a case of a proof, also where it has one size of each axis
+  std::optional<int> most_micro_batches;
+  bool for_every_size = false;  ///< a case of a proof, also where it has one size of each axis
 };
 
 /// Ranks that a step brings together: all along some levels, and picked coordinates along others.
@@ -73,8 +84,8 @@ class World {
   std::vector<int> depends_on(const Variable& variable) const;
   /// The use under which the batch has the tokens of a use.
   std::string entry(const std::string& use) const;
-  /// The least value that a variable has in the proof.
-  int least(const Variable& variable) const;
+  /// The values that a variable has in the proof.
+  Span span(const Variable& variable) const;
   /// Its value for the contributor with these coordinates (by level), where the sizes are those of the schedule.
   Rational value(const Variable& variable, const std::vector<int>& contributor, int micro_batch) const;
 
@@ -88,6 +99,7 @@ class World {
   bool even(int logical) const;
 
  private:
+  int least(const Variable& variable) const;
   int least_listed(const Variable& variable) const;
   int size_of_unused_expert_mesh(Axis axis, const std::string& step);
   void make_levels();

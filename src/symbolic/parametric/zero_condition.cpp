@@ -41,7 +41,7 @@ bool ZeroCondition::holds(const Sizes& sizes) const {
   return found == product;
 }
 
-ZeroCondition ZeroCondition::within(const Case& one) const {
+ZeroCondition ZeroCondition::within(const CaseSizes& one) const {
   ZeroCondition left{{}, product};
   for (const auto& [variable, exponent] : exponents) {
     const auto exact = one.exact.find(variable.axis);
@@ -64,13 +64,24 @@ bool ZeroCondition::never_holds(const Reason& reason) const {
   const ZeroCondition here = within(*reason.of);
   if (here.exponents.empty()) return !here.product.is_one();
   Rational smallest(1);
+  std::optional<Rational> largest(1);
+  bool whole = true;
   for (const auto& [variable, exponent] : here.exponents) {
-    if (exponent < 0) return false;
     const auto least = reason.least.find(variable.axis);
     const bool size = variable.kind == Variable::Kind::size && least != reason.least.end();
-    smallest = smallest * power(Rational(size ? least->second : 1), exponent);
+    const auto end = reason.of->most.find(variable.axis);
+    const std::optional<int> most = !size                          ? reason.of->most_micro_batches
+                                    : end == reason.of->most.end() ? std::nullopt
+                                                                   : std::optional(end->second);
+    const Rational at_least = power(Rational(size ? least->second : 1), exponent);
+    const std::optional<Rational> at_most = most ? std::optional(power(Rational(*most), exponent)) : std::nullopt;
+    whole = whole && exponent > 0;
+    smallest = smallest * (exponent > 0 ? at_least : at_most.value_or(Rational(0)));
+    const std::optional<Rational> up = exponent > 0 ? at_most : at_least;
+    largest = largest && up ? std::optional(*largest * *up) : std::nullopt;
   }
-  return here.product < smallest || !here.product.denominator().is_one();
+  return here.product < smallest || (largest && *largest < here.product) ||
+         (whole && !here.product.denominator().is_one());
 }
 
 std::optional<ZeroCondition> zero_condition(const Reason& reason) {

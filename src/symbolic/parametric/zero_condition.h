@@ -19,7 +19,7 @@ struct ZeroCondition {
   bool operator==(const ZeroCondition&) const = default;
   bool holds(const Sizes& sizes) const;
   /// What is left of it in a case that has one size of some axes.
-  ZeroCondition within(const Case& one) const;
+  ZeroCondition within(const CaseSizes& one) const;
   /// Whether it holds at none of the sizes of a reason, as far as their least ones show it.
   bool never_holds(const Reason& reason) const;
 };
