@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a doubting reader of the documents found: verdicts of proofs and of the engine for large layouts that a replay of every
+rank refutes."""
+
+import json
+
+import pytest
+
+BACKWARD = {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward"}]}
+SUM = {"name": "sum", "op": "all_reduce", "over": "dp"}
+
+
+@pytest.fixture
+def verdict(run, files):
+    """verdict(document, engine, dp=3): of the document at this size. verdict(document): the proof's answer."""
+
+    def ask(document, engine="", **sizes):
+        (files / "a.json").write_text(json.dumps({**document, "layout": {**document["layout"], **sizes}}))
+        if not engine:
+            return json.loads(run("prove", "-f", "json", "a.json").stdout)
+        return run("check", "-q", "--no-blame", "--engine", engine, "a.json").stdout.split()[0]
+
+    return ask
+
+
+def document(layout, parameters, steps, batch=None):
+    return {
+        "lockstep": 1,
+        "layout": layout,
+        "model": {"parameters": parameters},
+        "batch": {"micro_batches": 1, **(batch or {})},
+        "schedule": {"steps": steps},
+    }
+
+
+def test_tokens_in_a_factor_are_those_of_the_step_in_which_it_is_evaluated(verdict):
+    """1/T1 of the second optimizer step was taken for 1/T0 where it multiplied what the first one had left: a match."""
+    tokens = "1 / sum(tokens, dp, micro_batch)"
+    steps = [
+        {"name": "zero", "op": "zero"},
+        BACKWARD,
+        SUM,
+        {"name": "mean", "op": "scale", "by": tokens},
+        {"name": "keep_a", "op": "copy", "from": "grad", "to": "a", "when": "step == 0"},
+        {"name": "keep_b", "op": "copy", "from": "grad", "to": "b", "when": "step == 0"},
+        {"name": "scale_a", "op": "scale", "buffer": "a", "by": f"-{tokens}", "when": "step == 0"},
+        {"name": "scale_b", "op": "scale", "buffer": "b", "by": tokens, "when": "step == 1"},
+        {"name": "add_a", "op": "accumulate", "from": "a", "to": "grad", "when": "step == 1"},
+        {"name": "add_b", "op": "accumulate", "from": "b", "to": "grad", "when": "step == 1"},
+    ]
+    two = document({"dp": 5}, [{"name": "w", "shape": [60]}], steps, {"steps": 2})
+    for engine in ("symbolic", "host", "parametric"):
+        assert verdict(two, engine) == "mismatch", engine
+    assert verdict(two, "parametric", dp=2500) == "mismatch"
+    assert verdict(two)["statement"] == "wrong for every size"
