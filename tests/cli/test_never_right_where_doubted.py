@@ -53,3 +53,21 @@ def test_tokens_in_a_factor_are_those_of_the_step_in_which_it_is_evaluated(verdi
         assert verdict(two, engine) == "mismatch", engine
     assert verdict(two, "parametric", dp=2500) == "mismatch"
     assert verdict(two)["statement"] == "wrong for every size"
+
+
+def test_a_leftover_of_another_piece_is_another_unknown(verdict):
+    """One unknown for each element: the tp ranks hold other elements of a parameter that tp cuts, and their mean is no rank's own."""
+    steps = [
+        BACKWARD,
+        SUM,
+        {"name": "left", "op": "leftover", "what": "st", "buffer": "x"},
+        {"name": "mean", "op": "all_reduce", "over": "tp", "buffer": "x", "reduce": "avg"},
+        {"name": "less", "op": "leftover", "what": "st", "by": -1, "buffer": "x"},
+        {"name": "add", "op": "accumulate", "from": "x", "to": "grad"},
+    ]
+    cut = document({"dp": 2, "tp": 2}, [{"name": "w", "shape": [8], "shard": {"tp": 0}}], steps, {"loss": "sum"})
+    whole = document({"dp": 2, "tp": 2}, [{"name": "w", "shape": [8]}], steps, {"loss": "sum"})
+    for engine in ("symbolic", "host", "parametric"):
+        assert (verdict(cut, engine), verdict(cut, engine, tp=1), verdict(whole, engine)) == ("mismatch", "match", "match"), engine
+    assert verdict(cut)["statement"] == "right only at tp = 1"
+    assert verdict(whole)["verdict"] == "right"

@@ -140,8 +140,13 @@ class Reader:
         if isinstance(kind, list) and not left and known:
             return constant(self.listed(kind, all_of_them, moment))
         name = "tokens" if entry == "main" else f"tokens.{entry}"
-        if not single and not all_of_them and isinstance(moment.micro_batch, int):
-            name += f"[{sum(program.counts[:moment.step]) + moment.micro_batch}]"
+        first = sum(program.counts[: moment.step])
+        if single and len(program.counts) > 1:
+            name += f"[{first}]"
+        elif not all_of_them and not single and isinstance(moment.micro_batch, int):
+            name += f"[{first + moment.micro_batch}]"
+        elif all_of_them and moment.step > 0:  # another number in each optimizer step
+            name += f"[step {moment.step}]"
         summed_over = [*axes, *(["micro_batch"] if all_of_them and not single else [])]
         return variable(f"sum({', '.join([name, *summed_over])})" if summed_over else name)
 

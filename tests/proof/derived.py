@@ -378,9 +378,9 @@ class DerivedClass(ClassCheck):
 
     def leftover(self, place):
         step, per_rank = place.step, place.step.get("per") == "rank"
-        where = self.runs(place)
-        if per_rank:
-            where = where & self.reader.rank_is_contributor(range(len(self.program.levels)))
+        # One unknown for each element: where axes cut the parameter, those of another piece are others.
+        cut = {level for site in self.sites for axis in site.get("shard", {}) for level in self.program.levels_of(axis)}
+        where = self.runs(place) & self.reader.rank_is_contributor(range(len(self.program.levels)) if per_rank else sorted(cut))
         yield step["what"] + (" of each rank" if per_rank else ""), (where, step.get("by", 1))
 
     def end(self, entry):

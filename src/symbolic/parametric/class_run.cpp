@@ -2,6 +2,7 @@
 #include "src/symbolic/parametric/class_run.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "lockstep/local_step.h"
 #include "src/base/at.h"
@@ -321,9 +322,12 @@ struct ClassRun::LocalChange {
   void add_gradient() { run.backward(place, where); }
   void add_leftover() {
     const int by = step().by ? run.evaluator_->number(*step().by, place.moment) : 1;
-    std::vector<int> levels;
-    for (std::size_t i = 0; step().per_rank && i < diagrams().levels().size(); ++i)
-      levels.push_back(static_cast<int>(i));
+    // Equal on all ranks that hold the same elements: where axes cut the parameter, the contributor stands for a piece.
+    std::vector<int> levels = run.result_.cut_levels;
+    if (step().per_rank) {
+      levels.resize(diagrams().levels().size());
+      std::iota(levels.begin(), levels.end(), 0);
+    }
     const int mask = diagrams().multiply(where, run.rank_is_contributor(levels));
     run.check_factor(by, mask, place);
     const int number = run.atom({0, 0, -1, step().what, step().per_rank});

@@ -51,7 +51,11 @@ std::string name_of(const Variable& variable) {
   }
   std::string name = "tokens";
   if (variable.entry != "main") name += "." + variable.entry;
-  if (variable.micro_batch >= 0) name += "[" + std::to_string(variable.micro_batch) + "]";
+  if (variable.micro_batch >= 0) {
+    name += "[" + std::to_string(variable.micro_batch) + "]";
+  } else if ((variable.summed & all_micro_batches) != 0 && variable.step > 0) {
+    name += "[step " + std::to_string(variable.step) + "]";
+  }
   if (variable.summed == 0) return name;
   for (int axis = 0; axis < axis_count; ++axis) {
     if ((variable.summed >> axis & 1U) != 0) name += ", " + std::string(lockstep::name_of(static_cast<Axis>(axis)));

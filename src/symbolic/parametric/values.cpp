@@ -188,19 +188,32 @@ std::vector<Term> ClassValues::held(int optimizer_step, int rank, int buffer, co
   for (std::size_t atom = 0; atom < held.size(); ++atom) {
     const Atom& name = result_.atoms[atom];
     if (name.leftover.empty() || held[atom] == 0) continue;
-    Term term;
-    term.leftover = name.leftover;
-    term.logical = local.logical;
-    term.piece = local.piece;
-    const int ranks = name.per_rank ? world_.schedule().mesh.world() : 1;
-    for (int source = 0; source < ranks; ++source) {
+    const auto add = [&](const Coordinates& contributor, int source, int piece) {
       Budget::spend(4);
-      const Coordinates contributor = name.per_rank ? world_.coordinates(source) : at;
       const int value = standing.value(held[atom], contributor);
-      if (value == 0) continue;
-      term.rank = name.per_rank ? source : -1;
+      if (value == 0) return;
+      Term term;
+      term.leftover = name.leftover;
+      term.logical = local.logical;
+      term.piece = piece;
+      term.rank = source;
+      term.foreign = piece != local.piece;
+      if (term.foreign && !world_.even(local.logical)) throw OutOfReach("", "shards of other sizes are mixed in");
       term.coefficient = quotient(value, 1, contributor, 0);
-      if (!term.coefficient.is_zero()) terms.push_back(term);
+      if (!term.coefficient.is_zero()) terms.push_back(std::move(term));
+    };
+    if (name.per_rank) {
+      for (int source = 0; source < world_.schedule().mesh.world(); ++source)
+        add(world_.coordinates(source), source, local.piece);
+      continue;
+    }
+    for (int piece = 0; piece < pieces; ++piece) {
+      // A rank that holds this piece, where the others are those of the rank at hand.
+      Coordinates contributor = world_.holders(local.logical, piece);
+      for (std::size_t level = 0; level < contributor.size(); ++level) {
+        if (contributor[level] < 0) contributor[level] = at[level];
+      }
+      add(contributor, -1, piece);
     }
   }
   formula::sort_terms(terms);

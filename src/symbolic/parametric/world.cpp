@@ -266,8 +266,8 @@ int World::tokens(const std::string& use, unsigned axes, int micro_batch, int op
   tokens.kind = Variable::Kind::tokens;
   tokens.entry = listed;
   tokens.step = optimizer_step;
-  // Where there is one micro-batch, it and all of them are the same. With several optimizer steps it is that of the step in
-  // which a factor is evaluated, while the contribution that is multiplied by it may come from an earlier one.
+  // Where there is one micro-batch, it and all of them are the same. With several optimizer steps it is that of the
+  // step in which a factor is evaluated, while the contribution that is multiplied by it may come from an earlier one.
   const bool single = !open_.least_micro_batches && batch.micro_batches(optimizer_step) == 1;
   int pieces = 1;
   for (const Axis axis : token_axes) {
