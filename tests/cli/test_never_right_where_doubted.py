@@ -71,3 +71,27 @@ def test_a_leftover_of_another_piece_is_another_unknown(verdict):
         assert (verdict(cut, engine), verdict(cut, engine, tp=1), verdict(whole, engine)) == ("mismatch", "match", "match"), engine
     assert verdict(cut)["statement"] == "right only at tp = 1"
     assert verdict(whole)["verdict"] == "right"
+
+
+@pytest.mark.parametrize("cut, kept", [("tp", {"dp": 2}), ("dp_shard", {"dp_replicate": 2})])
+def test_a_cut_beside_shards_of_unequal_size_is_another_on_each_rank(cut, kept, verdict):
+    """The ranks along tp hold 2 and 1 elements of u in front of w, so that they cut w at other places; then w is summed over tp."""
+    [group] = kept
+    parameters = [
+        {"name": "u", "shape": [3], "shard": {cut: {"dim": 0, "uneven": True}}},
+        {"name": "w", "shape": [12], **({"partial": ["tp"]} if cut == "tp" else {})},
+    ]
+    steps = [
+        BACKWARD,
+        {"name": "scatter", "op": "reduce_scatter", "over": group, "geometry": {"kind": "flat"}},
+        {"name": "sum_w", "op": "all_reduce", "over": cut, "params": "w"},
+    ]
+    two = document({cut: 2, **kept}, parameters, steps, {"loss": "sum"})
+    assert [verdict(two, engine) for engine in ("symbolic", "host")] == ["mismatch", "mismatch"]
+    assert verdict(two, "parametric") == "error"
+    proof = verdict(two)
+    assert proof["verdict"] == "undecided" and any("at other places" in one["why"] for one in proof["undecided"])
+    # Cut each by itself, or all even, nothing differs.
+    steps[1]["geometry"] = {"kind": "parameter"}
+    assert [verdict(two, engine) for engine in ("symbolic", "parametric")] == ["match", "match"]
+    assert verdict(two)["verdict"] == "right"

@@ -8,6 +8,7 @@ a multiple of what its parameters are aligned to.
 
 from fractions import Fraction
 
+from functions import demand
 from program import as_list, expressions
 
 
@@ -41,6 +42,11 @@ def begins_aligned(geometry):
 
 def local_shape(parameter):
     return (tuple(parameter["shape"]), tuple((axis, str(how)) for axis, how in parameter.get("shard", {}).items()))
+
+
+def unequal_axes(program, parameter):
+    shards = parameter.get("shard", {}).items()
+    return frozenset(axis for axis, how in shards if isinstance(how, dict) and how.get("uneven") and program.sizes.get(axis, 2) > 1)
 
 
 def cut_signatures(program, step, stage):
@@ -80,7 +86,11 @@ def signatures(program, step, stage):
                 bucket.append(logical)
         containers += [bucket] if bucket else []
     found = {}
+    whole = not isinstance(over, dict) and all(program.sizes.get(axis, 2) == 1 for axis in as_list(over))
     for members in containers:
+        # What lies behind a shard lies at another place on each rank whose shard has another size.
+        unequal = {unequal_axes(program, first[logical]) for logical in members}
+        demand(whole or len(unequal) == 1, step.get("name"), "cuts a buffer that is laid out otherwise on ranks along", *unequal)
         content = tuple((local_shape(first[logical]), not by_bucket and apart[logical]) for logical in members)
         for position, logical in enumerate(members):
             found[logical] = (rule, content, position)

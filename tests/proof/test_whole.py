@@ -14,7 +14,7 @@ import lies
 import pytest
 from conditions import Reader
 from coverage import Sizes
-from cuts import begins_aligned
+from cuts import begins_aligned, cut_signatures
 from functions import WrongProof, axis, constant, parse, plus, variable
 from program import Program, Scenario, without_comments
 from test_proofs import SCENARIO, STEPS
@@ -214,3 +214,18 @@ def test_signs_are_those_of_all_sizes():
 
 def test_comments_and_commas_are_left_out_where_they_are_none_of_a_string():
     assert json.loads(without_comments('{ "a": "// no, }", /* x */ "b": [1, 2,], // y\n }')) == {"a": "// no, }", "b": [1, 2]}
+
+
+def test_a_buffer_that_ranks_lay_out_otherwise_has_no_cut_of_its_own():
+    uneven = {"name": "u", "shape": [3], "shard": {"tp": {"dim": 0, "uneven": True}}}
+    scatter = {"name": "scatter", "op": "reduce_scatter", "over": "dp", "geometry": {"kind": "flat"}}
+
+    def signatures(*parameters, **layout):
+        model = {"parameters": list(parameters)}
+        program = Program({"layout": {"dp": 2, "tp": 2, **layout}, "model": model, "schedule": {"steps": [scatter]}})
+        return cut_signatures(program, scatter, 0)
+
+    assert len(signatures(uneven)) == 1
+    assert len(signatures(uneven, {"name": "w", "shape": [12]}, tp=1)) == 2
+    with pytest.raises(WrongProof, match="laid out otherwise"):
+        signatures(uneven, {"name": "w", "shape": [12]})

@@ -184,6 +184,39 @@ void Choices::refuse_open_shards(const std::string& step, const std::string& wha
   }
 }
 
+std::set<Axis> Choices::unequal_along(int logical) const {
+  std::set<Axis> axes;
+  const Model& model = world_.schedule().model;
+  const auto& open = world_.open().least;
+  for (const int parameter : model.logicals()[at(logical)].parameters) {
+    for (const Shard& shard : model.parameters()[at(parameter)].shard) {
+      const bool is_open = std::any_of(open.begin(), open.end(), [&](const auto& one) {
+        return one.first == shard.axis || is_part_of(one.first, shard.axis) || is_part_of(shard.axis, one.first);
+      });
+      const bool is_cut = is_open || world_.schedule().mesh.size(shard.axis) > 1;
+      if (shard.uneven && is_cut && !world_.even(logical)) axes.insert(shard.axis);
+    }
+  }
+  return axes;
+}
+
+void Choices::require_equal_places(const Step& step, const LocalModel& local, const std::vector<std::size_t>& chosen,
+                                   const std::function<std::string(std::size_t)>& container) const {
+  std::map<std::string, std::pair<int, std::set<Axis>>> first_of;
+  for (std::size_t item = 0; item < chosen.size(); ++item) {
+    const int logical = local.buffers[chosen[item]].logical;
+    const std::set<Axis> axes = unequal_along(logical);
+    const auto [found, is_new] = first_of.try_emplace(container(item), logical, axes);
+    const auto& [other, axes_of_other] = found->second;
+    if (is_new || axes == axes_of_other) continue;
+    const auto& logicals = world_.schedule().model.logicals();
+    throw OutOfReach(step.name,
+                     fmt::format("it cuts \"{}\" and \"{}\" in one buffer, of which ranks hold different numbers of "
+                                 "elements, so that each of these ranks cuts them at other places",
+                                 logicals[at(other)].name, logicals[at(logical)].name));
+  }
+}
+
 void Choices::read(const Step& step) {
   if (step.op == Op::each || step.op == Op::wait) return;
   const Schedule& schedule = world_.schedule();
@@ -267,6 +300,7 @@ void Choices::read(const Step& step) {
       if (by_bucket) name += "," + std::to_string(layout.bucket_of[item]);
       return name;
     };
+    if (is_open || n > 1) require_equal_places(step, local, chosen, container);
     for (std::size_t item = 0; item < chosen.size(); ++item) {
       contents[container(item)] +=
           shape_key(model, local.buffers[chosen[item]]) + (items[item].separate && !by_bucket ? "!" : "") + ";";

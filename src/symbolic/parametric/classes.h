@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -63,6 +64,12 @@ class Choices {
   void refuse_uneven_shards(Axis axis) const;
   /// Throws OutOfReach where a parameter is sharded over an open axis; `what` is the beginning of the reason.
   void refuse_open_shards(const std::string& step, const std::string& what) const;
+  /// Axes along which the ranks hold different numbers of its elements, or may at some size that is open.
+  std::set<Axis> unequal_along(int logical) const;
+  /// Throws OutOfReach where a buffer that is cut, by its `container`, holds shards that differ along some axes beside
+  /// parameters that do not differ along these: where those are cut is another place on each of these ranks.
+  void require_equal_places(const Step& step, const LocalModel& local, const std::vector<std::size_t>& chosen,
+                            const std::function<std::string(std::size_t)>& container) const;
   void find_by_stage();
   void make_classes();
   int buffer(int stage, int logical) const;
