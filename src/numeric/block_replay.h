@@ -48,7 +48,7 @@ class BlockReplay {
     kept_.clear();
     for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
       const PieceUse& piece = plan_.pieces[i];
-      runs_[i] = find_runs(model_, piece.logical, piece.piece, intersect(block, Interval{0, piece.numel}));
+      find_runs(model_, piece.logical, piece.piece, intersect(block, Interval{0, piece.numel}), runs_[i]);
     }
     for (const PlannedEvent& planned : plan_.events) {
       if (planned.event) {
@@ -76,10 +76,17 @@ class BlockReplay {
     const Factor* factor = average ? average_ : nullptr;
     Elements result = blocks_.take();
     if constexpr (std::is_same_v<Value, float>) {
-      if (values.front().numbers != nullptr) {  // as all others
-        numbers_.clear();
-        for (const Content& value : values) numbers_.push_back({value.numbers, value.factor});
-        add_all(result.write(), numbers_, factor, acted_on_);
+      numbers_.clear();
+      const Value* elements = nullptr;  // of the one that holds some, where any holds numbers
+      for (const Content& value : values) {
+        if (value.elements) {
+          elements = value.elements.read();
+        } else {
+          numbers_.push_back({value.numbers, value.factor});
+        }
+      }
+      if (!numbers_.empty()) {
+        add_all(result.write(), elements, numbers_, factor, acted_on_);
         return {result};
       }
     }
@@ -134,8 +141,11 @@ class BlockReplay {
     } else {
       // "on": "owned" is a view of the one buffer.
       const Intervals* view = planned.views.empty() ? nullptr : planned.views.front();
-      const Interval block{0, static_cast<std::int64_t>(count_)};
-      for (const Interval& part : view ? within(*view, block_) : Intervals{block}) apply_locally(planned, part);
+      if (view == nullptr) {
+        apply_locally(planned, {0, static_cast<std::int64_t>(count_)});
+      } else {
+        for (const Interval& part : within(*view, block_)) apply_locally(planned, part);
+      }
     }
     settle(planned);
   }
@@ -237,13 +247,16 @@ class BlockReplay {
   }
 
   /// What the members hold; the nodes are left without, so that it is shared with nobody. Elements, but where all hold
-  /// numbers and nothing is done but to add them up.
+  /// numbers, or all but one that holds elements, and nothing is done but to add them up.
   void take_values(const PlannedEvent& planned) {
     values_.clear();
     for (const int node : planned.nodes) values_.push_back(std::move(content_of(node)));
     const bool reduces = operation(planned.event->op).value == Operation::Value::reduction;
     const auto has_numbers = [](const Content& value) { return value.numbers != nullptr; };
-    if (reduces && std::all_of(values_.begin(), values_.end(), has_numbers)) return;
+    const auto others = std::find_if_not(values_.begin(), values_.end(), has_numbers);
+    const bool one_other = others != values_.end() && others->elements && values_.size() > 1 &&
+                           std::all_of(std::next(others), values_.end(), has_numbers);
+    if (reduces && (others == values_.end() || one_other)) return;
     for (Content& value : values_) read(value);
   }
 

@@ -93,8 +93,12 @@ void add_all(double* out, const std::vector<const double*>& terms, const Factor*
   add_and_scale(out, terms, factor, count, loops().add_all_float64);
 }
 
-void add_all(float* out, const std::vector<Multiple<float>>& terms, const Factor* factor, std::size_t count) {
-  add_and_scale(out, terms, factor, count, loops().add_multiples_float32);
+void add_all(float* out, const float* elements, const std::vector<Multiple<float>>& terms, const Factor* factor,
+             std::size_t count) {
+  const auto loop = [&](float* to, float at_once, const Multiple<float>* first, std::size_t all, std::size_t length) {
+    loops().add_multiples_float32(to, at_once, elements, first, all, length);
+  };
+  add_and_scale(out, terms, factor, count, loop);
 }
 
 void add_all(std::uint64_t* out, const std::vector<const std::uint64_t*>& terms, const Factor* factor,

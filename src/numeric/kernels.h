@@ -28,7 +28,9 @@ void add_all(float* out, const std::vector<const float*>& terms, const Factor* f
 void add_all(double* out, const std::vector<const double*>& terms, const Factor* factor, std::size_t count);
 void add_all(std::uint64_t* out, const std::vector<const std::uint64_t*>& terms, const Factor* factor,
              std::size_t count);
-void add_all(float* out, const std::vector<Multiple<float>>& terms, const Factor* factor, std::size_t count);
+/// `elements`, null for none, are added to the terms.
+void add_all(float* out, const float* elements, const std::vector<Multiple<float>>& terms, const Factor* factor,
+             std::size_t count);
 
 void scale(float* values, const Factor& factor, std::size_t count);
 void scale(double* values, const Factor& factor, std::size_t count);

@@ -63,8 +63,9 @@ struct Loops {
                           std::size_t count);
   void (*add_all_float64)(double* out, double factor, const double* const* terms, std::size_t count_of_terms,
                           std::size_t count);
-  void (*add_multiples_float32)(float* out, float factor, const Multiple<float>* terms, std::size_t count_of_terms,
-                                std::size_t count);
+  /// `elements`, null for none, are added to the terms.
+  void (*add_multiples_float32)(float* out, float factor, const float* elements, const Multiple<float>* terms,
+                                std::size_t count_of_terms, std::size_t count);
   /// The same where the sum is one of whole numbers; it has no more than 32 bits.
   void (*add_up_float32)(float* out, float unit, const Multiple<std::int32_t>* terms, std::size_t count_of_terms,
                          std::size_t count);

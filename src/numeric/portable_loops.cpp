@@ -137,11 +137,12 @@ void add_all(Value* out, Value factor, const Value* const* terms, std::size_t co
   }
 }
 
-void add_multiples_float32(float* out, float factor, const Multiple<float>* terms, std::size_t count_of_terms,
-                           std::size_t count) {
+void add_multiples_float32(float* out, float factor, const float* elements, const Multiple<float>* terms,
+                           std::size_t count_of_terms, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     float sum = terms[0].factor * static_cast<float>(terms[0].numbers[i]);
     for (std::size_t k = 1; k < count_of_terms; ++k) sum += terms[k].factor * static_cast<float>(terms[k].numbers[i]);
+    if (elements != nullptr) sum += elements[i];
     out[i] = sum * factor;
   }
 }

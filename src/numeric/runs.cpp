@@ -8,6 +8,12 @@
 namespace lockstep::numeric {
 
 std::vector<Run> find_runs(const Model& model, int logical, int piece, const Interval& elements) {
+  std::vector<Run> runs;
+  find_runs(model, logical, piece, elements, runs);
+  return runs;
+}
+
+void find_runs(const Model& model, int logical, int piece, const Interval& elements, std::vector<Run>& runs) {
   const std::vector<std::int64_t>& shape = model.logicals()[at(logical)].shape;
   const std::vector<Interval>& dims = model.pieces(logical)[at(piece)].dims;
   // Inner dimensions that the piece has whole, and one more, lie without gaps.
@@ -16,7 +22,7 @@ std::vector<Run> find_runs(const Model& model, int logical, int piece, const Int
     length *= dims[d].size();
     if (dims[d].size() != shape[d]) break;
   }
-  std::vector<Run> runs;
+  runs.clear();
   for (std::int64_t at = elements.begin; at < elements.end;) {
     const std::int64_t end = std::min(elements.end, (at / length + 1) * length);
     const auto global = static_cast<std::uint64_t>(model.global_index(logical, piece, at));
@@ -27,7 +33,6 @@ std::vector<Run> find_runs(const Model& model, int logical, int piece, const Int
     }
     at = end;
   }
-  return runs;
 }
 
 }  // namespace lockstep::numeric

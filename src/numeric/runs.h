@@ -17,5 +17,7 @@ struct Run {
 
 /// The runs that make up local elements `elements` of a piece, in order.
 std::vector<Run> find_runs(const Model& model, int logical, int piece, const Interval& elements);
+/// The same in place of what `runs` holds, whose memory is used again.
+void find_runs(const Model& model, int logical, int piece, const Interval& elements, std::vector<Run>& runs);
 
 }  // namespace lockstep::numeric

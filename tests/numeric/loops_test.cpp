@@ -282,6 +282,8 @@ TEST_CASE("every target adds up many terms in their order and multiplies the sum
   const std::vector<float> narrow = floats(19);
   const std::vector<double> wide = doubles(20);
   const std::vector<std::int32_t> numbers(narrow.begin(), narrow.end());
+  std::vector<float> eighths(numbers.begin(), numbers.end());
+  for (float& value : eighths) value /= 8;
   for (const std::size_t terms : {1u, 2u, 3u, 7u}) {
     INFO(terms << " terms");
     compare_results(floats(21), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
@@ -299,17 +301,20 @@ TEST_CASE("every target adds up many terms in their order and multiplies the sum
       for (std::size_t k = 0; k < terms; ++k) values.push_back(wide.data() + (offset + 11 * k) % 100);
       loops.add_all_float64(out, 0.7, values.data(), terms, count);
     });
-    compare_results(floats(23), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
-      std::vector<Multiple<float>> multiples;
-      for (std::size_t k = 0; k < terms; ++k)
-        multiples.push_back({numbers.data() + (offset + 11 * k) % 100, 0.5f * static_cast<float>(k) - 0.75f});
-      loops.add_multiples_float32(out, 3, multiples.data(), terms, count);
-      for (std::size_t i = 0; i < count; ++i) {
-        float sum = 0;
-        for (const Multiple<float>& term : multiples) sum += term.factor * static_cast<float>(term.numbers[i]);
-        REQUIRE(out[i] == 3 * sum);
-      }
-    });
+    for (const bool beside : {false, true}) {
+      compare_results(floats(23), [&](const Loops& loops, float* out, std::size_t offset, std::size_t count) {
+        std::vector<Multiple<float>> multiples;
+        for (std::size_t k = 0; k < terms; ++k)
+          multiples.push_back({numbers.data() + (offset + 11 * k) % 100, 0.5f * static_cast<float>(k) - 0.75f});
+        const float* elements = beside ? eighths.data() + offset % 100 : nullptr;
+        loops.add_multiples_float32(out, 3, elements, multiples.data(), terms, count);
+        for (std::size_t i = 0; i < count; ++i) {
+          float sum = beside ? elements[i] : 0;
+          for (const Multiple<float>& term : multiples) sum += term.factor * static_cast<float>(term.numbers[i]);
+          REQUIRE(out[i] == 3 * sum);
+        }
+      });
+    }
   }
 }
 

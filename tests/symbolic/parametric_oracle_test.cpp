@@ -195,7 +195,7 @@ TEST_CASE("proofs of the corpus, evaluated at other sizes", "[parametric][oracle
     }
   }
   std::cout << "the corpus: " << counts.text();
-  // Under sanitizers of one file in five, and there at one in five layouts.
+  // Under sanitizers of one file in ten, and there at one in ten layouts.
   CHECK(counts.decided >= static_cast<int>(400 / (test::one_in * test::one_in)));
 }
 

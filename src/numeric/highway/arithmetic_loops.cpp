@@ -247,11 +247,11 @@ void add_all_float64(double* out, double factor, const double* const* terms, std
   add_all(out, factor, terms, count_of_terms, count);
 }
 
-void add_multiples_float32(float* out, float factor, const Multiple<float>* terms, std::size_t count_of_terms,
-                           std::size_t count) {
+void add_multiples_float32(float* out, float factor, const float* elements, const Multiple<float>* terms,
+                           std::size_t count_of_terms, std::size_t count) {
   const F32 d;
   const std::size_t step = hn::Lanes(d);
-  if (count < step) return portable_loops().add_multiples_float32(out, factor, terms, count_of_terms, count);
+  if (count < step) return portable_loops().add_multiples_float32(out, factor, elements, terms, count_of_terms, count);
   const auto factors = hn::Set(d, factor);
   for_vectors(step, count, [&](std::size_t at, auto vectors) HWY_ATTR {
     VF32 sums[vectors()];
@@ -262,6 +262,9 @@ void add_multiples_float32(float* out, float factor, const Multiple<float>* term
         const auto term = hn::Mul(each, hn::ConvertTo(d, hn::LoadU(I32(), numbers + j * step)));
         sums[j] = k == 0 ? term : hn::Add(sums[j], term);
       }
+    }
+    if (elements != nullptr) {
+      for (std::size_t j = 0; j < vectors(); ++j) sums[j] = hn::Add(sums[j], hn::LoadU(d, elements + at + j * step));
     }
     for (std::size_t j = 0; j < vectors(); ++j) hn::StoreU(hn::Mul(sums[j], factors), d, out + at + j * step);
     return true;
