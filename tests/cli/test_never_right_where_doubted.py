@@ -95,3 +95,21 @@ def test_a_cut_beside_shards_of_unequal_size_is_another_on_each_rank(cut, kept, 
     steps[1]["geometry"] = {"kind": "parameter"}
     assert [verdict(two, engine) for engine in ("symbolic", "parametric")] == ["match", "match"]
     assert verdict(two)["verdict"] == "right"
+
+
+@pytest.mark.parametrize(
+    "by, statement",
+    [
+        ("4/dp", "wrong for every size but dp = 4"),
+        ("dp - 1", "wrong for every size but dp = 2"),
+        ("2", "wrong for every size"),
+    ],
+)
+def test_a_norm_is_not_counted_too_early_where_nothing_changes_after_it(by, statement, verdict):
+    """A scale by 1 after the norm changes nothing: "wrong for every size" was said of the size at which the factor is 1, too."""
+    steps = [BACKWARD, SUM, {"name": "norm", "op": "norm", "over": "dp", "count": "rank.dp == 0"}, {"name": "scale", "op": "scale", "by": by}]
+    one = document({"dp": "any"}, [{"name": "w", "shape": [8]}], steps, {"loss": "sum"})
+    for dp in (2, 3, 4):
+        expected = "match" if statement.endswith(f"dp = {dp}") else "mismatch"
+        assert [verdict(one, engine, dp=dp) for engine in ("symbolic", "parametric")] == [expected] * 2, dp
+    assert verdict(one)["statement"] == statement

@@ -238,14 +238,16 @@ void ClassRun::judge_norm(int step) {
     total =
         diagrams.add(total, diagrams.multiply(call.where, summed(diagrams.multiply(call.counted, holds), call.group)));
     int early = diagrams.multiply(call.counted, diagrams.complement(own_));
+    if (call.step->mean_of_norms && !call.group.single()) early = diagrams.either(early, call.counted);
+    add_cells(Fault::norm_too_early, step, -1, early);
     Values held = call.held;
     for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
-      const int changed = diagrams.subtract(value(last, i), value(held, i));
-      early = diagrams.either(early, diagrams.multiply(call.counted, diagrams.nonzero(changed)));
+      // What changed by 0 at some size, as by a factor that is 1 there, was not counted too early at this size.
+      const int changed = diagrams.multiply(call.counted, diagrams.subtract(value(last, i), value(held, i)));
+      add_cells(Fault::norm_too_early, step, -1, changed);
+      early = diagrams.either(early, diagrams.nonzero(changed));
     }
-    if (call.step->mean_of_norms && !call.group.single()) early = diagrams.either(early, call.counted);
     judged_.norm_too_early.push_back(early);
-    add_cells(Fault::norm_too_early, step, -1, early);
   }
   judged_.has_norm = true;
   judged_.norm = total;
