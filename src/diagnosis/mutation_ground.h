@@ -30,12 +30,12 @@ class MutationGround {
  public:
   /// Of a resolved document (Scenario::resolved). Throws InputError where it cannot be read.
   explicit MutationGround(const Json& resolved) : steps_(std::make_shared<EditableSteps>(resolved)) {}
-  /// What becomes of it with these plain steps. Throws InternalError where the engines disagree.
-  MutantTrial judge(const Json& steps);
+  /// What becomes of it with these steps. Throws InternalError where the engines disagree.
+  MutantTrial judge(std::vector<Step> steps);
   /// The same with the steps as they are.
-  MutantTrial judge() { return judge(steps_->written()); }
+  MutantTrial judge() { return judge(steps_->steps()); }
   /// Whether the symbolic engine says `match`.
-  bool is_right(const Json& steps);
+  bool is_right(std::vector<Step> steps);
   const EditableSteps& steps() const { return *steps_; }
 
  private:

@@ -10,7 +10,6 @@
 
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
-#include "src/diagnosis/step_list.h"
 #include "src/scenario/editable_steps.h"
 #include "src/scenario/fields.h"
 #include "src/schedule/selector_list.h"
@@ -18,6 +17,12 @@
 namespace lockstep {
 
 namespace {
+
+/// "" where it is not there or no text.
+std::string text_of(const Json& object, const char* key) {
+  const Json* value = object.find(key);
+  return value != nullptr && value->is_string() ? value->text() : "";
+}
 
 /// Axes that the file gives a size above 1, as its layout (or its framework's) has them.
 std::vector<std::pair<std::string, int>> written_axes(const Scenario& scenario) {

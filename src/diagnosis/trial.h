@@ -42,8 +42,8 @@ class SymbolicJudge : public Judge {
   /// `resolved` as Scenario::resolved. Throws InputError where it cannot be read.
   explicit SymbolicJudge(const Json& resolved) : steps_(resolved) {}
   Judgement judge(const std::vector<Edit>& edits) override;
-  /// The same for plain steps.
-  Judgement judge_steps(const Json& steps);
+  /// The same for steps.
+  Judgement judge_steps(std::vector<Step> steps);
   const EditableSteps& steps() const { return steps_; }
   EditableSteps& steps() { return steps_; }
 

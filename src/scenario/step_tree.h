@@ -1,54 +1,148 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/json.h"
+#include "lockstep/schedule.h"
 
 namespace lockstep {
 
-/// Plain steps as edits change them: a list of steps, of which an `each` has a list of its own.
+/// Plain steps as edits change them: a list of steps, of which an `each` has a list of its own. `Content` is a step as
+/// it was read, or as a file has it (Json), whatever mistakes it has.
+template <typename Content>
 struct StepNode {
-  Json step;                        ///< an `each` without its "steps"
-  std::optional<Place> body_place;  ///< of "steps", for an `each`
+  Content step;  ///< an `each` without its steps
+  bool is_each = false;
+  Place body_place;  ///< of the steps of an `each`
   std::vector<StepNode> body;
   std::string iteration;  ///< condition for the one iteration in which an edit put it; "" for all
-
-  std::string name() const;  ///< "" without one
-  bool is_each() const { return body_place.has_value(); }
 };
 
+// What a tree needs to know of a step.
+
+/// "" without one.
+std::string name_of(const Json& step);
+std::string name_of(const Step& step);
+/// Where the name was written, or the step.
+Place place_of_name(const Json& step);
+Place place_of_name(const Step& step);
+inline const Place& place_of(const Json& step) { return step.place(); }
+inline const Place& place_of(const Step& step) { return step.place; }
+/// The step that a wait ends; "" for every other step.
+std::string waited_by(const Json& step);
+std::string waited_by(const Step& step);
+/// Puts a suffix behind its name, and behind the name of what it waits for, where that is one of `names`.
+void rename(Json& step, const std::vector<std::string>& names, const std::string& suffix);
+void rename(Step& step, const std::vector<std::string>& names, const std::string& suffix);
+/// `step` with `condition` joined to its own "when".
+Json with_condition(const Json& step, const std::string& condition, const Place& place);
+Step with_condition(const Step& step, const std::string& condition, const Place& place);
+StepNode<Json> node_of(const Json& step);
+StepNode<Step> node_of(const Step& step);
+/// The steps inside, none but for an `each`.
+void set_body(Json& step, std::vector<Json> body, const Place& place);
+void set_body(Step& step, std::vector<Step> body, const Place& place);
+
+template <typename Content>
+std::vector<StepNode<Content>> nodes_of(const std::vector<Content>& steps) {
+  std::vector<StepNode<Content>> nodes;
+  nodes.reserve(steps.size());
+  for (const Content& step : steps) nodes.push_back(node_of(step));
+  return nodes;
+}
+
+template <typename Content>
+std::vector<Content> steps_of(const std::vector<StepNode<Content>>& nodes);
+
+template <typename Content>
+Content step_of(const StepNode<Content>& node) {
+  Content step = node.step;
+  if (node.is_each) set_body(step, steps_of(node.body), node.body_place);
+  return node.iteration.empty() ? step : with_condition(step, node.iteration, place_of(step));
+}
+
+template <typename Content>
+std::vector<Content> steps_of(const std::vector<StepNode<Content>>& nodes) {
+  std::vector<Content> steps;
+  steps.reserve(nodes.size());
+  for (const StepNode<Content>& node : nodes) steps.push_back(step_of(node));
+  return steps;
+}
+
+/// All names, nested ones too.
+template <typename Content>
+void collect_names(const std::vector<StepNode<Content>>& nodes, std::vector<std::string>& names) {
+  for (const StepNode<Content>& node : nodes) {
+    if (std::string name = name_of(node.step); !name.empty()) names.push_back(std::move(name));
+    collect_names(node.body, names);
+  }
+}
+
+/// Those of a step and of the steps inside.
+template <typename Content>
+std::vector<std::string> names_in(const StepNode<Content>& node) {
+  std::vector<std::string> names;
+  collect_names<Content>({node}, names);
+  return names;
+}
+
+template <typename Content>
 class StepTree {
  public:
-  explicit StepTree(const Json& steps);
-  Json json() const;
+  using Node = StepNode<Content>;
+  explicit StepTree(const std::vector<Content>& steps) : steps_(nodes_of(steps)) {}
+  std::vector<Content> steps() const { return steps_of(steps_); }
 
   /// A step: `parent` is null at the top level, else the `each` that it stands in.
   struct Position {
-    StepNode* parent = nullptr;
+    Node* parent = nullptr;
     std::size_t index = 0;
   };
-  std::optional<Position> find(const std::string& name);
-  StepNode& at(const Position& position) { return list_of(position)[position.index]; }
-  std::vector<StepNode>& list_of(const Position& position) {
+  std::optional<Position> find(const std::string& name) {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (name_of(steps_[i].step) == name) return Position{nullptr, i};
+      std::vector<Node>& body = steps_[i].body;
+      for (std::size_t j = 0; j < body.size(); ++j) {
+        if (name_of(body[j].step) == name) return Position{&steps_[i], j};
+      }
+    }
+    return std::nullopt;
+  }
+  Node& at(const Position& position) { return list_of(position)[position.index]; }
+  std::vector<Node>& list_of(const Position& position) {
     return position.parent != nullptr ? position.parent->body : steps_;
   }
+  void insert(const Position& position, Node node) {
+    std::vector<Node>& list = list_of(position);
+    list.insert(list.begin() + static_cast<std::ptrdiff_t>(position.index), std::move(node));
+  }
+  void remove(const Position& position) {
+    std::vector<Node>& list = list_of(position);
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(position.index));
+  }
 
-  /// All names, nested ones too.
-  std::vector<std::string> names() const;
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    collect_names(steps_, names);
+    return names;
+  }
   /// Removes the waits for these steps: with nothing in flight they would do nothing.
-  void remove_waits(const std::vector<std::string>& for_steps);
-
-  static StepNode node_of(const Json& step);
-  static Json json_of(const StepNode& node);
-  /// Names of a step and, for an `each`, of those inside.
-  static std::vector<std::string> names_in(const StepNode& node);
+  void remove_waits(const std::vector<std::string>& for_steps) { remove_waits(steps_, for_steps); }
 
  private:
-  Place place_;
-  std::vector<StepNode> steps_;
+  static void remove_waits(std::vector<Node>& nodes, const std::vector<std::string>& for_steps) {
+    std::erase_if(nodes, [&](const Node& node) {
+      const std::string waited = waited_by(node.step);
+      return !waited.empty() && std::find(for_steps.begin(), for_steps.end(), waited) != for_steps.end();
+    });
+    for (Node& node : nodes) remove_waits(node.body, for_steps);
+  }
+
+  std::vector<Node> steps_;
 };
 
 }  // namespace lockstep

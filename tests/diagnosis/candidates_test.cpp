@@ -20,8 +20,7 @@ Scenario read_text(const std::string& text) {
 struct Listed {
   explicit Listed(const std::string& text)
       : scenario(read_text(text)),
-        candidates(single_edits(*scenario.resolved.find("schedule")->find("steps"),
-                                candidate_values(*scenario.schedule, {}))) {}
+        candidates(single_edits(scenario.schedule->steps, candidate_values(*scenario.schedule, {}))) {}
 
   bool has(const std::string& edit) const {
     Diagnostics diagnostics;
@@ -78,13 +77,14 @@ TEST_CASE("every edit can be written into the file and read again, and says the 
     std::set<Candidate::Kind> kinds;
     std::size_t read = 0;
     for (const Candidate& candidate : listed.candidates) {
-      const Json edited = steps.edited({candidate.edit});
+      const std::optional<std::vector<Step>> edited = steps.edited({candidate.edit});
       // Not all of them mean something: a step has not every key.
-      if (edited.is_null() || !steps.read(edited)) continue;
+      if (!edited || !steps.are_valid(*edited)) continue;
       kinds.insert(candidate.kind);
       try {
         const Scenario whole = read_scenario(with_edits(listed.scenario.document, {candidate.edit}), "test.json");
-        CHECK(whole.resolved.find("schedule")->find("steps")->same_as(edited));
+        CHECK(whole.schedule->steps == *edited);
+        CHECK(content_hash(whole.schedule->steps) == content_hash(*edited));
         ++read;
       } catch (const InputError& error) {
         // Selectors that choose nothing any more are a mistake in a file and none in a trial.
@@ -98,23 +98,21 @@ TEST_CASE("every edit can be written into the file and read again, and says the 
 
 TEST_CASE("what a schedule has and another lacks can be brought back") {
   const Scenario right = read_text(cp_schedule());
-  const Json& steps = *right.resolved.find("schedule")->find("steps");
+  const std::vector<Step>& steps = right.schedule->steps;
   const EditableSteps editable(right.resolved);
-  for (const Edit& edit : {Edit::drop("norm_all_reduce"), Edit::set("dp_scale", {{"by", {}, Json::string("1 / dp")}}),
-                           Edit::set("norm_all_reduce", {{"reduce", {}, Json::string("avg")}, {"params", {}, Json()}}),
-                           Edit::drop("zero")}) {
-    const Json wrong = editable.edited({edit});
-    const std::vector<Candidate> candidates = restoring_edits(wrong, steps);
+  Step by_dp, average;
+  by_dp.by = Expression::parse("1 / dp");
+  by_dp.keys = {"by"};
+  average.reduction = Reduction::average;
+  average.keys = {"reduce"};
+  for (const Edit& edit : {Edit::drop("norm_all_reduce"), Edit::set("dp_scale", by_dp),
+                           Edit::set("norm_all_reduce", average, {"params"}), Edit::drop("zero")}) {
+    const std::optional<std::vector<Step>> wrong = editable.edited({edit});
+    REQUIRE(wrong);
+    CHECK(*wrong != steps);
+    const std::vector<Candidate> candidates = restoring_edits(*wrong, steps);
     REQUIRE(candidates.size() == 1);
-    Json document = right.resolved;
-    Json schedule = *document.find("schedule");
-    schedule.set("steps", wrong);
-    document.set("schedule", schedule);
-    const Json back = EditableSteps(document).edited({candidates.front().edit});
-    CHECK(content_hash(back) != content_hash(wrong));
-    REQUIRE(back.items().size() == steps.items().size());
-    for (std::size_t at = 0; at < steps.items().size(); ++at)
-      CHECK(back.items()[at].find("name")->same_as(*steps.items()[at].find("name")));
+    CHECK(editable.edited({edit, candidates.front().edit}) == steps);
   }
 }
 
@@ -130,11 +128,9 @@ TEST_CASE("of a long list of names those that are wrong are edited one by one") 
            { "name": "mean", "op": "all_reduce", "over": "dp", "params": [)" +
                    names + "] } ]"));
   const auto edits = [&](const std::set<std::string>& wrong) {
-    const auto all =
-        single_edits(*read.resolved.find("schedule")->find("steps"), candidate_values(*read.schedule, wrong));
+    const auto all = single_edits(read.schedule->steps, candidate_values(*read.schedule, wrong));
     return std::count_if(all.begin(), all.end(), [](const Candidate& one) {
-      const Json* params = one.edit.value("params");
-      return params != nullptr && params->items().size() == 99;
+      return one.edit.changes("params") && one.edit.values.params.items().size() == 99;
     });
   };
   CHECK(edits({"p7"}) == 1);

@@ -161,7 +161,7 @@ TEST_CASE("of repairs that do the same elsewhere one is shown") {
   int all_reduces = 0;
   for (const FoundRepair& repair : distinct) {
     const Edit& edit = repair.edits.front().edit;
-    if (edit.action == Edit::Action::insert && edit.inserted.find("op")->text() == "all_reduce") ++all_reduces;
+    if (edit.action == Edit::Action::insert && edit.values.op == Op::all_reduce) ++all_reduces;
   }
   CHECK(all_reduces == 1);
 }
