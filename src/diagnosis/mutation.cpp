@@ -77,8 +77,8 @@ class Run {
  private:
   /// One parameter of each class, unless something is wrong for lack of the others.
   static MutationGround right_ground(const Scenario& scenario) {
-    MutationGround classes(with_classes_only(scenario));
-    return classes.judge().verdict == Verdict::match ? std::move(classes) : MutationGround(scenario.resolved);
+    MutationGround classes(*scenario.schedule, one_of_each_class(*scenario.schedule));
+    return classes.judge().verdict == Verdict::match ? std::move(classes) : MutationGround(*scenario.schedule);
   }
 
   /// Where all parameters lie in one stretch that is cut, what is wrong with one of each class may by accident be right
@@ -86,7 +86,7 @@ class Run {
   bool is_right_in_full(const std::vector<Step>& steps) {
     const std::size_t all = small_.scenario->schedule->model.parameters().size();
     if (ground_.steps().schedule_of().model.parameters().size() == all) return false;
-    if (!full_) full_ = std::make_unique<MutationGround>(small_.scenario->resolved);
+    if (!full_) full_ = std::make_unique<MutationGround>(*small_.scenario->schedule);
     return full_->is_right(steps);
   }
 
@@ -198,7 +198,7 @@ class Run {
         ++mutation_.same;
         return;
       }
-      ground = std::make_unique<MutationGround>(small.resolved);
+      ground = std::make_unique<MutationGround>(*small.schedule);
       edited_ = std::make_unique<Scenario>(read_scenario(with_edits(scenario_.document, {edit}), scenario_.file));
     } catch (const InputError&) {
       ++mutation_.invalid;
@@ -249,7 +249,7 @@ class Run {
 
   /// What other tests see of it at the smallest sizes at which it is wrong.
   void compare(Mutant& mutant) const {
-    const MutantTrial trial = MutationGround(read_scenario(mutant.document, scenario_.file).resolved).judge();
+    const MutantTrial trial = MutationGround(*read_scenario(mutant.document, scenario_.file).schedule).judge();
     mutant.verdict = trial.verdict;
     mutant.replicas_differ = trial.replicas_differ;
     mutant.beyond_tolerance = trial.beyond_tolerance;
@@ -304,7 +304,7 @@ class Run {
     if (base_ != Proof::Verdict::right) {
       Json document = example.document;
       document.set("schedule", *scenario_.document.find("schedule"));
-      if (MutationGround(read_scenario(document, scenario_.file).resolved).judge().verdict != Verdict::match)
+      if (MutationGround(*read_scenario(document, scenario_.file).schedule).judge().verdict != Verdict::match)
         return false;
     }
     mutant.fate = Mutant::Fate::killed;
@@ -355,13 +355,13 @@ class Run {
     if (!steps || neighbour.ground->is_right(*steps)) return {};
     const MutantTrial trial = neighbour.ground->judge(*steps);
     const bool in_full =
-        trial.verdict != Verdict::mismatch || !MutationGround(neighbour.scenario->resolved).is_right(*steps);
+        trial.verdict != Verdict::mismatch || !MutationGround(*neighbour.scenario->schedule).is_right(*steps);
     return in_full ? trial : MutantTrial{};
   }
 
   MutantTrial trial_of_parameter(const NeighbourGround& neighbour, const Edit& edit) const {
     try {
-      return MutationGround(read_scenario(with_edits(neighbour.scenario->document, {edit}), scenario_.file).resolved)
+      return MutationGround(*read_scenario(with_edits(neighbour.scenario->document, {edit}), scenario_.file).schedule)
           .judge();
     } catch (const InputError&) {
       return {};  // the parameter is another one there, or none

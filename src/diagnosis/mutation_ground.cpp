@@ -160,7 +160,7 @@ std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const Smal
   const auto add = [&](const std::string& axis, const std::map<std::string, int>& axes, int micro_batches) {
     const std::shared_ptr<const Scenario> read = read_at(scenario, {{axes.begin(), axes.end()}, micro_batches});
     if (!matches(read)) return;
-    auto ground = std::make_unique<MutationGround>(with_classes_only(*read));
+    auto ground = std::make_unique<MutationGround>(*read->schedule, one_of_each_class(*read->schedule));
     if (ground->judge().verdict == Verdict::match)
       grounds.push_back({std::move(ground), read, describe(axes, most_micro_batches(*read)), axis});
   };

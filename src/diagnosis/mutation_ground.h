@@ -28,8 +28,10 @@ struct MutantTrial {
 /// A layout at which edits of a schedule are tried.
 class MutationGround {
  public:
-  /// Of a resolved document (Scenario::resolved). Throws InputError where it cannot be read.
-  explicit MutationGround(const Json& resolved) : steps_(std::make_shared<EditableSteps>(resolved)) {}
+  /// Of a schedule, on these parameters. Throws InputError where they do not fit together.
+  MutationGround(const Schedule& schedule, std::vector<Parameter> parameters)
+      : steps_(std::make_shared<EditableSteps>(schedule, std::move(parameters))) {}
+  explicit MutationGround(const Schedule& schedule) : MutationGround(schedule, schedule.model.parameters()) {}
   /// What becomes of it with these steps. Throws InternalError where the engines disagree.
   MutantTrial judge(std::vector<Step> steps);
   /// The same with the steps as they are.

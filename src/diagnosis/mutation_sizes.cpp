@@ -26,7 +26,8 @@ MutationSizes::Entry& MutationSizes::entry(const Json& document) {
   if (!is_new) return entry;
   try {
     entry.scenario = read_scenario_of_open_sizes(document, file_);
-    entry.steps = std::make_shared<EditableSteps>(entry.scenario.resolved);
+    const Schedule& schedule = *entry.scenario.schedule;
+    entry.steps = std::make_shared<EditableSteps>(schedule, schedule.model.parameters());
     entry.scenario.schedule = nullptr;
   } catch (const InputError& error) {
     entry.refused = error.diagnostics();

@@ -128,7 +128,7 @@ void SearchForRepairs::keep_right_here() {
   constexpr double most_buffers = 4000;
   if (ground_.sizes().empty() || found_.repairs.empty()) return;
   const Scenario& scenario = *result_.scenario;
-  SymbolicJudge here(with_classes_only(scenario));
+  SymbolicJudge here(*scenario.schedule, one_of_each_class(*scenario.schedule));
   if (static_cast<double>(scenario.schedule->mesh.world()) *
               static_cast<double>(here.steps().schedule_of().model.parameters().size()) >
           most_buffers ||

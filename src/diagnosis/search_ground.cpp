@@ -50,9 +50,10 @@ class ChangedBy {
 
 /// Null where a scenario cannot do without the parameters that this one was deprived of: a step may need a use that
 /// they alone have.
-std::unique_ptr<SymbolicJudge> judge_of(const Json& document) {
+std::unique_ptr<SymbolicJudge> judge_of(const Schedule& schedule, std::vector<Parameter> parameters) {
   try {
-    return std::make_unique<SymbolicJudge>(document);
+    auto judge = std::make_unique<SymbolicJudge>(schedule, std::move(parameters));
+    return judge->steps().are_valid(schedule.steps) ? std::move(judge) : nullptr;
   } catch (const InputError&) {
     return nullptr;
   }
@@ -82,9 +83,10 @@ bool SearchGround::find() {
   check.blame = check.turns = false;
   small_ = check_scenario(small, check);
   if (small_.verdict == Verdict::match || small_.verdict == Verdict::error) return false;
-  const Json classes = with_classes_only(*small);
-  for (const Json& document : {classes, small->resolved}) {
-    std::unique_ptr<SymbolicJudge> judge = judge_of(document);
+  const Schedule& schedule = *small->schedule;
+  const std::vector<Parameter> classes = one_of_each_class(schedule);
+  for (const auto* parameters : {&classes, &schedule.model.parameters()}) {
+    std::unique_ptr<SymbolicJudge> judge = judge_of(schedule, *parameters);
     if (judge == nullptr) continue;
     all_ = std::move(judge);
     base_ = all_->judge_steps(all_->steps().steps());
@@ -93,7 +95,7 @@ bool SearchGround::find() {
   if (all_ == nullptr || base_.right() || base_.state == Judgement::State::not_applicable) return false;
   few_base_ = base_;
   if (base_.state != Judgement::State::wrong) return true;
-  std::unique_ptr<SymbolicJudge> judge = judge_of(with_few_only(classes, wrong_names(small_)));
+  std::unique_ptr<SymbolicJudge> judge = judge_of(schedule, few_of(classes, wrong_names(small_)));
   if (judge == nullptr) return true;
   const Judgement there = judge->judge_steps(judge->steps().steps());
   if (there.state == Judgement::State::wrong) {

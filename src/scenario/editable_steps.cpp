@@ -134,24 +134,21 @@ class StepHash {
 
 }  // namespace
 
-EditableSteps::EditableSteps(const Json& resolved)
-    : schedule_(read_schedule(resolved, reading_)), steps_(schedule_.steps) {}
+Schedule with_parameters(const Schedule& schedule, std::vector<Parameter> parameters) {
+  Diagnostics diagnostics;
+  Model model(schedule.mesh, std::move(parameters), diagnostics);
+  if (!diagnostics.empty()) throw InputError(diagnostics.sorted());
+  return {schedule.mesh, std::move(model), schedule.batch, schedule.steps, schedule.result};
+}
 
-Schedule EditableSteps::read_schedule(const Json& resolved, Reading& reading) {
-  const auto fail_if_wrong = [&reading] {
-    if (!reading.diagnostics.empty()) throw InputError(reading.diagnostics.sorted());
-  };
-  const Json* batch = resolved.find("batch");
-  read_layout(*resolved.find("layout"), reading);
-  read_batch(batch != nullptr ? *batch : Json::object(), reading);
-  std::vector<Parameter> parameters = read_parameters(*resolved.find("model")->find("parameters"), reading);
-  fail_if_wrong();
-  Model model(*reading.mesh, std::move(parameters), reading.diagnostics);
-  std::vector<Step> steps = read_steps(*resolved.find("schedule")->find("steps"), reading);
-  fail_if_wrong();
-  const Json* result = resolved.find("schedule")->find("result");
-  return Schedule{*reading.mesh, std::move(model), reading.batch, std::move(steps),
-                  result != nullptr ? result->text() : "grad"};
+EditableSteps::EditableSteps(const Schedule& schedule, std::vector<Parameter> parameters)
+    : schedule_(with_parameters(schedule, std::move(parameters))), steps_(schedule.steps) {
+  reading_.layout = schedule.mesh.layout();
+  reading_.layout_known = true;
+  reading_.mesh = std::make_shared<const Mesh>(schedule.mesh);
+  reading_.batch = schedule.batch;
+  for (const Parameter& parameter : schedule_.model.parameters())
+    reading_.uses.insert(parameter.uses.begin(), parameter.uses.end());
 }
 
 std::optional<std::vector<Step>> EditableSteps::edited(const std::vector<Edit>& edits) const {

@@ -73,7 +73,7 @@ TEST_CASE("the edits of a schedule are of every kind that its steps allow") {
 TEST_CASE("every edit can be written into the file and read again, and says the same there") {
   for (const std::string& text : {cp_schedule(), megatron_844()}) {
     const Listed listed(text);
-    const EditableSteps steps(listed.scenario.resolved);
+    const EditableSteps steps(*listed.scenario.schedule, listed.scenario.schedule->model.parameters());
     std::set<Candidate::Kind> kinds;
     std::size_t read = 0;
     for (const Candidate& candidate : listed.candidates) {
@@ -99,7 +99,7 @@ TEST_CASE("every edit can be written into the file and read again, and says the 
 TEST_CASE("what a schedule has and another lacks can be brought back") {
   const Scenario right = read_text(cp_schedule());
   const std::vector<Step>& steps = right.schedule->steps;
-  const EditableSteps editable(right.resolved);
+  const EditableSteps editable(*right.schedule, right.schedule->model.parameters());
   Step by_dp, average;
   by_dp.by = Expression::parse("1 / dp");
   by_dp.keys = {"by"};
