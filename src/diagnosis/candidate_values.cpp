@@ -123,7 +123,7 @@ void find_sizes(const Schedule& schedule, CandidateValues& values) {
 
 void find_tokens(const Batch& batch, CandidateValues& values) {
   for (const auto& [use, loss] : batch.loss_of_use) {
-    if (loss.kind == Loss::Kind::weight) values.loss_weights.push_back(Product::parse(loss.weight.to_string()));
+    if (loss.kind == Loss::Kind::weight) values.loss_weights.emplace_back(loss.weight);
   }
   std::vector<std::string> words = {"tokens"};
   for (const auto& [use, tokens] : batch.tokens_of_use) {

@@ -16,9 +16,10 @@ class Product {
  public:
   Product() = default;  ///< 1
   /// An expression that is no product of factors (a sum, a condition) is one factor, in brackets.
-  static Product parse(std::string_view text);
+  explicit Product(const Expression& expression);
+  static Product parse(std::string_view text) { return Product(Expression::parse(text)); }
   /// Of the factor of a step: 1 where it has none.
-  static Product of(const std::optional<Expression>& factor) { return factor ? parse(factor->text()) : Product(); }
+  static Product of(const std::optional<Expression>& factor) { return factor ? Product(*factor) : Product(); }
 
   Product times(const Product& other) const;
   Product over(const Product& other) const;
@@ -27,7 +28,7 @@ class Product {
 
  private:
   void multiply(std::string_view factor, bool divide);
-  void parse_into(std::string_view text, bool divide);
+  void multiply(const Expression::Node& node, bool divide);
 
   std::vector<std::string> numerator_, denominator_;
 };

@@ -116,6 +116,68 @@ TEST_CASE("what a schedule has and another lacks can be brought back") {
   }
 }
 
+TEST_CASE("coordinates that an edit brings are those at the sizes of the schedule that it changes") {
+  const auto at_stages = [](const std::string& pp) {
+    return read_text(
+        scenario(R"({ "pp": )" + pp + " }", R"([ { "name": "w", "shape": [8], "stage": "all" } ])",
+                 R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+                                   { "name": "ends", "op": "all_reduce", "over": { "pp": ["first", "last"] } } ])"));
+  };
+  const Scenario four = at_stages("4"), two = at_stages("2");
+  Step values;
+  values.over = four.schedule->steps.back().over;
+  values.root = Root{{}, {{Axis::pp, 3}}, {{Axis::pp, {Coordinate::Kind::last}}}};
+  values.only = {Only{Axis::pp, {2}, {{Coordinate::Kind::number, -2}}}};
+  values.op = Op::broadcast;
+  values.keys = {"op", "over", "root", "only"};
+  const EditableSteps steps(*two.schedule, two.schedule->model.parameters());
+  const std::optional<std::vector<Step>> edited = steps.edited({Edit::set("ends", values)});
+  REQUIRE(edited);
+  const Step& step = edited->back();
+  CHECK(step.over->picks.front().coordinates == std::vector<int>{0, 1});
+  CHECK(step.root->coordinates.front().second == 1);
+  CHECK(step.only.front().coordinates == std::vector<int>{0});
+  CHECK(steps.are_valid(*edited));
+  // A number that no rank has there.
+  values.only = {Only{Axis::pp, {3}, {{Coordinate::Kind::number, 3}}}};
+  CHECK_FALSE(steps.are_valid(*steps.edited({Edit::set("ends", values)})));
+}
+
+TEST_CASE("steps that a file cannot have are not tried") {
+  const Scenario read = read_text(cp_schedule());
+  const EditableSteps steps(*read.schedule, read.schedule->model.parameters());
+  CHECK(steps.are_valid(read.schedule->steps));
+  const auto is_valid_after = [&](const Edit& edit) {
+    const std::optional<std::vector<Step>> edited = steps.edited({edit});
+    return edited && steps.are_valid(*edited);
+  };
+  const auto with = [](std::string_view key, const auto& change) {
+    Step values;
+    change(values);
+    values.keys = {key};
+    return values;
+  };
+  const Step other_op = with("op", [](Step& step) { step.op = Op::scale; });
+  const Step each_micro_batch = with("when", [](Step& step) { step.when = Expression::parse("micro_batch == 0"); });
+  const Step other_use = with("uses", [](Step& step) { step.uses = {"head"}; });
+  const Step root = with("root", [](Step& step) { step.root = Root{1, {}, {}}; });
+  CHECK(is_valid_after(Edit::set("backward", each_micro_batch)));
+  CHECK_FALSE(is_valid_after(Edit::set("dp_scale", each_micro_batch)));
+  CHECK_FALSE(is_valid_after(Edit::set("dp_all_reduce", other_op)));
+  CHECK_FALSE(is_valid_after(Edit::set("dp_all_reduce", root)));
+  CHECK_FALSE(is_valid_after(Edit::set("dp_scale", {}, {"by"})));
+  CHECK_FALSE(is_valid_after(Edit::set("backward", other_use)));
+  CHECK_FALSE(is_valid_after(Edit::move("backward", "zero", true)));
+  CHECK_FALSE(is_valid_after(Edit::drop("nothing")));
+  Step wait;
+  wait.op = Op::wait;
+  wait.wait_for = "nothing";
+  wait.keys = {"op", "for"};
+  CHECK_FALSE(is_valid_after(Edit::insert(wait, "zero", true)));
+  wait.wait_for = "dp_all_reduce";
+  CHECK(is_valid_after(Edit::insert(wait, "dp_all_reduce", true)));
+}
+
 TEST_CASE("of a long list of names those that are wrong are edited one by one") {
   std::string parameters, names;
   for (int i = 0; i < 100; ++i) {
