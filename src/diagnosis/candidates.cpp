@@ -118,10 +118,7 @@ class StepEdits : private StepEditor {
   void kind_of_step() {
     const auto become = [&](Op op, std::vector<std::string_view> without) {
       std::erase_if(without, [&](std::string_view key) { return !has(key); });
-      Step values;
-      values.op = op;
-      values.keys = {"op"};
-      add(Kind::operation, Edit::set(step_.name, std::move(values), std::move(without)));
+      add(Kind::operation, Edit::set(step_.name, with({}, "op", &Step::op, op), std::move(without)));
     };
     switch (step_.op) {
       case Op::all_reduce:

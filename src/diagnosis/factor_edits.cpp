@@ -19,15 +19,11 @@ void FactorEdits::factor() {
   // A reduction has no factor of its own: a scale behind it.
   for (const Product& size : values_.sizes) {
     for (const Product& by : {size, Product().over(size)}) {
-      Step scale;
-      scale.name = step_.name + "_scale";
-      scale.op = Op::scale;
-      scale.keys = {"name", "op"};
+      Step scale = with(with({}, "name", &Step::name, step_.name + "_scale"), "op", &Step::op, Op::scale);
       for (const char* key : {"params", "buffer", "when", "only"}) {
         if (has(key)) set_key(scale, key, step_);
       }
-      scale.by = by.expression();
-      scale.keys.emplace_back("by");
+      scale = with(std::move(scale), "by", &Step::by, std::optional(by.expression()));
       add(Kind::factor, Edit::insert(std::move(scale), step_.name, true));
     }
   }

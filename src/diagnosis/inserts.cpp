@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep {
 
@@ -76,21 +77,13 @@ class Insertions {
     return name;
   }
 
-  /// A step with what most have; the rest is set() one by one, in the order in which it is to be written.
+  /// A step with what most have; more is added in the order in which it is to be written.
   Step made(const std::string& name, Op op, const std::string& buffer, const Selectors& selection = {}) const {
-    Step step;
-    set(step, "name", &Step::name, free_name(name));
-    set(step, "op", &Step::op, op);
+    Step step = with(with({}, "name", &Step::name, free_name(name)), "op", &Step::op, op);
     const std::vector<std::string>& items = selection.items();
-    if (!items.empty() && items != std::vector<std::string>{"*"}) set(step, "params", &Step::params, selection);
-    if (buffer != "grad") set(step, "buffer", &Step::buffer, buffer);
-    return step;
-  }
-
-  template <typename Value>
-  static void set(Step& step, std::string_view key, Value Step::*member, Value value) {
-    step.*member = std::move(value);
-    step.keys.push_back(key);
+    if (!items.empty() && items != std::vector<std::string>{"*"})
+      step = with(std::move(step), "params", &Step::params, selection);
+    return buffer == "grad" ? step : with(std::move(step), "buffer", &Step::buffer, buffer);
   }
 
   void put(const Gap& gap, Step step) {
@@ -111,32 +104,25 @@ class Insertions {
   void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection) {
     for (const Over& group : values_.groups) {
       const auto over_group = [&](Op op) {
-        Step step = made(fmt::format("{}_{}", word_for(group), operation(op).name), op, buffer, selection);
-        set(step, "over", &Step::over, std::optional(group));
-        return step;
+        return with(made(fmt::format("{}_{}", word_for(group), operation(op).name), op, buffer, selection), "over",
+                    &Step::over, std::optional(group));
       };
       const auto to_first = [&](Op op) {
-        Step step = over_group(op);
-        set(step, "root", &Step::root, std::optional(Root{0, {}, {}}));
-        put(gap, std::move(step));
+        return with(over_group(op), "root", &Step::root, std::optional(Root{0, {}, {}}));
       };
       put(gap, over_group(Op::all_reduce));
-      Step mean = over_group(Op::all_reduce);
-      set(mean, "reduce", &Step::reduction, Reduction::average);
-      put(gap, std::move(mean));
-      to_first(Op::broadcast);
+      put(gap, with(over_group(Op::all_reduce), "reduce", &Step::reduction, Reduction::average));
+      put(gap, to_first(Op::broadcast));
       if (!gap.each.empty()) continue;
       put(gap, over_group(Op::reduce_scatter));
-      to_first(Op::reduce);
+      put(gap, to_first(Op::reduce));
       put(gap, over_group(Op::all_gather));
     }
   }
 
   void factors(const Gap& gap, const std::string& buffer, const Selectors& selection) {
     const auto scale = [&](const Product& by) {
-      Step step = made("scale", Op::scale, buffer, selection);
-      set(step, "by", &Step::by, std::optional(by.expression()));
-      put(gap, std::move(step));
+      put(gap, with(made("scale", Op::scale, buffer, selection), "by", &Step::by, std::optional(by.expression())));
     };
     for (const Product& size : values_.sizes) {
       scale(size);
@@ -154,20 +140,14 @@ class Insertions {
       if (from == buffer) continue;
       for (const Op op : {Op::copy, Op::accumulate}) {
         Step step = made(fmt::format("{}_{}", operation(op).name, from), op, "grad");
-        set(step, "from", &Step::from, from);
-        set(step, "to", &Step::buffer, buffer);
-        put(gap, std::move(step));
+        put(gap, with(with(std::move(step), "from", &Step::from, from), "to", &Step::buffer, buffer));
       }
     }
   }
 
   void waits(const Gap& gap) {
     for (const ListedStep& step : steps_) {
-      if (!step.step->async) continue;
-      Step wait;
-      set(wait, "op", &Step::op, Op::wait);
-      set(wait, "for", &Step::wait_for, step.name());
-      put(gap, std::move(wait));
+      if (step.step->async) put(gap, with(with({}, "op", &Step::op, Op::wait), "for", &Step::wait_for, step.name()));
     }
   }
 
@@ -183,13 +163,11 @@ class Insertions {
     if (norm == nullptr || !gap.end) return;
     for (const Selectors& selection : values_.selections) {
       Step step = made("norm", Op::norm, "grad", selection);
-      if (norm->over) set(step, "over", &Step::over, norm->over);
+      if (norm->over) step = with(std::move(step), "over", &Step::over, norm->over);
       put(gap, step);
-      for (const std::string& axis : values_.dense_axes) {
-        Step counted = step;
-        set(counted, "count", &Step::count, std::optional(Expression::parse(fmt::format("rank.{} == 0", axis))));
-        put(gap, std::move(counted));
-      }
+      for (const std::string& axis : values_.dense_axes)
+        put(gap,
+            with(step, "count", &Step::count, std::optional(Expression::parse(fmt::format("rank.{} == 0", axis)))));
     }
   }
 
@@ -203,10 +181,8 @@ class Insertions {
     }
     for (const std::string& use : values_.uses) {
       for (const Product& factor : factors) {
-        Step step = made("backward_" + use, Op::backward, backward->buffer);
-        set(step, "uses", &Step::uses, {use});
-        set(step, "by", &Step::by, std::optional(factor.expression()));
-        put(gap, std::move(step));
+        Step step = with(made("backward_" + use, Op::backward, backward->buffer), "uses", &Step::uses, {use});
+        put(gap, with(std::move(step), "by", &Step::by, std::optional(factor.expression())));
       }
     }
   }

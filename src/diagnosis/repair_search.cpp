@@ -7,6 +7,7 @@
 #include "src/base/budget.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/workload.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep {
 
@@ -22,9 +23,7 @@ std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const C
     if (step.each.empty() || step.name().empty() || (step.op() != Op::scale && step.op() != Op::backward)) continue;
     for (const Product& tokens : values.token_totals) {
       for (const Product& size : values.axis_sizes) {
-        Step changed;
-        changed.by = size.over(tokens).expression();
-        changed.keys = {"by"};
+        Step changed = with({}, "by", &Step::by, std::optional(size.over(tokens).expression()));
         candidates.push_back({Candidate::Kind::factor, step.name(), Edit::set(step.name(), std::move(changed))});
       }
     }

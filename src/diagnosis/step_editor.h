@@ -26,10 +26,7 @@ class StepEditor {
   /// Gives a key of the step another value; nothing where it has that already.
   template <typename Value>
   void set(Candidate::Kind kind, std::string_view key, Value Step::*member, Value value) {
-    Step values;
-    values.*member = std::move(value);
-    values.keys = {key};
-    set(kind, std::move(values));
+    set(kind, with({}, key, member, std::move(value)));
   }
   /// The same for all keys that `values` says.
   void set(Candidate::Kind kind, Step values);

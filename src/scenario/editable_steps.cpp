@@ -38,18 +38,19 @@ void put_on(const Mesh& mesh, Step& step) {
 }
 
 bool are_on(const Mesh& mesh, const Step& step) {
-  const auto is_on = [&](Axis axis, int number) { return 0 <= number && number < mesh.size(axis); };
   const auto all_on = [&](Axis axis, const std::vector<int>& numbers) {
-    return std::all_of(numbers.begin(), numbers.end(), [&](int number) { return is_on(axis, number); });
+    return std::all_of(numbers.begin(), numbers.end(),
+                       [&](int number) { return 0 <= number && number < mesh.size(axis); });
   };
-  const std::vector<Over::Pick> picks = step.over ? step.over->picks : std::vector<Over::Pick>();
-  const auto& root = step.root ? step.root->coordinates : std::vector<std::pair<Axis, int>>();
-  return std::all_of(
-             picks.begin(), picks.end(),
-             [&](const Over::Pick& pick) { return !pick.coordinates || all_on(pick.axis, *pick.coordinates); }) &&
-         std::all_of(step.only.begin(), step.only.end(),
-                     [&](const Only& only) { return all_on(only.axis, only.coordinates); }) &&
-         std::all_of(root.begin(), root.end(), [&](const auto& at) { return is_on(at.first, at.second); });
+  bool all = true;
+  if (step.over) {
+    for (const Over::Pick& pick : step.over->picks) all &= !pick.coordinates || all_on(pick.axis, *pick.coordinates);
+  }
+  for (const Only& only : step.only) all &= all_on(only.axis, only.coordinates);
+  if (step.root) {
+    for (const auto& [axis, number] : step.root->coordinates) all &= all_on(axis, {number});
+  }
+  return all;
 }
 
 void set_values(Step& step, const Edit& edit) {

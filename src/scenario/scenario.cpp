@@ -184,7 +184,7 @@ class ScenarioReader {
     }
     if (steps.is_null()) return {};
     static const std::map<std::string, std::string> none;
-    missing_ = StepTree<Json>(steps.items()).names();
+    missing_ = names_in(nodes_of(steps.items()));
     for (const auto& [name, why] : framework_ ? framework_->absent() : none) missing_.push_back(name);
     constexpr std::int64_t units_of_a_step = 300, units_of_an_edit = 30;
     const auto count = static_cast<std::int64_t>(steps.items().size() + edits_.size());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/json.h"
@@ -28,6 +29,13 @@ const StepKey& step_key(std::string_view name);
 bool says(const Step& step, std::string_view key);
 /// Gives the step the value that another one has, as if its file said so.
 void set_key(Step& step, std::string_view key, const Step& from);
+/// The step with this value of a key, which it says.
+template <typename Value>
+Step with(Step step, std::string_view key, Value Step::*member, Value value) {
+  step.*member = std::move(value);
+  step.keys.push_back(key);
+  return step;
+}
 /// Gives it the default, as if its file said nothing.
 void remove_key(Step& step, std::string_view key);
 

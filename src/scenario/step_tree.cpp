@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/scenario/fields.h"
 #include "src/scenario/step_keys.h"
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/json.h"
@@ -73,76 +72,15 @@ std::vector<Content> steps_of(const std::vector<StepNode<Content>>& nodes) {
   return steps;
 }
 
-/// All names, nested ones too.
+/// All names, nested ones behind that of their `each`.
 template <typename Content>
-void collect_names(const std::vector<StepNode<Content>>& nodes, std::vector<std::string>& names) {
+std::vector<std::string> names_in(const std::vector<StepNode<Content>>& nodes) {
+  std::vector<std::string> names;
   for (const StepNode<Content>& node : nodes) {
     if (std::string name = name_of(node.step); !name.empty()) names.push_back(std::move(name));
-    collect_names(node.body, names);
+    for (std::string& name : names_in(node.body)) names.push_back(std::move(name));
   }
-}
-
-/// Those of a step and of the steps inside.
-template <typename Content>
-std::vector<std::string> names_in(const StepNode<Content>& node) {
-  std::vector<std::string> names;
-  collect_names<Content>({node}, names);
   return names;
 }
-
-template <typename Content>
-class StepTree {
- public:
-  using Node = StepNode<Content>;
-  explicit StepTree(const std::vector<Content>& steps) : steps_(nodes_of(steps)) {}
-  std::vector<Content> steps() const { return steps_of(steps_); }
-
-  /// A step: `parent` is null at the top level, else the `each` that it stands in.
-  struct Position {
-    Node* parent = nullptr;
-    std::size_t index = 0;
-  };
-  std::optional<Position> find(const std::string& name) {
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      if (name_of(steps_[i].step) == name) return Position{nullptr, i};
-      std::vector<Node>& body = steps_[i].body;
-      for (std::size_t j = 0; j < body.size(); ++j) {
-        if (name_of(body[j].step) == name) return Position{&steps_[i], j};
-      }
-    }
-    return std::nullopt;
-  }
-  Node& at(const Position& position) { return list_of(position)[position.index]; }
-  std::vector<Node>& list_of(const Position& position) {
-    return position.parent != nullptr ? position.parent->body : steps_;
-  }
-  void insert(const Position& position, Node node) {
-    std::vector<Node>& list = list_of(position);
-    list.insert(list.begin() + static_cast<std::ptrdiff_t>(position.index), std::move(node));
-  }
-  void remove(const Position& position) {
-    std::vector<Node>& list = list_of(position);
-    list.erase(list.begin() + static_cast<std::ptrdiff_t>(position.index));
-  }
-
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    collect_names(steps_, names);
-    return names;
-  }
-  /// Removes the waits for these steps: with nothing in flight they would do nothing.
-  void remove_waits(const std::vector<std::string>& for_steps) { remove_waits(steps_, for_steps); }
-
- private:
-  static void remove_waits(std::vector<Node>& nodes, const std::vector<std::string>& for_steps) {
-    std::erase_if(nodes, [&](const Node& node) {
-      const std::string waited = waited_by(node.step);
-      return !waited.empty() && std::find(for_steps.begin(), for_steps.end(), waited) != for_steps.end();
-    });
-    for (Node& node : nodes) remove_waits(node.body, for_steps);
-  }
-
-  std::vector<Node> steps_;
-};
 
 }  // namespace lockstep
