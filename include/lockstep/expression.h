@@ -91,6 +91,9 @@ class Expression {
   Expression substitute(const std::map<std::string, ExpressionValue, std::less<>>& names) const;
   /// As text that parse() reads back to the same expression.
   std::string to_string() const;
+  /// As it was parsed; to_string() where it was not.
+  std::string text() const { return was_parsed() ? *text_ : to_string(); }
+  bool was_parsed() const { return text_ != nullptr; }
 
   bool uses_rank() const;         ///< rank.AXIS or tokens stand in it
   bool uses_micro_batch() const;  ///< micro_batch, or tokens of a single micro-batch
@@ -108,6 +111,7 @@ class Expression {
 
  private:
   std::shared_ptr<const Node> root_;
+  std::shared_ptr<const std::string> text_;
 };
 
 }  // namespace lockstep

@@ -164,9 +164,11 @@ struct Step {
   bool mean_of_norms = false;       ///< norm
   std::string wait_for;             ///< wait
   std::vector<Step> steps;          ///< each
-  Place place;                      ///< the whole step
+  /// What its file says of it, in that order; empty for one that no file has. Names of the key table.
+  std::vector<std::string_view> keys;
+  Place place;  ///< the whole step
   Place by_place, when_place, over_place, root_place, count_place, params_place;
-  friend bool operator==(const Step& a, const Step& b);  ///< places aside
+  friend bool operator==(const Step& a, const Step& b);  ///< places and keys aside
 };
 
 /// A schedule with everything that its steps act on: what every engine interprets.

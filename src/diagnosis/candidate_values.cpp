@@ -8,7 +8,6 @@
 
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
-#include "src/scenario/writing.h"
 #include "src/schedule/selector_list.h"
 
 namespace lockstep {
@@ -16,14 +15,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t most_selectors = 6;
-
-Json text_or_list(const std::vector<std::string>& words) {
-  if (words.size() == 1) return Json::string(words.front());
-  std::vector<Json> items;
-  items.reserve(words.size());
-  for (const std::string& word : words) items.push_back(Json::string(word));
-  return Json::array(std::move(items));
-}
 
 /// All subsets of `words` that are not empty, the small ones first, each in the order of `words`.
 std::vector<std::vector<std::string>> subsets(const std::vector<std::string>& words) {
@@ -61,29 +52,19 @@ void collect_picks(const std::vector<Step>& steps, std::vector<Over>& picks) {
   }
 }
 
-Json json_of(const Over& over) {
-  Json object = Json::object();
-  for (const Over::Pick& pick : over.picks) {
-    std::vector<Json> coordinates;
-    for (const int at : pick.coordinates.value_or(std::vector<int>()))
-      coordinates.push_back(Json::number(std::to_string(at)));
-    object.set(name_of(pick.axis), pick.coordinates ? Json::array(std::move(coordinates)) : Json::string("all"));
-  }
-  return object;
-}
-
 using Partition = std::vector<std::vector<int>>;
 
 /// The first and the last stage, which hold copies of one embedding; alone or together with another axis.
 void add_ends(const Mesh& mesh, std::set<Partition>& known, CandidateValues& values) {
-  const Json ends = Json::array({Json::string("first"), Json::string("last")});
-  const std::vector<int> both = {0, mesh.size(Axis::pp) - 1};
-  known.insert(mesh.groups({{{Axis::pp, both}}}).members);
-  values.groups.push_back(Json::object({{"pp", {}, ends}}));
+  const Over::Pick ends{
+      Axis::pp, std::vector<int>{0, mesh.size(Axis::pp) - 1}, {{Coordinate::Kind::first}, {Coordinate::Kind::last}}};
+  const auto add = [&](const Over& over) {
+    known.insert(mesh.groups(over).members);
+    values.groups.push_back(over);
+  };
+  add({{ends}});
   for (const std::string& axis : values.dense_axes) {
-    if (axis == "pp") continue;
-    known.insert(mesh.groups({{{Axis::pp, both}, {*axis_named(axis), std::nullopt}}}).members);
-    values.groups.push_back(Json::object({{"pp", {}, ends}, {axis, {}, Json::string("all")}}));
+    if (axis != "pp") add({{ends, {*axis_named(axis), std::nullopt}}});
   }
 }
 
@@ -97,7 +78,7 @@ void find_groups(const Schedule& schedule, CandidateValues& values) {
     Over over;
     for (const std::string& axis : axes) over.picks.push_back({*axis_named(axis), std::nullopt});
     // Often the groups of expert axes are those of dense ones.
-    if (known.insert(mesh.groups(over).members).second) values.groups.push_back(text_or_list(axes));
+    if (known.insert(mesh.groups(over).members).second) values.groups.push_back(over);
   };
   for (const std::vector<std::string>& axes : subsets(values.dense_axes)) add(axes);
   for (const std::vector<std::string>& axes : subsets(values.expert_axes)) add(axes);
@@ -113,8 +94,9 @@ void find_groups(const Schedule& schedule, CandidateValues& values) {
     }
     if (stages.size() > 1) picks.push_back({{{Axis::pp, std::vector<int>(stages.begin(), stages.end())}}});
   }
-  for (const Over& over : picks) {
-    if (known.insert(mesh.groups(over).members).second) values.groups.push_back(json_of(over));
+  for (Over& over : picks) {
+    for (Over::Pick& pick : over.picks) pick.written.clear();
+    if (known.insert(mesh.groups(over).members).second) values.groups.push_back(std::move(over));
   }
 }
 
@@ -141,7 +123,7 @@ void find_sizes(const Schedule& schedule, CandidateValues& values) {
 
 void find_tokens(const Batch& batch, CandidateValues& values) {
   for (const auto& [use, loss] : batch.loss_of_use) {
-    if (loss.kind == Loss::Kind::weight) values.loss_weights.push_back(Product::parse(loss.weight.to_string()));
+    if (loss.kind == Loss::Kind::weight) values.loss_weights.emplace_back(loss.weight);
   }
   std::vector<std::string> words = {"tokens"};
   for (const auto& [use, tokens] : batch.tokens_of_use) {
@@ -198,12 +180,9 @@ void collect_steps(const std::vector<Step>& steps, const std::set<std::string>& 
   for (const Step& step : steps) {
     if (step.op != Op::each && step.op != Op::wait) add(values.buffers, step.buffer);
     add(values.buffers, step.from);
-    if (step.geometry.kind == Geometry::Kind::counts) {
-      Json geometry = written(step.geometry);
-      const auto same = [&](const Json& other) { return write_json(other) == write_json(geometry); };
-      if (std::none_of(values.geometries.begin(), values.geometries.end(), same))
-        values.geometries.push_back(std::move(geometry));
-    }
+    if (step.geometry.kind == Geometry::Kind::counts &&
+        std::find(values.geometries.begin(), values.geometries.end(), step.geometry) == values.geometries.end())
+      values.geometries.push_back(step.geometry);
     const bool is_long = step.params.items().size() > most_single_items;
     std::size_t taken = 0;
     for (std::string item : step.params.items()) {
@@ -228,10 +207,7 @@ class Selections {
       if (!parameter.frozen && selectors.chooses(parameter, parameter.numel())) chosen.insert(parameter.name);
     }
     if (!known_.insert(chosen).second) return;
-    std::vector<Json> list;
-    list.reserve(items.size());
-    for (const std::string& item : items) list.push_back(Json::string(item));
-    values_.selections.push_back(Json::array(std::move(list)));
+    values_.selections.emplace_back(items);
   }
 
  private:
@@ -245,7 +221,7 @@ class Selections {
 void keep_sizes(CandidateValues& values, const Environment& environment, const std::set<Rational>& factors) {
   std::erase_if(values.sizes, [&](const Product& size) {
     try {
-      const auto value = Expression::parse(size.to_string()).constant(environment);
+      const auto value = size.expression().constant(environment);
       if (!value || !std::holds_alternative<Rational>(*value)) return false;
       const Rational& number = std::get<Rational>(*value);
       return !factors.contains(number) && !factors.contains(Rational(1) / number);

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/json.h"
 #include "lockstep/schedule.h"
 #include "src/diagnosis/product.h"
 
@@ -19,14 +18,14 @@ inline constexpr std::size_t most_single_items = 32;
 struct CandidateValues {
   std::vector<std::string> dense_axes;   ///< of a size above 1
   std::vector<std::string> expert_axes;  ///< likewise, where the expert mesh differs from the dense one
-  std::vector<Json> groups;              ///< values of "over", each another set of groups
+  std::vector<Over> groups;              ///< each another set of groups
   std::vector<Product> sizes;            ///< dp, cp, dp * cp, micro_batches, …: numbers that a divisor may forget
   std::vector<Product> axis_sizes;       ///< single ones, whatever keep_sizes() leaves
   std::vector<Product> loss_weights;     ///< what the loss multiplies contributions with, by use
   std::vector<Product> token_counts;     ///< tokens, sum(tokens, cp), …: inside `each`
   std::vector<Product> token_totals;     ///< sum(tokens, dp, micro_batch), …: outside
-  std::vector<Json> selections;          ///< values of "params", lists of selectors
-  std::vector<Json> geometries;          ///< of steps, those that a kind alone does not say: `counts`
+  std::vector<Selectors> selections;     ///< lists of selectors
+  std::vector<Geometry> geometries;      ///< of steps, those that a kind alone does not say: `counts`
   std::vector<std::string> selectors;    ///< single ones without "!"; of long lists those that choose what is wrong
   std::vector<std::string> buffers, uses;
 };

@@ -27,8 +27,8 @@ class StepEdits : private StepEditor {
 
   void all() {
     drop();
-    if (step_->op != Op::each) {
-      add(Kind::duplicate, Edit::duplicate(step_->name));
+    if (step_.op != Op::each) {
+      add(Kind::duplicate, Edit::duplicate(step_.name));
       move();
       group();
       factors_.factor();
@@ -45,118 +45,115 @@ class StepEdits : private StepEditor {
 
  private:
   void drop() {
-    add(Kind::drop, Edit::drop(step_->name));
-    if (step_->each.empty()) return;
-    for (const char* which : {"first", "last"}) add(Kind::timing, Edit::drop(step_->name, which));
+    add(Kind::drop, Edit::drop(step_.name));
+    if (listed_.each.empty()) return;
+    for (const char* which : {"first", "last"}) add(Kind::timing, Edit::drop(step_.name, which));
   }
 
   void move() {
-    if (step_->op == Op::wait) return;
+    if (step_.op == Op::wait) return;
     bool first_of_list = true;
     std::string list = "\n";
     for (const ListedStep& other : list_) {
       first_of_list = other.each != list && (list = other.each, true);
-      if (other.name.empty() || other.name == step_->name) continue;
+      if (other.name().empty() || other.name() == step_.name) continue;
       // Backward has a meaning inside of `each` only.
-      if (step_->op == Op::backward && other.each.empty()) continue;
-      if (first_of_list && other.name != step_->next) add(Kind::move, Edit::move(step_->name, other.name, false));
-      if (other.name != step_->before || other.each != step_->each)
-        add(Kind::move, Edit::move(step_->name, other.name, true));
+      if (step_.op == Op::backward && other.each.empty()) continue;
+      if (first_of_list && other.name() != listed_.next) add(Kind::move, Edit::move(step_.name, other.name(), false));
+      if (other.name() != listed_.before || other.each != listed_.each)
+        add(Kind::move, Edit::move(step_.name, other.name(), true));
     }
   }
 
   void group() {
     if (!takes("over")) return;
-    for (const Json& group : values_.groups) set(Kind::group, "over", group);
+    for (const Over& group : values_.groups) set(Kind::group, "over", &Step::over, std::optional(group));
     if (!takes("root")) return;
-    for (const char* root : {"0", "1"}) set(Kind::group, "root", Json::number(root));
+    for (const int position : {0, 1}) set(Kind::group, "root", &Step::root, std::optional(Root{position, {}, {}}));
   }
 
   void timing() {
-    if (step_->op == Op::wait) return;
-    if (key("async") != nullptr) {
-      set(Kind::timing, "async", Json::boolean(false));
-    } else if (row_->collective) {
-      set(Kind::timing, "async", Json::boolean(true));
+    if (step_.op == Op::wait) return;
+    if (has("async")) {
+      set(Kind::timing, "async", &Step::async, false);
+    } else if (row_.collective) {
+      set(Kind::timing, "async", &Step::async, true);
     }
-    if (step_->each.empty()) return;
+    if (listed_.each.empty()) return;
     for (const char* when : {"micro_batch == 0", "micro_batch == last", "micro_batch != last", "micro_batch != 0"})
-      set(Kind::timing, "when", Json::string(when));
+      set_condition(Kind::timing, "when", &Step::when, when);
   }
 
   void ranks() {
-    if (key("when") != nullptr) set(Kind::ranks, "when", Json());
-    if (key("only") != nullptr) set(Kind::ranks, "only", Json());
-    for (const std::string& axis : values_.dense_axes) {
-      if (axis == "dp_shard" || axis == "dp_replicate") continue;
-      set(Kind::ranks, "only", Json::object({{axis, {}, Json::array({Json::number("0")})}}));
-      set(Kind::ranks, "only", Json::object({{axis, {}, Json::array({Json::string("last")})}}));
+    remove(Kind::ranks, "when");
+    remove(Kind::ranks, "only");
+    for (const std::string& name : values_.dense_axes) {
+      const Axis axis = *axis_named(name);
+      if (axis == Axis::dp_shard || axis == Axis::dp_replicate) continue;
+      for (const auto kind : {Coordinate::Kind::number, Coordinate::Kind::last}) {
+        const std::vector<Coordinate> written = {{kind, 0}};
+        const bool same =
+            step_.only.size() == 1 && step_.only.front().axis == axis && step_.only.front().written == written;
+        if (!same) set(Kind::ranks, "only", &Step::only, {Only{axis, {}, written}});
+      }
     }
-    if (step_->op == Op::norm) counts();
+    if (step_.op == Op::norm) counts();
   }
 
   void counts() {
-    const std::string old = text_of(step_->step, "count");
-    if (!old.empty()) set(Kind::ranks, "count", Json());
+    remove(Kind::ranks, "count");
+    const std::string old = step_.count ? step_.count->text() : "";
     std::vector<std::string> axes = values_.dense_axes;
     axes.insert(axes.end(), values_.expert_axes.begin(), values_.expert_axes.end());
     for (const std::string& axis : axes) {
       if (axis == "dp_shard" || axis == "dp_replicate") continue;
       const std::string one = fmt::format("rank.{} == 0", axis);
       if (old == one) continue;
-      set(Kind::ranks, "count", Json::string(one));
-      if (!old.empty()) set(Kind::ranks, "count", Json::string(fmt::format("{} and {}", old, one)));
+      set_condition(Kind::ranks, "count", &Step::count, one);
+      if (!old.empty()) set_condition(Kind::ranks, "count", &Step::count, fmt::format("{} and {}", old, one));
     }
   }
 
   /// Another op in its place that says the same otherwise.
   void kind_of_step() {
-    const auto become = [&](const char* op, std::vector<Json::Member> more) {
-      more.insert(more.begin(), Json::Member{"op", {}, Json::string(op)});
-      add(Kind::operation, Edit::set(step_->name, std::move(more)));
+    const auto become = [&](Op op, std::vector<std::string_view> without) {
+      std::erase_if(without, [&](std::string_view key) { return !has(key); });
+      add(Kind::operation, Edit::set(step_.name, with({}, "op", &Step::op, op), std::move(without)));
     };
-    const auto without = [&](std::initializer_list<const char*> words) {
-      std::vector<Json::Member> members;
-      for (const char* word : words) {
-        if (key(word) != nullptr) members.push_back({word, {}, Json()});
-      }
-      return members;
-    };
-    switch (step_->op) {
+    switch (step_.op) {
       case Op::all_reduce:
-        become("reduce_scatter", {});
+        become(Op::reduce_scatter, {});
         break;
       case Op::reduce_scatter:
       case Op::reduce_scatter_v:
-        become("all_reduce", without({"geometry", "on"}));
+        become(Op::all_reduce, {"geometry", "on"});
         break;
       case Op::reduce:
-        become("all_reduce", without({"root"}));
-        break;
       case Op::broadcast:
-        become("all_reduce", without({"root"}));
+        become(Op::all_reduce, {"root"});
         break;
       case Op::copy:
-        become("accumulate", {});
+        become(Op::accumulate, {});
         break;
       case Op::accumulate:
-        become("copy", {});
+        become(Op::copy, {});
         break;
       default:
         break;
     }
-    if (const Json* on = key("on")) set(Kind::operation, "on", on->text() == "owned" ? Json() : Json::string("owned"));
+    if (step_.on_owned) {
+      remove(Kind::operation, "on");
+    } else if (has("on")) {
+      set(Kind::operation, "on", &Step::on_owned, true);
+    }
   }
 
   void buffer() {
-    if (values_.buffers.size() < 2 || step_->op == Op::wait) return;
-    const bool two = step_->op == Op::copy || step_->op == Op::accumulate;
+    if (values_.buffers.size() < 2 || step_.op == Op::wait) return;
+    const bool two = step_.op == Op::copy || step_.op == Op::accumulate;
     for (const std::string& other : values_.buffers) {
-      for (const char* word : two ? std::vector<const char*>{"from", "to"} : std::vector<const char*>{"buffer"}) {
-        const std::string old = text_of(step_->step, word);
-        if (other == (old.empty() ? "grad" : old)) continue;
-        set(Kind::buffer, word, Json::string(other));
-      }
+      if (two) set(Kind::buffer, "from", &Step::from, other);
+      set(Kind::buffer, two ? "to" : "buffer", &Step::buffer, other);
     }
   }
 
@@ -174,11 +171,11 @@ std::string_view name_of(Candidate::Kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-std::vector<Candidate> single_edits(const Json& steps, const CandidateValues& values) {
+std::vector<Candidate> single_edits(const std::vector<Step>& steps, const CandidateValues& values) {
   const std::vector<ListedStep> list = listed_steps(steps);
   std::vector<Candidate> candidates;
   for (const ListedStep& step : list) {
-    if (!step.name.empty()) StepEdits(list, step, values, candidates).all();
+    if (!step.name().empty()) StepEdits(list, step, values, candidates).all();
   }
   for (Candidate& insert : insertions(list, values)) candidates.push_back(std::move(insert));
   return candidates;

@@ -40,10 +40,10 @@ std::string_view name_of(Candidate::Kind kind);
 /// over each other group, times and divided by each size, with the other reduction, geometry, parameters, timing,
 /// ranks, and what may be missing inserted at each place. Edits that repeat what is there are left out where that can
 /// be seen without applying them. In the order of the steps.
-std::vector<Candidate> single_edits(const Json& steps, const CandidateValues& values);
+std::vector<Candidate> single_edits(const std::vector<Step>& steps, const CandidateValues& values);
 
 /// Edits that bring back, one by one, what `right` has and `steps` does not: a step that is missing or that is
 /// different.
-std::vector<Candidate> restoring_edits(const Json& steps, const Json& right);
+std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std::vector<Step>& right);
 
 }  // namespace lockstep

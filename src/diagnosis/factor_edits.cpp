@@ -7,8 +7,7 @@ using Kind = Candidate::Kind;
 
 void FactorEdits::factor() {
   if (takes("by")) {
-    const Json* by = key("by");
-    const Product old = by == nullptr ? Product() : Product::parse(by->text());
+    const Product old = Product::of(step_.by);
     for (const Product& size : values_.sizes) {
       set_factor(old.times(size));
       set_factor(old.over(size));
@@ -16,23 +15,22 @@ void FactorEdits::factor() {
     set_factor(Product());
     normalize(old);
   }
-  if (!row_->collective || row_->value != Operation::Value::reduction) return;
+  if (!row_.collective || row_.value != Operation::Value::reduction) return;
   // A reduction has no factor of its own: a scale behind it.
   for (const Product& size : values_.sizes) {
     for (const Product& by : {size, Product().over(size)}) {
-      Json scale =
-          Json::object({{"name", {}, Json::string(step_->name + "_scale")}, {"op", {}, Json::string("scale")}});
-      for (const char* word : {"params", "buffer", "when", "only"}) {
-        if (const Json* value = key(word)) scale.set(word, *value);
+      Step scale = with(with({}, "name", &Step::name, step_.name + "_scale"), "op", &Step::op, Op::scale);
+      for (const char* key : {"params", "buffer", "when", "only"}) {
+        if (has(key)) set_key(scale, key, step_);
       }
-      scale.set("by", Json::string(by.to_string()));
-      add(Kind::factor, Edit::insert(scale, step_->name, true));
+      scale = with(std::move(scale), "by", &Step::by, std::optional(by.expression()));
+      add(Kind::factor, Edit::insert(std::move(scale), step_.name, true));
     }
   }
 }
 
 void FactorEdits::normalize(const Product& old) {
-  const bool inside = !step_->each.empty();
+  const bool inside = !listed_.each.empty();
   for (const Product& tokens : inside ? values_.token_counts : values_.token_totals) {
     set_factor(Product().over(tokens));
     set_factor(old.times(tokens));
@@ -52,17 +50,17 @@ void FactorEdits::normalize(const Product& old) {
 
 void FactorEdits::set_factor(const Product& by) {
   const std::string text = by.to_string();
-  const Json* old = key("by");
-  if (old != nullptr && Product::parse(old->text()).to_string() == text) return;
-  if (old == nullptr && text == "1") return;
-  set(Kind::factor, "by", text == "1" && step_->op == Op::backward ? Json() : Json::string(text));
+  if (Product::of(step_.by).to_string() == text) return;
+  if (text == "1" && step_.op == Op::backward) return remove(Kind::factor, "by");
+  set(Kind::factor, "by", &Step::by, std::optional(by.expression()));
 }
 
 void FactorEdits::reduction() {
-  if (takes("reduce"))
-    set(Kind::reduction, "reduce", Json::string(text_of(step_->step, "reduce") == "avg" ? "sum" : "avg"));
-  if (step_->op == Op::norm)
-    set(Kind::reduction, "combine", text_of(step_->step, "combine").empty() ? Json::string("mean_of_norms") : Json());
+  const bool sums = step_.reduction == Reduction::sum;
+  if (takes("reduce")) set(Kind::reduction, "reduce", &Step::reduction, sums ? Reduction::average : Reduction::sum);
+  if (step_.op != Op::norm) return;
+  if (!has("combine")) return set(Kind::reduction, "combine", &Step::mean_of_norms, true);
+  remove(Kind::reduction, "combine");
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/operation.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep {
 
@@ -28,11 +29,11 @@ class Insertions {
   std::vector<Candidate> all() {
     for (const Gap& gap : gaps_) {
       for (const std::string& buffer : buffers_near(gap)) {
-        for (const Json& selection : values_.selections) {
+        for (const Selectors& selection : values_.selections) {
           collectives(gap, buffer, selection);
           factors(gap, buffer, selection);
         }
-        put(gap, "zero", "zero", buffer, nullptr, {});
+        put(gap, made("zero", Op::zero, buffer));
         copies(gap, buffer);
       }
       waits(gap);
@@ -47,14 +48,14 @@ class Insertions {
     std::string list = "\n";
     std::string last_top;
     for (const ListedStep& step : steps_) {
-      if (step.each.empty() && !step.name.empty()) last_top = step.name;
+      if (step.each.empty() && !step.name().empty()) last_top = step.name();
     }
     for (const ListedStep& step : steps_) {
-      const bool first = step.each != list && (list = step.each, !step.name.empty());
-      if (step.name.empty()) continue;
+      const bool first = step.each != list && (list = step.each, !step.name().empty());
+      if (step.name().empty()) continue;
       // Top-level steps that follow a body are not the first of their list.
-      if (first && step.before.empty()) gaps_.push_back({step.each, step.name, false});
-      gaps_.push_back({step.each, step.name, true, step.each.empty() && step.name == last_top});
+      if (first && step.before.empty()) gaps_.push_back({step.each, step.name(), false});
+      gaps_.push_back({step.each, step.name(), true, step.each.empty() && step.name() == last_top});
     }
   }
 
@@ -63,10 +64,9 @@ class Insertions {
     if (gap.each.empty()) return values_.buffers;
     std::vector<std::string> buffers;
     for (const ListedStep& step : steps_) {
-      if (step.each != gap.each || step.op == Op::wait) continue;
-      const std::string buffer = text_of(step.step, step.step.find("to") != nullptr ? "to" : "buffer");
-      const std::string name = buffer.empty() ? "grad" : buffer;
-      if (std::find(buffers.begin(), buffers.end(), name) == buffers.end()) buffers.push_back(name);
+      if (step.each != gap.each || step.op() == Op::wait) continue;
+      if (std::find(buffers.begin(), buffers.end(), step.step->buffer) == buffers.end())
+        buffers.push_back(step.step->buffer);
     }
     return buffers;
   }
@@ -77,49 +77,52 @@ class Insertions {
     return name;
   }
 
-  void put(const Gap& gap, const std::string& name, const char* op, const std::string& buffer, const Json* selection,
-           const std::vector<Json::Member>& more) {
-    Json step = Json::object({{"name", {}, Json::string(free_name(name))}, {"op", {}, Json::string(op)}});
-    if (selection != nullptr && !is_all(*selection)) step.set("params", *selection);
-    if (buffer != "grad") step.set("buffer", Json::string(buffer));
-    for (const Json::Member& member : more) step.set(member.key, member.value);
-    add(gap, step.find("name")->text(), step);
+  /// A step with what most have; more is added in the order in which it is to be written.
+  Step made(const std::string& name, Op op, const std::string& buffer, const Selectors& selection = {}) const {
+    Step step = with(with({}, "name", &Step::name, free_name(name)), "op", &Step::op, op);
+    const std::vector<std::string>& items = selection.items();
+    if (!items.empty() && items != std::vector<std::string>{"*"})
+      step = with(std::move(step), "params", &Step::params, selection);
+    return buffer == "grad" ? step : with(std::move(step), "buffer", &Step::buffer, buffer);
   }
 
-  void add(const Gap& gap, const std::string& blamed, const Json& step) {
-    candidates_.push_back({Candidate::Kind::insert, blamed, Edit::insert(step, gap.beside, gap.after)});
-  }
-
-  static bool is_all(const Json& selection) {
-    return selection.items().size() == 1 && selection.items().front().text() == "*";
+  void put(const Gap& gap, Step step) {
+    const std::string blamed = step.op == Op::wait ? step.wait_for : step.name;
+    candidates_.push_back({Candidate::Kind::insert, blamed, Edit::insert(std::move(step), gap.beside, gap.after)});
   }
 
   /// "dp", "dp_cp", "ends": what a step over the group is called after.
-  static std::string word_for(const Json& group) {
-    if (group.is_string()) return group.text();
-    if (group.is_object()) return "ends";
+  static std::string word_for(const Over& group) {
     std::string word;
-    for (const Json& axis : group.items()) word += (word.empty() ? "" : "_") + axis.text();
+    for (const Over::Pick& pick : group.picks) {
+      if (pick.coordinates) return "ends";
+      word += fmt::format("{}{}", word.empty() ? "" : "_", name_of(pick.axis));
+    }
     return word;
   }
 
-  void collectives(const Gap& gap, const std::string& buffer, const Json& selection) {
-    for (const Json& group : values_.groups) {
-      const std::string word = word_for(group);
-      const Json::Member over{"over", {}, group};
-      put(gap, word + "_all_reduce", "all_reduce", buffer, &selection, {over});
-      put(gap, word + "_all_reduce", "all_reduce", buffer, &selection, {over, {"reduce", {}, Json::string("avg")}});
-      put(gap, word + "_broadcast", "broadcast", buffer, &selection, {over, {"root", {}, Json::number("0")}});
+  void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection) {
+    for (const Over& group : values_.groups) {
+      const auto over_group = [&](Op op) {
+        return with(made(fmt::format("{}_{}", word_for(group), operation(op).name), op, buffer, selection), "over",
+                    &Step::over, std::optional(group));
+      };
+      const auto to_first = [&](Op op) {
+        return with(over_group(op), "root", &Step::root, std::optional(Root{0, {}, {}}));
+      };
+      put(gap, over_group(Op::all_reduce));
+      put(gap, with(over_group(Op::all_reduce), "reduce", &Step::reduction, Reduction::average));
+      put(gap, to_first(Op::broadcast));
       if (!gap.each.empty()) continue;
-      put(gap, word + "_reduce_scatter", "reduce_scatter", buffer, &selection, {over});
-      put(gap, word + "_reduce", "reduce", buffer, &selection, {over, {"root", {}, Json::number("0")}});
-      put(gap, word + "_all_gather", "all_gather", buffer, &selection, {over});
+      put(gap, over_group(Op::reduce_scatter));
+      put(gap, to_first(Op::reduce));
+      put(gap, over_group(Op::all_gather));
     }
   }
 
-  void factors(const Gap& gap, const std::string& buffer, const Json& selection) {
+  void factors(const Gap& gap, const std::string& buffer, const Selectors& selection) {
     const auto scale = [&](const Product& by) {
-      put(gap, "scale", "scale", buffer, &selection, {{"by", {}, Json::string(by.to_string())}});
+      put(gap, with(made("scale", Op::scale, buffer, selection), "by", &Step::by, std::optional(by.expression())));
     };
     for (const Product& size : values_.sizes) {
       scale(size);
@@ -135,55 +138,52 @@ class Insertions {
   void copies(const Gap& gap, const std::string& buffer) {
     for (const std::string& from : values_.buffers) {
       if (from == buffer) continue;
-      for (const char* op : {"copy", "accumulate"}) {
-        put(gap, fmt::format("{}_{}", op, from), op, "grad", nullptr,
-            {{"from", {}, Json::string(from)}, {"to", {}, Json::string(buffer)}});
+      for (const Op op : {Op::copy, Op::accumulate}) {
+        Step step = made(fmt::format("{}_{}", operation(op).name, from), op, "grad");
+        put(gap, with(with(std::move(step), "from", &Step::from, from), "to", &Step::buffer, buffer));
       }
     }
   }
 
   void waits(const Gap& gap) {
     for (const ListedStep& step : steps_) {
-      const Json* async = step.step.find("async");
-      if (async == nullptr || !async->is_boolean() || !async->as_boolean()) continue;
-      const Json wait = Json::object({{"op", {}, Json::string("wait")}, {"for", {}, Json::string(step.name)}});
-      add(gap, step.name, wait);
+      if (step.step->async) put(gap, with(with({}, "op", &Step::op, Op::wait), "for", &Step::wait_for, step.name()));
     }
+  }
+
+  const Step* first_of(Op op) const {
+    const auto found =
+        std::find_if(steps_.begin(), steps_.end(), [&](const ListedStep& one) { return one.op() == op; });
+    return found == steps_.end() ? nullptr : found->step;
   }
 
   /// Only where a norm is taken: without one there is none to be right.
   void norms(const Gap& gap) {
-    const auto norm =
-        std::find_if(steps_.begin(), steps_.end(), [](const ListedStep& one) { return one.op == Op::norm; });
-    if (norm == steps_.end() || !gap.end) return;
-    for (const Json& selection : values_.selections) {
-      std::vector<Json::Member> members;
-      if (const Json* over = norm->step.find("over")) members.push_back({"over", {}, *over});
-      put(gap, "norm", "norm", "grad", &selection, members);
-      for (const std::string& axis : values_.dense_axes) {
-        std::vector<Json::Member> counted = members;
-        counted.push_back({"count", {}, Json::string(fmt::format("rank.{} == 0", axis))});
-        put(gap, "norm", "norm", "grad", &selection, counted);
-      }
+    const Step* norm = first_of(Op::norm);
+    if (norm == nullptr || !gap.end) return;
+    for (const Selectors& selection : values_.selections) {
+      Step step = made("norm", Op::norm, "grad", selection);
+      if (norm->over) step = with(std::move(step), "over", &Step::over, norm->over);
+      put(gap, step);
+      for (const std::string& axis : values_.dense_axes)
+        put(gap,
+            with(step, "count", &Step::count, std::optional(Expression::parse(fmt::format("rank.{} == 0", axis)))));
     }
   }
 
   void backwards(const Gap& gap) {
-    const auto backward =
-        std::find_if(steps_.begin(), steps_.end(), [](const ListedStep& one) { return one.op == Op::backward; });
-    if (backward == steps_.end() || values_.uses.size() < 2) return;
-    const std::string buffer = text_of(backward->step, "buffer");
-    const Json* by = backward->step.find("by");
-    std::vector<Product> factors = {by == nullptr ? Product() : Product::parse(by->text())};
+    const Step* backward = first_of(Op::backward);
+    if (backward == nullptr || values_.uses.size() < 2) return;
+    std::vector<Product> factors = {Product::of(backward->by)};
     for (const Product& weight : values_.loss_weights) {
       factors.push_back(weight);
       for (const Product& size : values_.axis_sizes) factors.push_back(weight.times(size));
     }
     for (const std::string& use : values_.uses) {
-      const Json uses = Json::array({Json::string(use)});
-      for (const Product& factor : factors)
-        put(gap, "backward_" + use, "backward", buffer.empty() ? "grad" : buffer, nullptr,
-            {{"uses", {}, uses}, {"by", {}, Json::string(factor.to_string())}});
+      for (const Product& factor : factors) {
+        Step step = with(made("backward_" + use, Op::backward, backward->buffer), "uses", &Step::uses, {use});
+        put(gap, with(std::move(step), "by", &Step::by, std::optional(factor.expression())));
+      }
     }
   }
 

@@ -7,6 +7,7 @@
 #include "lockstep/scenario.h"
 #include "lockstep/symbolic.h"
 #include "src/diagnosis/other_tests.h"
+#include "src/scenario/value_type.h"
 
 namespace lockstep {
 
@@ -54,18 +55,17 @@ std::optional<Mistake> kind_of_edit(const Edit& edit, const Schedule& right) {
       if (reduces()) return Mistake::extra_reduction;
       break;
     case Edit::Action::insert:
-      if (const auto op = op_named(edit.inserted.find("op")->text()); op && is_reduction(*op))
-        return Mistake::extra_reduction;
+      if (is_reduction(edit.values.op)) return Mistake::extra_reduction;
       break;
     case Edit::Action::move:
       return Mistake::wrong_place;
     case Edit::Action::set:
-      if (edit.value("over") != nullptr || edit.value("root") != nullptr) return Mistake::wrong_group;
-      if (edit.value("geometry") != nullptr) return Mistake::wrong_cut;
+      if (edit.changes("over") || edit.changes("root")) return Mistake::wrong_group;
+      if (edit.changes("geometry")) return Mistake::wrong_cut;
       break;
     case Edit::Action::parameter:
-      for (const char* key : {"partial", "shard", "dispatch", "tied", "stage"}) {
-        if (edit.value(key) != nullptr) return Mistake::wrong_placement;
+      for (const Json::Member& value : edit.parameter_values) {
+        if (contains_word("partial shard dispatch tied stage", value.key)) return Mistake::wrong_placement;
       }
       break;
   }

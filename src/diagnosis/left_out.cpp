@@ -10,15 +10,16 @@
 #include "src/base/at.h"
 #include "src/diagnosis/step_list.h"
 #include "src/diagnosis/step_words.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep {
 
 namespace {
 
 /// Parameters that are wrong and that the inserted step is for.
-std::vector<const Parameter*> wrong_ones(const CheckResult& result, const Json& inserted) {
+std::vector<const Parameter*> wrong_ones(const CheckResult& result, const Step& inserted) {
   std::vector<const Parameter*> list;
-  const SelectorList selectors = selectors_of(inserted.find("params"));
+  const SelectorList selectors(inserted.params.items());
   const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
   for (const int index : wrong_set(result).parameters) {
     const Parameter& parameter = parameters[at(index)];
@@ -27,57 +28,45 @@ std::vector<const Parameter*> wrong_ones(const CheckResult& result, const Json& 
   return list;
 }
 
-/// "over" without axes of one rank, in one order.
-std::vector<std::string> axes_of(const Mesh& mesh, const Json& over) {
-  if (over.is_object()) return {text_of_value(&over)};
+/// "over" without axes of one rank, in one order; with coordinates as it is written.
+std::vector<std::string> axes_of(const Mesh& mesh, const Step& step) {
   std::vector<std::string> axes;
-  const auto add = [&](const std::string& name) {
-    const std::optional<Axis> axis = axis_named(name);
-    if (!axis || mesh.size(*axis) > 1) axes.push_back(name);
-  };
-  if (over.is_string()) add(over.text());
-  for (const Json& item : over.items()) add(item.text());
+  for (const Over::Pick& pick : step.over->picks) {
+    if (pick.coordinates) return {words_of_key(step, "over")};
+    if (mesh.size(pick.axis) > 1) axes.emplace_back(name_of(pick.axis));
+  }
   std::sort(axes.begin(), axes.end());
   return axes;
 }
 
-std::string names_of(const std::vector<const Parameter*>& parameters, const Json& inserted) {
+std::string names_of(const std::vector<const Parameter*>& parameters, const Step& inserted) {
   if (parameters.size() == 1) return parameters.front()->name;
-  const Json* params = inserted.find("params");
-  if (params != nullptr) return text_of_value(params);
+  if (says(inserted, "params")) return words_of_key(inserted, "params");
   return fmt::format("{} parameters such as {}", parameters.size(), parameters.front()->name);
 }
 
+bool reduces_over(const Step& step) { return step.over && operation(step.op).reduces(); }
+
 }  // namespace
 
-std::optional<Blame> left_out_by(const CheckResult& result, const Json& inserted) {
-  const Json* over = inserted.find("over");
-  const std::optional<Op> op = op_named(text_of(inserted, "op"));
-  if (over == nullptr || !op || operation(*op).value != Operation::Value::reduction) return std::nullopt;
+std::optional<Blame> left_out_by(const CheckResult& result, const Step& inserted) {
+  if (!reduces_over(inserted)) return std::nullopt;
   const std::vector<const Parameter*> wrong = wrong_ones(result, inserted);
   if (wrong.empty()) return std::nullopt;
   const Mesh& mesh = result.scenario->schedule->mesh;
-  const auto buffer_of = [](const Json& step) {
-    const std::string buffer = text_of(step, "buffer");
-    return buffer.empty() ? std::string("grad") : buffer;
-  };
-  for (const ListedStep& step : listed_steps(*result.scenario->resolved.find("schedule")->find("steps"))) {
-    const Json* groups = step.step.find("over");
-    if (operation(step.op).value != Operation::Value::reduction || groups == nullptr || step.name.empty() ||
-        axes_of(mesh, *groups) != axes_of(mesh, *over))
-      continue;
-    const SelectorList selectors = selectors_of(step.step.find("params"));
+  for (const ListedStep& listed : listed_steps(result.scenario->schedule->steps)) {
+    const Step& step = *listed.step;
+    if (!reduces_over(step) || step.name.empty() || axes_of(mesh, step) != axes_of(mesh, inserted)) continue;
+    const SelectorList selectors(step.params.items());
     const bool any = std::any_of(wrong.begin(), wrong.end(), [&](const Parameter* parameter) {
       return selectors.chooses(*parameter, parameter->numel());
     });
     if (!any) return Blame{step.name, fmt::format("leaves out {}", names_of(wrong, inserted))};
     for (const char* key : {"when", "only"}) {
-      if (const Json* where = step.step.find(key))
-        return Blame{step.name, fmt::format("runs only where {}", text_of_value(where))};
+      if (says(step, key)) return Blame{step.name, fmt::format("runs only where {}", words_of_key(step, key))};
     }
-    if (buffer_of(step.step) != buffer_of(inserted))
-      return Blame{step.name,
-                   fmt::format("acts on the buffer {}, not on {}", buffer_of(step.step), buffer_of(inserted))};
+    if (step.buffer != inserted.buffer)
+      return Blame{step.name, fmt::format("acts on the buffer {}, not on {}", step.buffer, inserted.buffer)};
   }
   return std::nullopt;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lockstep/operation.h"
 #include "lockstep/scenario.h"
 #include "src/base/at.h"
 #include "src/diagnosis/formulas.h"
@@ -61,51 +62,47 @@ std::string numbers_of_first(const CheckResult& result) {
 /// Where a step goes, seen from where it stands.
 std::string move_words(const std::vector<ListedStep>& steps, const Edit& edit, const std::string& name) {
   const std::string& other = edit.beside.name;
-  const auto at = [&](const std::string& wanted) {
-    return std::find_if(steps.begin(), steps.end(), [&](const ListedStep& step) { return step.name == wanted; });
-  };
-  const bool later = at(other) > at(name);
+  const bool later = find_listed(steps, other) > find_listed(steps, name);
   return fmt::format("comes too {}: it belongs {} {}", later ? "early" : "late", edit.after ? "after" : "before",
                      other);
 }
 
 /// " and each tp rank keeps its own share" where the wrong parameters are partial over the one axis of a sum.
-std::string shares_of(const CheckResult& result, const Json& inserted) {
-  const Json* over = inserted.find("over");
-  const std::optional<Axis> axis = over != nullptr && over->is_string() ? axis_named(over->text()) : std::nullopt;
-  if (!axis || text_of(inserted, "reduce") == "avg") return "";
+std::string shares_of(const CheckResult& result, const Step& inserted) {
+  if (!inserted.over || inserted.over->picks.size() != 1 || inserted.over->picks.front().coordinates ||
+      inserted.reduction == Reduction::average)
+    return "";
+  const Axis axis = inserted.over->picks.front().axis;
   const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
-  const SelectorList selectors = selectors_of(inserted.find("params"));
+  const SelectorList selectors(inserted.params.items());
   for (const int index : wrong_set(result).parameters) {
     const Parameter& parameter = parameters[at(index)];
     if (!selectors.chooses(parameter, parameter.numel())) continue;
-    if (std::find(parameter.partial.begin(), parameter.partial.end(), *axis) == parameter.partial.end()) return "";
+    if (std::find(parameter.partial.begin(), parameter.partial.end(), axis) == parameter.partial.end()) return "";
   }
-  return fmt::format(", and each {} rank keeps its own share", name_of(*axis));
+  return fmt::format(", and each {} rank keeps its own share", name_of(axis));
 }
 
 /// ", and mean averages over dp (2 ranks) as well": another step that brings in the very factor that all of what is
 /// wrong is off by.
-std::string again(const CheckResult& result, const std::vector<ListedStep>& steps, const ListedStep& blamed) {
+std::string again(const CheckResult& result, const std::vector<ListedStep>& steps, const Step& blamed) {
   const std::optional<Rational> ratio = overall_ratio(result);
   if (!ratio || ratio->is_zero() || ratio->is_one()) return "";
   const Schedule& schedule = *result.scenario->schedule;
   const std::vector<int> wrong = wrong_set(result).parameters;
-  for (const ListedStep& step : steps) {
+  for (const ListedStep& listed : steps) {
+    const Step& step = *listed.step;
     if (step.name == blamed.name || step.name.empty()) continue;
-    const SelectorList selectors = selectors_of(step.step.find("params"));
+    const SelectorList selectors(step.params.items());
     const bool acts = std::any_of(wrong.begin(), wrong.end(), [&](int index) {
       const Parameter& parameter = schedule.model.parameters()[at(index)];
       return selectors.chooses(parameter, parameter.numel());
     });
     if (!acts) continue;
-    const Json* over = step.step.find("over");
-    if (text_of(step.step, "reduce") == "avg" && Rational(1, std::max(ranks_over(schedule, over), 1)) == *ratio)
-      return fmt::format(", and {} averages over {} as well", step.name, group_text(schedule, over));
-    const Json* by = step.step.find("by");
-    if (by == nullptr || by->is_null()) continue;
-    if (constant_of(schedule, by->text()) == ratio)
-      return fmt::format(", and {} multiplies by {} as well", step.name, factor_text(schedule, by->text()));
+    if (step.reduction == Reduction::average && Rational(1, std::max(ranks_over(schedule, step.over), 1)) == *ratio)
+      return fmt::format(", and {} averages over {} as well", step.name, group_text(schedule, step));
+    if (step.by && constant_of(schedule, *step.by) == ratio)
+      return fmt::format(", and {} multiplies by {} as well", step.name, factor_text(schedule, step.by));
   }
   return "";
 }
@@ -113,29 +110,33 @@ std::string again(const CheckResult& result, const std::vector<ListedStep>& step
 std::string words_of(const CheckResult& result, const Candidate& candidate) {
   const Schedule& schedule = *result.scenario->schedule;
   const Edit& edit = candidate.edit;
-  const std::vector<ListedStep> steps = listed_steps(*result.scenario->resolved.find("schedule")->find("steps"));
+  const std::vector<ListedStep> steps = listed_steps(schedule.steps);
   if (edit.action == Edit::Action::insert) {
     const char* where = edit.after ? "after" : "before";
-    const std::string deed = deed_of(schedule, edit.inserted) + shares_of(result, edit.inserted);
+    const std::string deed = deed_of(schedule, edit.values) + shares_of(result, edit.values);
     // A step that needs another one beside it is blamed itself.
     if (edit.beside.name == candidate.step)
-      return fmt::format("needs a {} {} it: nothing {}", text_of(edit.inserted, "op"), where, deed);
+      return fmt::format("needs a {} {} it: nothing {}", operation(edit.values.op).name, where, deed);
     return fmt::format("is missing {} {}: nothing {}", where, edit.beside.name, deed);
   }
-  const ListedStep* step = find_listed(steps, candidate.step);
-  if (step == nullptr) return "is at fault";
+  const ListedStep* listed = find_listed(steps, candidate.step);
+  if (listed == nullptr) return "is at fault";
+  const Step& step = *listed->step;
   if (edit.action == Edit::Action::drop) {
     if (!edit.step.iteration.empty())
       return fmt::format("runs in micro-batch [{}] as well and should not", edit.step.iteration);
-    return fmt::format("is a step too many: it {}{}", deed_of(schedule, step->step), again(result, steps, *step));
+    return fmt::format("is a step too many: it {}{}", deed_of(schedule, step), again(result, steps, step));
   }
   if (edit.action == Edit::Action::duplicate)
-    return fmt::format("should be there twice: it {}", deed_of(schedule, step->step));
+    return fmt::format("should be there twice: it {}", deed_of(schedule, step));
   if (edit.action == Edit::Action::move) return move_words(steps, edit, candidate.step);
   std::vector<std::string> parts;
-  for (const Json::Member& value : edit.values) {
-    parts.push_back(words_for_key(schedule, step->step, value));
-    if (value.key == "by" || value.key == "reduce") parts.back() += again(result, steps, *step);
+  for (const auto* keys : {&edit.values.keys, &edit.removed}) {
+    for (const std::string_view key : *keys) {
+      std::string words = words_for_key(schedule, step, edit, key);
+      if (key == "by" || key == "reduce") words += again(result, steps, step);
+      if (parts.empty() || words != parts.back()) parts.push_back(std::move(words));  // keys of one geometry
+    }
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -145,7 +146,7 @@ std::string words_of(const CheckResult& result, const Candidate& candidate) {
 Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
   Blame blame{edit.step, words_of(result, edit)};
   if (edit.kind == Candidate::Kind::insert) {
-    const Json& inserted = edit.edit.inserted;
+    const Step& inserted = edit.edit.values;
     if (std::optional<Blame> other = left_out_by(result, inserted)) {
       blame = std::move(*other);
       blame.why +=

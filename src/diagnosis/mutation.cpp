@@ -44,11 +44,12 @@ class Run {
     const auto begin = std::chrono::steady_clock::now();
     const Budget budget(most_units);
     find_base();
-    std::vector<Candidate> edits = single_edits(ground_.steps().written(), values());
+    std::vector<Candidate> edits = single_edits(ground_.steps().steps(), values());
     std::erase_if(edits, [](const Candidate& edit) { return edit.kind == Candidate::Kind::insert; });
-    const std::vector<Edit> flags = parameter_edits(ground_.steps().written(), small_.scenario->schedule->mesh,
+    const std::vector<Edit> flags = parameter_edits(ground_.steps().steps(), small_.scenario->schedule->mesh,
                                                     ground_.steps().schedule_of().model.parameters());
-    seen_ = {content_hash(ground_.steps().written()), content_hash(small_.scenario->resolved)};
+    seen_ = {content_hash(ground_.steps().steps())};
+    seen_documents_ = {write_json(small_.scenario->resolved)};
     std::int64_t done = 0;
     const auto count = [&] {
       if (options_.progress) options_.progress(done++, static_cast<std::int64_t>(edits.size() + flags.size()));
@@ -76,16 +77,16 @@ class Run {
  private:
   /// One parameter of each class, unless something is wrong for lack of the others.
   static MutationGround right_ground(const Scenario& scenario) {
-    MutationGround classes(with_classes_only(scenario));
-    return classes.judge().verdict == Verdict::match ? std::move(classes) : MutationGround(scenario.resolved);
+    MutationGround classes(*scenario.schedule, one_of_each_class(*scenario.schedule));
+    return classes.judge().verdict == Verdict::match ? std::move(classes) : MutationGround(*scenario.schedule);
   }
 
   /// Where all parameters lie in one stretch that is cut, what is wrong with one of each class may by accident be right
   /// with all of them.
-  bool is_right_in_full(const Json& steps) {
+  bool is_right_in_full(const std::vector<Step>& steps) {
     const std::size_t all = small_.scenario->schedule->model.parameters().size();
     if (ground_.steps().schedule_of().model.parameters().size() == all) return false;
-    if (!full_) full_ = std::make_unique<MutationGround>(small_.scenario->resolved);
+    if (!full_) full_ = std::make_unique<MutationGround>(*small_.scenario->schedule);
     return full_->is_right(steps);
   }
 
@@ -162,17 +163,17 @@ class Run {
     CandidateValues values = candidate_values(*small_.scenario->schedule, {});
     values.sizes = values.axis_sizes;
     // All parameters: a step says that by naming none.
-    std::erase_if(values.selections, [](const Json& items) { return items.items().front().text() == "*"; });
+    std::erase_if(values.selections, [](const Selectors& selection) { return selection.items().front() == "*"; });
     return values;
   }
 
   void judge(Candidate& edit) {
-    const Json steps = ground_.steps().edited({edit.edit});
-    if (steps.is_null() || chooses_nothing(edit.edit)) {
+    const std::optional<std::vector<Step>> steps = ground_.steps().edited({edit.edit});
+    if (!steps || chooses_nothing(edit.edit)) {
       ++mutation_.invalid;
       return;
     }
-    if (!seen_.insert(content_hash(steps)).second) {
+    if (!seen_.insert(content_hash(*steps)).second) {
       ++mutation_.same;
       return;
     }
@@ -181,7 +182,7 @@ class Run {
     mutant.step = std::move(edit.step);
     mutant.edit = to_json(edit.edit);
     mutant.document = with_edits(small_.scenario->document, {edit.edit});
-    judge(std::move(mutant), edit.edit, ground_, steps);
+    judge(std::move(mutant), edit.edit, ground_, *steps);
   }
 
   /// The model is read anew for each.
@@ -193,21 +194,21 @@ class Run {
     std::unique_ptr<MutationGround> ground;
     try {
       const Scenario small = read_scenario(mutant.document, scenario_.file);
-      if (!seen_.insert(content_hash(small.resolved)).second) {
+      if (!seen_documents_.insert(write_json(small.resolved)).second) {
         ++mutation_.same;
         return;
       }
-      ground = std::make_unique<MutationGround>(small.resolved);
+      ground = std::make_unique<MutationGround>(*small.schedule);
       edited_ = std::make_unique<Scenario>(read_scenario(with_edits(scenario_.document, {edit}), scenario_.file));
     } catch (const InputError&) {
       ++mutation_.invalid;
       return;
     }
-    judge(std::move(mutant), edit, *ground, ground->steps().written());
+    judge(std::move(mutant), edit, *ground, ground->steps().steps());
     edited_ = nullptr;
   }
 
-  void judge(Mutant mutant, const Edit& edit, MutationGround& ground, const Json& steps) {
+  void judge(Mutant mutant, const Edit& edit, MutationGround& ground, const std::vector<Step>& steps) {
     try {
       const MutantTrial trial = ground.judge(steps);
       if (!trial.applicable) {
@@ -231,9 +232,8 @@ class Run {
 
   /// Selectors that choose no parameter are refused in a file.
   bool chooses_nothing(const Edit& edit) const {
-    const Json* params = edit.value("params");
-    if (params == nullptr || params->is_null()) return false;
-    const SelectorList selectors = selectors_of(params);
+    if (!edit.changes("params")) return false;
+    const SelectorList selectors(edit.values.params.items());
     const std::vector<Parameter>& parameters = small_.scenario->schedule->model.parameters();
     return std::none_of(parameters.begin(), parameters.end(), [&](const Parameter& parameter) {
       return !parameter.frozen && selectors.chooses(parameter, parameter.numel());
@@ -249,7 +249,7 @@ class Run {
 
   /// What other tests see of it at the smallest sizes at which it is wrong.
   void compare(Mutant& mutant) const {
-    const MutantTrial trial = MutationGround(read_scenario(mutant.document, scenario_.file).resolved).judge();
+    const MutantTrial trial = MutationGround(*read_scenario(mutant.document, scenario_.file).schedule).judge();
     mutant.verdict = trial.verdict;
     mutant.replicas_differ = trial.replicas_differ;
     mutant.beyond_tolerance = trial.beyond_tolerance;
@@ -304,7 +304,7 @@ class Run {
     if (base_ != Proof::Verdict::right) {
       Json document = example.document;
       document.set("schedule", *scenario_.document.find("schedule"));
-      if (MutationGround(read_scenario(document, scenario_.file).resolved).judge().verdict != Verdict::match)
+      if (MutationGround(*read_scenario(document, scenario_.file).schedule).judge().verdict != Verdict::match)
         return false;
     }
     mutant.fate = Mutant::Fate::killed;
@@ -351,17 +351,17 @@ class Run {
   }
 
   static MutantTrial trial_at(const NeighbourGround& neighbour, const Edit& edit) {
-    const Json steps = neighbour.ground->steps().edited({edit});
-    if (steps.is_null() || neighbour.ground->is_right(steps)) return {};
-    const MutantTrial trial = neighbour.ground->judge(steps);
+    const std::optional<std::vector<Step>> steps = neighbour.ground->steps().edited({edit});
+    if (!steps || neighbour.ground->is_right(*steps)) return {};
+    const MutantTrial trial = neighbour.ground->judge(*steps);
     const bool in_full =
-        trial.verdict != Verdict::mismatch || !MutationGround(neighbour.scenario->resolved).is_right(steps);
+        trial.verdict != Verdict::mismatch || !MutationGround(*neighbour.scenario->schedule).is_right(*steps);
     return in_full ? trial : MutantTrial{};
   }
 
   MutantTrial trial_of_parameter(const NeighbourGround& neighbour, const Edit& edit) const {
     try {
-      return MutationGround(read_scenario(with_edits(neighbour.scenario->document, {edit}), scenario_.file).resolved)
+      return MutationGround(*read_scenario(with_edits(neighbour.scenario->document, {edit}), scenario_.file).schedule)
           .judge();
     } catch (const InputError&) {
       return {};  // the parameter is another one there, or none
@@ -389,8 +389,9 @@ class Run {
   bool base_micro_batches_ = false;
   std::string base_limit_;
   std::optional<std::vector<NeighbourGround>> around_;
-  std::unordered_set<std::uint64_t> seen_;  ///< steps, and scenarios with another model
-  std::unique_ptr<Scenario> edited_;        ///< the file with the edit, while that is one of a parameter
+  std::unordered_set<std::uint64_t> seen_;          ///< steps
+  std::unordered_set<std::string> seen_documents_;  ///< resolved, with another model
+  std::unique_ptr<Scenario> edited_;                ///< the file with the edit, while that is one of a parameter
   Mutation mutation_;
 };
 

@@ -12,17 +12,14 @@ namespace lockstep {
 namespace {
 
 /// The tags that selectors of the steps name.
-std::set<std::string> tags_of(const Json& steps) {
+std::set<std::string> tags_of(const std::vector<Step>& steps) {
   std::set<std::string> tags;
   const auto add = [&](std::string item) {
     if (item.starts_with('!')) item.erase(0, 1);
     if (item.starts_with("tag:")) tags.insert(item.substr(4));
   };
   for (const ListedStep& step : listed_steps(steps)) {
-    const Json* params = step.step.find("params");
-    if (params == nullptr) continue;
-    if (params->is_string()) add(params->text());
-    for (const Json& item : params->items()) add(item.text());
+    for (const std::string& item : step.step->params.items()) add(item);
   }
   return tags;
 }
@@ -36,7 +33,8 @@ Json list_or_null(const std::vector<std::string>& words) {
 
 }  // namespace
 
-std::vector<Edit> parameter_edits(const Json& steps, const Mesh& mesh, const std::vector<Parameter>& parameters) {
+std::vector<Edit> parameter_edits(const std::vector<Step>& steps, const Mesh& mesh,
+                                  const std::vector<Parameter>& parameters) {
   std::vector<Edit> edits;
   const std::set<std::string> tags = tags_of(steps);
   for (const Parameter& parameter : parameters) {

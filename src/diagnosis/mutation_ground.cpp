@@ -55,11 +55,10 @@ std::string describe(const std::map<std::string, int>& axes, int micro_batches) 
 
 }  // namespace
 
-bool MutationGround::is_right(const Json& steps) {
-  std::optional<std::vector<Step>> read = steps_->read(steps);
-  if (!read) return false;
+bool MutationGround::is_right(std::vector<Step> steps) {
+  if (!steps_->are_valid(steps)) return false;
   Schedule& schedule = steps_->schedule();
-  schedule.steps = std::move(*read);
+  schedule.steps = std::move(steps);
   try {
     const Timeline timeline = walk(schedule);
     return timeline.outcome.kind == Outcome::Kind::complete && SymbolicEngine(schedule, timeline).run().match;
@@ -68,12 +67,11 @@ bool MutationGround::is_right(const Json& steps) {
   }
 }
 
-MutantTrial MutationGround::judge(const Json& steps) {
+MutantTrial MutationGround::judge(std::vector<Step> steps) {
   MutantTrial trial;
-  std::optional<std::vector<Step>> read = steps_->read(steps);
-  if (!read) return trial;
+  if (!steps_->are_valid(steps)) return trial;
   Schedule& schedule = steps_->schedule();
-  schedule.steps = std::move(*read);
+  schedule.steps = std::move(steps);
   CheckResult result;
   Scenario scenario;
   scenario.schedule = std::shared_ptr<const Schedule>(steps_, &schedule);
@@ -162,7 +160,7 @@ std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const Smal
   const auto add = [&](const std::string& axis, const std::map<std::string, int>& axes, int micro_batches) {
     const std::shared_ptr<const Scenario> read = read_at(scenario, {{axes.begin(), axes.end()}, micro_batches});
     if (!matches(read)) return;
-    auto ground = std::make_unique<MutationGround>(with_classes_only(*read));
+    auto ground = std::make_unique<MutationGround>(*read->schedule, one_of_each_class(*read->schedule));
     if (ground->judge().verdict == Verdict::match)
       grounds.push_back({std::move(ground), read, describe(axes, most_micro_batches(*read)), axis});
   };

@@ -28,14 +28,16 @@ struct MutantTrial {
 /// A layout at which edits of a schedule are tried.
 class MutationGround {
  public:
-  /// Of a resolved document (Scenario::resolved). Throws InputError where it cannot be read.
-  explicit MutationGround(const Json& resolved) : steps_(std::make_shared<EditableSteps>(resolved)) {}
-  /// What becomes of it with these plain steps. Throws InternalError where the engines disagree.
-  MutantTrial judge(const Json& steps);
+  /// Of a schedule, on these parameters. Throws InputError where they do not fit together.
+  MutationGround(const Schedule& schedule, std::vector<Parameter> parameters)
+      : steps_(std::make_shared<EditableSteps>(schedule, std::move(parameters))) {}
+  explicit MutationGround(const Schedule& schedule) : MutationGround(schedule, schedule.model.parameters()) {}
+  /// What becomes of it with these steps. Throws InternalError where the engines disagree.
+  MutantTrial judge(std::vector<Step> steps);
   /// The same with the steps as they are.
-  MutantTrial judge() { return judge(steps_->written()); }
+  MutantTrial judge() { return judge(steps_->steps()); }
   /// Whether the symbolic engine says `match`.
-  bool is_right(const Json& steps);
+  bool is_right(std::vector<Step> steps);
   const EditableSteps& steps() const { return *steps_; }
 
  private:

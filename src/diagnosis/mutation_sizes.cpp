@@ -3,6 +3,8 @@
 
 #include "src/base/budget.h"
 #include "src/scenario/open_sizes.h"
+#include "src/scenario/step_keys.h"
+#include "src/scenario/writing.h"
 
 namespace lockstep {
 
@@ -13,21 +15,20 @@ void MutationSizes::set_edit(const Edit& edit) {
 
 void MutationSizes::clear_edit() {
   edit_.clear();
-  edited_.clear();
   ++number_;
 }
 
 MutationSizes::Entry& MutationSizes::entry(const Json& document) {
   const Json *layout = document.find("layout"), *batch = document.find("batch");
   const auto [found, is_new] = entries_.try_emplace(
-      content_hash(Json::array({layout != nullptr ? *layout : Json(), batch != nullptr ? *batch : Json()})));
+      write_json(Json::array({layout != nullptr ? *layout : Json(), batch != nullptr ? *batch : Json()})));
   Entry& entry = found->second;
   if (!is_new) return entry;
   try {
     entry.scenario = read_scenario_of_open_sizes(document, file_);
-    entry.steps = std::make_shared<EditableSteps>(entry.scenario.resolved);
+    const Schedule& schedule = *entry.scenario.schedule;
+    entry.steps = std::make_shared<EditableSteps>(schedule, schedule.model.parameters());
     entry.scenario.schedule = nullptr;
-    entry.written = content_hash(entry.steps->written());
   } catch (const InputError& error) {
     entry.refused = error.diagnostics();
   } catch (const OverBudget&) {
@@ -42,15 +43,8 @@ Scenario MutationSizes::read(const Json& document) {
   if (!here.refused.empty()) throw InputError(here.refused);
   // Whoever has read these sizes already holds pointers to their steps.
   if (here.edit != number_) {
-    auto same = edited_.find(here.written);
-    if (same == edited_.end()) {
-      Json edited = edit_.empty() ? here.steps->written() : here.steps->edited(edit_);  // or ends a budget
-      same = edited_.emplace(here.written, std::move(edited)).first;
-    }
-    here.edited = same->second;
-    std::optional<std::vector<Step>> steps;
-    if (!here.edited.is_null()) steps = here.steps->read(here.edited);
-    if (!steps) {
+    std::optional<std::vector<Step>> steps = here.steps->edited(edit_);  // or ends a budget
+    if (!steps || !here.steps->are_valid(*steps)) {
       here.edit = -1;
       throw InputError({Diagnostic{document.place(), "the edit cannot be applied at these sizes"}});
     }
@@ -61,7 +55,7 @@ Scenario MutationSizes::read(const Json& document) {
   scenario.edits.insert(scenario.edits.end(), edit_.begin(), edit_.end());
   scenario.document = edit_.empty() ? document : with_edits(document, edit_);
   Json schedule = *scenario.resolved.find("schedule");
-  schedule.set("steps", here.edited);
+  schedule.set("steps", list_of(here.steps->schedule().steps, as_written));
   scenario.resolved.set("schedule", schedule);
   scenario.schedule = std::shared_ptr<const Schedule>(here.steps, &here.steps->schedule());
   return scenario;

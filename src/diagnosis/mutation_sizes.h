@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,15 +32,12 @@ class MutationSizes {
     std::vector<Diagnostic> refused;  ///< empty where the scenario can be read
     Scenario scenario;                ///< without the edit and without a schedule
     std::shared_ptr<EditableSteps> steps;
-    std::uint64_t written = 0;  ///< a hash of its steps without an edit
-    int edit = -1;              ///< that its schedule has now
-    Json edited;
+    int edit = -1;  ///< that its schedule has now
   };
   Entry& entry(const Json& document);
 
   std::string file_;
-  std::map<std::uint64_t, Entry> entries_;  // by layout and batch
-  std::map<std::uint64_t, Json> edited_;    // most sizes have the same steps, and the edit changes them alike
+  std::map<std::string, Entry> entries_;  // by layout and batch
   std::vector<Edit> edit_;
   int number_ = 0;
 };

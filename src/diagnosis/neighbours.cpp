@@ -8,7 +8,8 @@ void Neighbours::read() {
   for (const FileSizes& sizes : sizes_) {
     const std::shared_ptr<const Scenario> there = read_at(scenario_, sizes);
     if (there == nullptr) continue;
-    neighbours_.push_back({sizes.to_string(), std::make_unique<SymbolicJudge>(with_classes_only(*there))});
+    neighbours_.push_back(
+        {sizes.to_string(), std::make_unique<SymbolicJudge>(*there->schedule, one_of_each_class(*there->schedule))});
   }
 }
 

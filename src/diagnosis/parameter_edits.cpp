@@ -9,71 +9,70 @@ using Kind = Candidate::Kind;
 
 namespace {
 
-std::vector<std::string> items_of(const Json* selectors) {
-  std::vector<std::string> items;
-  if (selectors == nullptr) return items;
-  if (selectors->is_string()) items.push_back(selectors->text());
-  for (const Json& item : selectors->items()) items.push_back(item.text());
-  return items;
-}
+using Words = std::vector<std::string>;
 
-Json list_of(const std::vector<std::string>& words) {
-  std::vector<Json> items;
-  items.reserve(words.size());
-  for (const std::string& word : words) items.push_back(Json::string(word));
-  return Json::array(std::move(items));
+/// `words` and what of `others` is not among them.
+Words joined(Words words, const Words& others) {
+  for (const std::string& word : others) {
+    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+  }
+  return words;
 }
 
 }  // namespace
 
+void ParameterEdits::change_geometry(std::string_view key, Geometry geometry) {
+  Step values;
+  values.geometry = std::move(geometry);
+  values.keys = {key};
+  set(Kind::geometry, std::move(values));
+}
+
 void ParameterEdits::geometry() {
   if (!takes("geometry")) return;
-  const Json* old = key("geometry");
-  const std::string kind = old == nullptr ? "" : text_of(*old, "kind");
-  const auto change = [&](std::vector<Json::Member> members) {
-    add(Kind::geometry, Edit::set(step_->name, {{"geometry", {}, Json::object(std::move(members))}}));
-  };
-  for (const char* other : {"parameter", "rows", "flat", "bucket"}) {
-    if (kind != other && !(kind.empty() && std::string_view(other) == "parameter"))
-      change({{"kind", {}, Json::string(other)}});
+  const Geometry& old = step_.geometry;
+  for (const auto kind :
+       {Geometry::Kind::parameter, Geometry::Kind::rows, Geometry::Kind::flat, Geometry::Kind::bucket}) {
+    Geometry other;
+    other.kind = kind;
+    change_geometry("geometry.kind", other);
   }
   // A reduce_scatter cannot have those.
-  for (const Json& other : values_.geometries) {
-    if (step_->op != Op::reduce_scatter && (old == nullptr || write_json(*old) != write_json(other)))
-      add(Kind::geometry, Edit::set(step_->name, {{"geometry", {}, other}}));
+  for (const Geometry& other : values_.geometries) {
+    if (step_.op != Op::reduce_scatter) change_geometry("geometry", other);
   }
-  if (kind != "bucket") return;
-  std::vector<std::string> separate = items_of(old->find("separate"));
-  if (!separate.empty()) change({{"separate", {}, Json::array()}});
-  for (const Json& selection : values_.selections) {
-    std::vector<std::string> more = separate;
-    for (const std::string& item : items_of(&selection)) {
-      if (std::find(more.begin(), more.end(), item) == more.end()) more.push_back(item);
-    }
-    if (more.size() > separate.size()) change({{"separate", {}, list_of(more)}});
+  if (old.kind != Geometry::Kind::bucket) return;
+  const Words separate = old.separate.value_or(Selectors()).items();
+  if (!separate.empty()) change_geometry("geometry.separate", {});
+  for (const Selectors& selection : values_.selections) {
+    Geometry other;
+    other.separate = Selectors(joined(separate, selection.items()));
+    if (other.separate->items().size() > separate.size()) change_geometry("geometry.separate", other);
   }
-  if (old->find("size") != nullptr) change({{"size", {}, Json()}});
+  if (old.size) add(Kind::geometry, Edit::set(step_.name, {}, {"geometry.size"}));
+}
+
+void ParameterEdits::set_selectors(Words items) {
+  set(Kind::parameters, "params", &Step::params, Selectors(std::move(items)));
 }
 
 void ParameterEdits::parameters() {
-  if (step_->op == Op::wait || step_->op == Op::backward) return;
-  const std::vector<std::string> old = items_of(key("params"));
-  if (!old.empty()) set(Kind::parameters, "params", Json());
+  if (step_.op == Op::wait || step_.op == Op::backward) return;
+  const Words& old = step_.params.items();
+  remove(Kind::parameters, "params");
   for (std::size_t at = 0; at < old.size() && old.size() > 1; ++at) {
     const std::string name = old[at].starts_with('!') ? old[at].substr(1) : old[at];
     if (old.size() > most_single_items &&
         std::find(values_.selectors.begin(), values_.selectors.end(), name) == values_.selectors.end())
       continue;
-    std::vector<std::string> fewer = old;
+    Words fewer = old;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(at));
-    set(Kind::parameters, "params", list_of(fewer));
+    set_selectors(std::move(fewer));
   }
-  for (const Json& selection : values_.selections) set(Kind::parameters, "params", selection);
+  for (const Selectors& selection : values_.selections) set_selectors(selection.items());
   const auto with = [&](const std::string& item) {
-    if (std::find(old.begin(), old.end(), item) != old.end()) return;
-    std::vector<std::string> more = old;
-    more.push_back(item);
-    set(Kind::parameters, "params", list_of(more));
+    Words more = joined(old, {item});
+    if (more.size() > old.size()) set_selectors(std::move(more));
   };
   const bool all_but =
       std::all_of(old.begin(), old.end(), [](const std::string& item) { return item.starts_with('!'); });
@@ -82,23 +81,20 @@ void ParameterEdits::parameters() {
     if (!all_but) with(item);
   }
   if (all_but) return;
-  for (const Json& selection : values_.selections) {
-    std::vector<std::string> more = old;
-    for (const std::string& item : items_of(&selection)) {
-      if (std::find(more.begin(), more.end(), item) == more.end()) more.push_back(item);
-    }
-    if (more.size() > old.size() + 1) set(Kind::parameters, "params", list_of(more));
+  for (const Selectors& selection : values_.selections) {
+    Words more = joined(old, selection.items());
+    if (more.size() > old.size() + 1) set_selectors(std::move(more));
   }
 }
 
 void ParameterEdits::uses() {
   if (!takes("uses") || values_.uses.size() < 2) return;
-  set(Kind::parameters, "uses", Json());
-  for (const std::string& use : values_.uses) set(Kind::parameters, "uses", list_of({use}));
+  remove(Kind::parameters, "uses");
+  for (const std::string& use : values_.uses) set(Kind::parameters, "uses", &Step::uses, {use});
   for (const std::string& use : values_.uses) {
-    std::vector<std::string> others = values_.uses;
+    Words others = values_.uses;
     std::erase(others, use);
-    if (others.size() > 1) set(Kind::parameters, "uses", list_of(others));
+    if (others.size() > 1) set(Kind::parameters, "uses", &Step::uses, std::move(others));
   }
 }
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/expression.h"
+
 namespace lockstep {
 
 /// An expression as a fraction of factors, for edits that read as a person would write them: "1 / (dp * cp)" times
@@ -14,15 +16,19 @@ class Product {
  public:
   Product() = default;  ///< 1
   /// An expression that is no product of factors (a sum, a condition) is one factor, in brackets.
-  static Product parse(std::string_view text);
+  explicit Product(const Expression& expression);
+  static Product parse(std::string_view text) { return Product(Expression::parse(text)); }
+  /// Of the factor of a step: 1 where it has none.
+  static Product of(const std::optional<Expression>& factor) { return factor ? Product(*factor) : Product(); }
 
   Product times(const Product& other) const;
   Product over(const Product& other) const;
   std::string to_string() const;
+  Expression expression() const { return Expression::parse(to_string()); }
 
  private:
   void multiply(std::string_view factor, bool divide);
-  void parse_into(std::string_view text, bool divide);
+  void multiply(const Expression::Node& node, bool divide);
 
   std::vector<std::string> numerator_, denominator_;
 };

@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "src/scenario/step_keys.h"
+
 namespace lockstep {
 
 namespace {
@@ -24,13 +26,16 @@ std::string kind_of(const FoundRepair& repair) {
   for (const Candidate& edit : repair.edits) {
     kind += fmt::format("{} ", static_cast<int>(edit.edit.action));
     if (edit.edit.action == Edit::Action::insert) {
-      Json step = edit.edit.inserted;
-      for (const char* key : {"name", "params", "by"}) step.remove(key);
-      kind += write_json(step);
+      Step step = edit.edit.values;
+      for (const char* key : {"name", "params", "by"}) remove_key(step, key);
+      kind += write_json(as_written(step));
     } else {
       kind += edit.edit.step.to_string();
     }
-    for (const Json::Member& value : edit.edit.values) kind += " " + value.key;
+    if (edit.edit.action == Edit::Action::set) {
+      for (const auto* keys : {&edit.edit.values.keys, &edit.edit.removed})
+        for (const std::string_view key : *keys) kind += fmt::format(" {}", key.substr(0, key.find('.')));
+    }
   }
   return kind;
 }

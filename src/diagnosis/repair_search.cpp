@@ -7,6 +7,7 @@
 #include "src/base/budget.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/workload.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep {
 
@@ -16,14 +17,14 @@ constexpr std::size_t most_first_edits = 16, most_complements = 80, no_repair = 
 
 /// Inside of `each`, the weight of a contribution in the whole step's loss, times the size that an average takes away
 /// again: "dp / sum(tokens, dp, micro_batch)".
-std::vector<Candidate> normalizing_edits(const Json& steps, const CandidateValues& values) {
+std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const CandidateValues& values) {
   std::vector<Candidate> candidates;
   for (const ListedStep& step : listed_steps(steps)) {
-    if (step.each.empty() || step.name.empty() || (step.op != Op::scale && step.op != Op::backward)) continue;
+    if (step.each.empty() || step.name().empty() || (step.op() != Op::scale && step.op() != Op::backward)) continue;
     for (const Product& tokens : values.token_totals) {
       for (const Product& size : values.axis_sizes) {
-        const Json by = Json::string(size.over(tokens).to_string());
-        candidates.push_back({Candidate::Kind::factor, step.name, Edit::set(step.name, {{"by", {}, by}})});
+        Step changed = with({}, "by", &Step::by, std::optional(size.over(tokens).expression()));
+        candidates.push_back({Candidate::Kind::factor, step.name(), Edit::set(step.name(), std::move(changed))});
       }
     }
   }
@@ -44,7 +45,7 @@ RepairSearch SearchForRepairs::run() {
 }
 
 void SearchForRepairs::search() {
-  seen_.emplace(content_hash(ground_.steps().written()), no_repair);
+  seen_.emplace(content_hash(ground_.steps().steps()), no_repair);
   single();
   keep_right_here();
   if (stopped_ && !found_one()) {  // what it stopped at is right at the small sizes alone
@@ -65,9 +66,9 @@ void SearchForRepairs::search() {
 std::optional<Judgement> SearchForRepairs::judge(const std::vector<Candidate>& edits) {
   std::vector<Edit> list;
   for (const Candidate& edit : edits) list.push_back(edit.edit);
-  const Json steps = ground_.steps().edited(list);
-  if (steps.is_null()) return std::nullopt;
-  const auto [seen, is_new] = seen_.emplace(content_hash(steps), no_repair);
+  const std::optional<std::vector<Step>> steps = ground_.steps().edited(list);
+  if (!steps) return std::nullopt;
+  const auto [seen, is_new] = seen_.emplace(content_hash(*steps), no_repair);
   if (!is_new) {
     if (seen->second == no_repair) return std::nullopt;
     FoundRepair& same = found_.repairs[seen->second];
@@ -78,8 +79,8 @@ std::optional<Judgement> SearchForRepairs::judge(const std::vector<Candidate>& e
     return std::nullopt;
   }
   ++found_.tried;
-  const Judgement judgement = ground_.judge(steps);
-  if (judgement.right() && ground_.says_the_same_in_the_file(list, steps)) {
+  const Judgement judgement = ground_.judge(*steps);
+  if (judgement.right() && ground_.says_the_same_in_the_file(list, *steps)) {
     seen->second = found_.repairs.size();
     const Judgement& base = ground_.base();
     const bool failed = base.state == Judgement::State::failed;
@@ -126,7 +127,7 @@ void SearchForRepairs::keep_right_here() {
   constexpr double most_buffers = 4000;
   if (ground_.sizes().empty() || found_.repairs.empty()) return;
   const Scenario& scenario = *result_.scenario;
-  SymbolicJudge here(with_classes_only(scenario));
+  SymbolicJudge here(*scenario.schedule, one_of_each_class(*scenario.schedule));
   if (static_cast<double>(scenario.schedule->mesh.world()) *
               static_cast<double>(here.steps().schedule_of().model.parameters().size()) >
           most_buffers ||
@@ -138,7 +139,7 @@ void SearchForRepairs::keep_right_here() {
 
 /// All but those that restore, by distance, the nearest first.
 std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const {
-  const Json& steps = ground_.steps().written();
+  const std::vector<Step>& steps = ground_.steps().steps();
   std::map<int, std::vector<Candidate>> candidates;
   for (Candidate& candidate : single_edits(steps, ground_.values()))
     candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
@@ -148,8 +149,8 @@ std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const
 }
 
 void SearchForRepairs::single() {
-  const Json right = ground_.unedited_steps();
-  if (!right.is_null()) single(restoring_edits(ground_.steps().written(), right));
+  const std::optional<std::vector<Step>> right = ground_.unedited_steps();
+  if (right) single(restoring_edits(ground_.steps().steps(), *right));
   // Often that is enough, and there are thousands of others.
   stopped_ = nearest_only_ && found_good();
   if (stopped_) return;
@@ -163,7 +164,7 @@ void SearchForRepairs::single() {
 }
 
 void SearchForRepairs::single(std::vector<Candidate> candidates) {
-  const std::vector<ListedStep> list = listed_steps(ground_.steps().written());
+  const std::vector<ListedStep> list = listed_steps(ground_.steps().steps());
   for (Candidate& candidate : candidates) {
     if (found_.tried > ground_.most_trials() || !ground_.is_relevant(candidate, list)) continue;
     const std::optional<Judgement> judgement = judge({candidate});
@@ -207,9 +208,10 @@ void SearchForRepairs::sequential() {
 }
 
 void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
-  const Json steps = ground_.steps().edited({first.edit});
-  const std::vector<ListedStep> list = listed_steps(steps);
-  for (const Candidate& second : single_edits(steps, ground_.values())) {
+  const std::optional<std::vector<Step>> steps = ground_.steps().edited({first.edit});
+  if (!steps) return;
+  const std::vector<ListedStep> list = listed_steps(*steps);
+  for (const Candidate& second : single_edits(*steps, ground_.values())) {
     if (found_.tried > ground_.most_trials()) return;
     const bool is_insert = second.edit.action == Edit::Action::insert;
     if (is_insert == inserts && ground_.is_relevant(second, list)) judge({first, second});

@@ -52,7 +52,7 @@ class SearchForRepairs {
   bool nearest_only_, stopped_ = false;
   std::vector<FirstEdit> firsts_, plain_firsts_;
   std::vector<Candidate> taking_back_;                   // restored or dropped, whether that alone is better or not
-  std::unordered_map<std::uint64_t, std::size_t> seen_;  // plain steps, with their repair
+  std::unordered_map<std::uint64_t, std::size_t> seen_;  // steps, with their repair
   RepairSearch found_;
 };
 

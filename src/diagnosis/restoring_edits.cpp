@@ -4,6 +4,7 @@
 
 #include "src/diagnosis/candidates.h"
 #include "src/diagnosis/step_list.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep {
 
@@ -21,55 +22,56 @@ std::optional<Neighbour> place_in(const std::vector<ListedStep>& steps, const st
                                   std::size_t index) {
   const ListedStep& step = right[index];
   for (std::size_t at = index; at-- > 0;) {
-    if (right[at].each == step.each && find_listed(steps, right[at].name) != nullptr)
-      return Neighbour{right[at].name, true};
+    if (right[at].each == step.each && find_listed(steps, right[at].name()) != nullptr)
+      return Neighbour{right[at].name(), true};
   }
   for (std::size_t at = index + 1; at < right.size(); ++at) {
-    if (right[at].each == step.each && find_listed(steps, right[at].name) != nullptr)
-      return Neighbour{right[at].name, false};
+    if (right[at].each == step.each && find_listed(steps, right[at].name()) != nullptr)
+      return Neighbour{right[at].name(), false};
   }
   return std::nullopt;
 }
 
-/// Edits merge a geometry key by key.
-Json::Member changed_keys(const Json& old, const Json::Member& right) {
-  if (text_of(old, "kind") != text_of(right.value, "kind")) return right;
-  Json geometry = Json::object();
-  for (const Json::Member& member : right.value.members()) {
-    const Json* same = old.find(member.key);
-    if (same == nullptr || !same->same_as(member.value)) geometry.set(member.key, member.value);
+/// What makes `now` say what `right` says, nothing where it does. Edits merge a geometry key by key.
+std::optional<Edit> changing(const Step& now, const Step& right) {
+  Step values = right;
+  values.keys.clear();
+  std::vector<std::string_view> removed;
+  const auto differs = [&](std::string_view key) { return !step_key(key).same(now, right); };
+  for (const std::string_view key : right.keys) {
+    if (key == "steps" || (says(now, key) && !differs(key))) continue;
+    if (key != "geometry" || !says(now, key) || differs("geometry.kind")) {
+      values.keys.push_back(key);
+      continue;
+    }
+    for (const StepKey& part : step_keys()) {
+      if (!part.name.starts_with("geometry.") || !differs(part.name)) continue;
+      (part.same(right, Step()) ? removed : values.keys).push_back(part.name);
+    }
   }
-  for (const Json::Member& member : old.members()) {
-    if (right.value.find(member.key) == nullptr) geometry.set(member.key, Json());
+  for (const std::string_view key : now.keys) {
+    if (!says(right, key)) removed.push_back(key);
   }
-  return {right.key, {}, geometry};
+  if (values.keys.empty() && removed.empty()) return std::nullopt;
+  return Edit::set(right.name, std::move(values), std::move(removed));
 }
 
 }  // namespace
 
-std::vector<Candidate> restoring_edits(const Json& steps, const Json& right) {
+std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std::vector<Step>& right) {
   const std::vector<ListedStep> now = listed_steps(steps), then = listed_steps(right);
   std::vector<Candidate> candidates;
   for (std::size_t index = 0; index < then.size(); ++index) {
-    const ListedStep& step = then[index];
+    const Step& step = *then[index].step;
     if (step.name.empty()) continue;
     const ListedStep* same = find_listed(now, step.name);
-    if (same == nullptr) {
-      if (const auto place = place_in(now, then, index))
-        candidates.push_back({Candidate::Kind::restore, step.name, Edit::insert(step.step, place->name, place->after)});
-      continue;
+    std::optional<Edit> edit;
+    if (same != nullptr) {
+      edit = changing(*same->step, step);
+    } else if (const auto place = place_in(now, then, index)) {
+      edit = Edit::insert(step, place->name, place->after);
     }
-    std::vector<Json::Member> values;
-    for (const Json::Member& member : step.step.members()) {
-      const Json* old = same->step.find(member.key);
-      if (member.key == "steps" || (old != nullptr && old->same_as(member.value))) continue;
-      values.push_back(old != nullptr && member.key == "geometry" ? changed_keys(*old, member) : member);
-    }
-    for (const Json::Member& member : same->step.members()) {
-      if (step.step.find(member.key) == nullptr) values.push_back({member.key, {}, Json()});
-    }
-    if (!values.empty())
-      candidates.push_back({Candidate::Kind::restore, step.name, Edit::set(step.name, std::move(values))});
+    if (edit) candidates.push_back({Candidate::Kind::restore, step.name, std::move(*edit)});
   }
   return candidates;
 }

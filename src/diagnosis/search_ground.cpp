@@ -20,19 +20,19 @@ std::set<std::string> wrong_names(const CheckResult& result) {
   return names;
 }
 
+bool inserts(const Edit& edit) { return edit.action == Edit::Action::insert; }
+
 /// Which parameters an edit of `steps` changes anything for.
 class ChangedBy {
  public:
   ChangedBy(const Candidate& candidate, const std::vector<ListedStep>& steps) {
     const Edit& edit = candidate.edit;
-    const Json* params = edit.value("params");
-    if (edit.action == Edit::Action::insert) {
-      after_ = selectors_of(edit.inserted.find("params"));
-    } else if (const ListedStep* step = find_listed(steps, candidate.step)) {
-      before_.emplace(step->step);
-      // No selectors choose all, as null does.
-      if (params != nullptr) after_ = selectors_of(params);
-      params_alone_ = params != nullptr && edit.values.size() == 1;
+    const bool chooses = edit.changes("params");
+    // No selectors choose all.
+    if (chooses || edit.action == Edit::Action::insert) after_.emplace(edit.values.params.items());
+    if (const ListedStep* step = find_listed(steps, candidate.step); step != nullptr && !inserts(edit)) {
+      before_.emplace(*step->step);
+      params_alone_ = chooses && edit.values.keys.size() + edit.removed.size() == 1;
     }
   }
 
@@ -50,9 +50,10 @@ class ChangedBy {
 
 /// Null where a scenario cannot do without the parameters that this one was deprived of: a step may need a use that
 /// they alone have.
-std::unique_ptr<SymbolicJudge> judge_of(const Json& document) {
+std::unique_ptr<SymbolicJudge> judge_of(const Schedule& schedule, std::vector<Parameter> parameters) {
   try {
-    return std::make_unique<SymbolicJudge>(document);
+    auto judge = std::make_unique<SymbolicJudge>(schedule, std::move(parameters));
+    return judge->steps().are_valid(schedule.steps) ? std::move(judge) : nullptr;
   } catch (const InputError&) {
     return nullptr;
   }
@@ -82,20 +83,21 @@ bool SearchGround::find() {
   check.blame = check.turns = false;
   small_ = check_scenario(small, check);
   if (small_.verdict == Verdict::match || small_.verdict == Verdict::error) return false;
-  const Json classes = with_classes_only(*small);
-  for (const Json& document : {classes, small->resolved}) {
-    std::unique_ptr<SymbolicJudge> judge = judge_of(document);
+  const Schedule& schedule = *small->schedule;
+  const std::vector<Parameter> classes = one_of_each_class(schedule);
+  for (const auto* parameters : {&classes, &schedule.model.parameters()}) {
+    std::unique_ptr<SymbolicJudge> judge = judge_of(schedule, *parameters);
     if (judge == nullptr) continue;
     all_ = std::move(judge);
-    base_ = all_->judge_steps(all_->steps().written());
+    base_ = all_->judge_steps(all_->steps().steps());
     if (!base_.right()) break;
   }
   if (all_ == nullptr || base_.right() || base_.state == Judgement::State::not_applicable) return false;
   few_base_ = base_;
   if (base_.state != Judgement::State::wrong) return true;
-  std::unique_ptr<SymbolicJudge> judge = judge_of(with_few_only(classes, wrong_names(small_)));
+  std::unique_ptr<SymbolicJudge> judge = judge_of(schedule, few_of(classes, wrong_names(small_)));
   if (judge == nullptr) return true;
-  const Judgement there = judge->judge_steps(judge->steps().written());
+  const Judgement there = judge->judge_steps(judge->steps().steps());
   if (there.state == Judgement::State::wrong) {
     few_ = std::move(judge);
     few_base_ = there;
@@ -132,7 +134,7 @@ void SearchGround::find_values() {
   values_.token_totals.clear();
 }
 
-Json SearchGround::unedited_steps() const {
+std::optional<std::vector<Step>> SearchGround::unedited_steps() const {
   const Json* schedule = result_.scenario->document.find("schedule");
   if (schedule->find("edits") == nullptr) return {};
   Json document = at_sizes(result_.scenario->document, sizes_);
@@ -140,13 +142,13 @@ Json SearchGround::unedited_steps() const {
   plain.remove("edits");
   document.set("schedule", plain);
   try {
-    return *read_scenario(document, result_.scenario->file).resolved.find("schedule")->find("steps");
+    return read_scenario(document, result_.scenario->file).schedule->steps;
   } catch (const InputError&) {
     return {};
   }
 }
 
-Judgement SearchGround::judge(const Json& steps) {
+Judgement SearchGround::judge(const std::vector<Step>& steps) {
   if (few_ != nullptr) {
     Judgement judgement = few_->judge_steps(steps);
     if (!judgement.right()) return judgement;
@@ -166,20 +168,17 @@ bool SearchGround::is_better(const Judgement& now) const {
 bool SearchGround::is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const {
   if (base_.wrong_buffers.empty()) return true;
   const ListedStep* old = find_listed(steps, candidate.step);
-  if (old != nullptr && old->op == Op::each) return true;
-  const Json* before = candidate.edit.action == Edit::Action::insert ? candidate.edit.inserted.find("params")
-                       : old == nullptr                              ? nullptr
-                                                                     : old->step.find("params");
-  const Json* after = candidate.edit.value("params");
-  const SelectorList old_selectors = selectors_of(before);
-  const SelectorList new_selectors = selectors_of(after);
+  if (old != nullptr && old->op() == Op::each) return true;
+  const std::vector<std::string> all, &edited = candidate.edit.values.params.items();
+  const SelectorList old_selectors(inserts(candidate.edit) ? edited : old == nullptr ? all : old->step->params.items());
+  const SelectorList new_selectors(edited);
+  const bool chooses = candidate.edit.changes("params");
   const std::vector<Parameter>& parameters = all_->steps().schedule_of().model.parameters();
   Budget::spend(static_cast<std::int64_t>(parameters.size() + steps.size()));
   for (std::size_t at = 0; at < parameters.size(); ++at) {
     if (base_.wrong_buffers[at] == 0) continue;
     const std::int64_t numel = parameters[at].numel();
-    if (old_selectors.chooses(parameters[at], numel) ||
-        (after != nullptr && new_selectors.chooses(parameters[at], numel)))
+    if (old_selectors.chooses(parameters[at], numel) || (chooses && new_selectors.chooses(parameters[at], numel)))
       return true;
   }
   return false;
@@ -188,7 +187,7 @@ bool SearchGround::is_relevant(const Candidate& candidate, const std::vector<Lis
 bool SearchGround::touches_right(const std::vector<Candidate>& edits) const {
   if (base_.wrong_buffers.empty()) return false;
   const Model& model = all_->steps().schedule_of().model;
-  const std::vector<ListedStep> list = listed_steps(all_->steps().written());
+  const std::vector<ListedStep> list = listed_steps(all_->steps().steps());
   std::vector<ChangedBy> changed;
   changed.reserve(edits.size());
   for (const Candidate& edit : edits) changed.emplace_back(edit, list);
@@ -201,7 +200,7 @@ bool SearchGround::touches_right(const std::vector<Candidate>& edits) const {
   return false;
 }
 
-bool SearchGround::says_the_same_in_the_file(const std::vector<Edit>& edits, const Json& steps) const {
+bool SearchGround::says_the_same_in_the_file(const std::vector<Edit>& edits, const std::vector<Step>& steps) const {
   const std::vector<Edit>& written = result_.scenario->edits;
   const bool in_one_iteration = std::any_of(written.begin(), written.end(), [](const Edit& edit) {
     return !edit.step.iteration.empty() || !edit.beside.iteration.empty();
@@ -209,8 +208,7 @@ bool SearchGround::says_the_same_in_the_file(const std::vector<Edit>& edits, con
   if (!in_one_iteration) return true;
   try {
     const Json document = with_edits(at_sizes(result_.scenario->document, sizes_), edits);
-    const Json there = *read_scenario(document, result_.scenario->file).resolved.find("schedule")->find("steps");
-    return content_hash(there) == content_hash(steps);
+    return read_scenario(document, result_.scenario->file).schedule->steps == steps;
   } catch (const InputError&) {
     return false;
   }

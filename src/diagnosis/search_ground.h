@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,11 @@ class SearchGround {
   const CandidateValues& values() const { return values_; }
   /// A layout that could not be made small allows fewer trials.
   int most_trials() const { return most_trials_; }
-  /// The plain steps of the framework or of the file's list, without the file's edits; null where there are none.
-  Json unedited_steps() const;
+  /// The steps of the framework or of the file's list, without the file's edits; nothing where there are none.
+  std::optional<std::vector<Step>> unedited_steps() const;
 
-  /// Of plain steps: first with a few of the parameters that are wrong, then with all.
-  Judgement judge(const Json& steps);
+  /// First with a few of the parameters that are wrong, then with all.
+  Judgement judge(const std::vector<Step>& steps);
   /// Less of what is wrong is wrong, and nothing that was right.
   bool is_better(const Judgement& now) const;
   /// Whether an edit of `steps` acts on anything that is wrong, before or after; a step on other parameters alone
@@ -41,9 +42,9 @@ class SearchGround {
   bool is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const;
   /// Whether something changes for parameters that are right.
   bool touches_right(const std::vector<Candidate>& edits) const;
-  /// Whether the edits give these plain steps in the file too. A step that an edit of the file put into one iteration
+  /// Whether the edits give these steps in the file too. A step that an edit of the file put into one iteration
   /// keeps that, whatever `set` says of its `when`.
-  bool says_the_same_in_the_file(const std::vector<Edit>& edits, const Json& steps) const;
+  bool says_the_same_in_the_file(const std::vector<Edit>& edits, const std::vector<Step>& steps) const;
 
  private:
   bool find();

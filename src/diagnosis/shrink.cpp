@@ -10,9 +10,6 @@
 
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
-#include "src/diagnosis/step_list.h"
-#include "src/scenario/editable_steps.h"
-#include "src/scenario/fields.h"
 #include "src/schedule/selector_list.h"
 
 namespace lockstep {
@@ -50,17 +47,19 @@ std::optional<CheckResult> check_at(const Scenario& scenario, const FileSizes& s
 }
 
 /// Selector items of steps, nested ones too.
-void collect_selectors(const Json& steps, std::set<std::string>& items) {
-  const auto add = [&](const Json* selectors) {
-    if (selectors == nullptr) return;
-    if (selectors->is_string()) items.insert(selectors->text());
-    for (const Json& item : selectors->items()) items.insert(item.text());
-  };
-  for (const Json& step : steps.items()) {
-    add(step.find("params"));
-    if (const Json* geometry = step.find("geometry")) add(geometry->find("separate"));
-    if (const Json* body = step.find("steps")) collect_selectors(*body, items);
+void collect_selectors(const std::vector<Step>& steps, std::set<std::string>& items) {
+  for (const Step& step : steps) {
+    items.insert(step.params.items().begin(), step.params.items().end());
+    if (const auto& separate = step.geometry.separate) items.insert(separate->items().begin(), separate->items().end());
+    collect_selectors(step.steps, items);
   }
+}
+
+/// How a parameter is placed, tied and used: all that is written of it but its name and its shape.
+std::string text_of_class(Parameter parameter) {
+  parameter.name.clear();
+  parameter.shape.clear();
+  return write_json(to_json(parameter));
 }
 
 }  // namespace
@@ -107,11 +106,9 @@ int most_micro_batches(const Scenario& scenario) {
   return *std::max_element(batch.micro_batch_counts.begin(), batch.micro_batch_counts.end());
 }
 
-Json with_classes_only(const Scenario& scenario) {
-  const Json& parameters = *scenario.resolved.find("model")->find("parameters");
-  const std::vector<Parameter>& read = scenario.schedule->model.parameters();
+std::vector<Parameter> one_of_each_class(const Schedule& schedule) {
   std::set<std::string> selectors;
-  collect_selectors(*scenario.resolved.find("schedule")->find("steps"), selectors);
+  collect_selectors(schedule.steps, selectors);
   // Long lists are of plain names.
   std::unordered_map<std::string, std::string> of_name;  // the items that are the name of one parameter, as text
   std::vector<SelectorItem> others;
@@ -124,64 +121,48 @@ Json with_classes_only(const Scenario& scenario) {
     }
   }
   std::set<std::string> classes, tied;
-  std::vector<Json> kept;
-  for (std::size_t index = 0; index < parameters.items().size(); ++index) {
-    Json plain = parameters.items()[index];
-    const Parameter& parameter = read[index];
-    plain.remove("name");
-    plain.remove("shape");
-    std::string key = folded_name(parameter.name) + write_json(plain);
+  std::vector<Parameter> kept;
+  for (const Parameter& parameter : schedule.model.parameters()) {
+    std::string key = folded_name(parameter.name) + text_of_class(parameter);
     if (const auto found = of_name.find(parameter.name); found != of_name.end()) key += found->second;
     for (const SelectorItem& item : others) key += item.fits(parameter, parameter.numel(), parameter.chunk) ? '1' : '0';
     const bool together = !parameter.tied.empty() && tied.contains(parameter.tied);
     if (!classes.insert(key).second && !together) continue;
     if (!parameter.tied.empty()) tied.insert(parameter.tied);
-    kept.push_back(parameters.items()[index]);
-  }
-  Json model = *scenario.resolved.find("model");
-  model.set("parameters", Json::array(std::move(kept)));
-  Json resolved = scenario.resolved;
-  resolved.set("model", model);
-  resolved.remove("expect");
-  return resolved;
-}
-
-Json with_few_only(const Json& resolved, const std::set<std::string>& wrong) {
-  constexpr std::size_t few = 4;
-  std::set<std::string> placements, tied;
-  std::vector<Json> kept;
-  const std::vector<Json>& parameters = resolved.find("model")->find("parameters")->items();
-  for (const Json& parameter : parameters) {
-    if (!wrong.contains(text_of(parameter, "name"))) continue;
-    Json placement = parameter;
-    for (const char* key : {"name", "shape", "tags"}) placement.remove(key);
-    if (placements.size() == few || !placements.insert(write_json(placement)).second) continue;
-    if (parameter.find("tied") != nullptr) tied.insert(text_of(parameter, "tied"));
     kept.push_back(parameter);
   }
-  for (const Json& parameter : parameters) {
-    const bool known = std::any_of(kept.begin(), kept.end(), [&](const Json& one) { return one.same_as(parameter); });
-    if (parameter.find("tied") != nullptr && tied.contains(text_of(parameter, "tied")) && !known)
-      kept.push_back(parameter);
+  return kept;
+}
+
+std::vector<Parameter> few_of(const std::vector<Parameter>& parameters, const std::set<std::string>& wrong) {
+  constexpr std::size_t few = 4;
+  std::set<std::string> placements, tied;
+  std::vector<Parameter> kept;
+  for (const Parameter& parameter : parameters) {
+    if (!wrong.contains(parameter.name)) continue;
+    Parameter placement = parameter;
+    placement.tags.clear();
+    if (placements.size() == few || !placements.insert(text_of_class(placement)).second) continue;
+    tied.insert(parameter.tied);
+    kept.push_back(parameter);
+  }
+  const auto is_tied = [](const Parameter& parameter) { return !parameter.tied.empty(); };
+  for (const Parameter& parameter : parameters) {
+    const bool known = std::find(kept.begin(), kept.end(), parameter) != kept.end();
+    if (is_tied(parameter) && tied.contains(parameter.tied) && !known) kept.push_back(parameter);
   }
   // Steps and losses name uses, which somebody must have.
   std::set<std::string> uses;
-  const auto add_uses = [&](const Json& parameter) {
-    bool any_new = false;
-    const Json* list = parameter.find("uses");
-    if (list == nullptr) return uses.insert("main").second;
-    for (const Json& use : list->items()) any_new = uses.insert(use.text()).second || any_new;
-    return any_new;
+  const auto has_others = [&](const Parameter& parameter) {
+    const std::size_t before = uses.size();
+    uses.insert(parameter.uses.begin(), parameter.uses.end());
+    return uses.size() > before;
   };
-  for (const Json& parameter : kept) add_uses(parameter);
-  for (const Json& parameter : parameters) {
-    if (parameter.find("tied") == nullptr && add_uses(parameter)) kept.push_back(parameter);
+  for (const Parameter& parameter : kept) has_others(parameter);
+  for (const Parameter& parameter : parameters) {
+    if (!is_tied(parameter) && has_others(parameter)) kept.push_back(parameter);
   }
-  Json model = *resolved.find("model");
-  model.set("parameters", Json::array(std::move(kept)));
-  Json document = resolved;
-  document.set("model", model);
-  return document;
+  return kept;
 }
 
 std::set<std::string> folded_wrong_names(const CheckResult& result) {

@@ -29,13 +29,12 @@ std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const FileSize
 /// Of its optimizer steps.
 int most_micro_batches(const Scenario& scenario);
 
-/// A resolved document with one parameter of each class: parameters whose names differ in numbers only and that are
-/// placed, tied, tagged and selected alike. Tied ones stay together.
-Json with_classes_only(const Scenario& scenario);
+/// One parameter of each class: parameters whose names differ in numbers only and that are placed, tied, tagged and
+/// selected alike. Tied ones stay together.
+std::vector<Parameter> one_of_each_class(const Schedule& schedule);
 
-/// The resolved document with a few of the parameters whose names are `wrong`, placed in different ways, and those tied
-/// to them.
-Json with_few_only(const Json& resolved, const std::set<std::string>& wrong);
+/// A few of the parameters whose names are `wrong`, placed in different ways, and those tied to them.
+std::vector<Parameter> few_of(const std::vector<Parameter>& parameters, const std::set<std::string>& wrong);
 
 /// The smallest sizes, axes 2 or 3 and two micro-batches, at which the same parameters (by folded name) go wrong as in
 /// `result`, which is not right. Sizes that the file does not allow are passed over.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/operation.h"
 #include "src/diagnosis/candidates.h"
 #include "src/diagnosis/step_list.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep {
 
@@ -14,18 +16,30 @@ namespace lockstep {
 /// may be used, and the list to which edits are added. Refers to all of them.
 class StepEditor {
  public:
-  StepEditor(const ListedStep& step, const CandidateValues& values, std::vector<Candidate>& candidates)
-      : step_(&step), row_(&operation(step.op)), values_(values), candidates_(candidates) {}
+  StepEditor(const ListedStep& listed, const CandidateValues& values, std::vector<Candidate>& candidates)
+      : listed_(listed), step_(*listed.step), row_(operation(step_.op)), values_(values), candidates_(candidates) {}
 
  protected:
-  const Json* key(const char* word) const { return step_->step.find(word); }
   bool takes(std::string_view word) const;
+  bool has(std::string_view key) const { return says(step_, key); }
   void add(Candidate::Kind kind, Edit edit);
-  /// Sets a key of the step to a value, null to remove it; nothing where it is so already.
-  void set(Candidate::Kind kind, const char* word, const Json& value);
+  /// Gives a key of the step another value; nothing where it has that already.
+  template <typename Value>
+  void set(Candidate::Kind kind, std::string_view key, Value Step::*member, Value value) {
+    set(kind, with({}, key, member, std::move(value)));
+  }
+  /// The same for all keys that `values` says.
+  void set(Candidate::Kind kind, Step values);
+  void set_condition(Candidate::Kind kind, std::string_view key, std::optional<Expression> Step::*member,
+                     const std::string& text) {
+    set(kind, key, member, std::optional(Expression::parse(text)));
+  }
+  /// Removes a key; nothing where the step does not have it.
+  void remove(Candidate::Kind kind, std::string_view key);
 
-  const ListedStep* step_;
-  const Operation* row_;
+  const ListedStep& listed_;
+  const Step& step_;
+  const Operation& row_;
   const CandidateValues& values_;
 
  private:
@@ -52,6 +66,10 @@ class ParameterEdits : private StepEditor {
   void geometry();
   void parameters();
   void uses();
+
+ private:
+  void change_geometry(std::string_view key, Geometry geometry);
+  void set_selectors(std::vector<std::string> items);
 };
 
 }  // namespace lockstep

@@ -3,60 +3,38 @@
 
 #include <algorithm>
 
-#include "lockstep/operation.h"
-
 namespace lockstep {
 
 namespace {
 
-void append(const Json& steps, const std::string& each, std::vector<ListedStep>& list) {
-  const std::vector<Json>& items = steps.items();
-  for (std::size_t at = 0; at < items.size(); ++at) {
-    ListedStep listed{items[at], text_of(items[at], "name"), Op::zero, each, "", ""};
-    if (const auto op = op_named(text_of(items[at], "op"))) listed.op = *op;
-    if (at > 0) listed.before = text_of(items[at - 1], "name");
-    if (at + 1 < items.size()) listed.next = text_of(items[at + 1], "name");
-    const std::string name = listed.name;
-    list.push_back(std::move(listed));
-    if (const Json* body = items[at].find("steps")) append(*body, name, list);
+void append(const std::vector<Step>& steps, const std::string& each, std::vector<ListedStep>& list) {
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    list.push_back(
+        {&steps[at], each, at > 0 ? steps[at - 1].name : "", at + 1 < steps.size() ? steps[at + 1].name : ""});
+    append(steps[at].steps, steps[at].name, list);
   }
 }
 
 }  // namespace
 
-std::vector<ListedStep> listed_steps(const Json& steps) {
+std::vector<ListedStep> listed_steps(const std::vector<Step>& steps) {
   std::vector<ListedStep> list;
   append(steps, "", list);
   return list;
 }
 
 const ListedStep* find_listed(const std::vector<ListedStep>& list, const std::string& name) {
-  const auto found = std::find_if(list.begin(), list.end(), [&](const ListedStep& one) { return one.name == name; });
+  const auto found = std::find_if(list.begin(), list.end(), [&](const ListedStep& one) { return one.name() == name; });
   return found == list.end() || name.empty() ? nullptr : &*found;
 }
 
-SelectorList selectors_of(const Json* params) {
-  std::vector<std::string> items;
-  if (params != nullptr && params->is_string()) items.push_back(params->text());
-  if (params != nullptr) {
-    for (const Json& item : params->items()) items.push_back(item.text());
-  }
-  return SelectorList(items);
-}
-
-ActingStep::ActingStep(const Json& step) : uses_(step.find("uses")), params_(selectors_of(step.find("params"))) {}
+ActingStep::ActingStep(const Step& step) : uses_(step.uses), params_(step.params.items()) {}
 
 bool ActingStep::acts_on(const Parameter& parameter) const {
-  const bool used =
-      uses_ == nullptr || std::any_of(uses_->items().begin(), uses_->items().end(), [&](const Json& use) {
-        return std::find(parameter.uses.begin(), parameter.uses.end(), use.text()) != parameter.uses.end();
-      });
+  const bool used = uses_.empty() || std::any_of(uses_.begin(), uses_.end(), [&](const std::string& use) {
+                      return std::find(parameter.uses.begin(), parameter.uses.end(), use) != parameter.uses.end();
+                    });
   return used && params_.chooses(parameter, parameter.numel());
-}
-
-std::string text_of(const Json& object, const char* key) {
-  const Json* value = object.find(key);
-  return value != nullptr && value->is_string() ? value->text() : "";
 }
 
 }  // namespace lockstep

@@ -3,25 +3,27 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
-#include "lockstep/json.h"
+#include "lockstep/edit.h"
 #include "lockstep/schedule.h"
 
 namespace lockstep {
 
-/// "dp, cp", "pp first, last", "true": a value of a step's key as words; "" for null.
-std::string text_of_value(const Json* value);
+/// "dp, cp", "pp first, last", "true": what a step says of a key as words; "" where it says nothing.
+std::string words_of_key(const Step& step, std::string_view key);
 /// How many ranks meet over a step's "over"; 0 where there is none.
-int ranks_over(const Schedule& schedule, const Json* over);
+int ranks_over(const Schedule& schedule, const std::optional<Over>& over);
 /// "dp (2 ranks)"
-std::string group_text(const Schedule& schedule, const Json* over);
+std::string group_text(const Schedule& schedule, const Step& step);
 /// The number that an expression of sizes is; nothing where tokens stand in it.
-std::optional<Rational> constant_of(const Schedule& schedule, const std::string& expression);
-/// "1 / (dp * cp) = 1/4", or the expression alone where tokens or micro-batches stand in it.
-std::string factor_text(const Schedule& schedule, const std::string& expression);
+std::optional<Rational> constant_of(const Schedule& schedule, const Expression& expression);
+/// "1 / (dp * cp) = 1/4", or the expression alone where tokens or micro-batches stand in it; "1" for none.
+std::string factor_text(const Schedule& schedule, const std::optional<Expression>& expression);
 /// What a step does, after "nothing" or after its own name: "sums the gradients of tag:norm over tp (2 ranks)".
-std::string deed_of(const Schedule& schedule, const Json& step);
-/// What is wrong with one key of a step that an edit sets: "sums over dp (2 ranks) what should be averaged".
-std::string words_for_key(const Schedule& schedule, const Json& step, const Json::Member& set);
+std::string deed_of(const Schedule& schedule, const Step& step);
+/// What is wrong with one key of a step, that an edit sets or removes: "sums over dp (2 ranks) what should be
+/// averaged".
+std::string words_for_key(const Schedule& schedule, const Step& step, const Edit& edit, std::string_view key);
 
 }  // namespace lockstep

@@ -58,15 +58,14 @@ std::size_t owners_of(const Timeline& timeline) {
 }  // namespace
 
 Judgement SymbolicJudge::judge(const std::vector<Edit>& edits) {
-  const Json steps = steps_.edited(edits);
-  return steps.is_null() ? Judgement{} : judge_steps(steps);
+  std::optional<std::vector<Step>> steps = steps_.edited(edits);
+  return steps ? judge_steps(std::move(*steps)) : Judgement{};
 }
 
-Judgement SymbolicJudge::judge_steps(const Json& steps) {
-  std::optional<std::vector<Step>> read = steps_.read(steps);
-  if (!read) return {};
+Judgement SymbolicJudge::judge_steps(std::vector<Step> steps) {
+  if (!steps_.are_valid(steps)) return {};
   Schedule& schedule = steps_.schedule();
-  schedule.steps = std::move(*read);
+  schedule.steps = std::move(steps);
   try {
     const Timeline timeline = walk(schedule);
     if (timeline.outcome.kind != Outcome::Kind::complete) return {Judgement::State::failed};

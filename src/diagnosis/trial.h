@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "src/scenario/editable_steps.h"
@@ -39,11 +40,12 @@ class Judge {
 /// The symbolic engine as a judge: exact, for the sizes of the scenario.
 class SymbolicJudge : public Judge {
  public:
-  /// `resolved` as Scenario::resolved. Throws InputError where it cannot be read.
-  explicit SymbolicJudge(const Json& resolved) : steps_(resolved) {}
+  /// Of a schedule on these parameters. Throws InputError where they do not fit together.
+  SymbolicJudge(const Schedule& schedule, std::vector<Parameter> parameters)
+      : steps_(schedule, std::move(parameters)) {}
   Judgement judge(const std::vector<Edit>& edits) override;
-  /// The same for plain steps.
-  Judgement judge_steps(const Json& steps);
+  /// The same for steps.
+  Judgement judge_steps(std::vector<Step> steps);
   const EditableSteps& steps() const { return steps_; }
   EditableSteps& steps() { return steps_; }
 

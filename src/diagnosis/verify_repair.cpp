@@ -117,7 +117,11 @@ void prove(const Scenario& scenario, Repair& repair) {
 
 /// One parameter of each class: the others go through the same steps, and a search has no time for all of them.
 bool replay_on_host(const Scenario& scenario, Repair& repair) {
-  const auto classes = std::make_shared<const Scenario>(read_scenario(with_classes_only(scenario), scenario.file));
+  Scenario reduced = scenario;
+  reduced.schedule =
+      std::make_shared<const Schedule>(with_parameters(*scenario.schedule, one_of_each_class(*scenario.schedule)));
+  reduced.preset.reset();
+  const auto classes = std::make_shared<const Scenario>(std::move(reduced));
   constexpr double most_bytes = 5e8;
   const Workload workload = estimate_workload(*classes->schedule);
   if (workload.bytes + workload.host_bytes > most_bytes) {

@@ -64,6 +64,7 @@ Expression::Expression(ExpressionValue constant) {
 Expression Expression::parse(std::string_view text) {
   Expression result;
   result.root_ = expression::parse(text);
+  result.text_ = std::make_shared<const std::string>(text);
   return result;
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/scenario/step_keys.h"
+
 namespace lockstep {
 
 Edit Edit::drop(const std::string& step, const std::string& iteration) {
@@ -28,20 +30,21 @@ Edit Edit::move(const std::string& step, const std::string& beside, bool after) 
   return edit;
 }
 
-Edit Edit::insert(const Json& step, const std::string& beside, bool after) {
+Edit Edit::insert(Step step, const std::string& beside, bool after) {
   Edit edit;
   edit.action = Action::insert;
-  edit.inserted = step;
+  edit.values = std::move(step);
   edit.beside.name = beside;
   edit.after = after;
   return edit;
 }
 
-Edit Edit::set(const std::string& step, std::vector<Json::Member> values) {
+Edit Edit::set(const std::string& step, Step values, std::vector<std::string_view> removed) {
   Edit edit;
   edit.action = Action::set;
   edit.step.name = step;
   edit.values = std::move(values);
+  edit.removed = std::move(removed);
   return edit;
 }
 
@@ -49,15 +52,32 @@ Edit Edit::set_parameter(const std::string& parameter, std::vector<Json::Member>
   Edit edit;
   edit.action = Action::parameter;
   edit.parameters = Json::string(parameter);
-  edit.values = std::move(values);
+  edit.parameter_values = std::move(values);
   return edit;
 }
 
-const Json* Edit::value(std::string_view key) const {
-  const auto found =
-      std::find_if(values.begin(), values.end(), [&](const Json::Member& member) { return member.key == key; });
-  return found == values.end() ? nullptr : &found->value;
+bool Edit::changes(std::string_view key) const {
+  const auto is = [&](std::string_view changed) { return changed.substr(0, changed.find('.')) == key; };
+  return action == Action::set &&
+         (std::any_of(values.keys.begin(), values.keys.end(), is) || std::any_of(removed.begin(), removed.end(), is));
 }
+
+namespace {
+
+void add_values(const Edit& edit, Json& json) {
+  const auto set = [&](std::string_view key, const Json& value) {
+    const std::size_t dot = key.find('.');
+    if (dot == std::string_view::npos) return json.set(key, value);
+    const Json* written = json.find(key.substr(0, dot));
+    Json geometry = written != nullptr ? *written : Json::object();
+    geometry.set(key.substr(dot + 1), value);
+    json.set(key.substr(0, dot), geometry);
+  };
+  for (const std::string_view key : edit.values.keys) set(key, step_key(key).write(edit.values));
+  for (const std::string_view key : edit.removed) set(key, Json());
+}
+
+}  // namespace
 
 Json to_json(const Edit& edit) {
   const auto name = [](const EditTarget& target) { return Json::string(target.to_string(), target.place); };
@@ -76,7 +96,7 @@ Json to_json(const Edit& edit) {
       members.push_back({"set", {}, name(edit.step)});
       break;
     case Edit::Action::insert:
-      members.push_back({"insert", {}, edit.inserted});
+      members.push_back({"insert", {}, as_written(edit.values)});
       break;
     case Edit::Action::parameter:
       members.push_back({"parameter", {}, edit.parameters});
@@ -84,8 +104,10 @@ Json to_json(const Edit& edit) {
   }
   if (edit.action == Edit::Action::move || edit.action == Edit::Action::insert)
     members.push_back({edit.after ? "after" : "before", {}, name(edit.beside)});
-  members.insert(members.end(), edit.values.begin(), edit.values.end());
-  return Json::object(std::move(members), edit.place);
+  members.insert(members.end(), edit.parameter_values.begin(), edit.parameter_values.end());
+  Json json = Json::object(std::move(members), edit.place);
+  if (edit.action == Edit::Action::set) add_values(edit, json);
+  return json;
 }
 
 Json to_json(const std::vector<Edit>& edits) {

@@ -29,7 +29,7 @@ std::int64_t local_numel(const Parameter& parameter, const Mesh& mesh) {
 
 Json changed(const Json& parameter, const Edit& edit) {
   Json result = parameter;
-  for (const Json::Member& member : edit.values) {
+  for (const Json::Member& member : edit.parameter_values) {
     if (member.value.is_null()) {
       result.remove(member.key);
     } else {
@@ -123,9 +123,10 @@ class ParameterList {
 
 }  // namespace
 
-Json apply_parameter_edits(const Json& parameters, const std::vector<Edit>& edits, Reading& reading) {
+Json apply_parameter_edits(const Json& parameters, const std::vector<WrittenEdit>& edits, Reading& reading) {
   std::optional<ParameterList> list;
-  for (const Edit& edit : edits) {
+  for (const WrittenEdit& written : edits) {
+    const Edit& edit = written.edit;
     if (edit.action != Edit::Action::parameter) continue;
     const std::vector<std::string> items = strings_of(edit.parameters);
     if (std::any_of(items.begin(), items.end(), Selectors::compares_numel)) reading.decided_by_numel = true;

@@ -1,74 +1,199 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scenario/editable_steps.h"
 
+#include <algorithm>
+#include <concepts>
+#include <set>
+#include <unordered_set>
+
+#include "lockstep/operation.h"
 #include "src/base/budget.h"
-#include "src/scenario/checks.h"
-#include "src/scenario/edits.h"
+#include "src/scenario/step_edits.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep {
 
-EditableSteps::EditableSteps(const Json& resolved)
-    : steps_(*resolved.find("schedule")->find("steps")), schedule_(read_schedule(resolved, reading_)) {}
+namespace {
 
-Schedule EditableSteps::read_schedule(const Json& resolved, Reading& reading) {
-  const auto fail_if_wrong = [&reading] {
-    if (!reading.diagnostics.empty()) throw InputError(reading.diagnostics.sorted());
-  };
-  const Json* batch = resolved.find("batch");
-  read_layout(*resolved.find("layout"), reading);
-  read_batch(batch != nullptr ? *batch : Json::object(), reading);
-  std::vector<Parameter> parameters = read_parameters(*resolved.find("model")->find("parameters"), reading);
-  fail_if_wrong();
-  Model model(*reading.mesh, std::move(parameters), reading.diagnostics);
-  std::vector<Step> steps = read_steps(*resolved.find("schedule")->find("steps"), reading);
-  fail_if_wrong();
-  const Json* result = resolved.find("schedule")->find("result");
-  return Schedule{*reading.mesh, std::move(model), reading.batch, std::move(steps),
-                  result != nullptr ? result->text() : "grad"};
+std::vector<int> numbers_on(const std::vector<Coordinate>& written, int size) {
+  std::set<int> numbers;
+  for (const Coordinate& coordinate : written) numbers.insert(static_cast<int>(coordinate.on(size)));
+  return {numbers.begin(), numbers.end()};
 }
 
-Json EditableSteps::edited(const std::vector<Edit>& edits) const {
-  static const std::map<std::string, std::string> none;
-  constexpr std::int64_t units_of_a_step = 30;
-  Budget::spend(units_of_a_step * static_cast<std::int64_t>(steps_.items().size()));
-  reading_.diagnostics = {};
-  Json steps = apply_step_edits(steps_, edits, none, reading_.diagnostics);
-  return reading_.diagnostics.empty() ? steps : Json();
-}
-
-std::optional<std::vector<Step>> EditableSteps::read(const Json& steps) const {
-  reading_.diagnostics = {};
-  check_step_names(steps, reading_);
-  if (!reading_.diagnostics.empty()) return std::nullopt;
-  std::vector<Step> list;
-  for (const Json& step : steps.items()) {
-    const auto [entry, is_new] = read_.try_emplace(content_hash(step));
-    if (is_new) {
-      std::vector<Step> one = read_steps(Json::array({step}), reading_);
-      if (reading_.diagnostics.empty()) entry->second = std::move(one.front());
-      reading_.diagnostics = {};
+/// Coordinates that a file has mean other ranks at other sizes.
+void put_on(const Mesh& mesh, Step& step) {
+  if (step.over) {
+    for (Over::Pick& pick : step.over->picks) {
+      if (!pick.written.empty()) pick.coordinates = numbers_on(pick.written, mesh.size(pick.axis));
     }
-    if (!entry->second) return std::nullopt;
-    list.push_back(*entry->second);
   }
-  return list;
+  for (Only& only : step.only) {
+    if (!only.written.empty()) only.coordinates = numbers_on(only.written, mesh.size(only.axis));
+  }
+  if (!step.root || step.root->written.empty()) return;
+  step.root->coordinates.clear();
+  for (const auto& [axis, written] : step.root->written)
+    step.root->coordinates.emplace_back(axis, static_cast<int>(written.on(mesh.size(axis))));
 }
 
-std::uint64_t content_hash(const Json& value) {
-  std::uint64_t hash = static_cast<std::uint64_t>(value.kind()) + 1;
-  const auto mix = [&hash](std::uint64_t part) {
-    hash = (hash ^ part) * 0x9e3779b97f4a7c15U;
-    hash ^= hash >> 29U;
+bool are_on(const Mesh& mesh, const Step& step) {
+  const auto all_on = [&](Axis axis, const std::vector<int>& numbers) {
+    return std::all_of(numbers.begin(), numbers.end(),
+                       [&](int number) { return 0 <= number && number < mesh.size(axis); });
   };
-  if (value.is_boolean()) mix(value.as_boolean() ? 2 : 3);
-  if (value.is_string() || value.is_number()) mix(std::hash<std::string>()(value.text()));
-  for (const Json& item : value.items()) mix(content_hash(item));
-  for (const Json::Member& member : value.members()) {
-    mix(std::hash<std::string>()(member.key));
-    mix(content_hash(member.value));
+  bool all = true;
+  if (step.over) {
+    for (const Over::Pick& pick : step.over->picks) all &= !pick.coordinates || all_on(pick.axis, *pick.coordinates);
   }
-  return hash;
+  for (const Only& only : step.only) all &= all_on(only.axis, only.coordinates);
+  if (step.root) {
+    for (const auto& [axis, number] : step.root->coordinates) all &= all_on(axis, {number});
+  }
+  return all;
 }
+
+void set_values(Step& step, const Edit& edit) {
+  // Keys of another kind would have no meaning in the new one.
+  if (says(edit.values, "geometry.kind") && step.geometry.kind != edit.values.geometry.kind) step.geometry = {};
+  for (const std::string_view key : edit.values.keys) set_key(step, key, edit.values);
+  for (const std::string_view key : edit.removed) remove_key(step, key);
+}
+
+void collect_names(const std::vector<Step>& steps, std::vector<std::string_view>& names) {
+  for (const Step& step : steps) {
+    if (!step.name.empty()) names.push_back(step.name);
+    collect_names(step.steps, names);
+  }
+}
+
+/// Which keys an op has and needs.
+bool has_its_keys(const Step& step) {
+  const ObjectRow& row = object_row(Object::step);
+  const std::string_view op = operation(step.op).name;
+  return std::all_of(row.keys.begin(), row.keys.end(), [&](const ObjectKey& key) {
+    return says(step, key.name) ? has_key(row, key, op) : !has_key(row, key, op) || !needs_key(key, op);
+  });
+}
+
+class StepHash {
+ public:
+  std::uint64_t of(const std::vector<Step>& steps) {
+    for (const Step& step : steps) add(step);
+    return hash_;
+  }
+
+ private:
+  void add(const Step& step) {
+    std::size_t keys = 0;  // in any order
+    for (const std::string_view key : step.keys) keys += std::hash<std::string_view>()(key);
+    add(keys);
+    for (const std::string* text : {&step.name, &step.buffer, &step.from, &step.what, &step.wait_for}) add(*text);
+    for (const auto* list : {&step.params.items(), &step.uses}) add(*list);
+    for (const auto* one : {&step.by, &step.when, &step.count}) add(*one);
+    for (const Only& only : step.only) add(only.axis, only.coordinates);
+    for (const Over::Pick& pick : step.over ? step.over->picks : std::vector<Over::Pick>())
+      add(pick.axis, pick.coordinates.value_or(std::vector<int>()));
+    if (step.root) {
+      add(step.root->position.value_or(-1));
+      for (const auto& [axis, number] : step.root->coordinates) add(axis, {number});
+    }
+    add(step.geometry);
+    for (const bool flag :
+         {step.reduction == Reduction::average, step.on_owned, step.async, step.per_rank, step.mean_of_norms})
+      add(flag);
+    add(static_cast<int>(step.op));
+    of(step.steps);
+    add(step.steps.size());
+  }
+  void add(const Geometry& geometry) {
+    add(static_cast<int>(geometry.kind));
+    for (const auto* one : {&geometry.align, &geometry.size, &geometry.align_bucket}) add(*one);
+    add(std::optional(geometry.align_parameter));
+    if (geometry.separate) add(geometry.separate->items());
+    for (const std::int64_t count : geometry.counts) add(count);
+  }
+  void add(Axis axis, const std::vector<int>& coordinates) {
+    add(static_cast<int>(axis));
+    for (const int number : coordinates) add(number);
+    add(coordinates.size());
+  }
+  void add(const std::vector<std::string>& words) {
+    for (const std::string& word : words) add(word);
+    add(words.size());
+  }
+  void add(const std::optional<Expression>& expression) { add(expression ? expression->text() : ""); }
+  void add(std::string_view text) { add(std::hash<std::string_view>()(text)); }
+  template <std::integral Number>
+  void add(Number part) {
+    hash_ = (hash_ ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15U;
+    hash_ ^= hash_ >> 29U;
+  }
+
+  std::uint64_t hash_ = 1;
+};
+
+}  // namespace
+
+Schedule with_parameters(const Schedule& schedule, std::vector<Parameter> parameters) {
+  Diagnostics diagnostics;
+  Model model(schedule.mesh, std::move(parameters), diagnostics);
+  if (!diagnostics.empty()) throw InputError(diagnostics.sorted());
+  return {schedule.mesh, std::move(model), schedule.batch, schedule.steps, schedule.result};
+}
+
+EditableSteps::EditableSteps(const Schedule& schedule, std::vector<Parameter> parameters)
+    : schedule_(with_parameters(schedule, std::move(parameters))), steps_(schedule.steps) {
+  reading_.layout = schedule.mesh.layout();
+  reading_.layout_known = true;
+  reading_.mesh = std::make_shared<const Mesh>(schedule.mesh);
+  reading_.batch = schedule.batch;
+  for (const Parameter& parameter : schedule_.model.parameters())
+    reading_.uses.insert(parameter.uses.begin(), parameter.uses.end());
+}
+
+std::optional<std::vector<Step>> EditableSteps::edited(const std::vector<Edit>& edits) const {
+  constexpr std::int64_t units_of_a_step = 30;
+  Budget::spend(units_of_a_step * static_cast<std::int64_t>(steps_.size()));
+  reading_.diagnostics = {};
+  StepEdits<Step> steps(steps_, {}, reading_.diagnostics);
+  for (const Edit& edit : edits) {
+    Step inserted = edit.action == Edit::Action::insert ? edit.values : Step();
+    put_on(schedule_.mesh, inserted);
+    steps.apply(edit, inserted, [&](Step& step) {
+      set_values(step, edit);
+      put_on(schedule_.mesh, step);
+    });
+  }
+  return reading_.diagnostics.empty() ? std::optional(steps.steps()) : std::nullopt;
+}
+
+bool EditableSteps::are_valid(const std::vector<Step>& steps) const {
+  std::vector<std::string_view> list;
+  collect_names(steps, list);
+  const std::unordered_set<std::string_view> names(list.begin(), list.end());
+  const auto waits_for_one = [&](const Step& step) { return step.wait_for.empty() || names.contains(step.wait_for); };
+  return names.size() == list.size() && std::all_of(steps.begin(), steps.end(), [&](const Step& step) {
+           return waits_for_one(step) && is_valid(step, false) &&
+                  std::all_of(step.steps.begin(), step.steps.end(),
+                              [&](const Step& inner) { return waits_for_one(inner) && is_valid(inner, true); });
+         });
+}
+
+bool EditableSteps::is_valid(const Step& step, bool in_each) const {
+  const auto has_meaning = [&](const std::optional<Expression>& one) {
+    return in_each || !one || !one->uses_micro_batch();
+  };
+  const auto is_use = [&](const std::string& use) { return reading_.uses.contains(use); };
+  if (!has_its_keys(step) || !are_on(schedule_.mesh, step) || !has_meaning(step.by) || !has_meaning(step.when) ||
+      !has_meaning(step.count) || !std::all_of(step.uses.begin(), step.uses.end(), is_use))
+    return false;
+  reading_.diagnostics = {};
+  check_step(step, in_each, reading_, [&](const char*) { return step.place; });
+  return reading_.diagnostics.empty();
+}
+
+std::uint64_t content_hash(const std::vector<Step>& steps) { return StepHash().of(steps); }
 
 Json with_edits(const Json& document, const std::vector<Edit>& edits) {
   return with_edits(document, to_json(edits).items());

@@ -2,10 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "lockstep/scenario.h"
@@ -16,33 +13,34 @@ namespace lockstep {
 /// The steps of a scenario, to be edited again and again: the layout, the model and the batch are read once.
 class EditableSteps {
  public:
-  /// `resolved` is a resolved document (Scenario::resolved) without a mistake. Throws InputError where it has one.
-  explicit EditableSteps(const Json& resolved);
+  /// Those of a schedule, on these parameters. Throws InputError where they do not fit together.
+  EditableSteps(const Schedule& schedule, std::vector<Parameter> parameters);
 
-  /// Everything but the steps: those of `resolved`, until somebody replaces them.
+  /// Everything but the steps: those of the schedule, until somebody replaces them.
   Schedule& schedule() { return schedule_; }
   const Schedule& schedule_of() const { return schedule_; }
-  /// The plain steps as written in the document.
-  const Json& written() const { return steps_; }
+  /// The steps of the schedule.
+  const std::vector<Step>& steps() const { return steps_; }
   /// What constant expressions of this scenario are worked out in.
   Environment environment() const { return reading_.environment(); }
-  /// The document's steps after edits of steps; null where an edit cannot be applied.
-  Json edited(const std::vector<Edit>& edits) const;
-  /// Plain steps as read; nothing where they have a mistake. Selectors may match nothing: such a step does nothing.
-  std::optional<std::vector<Step>> read(const Json& steps) const;
+  /// They after edits of steps; nothing where an edit cannot be applied. Coordinates that an edit
+  /// brings are those at the sizes of this scenario.
+  std::optional<std::vector<Step>> edited(const std::vector<Edit>& edits) const;
+  /// Whether a file could have these steps. Selectors may match nothing: such a step does nothing.
+  bool are_valid(const std::vector<Step>& steps) const;
 
  private:
-  static Schedule read_schedule(const Json& resolved, Reading& reading);
+  bool is_valid(const Step& step, bool in_each) const;
 
   mutable Reading reading_;  // its diagnostics are scratch
-  // An edit leaves most steps as they are. By content; nothing for one with a mistake.
-  mutable std::unordered_map<std::uint64_t, std::optional<Step>> read_;
-  Json steps_;
   Schedule schedule_;
+  std::vector<Step> steps_;
 };
 
-/// Equal for values of equal content, and for others only by an accident of 64 bits.
-std::uint64_t content_hash(const Json& value);
+/// The schedule with other parameters. Throws InputError where they do not fit together.
+Schedule with_parameters(const Schedule& schedule, std::vector<Parameter> parameters);
+/// Equal for steps that say the same in the same words, and for others only by an accident of 64 bits.
+std::uint64_t content_hash(const std::vector<Step>& steps);
 /// The document with edits behind those that it has.
 Json with_edits(const Json& document, const std::vector<Json>& edits);
 Json with_edits(const Json& document, const std::vector<Edit>& edits);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/json.h"
+#include "src/scenario/edits.h"
 #include "src/scenario/named_file.h"
 #include "src/scenario/reading.h"
 
@@ -50,7 +51,7 @@ class Framework {
   /// Plain steps. Needs layout and batch.
   Json steps(Reading& reading);
   /// Notes for the steps that edits name and that are not there on which sizes that hangs, as rules that refuse.
-  void note_absence(const std::vector<Edit>& edits, Reading& reading) const;
+  void note_absence(const std::vector<WrittenEdit>& edits, Reading& reading) const;
   /// `value`, something that the scenario wrote, with the options in its expressions replaced.
   Json with_options(const Json& value, Reading& reading) const;
   /// Without what selects nothing in this model on any rank.

@@ -181,7 +181,7 @@ Json Framework::steps(Reading& reading) {
   return diagnostics.size() == before ? plain : Json();
 }
 
-void Framework::note_absence(const std::vector<Edit>& edits, Reading& reading) const {
+void Framework::note_absence(const std::vector<WrittenEdit>& edits, Reading& reading) const {
   Diagnostics ignored;
   Template values(file_environment(reading), ignored);
   values.keep_sizes();
@@ -204,8 +204,8 @@ void Framework::note_absence(const std::vector<Edit>& edits, Reading& reading) c
           return true;
         });
       };
-  for (const Edit& edit : edits) {
-    for (const EditTarget* target : {&edit.step, &edit.beside}) {
+  for (const WrittenEdit& one : edits) {
+    for (const EditTarget* target : {&one.edit.step, &one.edit.beside}) {
       std::string rule;
       if (absent_.count(target->name) != 0 && add(*file_.document.find("steps"), target->name, rule) && !rule.empty())
         reading.refusing.insert(rule);

@@ -81,13 +81,13 @@ class EditReader {
  public:
   EditReader(const Json& json, Reading& reading) : json_(json), reading_(reading) { edit_.place = json.place(); }
 
-  std::optional<Edit> read() {
+  std::optional<WrittenEdit> read() {
     const std::string action = action_of(json_, reading_);
     if (action.empty()) return std::nullopt;
     const std::vector<std::string> actions = variants_of(object_row(Object::edit));
     edit_.action = static_cast<Edit::Action>(std::find(actions.begin(), actions.end(), action) - actions.begin());
     const bool good = action == "set" ? set() : action == "parameter" ? parameter() : step(action);
-    return good ? std::optional<Edit>(std::move(edit_)) : std::nullopt;
+    return good ? std::optional(WrittenEdit{std::move(edit_), std::move(inserted_), std::move(values_)}) : std::nullopt;
   }
 
  private:
@@ -99,7 +99,8 @@ class EditReader {
     const Json* beside = goes_somewhere ? destination(fields, action) : nullptr;
     bool good = !goes_somewhere || beside != nullptr;
     if (edit_.action == Edit::Action::insert) {
-      edit_.inserted = *value;
+      inserted_ = *value;
+      read_values(inserted_.members(), reading_, edit_);
     } else {
       good = target(*value, edit_.step) && good;
     }
@@ -135,15 +136,16 @@ class EditReader {
     return edit_.after ? behind : before;
   }
 
-  void read_values(std::string_view action) {
-    for (const Json::Member& member : json_.members()) {
-      if (member.key != action) edit_.values.push_back(member);
-    }
+  std::vector<Json::Member> values_beside(std::string_view action) const {
+    std::vector<Json::Member> values = json_.members();
+    std::erase_if(values, [&](const Json::Member& member) { return member.key == action; });
+    return values;
   }
 
   bool set() {
     const Json& value = *json_.find("set");
-    read_values("set");
+    values_ = values_beside("set");
+    read_values(values_, reading_, edit_);
     return check_type(value, Type::name, "", reading_.diagnostics) && target(value, edit_.step) &&
            is_whole("\"set\" changes a whole step, not one iteration of it");
   }
@@ -151,17 +153,18 @@ class EditReader {
   bool parameter() {
     const std::size_t before = reading_.diagnostics.size();
     edit_.parameters = *json_.find("parameter");
-    read_values("parameter");
+    edit_.parameter_values = values_beside("parameter");
     const ObjectRow& row = object_row(Object::parameter);
     std::vector<std::string> known;
     known.reserve(row.keys.size());
     for (const ObjectKey& key : row.keys) known.emplace_back(key.name);
-    for (const Json::Member& member : edit_.values) {
+    for (const Json::Member& member : edit_.parameter_values) {
       if (find_key(row, member.key) != nullptr) continue;
       reading_.diagnostics.add(key_place(member), fmt::format("unknown key \"{}\" in the edit \"parameter\"{}",
                                                               member.key, did_you_mean(member.key, known)));
     }
-    if (edit_.values.empty()) reading_.diagnostics.add(json_.place(), "the edit \"parameter\" names no key to change");
+    if (edit_.parameter_values.empty())
+      reading_.diagnostics.add(json_.place(), "the edit \"parameter\" names no key to change");
     if (check_type(edit_.parameters, Type::selectors, "", reading_.diagnostics))
       read_selectors(edit_.parameters, reading_);
     return reading_.diagnostics.size() == before;
@@ -170,14 +173,16 @@ class EditReader {
   const Json& json_;
   Reading& reading_;
   Edit edit_;
+  Json inserted_;
+  std::vector<Json::Member> values_;
 };
 
 }  // namespace
 
-std::vector<Edit> read_edits(const Json& list, Reading& reading) {
-  std::vector<Edit> edits;
+std::vector<WrittenEdit> read_edits(const Json& list, Reading& reading) {
+  std::vector<WrittenEdit> edits;
   for (const Json& json : list.items()) {
-    if (std::optional<Edit> edit = EditReader(json, reading).read()) edits.push_back(std::move(*edit));
+    if (std::optional<WrittenEdit> edit = EditReader(json, reading).read()) edits.push_back(std::move(*edit));
   }
   return edits;
 }
@@ -188,16 +193,6 @@ std::string iteration_condition(const EditTarget& target, bool equal) {
   if (iteration == "-1") iteration = "last";
   if (iteration[0] == '-') iteration = "micro_batches - " + iteration.substr(1);
   return fmt::format("micro_batch {} {}", equal ? "==" : "!=", iteration);
-}
-
-Json with_condition(const Json& step, const std::string& condition, const Place& place) {
-  const Json* own = step.find("when");
-  std::string joined = condition;
-  if (own != nullptr && own->is_string()) joined = fmt::format("{} and ({})", condition, own->text());
-  if (own != nullptr && own->is_boolean() && !own->as_boolean()) return step;
-  Json changed = step;
-  changed.set("when", Json::string(joined, place));
-  return changed;
 }
 
 }  // namespace lockstep

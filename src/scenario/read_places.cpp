@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/base/counted.h"
 #include "src/scenario/other_words.h"
 #include "src/scenario/reading.h"
 
@@ -124,21 +123,10 @@ Over read_over(const Json& value, Reading& reading) {
   return over;
 }
 
-Root read_root(const Json& value, const std::optional<Over>& over, Reading& reading) {
+Root read_root(const Json& value, Reading& reading) {
   Root root;
   if (value.is_number()) {
     root.position = static_cast<int>(std::min<std::int64_t>(whole_number(value).value_or(0), 1 << 30));
-    std::int64_t size = 1;
-    bool known = over.has_value();
-    for (const Over::Pick& pick : over ? over->picks : std::vector<Over::Pick>()) {
-      known &= reading.size_known(pick.axis);
-      size *= pick.coordinates ? static_cast<std::int64_t>(pick.coordinates->size()) : reading.mesh->size(pick.axis);
-    }
-    if (known && *root.position >= size) {
-      reading.diagnostics.add(value.place(),
-                              fmt::format("root {} is not in the group, which has {}: positions count from 0",
-                                          *root.position, counted(size, "member")));
-    }
     return root;
   }
   for (const Json::Member& member : value.members()) {

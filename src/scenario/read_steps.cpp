@@ -7,6 +7,7 @@
 #include "src/base/counted.h"
 #include "src/scenario/other_words.h"
 #include "src/scenario/reading.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep {
 
@@ -55,6 +56,20 @@ void check_tokens_of_uses(const Json& value, Reading& reading) {
   }
 }
 
+void check_position(const Step& step, Reading& reading) {
+  if (!step.root || !step.root->position || !step.over) return;
+  std::int64_t size = 1;
+  for (const Over::Pick& pick : step.over->picks) {
+    if (!reading.size_known(pick.axis)) return;
+    size *= pick.coordinates ? static_cast<std::int64_t>(pick.coordinates->size()) : reading.mesh->size(pick.axis);
+  }
+  if (*step.root->position >= size) {
+    reading.diagnostics.add(step.root_place,
+                            fmt::format("root {} is not in the group, which has {}: positions count from 0",
+                                        *step.root->position, counted(size, "member")));
+  }
+}
+
 void check_root(const Step& step, Reading& reading) {
   if (!step.root || step.root->coordinates.empty() || !step.over || !reading.all_known()) return;
   for (const std::vector<int>& members : reading.mesh->groups(*step.over).members) {
@@ -72,13 +87,20 @@ void check_root(const Step& step, Reading& reading) {
   }
 }
 
-void check_backward(const Step& step, const Json& object, bool in_each, Reading& reading) {
-  if (!in_each) {
-    reading.diagnostics.add(object.find("op")->place(),
-                            fmt::format("\"backward\" must stand inside an \"each\", which runs it "
-                                        "once for each micro-batch"));
+void check_meshes(const Step& step, Reading& reading) {
+  if (!step.over || !reading.all_known() || reading.mesh->pipeline_groups_agree()) return;
+  for (const Over::Pick& pick : step.over->picks) {
+    if (!is_expert_axis(pick.axis)) continue;
+    reading.diagnostics.add(step.over_place,
+                            fmt::format("axis \"{}\" is of the expert mesh, whose pipeline groups differ from those of "
+                                        "the dense mesh under this \"order\": put \"pp\" last in it",
+                                        name_of(pick.axis)));
+    return;
   }
-  if (!step.by) return;
+}
+
+void check_factor(const Step& step, Reading& reading) {
+  if (step.op != Op::backward || !step.by) return;
   try {
     const auto value = step.by->constant(reading.environment());
     if (value && std::holds_alternative<Rational>(*value) && std::get<Rational>(*value).is_zero() &&
@@ -93,128 +115,110 @@ void check_backward(const Step& step, const Json& object, bool in_each, Reading&
   }
 }
 
-class StepReader {
+/// Reads values of keys into a step, one by one; an `each` has its steps elsewhere.
+class StepKeyReader {
  public:
-  StepReader(const Json& object, Op op, bool in_each, Reading& reading)
-      : object_(object),
-        fields_(object, Object::step, operation(op).name, where_of(object, std::string(operation(op).name)),
-                reading.diagnostics),
-        in_each_(in_each),
-        reading_(reading) {
-    step_.op = op;
-    step_.place = object.place();
+  StepKeyReader(Step& step, const Place& place, bool in_each, Reading& reading)
+      : step_(step), in_each_(in_each), reading_(reading) {
+    for (Place* one : {&step.place, &step.by_place, &step.when_place, &step.over_place, &step.root_place,
+                       &step.count_place, &step.params_place, &step.geometry.place})
+      *one = place;
   }
 
-  Step read() {
-    step_.name = fields_.text("name");
-    read_where();
-    read_group();
-    step_.by = expression("by", false, step_.by_place);
-    step_.count = expression("count", true, step_.count_place);
-    if (const Json* geometry = fields_.find("geometry")) {
-      step_.geometry = read_geometry(*geometry, reading_);
-      if (step_.geometry.kind == Geometry::Kind::counts && operation(step_.op).equal_slices) {
-        reading_.diagnostics.add(geometry->place(),
-                                 fmt::format("\"{0}\" gives every member a slice of one length, and "
-                                             "\"counts\" cuts slices of several; \"{0}_v\" takes them",
-                                             operation(step_.op).name));
+  void read(const ObjectKey& row, const Json& value) {
+    const std::string_view key = row.name;
+    step_.keys.push_back(key);
+    if (key == "params") {
+      step_.params = read_selectors(value, reading_);
+      step_.params_place = value.place();
+    } else if (key == "over") {
+      step_.over = read_over(value, reading_);
+      step_.over_place = value.place();
+    } else if (key == "root") {
+      step_.root = read_root(value, reading_);
+      step_.root_place = value.place();
+    } else if (key == "only") {
+      step_.only = read_only(value, reading_);
+    } else if (key == "geometry") {
+      step_.geometry = read_geometry(value, reading_);
+    } else if (key == "uses") {
+      for (const Json& item : value.items()) {
+        check_use(item.text(), item.place(), reading_);
+        step_.uses.push_back(item.text());
       }
-    } else {
-      step_.geometry.place = object_.place();
+    } else if (row.type == Type::expression) {
+      if (value.is_string()) check_tokens_of_uses(value, reading_);
+      if (key == "by") read_expression_into(step_.by, step_.by_place, false, value);
+      if (key == "when") read_expression_into(step_.when, step_.when_place, true, value);
+      if (key == "count") read_expression_into(step_.count, step_.count_place, true, value);
+    } else if (key != "steps") {
+      read_plain(key, value);
     }
-    step_.on_owned = fields_.text("on") == "owned";
-    if (step_.op == Op::all_gather && step_.on_owned) {
-      reading_.diagnostics.add(fields_.find("on")->place(),
-                               "\"all_gather\" cannot act on what is owned: it makes every member own all");
-    }
-    step_.async = fields_.boolean("async");
-    step_.buffer = fields_.text(step_.op == Op::copy || step_.op == Op::accumulate ? "to" : "buffer", "grad");
-    step_.from = fields_.text("from");
-    step_.what = fields_.text("what");
-    step_.per_rank = fields_.text("per") == "rank";
-    step_.mean_of_norms = fields_.text("combine") == "mean_of_norms";
-    step_.wait_for = fields_.text("for");
-    read_uses();
-    if (step_.op == Op::backward) check_backward(step_, object_, in_each_, reading_);
-    return std::move(step_);
   }
-
-  /// The steps of an `each`, if this is one.
-  const Json* body() const { return fields_.find("steps"); }
 
  private:
-  void read_where() {
-    const Json* params = fields_.find("params");
-    step_.params_place = params != nullptr ? params->place() : object_.place();
-    if (params != nullptr) step_.params = read_selectors(*params, reading_);
-    step_.when = expression("when", true, step_.when_place);
-    if (const Json* only = fields_.find("only")) step_.only = read_only(*only, reading_);
+  void read_expression_into(std::optional<Expression>& expression, Place& place, bool truth, const Json& value) {
+    place = value.place();
+    expression = read_expression(value, {.truth = truth, .in_each = in_each_}, reading_);
   }
 
-  void read_group() {
-    step_.over_place = step_.root_place = object_.place();
-    if (const Json* over = fields_.find("over")) {
-      step_.over = read_over(*over, reading_);
-      step_.over_place = over->place();
-      check_meshes();
-    }
-    step_.reduction = fields_.text("reduce") == "avg" ? Reduction::average : Reduction::sum;
-    if (const Json* root = fields_.find("root")) {
-      step_.root = read_root(*root, step_.over, reading_);
-      step_.root_place = root->place();
-      check_root(step_, reading_);
-    }
+  void read_plain(std::string_view key, const Json& value) {
+    const auto is = [&](std::string_view word) { return value.text() == word; };
+    if (key == "name") step_.name = value.text();
+    if (key == "op") step_.op = *op_named(value.text());
+    if (key == "reduce") step_.reduction = is("avg") ? Reduction::average : Reduction::sum;
+    if (key == "on") step_.on_owned = is("owned");
+    if (key == "async") step_.async = value.as_boolean();
+    if (key == "buffer" || key == "to") step_.buffer = value.text();
+    if (key == "from") step_.from = value.text();
+    if (key == "what") step_.what = value.text();
+    if (key == "per") step_.per_rank = is("rank");
+    if (key == "combine") step_.mean_of_norms = is("mean_of_norms");
+    if (key == "for") step_.wait_for = value.text();
   }
 
-  void check_meshes() {
-    if (!reading_.all_known() || reading_.mesh->pipeline_groups_agree()) return;
-    for (const Over::Pick& pick : step_.over->picks) {
-      if (!is_expert_axis(pick.axis)) continue;
-      reading_.diagnostics.add(
-          step_.over_place, fmt::format("axis \"{}\" is of the expert mesh, whose pipeline groups differ from those of "
-                                        "the dense mesh under this \"order\": put \"pp\" last in it",
-                                        name_of(pick.axis)));
-      return;
-    }
-  }
-
-  void read_uses() {
-    const Json* uses = fields_.find("uses");
-    if (uses == nullptr) return;
-    for (const Json& item : uses->items()) {
-      check_use(item.text(), item.place(), reading_);
-      step_.uses.push_back(item.text());
-    }
-  }
-
-  std::optional<Expression> expression(std::string_view key, bool truth, Place& place) {
-    place = object_.place();
-    const Json* value = fields_.find(key);
-    if (value == nullptr) return std::nullopt;
-    place = value->place();
-    if (value->is_string()) check_tokens_of_uses(*value, reading_);
-    return read_expression(*value, {.truth = truth, .in_each = in_each_}, reading_);
-  }
-
-  const Json& object_;
-  Fields fields_;
+  Step& step_;
   bool in_each_;
   Reading& reading_;
-  Step step_;
 };
+
+/// Key by key, as a "set" changes a geometry.
+void read_geometry_values(const Json& geometry, Reading& quiet, Edit& edit) {
+  const Json* kind = geometry.find("kind");
+  for (const Json::Member& member : geometry.members()) {
+    const ObjectKey* row = find_key(object_row(Object::geometry), member.key);
+    if (row == nullptr) continue;
+    const std::string_view key = step_key(fmt::format("geometry.{}", row->name)).name;
+    if (member.value.is_null()) {
+      edit.removed.push_back(key);
+      continue;
+    }
+    Json alone = Json::object({{"kind", {}, kind != nullptr ? *kind : Json::string(std::string(row->variants))}});
+    alone.set(member.key, member.value);
+    Step from;
+    from.geometry = read_geometry(alone, quiet);
+    step_key(key).copy(from, edit.values);
+    edit.values.keys.push_back(key);
+  }
+}
 
 std::vector<Step> read_list(const Json& array, bool in_each, Reading& reading) {
   std::vector<Step> steps;
   for (const Json& object : array.items()) {
     const std::optional<Op> op = read_op(object, reading);
     if (!op) continue;
-    StepReader reader(object, *op, in_each, reading);
-    Step step = reader.read();
-    if (step.op == Op::each && in_each) {
-      reading.diagnostics.add(object.find("op")->place(), "an \"each\" must not stand inside another \"each\"");
-    } else if (const Json* body = reader.body()) {
-      step.steps = read_list(*body, true, reading);
+    const std::string_view name = operation(*op).name;
+    const Fields fields(object, Object::step, name, where_of(object, std::string(name)), reading.diagnostics);
+    Step step;
+    step.op = *op;
+    StepKeyReader reader(step, object.place(), in_each, reading);
+    for (const Json::Member& member : object.members()) {
+      if (fields.find(member.key) != nullptr)
+        reader.read(*find_key(object_row(Object::step), member.key), member.value);
     }
+    check_step(step, in_each, reading, [&](const char* key) { return object.find(key)->place(); });
+    const Json* body = fields.find("steps");
+    if (body != nullptr && !(step.op == Op::each && in_each)) step.steps = read_list(*body, true, reading);
     steps.push_back(std::move(step));
   }
   return steps;
@@ -222,6 +226,50 @@ std::vector<Step> read_list(const Json& array, bool in_each, Reading& reading) {
 
 }  // namespace
 
+void check_step(const Step& step, bool in_each, Reading& reading,
+                const std::function<Place(const char* key)>& place_of) {
+  const Operation& row = operation(step.op);
+  check_meshes(step, reading);
+  check_position(step, reading);
+  check_root(step, reading);
+  check_factor(step, reading);
+  if (step.geometry.kind == Geometry::Kind::counts && row.equal_slices) {
+    reading.diagnostics.add(place_of("geometry"),
+                            fmt::format("\"{0}\" gives every member a slice of one length, and \"counts\" cuts slices "
+                                        "of several; \"{0}_v\" takes them",
+                                        row.name));
+  }
+  if (step.op == Op::all_gather && step.on_owned) {
+    reading.diagnostics.add(place_of("on"),
+                            "\"all_gather\" cannot act on what is owned: it makes every member own all");
+  }
+  if (step.op == Op::backward && !in_each) {
+    reading.diagnostics.add(place_of("op"),
+                            "\"backward\" must stand inside an \"each\", which runs it once for each micro-batch");
+  }
+  if (step.op == Op::each && in_each)
+    reading.diagnostics.add(place_of("op"), "an \"each\" must not stand inside another \"each\"");
+}
+
 std::vector<Step> read_steps(const Json& array, Reading& reading) { return read_list(array, false, reading); }
+
+void read_values(const std::vector<Json::Member>& members, const Reading& reading, Edit& edit) {
+  Reading quiet = reading;
+  StepKeyReader reader(edit.values, edit.place, true, quiet);
+  for (const Json::Member& member : members) {
+    const ObjectKey* row = find_key(object_row(Object::step), member.key);
+    if (row == nullptr) continue;
+    if (member.value.is_null()) {
+      edit.removed.push_back(row->name);
+    } else if (check_type(member.value, row->type, row->allowed, quiet.diagnostics)) {
+      if (row->type == Type::geometry && edit.action == Edit::Action::set) {
+        read_geometry_values(member.value, quiet, edit);
+      } else {
+        if (row->type == Type::steps) edit.values.steps = read_list(member.value, true, quiet);
+        reader.read(*row, member.value);
+      }
+    }
+  }
+}
 
 }  // namespace lockstep

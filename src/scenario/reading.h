@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -62,6 +63,11 @@ void read_batch(const Json& batch, Reading& reading);
 std::vector<Parameter> read_parameters(const Json& parameters, Reading& reading);
 std::optional<Parameter> read_parameter(const Json& parameter, Reading& reading);
 std::vector<Step> read_steps(const Json& steps, Reading& reading);
+/// What is wrong with a step of which each key by itself is right. `place_of`: where a key of it was written.
+void check_step(const Step& step, bool in_each, Reading& reading,
+                const std::function<Place(const char* key)>& place_of);
+/// What can be read of the keys of a step that an edit inserts or sets; mistakes are left to those who read the step.
+void read_values(const std::vector<Json::Member>& members, const Reading& reading, Edit& edit);
 Expect read_expect(const Json& expect, Reading& reading);
 /// Adds a mistake where no parameter has this use.
 void check_use(const std::string& use, const Place& place, Reading& reading);
@@ -70,7 +76,7 @@ void check_uses(const Json& batch, Reading& reading);
 
 std::optional<Expression> read_expression(const Json& value, const ExpressionUse& use, Reading& reading);
 Over read_over(const Json& value, Reading& reading);
-Root read_root(const Json& value, const std::optional<Over>& over, Reading& reading);
+Root read_root(const Json& value, Reading& reading);
 /// Axes with coordinates: "only" of steps and parameters.
 std::vector<Only> read_only(const Json& value, Reading& reading);
 Geometry read_geometry(const Json& value, Reading& reading);

@@ -71,7 +71,7 @@ class ScenarioReader {
     }
     scenario.layout = reading_.layout;
     scenario.preset = reading_.preset;
-    scenario.edits = edits_;
+    for (const WrittenEdit& one : edits_) scenario.edits.push_back(one.edit);
     scenario.decided_conditions = reading_.decided_conditions;
     scenario.rules = reading_.rules;
     scenario.resolved = resolved(scenario.document, layout, batch, parameters, steps);
@@ -184,7 +184,7 @@ class ScenarioReader {
     }
     if (steps.is_null()) return {};
     static const std::map<std::string, std::string> none;
-    missing_ = StepTree(steps).names();
+    missing_ = names_in(nodes_of(steps.items()));
     for (const auto& [name, why] : framework_ ? framework_->absent() : none) missing_.push_back(name);
     constexpr std::int64_t units_of_a_step = 300, units_of_an_edit = 30;
     const auto count = static_cast<std::int64_t>(steps.items().size() + edits_.size());
@@ -257,7 +257,7 @@ class ScenarioReader {
   Reading reading_;
   std::unique_ptr<Framework> framework_;
   Json written_edits_ = Json::array();
-  std::vector<Edit> edits_;
+  std::vector<WrittenEdit> edits_;
   Json written_steps_, written_result_;
   std::unique_ptr<Model> model_;
   std::vector<std::string> names_, missing_;

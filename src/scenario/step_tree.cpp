@@ -1,92 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scenario/step_tree.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "src/scenario/edits.h"
 #include "src/scenario/fields.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep {
 
 namespace {
 
-void collect_names(const std::vector<StepNode>& nodes, std::vector<std::string>& names) {
-  for (const StepNode& node : nodes) {
-    if (!node.name().empty()) names.push_back(node.name());
-    collect_names(node.body, names);
-  }
+/// "" where it is not there or no text.
+std::string text_at(const Json& step, std::string_view key) {
+  const Json* value = step.find(key);
+  return value != nullptr && value->is_string() ? value->text() : "";
 }
 
-void remove_waits_in(std::vector<StepNode>& nodes, const std::vector<std::string>& for_steps) {
-  std::erase_if(nodes, [&](const StepNode& node) {
-    const Json* op = node.step.find("op");
-    const Json* waited = node.step.find("for");
-    return op != nullptr && op->is_string() && op->text() == "wait" && waited != nullptr && waited->is_string() &&
-           std::find(for_steps.begin(), for_steps.end(), waited->text()) != for_steps.end();
-  });
-  for (StepNode& node : nodes) remove_waits_in(node.body, for_steps);
+void add_suffix(std::string& name, const std::vector<std::string>& names, const std::string& suffix) {
+  if (std::find(names.begin(), names.end(), name) != names.end()) name += suffix;
 }
 
 }  // namespace
 
-std::string StepNode::name() const {
+std::string name_of(const Json& step) { return text_at(step, "name"); }
+std::string name_of(const Step& step) { return step.name; }
+
+Place place_of_name(const Json& step) {
   const Json* name = step.find("name");
-  return name != nullptr && name->is_string() ? name->text() : "";
+  return name != nullptr ? name->place() : step.place();
+}
+Place place_of_name(const Step& step) { return step.place; }
+
+std::string waited_by(const Json& step) { return text_at(step, "op") == "wait" ? text_at(step, "for") : ""; }
+std::string waited_by(const Step& step) { return step.wait_for; }
+
+void rename(Json& step, const std::vector<std::string>& names, const std::string& suffix) {
+  for (const char* key : {"name", "for"}) {
+    const Json* written = step.find(key);
+    if (written == nullptr || !written->is_string()) continue;
+    std::string name = written->text();
+    add_suffix(name, names, suffix);
+    step.set(key, Json::string(name, written->place()));
+  }
+}
+void rename(Step& step, const std::vector<std::string>& names, const std::string& suffix) {
+  for (std::string* name : {&step.name, &step.wait_for}) add_suffix(*name, names, suffix);
 }
 
-StepTree::StepTree(const Json& steps) : place_(steps.place()) {
-  for (const Json& step : steps.items()) steps_.push_back(node_of(step));
+Json with_condition(const Json& step, const std::string& condition, const Place& place) {
+  const Json* own = step.find("when");
+  std::string joined = condition;
+  if (own != nullptr && own->is_string()) joined = fmt::format("{} and ({})", condition, own->text());
+  if (own != nullptr && own->is_boolean() && !own->as_boolean()) return step;
+  Json changed = step;
+  changed.set("when", Json::string(joined, place));
+  return changed;
+}
+Step with_condition(const Step& step, const std::string& condition, const Place& place) {
+  Step changed = step, with;
+  const bool is_constant = step.when && !step.when->was_parsed();  // true or false
+  if (is_constant && step.when->text() == "false") return step;
+  with.when = Expression::parse(step.when && !is_constant ? fmt::format("{} and ({})", condition, step.when->text())
+                                                          : condition);
+  set_key(changed, "when", with);
+  changed.when_place = place;
+  return changed;
 }
 
-StepNode StepTree::node_of(const Json& step) {
-  StepNode node{step, std::nullopt, {}, ""};
+StepNode<Json> node_of(const Json& step) {
   const Json* body = step.find("steps");
-  if (body == nullptr || !body->is_array()) return node;
-  node.body_place = body->place();
-  for (const Json& inner : body->items()) node.body.push_back(node_of(inner));
+  if (body == nullptr || !body->is_array()) return {step, false, {}, {}, ""};
+  StepNode<Json> node{step, true, body->place(), nodes_of(body->items()), ""};
   node.step.remove("steps");
   return node;
 }
-
-Json StepTree::json_of(const StepNode& node) {
-  Json step = node.step;
-  if (node.is_each()) {
-    std::vector<Json> body;
-    for (const StepNode& inner : node.body) body.push_back(json_of(inner));
-    step.set("steps", Json::array(std::move(body), *node.body_place));
-  }
-  return node.iteration.empty() ? step : with_condition(step, node.iteration, step.place());
+StepNode<Step> node_of(const Step& step) {
+  StepNode<Step> node{step, step.op == Op::each, {}, nodes_of(step.steps), ""};
+  node.step.steps.clear();
+  return node;
 }
 
-Json StepTree::json() const {
-  std::vector<Json> steps;
-  for (const StepNode& node : steps_) steps.push_back(json_of(node));
-  return Json::array(std::move(steps), place_);
+void set_body(Json& step, std::vector<Json> body, const Place& place) {
+  step.set("steps", Json::array(std::move(body), place));
 }
-
-std::optional<StepTree::Position> StepTree::find(const std::string& name) {
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i].name() == name) return Position{nullptr, i};
-    std::vector<StepNode>& body = steps_[i].body;
-    for (std::size_t j = 0; j < body.size(); ++j) {
-      if (body[j].name() == name) return Position{&steps_[i], j};
-    }
-  }
-  return std::nullopt;
-}
-
-std::vector<std::string> StepTree::names() const {
-  std::vector<std::string> names;
-  collect_names(steps_, names);
-  return names;
-}
-
-std::vector<std::string> StepTree::names_in(const StepNode& node) {
-  std::vector<std::string> names;
-  collect_names({node}, names);
-  return names;
-}
-
-void StepTree::remove_waits(const std::vector<std::string>& for_steps) { remove_waits_in(steps_, for_steps); }
+void set_body(Step& step, std::vector<Step> body, const Place& /*place*/) { step.steps = std::move(body); }
 
 }  // namespace lockstep

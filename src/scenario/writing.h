@@ -31,6 +31,5 @@ Json written(const Coordinate& coordinate);
 Json written(const std::vector<Coordinate>& in_file, const std::vector<int>& numbers);
 Json written(const Over& over);
 Json written(const Root& root);
-Json written(const Geometry& geometry);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two schedules have in common is their content: where it was written is left out. Each member is named, so that
-// one more does not compile until somebody has said what it is.
+// What two schedules have in common is their content: where and in which order it was written is left out. Each member
+// is named, so that one more does not compile until somebody has said what it is.
 #include <tuple>
 
 #include "lockstep/schedule.h"
@@ -16,7 +16,7 @@ auto content(const Geometry& geometry) {
 
 auto content(const Step& step) {
   const auto& [name, op, params, over, reduction, by, when, only, root, geometry, on_owned, async, buffer, from, uses,
-               what, per_rank, count, mean_of_norms, wait_for, steps, place, by_place, when_place, over_place,
+               what, per_rank, count, mean_of_norms, wait_for, steps, keys, place, by_place, when_place, over_place,
                root_place, count_place, params_place] = step;
   return std::tie(name, op, params, over, reduction, by, when, only, root, geometry, on_owned, async, buffer, from,
                   uses, what, per_rank, count, mean_of_norms, wait_for, steps);

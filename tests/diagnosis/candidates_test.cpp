@@ -20,8 +20,7 @@ Scenario read_text(const std::string& text) {
 struct Listed {
   explicit Listed(const std::string& text)
       : scenario(read_text(text)),
-        candidates(single_edits(*scenario.resolved.find("schedule")->find("steps"),
-                                candidate_values(*scenario.schedule, {}))) {}
+        candidates(single_edits(scenario.schedule->steps, candidate_values(*scenario.schedule, {}))) {}
 
   bool has(const std::string& edit) const {
     Diagnostics diagnostics;
@@ -74,17 +73,18 @@ TEST_CASE("the edits of a schedule are of every kind that its steps allow") {
 TEST_CASE("every edit can be written into the file and read again, and says the same there") {
   for (const std::string& text : {cp_schedule(), megatron_844()}) {
     const Listed listed(text);
-    const EditableSteps steps(listed.scenario.resolved);
+    const EditableSteps steps(*listed.scenario.schedule, listed.scenario.schedule->model.parameters());
     std::set<Candidate::Kind> kinds;
     std::size_t read = 0;
     for (const Candidate& candidate : listed.candidates) {
-      const Json edited = steps.edited({candidate.edit});
+      const std::optional<std::vector<Step>> edited = steps.edited({candidate.edit});
       // Not all of them mean something: a step has not every key.
-      if (edited.is_null() || !steps.read(edited)) continue;
+      if (!edited || !steps.are_valid(*edited)) continue;
       kinds.insert(candidate.kind);
       try {
         const Scenario whole = read_scenario(with_edits(listed.scenario.document, {candidate.edit}), "test.json");
-        CHECK(whole.resolved.find("schedule")->find("steps")->same_as(edited));
+        CHECK(whole.schedule->steps == *edited);
+        CHECK(content_hash(whole.schedule->steps) == content_hash(*edited));
         ++read;
       } catch (const InputError& error) {
         // Selectors that choose nothing any more are a mistake in a file and none in a trial.
@@ -98,24 +98,84 @@ TEST_CASE("every edit can be written into the file and read again, and says the 
 
 TEST_CASE("what a schedule has and another lacks can be brought back") {
   const Scenario right = read_text(cp_schedule());
-  const Json& steps = *right.resolved.find("schedule")->find("steps");
-  const EditableSteps editable(right.resolved);
-  for (const Edit& edit : {Edit::drop("norm_all_reduce"), Edit::set("dp_scale", {{"by", {}, Json::string("1 / dp")}}),
-                           Edit::set("norm_all_reduce", {{"reduce", {}, Json::string("avg")}, {"params", {}, Json()}}),
-                           Edit::drop("zero")}) {
-    const Json wrong = editable.edited({edit});
-    const std::vector<Candidate> candidates = restoring_edits(wrong, steps);
+  const std::vector<Step>& steps = right.schedule->steps;
+  const EditableSteps editable(*right.schedule, right.schedule->model.parameters());
+  Step by_dp, average;
+  by_dp.by = Expression::parse("1 / dp");
+  by_dp.keys = {"by"};
+  average.reduction = Reduction::average;
+  average.keys = {"reduce"};
+  for (const Edit& edit : {Edit::drop("norm_all_reduce"), Edit::set("dp_scale", by_dp),
+                           Edit::set("norm_all_reduce", average, {"params"}), Edit::drop("zero")}) {
+    const std::optional<std::vector<Step>> wrong = editable.edited({edit});
+    REQUIRE(wrong);
+    CHECK(*wrong != steps);
+    const std::vector<Candidate> candidates = restoring_edits(*wrong, steps);
     REQUIRE(candidates.size() == 1);
-    Json document = right.resolved;
-    Json schedule = *document.find("schedule");
-    schedule.set("steps", wrong);
-    document.set("schedule", schedule);
-    const Json back = EditableSteps(document).edited({candidates.front().edit});
-    CHECK(content_hash(back) != content_hash(wrong));
-    REQUIRE(back.items().size() == steps.items().size());
-    for (std::size_t at = 0; at < steps.items().size(); ++at)
-      CHECK(back.items()[at].find("name")->same_as(*steps.items()[at].find("name")));
+    CHECK(editable.edited({edit, candidates.front().edit}) == steps);
   }
+}
+
+TEST_CASE("coordinates that an edit brings are those at the sizes of the schedule that it changes") {
+  const auto at_stages = [](const std::string& pp) {
+    return read_text(
+        scenario(R"({ "pp": )" + pp + " }", R"([ { "name": "w", "shape": [8], "stage": "all" } ])",
+                 R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+                                   { "name": "ends", "op": "all_reduce", "over": { "pp": ["first", "last"] } } ])"));
+  };
+  const Scenario four = at_stages("4"), two = at_stages("2");
+  Step values;
+  values.over = four.schedule->steps.back().over;
+  values.root = Root{{}, {{Axis::pp, 3}}, {{Axis::pp, {Coordinate::Kind::last}}}};
+  values.only = {Only{Axis::pp, {2}, {{Coordinate::Kind::number, -2}}}};
+  values.op = Op::broadcast;
+  values.keys = {"op", "over", "root", "only"};
+  const EditableSteps steps(*two.schedule, two.schedule->model.parameters());
+  const std::optional<std::vector<Step>> edited = steps.edited({Edit::set("ends", values)});
+  REQUIRE(edited);
+  const Step& step = edited->back();
+  CHECK(step.over->picks.front().coordinates == std::vector<int>{0, 1});
+  CHECK(step.root->coordinates.front().second == 1);
+  CHECK(step.only.front().coordinates == std::vector<int>{0});
+  CHECK(steps.are_valid(*edited));
+  // A number that no rank has there.
+  values.only = {Only{Axis::pp, {3}, {{Coordinate::Kind::number, 3}}}};
+  CHECK_FALSE(steps.are_valid(*steps.edited({Edit::set("ends", values)})));
+}
+
+TEST_CASE("steps that a file cannot have are not tried") {
+  const Scenario read = read_text(cp_schedule());
+  const EditableSteps steps(*read.schedule, read.schedule->model.parameters());
+  CHECK(steps.are_valid(read.schedule->steps));
+  const auto is_valid_after = [&](const Edit& edit) {
+    const std::optional<std::vector<Step>> edited = steps.edited({edit});
+    return edited && steps.are_valid(*edited);
+  };
+  const auto with = [](std::string_view key, const auto& change) {
+    Step values;
+    change(values);
+    values.keys = {key};
+    return values;
+  };
+  const Step other_op = with("op", [](Step& step) { step.op = Op::scale; });
+  const Step each_micro_batch = with("when", [](Step& step) { step.when = Expression::parse("micro_batch == 0"); });
+  const Step other_use = with("uses", [](Step& step) { step.uses = {"head"}; });
+  const Step root = with("root", [](Step& step) { step.root = Root{1, {}, {}}; });
+  CHECK(is_valid_after(Edit::set("backward", each_micro_batch)));
+  CHECK_FALSE(is_valid_after(Edit::set("dp_scale", each_micro_batch)));
+  CHECK_FALSE(is_valid_after(Edit::set("dp_all_reduce", other_op)));
+  CHECK_FALSE(is_valid_after(Edit::set("dp_all_reduce", root)));
+  CHECK_FALSE(is_valid_after(Edit::set("dp_scale", {}, {"by"})));
+  CHECK_FALSE(is_valid_after(Edit::set("backward", other_use)));
+  CHECK_FALSE(is_valid_after(Edit::move("backward", "zero", true)));
+  CHECK_FALSE(is_valid_after(Edit::drop("nothing")));
+  Step wait;
+  wait.op = Op::wait;
+  wait.wait_for = "nothing";
+  wait.keys = {"op", "for"};
+  CHECK_FALSE(is_valid_after(Edit::insert(wait, "zero", true)));
+  wait.wait_for = "dp_all_reduce";
+  CHECK(is_valid_after(Edit::insert(wait, "dp_all_reduce", true)));
 }
 
 TEST_CASE("of a long list of names those that are wrong are edited one by one") {
@@ -130,11 +190,9 @@ TEST_CASE("of a long list of names those that are wrong are edited one by one") 
            { "name": "mean", "op": "all_reduce", "over": "dp", "params": [)" +
                    names + "] } ]"));
   const auto edits = [&](const std::set<std::string>& wrong) {
-    const auto all =
-        single_edits(*read.resolved.find("schedule")->find("steps"), candidate_values(*read.schedule, wrong));
+    const auto all = single_edits(read.schedule->steps, candidate_values(*read.schedule, wrong));
     return std::count_if(all.begin(), all.end(), [](const Candidate& one) {
-      const Json* params = one.edit.value("params");
-      return params != nullptr && params->items().size() == 99;
+      return one.edit.changes("params") && one.edit.values.params.items().size() == 99;
     });
   };
   CHECK(edits({"p7"}) == 1);

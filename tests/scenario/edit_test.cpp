@@ -29,9 +29,14 @@ Scenario with_list(const Json& edits) {
 }  // namespace
 
 TEST_CASE("edits of every action are written as a scenario lists them, and read back") {
-  const Json step = to_json(with_list(Json::array()).schedule->steps.back());
-  Json other = step;
-  other.set("name", Json::string("again"));
+  Step other = with_list(Json::array()).schedule->steps.back();
+  other.name = "again";
+  Step values;
+  values.params = Selectors({"w"});
+  values.geometry.kind = Geometry::Kind::bucket;
+  values.geometry.separate = Selectors({"v"});
+  values.op = Op::reduce_scatter;
+  values.keys = {"params", "op", "geometry.kind", "geometry.separate"};
   Edit backward_first = Edit::duplicate("scale");
   backward_first.step.iteration = "-1";
   const std::vector<Edit> edits = {
@@ -41,7 +46,7 @@ TEST_CASE("edits of every action are written as a scenario lists them, and read 
       backward_first,
       Edit::move("mean", "each", false),
       Edit::insert(other, "mean.2", true),
-      Edit::set("again", {{"reduce", {}, Json()}, {"params", {}, Json::string("w")}}),
+      Edit::set("again", values, {"reduce"}),
       Edit::set_parameter("v", {{"tags", {}, Json()}}),
   };
   const Json written = to_json(edits);
@@ -56,9 +61,13 @@ TEST_CASE("edits of every action are written as a scenario lists them, and read 
     CHECK(read.edits[index].after == edits[index].after);
   }
   CHECK(read.edits[3].step.iteration == "-1");
-  REQUIRE(read.edits[6].value("reduce") != nullptr);
-  CHECK(read.edits[6].value("reduce")->is_null());
-  CHECK(read.edits[6].value("over") == nullptr);
+  CHECK(read.edits[5].values == other);
+  const Edit& set = read.edits[6];
+  CHECK(set.values.params == values.params);
+  CHECK(set.values.geometry.separate == values.geometry.separate);
+  CHECK(set.removed == std::vector<std::string_view>{"reduce"});
+  for (const char* key : {"reduce", "params", "op", "geometry"}) CHECK(set.changes(key));
+  CHECK_FALSE(set.changes("over"));
   // What came of them.
   const std::vector<Step>& steps = read.schedule->steps;
   REQUIRE(steps.size() == 4);
@@ -67,6 +76,8 @@ TEST_CASE("edits of every action are written as a scenario lists them, and read 
   CHECK(steps[3].name == "again");
   CHECK(steps[3].reduction == Reduction::sum);
   CHECK(steps[3].params.items() == std::vector<std::string>{"w"});
+  CHECK(steps[3].geometry.kind == Geometry::Kind::bucket);
+  CHECK(steps[3].op == Op::reduce_scatter);
   CHECK(read.schedule->model.parameters()[1].tags.empty());
 }
 
