@@ -8,18 +8,25 @@
 #include <vector>
 
 #include "lockstep/communication.h"
+#include "lockstep/intervals.h"
 #include "lockstep/prove.h"
 #include "lockstep/scenario.h"
 
 namespace lockstep {
 
-/// Elements of a parameter that optimizers get otherwise, of all ranks with these two formulas.
+/// A stretch of elements of a parameter, and every rank that gets the one formula for it or the other.
+struct DifferingElements {
+  Interval elements;           ///< local
+  std::vector<int> ranks;      ///< in the old one, ascending
+  std::vector<int> new_ranks;  ///< and in the new one, where others own the elements there; else empty
+};
+
+/// Elements of a parameter that optimizers get otherwise, with these two formulas.
 struct GradientDifference {
   std::string parameter;
-  std::vector<int> ranks;      ///< that get it in the old one, ascending
-  std::vector<int> new_ranks;  ///< and in the new one, where others own the elements there; else empty
-  Interval elements;           ///< local, of the first rank
-  std::string before, after;   ///< what they get
+  std::vector<DifferingElements> where;  ///< first those that the same ranks own in both; at least one
+  std::int64_t more = 0;                 ///< how many elements there are beyond those
+  std::string before, after;             ///< what they get
 };
 
 /// A parameter of which ranks hand other elements to their optimizers.

@@ -21,6 +21,9 @@ namespace lockstep {
 
 namespace {
 
+/// Of one pair of formulas: all further ones are counted.
+constexpr std::size_t most_stretches = 64;
+
 /// One of the two schedules with its replay.
 struct Side {
   const Schedule& schedule;
@@ -95,9 +98,10 @@ class Comparer {
     friend auto operator<=>(const Pair&, const Pair&) = default;
   };
   struct Found {
-    GradientDifference difference;
-    int buffer_before = 0, buffer_after = 0, rank_after = 0;
-    int form_before = 0, form_after = 0;
+    OwnedStretch before, after;            ///< an owner of each
+    std::vector<OwnedStretch> in_both;     ///< what ranks own in both
+    std::vector<DifferingElements> moved;  ///< what others own in the new one
+    std::int64_t more = 0;                 ///< elements of further moved ones
   };
 
   void compare_step(std::size_t step) {
@@ -179,11 +183,40 @@ class Comparer {
       }
     }
     for (auto& [piece, both] : owners) {
-      for (const OtherValue& other : other_values(both.before, both.after)) add(other.before, other.after);
+      const std::map<int, Held> before = by_value(alone(both.before, both.after)), all_after = by_value(both.after);
+      const std::map<int, Held> after = by_value(alone(both.after, both.before)), all_before = by_value(both.before);
+      std::map<std::pair<int, int>, Intervals> moved;
+      for (OtherValue& other : other_values(before, all_after))
+        moved[{other.before, other.after}] = std::move(other.elements);
       // And what an owner in the new one has, and none had in the old one.
-      for (const OtherValue& other : other_values(std::move(both.after), std::move(both.before)))
-        add(other.after, other.before);
+      for (const OtherValue& other : other_values(after, all_before)) {
+        Intervals& elements = moved[{other.after, other.before}];
+        elements = unite(elements, other.elements);
+      }
+      for (const auto& [values, elements] : moved)
+        add_moved(elements, all_before.at(values.first).stretches, all_after.at(values.second).stretches);
     }
+  }
+
+  /// What of `stretches` their ranks do not own in the other schedule; what they do is compared rank by rank.
+  static std::vector<OwnedStretch> alone(const std::vector<OwnedStretch>& stretches,
+                                         const std::vector<OwnedStretch>& others) {
+    std::map<int, Intervals> owned_there;
+    for (const OwnedStretch& other : others) {
+      Intervals& there = owned_there[other.rank];
+      if (!there.empty() && there.back().end == other.elements.begin)
+        there.back().end = other.elements.end;
+      else
+        there.push_back(other.elements);
+    }
+    std::vector<OwnedStretch> result;
+    for (OwnedStretch stretch : stretches) {
+      for (const Interval& elements : subtract({stretch.elements}, owned_there[stretch.rank])) {
+        stretch.elements = elements;
+        result.push_back(stretch);
+      }
+    }
+    return result;
   }
 
   OwnedStretch stretch(Side& side, int rank, int buffer, const Interval& elements, int form) {
@@ -212,24 +245,25 @@ class Comparer {
     return numbers_.emplace(std::move(value), static_cast<int>(numbers_.size())).first->second;
   }
 
-  void add(const OwnedStretch& old_one, const OwnedStretch& new_one) {
-    if (old_one.value == new_one.value) return;
-    const LocalBuffer& local = before_.buffer(old_one.rank, old_one.buffer);
-    const auto [found, is_new] = differences_.try_emplace({local.logical, old_one.value, new_one.value});
-    Found& here = found->second;
+  Found& found(const OwnedStretch& old_one, const OwnedStretch& new_one) {
+    const int logical = before_.buffer(old_one.rank, old_one.buffer).logical;
+    const auto [here, is_new] = differences_.try_emplace({logical, old_one.value, new_one.value});
     if (is_new) {
-      here.difference.parameter = before_.schedule.model.logicals()[at(local.logical)].name;
-      here.difference.elements = old_one.elements;
-      here.buffer_before = old_one.buffer;
-      here.buffer_after = new_one.buffer;
-      here.rank_after = new_one.rank;
-      here.form_before = old_one.form;
-      here.form_after = new_one.form;
+      here->second.before = old_one;
+      here->second.after = new_one;
     }
-    std::vector<int>& ranks = here.difference.ranks;
-    if (ranks.empty() || ranks.back() != old_one.rank) ranks.push_back(old_one.rank);
-    std::vector<int>& new_ranks = here.difference.new_ranks;
-    if (new_ranks.empty() || new_ranks.back() != new_one.rank) new_ranks.push_back(new_one.rank);
+    return here->second;
+  }
+
+  void add(const OwnedStretch& old_one, const OwnedStretch& new_one) {
+    if (old_one.value != new_one.value) found(old_one, new_one).in_both.push_back(old_one);
+  }
+
+  void add_moved(const Intervals& elements, const std::vector<OwnedStretch>& before,
+                 const std::vector<OwnedStretch>& after) {
+    Found& here = found(before.front(), after.front());
+    for (DifferingElements& each : holders(elements, before, after, most_stretches, here.more))
+      here.moved.push_back(std::move(each));
   }
 
   std::vector<Term> terms(const Side& side, int form, int rank, int buffer) const {
@@ -241,34 +275,37 @@ class Comparer {
     return result;
   }
 
-  std::string formula(const Side& side, int form, int rank, int buffer) const {
-    const LocalBuffer& local = side.buffer(rank, buffer);
-    return print_formula(side.schedule, rank, buffer, terms(side, form, rank, buffer),
+  std::string formula(const Side& side, const OwnedStretch& owner) const {
+    const LocalBuffer& local = side.buffer(owner.rank, owner.buffer);
+    return print_formula(side.schedule, owner.rank, owner.buffer, terms(side, owner.form, owner.rank, owner.buffer),
                          reference_terms(side.schedule, local.logical, local.piece, result_.step));
   }
 
   void finish() {
+    const auto factors = [](const Side& side, const OwnedStretch& owner) {
+      std::set<std::string> result;
+      for (const Term& term : side.replayed.engine->terms(owner.form, owner.rank, owner.buffer)) {
+        if (term.leftover.empty()) result.insert(side.replayed.engine->by(term).to_string());
+      }
+      return result;
+    };
     for (const auto& [pair, found] : differences_) {
-      const auto factors = [&](const Side& side, int form, int rank, int buffer) {
-        std::set<std::string> result;
-        for (const Term& term : side.replayed.engine->terms(form, rank, buffer)) {
-          if (term.leftover.empty()) result.insert(side.replayed.engine->by(term).to_string());
-        }
-        return result;
-      };
-      if (factors(before_, found.form_before, found.difference.ranks.front(), found.buffer_before) !=
-          factors(after_, found.form_after, found.rank_after, found.buffer_after))
-        result_.plain = true;
+      if (factors(before_, found.before) != factors(after_, found.after)) result_.plain = true;
     }
     for (auto& [pair, found] : differences_) {
-      GradientDifference& difference = found.difference;
-      difference.before = formula(before_, found.form_before, difference.ranks.front(), found.buffer_before);
-      difference.after = formula(after_, found.form_after, found.rank_after, found.buffer_after);
-      for (std::vector<int>* ranks : {&difference.ranks, &difference.new_ranks}) {
-        std::sort(ranks->begin(), ranks->end());
-        ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
+      GradientDifference difference;
+      difference.parameter = before_.schedule.model.logicals()[at(pair.logical)].name;
+      difference.before = formula(before_, found.before);
+      difference.after = formula(after_, found.after);
+      difference.more = found.more;
+      for (const auto& [value, held] : by_value(std::move(found.in_both)))
+        difference.where = holders(held.where, held.stretches, {}, most_stretches, difference.more);
+      for (DifferingElements& each : found.moved) {
+        if (difference.where.size() < most_stretches)
+          difference.where.push_back(std::move(each));
+        else
+          difference.more += each.elements.size();
       }
-      if (difference.new_ranks == difference.ranks) difference.new_ranks.clear();
       result_.gradients.push_back(std::move(difference));
     }
   }

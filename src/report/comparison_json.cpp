@@ -31,6 +31,12 @@ void step_json(JsonWriter& json, const StepCommunication* step) {
   json.end_object();
 }
 
+void where_json(JsonWriter& json, const DifferingElements& where, bool with_elements) {
+  json.key("ranks").numbers(where.ranks);
+  if (!where.new_ranks.empty()) json.key("new_ranks").numbers(where.new_ranks);
+  if (with_elements) json.key("elements").interval(where.elements);
+}
+
 void every_size_json(JsonWriter& json, const std::optional<EverySize>& every) {
   if (!every) return json.null();
   const SameProof& proof = every->proof;
@@ -56,7 +62,7 @@ void every_size_json(JsonWriter& json, const std::optional<EverySize>& every) {
     }
     json.end_object();
     json.key("parameter").string(every->difference.parameter);
-    json.key("ranks").numbers(every->difference.ranks);
+    where_json(json, every->difference.where.front(), false);
     json.key("old").string(every->difference.before);
     json.key("new").string(every->difference.after);
     json.end_object();
@@ -106,9 +112,17 @@ void comparison_json(const ScheduleComparison& comparison, const Write& write) {
   for (const GradientDifference& each : comparison.gradients) {
     json.begin_object();
     json.key("parameter").string(each.parameter);
-    json.key("ranks").numbers(each.ranks);
-    if (!each.new_ranks.empty()) json.key("new_ranks").numbers(each.new_ranks);
-    json.key("elements").interval(each.elements);
+    where_json(json, each.where.front(), true);
+    if (each.where.size() > 1) {
+      json.key("also").begin_array();
+      for (std::size_t i = 1; i < each.where.size(); ++i) {
+        json.begin_object(true);
+        where_json(json, each.where[i], true);
+        json.end_object();
+      }
+      json.end_array();
+    }
+    if (each.more > 0) json.key("more").number(each.more);
     json.key("old").string(each.before);
     json.key("new").string(each.after);
     json.end_object();

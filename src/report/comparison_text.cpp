@@ -55,7 +55,8 @@ struct FoldedDifference {
   const GradientDifference* first = nullptr;
   std::string name;
   std::size_t parameters = 0;
-  std::vector<int> ranks, new_ranks;
+  std::int64_t more = 0;
+  std::vector<int> ranks, new_ranks;  ///< for any elements of any of them
 };
 
 std::vector<FoldedDifference> fold(const std::vector<GradientDifference>& differences) {
@@ -64,12 +65,15 @@ std::vector<FoldedDifference> fold(const std::vector<GradientDifference>& differ
   for (const GradientDifference& difference : differences) {
     std::string name = folded_name(difference.parameter);
     const auto [found, is_new] = places.try_emplace({name, difference.before, difference.after}, folded.size());
-    if (is_new) folded.push_back({&difference, std::move(name), 0, {}, {}});
+    if (is_new) folded.push_back({&difference, std::move(name), 0, 0, {}, {}});
     FoldedDifference& here = folded[found->second];
     ++here.parameters;
-    const std::vector<int>& new_ranks = difference.new_ranks.empty() ? difference.ranks : difference.new_ranks;
-    here.ranks.insert(here.ranks.end(), difference.ranks.begin(), difference.ranks.end());
-    here.new_ranks.insert(here.new_ranks.end(), new_ranks.begin(), new_ranks.end());
+    here.more += difference.more;
+    for (const DifferingElements& each : difference.where) {
+      const std::vector<int>& new_ranks = each.new_ranks.empty() ? each.ranks : each.new_ranks;
+      here.ranks.insert(here.ranks.end(), each.ranks.begin(), each.ranks.end());
+      here.new_ranks.insert(here.new_ranks.end(), new_ranks.begin(), new_ranks.end());
+    }
   }
   for (FoldedDifference& each : folded) {
     for (std::vector<int>* ranks : {&each.ranks, &each.new_ranks}) {
@@ -107,9 +111,12 @@ class TextComparison {
                                                                               : proof.statement;
     write_(fmt::format("  For every size: {} ({}).\n", statement, open_text(proof.axes, proof.micro_batches)));
     if (other) {
-      write_(fmt::format("  The smallest: {}: rank {} gets {} for {}, from the new one {}.\n",
-                         describe(*every.smallest), every.difference.ranks.front(), every.difference.before,
-                         every.difference.parameter, every.difference.after));
+      const DifferingElements& where = every.difference.where.front();
+      write_(fmt::format(
+          "  The smallest: {}: rank {} gets {} for {}, {} {}.\n", describe(*every.smallest), where.ranks.front(),
+          every.difference.before, every.difference.parameter,
+          where.new_ranks.empty() ? "from the new one" : fmt::format("in the new one rank {}", where.new_ranks.front()),
+          every.difference.after));
     }
     for (const SameProof::RefusedBy& one : proof.refused) {
       const auto is_the_same = [&](const SameProof::RefusedBy& other) {
@@ -171,18 +178,42 @@ class TextComparison {
         break;
       }
       ++shown;
-      const std::string where = each.parameters > 1
-                                    ? fmt::format("{} ({})", each.name, each.parameters)
-                                    : fmt::format("{} {}", each.name, interval_text(each.first->elements));
-      const auto list = [&](const std::vector<int>& ranks) { return rank_list(ranks, verbose_ ? ranks.size() : 8); };
-      const std::string others = each.new_ranks == each.ranks ? "" : ", in the new one " + list(each.new_ranks);
-      write_(fmt::format("  {}  {}{}\n", where, list(each.ranks), others));
+      write_(fmt::format("  {}\n", each.parameters > 1 ? several_text(each) : one_text(*each.first)));
       const std::size_t widest = verbose_ ? unlimited_width : widest_line;
       write_(fmt::format("    old  {}\n", elided(each.first->before, widest)));
       write_(fmt::format("    new  {}\n", elided(each.first->after, widest)));
     }
     if (comparison_.plain)
       write_("  Here g is the gradient of a rank's loss as it is: the two `backward` steps multiply it differently.\n");
+  }
+
+  std::string owners_text(const std::vector<int>& ranks, const std::vector<int>& new_ranks) const {
+    const auto list = [&](const std::vector<int>& of) { return rank_list(of, verbose_ ? of.size() : 8); };
+    return list(ranks) + (new_ranks.empty() || new_ranks == ranks ? "" : ", in the new one " + list(new_ranks));
+  }
+
+  static std::string more_text(std::int64_t elements) {
+    return elements == 0 ? "" : fmt::format("; and {}", counted(elements, "more element"));
+  }
+
+  /// Parameters whose names differ in numbers alone, each with elements of its own.
+  std::string several_text(const FoldedDifference& folded) const {
+    return fmt::format("{} ({})  {}{}", folded.name, folded.parameters, owners_text(folded.ranks, folded.new_ranks),
+                       more_text(folded.more));
+  }
+
+  std::string one_text(const GradientDifference& difference) const {
+    std::string text = difference.parameter;
+    std::int64_t more = difference.more;
+    for (std::size_t i = 0; i < difference.where.size(); ++i) {
+      const DifferingElements& here = difference.where[i];
+      if (i >= most_intervals && !verbose_)
+        more += here.elements.size();
+      else
+        text += fmt::format("{}{}  {}", i == 0 ? " " : "; ", interval_text(here.elements),
+                            owners_text(here.ranks, here.new_ranks));
+    }
+    return text + more_text(more);
   }
 
   void norms() const {

@@ -18,7 +18,7 @@ std::string open_text(const std::vector<Axis>& axes, bool micro_batches) {
   names.reserve(axes.size() + 1);
   for (const Axis axis : axes) names.emplace_back(name_of(axis));
   if (micro_batches) names.emplace_back("micro_batches");
-  if (names.empty()) return "nothing is open: the scenario allows one layout alone";
+  if (names.empty()) return "nothing is open";
   return fmt::format("open: {}", fmt::join(names, ", "));
 }
 

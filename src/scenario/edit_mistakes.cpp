@@ -26,13 +26,24 @@ class EditCauses {
   EditCauses(const Json& document, const Json& edits, const MistakesOf& mistakes_of)
       : document_(document), edits_(edits), mistakes_of_(mistakes_of) {}
 
-  /// Null where none causes it.
+  /// Null where none causes it, or nothing tells which.
   const Json* cause(const Diagnostic& mistake) {
     const std::vector<Json>& items = edits_.items();
-    if (!may_be_caused(mistake.place) || !is_among(items.size(), mistake) || is_among(0, mistake)) return nullptr;
-    std::size_t count = items.size();
-    while (is_among(count - 1, mistake)) --count;
-    return &items[count - 1];
+    if (!may_be_caused(mistake.place) || is_among(items, mistake) != Is::there || is_among({}, mistake) == Is::there)
+      return nullptr;
+    std::vector<Json> first = items;
+    Is with_fewer = Is::there;
+    while (with_fewer == Is::there) {
+      first.pop_back();
+      with_fewer = is_among(first, mistake);
+    }
+    if (with_fewer == Is::not_there) return &items[first.size()];
+    for (std::size_t i = items.size(); i-- > 0;) {
+      std::vector<Json> others = items;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      if (is_among(others, mistake) == Is::not_there) return &items[i];
+    }
+    return nullptr;
   }
 
  private:
@@ -43,24 +54,40 @@ class EditCauses {
     return !in_edits && (place.pointer.starts_with("/schedule") || place.pointer.starts_with("/model"));
   }
 
-  /// Whether the mistake is there with the first `count` edits alone.
-  bool is_among(std::size_t count, const Diagnostic& mistake) {
-    const auto [found, is_new] = with_.try_emplace(count);
+  enum class Is { there, not_there, unknown };
+
+  /// Whether the mistake is there with these edits alone: unknown where they have a mistake that all edits together do
+  /// not have, behind which nobody looked further.
+  Is is_among(const std::vector<Json>& some, const Diagnostic& mistake) {
+    const std::vector<Diagnostic>& found = mistakes_with(some);
+    const auto holds = [](const std::vector<Diagnostic>& list, const Diagnostic& one) {
+      return std::any_of(list.begin(), list.end(), [&](const Diagnostic& other) { return same(one, other); });
+    };
+    if (holds(found, mistake)) return Is::there;
+    const std::vector<Diagnostic>& with_all = mistakes_with(edits_.items());
+    const bool only_known =
+        std::all_of(found.begin(), found.end(), [&](const Diagnostic& one) { return holds(with_all, one); });
+    return only_known ? Is::not_there : Is::unknown;
+  }
+
+  const std::vector<Diagnostic>& mistakes_with(const std::vector<Json>& some) {
+    std::vector<std::size_t> places;
+    for (const Json& edit : some) places.push_back(edit.place().begin);
+    const auto [found, is_new] = with_.try_emplace(std::move(places));
     if (is_new) {
       Json edits = edits_, schedule = *document_.find("schedule"), document = document_;
-      edits.set_items({edits_.items().begin(), edits_.items().begin() + static_cast<std::ptrdiff_t>(count)});
+      edits.set_items(some);
       schedule.set("edits", edits);
       document.set("schedule", schedule);
       found->second = mistakes_of_(document);
     }
-    return std::any_of(found->second.begin(), found->second.end(),
-                       [&](const Diagnostic& one) { return same(one, mistake); });
+    return found->second;
   }
 
   const Json& document_;
   const Json& edits_;
   const MistakesOf& mistakes_of_;
-  std::map<std::size_t, std::vector<Diagnostic>> with_;  // by number of edits
+  std::map<std::vector<std::size_t>, std::vector<Diagnostic>> with_;  // by the places of edits
 };
 
 /// "op", or the one key that an edit gives another value; else what it does.

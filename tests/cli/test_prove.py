@@ -290,6 +290,29 @@ def test_what_has_one_size_is_not_said_to_be_right_for_every_size(run, files):
     assert "nothing is open" in run("prove", "one.json").stdout
 
 
+def test_what_stays_beside_experts_is_said_and_the_number_of_micro_batches_is_open(run, files):
+    text = {"lockstep": 1, "layout": {"dp": 1, "cp": 2, "ep": 2}, "batch": {"micro_batches": 1, "loss": "sum"},
+            "model": {"parameters": [{"name": "w", "shape": [60]},
+                                     {"name": "e", "shape": [4, 24], "shard": {"ep": 0}, "dispatch": ["ep"]}]},
+            "schedule": {"steps": [
+                {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward"}]},
+                {"name": "dense", "op": "all_reduce", "over": ["dp", "cp"], "params": "w"},
+                {"name": "experts", "op": "all_reduce", "over": "edp", "params": "e"}]}}
+    said = statement(run, files, json.dumps(text))
+    assert said == ("proved", "right for every size, with cp = 2 and dp = 1 and ep = 2")
+    shown = run("prove", "one.json").stdout
+    assert "\n  open: micro_batches; " in shown and "one layout" not in shown
+    assert "\n  dp stays 1: beside experts other sizes are followed only where cp, sp and dp_replicate are 1" in shown
+    # Where a step tells micro-batches apart their number is the file's, and each reason is given once.
+    text["schedule"]["steps"][0]["steps"].append({"name": "late", "op": "scale", "by": 2, "when": "micro_batch == 2"})
+    assert statement(run, files, json.dumps(text)) == ("proved", "right at the one size that it has, with cp = 2 and dp = 1 and ep = 2")
+    shown = run("prove", "one.json").stdout
+    assert "\n  nothing is open; " in shown and shown.count("dp stays 1") == 1
+    text["layout"]["dp"] = "any"
+    assert statement(run, files, json.dumps(text)) == ("open", "no proof for every size")
+    assert "\n  nothing is open; " in run("prove", "one.json").stdout
+
+
 def own_framework(files, backward='"1 / (tokens * micro_batches)"', when="true", let=""):
     """A mean over ranks in a framework file of the user's own, which has another step or factor under a condition."""
     (files / "mine.jsonc").write_text("""{ "lockstep_framework": 1, "name": "mine", "help": "A loop.", "options": {},

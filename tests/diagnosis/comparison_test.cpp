@@ -61,10 +61,10 @@ TEST_CASE("a missing collective is told with both formulas, on the ranks that it
   const ScheduleComparison found =
       compare_texts(with_steps(local_backward + "," + average), with_steps(local_backward));
   REQUIRE(found.gradients.size() == 2);
-  CHECK(found.gradients[0].ranks == std::vector<int>{0});
+  CHECK(found.gradients[0].where.front().ranks == std::vector<int>{0});
   CHECK(found.gradients[0].before == "(g0+g1)/2");
   CHECK(found.gradients[0].after == "g0");
-  CHECK(found.gradients[1].ranks == std::vector<int>{1});
+  CHECK(found.gradients[1].where.front().ranks == std::vector<int>{1});
   CHECK_FALSE(found.plain);
 }
 
@@ -85,7 +85,14 @@ TEST_CASE("a wrong value is found where the owner changed as well") {
   const ScheduleComparison found =
       compare_texts(with_steps(local_backward + "," + scatter), with_steps(local_backward + "," + sum));
   REQUIRE(found.gradients.size() == 1);
-  CHECK(found.gradients.front().ranks == std::vector<int>{0, 1});
+  const std::vector<DifferingElements>& where = found.gradients.front().where;
+  REQUIRE(where.size() == 2);
+  CHECK(where[0].elements == Interval{0, 4});
+  CHECK(where[0].ranks == std::vector<int>{0});
+  CHECK(where[0].new_ranks.empty());
+  CHECK(where[1].elements == Interval{4, 8});
+  CHECK(where[1].ranks == std::vector<int>{1});
+  CHECK(where[1].new_ranks == std::vector<int>{0});
   CHECK(found.gradients.front().before == "(g0+g1)/2");
   CHECK(found.gradients.front().after == "g0 + g1");
 }

@@ -21,47 +21,62 @@ std::vector<OwnedStretch> sharded(int ranks, int value) {
   return result;
 }
 
+std::vector<OtherValue> others(const std::vector<OwnedStretch>& before, const std::vector<OwnedStretch>& after,
+                               std::size_t* looked_at = nullptr) {
+  return other_values(by_value(before), by_value(after), looked_at);
+}
+
 }  // namespace
 
 TEST_CASE("owners with the same values are no difference, however elements are cut") {
-  CHECK(other_values(replicated(4, 1), sharded(4, 1)).empty());
-  CHECK(other_values(sharded(4, 1), replicated(4, 1)).empty());
+  CHECK(others(replicated(4, 1), sharded(4, 1)).empty());
+  CHECK(others(sharded(4, 1), replicated(4, 1)).empty());
 }
 
-TEST_CASE("a value that no owner has any more is told with its elements and the ranks that had it") {
-  const std::vector<OtherValue> found = other_values(sharded(2, 1), replicated(2, 2));
-  REQUIRE(found.size() == 2);
-  CHECK(found[0].before.rank == 0);
-  CHECK(found[0].before.elements == Interval{0, 8});
-  CHECK(found[0].after.value == 2);
-  CHECK(found[1].before.rank == 1);
-  CHECK(found[1].before.elements == Interval{8, 16});
-  // Replicas with one value are told once, by the lowest.
-  CHECK(other_values(replicated(3, 1), sharded(3, 2)).size() == 1);
+TEST_CASE("a value that no owner has any more is told with its elements") {
+  const std::vector<OtherValue> found = others(sharded(2, 1), replicated(2, 2));
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].before == 1);
+  CHECK(found[0].after == 2);
+  CHECK(found[0].elements == Intervals{{0, 16}});
 }
 
 TEST_CASE("only where the value is gone, and against the lowest of the others") {
   // Rank 0 has value 1 of all elements; then of the second half, and ranks 1 and 2 have others of the first.
   const std::vector<OtherValue> found =
-      other_values({{{0, 8}, 1, 0, 0, 0}}, {{{4, 8}, 1, 0, 0, 0}, {{0, 4}, 7, 1, 0, 0}, {{0, 8}, 5, 2, 0, 0}});
+      others({{{0, 8}, 1, 0, 0, 0}}, {{{4, 8}, 1, 0, 0, 0}, {{0, 4}, 7, 1, 0, 0}, {{0, 8}, 5, 2, 0, 0}});
   REQUIRE(found.size() == 1);
-  CHECK(found[0].before.elements == Interval{0, 4});
-  CHECK(found[0].after.value == 5);
-  CHECK(found[0].after.rank == 2);
+  CHECK(found[0].elements == Intervals{{0, 4}});
+  CHECK(found[0].after == 5);
 }
 
 TEST_CASE("an owner of some elements within another's takes nothing from it") {
-  const std::vector<OtherValue> found =
-      other_values({{{0, 8}, 1, 0, 0, 0}, {{2, 4}, 1, 1, 0, 0}}, {{{6, 8}, 2, 0, 0, 0}});
+  const std::vector<OtherValue> found = others({{{0, 8}, 1, 0, 0, 0}, {{2, 4}, 1, 1, 0, 0}}, {{{6, 8}, 2, 0, 0, 0}});
   REQUIRE(found.size() == 1);
-  CHECK(found[0].before.elements == Interval{6, 8});
+  CHECK(found[0].elements == Intervals{{6, 8}});
 }
 
 TEST_CASE("elements that nobody owns any more are left out") {
-  CHECK(other_values(sharded(2, 1), {}).empty());
-  const std::vector<OtherValue> found = other_values(replicated(1, 1), {{{2, 4}, 3, 0, 0, 0}});
+  CHECK(others(sharded(2, 1), {}).empty());
+  const std::vector<OtherValue> found = others(replicated(1, 1), {{{2, 4}, 3, 0, 0, 0}});
   REQUIRE(found.size() == 1);
-  CHECK(found[0].before.elements == Interval{2, 4});
+  CHECK(found[0].elements == Intervals{{2, 4}});
+}
+
+TEST_CASE("a stretch has all ranks that hold it, and ends where others do") {
+  std::int64_t more = 0;
+  const std::vector<DifferingElements> found =
+      holders({{0, 4}, {6, 24}}, sharded(3, 1), {{{0, 12}, 2, 7, 0, 0}, {{0, 24}, 2, 5, 0, 0}}, 4, more);
+  REQUIRE(found.size() == 4);
+  CHECK(found[0].elements == Interval{0, 4});
+  CHECK(found[0].ranks == std::vector<int>{0});
+  CHECK(found[0].new_ranks == std::vector<int>{5, 7});
+  CHECK(found[1].elements == Interval{6, 8});
+  CHECK(found[2].elements == Interval{8, 12});
+  CHECK(found[2].ranks == std::vector<int>{1});
+  CHECK(found[3].elements == Interval{12, 16});
+  CHECK(found[3].new_ranks == std::vector<int>{5});
+  CHECK(more == 8);
 }
 
 TEST_CASE("replicated against sharded costs what there are of stretches") {
@@ -69,8 +84,8 @@ TEST_CASE("replicated against sharded costs what there are of stretches") {
     std::vector<std::size_t> counts;
     for (const int ranks : {64, 256, 1024}) {
       std::size_t& count = counts.emplace_back(0);
-      other_values(replicated(ranks, 1), sharded(ranks, right ? 1 : 2), &count);
-      other_values(sharded(ranks, 1), replicated(ranks, right ? 1 : 2), &count);
+      others(replicated(ranks, 1), sharded(ranks, right ? 1 : 2), &count);
+      others(sharded(ranks, 1), replicated(ranks, right ? 1 : 2), &count);
       INFO(ranks << " ranks: " << count);
       CHECK(count <= 8 * static_cast<std::size_t>(ranks));
     }
@@ -83,6 +98,6 @@ TEST_CASE("as many wrong values as ranks, each once") {
   std::size_t count = 0;
   std::vector<OwnedStretch> own = replicated(1024, 0);
   for (OwnedStretch& stretch : own) stretch.value = stretch.rank + 1;
-  CHECK(other_values(own, sharded(1024, 0), &count).size() == 1024);
+  CHECK(others(own, sharded(1024, 0), &count).size() == 1024);
   CHECK(count < 10 * 1024);
 }

@@ -464,17 +464,28 @@ std::optional<std::string> Layouts::enter_expert_mesh() {
   // Where the number of micro-batches alone is open, the digits are those of one layout.
   if (!World::uses_expert_mesh(*scenario->schedule) || (any_given_ && !any_axes_)) return std::nullopt;
   const Layout& layout = scenario->layout;
-  expert_ = true;
   // At the file's own sizes, for at smaller ones they may be equal by accident.
   const bool etp_is_tp = layout.etp == layout.tp && (any_axes_ || file_layout_.etp == file_layout_.tp);
   if (layout.cp != 1 || layout.sp != 1 || layout.dp_replicate != 1 || !etp_is_tp) {
-    axes_.clear();
-    micro_batches_ = false;
-    if (!any_axes_) base_ = own_;
-    if (any_axes_)
+    if (any_axes_) {
+      axes_.clear();
+      micro_batches_ = false;
       return "beside experts only tp, dp and pp can be larger than 1, and etp is tp, where a size is \"any\"";
+    }
+    if (axes_.empty()) return std::nullopt;
+    base_ = own_;
+    const auto keep = [&](Axis axis, int size) {
+      kept_.push_back(
+          {axis, size,
+           "beside experts other sizes are followed only where cp, sp and dp_replicate are 1 and etp is tp"});
+    };
+    for (const Axis axis : axes_) keep(axis, base_.axes.at(axis));
+    keep(Axis::ep, file_layout_.ep);
+    if (file_layout_.etp != file_layout_.tp) keep(Axis::etp, file_layout_.etp);
+    axes_.clear();
     return std::nullopt;
   }
+  expert_ = true;
   if (any_axes_) {
     if (auto limit = open_digits(file_layout_.any)) return limit;
   } else {
