@@ -26,12 +26,14 @@ bool is_unknown(const Node& node, const Environment& environment) {
       return environment.mesh == nullptr && environment.counts == nullptr &&
              (environment.names == nullptr || environment.names->count(node.text) == 0);
     case Node::Kind::rank_axis:
-      return environment.mesh == nullptr;
+      return environment.mesh == nullptr || (!environment.rank && environment.mesh->size(node.axis) > 1);
     case Node::Kind::micro_batch:
       return !environment.micro_batch;
+    case Node::Kind::step:
+      return !environment.step && (environment.counts == nullptr || environment.counts->steps() > 1);
     case Node::Kind::tokens:
     case Node::Kind::sum:
-      return environment.counts == nullptr;
+      return environment.counts == nullptr || (!node.all_micro_batches && !environment.micro_batch);
     default:
       return false;
   }

@@ -60,16 +60,7 @@ class HostRun {
         replay_options(task, preparation_.prepared()[task.component], bound->has_residues);
     if (options) {
       const std::int64_t block = block_elements(preparation_.components().list[task.component]);
-      std::optional<Findings> found;
-      for (const Interval& interval : task.elements) {
-        Findings part = replay(schedule_.model, bound->plan, *options, interval, block);
-        if (found) {
-          found->add(part);
-        } else {
-          found = std::move(part);
-        }
-      }
-      if (found) merge(task, bound->plan, *found);
+      merge(task, bound->plan, replay(schedule_.model, bound->plan, *options, task.elements, block));
     } else if (!task.in_field) {
       const std::lock_guard lock(mutex_);
       results_.give_up(task.component);

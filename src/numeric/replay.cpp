@@ -11,38 +11,29 @@ Intervals within(const Intervals& set, const Interval& block) {
   return result;
 }
 
-void Findings::add(const Findings& other) {
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    checks[i].right = checks[i].right && other.checks[i].right;
-    checks[i].got += other.checks[i].got;
-    checks[i].expected += other.checks[i].expected;
-  }
-  for (std::size_t step = 0; step < reference.size(); ++step) {
-    for (std::size_t piece = 0; piece < reference[step].size(); ++piece)
-      reference[step][piece] += other.reference[step][piece];
-  }
-}
-
 namespace {
 
+// A sample has thousands of short intervals: the memory of one serves all.
 template <class Value>
-void replay_blocks(const Model& model, const Plan& plan, const ReplayOptions& options, const Interval& elements,
+void replay_blocks(const Model& model, const Plan& plan, const ReplayOptions& options, const Intervals& elements,
                    std::int64_t block, Findings& findings) {
-  BlockReplay<Value> replay(model, plan, options, std::min(block, elements.size()), findings);
-  for (std::int64_t begin = elements.begin; begin < elements.end; begin += block) {
-    replay.run({begin, std::min(begin + block, elements.end)});
+  std::int64_t longest = 0;
+  for (const Interval& interval : elements) longest = std::max(longest, interval.size());
+  BlockReplay<Value> replay(model, plan, options, std::min(block, longest), findings);
+  for (const Interval& interval : elements) {
+    for (std::int64_t begin = interval.begin; begin < interval.end; begin += block)
+      replay.run({begin, std::min(begin + block, interval.end)});
   }
 }
 
 }  // namespace
 
-Findings replay(const Model& model, const Plan& plan, const ReplayOptions& options, const Interval& elements,
+Findings replay(const Model& model, const Plan& plan, const ReplayOptions& options, const Intervals& elements,
                 std::int64_t block) {
   Findings findings;
   findings.checks.resize(static_cast<std::size_t>(plan.checks));
   const std::size_t steps = plan.pieces.empty() ? 0 : plan.pieces.front().expected.size();
   findings.reference.assign(steps, std::vector<GradientHash>(plan.pieces.size()));
-  if (elements.empty()) return findings;
   switch (options.arithmetic) {
     case Arithmetic::bfloat16:
     case Arithmetic::float16:

@@ -16,8 +16,6 @@ struct Findings {
   std::vector<Check> checks;  ///< by number
   /// By optimizer step and piece: hash of the reference's elements; for the pieces in `hashed`.
   std::vector<std::vector<GradientHash>> reference;
-
-  void add(const Findings& other);
 };
 
 struct ReplayOptions {
@@ -27,9 +25,9 @@ struct ReplayOptions {
   bool hashes = true;        ///< false: only compares
 };
 
-/// Replays elements [elements.begin, elements.end) of every buffer of the plan, `block` elements
-/// at a time, through all of its events. A plan that is not aligned is replayed whole, in one block.
-Findings replay(const Model& model, const Plan& plan, const ReplayOptions& options, const Interval& elements,
+/// Replays some elements of every buffer of the plan, at most `block` at a time, through all of its events. A plan that
+/// is not aligned is replayed whole, in one block.
+Findings replay(const Model& model, const Plan& plan, const ReplayOptions& options, const Intervals& elements,
                 std::int64_t block);
 
 }  // namespace lockstep::numeric

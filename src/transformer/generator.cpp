@@ -28,23 +28,31 @@ std::uint64_t Generator::bits(std::uint64_t index) const { return mix(key_ ^ mix
 
 double Generator::uniform(std::uint64_t index) const { return static_cast<double>(bits(index) >> 11) * 0x1p-52 - 1; }
 
-double initial_value(const TensorShape& shape, std::uint64_t seed, std::int64_t row, std::int64_t column) {
-  const double value = Generator(seed, shape.name).uniform(static_cast<std::uint64_t>(row * shape.columns + column));
-  if (ends_with(shape.name, "norm.weight")) return 1 + 0.25 * value;
-  if (ends_with(shape.name, ".bias")) return 0.25 * value;
-  if (shape.name.find("embedding") != std::string::npos) return value;
-  // Uniform values have variance 1/3. A router is made sharper, so that its choices are far from ties.
-  const double gain = ends_with(shape.name, "router.weight") ? 3 : 1;
-  return gain * value * std::sqrt(3.0 / static_cast<double>(shape.columns));
+InitialValues::InitialValues(const TensorShape& shape, std::uint64_t seed)
+    : generator_(seed, shape.name), columns_(shape.columns) {
+  if (ends_with(shape.name, "norm.weight")) {
+    centre_ = 1;
+    gain_ = 0.25;
+  } else if (ends_with(shape.name, ".bias")) {
+    gain_ = 0.25;
+  } else if (shape.name.find("embedding") == std::string::npos) {
+    // Uniform values have variance 1/3. A router is made sharper, so that its choices are far from ties.
+    gain_ = ends_with(shape.name, "router.weight") ? 3 : 1;
+    spread_ = std::sqrt(3.0 / static_cast<double>(shape.columns));
+  }
+}
+
+double InitialValues::operator()(std::int64_t row, std::int64_t column) const {
+  return centre_ + gain_ * generator_.uniform(static_cast<std::uint64_t>(row * columns_ + column)) * spread_;
 }
 
 Tensors<double> initial_parameters(const Config& config, std::uint64_t seed) {
   Tensors<double> parameters;
   for (const TensorShape& shape : tensor_shapes(config)) {
+    const InitialValues value(shape, seed);
     Real tensor(shape.rows, shape.columns);
     for (Index row = 0; row < shape.rows; ++row) {
-      for (Index column = 0; column < shape.columns; ++column)
-        tensor(row, column) = initial_value(shape, seed, row, column);
+      for (Index column = 0; column < shape.columns; ++column) tensor(row, column) = value(row, column);
     }
     parameters.emplace(shape.name, std::move(tensor));
   }

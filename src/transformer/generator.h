@@ -23,9 +23,18 @@ class Generator {
   std::uint64_t key_ = 0;
 };
 
-/// Element (row, column) of the parameter `shape`: norms near one, biases near zero, weights of linears such that a
-/// layer keeps the size of what it gets.
-double initial_value(const TensorShape& shape, std::uint64_t seed, std::int64_t row, std::int64_t column);
+/// The elements of the parameter `shape`: norms near one, biases near zero, weights of linears such that a layer keeps
+/// the size of what it gets.
+class InitialValues {
+ public:
+  InitialValues(const TensorShape& shape, std::uint64_t seed);
+  double operator()(std::int64_t row, std::int64_t column) const;
+
+ private:
+  Generator generator_;
+  std::int64_t columns_;
+  double centre_ = 0, gain_ = 1, spread_ = 1;
+};
 /// All parameters of one device.
 Tensors<double> initial_parameters(const Config& config, std::uint64_t seed);
 /// `count` tokens of the sequence `index`.

@@ -79,10 +79,11 @@ Tensors<double> local_values(const Config& config, const std::map<std::string, H
   for (const TensorShape& shape : tensor_shapes(config)) shapes[shape.name] = shape;
   Tensors<double> values;
   for (const auto& [name, home] : parameters) {
+    const InitialValues value(shapes.at(home.tensor), seed);
     Real tensor(home.rows, home.columns);
     for (Index row = 0; row < home.rows; ++row) {
       for (Index column = 0; column < home.columns; ++column)
-        tensor(row, column) = initial_value(shapes.at(home.tensor), seed, home.row + row, home.column + column);
+        tensor(row, column) = value(home.row + row, home.column + column);
     }
     values.emplace(name, std::move(tensor));
   }

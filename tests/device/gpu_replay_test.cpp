@@ -48,8 +48,7 @@ TEST_CASE("stretches of elements with gaps between them are replayed in every ki
       options.bits = 2;
       options.hashed.assign(plan.pieces.size(), 1);
       REQUIRE(bind(plan, {arithmetic, Rational(1), options.bits, 4}));
-      Findings expected = replay(built.model, plan, options, {0, 0}, 64);
-      for (const Interval& each : elements) expected.add(replay(built.model, plan, options, each, 64));
+      const Findings expected = replay(built.model, plan, options, elements, 64);
       HostGpu gpu(host_facts(), 7u);
       device::GpuReplay on_gpu(gpu, built.model, 4096);
       const Findings found = on_gpu.replay(plan, options, elements, most);
@@ -72,7 +71,7 @@ TEST_CASE("with few threads in a block the first and the last block of elements 
   options.bits = 2;
   options.hashed.assign(plan.pieces.size(), 1);
   REQUIRE(bind(plan, {options.arithmetic, Rational(1), options.bits, 4}));
-  const Findings expected = replay(built.model, plan, options, {0, 5000}, 512);
+  const Findings expected = replay(built.model, plan, options, {{0, 5000}}, 512);
   const device::GpuLayout layout(plan);
   const auto fused_launches = [&](unsigned threads) {
     const device::GpuFacts facts = host_facts(1 << 28, kernels::fused_bytes(layout.slots(), layout.results(), threads));
