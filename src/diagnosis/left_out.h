@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "lockstep/check.h"
+#include "lockstep/schedule.h"
 
 namespace lockstep {
 

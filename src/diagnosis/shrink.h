@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "lockstep/check.h"
+#include "lockstep/scenario.h"
+#include "lockstep/schedule.h"
 
 namespace lockstep {
 

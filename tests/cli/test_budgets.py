@@ -187,7 +187,8 @@ def test_as_many_cases_as_three_axes_have_sizes_are_too_many(limited, tmp_path):
     assert "more than 5000 cases" in said
 
 
-def test_an_alignment_that_a_proof_unfolds_without_end_is_cut_off(limited, tmp_path):
+def test_a_condition_on_the_number_of_all_ranks_is_cut_where_it_changes(limited, tmp_path):
+    # Each size up to the last at which it changes was a case of its own, more than 5,000 together.
     steps = [
         {"name": "zero", "op": "zero"},
         {"name": "mbs", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1/tokens"}]},
@@ -204,7 +205,7 @@ def test_an_alignment_that_a_proof_unfolds_without_end_is_cut_off(limited, tmp_p
     )
     status, said = say(limited, tmp_path, content, "prove")
     assert status == 1
-    assert "its sizes fall into more than 5000 cases" in said
+    assert "\n  wrong for cp ≥ 2; for sp ≥ 2; for 1 ≤ dp_shard ≤ 7, dp_replicate = 1 and pp = 1; for dp_shard = 1, " in said
 
 
 def test_long_numbers_are_not_worked_out_to_their_end(limited, tmp_path):
