@@ -17,6 +17,8 @@ class Statement {
 
   explicit Statement(std::string text) : text_(std::move(text)) {
     cut_off(", of the sizes that both allow");
+    // Axes that stay as they are, as in "right for every size, with pp = 1", are not among the open ones.
+    text_ = text_.substr(0, text_.find(", with "));
     cut_off(", of the sizes that could be followed");
     for (const auto& [word, instead] : {std::pair<std::string, std::string>("the same gradients", "right"),
                                         {"other gradients", "wrong"},
@@ -45,9 +47,7 @@ class Statement {
 
  private:
   Says said(const Sizes& sizes) const {
-    // An axis that stays as it is, as in "right for every size, with pp = 1", is not among the open ones.
-    if (text_ == "right" || text_.substr(0, text_.find(", with ")) == "right for every size" ||
-        text_ == "right at the one size that it has")
+    if (text_ == "right" || text_ == "right for every size" || text_ == "right at the one size that it has")
       return Says::right;
     const auto wrong = [&](bool is) { return !is ? Says::right : by_cut_ ? Says::either : Says::wrong; };
     std::string rest;
@@ -98,6 +98,9 @@ class Statement {
   }
   static bool condition(const std::string& text, const Sizes& sizes) {
     const std::vector<std::string> words = split(text, " ");
+    if (words.size() == 5 && words[1] == "≤" && words[3] == "≤")  // "2 ≤ dp ≤ 64"
+      return condition(words[2] + " ≥ " + words[0], sizes) &&
+             !condition(words[2] + " ≥ " + std::to_string(std::atoi(words[4].c_str()) + 1), sizes);
     if (words.size() != 3) throw std::runtime_error("not a condition: " + text);
     const int size = words[0] == "micro_batches" ? *sizes.micro_batches : sizes.axes.at(*axis_named(words[0]));
     const int number = std::atoi(words[2].c_str());
