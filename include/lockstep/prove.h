@@ -48,6 +48,13 @@ struct Proof {
     std::string why;
   };
   std::vector<RefusedTogether> refused_together;
+  /// Of rules of the scenario, each that hangs on open sizes and of which the two lists have no example: of one open
+  /// size none in `refused`, of two no pair. What more than two hang on is always here.
+  struct Rule {
+    std::string condition;  ///< of nothing but sizes: where it holds they are refused
+    std::string why;        ///< as the file says it, with names whose values hang on sizes in braces
+  };
+  std::vector<Rule> rules;
   /// Where the engine has no answer: half a sentence each, and the step ("" where it is the whole scenario).
   struct Limit {
     std::string sizes;  ///< "pp ≥ 3": for these

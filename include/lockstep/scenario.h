@@ -72,7 +72,7 @@ struct Scenario {
   std::set<std::string> decided_conditions;
   /// Only where it was read for open sizes: the conditions of rules of its framework and its model, as expressions of
   /// sizes, that hold at other sizes and refuse these.
-  std::set<std::string> rules;
+  std::map<std::string, std::string> rules;
 };
 
 /// Reads a scenario. Throws InputError with every mistake of the file.

@@ -79,6 +79,8 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   }
   for (const Proof::RefusedTogether& refused : proof.refused_together)
     text += fmt::format("  {} are refused together: {}\n", describe(refused.sizes), refused.why);
+  for (const Proof::Rule& rule : proof.rules)
+    text += fmt::format("  sizes are refused where {}: {}\n", rule.condition, one_line_text(rule.why));
   if (wrong) {
     std::vector<std::string> names = proof.wrong_parameters;
     constexpr std::size_t most = 6;
@@ -235,6 +237,11 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   for (const Proof::RefusedTogether& one : proof.refused_together)
     together.push_back(Json::object({{"sizes", {}, json_of(one.sizes)}, {"why", {}, text(one.why)}}));
   result.set("refused_together", Json::array(std::move(together)));
+  std::vector<Json> rules;
+  rules.reserve(proof.rules.size());
+  for (const Proof::Rule& rule : proof.rules)
+    rules.push_back(Json::object({{"condition", {}, text(rule.condition)}, {"why", {}, text(rule.why)}}));
+  result.set("rules", Json::array(std::move(rules)));
   std::vector<Json> kept;
   kept.reserve(proof.kept.size());
   for (const Proof::Kept& one : proof.kept) {

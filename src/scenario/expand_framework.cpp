@@ -208,7 +208,7 @@ void Framework::note_absence(const std::vector<WrittenEdit>& edits, Reading& rea
     for (const EditTarget* target : {&one.edit.step, &one.edit.beside}) {
       std::string rule;
       if (absent_.count(target->name) != 0 && add(*file_.document.find("steps"), target->name, rule) && !rule.empty())
-        reading.refusing.insert(rule);
+        reading.refusing.emplace(rule, fmt::format("an edit names step \"{}\", which is not there", target->name));
     }
   }
 }

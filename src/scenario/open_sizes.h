@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -12,11 +12,11 @@
 namespace lockstep {
 
 /// Sizes that a scenario does not allow. `rules` are the conditions of files that refused, as expressions of nothing
-/// but sizes; none where something else did.
+/// but sizes, each with what the rule says; none where something else did.
 struct RefusedSizes : InputError {
-  RefusedSizes(std::vector<Diagnostic> diagnostics, std::set<std::string> the_rules)
+  RefusedSizes(std::vector<Diagnostic> diagnostics, std::map<std::string, std::string> the_rules)
       : InputError(std::move(diagnostics)), rules(std::move(the_rules)) {}
-  std::set<std::string> rules;
+  std::map<std::string, std::string> rules;
 };
 
 /// read_scenario() for a reader to whom the layout's sizes are one example of many: where a framework derives a number

@@ -360,7 +360,7 @@ void Template::apply_rules(const Json& rules, const std::function<Place(const st
     const Json* because = fields.find("because");
     if (refuse == nullptr || because == nullptr) continue;
     const std::optional<bool> holds = condition(*refuse);
-    if (holds && keep_sizes_) note_rule(*refuse, *holds ? refusing_ : rules_);
+    if (holds && keep_sizes_) note_rule(*refuse, because->text(), *holds ? refusing_ : rules_);
     if (!holds.value_or(false)) continue;
     const Expression* expression = parse(*refuse);
     diagnostics_.add(place_of(expression->names()), interpolate(*because).text());

@@ -63,9 +63,10 @@ class Template {
   void apply_rules(const Json& rules, const std::function<Place(const std::set<std::string>&)>& place_of);
   /// The conditions of rules that refused, as expressions of nothing but sizes, where these are kept:
   /// at all sizes at which one of them holds the file refuses.
-  const std::set<std::string>& refusing() const { return refusing_; }
+  /// With each what it says, in which names whose values hang on sizes stay in braces.
+  const std::map<std::string, std::string>& refusing() const { return refusing_; }
   /// The same of rules that hang on sizes and did not refuse here.
-  const std::set<std::string>& rules() const { return rules_; }
+  const std::map<std::string, std::string>& rules() const { return rules_; }
 
  private:
   const Expression* parse(const Json& value);
@@ -74,7 +75,9 @@ class Template {
   void note_use(const Expression::Node& node);
   void note_use(const std::string& name);
   /// Notes at which sizes a rule refuses.
-  void note_rule(const Json& refuse, std::set<std::string>& rules);
+  void note_rule(const Json& refuse, const std::string& because, std::map<std::string, std::string>& rules);
+  /// The text with the values of names in braces that are the same at all sizes.
+  std::string without_sizes(const std::string& text) const;
   /// Notes at which sizes what "let" or a rule says has no value, taken or not, where nothing but options rules it out.
   /// `guard`: conditions without which nobody asks, or "".
   void note_faults(const Json& value, const std::string& guard = "");
@@ -98,7 +101,8 @@ class Template {
   std::set<std::string, std::less<>> sizes_;  // of names_, those of define_size()
   bool keep_sizes_ = false;
   std::map<std::string, std::string, std::less<>> derived_;  // by name: an expression of sizes
-  std::set<std::string> decided_, refusing_, rules_;
+  std::set<std::string> decided_;
+  std::map<std::string, std::string> refusing_, rules_;
   std::map<std::string, std::set<std::string>, std::less<>> decided_for_;  // by name from "let"
   std::set<std::string, std::less<>> mixed_;                               // of these, by is_mixed()
   // A loop evaluates the same few expressions thousands of times.

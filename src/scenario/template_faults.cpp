@@ -102,7 +102,7 @@ unsigned Template::kinds(const Json& value) const {
   return found;
 }
 
-void Template::note_rule(const Json& refuse, std::set<std::string>& rules) {
+void Template::note_rule(const Json& refuse, const std::string& because, std::map<std::string, std::string>& rules) {
   // Names of "let" stand for what they came to here: elsewhere they do where what decided about them comes out alike.
   decided_.clear();
   const Json plain = substitute(refuse);
@@ -113,7 +113,22 @@ void Template::note_rule(const Json& refuse, std::set<std::string>& rules) {
     if (!condition) return;
     rule += fmt::format("{}({}) and ", condition->truth(environment_) ? "" : "not ", text);
   }
-  rules.insert(rule + (plain.is_string() ? fmt::format("({})", plain.text()) : "true"));
+  rules.emplace(rule + (plain.is_string() ? fmt::format("({})", plain.text()) : "true"), without_sizes(because));
+}
+
+std::string Template::without_sizes(const std::string& text) const {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t open = text.find('{', at), close = text.find('}', open);
+    if (open == std::string::npos || close == std::string::npos) return result + text.substr(at);
+    const std::string name = text.substr(open + 1, close - open - 1);
+    const auto found = names_.find(name);
+    const bool is_same = found != names_.end() && sizes_.count(name) == 0 && derived_.count(name) == 0 &&
+                         decided_for_.count(name) == 0 && nothing_.count(name) == 0 && mixed_.count(name) == 0;
+    result += text.substr(at, open - at) + (is_same ? text_of(found->second) : "{" + name + "}");
+    at = close + 1;
+  }
+  return result;
 }
 
 void Template::note_faults(const Json& value, const std::string& guard) {

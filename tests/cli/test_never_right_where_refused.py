@@ -195,3 +195,47 @@ def test_sizes_are_refused_together_whatever_an_axis_has_that_is_not_open_any_mo
     assert run("check", "-q", "--no-blame", write(tp=1, cp=3, dp=3)).stdout.split()[0] != "error"
     proof = json.loads(run("prove", "-f", "json", write(tp=1, cp=3, dp=3, pp=2)).stdout)
     assert [one["sizes"] for one in proof["refused_together"]] == []
+
+
+DP_PP, PARTS = {"dp": "any", "pp": "any"}, {"dp_shard": "any", "dp_replicate": "any"}
+
+
+@pytest.mark.parametrize(
+    "layout, refuse, refused",
+    [
+        (DP_PP, "dp * pp == 1000", {"dp": 8, "pp": 125}),
+        (DP_PP, "dp == 64 and pp == 13", {"dp": 64, "pp": 13}),
+        (DP_PP, "dp == 2 * pp + 1 and dp > 20", {"dp": 21, "pp": 10}),
+        (DP_PP, "floor(dp / 10) == pp", {"dp": 20, "pp": 2}),
+        (DP_PP, "world > 64", {"dp": 13, "pp": 5}),
+        (PARTS, "dp > 4 and dp != 7", {"dp_shard": 2, "dp_replicate": 3}),
+    ],
+)
+def test_a_rule_without_an_example_is_told_by_its_condition(layout, refuse, refused, run, files):
+    def write(layout):
+        (files / "f.jsonc").write_text(json.dumps({
+            "lockstep_framework": 1, "name": "f", "options": {"most": {"type": "integer", "default": 9}},
+            "rules": [{"refuse": refuse, "because": "no world of {world}, but {most}"}], "steps": [MICRO_BATCHES, REDUCE]}))
+        document = {"lockstep": 1, "layout": layout, "model": {"parameters": [{"name": "w", "shape": [4]}]},
+                    "batch": {"tokens": "even", "loss": "sum", "micro_batches": 1}, "schedule": {"framework": "./f.jsonc"}}
+        (files / "a.json").write_text(json.dumps(document))
+        return "a.json"
+
+    proof = json.loads(run("prove", "-f", "json", write(layout)).stdout)
+    stands_for_it = [one["sizes"] for one in proof["refused_together"]]
+    if not stands_for_it:
+        assert proof["rules"] == [{"condition": refuse, "why": "no world of {world}, but 9"}]
+        assert f"\n  sizes are refused where {refuse}: no world of {{world}}, but 9\n" in run("prove", "a.json").stdout
+    for sizes in [refused, *stands_for_it]:
+        assert run("check", "-q", "--no-blame", "--engine", "symbolic", write(sizes)).stdout.split()[0] == "error"
+
+
+def test_sizes_of_which_one_is_refused_alone_are_not_refused_together(run, files):
+    (files / "f.jsonc").write_text(json.dumps({"lockstep_framework": 1, "name": "f", **rule("dp > 4 and (pp > 2 or pp <= 2)"),
+                                               "steps": [MICRO_BATCHES, REDUCE]}))
+    (files / "a.json").write_text(json.dumps({
+        "lockstep": 1, "layout": DP_PP, "model": {"parameters": [{"name": "w", "shape": [4]}]},
+        "batch": {"tokens": "even", "loss": "sum", "micro_batches": 1}, "schedule": {"framework": "./f.jsonc"}}))
+    proof = json.loads(run("prove", "-f", "json", "a.json").stdout)
+    assert proof["refused_together"] == []
+    assert [one["condition"] for one in proof["rules"]] == ["dp > 4 and (pp > 2 or pp <= 2)"]

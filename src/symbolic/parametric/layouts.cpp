@@ -46,9 +46,9 @@ void add_numbers(const Expression::Node& node, std::set<int>& numbers) {
   for (const auto& child : node.children) add_numbers(*child, numbers);
 }
 
-RefusingRule refusing_rule(const std::string& text) {
+RefusingRule refusing_rule(const std::string& text, const std::string& why) {
   const Expression condition = Expression::parse(text);
-  RefusingRule result{condition, {}, {}};
+  RefusingRule result{condition, why, {}, {}};
   result.names = condition.names();
   add_numbers(condition.tree(), result.numbers);
   return result;
@@ -239,9 +239,9 @@ std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
   return nullptr;
 }
 
-void Layouts::add_rules(const std::set<std::string>& rules, std::map<std::string, RefusingRule>& known) {
-  for (const std::string& rule : rules) {
-    if (!known.contains(rule)) known.emplace(rule, refusing_rule(rule));
+void Layouts::add_rules(const std::map<std::string, std::string>& rules, std::map<std::string, RefusingRule>& known) {
+  for (const auto& [rule, why] : rules) {
+    if (!known.contains(rule)) known.emplace(rule, refusing_rule(rule, why));
   }
 }
 

@@ -17,6 +17,7 @@ namespace lockstep::parametric {
 /// A condition on sizes by which a framework or a model file refuses (Scenario::rules).
 struct RefusingRule {
   Expression condition;
+  std::string why;
   std::set<std::string> names;
   std::set<int> numbers;  ///< whole and positive
 };
@@ -40,6 +41,8 @@ class Layouts {
   void give_micro_batches() { micro_batches_ = false; }
   const std::vector<Proof::Refused>& refused() const { return refused_; }
   const std::vector<Proof::RefusedTogether>& refused_together() const { return refused_together_; }
+  /// Proof::rules.
+  std::vector<Proof::Rule> unlisted_rules() const;
   /// Sizes of an open axis that were tried while the others are those of base(), and not refused; ascending.
   const std::vector<int>& allowed(Axis axis) const { return allowed_.at(axis); }
 
@@ -92,7 +95,10 @@ class Layouts {
   void find_refused_together();
   bool refuses_together(const RefusingRule& rule, const Sizes& pair) const;
   std::optional<Sizes> first_refused_pair(const RefusingRule& rule) const;
-  static void add_rules(const std::set<std::string>& rules, std::map<std::string, RefusingRule>& known);
+  bool is_allowed_beside(const Sizes& one, const Sizes& other) const;
+  bool holds_at(const RefusingRule& rule, const Sizes& sizes) const;
+  std::set<std::string> open_sizes_of(const RefusingRule& rule) const;
+  static void add_rules(const std::map<std::string, std::string>& rules, std::map<std::string, RefusingRule>& known);
   void close(Axis axis, const Proof::Refused& refused);
   bool is_refused_at(Axis axis, int size) const;
   std::optional<SizeRange> range_of(const std::string& name, const std::map<Axis, SizeRange>& sizes,

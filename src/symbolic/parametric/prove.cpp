@@ -53,6 +53,7 @@ struct Prover::State {
     proof.micro_batches = layouts.micro_batches();
     proof.refused = layouts.refused();
     proof.refused_together = layouts.refused_together();
+    proof.rules = layouts.unlisted_rules();
     proof.limits = layouts.limits();
     proof.kept = layouts.kept();
     proof.cases = static_cast<int>(cases.size());

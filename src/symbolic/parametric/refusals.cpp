@@ -166,16 +166,34 @@ void Layouts::add_far(Proof::Refused& refused) const {
   refused.sizes.insert(refused.sizes.end(), found.begin(), found.end());
 }
 
+bool Layouts::holds_at(const RefusingRule& rule, const Sizes& sizes) const {
+  std::map<Axis, SizeRange> axes;
+  for (const auto& [axis, size] : sizes.axes) axes.emplace(axis, SizeRange::exactly(Rational(size)));
+  std::optional<SizeRange> count;
+  if (sizes.micro_batches) count = SizeRange::exactly(Rational(*sizes.micro_batches));
+  return truth(rule.condition.tree(), axes, count).value_or(false);
+}
+
+/// Whether one size is allowed beside some other than the `other` one: calculating with intervals does not show each
+/// size that is refused alone.
+bool Layouts::is_allowed_beside(const Sizes& one, const Sizes& other) const {
+  Sizes sizes = with(one);
+  if (read(sizes)) return true;
+  for (int size = 1; size <= most_tried; ++size) {
+    for (const auto& [axis, refused] : other.axes) sizes.axes[axis] = size;
+    if (other.micro_batches) sizes.micro_batches = size;
+    if (read(sizes)) return true;
+  }
+  return false;
+}
+
 /// Whether the scenario refuses two sizes together, whatever the others are, and neither of them alone.
 bool Layouts::refuses_together(const RefusingRule& rule, const Sizes& pair) const {
-  std::map<Axis, SizeRange> axes;
-  for (const auto& [axis, size] : pair.axes) axes.emplace(axis, SizeRange::exactly(Rational(size)));
-  std::optional<SizeRange> count;
-  if (pair.micro_batches) count = SizeRange::exactly(Rational(*pair.micro_batches));
-  const std::optional<bool> holds = truth(rule.condition.tree(), axes, count);
-  if (!holds.value_or(false) || read(with(pair))) return false;
-  return !(count && refuses_all({}, count)) &&
-         std::none_of(axes.begin(), axes.end(), [&](const auto& one) { return refuses_all({one}, std::nullopt); });
+  if (!holds_at(rule, pair) || read(with(pair))) return false;
+  std::vector<Sizes> both;
+  for (const auto& one : pair.axes) both.push_back({{one}, std::nullopt});
+  if (pair.micro_batches) both.push_back({{}, pair.micro_batches});
+  return is_allowed_beside(both[0], both[1]) && is_allowed_beside(both[1], both[0]);
 }
 
 std::optional<Sizes> Layouts::first_refused_pair(const RefusingRule& rule) const {
@@ -212,10 +230,51 @@ void Layouts::find_refused_together() {
   rules.insert(other_rules_.begin(), other_rules_.end());
   std::set<Sizes> known;
   for (const auto& [text, rule] : rules) {
-    if (rule.names.size() < 2) continue;
+    if (open_sizes_of(rule).size() < 2) continue;
     const std::optional<Sizes> pair = first_refused_pair(rule);
     if (pair && known.insert(*pair).second) refused_together_.push_back({*pair, refusal(with(*pair))});
   }
+}
+
+std::set<std::string> Layouts::open_sizes_of(const RefusingRule& rule) const {
+  std::set<std::string> open;
+  const auto add = [&](Axis axis) {
+    if (std::find(axes_.begin(), axes_.end(), axis) != axes_.end()) open.emplace(name_of(axis));
+  };
+  for (const std::string& name : rule.names) {
+    const std::optional<Axis> axis = axis_named(name);
+    if (axis) add(*axis);
+    if (axis == Axis::dp) {
+      for (const Axis part : {Axis::dp_shard, Axis::dp_replicate, Axis::ep, Axis::edp}) add(part);
+    }
+    if (axis == Axis::etp) add(Axis::tp);
+    if (name == "micro_batches" && micro_batches_) open.insert(name);
+    if (name == "world") {
+      for (const Axis each : axes_) add(each);
+    }
+  }
+  return open;
+}
+
+std::vector<Proof::Rule> Layouts::unlisted_rules() const {
+  std::map<std::string, RefusingRule> rules = rules_;
+  rules.insert(other_rules_.begin(), other_rules_.end());
+  std::vector<Proof::Rule> result;
+  for (const auto& [text, rule] : rules) {
+    const std::set<std::string> open = open_sizes_of(rule);
+    if (open.empty() || truth(rule.condition.tree(), {}, std::nullopt) == false) continue;
+    const bool is_listed_alone = std::any_of(refused_.begin(), refused_.end(), [&](const Proof::Refused& one) {
+      return std::any_of(one.sizes.begin(), one.sizes.end(), [&](int size) {
+        return holds_at(rule, {{{one.axis, size}}, std::nullopt});
+      });
+    });
+    const bool is_listed_together =
+        std::any_of(refused_together_.begin(), refused_together_.end(),
+                    [&](const Proof::RefusedTogether& one) { return holds_at(rule, one.sizes); });
+    if ((open.size() == 1 && is_listed_alone) || (open.size() == 2 && is_listed_together)) continue;
+    result.push_back({rule.condition.to_string(), rule.why});
+  }
+  return result;
 }
 
 }  // namespace lockstep::parametric
