@@ -12,8 +12,8 @@ namespace lockstep {
 
 namespace {
 
-/// "pp 2 dp 4 in order tp-cp-sp-ep-dp-pp": what tells the ranks of two layouts apart.
-std::string axes_text(const Layout& layout) {
+/// "pp 2 dp 4 "
+std::string sizes_text(const Layout& layout) {
   std::string text;
   for (const auto& [axis, size] : {std::pair(Axis::pp, layout.pp),
                                    {Axis::dp, layout.dp},
@@ -24,10 +24,23 @@ std::string axes_text(const Layout& layout) {
                                    {Axis::etp, layout.etp}}) {
     if (size > 1) text += fmt::format("{} {} ", name_of(axis), size);
   }
-  text += "in order ";
-  for (const Axis axis : layout.order)
-    text += fmt::format("{}{}", axis == layout.order.front() ? "" : "-", name_of(axis));
   return text;
+}
+
+std::string order_text(const std::vector<Axis>& order) {
+  std::string text;
+  for (const Axis axis : order) text += fmt::format("{}{}", axis == order.front() ? "" : "-", name_of(axis));
+  return text;
+}
+
+/// The axes that tell ranks apart, in their order: where etp and edp stand tp and dp do.
+std::vector<Axis> order_of_ranks(const Mesh& mesh) {
+  std::vector<Axis> order = mesh.layout().order;
+  std::erase_if(order, [&](Axis axis) {
+    const Axis of_experts = axis == Axis::tp ? Axis::etp : axis == Axis::dp ? Axis::edp : axis;
+    return mesh.size(axis) == 1 && mesh.size(of_experts) == 1;
+  });
+  return order;
 }
 
 bool same_box(const Piece& a, const Piece& b) { return a.dims == b.dims; }
@@ -51,11 +64,13 @@ std::multiset<std::pair<std::string, std::set<int>>> contributions(const Schedul
 
 std::vector<std::string> Correspondence::apart() {
   std::vector<std::string> reasons;
-  const std::string old_axes = axes_text(before_.mesh.layout()), new_axes = axes_text(after_.mesh.layout());
-  if (old_axes != new_axes) {
-    reasons.push_back(
-        fmt::format("No rank of the one stands for a rank of the other: the old layout is {}, the new one {}.",
-                    old_axes, new_axes));
+  const Layout &old_layout = before_.mesh.layout(), &new_layout = after_.mesh.layout();
+  const std::string old_sizes = sizes_text(old_layout), new_sizes = sizes_text(new_layout);
+  if (old_sizes != new_sizes || order_of_ranks(before_.mesh) != order_of_ranks(after_.mesh)) {
+    const char* what = old_sizes != new_sizes ? "No rank of the one stands for a rank of the other"
+                                              : "A rank has other coordinates in the one than in the other";
+    reasons.push_back(fmt::format("{}: the old layout is {}in order {}, the new one {}in order {}.", what, old_sizes,
+                                  order_text(old_layout.order), new_sizes, order_text(new_layout.order)));
     return reasons;
   }
   compare_batches(reasons);

@@ -92,7 +92,7 @@ SarifReporter::SarifReporter(const ReportOptions& options, Write write)
   json_.key("automationDetails").begin_object(true);
   json_.key("id").string("lockstep/");
   json_.end_object();
-  json_.key("columnKind").string("utf16CodeUnits");
+  json_.key("columnKind").string("unicodeCodePoints");
   json_.key("results").begin_array();
 }
 

@@ -54,14 +54,8 @@ const Json* find_in_file(const Json& schedule, std::string_view step) {
   return steps == nullptr ? nullptr : find_step(*steps, step);
 }
 
-/// UTF-16 code units: two for a character of four bytes.
-int code_units(std::string_view text) {
-  int count = 0;
-  for (const char c : text) {
-    if (is_utf8_continuation(c)) continue;
-    count += static_cast<unsigned char>(c) >= 0xF0 ? 2 : 1;
-  }
-  return count;
+int characters(std::string_view text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return !is_utf8_continuation(c); }));
 }
 
 FileStretch stretch_of(const Place& place, const std::string& file) {
@@ -74,8 +68,8 @@ FileStretch stretch_of(const Place& place, const std::string& file) {
   stretch.file = place.source->name;
   stretch.line = line_column(place).line;
   const std::size_t line_begin = place.begin == 0 ? 0 : text.rfind('\n', place.begin - 1) + 1;
-  stretch.column = 1 + code_units(text.substr(line_begin, place.begin - line_begin));
-  stretch.end_column = stretch.column + code_units(text.substr(place.begin, end - place.begin));
+  stretch.column = 1 + characters(text.substr(line_begin, place.begin - line_begin));
+  stretch.end_column = stretch.column + characters(text.substr(place.begin, end - place.begin));
   return stretch;
 }
 

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 /// A stretch of a file on one line: pull requests show no mark that leaves the lines of a change. Line and columns from
-/// 1, columns in UTF-16 code units as SARIF and editors count, the end one past the last. Line 1, column 1 to 1 where
+/// 1, columns in code points of UTF-8 as messages count, the end one past the last. Line 1, column 1 to 1 where
 /// there is nothing to point at.
 struct FileStretch {
   std::string file;

@@ -222,3 +222,15 @@ def test_what_is_not_decided_for_every_size(run, tmp_path):
     assert result.returncode == 0
     assert "  For every size: the same gradients where both could be followed (open: dp, micro_batches).\n" in result.stdout
     assert "  not decided for dp ≥ 2" in result.stdout
+
+
+def test_an_order_of_axes_of_size_1_is_no_difference(run, tmp_path):
+    old = write(tmp_path, "old.json", mean(), layout={"dp": 4})
+    new = write(tmp_path, "new.json", mean(), layout={"dp": 4, "order": "pp-dp-tp-cp-sp-ep"})
+    assert run("diff", "--this-layout", old, new).returncode == 0
+    for name, layout in [("old", {"dp": 2, "tp": 2}), ("new", {"dp": 2, "tp": 2, "order": "pp-dp-tp-cp-sp-ep"})]:
+        write(tmp_path, f"{name}.json", mean(), layout=layout)
+    result = run("diff", old, new)
+    assert result.returncode == 2
+    assert ("  A rank has other coordinates in the one than in the other: the old layout is dp 2 tp 2 in order tp-cp-sp-ep-dp-pp, "
+            "the new one dp 2 tp 2 in order pp-dp-tp-cp-sp-ep.\n") in result.stdout

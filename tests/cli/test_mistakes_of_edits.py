@@ -54,3 +54,13 @@ def test_the_edit_at_fault_is_found_beside_one_that_mends(run, tmp_path):
         (tmp_path / "x.json").write_text(steps_and_edits(steps, edits))
         (error,) = json.loads(run("check", "-f", "json", "x.json").stdout)["errors"]
         assert error["pointer"].startswith(f"/schedule/edits/{edits.index(break_it)}"), error
+
+
+def test_every_format_has_the_same_column_behind_characters_of_four_bytes(run, tmp_path):
+    (tmp_path / "x.json").write_text(FILE.replace('"micro_batches": 1', '"micro_batches": /* \U0001f600\U0001f600 */ 0'))
+    (error,) = json.loads(run("check", "-f", "json", "x.json").stdout)["errors"]
+    assert (error["line"], error["column"]) == (2, 102)
+    assert run("check", "-f", "concise", "x.json").stdout.startswith("x.json:2:102: ")
+    sarif = json.loads(run("check", "-f", "sarif", "x.json").stdout)["runs"][0]
+    place = sarif["results"][0]["locations"][0]["physicalLocation"]["region"]
+    assert (sarif["columnKind"], place["startColumn"]) == ("unicodeCodePoints", 102)

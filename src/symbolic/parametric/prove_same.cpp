@@ -285,8 +285,10 @@ struct SameProver::State {
     std::vector<Proof::Kept> kept = old_layouts.kept();
     kept.insert(kept.end(), new_layouts.kept().begin(), new_layouts.kept().end());
     proof.statement += parametric::sizes_kept(kept);
-    const bool refuses =
-        !proof.refused.empty() || !old_layouts.refused_together().empty() || !new_layouts.refused_together().empty();
+    const auto refuses_more = [](const Layouts& layouts) {
+      return !layouts.refused_together().empty() || !layouts.unlisted_rules().empty();
+    };
+    const bool refuses = !proof.refused.empty() || refuses_more(old_layouts) || refuses_more(new_layouts);
     if (refuses && proof.verdict != SameProof::Verdict::undecided) proof.statement += ", of the sizes that both allow";
   }
 
