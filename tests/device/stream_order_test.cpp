@@ -84,7 +84,7 @@ TEST_CASE("asynchronous schedules without a race give the bits of a replay in or
 
 TEST_CASE("races of random schedules are observed") {
   unsigned races = 0, observed = 0, replayed = 0;
-  for (unsigned seed = 0; seed < cases(300); ++seed) {
+  for (unsigned seed = 0; seed < cases(600); ++seed) {
     const Schedule built = AsynchronousSchedule(seed).make();
     const std::optional<Timeline> timeline = walk_if_possible(built);
     if (!timeline || timeline->outcome.kind != Outcome::Kind::race) continue;
@@ -94,8 +94,8 @@ TEST_CASE("races of random schedules are observed") {
     replayed += found.replays > 0;
     observed += found.different > 0;
   }
-  CHECK(races > cases(75));
-  CHECK(replayed > cases(75));
+  CHECK(races > cases(150));
+  CHECK(replayed > cases(150));
   // A race leaves no trace where both steps only read, where nothing reads afterwards, or where their order is all one.
   CHECK(observed * 10 > replayed * 4);
 }
