@@ -12,15 +12,11 @@
 
 namespace lockstep {
 
-namespace {
-
 std::string text_of(const ExpressionValue& value) {
   if (const auto* number = std::get_if<Rational>(&value)) return number->to_string();
   if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
   return std::get<std::string>(value);
 }
-
-}  // namespace
 
 Json json_of(const ExpressionValue& value, const Place& place) {
   if (const auto* truth = std::get_if<bool>(&value)) return Json::boolean(*truth, place);

@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+/// As a message or a string of a file has it: "3/2", "true", a word without quotes.
+std::string text_of(const ExpressionValue& value);
+
 /// The language of framework and model files at the level of JSON values: conditionals, derived
 /// names, rules, `{EXPR}` in strings. Mistakes are added at the place in the file.
 class Template {

@@ -11,6 +11,7 @@ namespace {
 
 std::vector<std::string> ids(const std::vector<RuleFinding>& findings) {
   std::vector<std::string> list;
+  list.reserve(findings.size());
   for (const RuleFinding& finding : findings) list.emplace_back(finding.rule().id);
   return list;
 }
@@ -24,7 +25,7 @@ using Ids = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("each kind of mistake has its rule") {
-  CHECK(ids(found_in(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp", "reduce": "avg" })"))) == Ids{});
+  CHECK(ids(found_in(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp", "reduce": "avg" })"))).empty());
   CHECK(ids(found_in(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })"))) == Ids{"LS002"});
   CHECK(ids(found_in(two_ranks(R"({ "name": "half", "op": "scale", "by": "1 / 2" })"))) == Ids{"LS001"});
   CHECK(ids(found_in(two_ranks(R"({ "name": "weigh", "op": "scale", "by": "(1 + rank.dp) / 2" },

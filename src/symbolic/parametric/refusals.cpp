@@ -191,6 +191,7 @@ bool Layouts::is_allowed_beside(const Sizes& one, const Sizes& other) const {
 bool Layouts::refuses_together(const RefusingRule& rule, const Sizes& pair) const {
   if (!holds_at(rule, pair) || read(with(pair))) return false;
   std::vector<Sizes> both;
+  both.reserve(2);
   for (const auto& one : pair.axes) both.push_back({{one}, std::nullopt});
   if (pair.micro_batches) both.push_back({{}, pair.micro_batches});
   return is_allowed_beside(both[0], both[1]) && is_allowed_beside(both[1], both[0]);
