@@ -47,7 +47,8 @@ class AsynchronousSchedule {
     }
     std::vector<Parameter> parameters;
     for (int i = pick({1, 2, 3}); i > 0; --i) {
-      Parameter made = parameter("p" + std::to_string(i - 1), {pick({1, 3, 4}) * 2, pick({1, 5}) * 2});
+      Parameter made =
+          parameter("p" + std::to_string(i - 1), {pick({1, 3, 4}) * std::int64_t{2}, pick({1, 5}) * std::int64_t{2}});
       if (layout.tp > 1 && chance(2)) made.shard = {{Axis::tp, 0, false}};
       parameters.push_back(made);
     }

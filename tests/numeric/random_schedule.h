@@ -52,7 +52,7 @@ class RandomSchedule {
       // Every parameter has a multiple of four elements.
       reduce.op = Op::reduce_scatter_v;
       reduce.geometry.kind = Geometry::Kind::counts;
-      reduce.geometry.counts.assign(static_cast<std::size_t>(layout.dp * layout.cp), 0);
+      reduce.geometry.counts.assign(static_cast<std::size_t>(layout.dp) * static_cast<std::size_t>(layout.cp), 0);
       for (int part = 0; part < 4; ++part) ++reduce.geometry.counts[random_() % reduce.geometry.counts.size()];
     }
     Step backward = backwards();
@@ -75,7 +75,8 @@ class RandomSchedule {
     std::vector<Parameter> result;
     const int count = pick({1, 2, 3, 4});
     for (int i = 0; i < count; ++i) {
-      Parameter made = parameter("p" + std::to_string(i), {pick({1, 3, 4, 8}) * 2, pick({1, 2, 5}) * 2});
+      Parameter made =
+          parameter("p" + std::to_string(i), {pick({1, 3, 4, 8}) * std::int64_t{2}, pick({1, 2, 5}) * std::int64_t{2}});
       made.dtype = std::vector{Dtype::float32, Dtype::float32, Dtype::float64, Dtype::bfloat16}[random_() % 4];
       made.stage = static_cast<int>(random_() % static_cast<unsigned>(layout.pp));
       if (layout.tp > 1) {
