@@ -48,9 +48,12 @@ bool expects_error(const std::string& file) {
 /// Stages without parameters are nearly always a forgotten "stage".
 std::vector<std::string> notes_of(const Schedule& schedule) {
   std::vector<char> holds(static_cast<std::size_t>(schedule.mesh.size(Axis::pp)));
-  for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
-    if (schedule.model.local(rank).buffers.empty()) continue;
-    holds[at(schedule.mesh.coordinate(rank, Axis::pp))] = 1;
+  for (const Parameter& parameter : schedule.model.parameters()) {
+    if (!parameter.stage) {
+      std::fill(holds.begin(), holds.end(), 1);
+    } else if (at(*parameter.stage) < holds.size()) {
+      holds[at(*parameter.stage)] = 1;
+    }
   }
   std::vector<std::size_t> empty;
   for (std::size_t stage = 0; stage < holds.size(); ++stage) {

@@ -75,7 +75,11 @@ class ParametersWriter {
     }
     if (buffer < 0) return "";
     const int piece = model_.local(rank).buffers[at(buffer)].piece;
-    return formulas_->formula(forms_of(result_)->reference(logical, piece, result_.step), rank, buffer, result_.step);
+    try {
+      return formulas_->formula(forms_of(result_)->reference(logical, piece, result_.step), rank, buffer, result_.step);
+    } catch (const InputError&) {
+      return "";  // the engine of all ranks together cannot tell it of this parameter
+    }
   }
 
   void rank(const RankGroup& group) {

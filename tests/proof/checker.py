@@ -230,12 +230,13 @@ class ClassCheck:
         touches = step["op"] not in ("own", "all_to_all")
         buffers = {step.get("buffer"), step.get("from")} - {None}
         where = self.read(step["counts"]) if step["op"] == "norm" else on
-        flying = [flight for name, op, others, flight in self.flights if name == step["step"] or (
-            touches and op not in ("own", "all_to_all") and buffers & others)]
+        # A step that is still in flight is not called again, not even by a rank on which it has no buffer.
+        flying = [(flight, on if name == step["step"] else where) for name, op, others, flight in self.flights
+                  if name == step["step"] or (touches and op not in ("own", "all_to_all") and buffers & others)]
         races = self.read(step.get("races", []))
         self.same(f"{step['step']}: races", races,
-                  lambda point: ONE if where.at(point) and any(flight.at(point) for flight in flying) else ZERO,
-                  [where, *flying])
+                  lambda point: ONE if any(flight.at(point) and ranks.at(point) for flight, ranks in flying) else ZERO,
+                  [on, where, *(flight for flight, _ in flying)])
         self.wrong = self.wrong or bool(races.tables)
         if step.get("async"):
             self.flights.append((step["step"], step["op"], buffers, on))
@@ -269,7 +270,7 @@ class ClassCheck:
         in_flight = self.read(entry.get("in_flight", []))
         flying = [where for _, _, _, where in self.flights]
         self.same("what is not waited for", in_flight,
-                  lambda point: ONE if here.at(point) and any(one.at(point) for one in flying) else ZERO, [here, *flying])
+                  lambda point: ONE if any(one.at(point) for one in flying) else ZERO, flying)
         self.wrong = self.wrong or bool(in_flight.tables)
         if self.entry.get("ended_by_race") and in_flight.tables:
             return

@@ -140,9 +140,8 @@ void ClassRun::optimizer_step(int step, const std::vector<Place>& places) {
     if (ended_) return;
   }
   for (const Flight& flight : flights_) {
-    const int late = diagrams.multiply(flight.where, domain_);
-    judged_.in_flight = diagrams.either(judged_.in_flight, late);
-    add_cells(Fault::race, step, -1, late);
+    judged_.in_flight = diagrams.either(judged_.in_flight, flight.where);
+    add_cells(Fault::race, step, -1, flight.where);
   }
   if (!ended_) judge(step);
   if (recording_) result_.judged.push_back(judged_);
@@ -213,7 +212,7 @@ void ClassRun::execute(const Place& place) {
     if (where == 0) return;
   }
   record(place, where);
-  check_races(place, where);
+  check_races(place, where, where);
   if (ended_) return keep_record();
   fly(place, where);
   row.of_a_group() ? in_group(place, where) : local(place, where);
@@ -234,7 +233,7 @@ void ClassRun::keep_record() {
   result_.recorded.push_back(record_);
 }
 
-void ClassRun::check_races(const Place& place, int where) {
+void ClassRun::check_races(const Place& place, int where, int touches) {
   const Step& step = *place.step;
   const auto shares = [&](const Step& other) {
     if (!operation(step.op).touches() || !operation(other.op).touches()) return false;
@@ -245,7 +244,7 @@ void ClassRun::check_races(const Place& place, int where) {
   };
   for (const Flight& flight : flights_) {
     if (flight.step != &step && !shares(*flight.step)) continue;
-    const int both = result_.diagrams->multiply(flight.where, where);
+    const int both = result_.diagrams->multiply(flight.where, flight.step == &step ? where : touches);
     record_.races = result_.diagrams->either(record_.races, both);
     add_cells(Fault::race, place.moment.optimizer_step, -1, both);
   }

@@ -51,7 +51,7 @@ enum class Fault {
 struct Cell {
   Fault fault = Fault::value;
   int optimizer_step = 0;
-  int atom = -1;                ///< value: index into ClassResult::atoms
+  int atom = -1;                ///< index into ClassResult::atoms: value; a norm that counts before it has this one
   std::vector<int> partitions;  ///< by level; -1: any
   int value = 0;                ///< a polynomial
 };

@@ -53,7 +53,8 @@ class ClassRun {
   struct LocalChange;
   void local(const Place& place, int where);
   void backward(const Place& place, int where);
-  void check_races(const Place& place, int where);
+  /// `where`: ranks that call the step; `touches`: those of them on which it has a buffer.
+  void check_races(const Place& place, int where, int touches);
   void fly(const Place& place, int where);
   void record(const Place& place, int on);
   void keep_record();

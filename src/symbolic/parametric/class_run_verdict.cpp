@@ -216,11 +216,9 @@ void ClassRun::norm(const Place& place, int runs) {
   record(place, runs);
   record_.group = group;
   record_.counts = counted;
-  if (counted != 0) {
-    ++result_.steps;
-    check_races(place, counted);
-    if (ended_) return keep_record();
-  }
+  if (counted != 0) ++result_.steps;
+  check_races(place, runs, counted);
+  if (ended_) return keep_record();
   fly(place, runs);
   norms_.push_back({&step, runs, diagrams.multiply(counted, own_), buffer(step.buffer), group});
   record_.norm = summed(diagrams.multiply(norms_.back().counted, rank_is_contributor(result_.cut_levels)), group);
@@ -244,7 +242,7 @@ void ClassRun::judge_norm(int step) {
     for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
       // What changed by 0 at some size, as by a factor that is 1 there, was not counted too early at this size.
       const int changed = diagrams.multiply(call.counted, diagrams.subtract(value(last, i), value(held, i)));
-      add_cells(Fault::norm_too_early, step, -1, changed);
+      add_cells(Fault::norm_too_early, step, static_cast<int>(i), changed);
       early = diagrams.either(early, diagrams.nonzero(changed));
     }
     judged_.norm_too_early.push_back(early);

@@ -457,6 +457,9 @@ void Choices::make_classes() {
       classes_[found->second].logicals.push_back(logical);
     }
   }
+  // Calls of a norm bring no parameter with them, and ranks may leave them out: they are followed beside a class.
+  if (classes_.empty() && !model.logicals().empty())
+    throw OutOfReach("", "no rank trains a parameter, and what steps do without one is not followed");
 }
 
 }  // namespace lockstep::parametric

@@ -27,6 +27,8 @@ namespace {
 constexpr int most_cases = 5000;
 /// A condition that holds what was read at a size would cut off one size after the other.
 constexpr int most_cut_off = 12;
+/// One on a sum of sizes cuts off a pair of them after the other; so many still make a sentence that can be read.
+constexpr int most_cuts_by_one = 200;
 
 /// "its sizes fall into more than 5000 cases, each of which is looked at: 41 of dp times 41 of cp"
 std::string too_many_cases(const std::vector<Axis>& axes, const std::vector<std::vector<CaseRange>>& ranges) {
@@ -65,6 +67,7 @@ class CaseSearch {
   void run(const CaseSizes& whole, int waiting) {
     whole_ = whole;
     cut_off_.clear();
+    cuts_by_.clear();
     left_ = {whole};
     waiting_ = waiting;
     while (!left_.empty()) {
@@ -136,7 +139,9 @@ class CaseSearch {
     const auto ends = [](const CaseSizes& some) {
       return some.exact.size() + some.most.size() + (some.exact_micro_batches || some.most_micro_batches ? 1 : 0);
     };
-    if (ends(parts.front()) > ends(sizes) && ++cut_off_[without_values(condition)] > most_cut_off) return false;
+    const std::string text = without_values(condition);
+    if (ends(parts.front()) > ends(sizes) && ++cut_off_[text] > most_cut_off) return false;
+    if (++cuts_by_[text] > most_cuts_by_one) return false;
     return cut_into(std::move(parts));
   }
 
@@ -304,8 +309,8 @@ class CaseSearch {
   const std::function<void(Case&, const std::vector<Sizes>&)>& enter_;
   CaseSizes whole_;
   int waiting_ = 0;
-  std::vector<CaseSizes> left_;         // the last one is next
-  std::map<std::string, int> cut_off_;  // by condition without its numbers
+  std::vector<CaseSizes> left_;                   // the last one is next
+  std::map<std::string, int> cut_off_, cuts_by_;  // by condition without its numbers
   std::map<std::tuple<Dimension, int, std::optional<int>>, std::vector<int>> read_at_;
 };
 

@@ -36,19 +36,21 @@ const std::set<Evaluation::Elements>& Evaluation::elements(int logical) {
   std::set<Elements>& kinds = found->second;
   if (!is_new) return kinds;
   for (const auto& [piece, rank] : pieces(logical)) {
-    for (const Stretch& stretch : stretches_.kinds(logical, piece)) kinds.insert({stretch.owners, rank});
+    for (const Stretch& stretch : stretches_.kinds(logical, piece)) kinds.insert({stretch.owners, rank, anywhere()});
   }
   return kinds;
 }
 
 /// Pieces that stand for all, with where the ranks that hold them are.
 std::vector<std::pair<int, Coordinates>> Evaluation::pieces(int logical) const {
-  if (target_.even(logical)) return {{0, Coordinates(target_.levels().size(), -1)}};
+  if (target_.even(logical)) return {{0, anywhere()}};
   std::vector<std::pair<int, Coordinates>> pieces;
   const int count = static_cast<int>(target_.schedule().model.pieces(logical).size());
   for (int piece = 0; piece < count; ++piece) pieces.emplace_back(piece, target_.holders(logical, piece));
   return pieces;
 }
+
+Coordinates Evaluation::anywhere() const { return Coordinates(target_.levels().size(), -1); }
 
 std::optional<Example> Evaluation::example(const Cell& cell) {
   for (const int logical : members_.logicals) {
@@ -58,6 +60,8 @@ std::optional<Example> Evaluation::example(const Cell& cell) {
 }
 
 bool Evaluation::applies(const Cell& cell, int logical) {
+  // Whether a rank waits does not depend on what it holds: it calls a norm with nothing as well.
+  if (cell.fault == Fault::race && !depends_on_elements(cell)) return exists(cell, nullptr);
   const std::vector<Piece>& all = target_.schedule().model.pieces(logical);
   if (std::all_of(all.begin(), all.end(), [](const Piece& piece) { return piece.numel == 0; })) return false;
   if (!depends_on_elements(cell) && target_.even(logical)) return exists(cell, nullptr);
@@ -71,7 +75,7 @@ bool Evaluation::applies(const Cell& cell, int logical) {
   // The owner may be the contributor, and others of its kind have other numbers of tokens.
   bool found = false;
   for (const auto& [piece, rank] : pieces(logical)) {
-    Elements elements{{}, rank};
+    Elements elements{{}, rank, anywhere()};
     stretches_.visit(logical, piece, [&](const Stretch& stretch) {
       if (found) return;
       elements.owners = stretch.owners;
@@ -97,6 +101,14 @@ bool Evaluation::exists(const Cell& cell, const Elements* elements) {
   return contributors && wrong(cell, *contributors);
 }
 
+bool Evaluation::tells(const Cell& cell, const Elements& elements) {
+  if (!exists(cell, &elements)) return false;
+  if (cell.fault != Fault::norm_too_early) return true;
+  return std::none_of(result_.cells.begin(), result_.cells.end(), [&](const Cell& other) {
+    return other.fault == Fault::norm && other.optimizer_step == cell.optimizer_step && exists(other, &elements);
+  });
+}
+
 /// Where the contributor can be on each level, if coordinates can be given to all names.
 std::optional<std::vector<Evaluation::Places>> Evaluation::contributors(const Cell& cell, const Elements* elements) {
   std::vector<Places> contributors;
@@ -104,7 +116,11 @@ std::optional<std::vector<Evaluation::Places>> Evaluation::contributors(const Ce
     const Level& level = result_.diagrams->at_level(static_cast<int>(i));
     const int size = target_.levels()[i].size;
     Places& places = contributors.emplace_back(Places{0, size, {}});
-    const int rank = elements == nullptr ? -1 : elements->rank[i];
+    // Of a norm the contributor's name stands for the piece in which the element lies.
+    const bool of_norm = cell.fault == Fault::norm;
+    const int piece = elements == nullptr ? -1 : elements->piece[i];
+    int rank = elements == nullptr ? -1 : elements->rank[i];
+    if (rank < 0 && !of_norm) rank = piece;
     if (cell.partitions[i] < 0) continue;
     const Partition& partition = level.partitions.at(cell.partitions[i]);
     if (level.partitions.blocks(cell.partitions[i]) > size) return std::nullopt;
@@ -121,6 +137,7 @@ std::optional<std::vector<Evaluation::Places>> Evaluation::contributors(const Ce
         return std::nullopt;
     }
     if (rank >= 0 && !place(rank_name, rank)) return std::nullopt;
+    if (of_norm && piece >= 0 && !place(contributor_name, piece)) return std::nullopt;
     for (std::size_t owner = 0; elements != nullptr && owner < elements->owners.size(); ++owner) {
       const int at = elements->owners[owner][i];
       const int name = level.owner_name(static_cast<int>(owner));
@@ -154,7 +171,7 @@ std::set<int> Evaluation::contributor_matters(const Cell& cell) const {
   for (const auto& [monomial, coefficient] : polynomials.terms(cell.value)) {
     for (const auto& [number, exponent] : monomial) add(polynomials.variable_at(number));
   }
-  if (cell.fault == Fault::value && result_.atoms[at(cell.atom)].leftover.empty()) {
+  if (cell.atom >= 0 && result_.atoms[at(cell.atom)].leftover.empty()) {
     Variable tokens;
     tokens.kind = Variable::Kind::tokens;
     tokens.entry = entry_of(result_.atoms[at(cell.atom)]);
@@ -170,7 +187,7 @@ bool Evaluation::wrong(const Cell& cell, const std::vector<Places>& contributors
   std::string use;
   bool listed = false;
   int first_micro_batch = 0, micro_batches = 1;
-  if (cell.fault == Fault::value && result_.atoms[at(cell.atom)].leftover.empty()) {
+  if (cell.atom >= 0 && result_.atoms[at(cell.atom)].leftover.empty()) {
     const Atom& atom = result_.atoms[at(cell.atom)];
     use = entry_of(atom);
     listed = is_listed(use);
@@ -185,7 +202,7 @@ bool Evaluation::wrong(const Cell& cell, const std::vector<Places>& contributors
       contributor.push_back(places.first < places.end ? places.first : 0);
       complete = complete && places.first < places.end;
     }
-    if (!complete && cell.fault == Fault::value) return false;
+    if (!complete && cell.atom >= 0) return false;
     for (;;) {
       Variable tokens;
       tokens.kind = Variable::Kind::tokens;

@@ -37,14 +37,17 @@ class Evaluation {
   /// Whether a cell is there in elements of this parameter of the class. Throws OutOfReach.
   bool applies(const Cell& cell, int logical);
 
-  /// Some elements: their owners, and where the ranks that hold them are, -1 for anywhere.
+  /// Some elements: their owners, where the ranks are that hold the piece in which they lie, and the rank that is asked
+  /// about; -1 for anywhere. That rank holds the piece, but where it is a norm that counts the elements on other ranks.
   struct Elements {
     std::vector<Coordinates> owners;
-    Coordinates rank;
+    Coordinates piece, rank;
     auto operator<=>(const Elements&) const = default;
   };
   /// Whether a cell is there in these elements; null: in any, where they do not matter.
   bool exists(const Cell& cell, const Elements* elements);
+  /// Whether it is what a report says of them: of a count that is wrong it does not say that it came too early.
+  bool tells(const Cell& cell, const Elements& elements);
 
  private:
   /// Coordinates from `first` to `end`, but for those that are taken.
@@ -58,6 +61,7 @@ class Evaluation {
     }
   };
 
+  Coordinates anywhere() const;
   /// One of each kind.
   const std::set<Elements>& elements(int logical);
   std::vector<std::pair<int, Coordinates>> pieces(int logical) const;

@@ -108,9 +108,24 @@ Sizes with_allowed_count(const Sizes& sizes, const std::vector<int>& more,
 void Layouts::find_open(const Scenario& scenario) {
   const Layout& layout = scenario.layout;
   const Json* written = document_.find("layout");
-  const bool parts =
-      layout.dp_replicate > 1 ||
-      (written != nullptr && (written->find("dp_shard") != nullptr || written->find("dp_replicate") != nullptr));
+  const auto part = [&](const char* key) {
+    const Json* value = document_.find(key);
+    return value == nullptr ? std::string() : write_json(*value);
+  };
+  const Json* schedule = document_.find("schedule");
+  const Json* model = document_.find("model");
+  const bool listed_steps = schedule == nullptr || schedule->find("framework") == nullptr;
+  const bool listed_parameters = model != nullptr && model->find("parameters") != nullptr;
+  const std::string text = (listed_steps ? part("schedule") : "") + part("model") + part("batch");
+  const auto speak_of = [&](Axis axis) {
+    // A preset places its layers by stage and cuts them over tp.
+    const bool placed = axis == Axis::pp && listed_parameters && speaks_of(text, "stage");
+    const bool preset = model != nullptr && !listed_parameters && (axis == Axis::pp || axis == Axis::tp);
+    return placed || preset || speaks_of(text, std::string(name_of(axis)));
+  };
+  const auto is_written = [&](Axis axis) { return written != nullptr && written->find(name_of(axis)) != nullptr; };
+  const auto has_part = [&](Axis axis) { return is_written(axis) || (listed_steps && speak_of(axis)); };
+  const bool parts = layout.dp_replicate > 1 || has_part(Axis::dp_shard) || has_part(Axis::dp_replicate);
   std::vector<Axis> axes = {Axis::tp, Axis::cp, Axis::sp};
   if (parts) {
     axes.insert(axes.end(), {Axis::dp_shard, Axis::dp_replicate});
@@ -153,19 +168,10 @@ void Layouts::find_open(const Scenario& scenario) {
   }
   // Listed steps are written for some axes; the others stay as they are. Listed parameters that do not speak of tp are
   // those of one tp rank.
-  const auto part = [&](const char* key) {
-    const Json* value = document_.find(key);
-    return value == nullptr ? std::string() : write_json(*value);
-  };
-  const Json* schedule = document_.find("schedule");
-  const Json* model = document_.find("model");
-  const bool listed_steps = schedule == nullptr || schedule->find("framework") == nullptr;
-  const bool listed_parameters = model != nullptr && model->find("parameters") != nullptr;
   const auto stays = [&](Axis axis) {
-    const std::string name(name_of(is_part_of(axis, Axis::dp) ? Axis::dp : axis));
-    if (any_given_ || (written != nullptr && written->find(name_of(axis)) != nullptr)) return false;
-    if (listed_parameters && axis == Axis::tp) return !speaks_of(part("model"), name);
-    return listed_steps && !speaks_of(part("schedule") + part("model"), name);
+    if (any_given_ || is_written(axis) || speak_of(axis)) return false;
+    if (listed_parameters && axis == Axis::tp) return true;
+    return listed_steps && !(is_part_of(axis, Axis::dp) && (is_written(Axis::dp) || speak_of(Axis::dp)));
   };
   open.erase(std::remove_if(open.begin(), open.end(), stays), open.end());
   std::erase_if(open, [&](Axis axis) { return options_.fixed.contains(axis); });

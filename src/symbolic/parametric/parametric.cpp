@@ -200,8 +200,8 @@ std::int64_t ParametricEngine::State::counted_like(One& one, const Sample& sampl
   std::int64_t elements = 0;
   one.stretches->visit(logical, 0, [&](const Stretch& stretch) {
     const auto [place, is_new] = known.try_emplace(stretch.owners, false);
-    const Evaluation::Elements here{stretch.owners, coordinates};
-    if (is_new) place->second = one.evaluation->exists(*sample.cell, &here);
+    const Evaluation::Elements here{stretch.owners, parametric::Coordinates(coordinates.size(), -1), coordinates};
+    if (is_new) place->second = one.evaluation->tells(*sample.cell, here);
     if (place->second) elements += stretch.elements.size();
   });
   return elements;
@@ -340,10 +340,14 @@ ParametricRanks ParametricEngine::ranks() {
 std::vector<Term> ParametricEngine::terms(int form, int, int) const { return state_->forms[at(form)]; }
 
 int ParametricEngine::reference(int logical, int piece, int optimizer_step) {
-  State::One& one = state_->class_of(logical);
-  const std::vector<Stretch>& stretches = one.stretches->kinds(logical, state_->world->even(logical) ? 0 : piece);
-  if (stretches.empty()) return state_->form({});
-  return state_->form(one.values->expected(optimizer_step, logical, piece, stretches.front().owners));
+  try {
+    State::One& one = state_->class_of(logical);
+    const std::vector<Stretch>& stretches = one.stretches->kinds(logical, state_->world->even(logical) ? 0 : piece);
+    if (stretches.empty()) return state_->form({});
+    return state_->form(one.values->expected(optimizer_step, logical, piece, stretches.front().owners));
+  } catch (const OutOfReach& limit) {
+    throw InputError({Diagnostic{{}, limit.what()}});
+  }
 }
 
 ParametricResult run_parametric(const Schedule& schedule) { return ParametricEngine(schedule).result(); }

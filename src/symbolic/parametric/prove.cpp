@@ -123,11 +123,19 @@ void Prover::State::conclude() {
     if (!proof.limits.empty()) proof.statement += ", of the sizes that could be followed";
   } else if (!reasons.empty()) {
     proof.verdict = Proof::Verdict::undecided;
-    const bool by_cuts =
-        std::all_of(reasons.begin(), reasons.end(), [](const Reason& reason) { return reason.by_cut; });
-    proof.statement = fmt::format("right at every small size that was tried; it would be wrong {}",
-                                  by_cuts ? "where its cuts give an element other owners"
-                                          : "for other numbers of tokens than those that were tried");
+    const auto by_tokens = [](const Reason& reason) {
+      const parametric::TokenParts parts =
+          parametric::by_tokens(reason.specimen->world->polynomials(), reason.cell->value);
+      return std::any_of(parts.begin(), parts.end(), [](const auto& part) { return !part.first.empty(); });
+    };
+    const auto all = [&](const auto& is_so) { return std::all_of(reasons.begin(), reasons.end(), is_so); };
+    proof.statement =
+        all([](const Reason& reason) { return reason.by_cut; })
+            ? "right at every small size that was tried; it would be wrong where its cuts give an element other owners"
+        : all(by_tokens)
+            ? "right at every small size that was tried; it would be wrong for other numbers of tokens than those that "
+              "were tried"
+            : "right at every small size that was tried; at others something may be wrong that was not seen at these";
   } else if (!proof.limits.empty()) {
     proof.verdict = Proof::Verdict::undecided;
     proof.statement =

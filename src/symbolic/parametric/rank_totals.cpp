@@ -110,7 +110,7 @@ std::vector<RankTotals::Told> RankTotals::told(const Stretch& stretch, int logic
                                                const std::vector<Alike>& levels) const {
   std::vector<Told> all;
   for_each_choice(kinds_of(levels), [&](const std::vector<std::size_t>& choice) {
-    Evaluation::Elements elements{stretch.owners, {}};
+    Evaluation::Elements elements{stretch.owners, Coordinates(levels.size(), -1), {}};
     int rank = 0;
     for (std::size_t i = 0; i < levels.size(); ++i) {
       elements.rank.push_back(levels[i].first(choice[i]));

@@ -3,7 +3,9 @@
 #include <limits>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/symbolic/parametric/cases.h"
+#include "src/symbolic/parametric/whole_roots.h"
 
 namespace lockstep::parametric {
 
@@ -44,32 +46,20 @@ bool depends_on_cut(const ClassResult& result, const Cell& cell) {
   return false;
 }
 
-/// Beyond this the highest power of the only size outweighs all others (Cauchy).
-std::int64_t root_bound(const SizeTerms& part) {
-  Rational leading(1), sum(1);
-  int highest = std::numeric_limits<int>::min();
+/// All sizes at which the sum is zero that depends on one size alone.
+std::vector<int> roots_of(const SizeTerms& part) {
+  const auto exponent_of = [](const Polynomials::Monomial& monomial) {
+    return monomial.empty() ? 0 : monomial.front().second;
+  };
+  int lowest = 0, highest = 0;
   for (const auto& [monomial, coefficient] : part) {
-    const int exponent = monomial.empty() ? 0 : monomial.front().second;
-    const Rational size = coefficient.is_negative() ? -coefficient : coefficient;
-    sum += size;
-    if (exponent > highest) highest = exponent, leading = size;
+    lowest = std::min(lowest, exponent_of(monomial));
+    highest = std::max(highest, exponent_of(monomial));
   }
-  constexpr std::int64_t most = 1 << 20;
-  return std::min(most, (sum / leading).floor().to_int64().value_or(most) + 1);
-}
-
-/// A number that every whole root of the sum in its only size divides: the coefficient of the lowest power, once all
-/// are whole. Nothing where that is a long one.
-std::optional<std::int64_t> multiple_of_roots(const SizeTerms& part) {
-  Rational whole(1), lowest;
-  int least = std::numeric_limits<int>::max();
-  for (const auto& [monomial, coefficient] : part) whole = whole * coefficient.denominator();
-  for (const auto& [monomial, coefficient] : part) {
-    const int exponent = monomial.empty() ? 0 : monomial.front().second;
-    if (exponent < least) least = exponent, lowest = coefficient * whole;
-  }
-  const std::optional<std::int64_t> number = lowest.to_int64();
-  return number && *number != 0 ? number : std::nullopt;
+  std::vector<Rational> coefficients(at(highest - lowest) + 1);
+  for (const auto& [monomial, coefficient] : part) coefficients[at(exponent_of(monomial) - lowest)] += coefficient;
+  while (!coefficients.empty() && coefficients.back().is_zero()) coefficients.pop_back();
+  return whole_roots(coefficients, std::numeric_limits<int>::max());
 }
 
 /// Whether `a` says no more than `b`.
@@ -186,7 +176,6 @@ std::vector<Sizes> zeros_of(const Reason& reason) {
   const auto parts = by_tokens(polynomials, reason.cell->value);
   std::set<Axis> axes;
   bool micro_batches = false;
-  std::int64_t bound = 1;
   for (const auto& [others, part] : parts) {
     for (const auto& [monomial, coefficient] : part) {
       for (const auto& [number, exponent] : monomial) {
@@ -195,36 +184,42 @@ std::vector<Sizes> zeros_of(const Reason& reason) {
         micro_batches = micro_batches || variable.kind == Variable::Kind::micro_batches;
       }
     }
-    bound = std::max(bound, root_bound(part));
   }
-  // All parts are zero at once, so that one of them is enough.
-  const std::optional<std::int64_t> multiple =
-      axes.size() + (micro_batches ? 1 : 0) == 1 ? multiple_of_roots(parts.begin()->second) : std::nullopt;
   const std::size_t sizes = axes.size() + (micro_batches ? 1 : 0);
   if (sizes > 1 && always(reason)) return {};
-  const auto most = static_cast<int>(sizes == 1 ? bound : sizes == 2 ? 64 : sizes == 3 ? 16 : 8);
   std::vector<Sizes> found;
   Sizes point;
+  const auto is_zero = [&] {
+    return std::all_of(parts.begin(), parts.end(),
+                       [&](const auto& part) { return value_at(polynomials, part.second, point).is_zero(); });
+  };
+  if (sizes == 1) {  // roots lie at other cases' sizes too, where it may be right
+    for (const int root : roots_of(parts.begin()->second)) {  // all parts are zero at once
+      if (micro_batches) {
+        point.micro_batches = root;
+      } else {
+        point.axes[*axes.begin()] = root;
+      }
+      if (is_zero()) found.push_back(point);
+    }
+    return found;
+  }
+  const int most = sizes == 2 ? 64 : sizes == 3 ? 16 : 8;
   const auto look = [&](const auto& self, std::set<Axis>::const_iterator axis) -> void {
     constexpr std::size_t enough = 16;  // of several sizes: to see that not all are wrong
-    if (sizes > 1 && found.size() >= enough) return;
+    if (found.size() >= enough) return;
     const bool last = axis == axes.end();
     if (last && (!micro_batches || point.micro_batches)) {
-      const bool zero = std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
-        return value_at(polynomials, part.second, point).is_zero();
-      });
-      if (zero) found.push_back(point);
+      if (is_zero()) found.push_back(point);
       return;
     }
-    // Roots of one size lie at other cases' sizes too, where it may be right.
-    int size = sizes == 1 ? 1 : last ? reason.of->least_micro_batches.value_or(1) : reason.least.at(*axis);
+    int size = last ? reason.of->least_micro_batches.value_or(1) : reason.least.at(*axis);
     std::optional<int> end = reason.of->most_micro_batches;
     if (!last) {
       const auto found = reason.of->most.find(*axis);
       end = found == reason.of->most.end() ? std::nullopt : std::optional(found->second);
     }
-    for (; size <= (sizes == 1 ? most : std::min(most, end.value_or(most))); ++size) {
-      if (multiple && *multiple % size != 0) continue;
+    for (; size <= std::min(most, end.value_or(most)); ++size) {
       if (last) {
         point.micro_batches = size;
         self(self, axis);

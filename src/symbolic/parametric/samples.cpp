@@ -11,10 +11,10 @@ namespace lockstep::parametric {
 namespace {
 
 /// Coordinates that a level tells apart in a stretch: those with a name, and one without.
-std::vector<int> candidates(const ClassResult& result, const Stretches& stretches, const Stretch& stretch, int level,
-                            int size) {
+std::vector<int> candidates(const ClassResult& result, const Stretches& stretches, const Stretch& stretch, int holder,
+                            int level, int size) {
   const Level& own = result.diagrams->at_level(level);
-  std::set<int> named;
+  std::set<int> named = {holder};
   for (const int owner : own.owners) named.insert(stretch.owners[at(owner)][at(level)]);
   for (const int constant : own.constants) named.insert(stretches.coordinate(level, constant));
   named.erase(-1);
@@ -58,9 +58,7 @@ std::vector<Sample> samples_on(bool holders_of_it, const World& world, const Cla
       std::vector<std::vector<int>> choices;
       for (std::size_t i = 0; i < world.levels().size(); ++i) {
         const int level = static_cast<int>(i), size = world.levels()[i].size;
-        if (holders[i] >= 0) {
-          choices.push_back({holders[i]});
-        } else if (level == world.pp_level()) {
+        if (level == world.pp_level()) {
           // A parameter of one stage stands for those of others as well: it is its own stages that count.
           std::vector<int>& stages = choices.emplace_back();
           for (int stage = 0; stage < size; ++stage) {
@@ -68,23 +66,26 @@ std::vector<Sample> samples_on(bool holders_of_it, const World& world, const Cla
               stages.push_back(stage);
           }
         } else {
-          choices.push_back(candidates(result, stretches, stretch, level, size));
+          choices.push_back(candidates(result, stretches, stretch, holders[i], level, size));
         }
       }
       if (std::any_of(choices.begin(), choices.end(), [](const auto& of_level) { return of_level.empty(); })) continue;
       std::vector<std::size_t> choice(choices.size(), 0);
       for (std::size_t digit = 0; digit < choices.size() || choices.empty();) {
-        Evaluation::Elements elements{stretch.owners, {}};
+        Evaluation::Elements elements{stretch.owners, holders, {}};
         int rank = 0;
+        bool holds_piece = true;
         for (std::size_t i = 0; i < choices.size(); ++i) {
           elements.rank.push_back(choices[i][choice[i]]);
+          holds_piece = holds_piece && (holders[i] < 0 || holders[i] == elements.rank.back());
           rank += elements.rank.back() * world.levels()[i].stride;
         }
         for (const Cell& cell : result.cells) {
           const bool is_norm = cell.fault == Fault::norm || cell.fault == Fault::norm_too_early;
           if (cell.optimizer_step != optimizer_step || cell.fault == Fault::race || !(is_norm || holders_of_it))
             continue;
-          if (seen.count({rank, cell.fault}) != 0 || !evaluation.exists(cell, &elements)) continue;
+          if (cell.fault != Fault::norm && !holds_piece) continue;
+          if (seen.count({rank, cell.fault}) != 0 || !evaluation.tells(cell, elements)) continue;
           seen.emplace(rank, cell.fault);
           samples.push_back({rank, model.buffer_of(rank, logical), &cell, stretch.elements});
           if (samples.size() == most) return samples;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "src/base/at.h"
@@ -99,7 +100,7 @@ void find_wide(Grid& grid, const std::vector<Case>& cases) {
                                       : most == one.most.end() ? std::nullopt
                                                                : std::optional(most->second);
       for (const int value : values) {
-        const bool has_next = value >= first && !(last && value >= *last);
+        const bool has_next = value >= first && value < last.value_or(std::numeric_limits<int>::max());
         if (has_next && !std::binary_search(values.begin(), values.end(), value + 1)) wide.insert(value);
       }
     }
@@ -148,7 +149,10 @@ Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
       if (exact != reason.of->exact.end())
         values.insert({std::max(exact->second - 1, 1), exact->second, exact->second + 1});
     }
-    for (const int root : roots[i]) values.insert({root, root + 1});
+    for (const int root : roots[i]) {
+      values.insert(root);
+      if (root < std::numeric_limits<int>::max()) values.insert(root + 1);
+    }
     grid.values.emplace_back(values.begin(), values.end());
   }
   thin_out(grid.values);
