@@ -11,6 +11,8 @@ UNITS = "it would take more than "
 BEYOND_THE_BUDGET = 4 << 30  # of memory, so that it is the budget that ends it
 # Files of many layers or parameters take as long as they are large: tools/nightly has them five times as large.
 TIMES = 5 if int(os.environ.get("LOCKSTEP_TEST_ROUNDS", "1")) > 1 else 1
+# A whole budget of work is used up each time. With every change one file of each command does it, tools/nightly has the others.
+nightly = pytest.mark.skipif("LOCKSTEP_NIGHTLY" not in os.environ, reason="a whole budget once more: tools/nightly")
 
 
 def say(limited, tmp_path, content, *arguments, name="case.json", **options):
@@ -97,6 +99,7 @@ def test_work_is_counted_and_not_timed_so_that_a_search_is_cut_off_at_the_same_p
     assert "the search was cut off: " + UNITS in first
 
 
+@nightly
 def test_factors_that_differ_from_rank_to_rank_and_in_each_micro_batch_are_too_much(limited, tmp_path):
     steps = [{**BACKWARD, "steps": [*BACKWARD["steps"], {"name": "a", "op": "all_reduce", "over": "dp", "when": "micro_batch == last"}, *BY_RANK]}]
     content = scenario(layout={"dp": 2048}, batch={"micro_batches": 256}, schedule={"steps": [*steps, STEPS[2]]})
@@ -218,6 +221,7 @@ def test_long_numbers_are_not_worked_out_to_their_end(limited, tmp_path):
     assert (status, said.split()[0]) == (1, "mismatch"), said
 
 
+@nightly
 def test_a_long_condition_in_a_loop_of_a_model_is_too_much(limited, tmp_path):
     model = {
         "lockstep_model": 1,
@@ -317,6 +321,7 @@ def test_memory_has_a_budget_of_its_own_and_the_step_is_named(limited, tmp_path)
     ]
 
 
+@nightly
 def test_what_a_thousand_factors_make_of_a_sum_is_counted(limited, tmp_path):
     by = {"name": "scale", "op": "scale", "by": "1 / (sum(tokens, dp, micro_batch) + rank.dp)"}
     content = scenario(layout={"dp": 16384}, schedule={"steps": [BACKWARD, all_reduce(), by]})

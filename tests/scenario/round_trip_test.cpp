@@ -7,6 +7,7 @@
 #include "src/scenario/editable_steps.h"
 #include "src/scenario/step_keys.h"
 #include "src/scenario/writing.h"
+#include "tests/cases.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -77,12 +78,11 @@ TEST_CASE("a resolved document of the test files gives the same schedule") {
 }
 
 TEST_CASE("a resolved document of each kept scenario gives the same schedule") {
-  int found = 0;
+  std::size_t found = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/scenarios")) {
     const std::string extension = entry.path().extension().string();
     if (extension != ".json" && extension != ".jsonc") continue;
-    check_round_trip(entry.path());
-    ++found;
+    if (test::is_tried(found++)) check_round_trip(entry.path());
   }
   CHECK(found > 0);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "tests/cases.h"
 #include "tests/catch.h"
 #include "tests/transformer/small_scenario.h"
 
@@ -31,6 +32,7 @@ std::string disagreements(const Scenario& scenario, const PlacementReport& repor
 }  // namespace
 
 TEST_CASE("what the presets claim is what the model does, on every axis") {
+  std::size_t number = 0;
   const std::vector<std::string> dense = {
       gpt2,
       llama,
@@ -44,6 +46,7 @@ TEST_CASE("what the presets claim is what the model does, on every axis") {
                                             R"("cp": 2, "tp": 2)", R"("sp": 2)", R"("pp": 2, "dp": 2)"};
   for (const std::string& model : dense) {
     for (const std::string& layout : layouts) {
+      if (!lockstep::test::is_tried(number++)) continue;
       INFO(layout << "; " << model);
       const Scenario scenario = scenario_of(layout, model);
       CHECK(disagreements(scenario, observe_placements(scenario)).empty());
@@ -54,6 +57,7 @@ TEST_CASE("what the presets claim is what the model does, on every axis") {
     for (const char* layout :
          {R"("ep": 2, "dp": 4)", R"("ep": 2, "etp": 2, "tp": 2, "dp": 2, "sequence_parallel": true)",
           R"("ep": 2, "cp": 2)", R"("ep": 4, "tp": 2, "dp": 2, "sequence_parallel": true)"}) {
+      if (!lockstep::test::is_tried(number++)) continue;
       INFO(layout << "; " << model);
       const Scenario scenario = scenario_of(layout, model);
       CHECK(disagreements(scenario, observe_placements(scenario)).empty());
