@@ -38,6 +38,7 @@ class ScriptReader : public ShellWords {
   void read_command() {
     skip_blanks();
     const std::size_t begin = next_;
+    assigned_.clear();
     std::vector<Word> words;
     std::vector<std::string> declared;  // NAME of `declare NAME=VALUE`
     bool only_assignments = true, declares = false;
@@ -64,6 +65,7 @@ class ScriptReader : public ShellWords {
       // `A=1 command` sets A for that command alone, and its words see the earlier value.
       for (; !before_command.empty(); before_command.pop_back())
         variables_.restore(before_command.back().first, before_command.back().second);
+      if (only_assignments) assigned_.clear();
       const std::size_t before = next_;
       std::vector<Word> expanded = read_word();
       if (next_ == before) ++next_;  // never stand still
@@ -142,6 +144,11 @@ class ScriptReader : public ShellWords {
       if (words.front().text == "for") {
         if (words.size() > 1) set_unknown(words[1].text, begin);
         ++depth_;
+      } else {  // its body may begin in this line, and is executed when it is called
+        for (const Word& word : words) {
+          if (word.text == "{") ++depth_;
+          for (const std::string& name : names_of(word.text, true)) set_unknown(name, begin);
+        }
       }
       words.clear();
     } else if (!words.empty()) {
@@ -283,6 +290,10 @@ class ScriptReader : public ShellWords {
     const std::string_view rest = text_.substr(next_);
     if (rest.starts_with("((") && has_command) return;  // of `for`: the next command
     const char c = here();
+    if (c == '&' && !rest.starts_with("&&")) {
+      for (const auto& [name, at] : assigned_)
+        set_unknown_because(name, at, fmt::format("line {} sets {} in a shell of its own (&)", line(at), name));
+    }
     next_ += rest.starts_with("&&") || rest.starts_with("||") ? 2 : 1;
     if (c == '(') {
       ++groups_;
@@ -302,6 +313,7 @@ class ScriptReader : public ShellWords {
 
   void read_assignment(const std::string& name, bool adds) {
     const std::size_t begin = next_;
+    assigned_.emplace_back(name, begin);
     next_ += name.size() + (adds ? 2 : 1);
     std::vector<Word> words;
     const bool is_array = here() == '(';
@@ -382,9 +394,10 @@ class ScriptReader : public ShellWords {
   std::vector<ShellCommand> commands_;
   std::vector<std::string> here_documents_;
   std::map<std::string, std::size_t> unfollowed_;  // names whose later assignments are not followed, and since where
-  int depth_ = 0;                                  // of if, case, loops and functions
-  int groups_ = 0;                                 // of ( )
-  bool is_chained_ = false;                        // behind &&, || or |
+  std::vector<std::pair<std::string, std::size_t>> assigned_;  // by this command: names, and where
+  int depth_ = 0;                                              // of if, case, loops and functions
+  int groups_ = 0;                                             // of ( )
+  bool is_chained_ = false;                                    // behind &&, || or |
 };
 
 }  // namespace

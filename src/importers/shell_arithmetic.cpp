@@ -103,11 +103,13 @@ class Parser {
     }
     skip_space();
     Value value;
+    const bool octal = text_.substr(next_).starts_with('0');
+    const std::size_t begin = next_;
     while (next_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[next_])) != 0) {
       value = apply('+', apply('*', value.value_or(0), 10), text_[next_++] - '0');
       if (!value) return std::nullopt;
     }
-    return value;
+    return octal && next_ > begin + 1 ? std::nullopt : value;
   }
 
   std::string_view text_;

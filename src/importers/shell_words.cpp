@@ -102,9 +102,9 @@ std::vector<Word> ShellWords::read_word(bool whole) {
     } else if (c == '"') {
       read_quoted(list);
     } else if (c == '\\') {
-      if (at(next_ + 1) == '\n') {
+      if (at(next_ + 1) == '\n') {  // joins what stands in two lines
         next_ += 2;
-        break;
+        continue;
       }
       list.piece({std::string(1, at(next_ + 1)), place(next_, next_ + 2), ""});
       next_ = std::min(next_ + 2, text_.size());
@@ -185,8 +185,6 @@ void ShellWords::read_quoted(ShellWordList& list) {
       if (escaped != '\n') {
         const bool special = std::string_view("\"\\$`").find(escaped) != std::string_view::npos;
         list.piece({special ? std::string(1, escaped) : std::string{'\\', escaped}, place(next_, next_ + 2), ""});
-      } else {
-        list.piece({" ", place(next_, next_ + 2), ""});
       }
       next_ += 2;
     } else if (here() == '$' || here() == '`') {
@@ -311,8 +309,10 @@ Word ShellWords::default_value(std::string_view text, const Place& where) {
 Word ShellWords::arithmetic(std::string_view expression, const Place& where) {
   set_changed_unknown(expression, where.begin);
   std::string numbers;
+  bool as_text = false;  // $NAME: its text is put in, where NAME is worked out by itself
   for (std::size_t i = 0; i < expression.size();) {
     if (expression[i] == '$' || expression[i] == '{' || expression[i] == '}') {
+      as_text = expression[i] == '$' || (as_text && expression[i] == '{');
       numbers += ' ';
       ++i;
       continue;
@@ -324,6 +324,9 @@ Word ShellWords::arithmetic(std::string_view expression, const Place& where) {
     }
     const Word word = variables_.scalar(std::string(expression.substr(i, length)));
     if (!word.unresolved.empty()) return unknown_word(where, word.unresolved);
+    if (as_text && word.text.find_first_not_of("0123456789") != std::string::npos)
+      return unknown_word(where, fmt::format("the arithmetic in line {} cannot be followed", line(where.begin)));
+    as_text = false;
     numbers += "(" + (word.text.empty() ? "0" : word.text) + ")";
     if (numbers.size() > longest_shell_text) break;
     i += length;

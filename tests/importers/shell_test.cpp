@@ -67,6 +67,32 @@ TEST_CASE("what is set behind &&, || or | or in brackets is not known") {
   CHECK(last_command("sleep 1 & A=2\nrun $A") == "run|2");
 }
 
+TEST_CASE("what is set in the background is set in a shell of its own") {
+  CHECK(last_command("A=2\nA=4 &\nrun $A") == "run|?");
+  CHECK(last_command("A=(a)\nA+=(b) &\nrun ${A[@]}") == "run|?");
+  CHECK(last_command("A=2\nexport A=4 & B=1\nrun $A $B") == "run|?|1");
+  CHECK(last_command("A=2\nA=4 other &\nrun $A") == "run|2");
+  CHECK(last_command("A=2 && run $A") == "run|2");
+}
+
+TEST_CASE("a function with its keyword is executed when it is called") {
+  CHECK(last_command("A=2\nfunction f { A=4; }\nf\nrun $A") == "run|?");
+  CHECK(last_command("A=2\nfunction f {\n  A=4\n}\nf\nrun $A") == "run|?");
+  CHECK(last_command("A=2\nfunction f() {\n  B=4\n}\nA=3\nrun $A") == "run|3");
+  CHECK(last_command("A=2\nfunction f { B=4; }\nA=3\nrun $A $B") == "run|3|?");
+}
+
+TEST_CASE("numbers and names in arithmetic that a shell reads in another way are not known") {
+  CHECK(last_command("run $((010)) $((0)) $((10))") == "run|?|0|10");
+  CHECK(last_command("A=1+1\nrun $(($A*2)) $((A*2)) $((${A}))") == "run|?|4|?");
+  CHECK(last_command("A=08\nrun $((A))") == "run|?");
+}
+
+TEST_CASE("a line that goes on is joined with the next one") {
+  CHECK(last_command("A=\\\n4\nrun $A") == "run|4");
+  CHECK(last_command("run --x 1\\\n2 \"a\\\nb\"") == "run|--x|12|ab");
+}
+
 TEST_CASE("an assignment in front of a command is for that command alone") {
   CHECK(last_command("A=1\nA=2 B=3 true\nrun $A $B") == "run|1|?");
   CHECK(last_command("A=1\nA=2 run $A") == "run|1");
