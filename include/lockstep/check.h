@@ -15,6 +15,10 @@
 
 namespace lockstep {
 
+namespace diagnosis {
+struct SharedMachine;
+}
+
 // What engines take and find is in their own headers; this one reads none of them.
 class CudaDevice;
 class FormReader;
@@ -27,7 +31,6 @@ struct ParametricResult;
 struct ParametricSample;
 struct RaceReplays;
 struct Scenario;
-struct SharedMachine;
 struct SymbolicResult;
 struct Timeline;
 struct TransformerResult;
@@ -63,7 +66,7 @@ struct CheckOptions {
   std::function<void(std::int64_t done, std::int64_t all)> progress;
   /// Where several checks run at once, the same for all of them: small ones share it, each with one
   /// thread and without progress, and a large one waits until it has the machine to itself.
-  SharedMachine* side_by_side = nullptr;
+  diagnosis::SharedMachine* side_by_side = nullptr;
 };
 
 /// The step after which a parameter first went wrong for good on a rank, with the formulas before

@@ -57,7 +57,8 @@ void add_row(CLI::App& app, const OptionRow& row) {
 }
 
 int complain(const Command& command, const std::string& message) {
-  tell(fmt::format("lockstep {}: {}\nSee `lockstep {} --help`.\n", command.name, one_line_text(message), command.name));
+  tell(fmt::format("lockstep {}: {}\nSee `lockstep {} --help`.\n", command.name, report::one_line_text(message),
+                   command.name));
   return exit_usage;
 }
 

@@ -40,7 +40,7 @@ Command completion_command() {
       output_row(&arguments->output),
   };
   command.run = [arguments] {
-    Output output(arguments->output, ReadableText::Kind::as_is);
+    Output output(arguments->output, report::ReadableText::Kind::as_is);
     output.write(script(arguments->shell));
     output.commit();
     return static_cast<int>(exit_right);

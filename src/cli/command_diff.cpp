@@ -51,7 +51,7 @@ int run(const DiffArguments& arguments) {
   const auto before = read_side(old_file, arguments.old_changes), after = read_side(new_file, arguments.new_changes);
   ScheduleComparison comparison = compare(before, after);
   if (!arguments.this_layout && comparison.apart.empty()) comparison.every_size = compare_every_size(*before, *after);
-  Output output(arguments.output, kind_of_format(arguments.format));
+  Output output(arguments.output, report::kind_of_format(arguments.format));
   if (arguments.format == "json")
     comparison_json(comparison, output.writer());
   else

@@ -27,7 +27,7 @@ int run(const ExplainArguments& arguments) {
   const CheckResult result = check_file(file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);
-  Output output(arguments.output, kind_of_format(arguments.format));
+  Output output(arguments.output, report::kind_of_format(arguments.format));
   ExplainOptions explain;
   explain.parameter = arguments.parameter;
   explain.step = arguments.step;
@@ -35,7 +35,7 @@ int run(const ExplainArguments& arguments) {
   explain.verbose = arguments.verbose;
   explain.color = use_color(arguments, output.terminal());
   const auto write_explanation = arguments.format == "json"  ? explain_json
-                                 : arguments.format == "svg" ? explain_svg
+                                 : arguments.format == "svg" ? report::explain_svg
                                                              : explain_text;
   write_explanation(result, explain, output.writer());
   output.commit();

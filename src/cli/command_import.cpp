@@ -157,7 +157,7 @@ int run(const ImportArguments& arguments) {
   const auto scenario = std::make_shared<const Scenario>(read_imported(imported, name_of(arguments)));
   if (!arguments.quiet) tell(account(imported));
   if (!arguments.output.empty() || !arguments.check) {
-    Output output(arguments.output, ReadableText::Kind::json);
+    Output output(arguments.output, report::ReadableText::Kind::json);
     output.write(text);
     output.commit();
   }

@@ -65,11 +65,11 @@ int run(const InitArguments& arguments) {
   if (!to_stdout && !arguments.force && std::filesystem::exists(arguments.file)) {
     usage_error(fmt::format("{} is there already; give another name, or --force to replace it", arguments.file));
   }
-  Output output(to_stdout ? "" : arguments.file, ReadableText::Kind::as_is);
+  Output output(to_stdout ? "" : arguments.file, report::ReadableText::Kind::as_is);
   output.write(starter);
   output.commit();
   if (!to_stdout)
-    tell(fmt::format("wrote {}; now try: lockstep check {}\n", one_line_text(arguments.file),
+    tell(fmt::format("wrote {}; now try: lockstep check {}\n", report::one_line_text(arguments.file),
                      argument_for(arguments.file)));
   return exit_right;
 }

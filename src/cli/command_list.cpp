@@ -41,9 +41,9 @@ void write_files(Output& output, const std::string& format, const std::vector<Sc
                {"title", "title"}});
   for (const ScenarioRow& row : rows) {
     const bool markdown = format == "markdown";
-    const std::string name = by_file ? row.file : markdown ? markdown_cell(row.name) : row.name;
+    const std::string name = by_file ? row.file : markdown ? report::markdown_cell(row.name) : row.name;
     table.add({name, row.verdict, row.axes, row.mistake, row.factor, row.replicas,
-               markdown ? markdown_text(row.title) : row.title});
+               markdown ? report::markdown_text(row.title) : row.title});
   }
   table.write(output, format);
 }
@@ -64,15 +64,15 @@ int run(const ListArguments& arguments) {
       rows.push_back(row_of(result));
     } catch (const OverBudget& over) {
       // The other files have their rows all the same.
-      tell(fmt::format("lockstep: {}: too large for a row: {}\n", one_line_text(result.file),
-                       one_line_text(over.what())));
+      tell(fmt::format("lockstep: {}: too large for a row: {}\n", report::one_line_text(result.file),
+                       report::one_line_text(over.what())));
       status = std::max<int>(status, exit_usage);
     }
     if (result.verdict != Verdict::error) return;
     status = std::max(status, status_of(result));
     for (const Diagnostic& diagnostic : result.errors) tell(render(diagnostic));
   });
-  Output output(arguments.output, kind_of_format(arguments.format));
+  Output output(arguments.output, report::kind_of_format(arguments.format));
   if (arguments.corpus) {
     write_corpus(output, arguments.format, rows);
   } else {

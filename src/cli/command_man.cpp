@@ -19,7 +19,7 @@ struct ManArguments {
 };
 
 void write_page(const std::string& path, const std::string& page) {
-  Output output(path, ReadableText::Kind::as_is);
+  Output output(path, report::ReadableText::Kind::as_is);
   output.write(page);
   output.commit();
 }

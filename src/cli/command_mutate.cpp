@@ -43,7 +43,7 @@ class Mutations {
         failures_(files.size()),
         shows_progress_(!arguments.quiet && isatty(STDERR_FILENO) == 1) {}
 
-  std::vector<Mutation> all(int jobs) {
+  std::vector<diagnosis::Mutation> all(int jobs) {
     std::vector<std::thread> threads;
     try {
       for (int job = 1; job < std::min<int>(jobs, static_cast<int>(files_.size())); ++job)
@@ -65,20 +65,22 @@ class Mutations {
         for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
       } catch (const OverBudget& over) {
         ++refused_;
-        tell(fmt::format("lockstep: {}: too large for mutants: {}\n", one_line_text(file), one_line_text(over.what())));
+        tell(fmt::format("lockstep: {}: too large for mutants: {}\n", report::one_line_text(file),
+                         report::one_line_text(over.what())));
       } catch (const std::bad_alloc&) {
         ++failed_;
-        tell(fmt::format("lockstep: {}: out of memory\n", one_line_text(file)));
+        tell(fmt::format("lockstep: {}: out of memory\n", report::one_line_text(file)));
       } catch (const InternalError& error) {
         ++failed_;
-        tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", one_line_text(file), one_line_text(error.what())));
+        tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", report::one_line_text(file),
+                         report::one_line_text(error.what())));
       } catch (const std::exception& error) {
         ++failed_;
-        tell(fmt::format("lockstep: {}: {}\n", one_line_text(file), one_line_text(error.what())));
+        tell(fmt::format("lockstep: {}: {}\n", report::one_line_text(file), report::one_line_text(error.what())));
       }
     }
-    std::vector<Mutation> mutations;
-    for (std::optional<Mutation>& one : found_) {
+    std::vector<diagnosis::Mutation> mutations;
+    for (std::optional<diagnosis::Mutation>& one : found_) {
       if (one) mutations.push_back(std::move(*one));
     }
     return mutations;
@@ -102,7 +104,7 @@ class Mutations {
   }
 
   /// Nothing for a file of a folder that is not right.
-  std::optional<Mutation> one(const std::string& file) {
+  std::optional<diagnosis::Mutation> one(const std::string& file) {
     CheckOptions check;
     check.host = check.blame = check.turns = false;
     const CheckResult result = check_file(file, check);
@@ -118,18 +120,18 @@ class Mutations {
                       "shows what is wrong, `lockstep repair {}` how to make it right)",
                       file, name_of(result.verdict), argument_for(file), argument_for(file))}});
     }
-    MutationOptions options;
+    diagnosis::MutationOptions options;
     if (shows_progress_)
       options.progress = [&](std::int64_t done, std::int64_t all) {
         show(file, 100 * done / std::max<std::int64_t>(all, 1));
       };
-    return mutate(result.scenario, options);
+    return diagnosis::mutate(result.scenario, options);
   }
 
   void show(const std::string& file, std::int64_t percent) {
     const std::lock_guard lock(mutex_);
     const std::string line =
-        fmt::format("file {} of {}, {} %: {}", done_ + 1, files_.size(), percent, one_line_text(file));
+        fmt::format("file {} of {}, {} %: {}", done_ + 1, files_.size(), percent, report::one_line_text(file));
     if (line == shown_) return;
     shown_ = line;
     show_progress(fmt::format("\r\x1b[K{:.78}", line));
@@ -137,7 +139,7 @@ class Mutations {
 
   const std::vector<std::string>& named_;
   const std::vector<std::string>& files_;
-  std::vector<std::optional<Mutation>> found_;
+  std::vector<std::optional<diagnosis::Mutation>> found_;
   std::vector<std::exception_ptr> failures_;
   bool shows_progress_;
   std::size_t refused_ = 0, failed_ = 0;
@@ -155,40 +157,40 @@ void make_empty_folder(const std::string& folder) {
 }
 
 /// Each mutant as a scenario whose `expect` says what became of it: NAME-KIND-NUMBER.json.
-void write_mutants(const std::vector<Mutation>& all, const std::string& folder) {
+void write_mutants(const std::vector<diagnosis::Mutation>& all, const std::string& folder) {
   int written = 0;
-  for (const Mutation& one : all) {
+  for (const diagnosis::Mutation& one : all) {
     int number = 0;
     const std::string& from = one.scenario->file;
     const std::string stem = from == standard_input_name ? "stdin" : std::filesystem::path(from).stem().string();
-    for (const Mutant& mutant : one.mutants) {
+    for (const diagnosis::Mutant& mutant : one.mutants) {
       Json document = mutant.document;
       document.set("expect", Json::object({{"verdict", {}, Json::string(std::string(name_of(mutant.verdict)))}}));
       std::string path = fmt::format("{}/{}-{:04}.json", folder, stem, ++number);
       for (int copy = 2; std::filesystem::exists(path); ++copy)
         path = fmt::format("{}/{}-{}-{:04}.json", folder, stem, copy, number);
-      Output file(path, ReadableText::Kind::json);
+      Output file(path, report::ReadableText::Kind::json);
       file.write(write_json(document));
       file.commit();
       ++written;
     }
   }
   tell(fmt::format("wrote {} to {}; `lockstep test {}` runs {} again\n", counted(written, "mutant"),
-                   one_line_text(folder), argument_for(folder), written == 1 ? "it" : "them"));
+                   report::one_line_text(folder), argument_for(folder), written == 1 ? "it" : "them"));
 }
 
-void write_text(const std::vector<Mutation>& all, const MutateArguments& arguments, Output& output) {
+void write_text(const std::vector<diagnosis::Mutation>& all, const MutateArguments& arguments, Output& output) {
   ReportOptions report;
   report.quiet = arguments.quiet || (all.size() > 1 && !arguments.verbose);
   report.verbose = arguments.verbose;
   report.color = use_color(arguments, output.terminal());
-  for (const Mutation& one : all) {
+  for (const diagnosis::Mutation& one : all) {
     if (!report.quiet && &one != &all.front()) output.write("\n");
-    mutation_text(one, report, output.writer());
+    report::mutation_text(one, report, output.writer());
   }
   if (all.size() < 2 || arguments.quiet) return;
   output.write("\n");
-  mutation_summary_text(all, output.writer());
+  report::mutation_summary_text(all, output.writer());
 }
 
 int run(const MutateArguments& arguments) {
@@ -197,26 +199,26 @@ int run(const MutateArguments& arguments) {
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (files.empty()) return nothing_found(arguments.paths);
   // What cannot be written is said before the work.
-  Output output(arguments.output, kind_of_format(arguments.format));
+  Output output(arguments.output, report::kind_of_format(arguments.format));
   if (!arguments.mutants.empty()) make_empty_folder(arguments.mutants);
   Mutations mutations(arguments, files);
-  const std::vector<Mutation> all = mutations.all(jobs);
+  const std::vector<diagnosis::Mutation> all = mutations.all(jobs);
   const std::size_t passed_over = files.size() - all.size() - mutations.refused() - mutations.failed();
   if (passed_over > 0 && !arguments.quiet)
     tell(fmt::format("lockstep mutate: passed over {} of {}, which {} wrong before any edit\n", passed_over,
                      counted(files.size(), "file"), passed_over == 1 ? "is" : "are"));
   if (all.empty()) return mutations.failed() > 0 ? exit_failure : mutations.refused() > 0 ? exit_usage : exit_nothing;
   if (arguments.format == "json") {
-    mutation_json(all, output.writer());
+    report::mutation_json(all, output.writer());
   } else if (arguments.format == "markdown") {
-    mutation_markdown(all, output.writer());
+    report::mutation_markdown(all, output.writer());
   } else {
     write_text(all, arguments, output);
   }
   output.commit();
   if (!arguments.mutants.empty()) write_mutants(all, arguments.mutants);
-  const bool explained = std::all_of(all.begin(), all.end(), [](const Mutation& one) {
-    return counts_of(one.mutants).unproved == 0 && one.cut_off.empty();
+  const bool explained = std::all_of(all.begin(), all.end(), [](const diagnosis::Mutation& one) {
+    return diagnosis::counts_of(one.mutants).unproved == 0 && one.cut_off.empty();
   });
   if (mutations.failed() > 0) return exit_failure;
   if (mutations.refused() > 0) return exit_usage;

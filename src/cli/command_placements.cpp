@@ -21,7 +21,7 @@ int run(const PlacementsArguments& arguments) {
   TransformerOptions options;
   options.seed = arguments.seed;
   const PlacementReport report = observe_placements(scenario, options);
-  Output output(arguments.output, kind_of_format(arguments.format));
+  Output output(arguments.output, report::kind_of_format(arguments.format));
   if (arguments.format == "json")
     placements_json(scenario, report, output.writer());
   else

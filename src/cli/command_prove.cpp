@@ -35,7 +35,7 @@ int run(const ProveArguments& arguments) {
   keep_apart({arguments.output, arguments.counterexample});
   keep_inputs(arguments.output, files);
   keep_inputs(arguments.counterexample, files);
-  Output output(arguments.output, kind_of_format(arguments.format));
+  Output output(arguments.output, report::kind_of_format(arguments.format));
   ReportOptions report;
   report.quiet = arguments.quiet;
   report.verbose = arguments.verbose;
@@ -59,18 +59,18 @@ int run(const ProveArguments& arguments) {
       if (proof.verdict != Proof::Verdict::right) status = std::max<int>(status, exit_wrong);
       if (arguments.counterexample.empty()) continue;
       if (!proof.counterexample) {
-        tell(fmt::format("lockstep prove: {} has no counterexample; {} was not written\n", one_line_text(file),
-                         one_line_text(arguments.counterexample)));
+        tell(fmt::format("lockstep prove: {} has no counterexample; {} was not written\n", report::one_line_text(file),
+                         report::one_line_text(arguments.counterexample)));
         continue;
       }
       const std::string text = write_json(proof.counterexample->document);
       if (const std::string why = why_no_scenario(file, text); !why.empty()) {
-        tell(
-            fmt::format("lockstep prove: the counterexample of {} would be no valid scenario: {}; {} was not written\n",
-                        one_line_text(file), one_line_text(why), one_line_text(arguments.counterexample)));
+        tell(fmt::format(
+            "lockstep prove: the counterexample of {} would be no valid scenario: {}; {} was not written\n",
+            report::one_line_text(file), report::one_line_text(why), report::one_line_text(arguments.counterexample)));
         continue;
       }
-      Output example(arguments.counterexample, ReadableText::Kind::json);
+      Output example(arguments.counterexample, report::ReadableText::Kind::json);
       example.write(text);
       example.commit();
     } catch (const ReplacedInput&) {
@@ -79,17 +79,20 @@ int run(const ProveArguments& arguments) {
       for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
       status = std::max<int>(status, exit_usage);
     } catch (const OverBudget& over) {
-      tell(fmt::format("lockstep: {}: too large for a proof: {}\n", one_line_text(file), one_line_text(over.what())));
+      tell(fmt::format("lockstep: {}: too large for a proof: {}\n", report::one_line_text(file),
+                       report::one_line_text(over.what())));
       status = std::max<int>(status, exit_usage);
     } catch (const std::bad_alloc&) {
       // The other files have their answers all the same.
-      tell(fmt::format("lockstep: {}: out of memory\n", one_line_text(file)));
+      tell(fmt::format("lockstep: {}: out of memory\n", report::one_line_text(file)));
       status = std::max<int>(status, exit_failure);
     } catch (const InternalError& error) {
-      tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", one_line_text(file), one_line_text(error.what())));
+      tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", report::one_line_text(file),
+                       report::one_line_text(error.what())));
       status = std::max<int>(status, exit_failure);
     } catch (const ExpressionError& error) {
-      tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", one_line_text(file), one_line_text(error.what())));
+      tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", report::one_line_text(file),
+                       report::one_line_text(error.what())));
       status = std::max<int>(status, exit_failure);
     }
   }

@@ -25,7 +25,7 @@ int run(const RecordArguments& arguments) {
   RecordOptions options;
   options.loss = given_loss(arguments.loss);
   if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));
-  Output output(arguments.output, ReadableText::Kind::json);
+  Output output(arguments.output, report::ReadableText::Kind::json);
   const RecordedRun recorded = record_run(arguments.run, options);
   keep_inputs(arguments.output, {arguments.run});
   const bool meets = recorded.unmet.empty();
@@ -34,8 +34,8 @@ int run(const RecordArguments& arguments) {
     output.commit();
   }
   std::string text;
-  for (const std::string& sentence : recorded.unmet) text += fmt::format("✗ {}\n", one_line_text(sentence));
-  for (const std::string& sentence : recorded.notes) text += fmt::format("note: {}\n", one_line_text(sentence));
+  for (const std::string& sentence : recorded.unmet) text += fmt::format("✗ {}\n", report::one_line_text(sentence));
+  for (const std::string& sentence : recorded.notes) text += fmt::format("note: {}\n", report::one_line_text(sentence));
   text += meets
               ? fmt::format("the recorded schedule predicts what was measured in {}\n",
                             recorded.results == 1 ? "its one result" : fmt::format("all {} results", recorded.results))

@@ -22,7 +22,7 @@ Command reference_command() {
       output_row(path.get()),
   };
   command.run = [path] {
-    Output output(*path, ReadableText::Kind::as_is);
+    Output output(*path, report::ReadableText::Kind::as_is);
     output.write(reference_markdown(all_commands()));
     output.commit();
     return static_cast<int>(exit_right);

@@ -31,17 +31,17 @@ struct RepairArguments : CommonOptions {
 constexpr std::int64_t most_repairs = 1000;
 
 /// The best ones that stand at the file's own sizes, at most `most`.
-RepairFindings search(const CheckResult& result, std::size_t most) {
+report::RepairFindings search(const CheckResult& result, std::size_t most) {
   const auto begin = std::chrono::steady_clock::now();
-  RepairFindings findings;
-  const RepairSearch found = [&] {
+  report::RepairFindings findings;
+  const diagnosis::RepairSearch found = [&] {
     const Budget budget(Budget::search);
-    return find_repairs(result);
+    return diagnosis::find_repairs(result);
   }();
   findings.cut_off = found.cut_off;
   findings.tried = found.tried;
   findings.found = static_cast<int>(found.repairs.size());
-  findings.repairs = best_repairs(result, found, most);
+  findings.repairs = diagnosis::best_repairs(result, found, most);
   findings.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return findings;
 }
@@ -50,7 +50,8 @@ std::int64_t taken(const RepairArguments& arguments) {
   return arguments.take.empty() ? 1 : number_of("--take", arguments.take, most_repairs);
 }
 
-void write_repaired(const CheckResult& result, const RepairFindings& findings, const RepairArguments& arguments) {
+void write_repaired(const CheckResult& result, const report::RepairFindings& findings,
+                    const RepairArguments& arguments) {
   const auto take = static_cast<std::size_t>(taken(arguments));
   if (take > findings.repairs.size())
     usage_error(fmt::format(
@@ -58,10 +59,10 @@ void write_repaired(const CheckResult& result, const RepairFindings& findings, c
         findings.repairs.size() == 1 ? "is 1 repair" : fmt::format("are {} repairs", findings.repairs.size()),
         result.file));
   std::vector<std::string> edits;
-  for (const Json& edit : findings.repairs[take - 1].edits) edits.push_back(one_line(edit));
+  for (const Json& edit : findings.repairs[take - 1].edits) edits.push_back(report::one_line(edit));
   // Where sizes are "any", the result is about a scenario of given ones.
   const Scenario as_written = read_scenario_file(result.file);
-  const std::string text = text_with_edits(as_written, edits);
+  const std::string text = scenario::text_with_edits(as_written, edits);
   const std::string path = arguments.write ? result.file : arguments.to;
   // The repair was found at sizes of its own; with "any" the whole may not be decided.
   if (const std::string why = why_no_scenario(result.file, text); !why.empty())
@@ -70,16 +71,17 @@ void write_repaired(const CheckResult& result, const RepairFindings& findings, c
                     "the file is not written",
                     take, result.file, why));
   if (arguments.write) {
-    Output kept(result.file + ".orig", ReadableText::Kind::as_is);
+    Output kept(result.file + ".orig", report::ReadableText::Kind::as_is);
     kept.write(as_written.document.place().source->text);
     kept.commit();
   }
-  Output repaired(path, ReadableText::Kind::as_is);
+  Output repaired(path, report::ReadableText::Kind::as_is);
   if (arguments.write) repaired.may_replace_input();
   repaired.write(text);
   repaired.commit();
-  tell(fmt::format("wrote {} with repair {}{}\n", one_line_text(path), take,
-                   arguments.write ? fmt::format("; {} is as it was", one_line_text(result.file + ".orig")) : ""));
+  tell(fmt::format(
+      "wrote {} with repair {}{}\n", report::one_line_text(path), take,
+      arguments.write ? fmt::format("; {} is as it was", report::one_line_text(result.file + ".orig")) : ""));
 }
 
 int run(const RepairArguments& arguments) {
@@ -106,13 +108,13 @@ int run(const RepairArguments& arguments) {
   keep_apart({arguments.output, arguments.to, changes ? file : "", changes ? file + ".orig" : ""});
   for (const std::string& path : {arguments.output, arguments.to}) keep_what_was_read(path);
   Output output(arguments.output,
-                kind_of_format(arguments.format));  // what cannot be written is said before the search
-  RepairFindings findings;
+                report::kind_of_format(arguments.format));  // what cannot be written is said before the search
+  report::RepairFindings findings;
   if (result.verdict != Verdict::match) findings = search(result, most);
   if (arguments.format == "json") {
-    repair_json(result, findings, output.writer());
+    report::repair_json(result, findings, output.writer());
   } else {
-    repair_text(result, findings, use_color(arguments, output.terminal()), output.writer());
+    report::repair_text(result, findings, use_color(arguments, output.terminal()), output.writer());
   }
   output.commit();
   if (result.verdict == Verdict::match) return exit_right;

@@ -36,7 +36,7 @@ int run(ReportArguments& arguments) {
   });
   reports.finish();
   if (!arguments.output.empty())
-    tell(fmt::format("wrote {}, a page of {}; a browser opens it\n", one_line_text(arguments.output),
+    tell(fmt::format("wrote {}, a page of {}; a browser opens it\n", report::one_line_text(arguments.output),
                      counted(files.size(), "scenario")));
   return status;
 }

@@ -33,7 +33,7 @@ Command schema_command() {
       output_row(&arguments->output),
   };
   command.run = [arguments] {
-    Output output(arguments->output, ReadableText::Kind::as_is);
+    Output output(arguments->output, report::ReadableText::Kind::as_is);
     output.write(arguments->markdown ? scenario_key_tables() : write_json(scenario_schema()));
     output.commit();
     return static_cast<int>(exit_right);

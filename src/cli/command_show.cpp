@@ -36,7 +36,7 @@ int run(const ShowArguments& arguments) {
   const std::string kind = arguments.file.substr(0, colon);
   if (colon != std::string::npos && (kind == "framework" || kind == "model")) {
     const std::string& text = builtin_text(kind, arguments.file.substr(colon + 1));
-    Output output(arguments.output, ReadableText::Kind::as_is);
+    Output output(arguments.output, report::ReadableText::Kind::as_is);
     output.write(text);
     output.commit();
     return exit_right;
@@ -51,7 +51,8 @@ int run(const ShowArguments& arguments) {
   const Budget budget(Budget::search);
   const Scenario scenario = read_scenario_file(one_scenario_file("show", arguments.file));
   if (arguments.resolved) want_same_verdict(scenario);
-  Output output(arguments.output, arguments.resolved ? ReadableText::Kind::json : kind_of_format(arguments.format));
+  Output output(arguments.output,
+                arguments.resolved ? report::ReadableText::Kind::json : report::kind_of_format(arguments.format));
   if (arguments.resolved) {
     output.write(write_json(scenario.resolved));
   } else if (arguments.format == "json") {

@@ -86,11 +86,11 @@ class TextSummary {
   void add(const CheckResult& result, const Outcome& outcome) {
     if (arguments_.quiet && outcome.word != "FAIL") return;
     const std::string name = result.scenario == nullptr ? "" : result.scenario->name + "  ";
-    const std::string word = padded(outcome.word, 4);
+    const std::string word = report::padded(outcome.word, 4);
     const std::string colored = outcome.word == "ok"     ? style_.good(word)
                                 : outcome.word == "FAIL" ? style_.bad(word)
                                                          : style_.faint(word);
-    output_.write(fmt::format("{}  {}{}{}\n", colored, name, one_line_text(result.file),
+    output_.write(fmt::format("{}  {}{}{}\n", colored, name, report::one_line_text(result.file),
                               outcome.word == "skip" ? ": " + outcome.details.front() : ""));
     if (outcome.word == "FAIL") {
       for (const std::string& detail : outcome.details) output_.write(indented(detail));
@@ -106,7 +106,7 @@ class TextSummary {
  private:
   const TestArguments& arguments_;
   Output output_;
-  Style style_;
+  report::Style style_;
 };
 
 int test(const TestArguments& arguments, CheckOptions check, const std::vector<std::string>& files) {

@@ -45,7 +45,8 @@ std::string targets() {
 
 std::string text() {
   std::vector<std::string_view> built, missing;
-  for (const EngineRow& engine : engine_table()) (engine.is_built() ? built : missing).push_back(engine.name);
+  for (const diagnosis::EngineRow& engine : diagnosis::engine_table())
+    (engine.is_built() ? built : missing).push_back(engine.name);
   std::string imports = "JSON";
   for (const ImportSyntax& syntax : import_syntaxes()) {
     imports +=
@@ -57,14 +58,14 @@ std::string text() {
 }
 
 void json(const Write& write) {
-  JsonWriter writer(write);
+  report::JsonWriter writer(write);
   writer.begin_object();
   writer.key("lockstep").number(1);
   writer.key("version").string(LOCKSTEP_VERSION);
   writer.key("compiler").string(compiler());
   writer.key("build").string(build_kind());
   writer.key("engines").begin_object(true);
-  for (const EngineRow& engine : engine_table()) {
+  for (const diagnosis::EngineRow& engine : diagnosis::engine_table()) {
     writer.key(engine.name).boolean(engine.is_built());
   }
   writer.end_object();

@@ -125,7 +125,7 @@ class Watch {
         make_reporter("text", options, [&](std::string_view part) { text += part; });
     reporter->add(result);
     reporter->finish();
-    if (!arguments_.verbose) text += blame_text(result, Style(color_));
+    if (!arguments_.verbose) text += report::blame_text(result, report::Style(color_));
     return text;
   }
 
@@ -135,7 +135,7 @@ class Watch {
     for (const std::string& file : files_.files()) output_.write(checked_.at(file).text);
     if (files_.files().empty()) output_.write("there is no scenario now; waiting for one\n");
     if (terminal_)
-      output_.write(Style(color_).faint("\nwatching; Ctrl-C ends it\n"));
+      output_.write(report::Style(color_).faint("\nwatching; Ctrl-C ends it\n"));
     else
       output_.write("\n");
     output_.flush();

@@ -40,8 +40,8 @@ std::string linked(const std::string& project, const std::string& number) {
   const std::size_t digits = number.find_first_of("0123456789");
   const bool is_number = digits != std::string::npos && (number.starts_with("#") || number.starts_with("PR ")) &&
                          number.find_first_not_of("0123456789", digits) == std::string::npos;
-  const bool is_repository = project.find('/') != std::string::npos && url_text(project) == project;
-  if (!is_number || !is_repository) return markdown_text(number);
+  const bool is_repository = project.find('/') != std::string::npos && report::url_text(project) == project;
+  if (!is_number || !is_repository) return report::markdown_text(number);
   return fmt::format("[{}](https://github.com/{}/{}/{})", number, project, number[0] == '#' ? "issues" : "pull",
                      number.substr(digits));
 }
@@ -68,9 +68,9 @@ std::string summary(const std::vector<ScenarioRow>& rows) {
     if (row.tolerance == "-") continue;
     ++mismatches;
     note(mismatching);
-    if (row.replicas == name_of(Replicas::agree)) ++agree;
-    if (row.replicas == name_of(Replicas::alone)) ++alone;
-    if (row.replicas == name_of(Replicas::differ)) note(seen_by_replicas);
+    if (row.replicas == diagnosis::name_of(diagnosis::Replicas::agree)) ++agree;
+    if (row.replicas == diagnosis::name_of(diagnosis::Replicas::alone)) ++alone;
+    if (row.replicas == diagnosis::name_of(diagnosis::Replicas::differ)) note(seen_by_replicas);
     if (row.tolerance == "passes") ++passes;
     if (row.tolerance == "fails") note(seen_by_tolerance);
   }
@@ -108,10 +108,10 @@ void write_corpus(Output& output, const std::string& format, const std::vector<S
                {"title", "title"}});
   const bool markdown = format == "markdown";
   for (const ScenarioRow& row : rows) {
-    table.add({markdown ? markdown_text(row.project) : row.project,
+    table.add({markdown ? report::markdown_text(row.project) : row.project,
                markdown ? linked(row.project, row.number) : row.number, row.axes, row.mistake, row.replicas,
-               row.tolerance, markdown ? markdown_cell(row.name) : row.name,
-               markdown ? markdown_text(row.title) : row.title});
+               row.tolerance, markdown ? report::markdown_cell(row.name) : row.name,
+               markdown ? report::markdown_text(row.title) : row.title});
   }
   table.write(output, format);
   if (format == "text") output.write("\n" + summary(rows));

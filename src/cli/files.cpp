@@ -29,9 +29,9 @@ namespace {
 /// Whether it is a framework or model file, which scenarios name and nobody checks by itself.
 bool is_named_by_scenarios(const fs::path& path) {
   // What a link outside of the folder leads to is not looked at; who reads it as a scenario says what is wrong.
-  if (leads_outside(path)) return false;
+  if (scenario::leads_outside(path)) return false;
   std::string error;
-  const std::optional<std::string> text = read_text_file(path, error);
+  const std::optional<std::string> text = scenario::read_text_file(path, error);
   const auto has = [&](const char* word) { return text->find(word) != std::string::npos; };
   if (!text || (!has("\"lockstep_framework\"") && !has("\"lockstep_model\""))) return false;
   Diagnostics diagnostics;
@@ -57,7 +57,7 @@ const Wanted tensors{{".safetensors", ".npy"}, "file of tensors", false, false, 
 /// Of what is found, and was not named: a pipe, which nobody may ever write to, or a device.
 bool never_opened(const fs::path& path) {
   std::error_code error;
-  return fs::is_other(path, error) || is_of_the_system(path);
+  return fs::is_other(path, error) || scenario::is_of_the_system(path);
 }
 
 std::vector<std::string> files_in(const fs::path& folder, const Wanted& wanted) {

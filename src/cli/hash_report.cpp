@@ -23,7 +23,7 @@ std::string kind_of(const StoredTensor& tensor) {
   return fmt::format("{} {}", printable(tensor.dtype), shape_of(tensor));
 }
 
-void write_shape(JsonWriter& json, const std::vector<std::uint64_t>& shape) {
+void write_shape(report::JsonWriter& json, const std::vector<std::uint64_t>& shape) {
   json.begin_array(true);
   for (const std::uint64_t extent : shape) json.number(extent);
   json.end_array();
@@ -45,7 +45,7 @@ std::string printable(std::string_view text) {
 }
 
 HashReport::HashReport(const std::string& path, const std::string& format)
-    : output_(path, kind_of_format(format)), json_(output_.writer()), is_json_(format == "json") {
+    : output_(path, report::kind_of_format(format)), json_(output_.writer()), is_json_(format == "json") {
   if (!is_json_) return;
   json_.begin_object();
   json_.key("lockstep").number(1);
@@ -223,7 +223,7 @@ void write_text(const Comparison& comparison, Output& output, const HashCounts& 
   output.write(line + "\n");
 }
 
-void write_pair(JsonWriter& json, const TensorPair& pair, const TensorDifference& difference, Found found) {
+void write_pair(report::JsonWriter& json, const TensorPair& pair, const TensorDifference& difference, Found found) {
   static constexpr const char* words[] = {"equal", "differs", "differs", "only in a", "only in b", "skipped"};
   json.begin_object();
   json.key("name").string(pair.any().name);
@@ -262,7 +262,7 @@ void write_pair(JsonWriter& json, const TensorPair& pair, const TensorDifference
 }
 
 void write_json(const Comparison& comparison, Output& output, const HashCounts& counts) {
-  JsonWriter json(output.writer());
+  report::JsonWriter json(output.writer());
   json.begin_object();
   json.key("lockstep").number(1);
   json.key("a").string(comparison.a.path());
@@ -285,7 +285,7 @@ int write_comparison(const Comparison& comparison, const std::string& path, cons
   HashCounts counts;
   for (std::size_t i = 0; i < comparison.pairs.size(); ++i)
     count(counts, found_in(comparison.pairs[i], comparison.differences[i]));
-  Output output(path, kind_of_format(format));
+  Output output(path, report::kind_of_format(format));
   if (format == "json") {
     write_json(comparison, output, counts);
   } else {

@@ -25,7 +25,7 @@ class HashReport {
 
  private:
   Output output_;
-  JsonWriter json_;
+  report::JsonWriter json_;
   bool is_json_;
 };
 

@@ -57,7 +57,8 @@ InputError without_others_lines(const InputError& error, const std::vector<std::
     if (source != nullptr && source.get() == told) continue;
     const fs::path folder = source == nullptr ? fs::path() : fs::path(source->name).parent_path();
     if (source == nullptr || is_dump(source) ||
-        (is_named(source->name, arguments) && (is_of_the_system(folder) || !leads_out_of(source->name, folder)))) {
+        (is_named(source->name, arguments) &&
+         (scenario::is_of_the_system(folder) || !leads_out_of(source->name, folder)))) {
       shown.push_back(diagnostic);
       continue;
     }
@@ -82,7 +83,7 @@ int import_flight_recorder(const CommonOptions& options, const std::vector<std::
                     fmt::join(files, ", ")));
   keep_in_folders(dumps, files);
   keep_inputs(options.output, dumps);
-  Output output(options.output, kind_of_format(options.format));
+  Output output(options.output, report::kind_of_format(options.format));
   FlightResult result;
   try {
     result = read_flight_recorder(

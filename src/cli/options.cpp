@@ -28,7 +28,7 @@ bool is_on(const char* variable) {
 /// "host (real numbers)", …: the engines that need devices or processes, or the others.
 std::vector<std::string> described_engines(bool on_devices) {
   std::vector<std::string> list;
-  for (const EngineRow& row : engine_table()) {
+  for (const diagnosis::EngineRow& row : diagnosis::engine_table()) {
     if ((row.ask == nullptr) == on_devices) list.push_back(fmt::format("{} ({})", row.name, row.help));
   }
   return list;
@@ -130,7 +130,7 @@ std::vector<OptionRow> CommonOptions::engine_rows() {
            fmt::join(described_engines(false), ", "), listed(described_engines(true))),
        {},
        &engines,
-       engine_names(true)},
+       diagnosis::engine_names(true)},
       {"--seed", "N", "Seed of the host engine's numbers and samples.", {}, &seed},
   };
 }
@@ -167,7 +167,7 @@ bool names_engine(const CommonOptions& options, std::string_view engine) {
 }
 
 CheckOptions check_options(const CommonOptions& options, bool with_devices) {
-  const std::vector<std::string> known = engine_names(with_devices);
+  const std::vector<std::string> known = diagnosis::engine_names(with_devices);
   CheckOptions check;
   check.seed = options.seed;
   check.jobs = static_cast<int>(number_of("--jobs", options.jobs, 1024));
@@ -182,7 +182,7 @@ CheckOptions check_options(const CommonOptions& options, bool with_devices) {
       usage_error(fmt::format("--engine takes {}, separated by commas; found \"{}\"{}", fmt::join(known, ", "), name,
                               did_you_mean(name, known)));
     // Where it asks for nothing, with_engines() sees to it.
-    if (const EngineRow& row = engine_row(name); row.ask != nullptr) row.ask(check);
+    if (const diagnosis::EngineRow& row = diagnosis::engine_row(name); row.ask != nullptr) row.ask(check);
   }
   return check;
 }

@@ -134,7 +134,7 @@ int writable_stream(int number, const std::string& path) {
 }  // namespace
 
 void tell(const std::string& text) {
-  const std::string readable = readable_text(text);
+  const std::string readable = report::readable_text(text);
   if (is_silent) {
     held_back += readable;
   } else {
@@ -156,7 +156,7 @@ void say_what_was_held_back() {
   held_back.clear();
 }
 
-Output::Output(std::string path, ReadableText::Kind kind) : path_(std::move(path)), readable_(kind) {
+Output::Output(std::string path, report::ReadableText::Kind kind) : path_(std::move(path)), readable_(kind) {
   if (path_.empty()) {
     descriptor_ = STDOUT_FILENO;
     return;

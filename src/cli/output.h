@@ -38,7 +38,7 @@ class WriteFailure : public std::runtime_error {
 class Output {
  public:
   /// "" is standard output. Throws InputError where the file cannot be made.
-  explicit Output(std::string path, ReadableText::Kind kind = ReadableText::Kind::text);
+  explicit Output(std::string path, report::ReadableText::Kind kind = report::ReadableText::Kind::text);
   /// Removes what was written if commit() was not reached.
   ~Output();
   Output(const Output&) = delete;
@@ -61,7 +61,7 @@ class Output {
 
  private:
   std::string path_, temporary_, buffer_;
-  ReadableText readable_;
+  report::ReadableText readable_;
   bool may_replace_input_ = false;
   int descriptor_ = -1;
 };

@@ -28,7 +28,7 @@ int no_such_command(const std::vector<Command>& commands, const std::string& nam
   if (near.empty() && std::filesystem::exists(name, error))
     near = fmt::format("; did you mean `lockstep check {}`?", argument_for(name));
   tell(fmt::format("lockstep: there is no {} \"{}\"{}\nSee `lockstep --help`.\n",
-                   name.starts_with('-') ? "option" : "command", one_line_text(name), near));
+                   name.starts_with('-') ? "option" : "command", report::one_line_text(name), near));
   return exit_usage;
 }
 
@@ -48,7 +48,7 @@ void include_folders(const Command& command) {
       std::error_code error;
       if (!std::filesystem::is_directory(folder, error))
         usage_error(fmt::format("--include {}: there is no such folder", folder));
-      include_files_below(folder);
+      scenario::include_files_below(folder);
     }
   }
 }
@@ -102,14 +102,14 @@ int run_dispatched(const std::vector<std::string>& arguments) {
     for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
     return exit_usage;
   } catch (const OverBudget& over) {
-    tell(fmt::format("lockstep: this scenario is too large: {}\n", clean_text(over.what())));
+    tell(fmt::format("lockstep: this scenario is too large: {}\n", report::clean_text(over.what())));
     return exit_usage;
   } catch (const std::bad_alloc&) {
     tell("lockstep: out of memory\n");
   } catch (const InternalError& error) {
     tell(fmt::format("lockstep: a bug of lockstep: {}\n", error.what()));
   } catch (const std::exception& error) {
-    tell(fmt::format("lockstep: {}\n", clean_text(error.what())));
+    tell(fmt::format("lockstep: {}\n", report::clean_text(error.what())));
   }
   return exit_failure;
 }

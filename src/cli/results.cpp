@@ -42,7 +42,7 @@ int status_of(const CheckResult& result) {
 
 int nothing_found(const std::vector<std::string>& paths) {
   tell(fmt::format("lockstep: nothing was checked: there is no *.json or *.jsonc file in {}\n",
-                   one_line_text(fmt::format("{}", fmt::join(paths, ", ")))));
+                   report::one_line_text(fmt::format("{}", fmt::join(paths, ", ")))));
   return exit_nothing;
 }
 
@@ -87,7 +87,7 @@ void ReportSet::open(const std::string& kind, const std::string& path, const Rep
   Entry entry;
   paths_.push_back(path);
   keep_apart(paths_);
-  entry.output = std::make_unique<Output>(path, kind_of_format(kind));
+  entry.output = std::make_unique<Output>(path, report::kind_of_format(kind));
   entry.reporter = make_reporter(kind, options, entry.output->writer());
   if (entry.reporter == nullptr) {
     usage_error(fmt::format("--report knows {}; found \"{}\"{}", fmt::join(report_kinds(), ", "), kind,
@@ -117,7 +117,7 @@ void ReportSet::add(const CheckResult& result) {
   hand_on(result, {result.file});
   // Someone who reads a report file sees at once that there is nothing to trust in it.
   if (!result.disagreement.empty())
-    tell(fmt::format("lockstep: {}: {}\n", one_line_text(result.file), result.disagreement));
+    tell(fmt::format("lockstep: {}: {}\n", report::one_line_text(result.file), result.disagreement));
 }
 
 void ReportSet::keep_what_was_read() const {
@@ -144,7 +144,7 @@ void ReportSet::finish() {
   if (summary_) {
     attempt([&] {
       summary_->finish();
-      append(summary_path(), readable_text(summary_text_));
+      append(summary_path(), report::readable_text(summary_text_));
     });
   }
   if (failure) std::rethrow_exception(failure);

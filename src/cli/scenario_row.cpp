@@ -60,7 +60,7 @@ ScenarioRow row_of(const CheckResult& result) {
   ScenarioRow row;
   row.verdict = std::string(name_of(result.verdict));
   row.axes = row.mistake = row.factor = row.replicas = row.tolerance = "-";
-  row.file = row.name = file_text(result.file);
+  row.file = row.name = report::file_text(result.file);
   if (result.scenario == nullptr) return row;
   const Scenario& scenario = *result.scenario;
   row.name = scenario.name;
@@ -68,15 +68,15 @@ ScenarioRow row_of(const CheckResult& result) {
   row.title = scenario.title;
   row.axes = axes_text(scenario.layout);
   if (result.verdict == Verdict::error) return row;
-  row.mistake = result.verdict == Verdict::match ? "none" : std::string(name_of(kind_of_mistake(result)));
+  row.mistake = result.verdict == Verdict::match ? "none" : std::string(name_of(diagnosis::kind_of_mistake(result)));
   const std::optional<Rational> ratio = overall_ratio(result);
   if (ratio) row.factor = ratio->to_string();
   if (result.verdict != Verdict::mismatch || symbolic_of(result) == nullptr) return row;
   // Its values are right: a factor of 1 would say that all is well.
-  if (wrong_in_norm_alone(result)) row.factor = "norm";
-  if (wrong_in_model_alone(result)) row.factor = "-";
-  row.replicas = std::string(name_of(compare_replicas(result)));
-  row.tolerance = within_tolerance(result, accepted_error) ? "passes" : "fails";
+  if (diagnosis::wrong_in_norm_alone(result)) row.factor = "norm";
+  if (diagnosis::wrong_in_model_alone(result)) row.factor = "-";
+  row.replicas = std::string(diagnosis::name_of(diagnosis::compare_replicas(result)));
+  row.tolerance = diagnosis::within_tolerance(result, accepted_error) ? "passes" : "fails";
   return row;
 }
 

@@ -16,16 +16,16 @@ void Table::write(Output& output, const std::string& format) const {
 
 void Table::write_text(Output& output) const {
   std::vector<std::size_t> widths;
-  for (const Column& column : columns_) widths.push_back(text_width(column.head));
+  for (const Column& column : columns_) widths.push_back(report::text_width(column.head));
   for (const std::vector<std::string>& row : rows_) {
     for (std::size_t column = 0; column < row.size(); ++column) {
-      widths[column] = std::max(widths[column], text_width(row[column]));
+      widths[column] = std::max(widths[column], report::text_width(row[column]));
     }
   }
   const auto write_row = [&](const std::vector<std::string>& row) {
     std::string line;
     for (std::size_t column = 0; column < row.size(); ++column) {
-      line += (column > 0 ? "  " : "") + padded(row[column], widths[column]);
+      line += (column > 0 ? "  " : "") + report::padded(row[column], widths[column]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     output.write(line + "\n");
@@ -51,7 +51,7 @@ void Table::write_markdown(Output& output) const {
 }
 
 void Table::write_json(Output& output) const {
-  JsonWriter json(output.writer());
+  report::JsonWriter json(output.writer());
   json.begin_array();
   for (const std::vector<std::string>& row : rows_) {
     json.begin_object(true);

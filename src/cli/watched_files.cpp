@@ -23,7 +23,7 @@ constexpr std::int64_t second_ns = 1'000'000'000;
 /// Paths of a scenario's own framework and model files. A file with mistakes names what can be made out.
 std::vector<std::string> named_by(const std::string& file) {
   std::string error;
-  const std::optional<std::string> text = read_text_file(file, error);
+  const std::optional<std::string> text = scenario::read_text_file(file, error);
   if (!text) return {};
   Diagnostics ignored;
   const Json document = parse_json(std::make_shared<const Source>(Source{file, *text}), ignored);
@@ -56,7 +56,7 @@ FileState state_of(const std::string& path) {
   // Two changes within one tick of the file system's clock leave the same time.
   if (std::time(nullptr) - status.st_mtim.tv_sec > 2) return state;
   std::string error;
-  const std::optional<std::string> text = read_text_file(path, error);
+  const std::optional<std::string> text = scenario::read_text_file(path, error);
   if (text) state.content = std::hash<std::string>()(*text) | 1U;
   return state;
 }

@@ -49,7 +49,7 @@ std::string why_no_scenario(const std::string& file, const std::string& text) {
 }
 
 void want_same_verdict(const Scenario& scenario) {
-  if (scenario.layout.any.empty() && !has_any_micro_batches(scenario)) return;
+  if (scenario.layout.any.empty() && !scenario::has_any_micro_batches(scenario)) return;
   const std::string written = verdict_text(check_scenario(std::make_shared<const Scenario>(scenario), by_formula()));
   const std::string plain = verdict_text(judged(scenario.file, write_json(scenario.resolved)));
   if (written == plain) return;

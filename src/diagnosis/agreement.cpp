@@ -14,7 +14,7 @@
 #include "src/diagnosis/engine_details.h"
 #include "src/diagnosis/engines.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -182,4 +182,4 @@ std::string find_disagreement(const CheckResult& result, const CheckOptions& opt
       difference, result.file, options_for_the_same(result, options), options.seed);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -6,7 +6,7 @@
 
 #include "lockstep/check.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// What the engines of `result` say differently about values, with the command that replays it;
 /// "" where they agree or one of them did not run. Counts and ownership are the symbolic engine's
@@ -32,4 +32,4 @@ std::string compare_by_classes(const CheckResult& result, const EngineResult& ab
 std::string compare_with_transformer(const CheckResult& result, const EngineResult& above, const EngineResult& own,
                                      const CheckOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

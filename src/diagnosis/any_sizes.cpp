@@ -7,7 +7,7 @@
 #include "lockstep/prove.h"
 #include "src/scenario/open_sizes.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -28,7 +28,7 @@ std::vector<Diagnostic> not_decided(const Scenario& scenario, const Proof& proof
     const std::string name(name_of(axis));
     add(layout, "/layout/" + name, "the size \"any\" of the axis " + name);
   }
-  if (has_any_micro_batches(scenario))
+  if (scenario::has_any_micro_batches(scenario))
     add(scenario.document.find("batch"), "/batch/micro_batches", "the number \"any\" of micro-batches");
   return diagnostics.sorted();
 }
@@ -53,11 +53,11 @@ std::shared_ptr<const Scenario> shown_for_any(const Scenario& scenario, CheckRes
   shown->expect = scenario.expect;
   std::vector<std::string> names;
   for (const Axis axis : scenario.layout.any) names.emplace_back(name_of(axis));
-  if (has_any_micro_batches(scenario)) names.emplace_back("micro_batches");
+  if (scenario::has_any_micro_batches(scenario)) names.emplace_back("micro_batches");
   result.notes.push_back(
       fmt::format("With any {} it is {}. Shown is {}.", fmt::join(names, " and "), proof.statement,
                   proof.counterexample ? "the smallest layout that is wrong" : "a small layout that stands for all"));
   return shown;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -6,7 +6,7 @@
 
 #include "lockstep/scenario.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// A mistake that no single part of the file is to blame for, shown at its layout.
 inline Diagnostic at_the_layout(const Scenario& scenario, std::string message) {
@@ -14,4 +14,4 @@ inline Diagnostic at_the_layout(const Scenario& scenario, std::string message) {
   return {layout != nullptr ? layout->place() : scenario.document.place(), std::move(message)};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

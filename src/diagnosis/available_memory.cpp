@@ -8,7 +8,7 @@
 
 #include "src/diagnosis/workload.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -45,4 +45,4 @@ double available_bytes() {
   return available;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

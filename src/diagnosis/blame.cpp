@@ -14,7 +14,7 @@
 #include "src/diagnosis/step_list.h"
 #include "src/diagnosis/unnoticed.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -98,4 +98,4 @@ void search_blame(CheckResult& result) {
   if (!blame.empty()) result.blame = std::move(blame);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

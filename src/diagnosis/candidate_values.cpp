@@ -10,7 +10,7 @@
 #include "src/diagnosis/fold_names.h"
 #include "src/schedule/selector_list.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -147,7 +147,7 @@ void find_tokens(const Batch& batch, CandidateValues& values) {
 
 std::set<std::string> chosen_by(const Model& model, const std::string& item) {
   std::set<std::string> names;
-  const SelectorItem read = SelectorItem::read(item);
+  const schedule::SelectorItem read = schedule::SelectorItem::read(item);
   for (const Parameter& parameter : model.parameters()) {
     if (!parameter.frozen && read.fits(parameter, parameter.numel(), parameter.chunk)) names.insert(parameter.name);
   }
@@ -187,7 +187,8 @@ void collect_steps(const std::vector<Step>& steps, const std::set<std::string>& 
     std::size_t taken = 0;
     for (std::string item : step.params.items()) {
       if (item.starts_with('!')) item.erase(0, 1);
-      if (is_long && !wrong.empty() && SelectorItem::read(item).is_plain_name() && !wrong.contains(item)) continue;
+      if (is_long && !wrong.empty() && schedule::SelectorItem::read(item).is_plain_name() && !wrong.contains(item))
+        continue;
       if (taken++ == most_single_items) break;
       if (!Selectors::compares_numel(item) && item != "*") add(values.selectors, item);
     }
@@ -202,7 +203,7 @@ class Selections {
 
   void add(const std::vector<std::string>& items) {
     std::set<std::string> chosen;
-    const SelectorList selectors(items);
+    const schedule::SelectorList selectors(items);
     for (const Parameter& parameter : model_.parameters()) {
       if (!parameter.frozen && selectors.chooses(parameter, parameter.numel())) chosen.insert(parameter.name);
     }
@@ -297,4 +298,4 @@ CandidateValues candidate_values(const Schedule& schedule, const std::set<std::s
   return values;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -8,7 +8,7 @@
 #include "lockstep/schedule.h"
 #include "src/diagnosis/product.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// Of a longer list of selectors, as a recorded schedule has, only items that may matter are edited one by one: so
 /// many.
@@ -41,4 +41,4 @@ void keep_sizes(CandidateValues& values, const Environment& environment, const s
 /// take more than a few.
 std::vector<std::string> selectors_for(const Model& model, const std::set<std::string>& names);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

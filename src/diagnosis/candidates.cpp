@@ -9,7 +9,7 @@
 #include "src/diagnosis/inserts.h"
 #include "src/diagnosis/step_editor.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -118,7 +118,7 @@ class StepEdits : private StepEditor {
   void kind_of_step() {
     const auto become = [&](Op op, std::vector<std::string_view> without) {
       std::erase_if(without, [&](std::string_view key) { return !has(key); });
-      add(Kind::operation, Edit::set(step_.name, with({}, "op", &Step::op, op), std::move(without)));
+      add(Kind::operation, Edit::set(step_.name, scenario::with({}, "op", &Step::op, op), std::move(without)));
     };
     switch (step_.op) {
       case Op::all_reduce:
@@ -181,4 +181,4 @@ std::vector<Candidate> single_edits(const std::vector<Step>& steps, const Candid
   return candidates;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -8,7 +8,7 @@
 #include "lockstep/edit.h"
 #include "src/diagnosis/candidate_values.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// One edit of a schedule, and what it is for.
 struct Candidate {
@@ -46,4 +46,4 @@ std::vector<Candidate> single_edits(const std::vector<Step>& steps, const Candid
 /// different.
 std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std::vector<Step>& right);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

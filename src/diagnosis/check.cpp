@@ -36,7 +36,7 @@ namespace {
 /// Whether a file that could not be read as a scenario expects that.
 bool expects_error(const std::string& file) {
   std::string why;
-  const std::optional<std::string> text = read_text_file(file, why);
+  const std::optional<std::string> text = scenario::read_text_file(file, why);
   if (!text) return false;
   Diagnostics diagnostics;
   const Json document = parse_json(std::make_shared<const Source>(Source{file, *text}), diagnostics);
@@ -74,7 +74,7 @@ bool speaks_of_model_edits(const Scenario& scenario) {
 /// walk ended.
 void combine(CheckResult& result) {
   const Timeline& timeline = *result.timeline;
-  result.verdict = verdict_of(timeline.outcome.kind);
+  result.verdict = diagnosis::verdict_of(timeline.outcome.kind);
   result.step = timeline.outcome.kind == Outcome::Kind::complete ? result.scenario->schedule->batch.steps() - 1
                                                                  : timeline.outcome.optimizer_step;
   for (const EngineResult& engine : result.engines) {
@@ -93,11 +93,11 @@ void combine(CheckResult& result) {
 
 /// Everything that comes before the replay; what is wrong with the scenario or too much for this machine stands in the
 /// result.
-void begin(CheckResult& result, CheckOptions& options, const Workload& workload) {
-  if (!fits(result, workload, options)) return;
+void begin(CheckResult& result, CheckOptions& options, const diagnosis::Workload& workload) {
+  if (!diagnosis::fits(result, workload, options)) return;
   const int world = result.scenario->schedule->mesh.world();
   if (options.mpi != nullptr && options.mpi_ranks_for_all && options.mpi->processes() > world) {
-    result.errors = {at_the_layout(
+    result.errors = {diagnosis::at_the_layout(
         *result.scenario, fmt::format("the layout has {}, fewer than the {} processes of --ranks; give at most {}",
                                       counted(world, "rank"), options.mpi->processes(), world))};
     return;
@@ -107,7 +107,7 @@ void begin(CheckResult& result, CheckOptions& options, const Workload& workload)
 
 /// Whether the parametric engine takes the place of the others here.
 bool decides_by_classes(const CheckResult& result, const CheckOptions& options) {
-  return is_by_default(options) && is_large(*result.scenario->schedule);
+  return diagnosis::is_by_default(options) && diagnosis::is_large(*result.scenario->schedule);
 }
 
 bool wants_blame(const CheckResult& result, const CheckOptions& options) {
@@ -131,19 +131,19 @@ void within_budget(CheckResult& result, const std::string& what, const std::func
 }
 
 void try_blame(CheckResult& result) {
-  within_budget(result, "The search for the step at fault", [&] { search_blame(result); });
+  within_budget(result, "The search for the step at fault", [&] { diagnosis::search_blame(result); });
 }
 
 /// Where that costs less than a second the ranks of a large layout are replayed as well, and both must agree.
 void replay_beside(CheckResult& result, const EngineResult& by_classes) {
   constexpr double most_calls = 5e4, most_terms = 1e6;
   const Schedule& schedule = *result.scenario->schedule;
-  const Workload workload = estimate_workload(schedule);
+  const diagnosis::Workload workload = diagnosis::estimate_workload(schedule);
   if (workload.calls > most_calls || workload.terms > most_terms) return;
   Verdict replayed = Verdict::match;
   try {
     const Timeline timeline = walk(schedule);
-    replayed = verdict_of(timeline.outcome.kind);
+    replayed = diagnosis::verdict_of(timeline.outcome.kind);
     if (!timeline.step_ends.empty() && !SymbolicEngine(schedule, timeline).run().match) replayed = Verdict::mismatch;
   } catch (const InputError&) {
     return;  // a mistake that ranks meet; the parametric engine has said what it thinks of it
@@ -157,11 +157,11 @@ void replay_beside(CheckResult& result, const EngineResult& by_classes) {
 
 /// The parametric engine's finding is all that there is.
 void show_parametric(CheckResult& result, EngineResult& found, const CheckOptions& options) {
-  const Stopwatch stopwatch;
+  const diagnosis::Stopwatch stopwatch;
   result.verdict = found.verdict;
   result.step = found.step;
   if (result.verdict == Verdict::mismatch) {
-    auto& detail = *detail_of<ParametricDetail>(found);
+    auto& detail = *diagnosis::detail_of<diagnosis::ParametricDetail>(found);
     detail.sample = detail.engine->sample();
     result.notes.push_back(
         "Of the ranks that are wrong in like manner one is shown, and of parameters that are wrong alike one.");
@@ -173,63 +173,65 @@ void show_parametric(CheckResult& result, EngineResult& found, const CheckOption
 /// What the parametric engine found; null where it has no verdict.
 EngineResult* decided_by_classes(CheckResult& result) {
   for (EngineResult& engine : result.engines) {
-    if (detail_of<ParametricDetail>(engine) != nullptr) return &engine;
+    if (diagnosis::detail_of<diagnosis::ParametricDetail>(engine) != nullptr) return &engine;
   }
   return nullptr;
 }
 
 void replay_and_compare(CheckResult& result, CheckOptions options) {
-  using Stage = EngineRow::Stage;
+  using Stage = diagnosis::EngineRow::Stage;
   options.transformer = options.transformer || speaks_of_model_edits(*result.scenario);
   std::string undecided;
   if (decides_by_classes(result, options)) {
-    undecided = run_by_classes(result, options);
+    undecided = diagnosis::run_by_classes(result, options);
     if (undecided.empty()) {
       if (options.host)
-        leave_out(result, "host",
-                  "the layout is large, so that the verdict is the parametric engine's, and nothing was replayed rank "
-                  "by rank "
-                  "(--engine symbolic,host does, where that fits)");
+        diagnosis::leave_out(
+            result, "host",
+            "the layout is large, so that the verdict is the parametric engine's, and nothing was replayed rank "
+            "by rank "
+            "(--engine symbolic,host does, where that fits)");
       EngineResult& found = *decided_by_classes(result);
       replay_beside(result, found);
       return show_parametric(result, found, options);
     }
   } else if (options.parametric) {
-    undecided = run_by_classes(result, options);
-    const bool alone = !replays_ranks(options);
-    if (alone && !undecided.empty()) result.errors = {at_the_layout(*result.scenario, undecided)};
+    undecided = diagnosis::run_by_classes(result, options);
+    const bool alone = !diagnosis::replays_ranks(options);
+    if (alone && !undecided.empty()) result.errors = {diagnosis::at_the_layout(*result.scenario, undecided)};
     if (alone) return undecided.empty() ? show_parametric(result, *decided_by_classes(result), options) : void();
     if (!undecided.empty()) result.notes.push_back("The parametric engine has no verdict: " + undecided + ".");
   }
-  std::optional<MachineShare> share;
+  std::optional<diagnosis::MachineShare> share;
   try {
     std::optional<Budget> budget;
-    if (is_by_default(options)) budget.emplace(Budget::search);
-    begin_together(result, job_of(options), [&] {
-      const Workload workload = estimate_workload(*result.scenario->schedule);
+    if (diagnosis::is_by_default(options)) budget.emplace(Budget::search);
+    diagnosis::begin_together(result, diagnosis::job_of(options), [&] {
+      const diagnosis::Workload workload = diagnosis::estimate_workload(*result.scenario->schedule);
       share.emplace(workload, options);
       begin(result, options, workload);
     });
     if (!result.errors.empty() && !undecided.empty()) result.errors.back().message += "; " + undecided;
     if (!result.errors.empty()) return;
-    run_engines(Stage::in_every_process, result, options);
-    if (Job* job = job_of(options); job != nullptr && job->process() != 0) return;
-    run_engines(Stage::within_budget, result, options);
+    diagnosis::run_engines(Stage::in_every_process, result, options);
+    if (Job* job = diagnosis::job_of(options); job != nullptr && job->process() != 0) return;
+    diagnosis::run_engines(Stage::within_budget, result, options);
   } catch (const OverBudget& over) {
     // What is too much to be replayed may still be decided by classes of ranks, if that was not tried before.
-    if (!is_by_default(options) || !undecided.empty()) throw;
-    forget_engines(result);
+    if (!diagnosis::is_by_default(options) || !undecided.empty()) throw;
+    diagnosis::forget_engines(result);
     result.timeline.reset();
-    if (!run_by_classes(result, options).empty()) throw;
+    if (!diagnosis::run_by_classes(result, options).empty()) throw;
     result.notes.push_back(
         fmt::format("No rank was replayed: {}. The verdict is the parametric engine's.", over.what()));
     return show_parametric(result, *decided_by_classes(result), options);
   }
-  run_engines(Stage::at_last, result, options, share->threads());
+  diagnosis::run_engines(Stage::at_last, result, options, share->threads());
   if (!result.errors.empty()) return;
   combine(result);
-  result.disagreement = find_disagreement(result, options);
-  if (wrong_in_model_alone(result) && result.disagreement.empty() && result.scenario->preset->edits.empty()) {
+  result.disagreement = diagnosis::find_disagreement(result, options);
+  if (diagnosis::wrong_in_model_alone(result) && result.disagreement.empty() &&
+      result.scenario->preset->edits.empty()) {
     result.notes.push_back(
         "The schedule is right for the placements that the scenario claims, and the model's gradients lie otherwise; "
         "`lockstep placements` compares the two.");
@@ -238,8 +240,8 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   const SymbolicResult* symbolic = symbolic_of(result);
   if (options.turns && symbolic != nullptr && symbolic->step == result.step)
     within_budget(result, "The search for the steps that spoil the gradients",
-                  [&] { result.turns = find_turns(result); });
-  result.blame = blame_of(result.turns);
+                  [&] { result.turns = diagnosis::find_turns(result); });
+  result.blame = diagnosis::blame_of(result.turns);
   if (wants_blame(result, options)) try_blame(result);
 }
 
@@ -252,14 +254,14 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
   if (result.scenario->schedule == nullptr) {
     std::shared_ptr<const Scenario> shown;
     try {
-      shown = shown_for_any(*result.scenario, result);
+      shown = diagnosis::shown_for_any(*result.scenario, result);
     } catch (const InputError& error) {
       result.errors = error.diagnostics();
     } catch (const OverBudget& over) {
-      result.errors = {at_the_layout(*result.scenario, over.what())};
+      result.errors = {diagnosis::at_the_layout(*result.scenario, over.what())};
     }
     if (!shown) {
-      begin_together(result, job_of(options), [] {});
+      diagnosis::begin_together(result, diagnosis::job_of(options), [] {});
       return result;
     }
     result.written = std::exchange(result.scenario, shown);
@@ -269,11 +271,11 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     replay_and_compare(result, options);
   } catch (const InputError& error) {
     result.errors = error.diagnostics();
-    forget_engines(result);
+    diagnosis::forget_engines(result);
   } catch (const OverBudget& over) {
-    const char* advice = is_by_default(options) ? replays_all_the_same : "";
-    result.errors = {at_the_layout(*result.scenario, fmt::format("{}{}", over.what(), advice))};
-    forget_engines(result);
+    const char* advice = diagnosis::is_by_default(options) ? diagnosis::replays_all_the_same : "";
+    result.errors = {diagnosis::at_the_layout(*result.scenario, fmt::format("{}{}", over.what(), advice))};
+    diagnosis::forget_engines(result);
   } catch (const std::bad_alloc&) {
     CheckResult nothing;
     nothing.file = result.file;
@@ -281,10 +283,10 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
     nothing.written = result.written;
     result = std::move(nothing);  // gives its memory back
     result.machine_failed = true;
-    result.errors = {
-        at_the_layout(*result.scenario,
-                      "out of memory: check this scenario alone on a larger machine, or with a smaller dp or "
-                      "fewer micro-batches, which nearly always show the same fault")};
+    result.errors = {diagnosis::at_the_layout(
+        *result.scenario,
+        "out of memory: check this scenario alone on a larger machine, or with a smaller dp or "
+        "fewer micro-batches, which nearly always show the same fault")};
   }
   return result;
 }
@@ -309,15 +311,15 @@ CheckResult check_named(const std::string& file, const CheckOptions& options) {
   try {
     scenario = std::make_shared<Scenario>(read_scenario_file(file));
   } catch (const InputError& error) {
-    begin_together(result, job_of(options), [&] { result.errors = error.diagnostics(); });
+    diagnosis::begin_together(result, diagnosis::job_of(options), [&] { result.errors = error.diagnostics(); });
     result.error_expected = expects_error(file);
     return result;
   }
   scenario->file = file;
   result = check_scenario(scenario, options);
   if (result.verdict == Verdict::error && !result.machine_failed && scenario->schedule != nullptr)
-    result.errors = at_their_edits(result.errors, scenario->document,
-                                   [&](const Json& other) { return mistakes_of_ranks(other, file); });
+    result.errors = scenario::at_their_edits(result.errors, scenario->document,
+                                             [&](const Json& other) { return mistakes_of_ranks(other, file); });
   return result;
 }
 
@@ -334,11 +336,11 @@ CheckResult failed(const std::string& file, const std::string& why) {
 
 CheckResult check_file(const std::string& file, const CheckOptions& options) {
   // The processes of a job must end together.
-  if (job_of(options) != nullptr) return check_named(file, options);
+  if (diagnosis::job_of(options) != nullptr) return check_named(file, options);
   try {
     // For what is done beside replays and searches, and for the memory of all of it.
     std::optional<Budget> budget;
-    if (is_by_default(options)) budget.emplace(Budget::proof);
+    if (diagnosis::is_by_default(options)) budget.emplace(Budget::proof);
     return check_named(file, options);
   } catch (const OverBudget& over) {
     CheckResult result = failed(file, over.what());

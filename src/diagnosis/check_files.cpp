@@ -84,7 +84,7 @@ class CheckQueue {
   const std::vector<std::string>& files_;
   CheckOptions options_;
   std::size_t ahead_;  // results that may wait: each holds its scenario and all its forms
-  SharedMachine side_by_side_;
+  diagnosis::SharedMachine side_by_side_;
   std::mutex mutex_;  // for everything below
   std::condition_variable changed_;
   std::vector<Found> found_;
@@ -101,7 +101,7 @@ void check_files(const std::vector<std::string>& files, const CheckOptions& opti
                                  : std::min<std::size_t>(std::thread::hardware_concurrency(), most_threads);
   const std::size_t threads = std::min(wanted, files.size());
   // The processes of a job go through the files together, and a GPU is used by one thread.
-  if (threads < 2 || options.cuda != nullptr || job_of(options) != nullptr) {
+  if (threads < 2 || options.cuda != nullptr || diagnosis::job_of(options) != nullptr) {
     for (const std::string& file : files) take(check_file(file, options));
     return;
   }

@@ -7,6 +7,8 @@
 
 namespace lockstep {
 
+namespace diagnosis {
+
 Verdict verdict_of(Outcome::Kind kind) {
   switch (kind) {
     case Outcome::Kind::deadlock:
@@ -20,6 +22,8 @@ Verdict verdict_of(Outcome::Kind kind) {
   }
   return Verdict::match;
 }
+
+}  // namespace diagnosis
 
 std::string_view name_of(Verdict verdict) {
   switch (verdict) {
@@ -39,9 +43,13 @@ std::string_view name_of(Verdict verdict) {
   return "error";
 }
 
+namespace diagnosis {
+
 std::string_view name_of(Outcome::Kind kind) {
   return kind == Outcome::Kind::complete ? "complete" : name_of(verdict_of(kind));
 }
+
+}  // namespace diagnosis
 
 const EngineResult* engine_of(const CheckResult& result, std::string_view name) {
   const auto place = std::find_if(result.engines.begin(), result.engines.end(),
@@ -49,28 +57,30 @@ const EngineResult* engine_of(const CheckResult& result, std::string_view name) 
   return place == result.engines.end() ? nullptr : &*place;
 }
 
-const SymbolicResult* symbolic_of(const CheckResult& result) { return found_of(detail_of<SymbolicDetail>(result)); }
+const SymbolicResult* symbolic_of(const CheckResult& result) {
+  return diagnosis::found_of(diagnosis::detail_of<diagnosis::SymbolicDetail>(result));
+}
 
 const ParametricResult* parametric_of(const CheckResult& result) {
-  return found_of(detail_of<ParametricDetail>(result));
+  return diagnosis::found_of(diagnosis::detail_of<diagnosis::ParametricDetail>(result));
 }
 
 ParametricEngine* parametric_engine_of(const CheckResult& result) {
-  const auto* detail = detail_of<ParametricDetail>(result);
+  const auto* detail = diagnosis::detail_of<diagnosis::ParametricDetail>(result);
   return detail == nullptr ? nullptr : detail->engine.get();
 }
 
 const ParametricSample* sample_of(const CheckResult& result) {
-  const auto* detail = detail_of<ParametricDetail>(result);
+  const auto* detail = diagnosis::detail_of<diagnosis::ParametricDetail>(result);
   return detail == nullptr || !detail->sample ? nullptr : &*detail->sample;
 }
 
 const TransformerResult* transformer_of(const CheckResult& result) {
-  return found_of(detail_of<TransformerDetail>(result));
+  return diagnosis::found_of(diagnosis::detail_of<diagnosis::TransformerDetail>(result));
 }
 
 const RaceReplays* race_of(const EngineResult& engine) {
-  const auto* detail = detail_of<CudaDetail>(engine);
+  const auto* detail = diagnosis::detail_of<diagnosis::CudaDetail>(engine);
   return detail == nullptr ? nullptr : &detail->race;
 }
 
@@ -81,7 +91,8 @@ const SymbolicResult* exact_of(const CheckResult& result) {
 }
 
 FormReader* forms_of(const CheckResult& result) {
-  if (const auto* symbolic = detail_of<SymbolicDetail>(result); symbolic != nullptr) return symbolic->engine.get();
+  if (const auto* symbolic = diagnosis::detail_of<diagnosis::SymbolicDetail>(result); symbolic != nullptr)
+    return symbolic->engine.get();
   return sample_of(result) == nullptr ? nullptr : parametric_engine_of(result);
 }
 

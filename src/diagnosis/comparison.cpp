@@ -27,7 +27,7 @@ constexpr std::size_t most_stretches = 64;
 /// One of the two schedules with its replay.
 struct Side {
   const Schedule& schedule;
-  Replayed replayed;
+  diagnosis::Replayed replayed;
   std::map<std::tuple<int, int, int>, int> value_of;  ///< by form, local model and buffer
 
   const LocalBuffer& buffer(int rank, int index) const { return schedule.model.local(rank).buffers[at(index)]; }
@@ -35,13 +35,13 @@ struct Side {
 
 class Comparer {
  public:
-  Comparer(ScheduleComparison& result, Correspondence& correspondence)
+  Comparer(ScheduleComparison& result, diagnosis::Correspondence& correspondence)
       : result_(result),
         correspondence_(correspondence),
         before_{*result.before.scenario->schedule, {}, {}},
         after_{*result.after.scenario->schedule, {}, {}} {
-    before_.replayed = replay_handed_over(before_.schedule, *result.before.timeline);
-    after_.replayed = replay_handed_over(after_.schedule, *result.after.timeline);
+    before_.replayed = diagnosis::replay_handed_over(before_.schedule, *result.before.timeline);
+    after_.replayed = diagnosis::replay_handed_over(after_.schedule, *result.after.timeline);
   }
 
   void run() {
@@ -98,14 +98,14 @@ class Comparer {
     friend auto operator<=>(const Pair&, const Pair&) = default;
   };
   struct Found {
-    OwnedStretch before, after;            ///< an owner of each
-    std::vector<OwnedStretch> in_both;     ///< what ranks own in both
-    std::vector<DifferingElements> moved;  ///< what others own in the new one
-    std::int64_t more = 0;                 ///< elements of further moved ones
+    diagnosis::OwnedStretch before, after;         ///< an owner of each
+    std::vector<diagnosis::OwnedStretch> in_both;  ///< what ranks own in both
+    std::vector<DifferingElements> moved;          ///< what others own in the new one
+    std::int64_t more = 0;                         ///< elements of further moved ones
   };
 
   void compare_step(std::size_t step) {
-    const HandedOver &old_step = before_.replayed.steps[step], &new_step = after_.replayed.steps[step];
+    const diagnosis::HandedOver &old_step = before_.replayed.steps[step], &new_step = after_.replayed.steps[step];
     std::set<std::pair<int, int>> with_other_owners;
     std::map<int, OwnershipDifference> ownership;
     result_.elements = 0;
@@ -135,9 +135,9 @@ class Comparer {
     for (auto& [logical, difference] : ownership) result_.ownership.push_back(std::move(difference));
   }
 
-  static Intervals owned(const std::vector<HandedOver::Piece>& pieces) {
+  static Intervals owned(const std::vector<diagnosis::HandedOver::Piece>& pieces) {
     Intervals result;
-    for (const HandedOver::Piece& piece : pieces) {
+    for (const diagnosis::HandedOver::Piece& piece : pieces) {
       if (!result.empty() && result.back().end == piece.elements.begin)
         result.back().end = piece.elements.end;
       else
@@ -146,10 +146,11 @@ class Comparer {
     return result;
   }
 
-  void compare_pieces(int rank, int old_buffer, int new_buffer, const std::vector<HandedOver::Piece>& old_pieces,
-                      const std::vector<HandedOver::Piece>& new_pieces) {
+  void compare_pieces(int rank, int old_buffer, int new_buffer,
+                      const std::vector<diagnosis::HandedOver::Piece>& old_pieces,
+                      const std::vector<diagnosis::HandedOver::Piece>& new_pieces) {
     auto other = new_pieces.begin();
-    for (const HandedOver::Piece& piece : old_pieces) {
+    for (const diagnosis::HandedOver::Piece& piece : old_pieces) {
       while (other != new_pieces.end() && other->elements.end <= piece.elements.begin) ++other;
       for (auto at = other; at != new_pieces.end() && at->elements.begin < piece.elements.end; ++at) {
         const Interval common = intersect(piece.elements, at->elements);
@@ -162,11 +163,11 @@ class Comparer {
 
   /// Somebody owns an element of these pieces in one of the two alone: all owners' values of it together must be the
   /// same.
-  void compare_owners(const std::set<std::pair<int, int>>& pieces, const HandedOver& old_step,
-                      const HandedOver& new_step) {
+  void compare_owners(const std::set<std::pair<int, int>>& pieces, const diagnosis::HandedOver& old_step,
+                      const diagnosis::HandedOver& new_step) {
     if (pieces.empty()) return;
     struct Owners {
-      std::vector<OwnedStretch> before, after;
+      std::vector<diagnosis::OwnedStretch> before, after;
     };
     std::map<std::pair<int, int>, Owners> owners;
     for (int rank = 0; rank < before_.schedule.mesh.world(); ++rank) {
@@ -183,13 +184,15 @@ class Comparer {
       }
     }
     for (auto& [piece, both] : owners) {
-      const std::map<int, Held> before = by_value(alone(both.before, both.after)), all_after = by_value(both.after);
-      const std::map<int, Held> after = by_value(alone(both.after, both.before)), all_before = by_value(both.before);
+      const std::map<int, diagnosis::Held> before = diagnosis::by_value(alone(both.before, both.after)),
+                                           all_after = diagnosis::by_value(both.after);
+      const std::map<int, diagnosis::Held> after = diagnosis::by_value(alone(both.after, both.before)),
+                                           all_before = diagnosis::by_value(both.before);
       std::map<std::pair<int, int>, Intervals> moved;
-      for (OtherValue& other : other_values(before, all_after))
+      for (diagnosis::OtherValue& other : diagnosis::other_values(before, all_after))
         moved[{other.before, other.after}] = std::move(other.elements);
       // And what an owner in the new one has, and none had in the old one.
-      for (const OtherValue& other : other_values(after, all_before)) {
+      for (const diagnosis::OtherValue& other : diagnosis::other_values(after, all_before)) {
         Intervals& elements = moved[{other.after, other.before}];
         elements = unite(elements, other.elements);
       }
@@ -199,18 +202,18 @@ class Comparer {
   }
 
   /// What of `stretches` their ranks do not own in the other schedule; what they do is compared rank by rank.
-  static std::vector<OwnedStretch> alone(const std::vector<OwnedStretch>& stretches,
-                                         const std::vector<OwnedStretch>& others) {
+  static std::vector<diagnosis::OwnedStretch> alone(const std::vector<diagnosis::OwnedStretch>& stretches,
+                                                    const std::vector<diagnosis::OwnedStretch>& others) {
     std::map<int, Intervals> owned_there;
-    for (const OwnedStretch& other : others) {
+    for (const diagnosis::OwnedStretch& other : others) {
       Intervals& there = owned_there[other.rank];
       if (!there.empty() && there.back().end == other.elements.begin)
         there.back().end = other.elements.end;
       else
         there.push_back(other.elements);
     }
-    std::vector<OwnedStretch> result;
-    for (OwnedStretch stretch : stretches) {
+    std::vector<diagnosis::OwnedStretch> result;
+    for (diagnosis::OwnedStretch stretch : stretches) {
       for (const Interval& elements : subtract({stretch.elements}, owned_there[stretch.rank])) {
         stretch.elements = elements;
         result.push_back(stretch);
@@ -219,7 +222,7 @@ class Comparer {
     return result;
   }
 
-  OwnedStretch stretch(Side& side, int rank, int buffer, const Interval& elements, int form) {
+  diagnosis::OwnedStretch stretch(Side& side, int rank, int buffer, const Interval& elements, int form) {
     return {elements, value(side, rank, buffer, form), rank, buffer, form};
   }
 
@@ -245,7 +248,7 @@ class Comparer {
     return numbers_.emplace(std::move(value), static_cast<int>(numbers_.size())).first->second;
   }
 
-  Found& found(const OwnedStretch& old_one, const OwnedStretch& new_one) {
+  Found& found(const diagnosis::OwnedStretch& old_one, const diagnosis::OwnedStretch& new_one) {
     const int logical = before_.buffer(old_one.rank, old_one.buffer).logical;
     const auto [here, is_new] = differences_.try_emplace({logical, old_one.value, new_one.value});
     if (is_new) {
@@ -255,14 +258,14 @@ class Comparer {
     return here->second;
   }
 
-  void add(const OwnedStretch& old_one, const OwnedStretch& new_one) {
+  void add(const diagnosis::OwnedStretch& old_one, const diagnosis::OwnedStretch& new_one) {
     if (old_one.value != new_one.value) found(old_one, new_one).in_both.push_back(old_one);
   }
 
-  void add_moved(const Intervals& elements, const std::vector<OwnedStretch>& before,
-                 const std::vector<OwnedStretch>& after) {
+  void add_moved(const Intervals& elements, const std::vector<diagnosis::OwnedStretch>& before,
+                 const std::vector<diagnosis::OwnedStretch>& after) {
     Found& here = found(before.front(), after.front());
-    for (DifferingElements& each : holders(elements, before, after, most_stretches, here.more))
+    for (DifferingElements& each : diagnosis::holders(elements, before, after, most_stretches, here.more))
       here.moved.push_back(std::move(each));
   }
 
@@ -275,14 +278,14 @@ class Comparer {
     return result;
   }
 
-  std::string formula(const Side& side, const OwnedStretch& owner) const {
+  std::string formula(const Side& side, const diagnosis::OwnedStretch& owner) const {
     const LocalBuffer& local = side.buffer(owner.rank, owner.buffer);
     return print_formula(side.schedule, owner.rank, owner.buffer, terms(side, owner.form, owner.rank, owner.buffer),
                          reference_terms(side.schedule, local.logical, local.piece, result_.step));
   }
 
   void finish() {
-    const auto factors = [](const Side& side, const OwnedStretch& owner) {
+    const auto factors = [](const Side& side, const diagnosis::OwnedStretch& owner) {
       std::set<std::string> result;
       for (const Term& term : side.replayed.engine->terms(owner.form, owner.rank, owner.buffer)) {
         if (term.leftover.empty()) result.insert(side.replayed.engine->by(term).to_string());
@@ -298,8 +301,8 @@ class Comparer {
       difference.before = formula(before_, found.before);
       difference.after = formula(after_, found.after);
       difference.more = found.more;
-      for (const auto& [value, held] : by_value(std::move(found.in_both)))
-        difference.where = holders(held.where, held.stretches, {}, most_stretches, difference.more);
+      for (const auto& [value, held] : diagnosis::by_value(std::move(found.in_both)))
+        difference.where = diagnosis::holders(held.where, held.stretches, {}, most_stretches, difference.more);
       for (DifferingElements& each : found.moved) {
         if (difference.where.size() < most_stretches)
           difference.where.push_back(std::move(each));
@@ -313,7 +316,7 @@ class Comparer {
   using Value = std::vector<std::tuple<int, int, int, int, int, std::int64_t, std::string, std::string>>;
 
   ScheduleComparison& result_;
-  Correspondence& correspondence_;
+  diagnosis::Correspondence& correspondence_;
   Side before_, after_;
   std::map<Value, int> numbers_;
   std::map<Pair, Found> differences_;
@@ -323,10 +326,11 @@ class Comparer {
 void require_to_fit(const Scenario& before, const Scenario& after) {
   double bytes = 0;
   for (const Scenario* scenario : {&before, &after}) {
-    const Workload workload = estimate_workload(*scenario->schedule);
-    if (const std::string why = too_large(workload); !why.empty()) throw InputError({at_the_layout(*scenario, why)});
+    const diagnosis::Workload workload = diagnosis::estimate_workload(*scenario->schedule);
+    if (const std::string why = diagnosis::too_large(workload); !why.empty())
+      throw InputError({diagnosis::at_the_layout(*scenario, why)});
     bytes += workload.bytes;
-    if (const std::string why = too_large_here(workload, bytes); !why.empty()) throw std::runtime_error(why);
+    if (const std::string why = diagnosis::too_large_here(workload, bytes); !why.empty()) throw std::runtime_error(why);
   }
 }
 
@@ -342,7 +346,7 @@ ComparedSchedule replay(std::shared_ptr<const Scenario> scenario) {
 
 ScheduleComparison compare(std::shared_ptr<const Scenario> before, std::shared_ptr<const Scenario> after) {
   ScheduleComparison result;
-  Correspondence correspondence(*before->schedule, *after->schedule);
+  diagnosis::Correspondence correspondence(*before->schedule, *after->schedule);
   result.apart = correspondence.apart();
   for (const auto& [name, scenario] : {std::pair("old", before), {"new", after}}) {
     if (scenario->preset && !scenario->preset->edits.empty())

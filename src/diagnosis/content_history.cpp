@@ -5,7 +5,7 @@
 
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -65,4 +65,4 @@ const Moment* content_after(const std::vector<Moment>& moments, const std::strin
   return nullptr;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -8,7 +8,7 @@
 
 #include "lockstep/symbolic.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// One element of a rank's buffer that is watched while the schedule is replayed.
 struct Watch {
@@ -39,4 +39,4 @@ ContentHistory record_history(const Schedule& schedule, const Timeline& timeline
 /// The content of a buffer after `event`, or null where nothing had been written to it.
 const Moment* content_after(const std::vector<Moment>& moments, const std::string& name, std::size_t event);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

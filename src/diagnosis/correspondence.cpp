@@ -8,7 +8,7 @@
 
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -148,4 +148,4 @@ bool Correspondence::held_alike() const {
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

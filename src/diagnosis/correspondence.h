@@ -9,7 +9,7 @@
 #include "lockstep/schedule.h"
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// Which buffers of a schedule stand for which of another one, and what keeps the two apart. Refers to both.
 class Correspondence {
@@ -36,4 +36,4 @@ class Correspondence {
   std::map<std::pair<int, int>, std::vector<int>> buffers_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

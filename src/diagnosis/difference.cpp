@@ -9,7 +9,7 @@
 #include "lockstep/symbolic.h"
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -75,4 +75,4 @@ std::vector<Difference> differences(const CheckResult& result) {
   return list;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

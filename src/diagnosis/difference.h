@@ -8,7 +8,7 @@
 #include "lockstep/gradient_state.h"
 #include "lockstep/rational.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// How the content of one wrong piece, or of what an optimizer of a captured run gets, differs from the reference,
 /// term by term.
@@ -30,4 +30,4 @@ Difference difference_of(const CheckResult& result, int rank, int buffer, const 
 /// One for each distinct wrong content; of a result of the symbolic engine.
 std::vector<Difference> differences(const CheckResult& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -10,7 +10,7 @@
 #include "lockstep/symbolic.h"
 #include "lockstep/transformer.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 struct SymbolicDetail final : EngineDetail {
   std::unique_ptr<SymbolicEngine> engine;  ///< owner of the forms in `found`
@@ -51,4 +51,4 @@ Detail* detail_of(const CheckResult& result) {
   return nullptr;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -14,7 +14,7 @@
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/stopwatch.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -36,8 +36,9 @@ Verdict verdict_of(const ParametricResult& result) {
 template <class Found>
 void conclude(const CheckResult& result, const Found& found, EngineResult& engine) {
   engine.step = found.step;
-  engine.verdict = !found.match && !result.timeline->step_ends.empty() ? Verdict::mismatch
-                                                                       : verdict_of(result.timeline->outcome.kind);
+  engine.verdict = !found.match && !result.timeline->step_ends.empty()
+                       ? Verdict::mismatch
+                       : diagnosis::verdict_of(result.timeline->outcome.kind);
 }
 
 void conclude(const CheckResult& result, HostResult numbers, EngineResult& engine) {
@@ -303,4 +304,4 @@ void forget_engines(CheckResult& result) {
   std::erase_if(result.engines, [](const EngineResult& engine) { return engine.ran(); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "lockstep/check.h"
+#include "lockstep/job.h"
 
-namespace lockstep {
-
-class Job;
+namespace lockstep::diagnosis {
 
 /// All that the rest of the program knows of an engine.
 struct EngineRow {
@@ -66,4 +65,4 @@ void leave_out(CheckResult& result, std::string_view engine, std::string why);
 /// Takes out what engines have found; what was left out stays said.
 void forget_engines(CheckResult& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -41,7 +41,7 @@ class Expectations {
     if (expect_.parameters) check_parameters();
     if (expect_.ranks) check_ranks();
     if (symbolic_ == nullptr && !by_classes_) return std::move(unmet_);
-    check_formulas(result_, expect_, unmet_);
+    diagnosis::check_formulas(result_, expect_, unmet_);
     if (expect_.ratio) check_ratio();
     if (symbolic_ == nullptr) {
       for (const auto& [name, counted] : expect_.norm) check_norm(name, counted);
@@ -96,7 +96,7 @@ class Expectations {
 
   /// Reports name a buffer after its first parameter; selectors choose it by any of its names.
   void check_parameters() {
-    const SelectorList selectors(*expect_.parameters);
+    const schedule::SelectorList selectors(*expect_.parameters);
     Names chosen, wrong;
     std::map<int, int> entry_of;
     for (const auto& local : model().locals()) {
@@ -155,7 +155,7 @@ class Expectations {
 
   void check_replicas() {
     const std::vector<bool>& agree =
-        wrong_in_model_alone(result_) ? transformer_of(result_)->replicas_agree : symbolic_->replicas_agree;
+        diagnosis::wrong_in_model_alone(result_) ? transformer_of(result_)->replicas_agree : symbolic_->replicas_agree;
     const bool found = std::all_of(agree.begin(), agree.end(), [](bool one) { return one; });
     compare_text("replicas_agree", *expect_.replicas_agree ? "true" : "false", found ? "true" : "false");
   }

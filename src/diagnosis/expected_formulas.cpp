@@ -11,7 +11,7 @@
 #include "src/base/counted.h"
 #include "src/diagnosis/formulas.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -129,4 +129,4 @@ void check_formulas(const CheckResult& result, const Expect& expect, std::vector
   for (const Expect::Formula& formula : expect.formulas) check.check(formula);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

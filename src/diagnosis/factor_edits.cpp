@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/step_editor.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 using Kind = Candidate::Kind;
 
@@ -19,11 +19,12 @@ void FactorEdits::factor() {
   // A reduction has no factor of its own: a scale behind it.
   for (const Product& size : values_.sizes) {
     for (const Product& by : {size, Product().over(size)}) {
-      Step scale = with(with({}, "name", &Step::name, step_.name + "_scale"), "op", &Step::op, Op::scale);
+      Step scale =
+          scenario::with(scenario::with({}, "name", &Step::name, step_.name + "_scale"), "op", &Step::op, Op::scale);
       for (const char* key : {"params", "buffer", "when", "only"}) {
-        if (has(key)) set_key(scale, key, step_);
+        if (has(key)) scenario::set_key(scale, key, step_);
       }
-      scale = with(std::move(scale), "by", &Step::by, std::optional(by.expression()));
+      scale = scenario::with(std::move(scale), "by", &Step::by, std::optional(by.expression()));
       add(Kind::factor, Edit::insert(std::move(scale), step_.name, true));
     }
   }
@@ -63,4 +64,4 @@ void FactorEdits::reduction() {
   remove(Kind::reduction, "combine");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 std::string folded_name(std::string_view name) {
   std::string folded;
@@ -19,4 +19,4 @@ std::string folded_name(std::string_view name) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

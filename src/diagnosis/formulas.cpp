@@ -3,7 +3,7 @@
 
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 const std::string& Formulas::formula(int form, int rank, int buffer, int optimizer_step) {
   const auto key = std::make_tuple(form, schedule_->model.local(rank).id, buffer, optimizer_step);
@@ -21,4 +21,4 @@ const std::vector<Term>& Formulas::support(int rank, int buffer, int optimizer_s
   return supports_[key] = reference_terms(*schedule_, local.logical, local.piece, optimizer_step);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

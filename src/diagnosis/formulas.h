@@ -8,7 +8,7 @@
 
 #include "lockstep/symbolic.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// Prints the forms of one engine, each once: equal content on many ranks costs one formula. Both
 /// arguments must outlive it.
@@ -29,4 +29,4 @@ class Formulas {
   std::map<std::tuple<int, int, int>, std::vector<Term>> supports_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

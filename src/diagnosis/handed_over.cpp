@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -56,4 +56,4 @@ Replayed replay_handed_over(const Schedule& schedule, const Timeline& timeline) 
   return replayed;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

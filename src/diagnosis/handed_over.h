@@ -6,7 +6,7 @@
 
 #include "lockstep/symbolic.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// What every rank hands to its optimizer, of one optimizer step.
 struct HandedOver {
@@ -29,4 +29,4 @@ struct Replayed {
 /// Complexity: a symbolic replay; linear in the pieces that ranks own, times optimizer steps.
 Replayed replay_handed_over(const Schedule& schedule, const Timeline& timeline);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -8,7 +8,7 @@
 #include "lockstep/operation.h"
 #include "src/scenario/step_keys.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -79,11 +79,11 @@ class Insertions {
 
   /// A step with what most have; more is added in the order in which it is to be written.
   Step made(const std::string& name, Op op, const std::string& buffer, const Selectors& selection = {}) const {
-    Step step = with(with({}, "name", &Step::name, free_name(name)), "op", &Step::op, op);
+    Step step = scenario::with(scenario::with({}, "name", &Step::name, free_name(name)), "op", &Step::op, op);
     const std::vector<std::string>& items = selection.items();
     if (!items.empty() && items != std::vector<std::string>{"*"})
-      step = with(std::move(step), "params", &Step::params, selection);
-    return buffer == "grad" ? step : with(std::move(step), "buffer", &Step::buffer, buffer);
+      step = scenario::with(std::move(step), "params", &Step::params, selection);
+    return buffer == "grad" ? step : scenario::with(std::move(step), "buffer", &Step::buffer, buffer);
   }
 
   void put(const Gap& gap, Step step) {
@@ -104,14 +104,14 @@ class Insertions {
   void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection) {
     for (const Over& group : values_.groups) {
       const auto over_group = [&](Op op) {
-        return with(made(fmt::format("{}_{}", word_for(group), operation(op).name), op, buffer, selection), "over",
-                    &Step::over, std::optional(group));
+        return scenario::with(made(fmt::format("{}_{}", word_for(group), operation(op).name), op, buffer, selection),
+                              "over", &Step::over, std::optional(group));
       };
       const auto to_first = [&](Op op) {
-        return with(over_group(op), "root", &Step::root, std::optional(Root{0, {}, {}}));
+        return scenario::with(over_group(op), "root", &Step::root, std::optional(Root{0, {}, {}}));
       };
       put(gap, over_group(Op::all_reduce));
-      put(gap, with(over_group(Op::all_reduce), "reduce", &Step::reduction, Reduction::average));
+      put(gap, scenario::with(over_group(Op::all_reduce), "reduce", &Step::reduction, Reduction::average));
       put(gap, to_first(Op::broadcast));
       if (!gap.each.empty()) continue;
       put(gap, over_group(Op::reduce_scatter));
@@ -122,7 +122,8 @@ class Insertions {
 
   void factors(const Gap& gap, const std::string& buffer, const Selectors& selection) {
     const auto scale = [&](const Product& by) {
-      put(gap, with(made("scale", Op::scale, buffer, selection), "by", &Step::by, std::optional(by.expression())));
+      put(gap,
+          scenario::with(made("scale", Op::scale, buffer, selection), "by", &Step::by, std::optional(by.expression())));
     };
     for (const Product& size : values_.sizes) {
       scale(size);
@@ -140,14 +141,16 @@ class Insertions {
       if (from == buffer) continue;
       for (const Op op : {Op::copy, Op::accumulate}) {
         Step step = made(fmt::format("{}_{}", operation(op).name, from), op, "grad");
-        put(gap, with(with(std::move(step), "from", &Step::from, from), "to", &Step::buffer, buffer));
+        put(gap,
+            scenario::with(scenario::with(std::move(step), "from", &Step::from, from), "to", &Step::buffer, buffer));
       }
     }
   }
 
   void waits(const Gap& gap) {
     for (const ListedStep& step : steps_) {
-      if (step.step->async) put(gap, with(with({}, "op", &Step::op, Op::wait), "for", &Step::wait_for, step.name()));
+      if (step.step->async)
+        put(gap, scenario::with(scenario::with({}, "op", &Step::op, Op::wait), "for", &Step::wait_for, step.name()));
     }
   }
 
@@ -163,11 +166,11 @@ class Insertions {
     if (norm == nullptr || !gap.end) return;
     for (const Selectors& selection : values_.selections) {
       Step step = made("norm", Op::norm, "grad", selection);
-      if (norm->over) step = with(std::move(step), "over", &Step::over, norm->over);
+      if (norm->over) step = scenario::with(std::move(step), "over", &Step::over, norm->over);
       put(gap, step);
       for (const std::string& axis : values_.dense_axes)
-        put(gap,
-            with(step, "count", &Step::count, std::optional(Expression::parse(fmt::format("rank.{} == 0", axis)))));
+        put(gap, scenario::with(step, "count", &Step::count,
+                                std::optional(Expression::parse(fmt::format("rank.{} == 0", axis)))));
     }
   }
 
@@ -181,8 +184,8 @@ class Insertions {
     }
     for (const std::string& use : values_.uses) {
       for (const Product& factor : factors) {
-        Step step = with(made("backward_" + use, Op::backward, backward->buffer), "uses", &Step::uses, {use});
-        put(gap, with(std::move(step), "by", &Step::by, std::optional(factor.expression())));
+        Step step = scenario::with(made("backward_" + use, Op::backward, backward->buffer), "uses", &Step::uses, {use});
+        put(gap, scenario::with(std::move(step), "by", &Step::by, std::optional(factor.expression())));
       }
     }
   }
@@ -199,4 +202,4 @@ std::vector<Candidate> insertions(const std::vector<ListedStep>& steps, const Ca
   return Insertions(steps, values).all();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

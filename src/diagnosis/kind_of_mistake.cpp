@@ -9,7 +9,7 @@
 #include "src/diagnosis/other_tests.h"
 #include "src/scenario/value_type.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -65,7 +65,7 @@ std::optional<Mistake> kind_of_edit(const Edit& edit, const Schedule& right) {
       break;
     case Edit::Action::parameter:
       for (const Json::Member& value : edit.parameter_values) {
-        if (contains_word("partial shard dispatch tied stage", value.key)) return Mistake::wrong_placement;
+        if (scenario::contains_word("partial shard dispatch tied stage", value.key)) return Mistake::wrong_placement;
       }
       break;
   }
@@ -113,4 +113,4 @@ Mistake kind_of_mistake(const CheckResult& result) {
   return kind_of_content(differences(result), exact != nullptr && !exact->unowned.empty());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

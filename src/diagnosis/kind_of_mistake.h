@@ -7,7 +7,7 @@
 #include "lockstep/mistake.h"
 #include "src/diagnosis/difference.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// The kind that wrong contents show, by the first of these: something left over, contributions of other elements
 /// (wrong cut), elements that nobody owns, contributions missing, contributions in wrong proportions (wrong weights),
@@ -26,4 +26,4 @@ Mistake kind_of_content(const std::vector<Difference>& contents, bool unowned = 
 /// Checks the scenario once more for each of its edits; with more than 32 of them the third is passed over.
 Mistake kind_of_mistake(const CheckResult& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -12,14 +12,14 @@
 #include "src/diagnosis/step_words.h"
 #include "src/scenario/step_keys.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
 /// Parameters that are wrong and that the inserted step is for.
 std::vector<const Parameter*> wrong_ones(const CheckResult& result, const Step& inserted) {
   std::vector<const Parameter*> list;
-  const SelectorList selectors(inserted.params.items());
+  const schedule::SelectorList selectors(inserted.params.items());
   const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
   for (const int index : wrong_set(result).parameters) {
     const Parameter& parameter = parameters[at(index)];
@@ -41,7 +41,7 @@ std::vector<std::string> axes_of(const Mesh& mesh, const Step& step) {
 
 std::string names_of(const std::vector<const Parameter*>& parameters, const Step& inserted) {
   if (parameters.size() == 1) return parameters.front()->name;
-  if (says(inserted, "params")) return words_of_key(inserted, "params");
+  if (scenario::says(inserted, "params")) return words_of_key(inserted, "params");
   return fmt::format("{} parameters such as {}", parameters.size(), parameters.front()->name);
 }
 
@@ -57,13 +57,14 @@ std::optional<Blame> left_out_by(const CheckResult& result, const Step& inserted
   for (const ListedStep& listed : listed_steps(result.scenario->schedule->steps)) {
     const Step& step = *listed.step;
     if (!reduces_over(step) || step.name.empty() || axes_of(mesh, step) != axes_of(mesh, inserted)) continue;
-    const SelectorList selectors(step.params.items());
+    const schedule::SelectorList selectors(step.params.items());
     const bool any = std::any_of(wrong.begin(), wrong.end(), [&](const Parameter* parameter) {
       return selectors.chooses(*parameter, parameter->numel());
     });
     if (!any) return Blame{step.name, fmt::format("leaves out {}", names_of(wrong, inserted))};
     for (const char* key : {"when", "only"}) {
-      if (says(step, key)) return Blame{step.name, fmt::format("runs only where {}", words_of_key(step, key))};
+      if (scenario::says(step, key))
+        return Blame{step.name, fmt::format("runs only where {}", words_of_key(step, key))};
     }
     if (step.buffer != inserted.buffer)
       return Blame{step.name, fmt::format("acts on the buffer {}, not on {}", step.buffer, inserted.buffer)};
@@ -71,4 +72,4 @@ std::optional<Blame> left_out_by(const CheckResult& result, const Step& inserted
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

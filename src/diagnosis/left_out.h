@@ -6,11 +6,11 @@
 #include "lockstep/check.h"
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// A step of the scenario that reduces over the same groups as a step that a repair inserts, and that misses what is
 /// wrong: by its parameters, by the ranks that it runs on, or by its buffer. It is at fault rather than a new one.
 /// Nothing where there is none, and where the inserted step is no reduction.
 std::optional<Blame> left_out_by(const CheckResult& result, const Step& inserted);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -10,7 +10,7 @@
 #include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/engines.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -69,4 +69,4 @@ bool fits(CheckResult& result, const Workload& workload, CheckOptions& options) 
   return why.empty();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -7,7 +7,7 @@
 #include "lockstep/check.h"
 #include "src/diagnosis/workload.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// What checks at once share: each a part of the machine, or one alone all of it.
 struct SharedMachine {
@@ -47,4 +47,4 @@ class MachineShare {
   int threads_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -16,7 +16,7 @@
 #include "src/diagnosis/step_list.h"
 #include "src/diagnosis/step_words.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -74,7 +74,7 @@ std::string shares_of(const CheckResult& result, const Step& inserted) {
     return "";
   const Axis axis = inserted.over->picks.front().axis;
   const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
-  const SelectorList selectors(inserted.params.items());
+  const schedule::SelectorList selectors(inserted.params.items());
   for (const int index : wrong_set(result).parameters) {
     const Parameter& parameter = parameters[at(index)];
     if (!selectors.chooses(parameter, parameter.numel())) continue;
@@ -93,7 +93,7 @@ std::string again(const CheckResult& result, const std::vector<ListedStep>& step
   for (const ListedStep& listed : steps) {
     const Step& step = *listed.step;
     if (step.name == blamed.name || step.name.empty()) continue;
-    const SelectorList selectors(step.params.items());
+    const schedule::SelectorList selectors(step.params.items());
     const bool acts = std::any_of(wrong.begin(), wrong.end(), [&](int index) {
       const Parameter& parameter = schedule.model.parameters()[at(index)];
       return selectors.chooses(parameter, parameter.numel());
@@ -164,4 +164,4 @@ Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
   return blame;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

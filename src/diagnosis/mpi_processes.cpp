@@ -9,7 +9,7 @@
 #include "lockstep/scenario.h"
 #include "lockstep/timeline.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -59,4 +59,4 @@ void begin_together(CheckResult& result, Job* job, const std::function<void()>& 
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

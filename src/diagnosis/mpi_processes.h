@@ -4,10 +4,9 @@
 #include <functional>
 
 #include "lockstep/check.h"
+#include "lockstep/job.h"
 
-namespace lockstep {
-
-class Job;
+namespace lockstep::diagnosis {
 
 /// Calls begin(), which fills `result.errors` or `result.timeline`, or throws InputError or std::bad_alloc; both end up
 /// in `result.errors`. With a job, all processes of it do so together, and go on together or not at all: where one
@@ -15,4 +14,4 @@ class Job;
 /// exceptions are thrown on.
 void begin_together(CheckResult& result, Job* job, const std::function<void()>& begin);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

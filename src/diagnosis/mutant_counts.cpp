@@ -2,7 +2,7 @@
 #include "src/diagnosis/mutation.h"
 #include "src/diagnosis/mutation_flags.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 std::vector<std::string_view> mutant_kinds() {
   std::vector<std::string_view> kinds;
@@ -44,4 +44,4 @@ MutantCounts counts_of(const std::vector<Mutant>& mutants) {
   return counts;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

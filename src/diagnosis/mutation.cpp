@@ -20,7 +20,7 @@
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/step_list.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -48,7 +48,7 @@ class Run {
     std::erase_if(edits, [](const Candidate& edit) { return edit.kind == Candidate::Kind::insert; });
     const std::vector<Edit> flags = parameter_edits(ground_.steps().steps(), small_.scenario->schedule->mesh,
                                                     ground_.steps().schedule_of().model.parameters());
-    seen_ = {content_hash(ground_.steps().steps())};
+    seen_ = {scenario::content_hash(ground_.steps().steps())};
     seen_documents_ = {write_json(small_.scenario->resolved)};
     std::int64_t done = 0;
     const auto count = [&] {
@@ -173,7 +173,7 @@ class Run {
       ++mutation_.invalid;
       return;
     }
-    if (!seen_.insert(content_hash(*steps)).second) {
+    if (!seen_.insert(scenario::content_hash(*steps)).second) {
       ++mutation_.same;
       return;
     }
@@ -181,7 +181,7 @@ class Run {
     mutant.kind = name_of(edit.kind);
     mutant.step = std::move(edit.step);
     mutant.edit = to_json(edit.edit);
-    mutant.document = with_edits(small_.scenario->document, {edit.edit});
+    mutant.document = scenario::with_edits(small_.scenario->document, {edit.edit});
     judge(std::move(mutant), edit.edit, ground_, *steps);
   }
 
@@ -190,7 +190,7 @@ class Run {
     Mutant mutant;
     mutant.kind = flag_edits;
     mutant.edit = to_json(edit);
-    mutant.document = with_edits(small_.scenario->document, {edit});
+    mutant.document = scenario::with_edits(small_.scenario->document, {edit});
     std::unique_ptr<MutationGround> ground;
     try {
       const Scenario small = read_scenario(mutant.document, scenario_.file);
@@ -199,7 +199,8 @@ class Run {
         return;
       }
       ground = std::make_unique<MutationGround>(*small.schedule);
-      edited_ = std::make_unique<Scenario>(read_scenario(with_edits(scenario_.document, {edit}), scenario_.file));
+      edited_ =
+          std::make_unique<Scenario>(read_scenario(scenario::with_edits(scenario_.document, {edit}), scenario_.file));
     } catch (const InputError&) {
       ++mutation_.invalid;
       return;
@@ -233,7 +234,7 @@ class Run {
   /// Selectors that choose no parameter are refused in a file.
   bool chooses_nothing(const Edit& edit) const {
     if (!edit.changes("params")) return false;
-    const SelectorList selectors(edit.values.params.items());
+    const schedule::SelectorList selectors(edit.values.params.items());
     const std::vector<Parameter>& parameters = small_.scenario->schedule->model.parameters();
     return std::none_of(parameters.begin(), parameters.end(), [&](const Parameter& parameter) {
       return !parameter.frozen && selectors.chooses(parameter, parameter.numel());
@@ -344,7 +345,7 @@ class Run {
       mutant.symbolic = true;
       mutant.parametric = trial.parametric_wrong;
       mutant.sizes = neighbour.sizes;
-      mutant.document = with_edits(neighbour.scenario->document, {edit});
+      mutant.document = scenario::with_edits(neighbour.scenario->document, {edit});
       note(trial, mutant);
       return;
     }
@@ -361,7 +362,8 @@ class Run {
 
   MutantTrial trial_of_parameter(const NeighbourGround& neighbour, const Edit& edit) const {
     try {
-      return MutationGround(*read_scenario(with_edits(neighbour.scenario->document, {edit}), scenario_.file).schedule)
+      return MutationGround(
+                 *read_scenario(scenario::with_edits(neighbour.scenario->document, {edit}), scenario_.file).schedule)
           .judge();
     } catch (const InputError&) {
       return {};  // the parameter is another one there, or none
@@ -401,4 +403,4 @@ Mutation mutate(const std::shared_ptr<const Scenario>& scenario, const MutationO
   return Run(scenario, options).all();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

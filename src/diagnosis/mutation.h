@@ -11,7 +11,7 @@
 #include "lockstep/verdict.h"
 #include "src/diagnosis/candidates.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// A right schedule after one edit, and what the engines say of it.
 struct Mutant {
@@ -77,4 +77,4 @@ struct MutationOptions {
 /// has no answer, the symbolic engine at layouts around it. Throws InternalError where engines disagree.
 Mutation mutate(const std::shared_ptr<const Scenario>& scenario, const MutationOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -7,7 +7,7 @@
 
 #include "src/diagnosis/step_list.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -58,4 +58,4 @@ std::vector<Edit> parameter_edits(const std::vector<Step>& steps, const Mesh& me
   return edits;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -7,7 +7,7 @@
 #include "lockstep/edit.h"
 #include "lockstep/model.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// What edits of parameters are called in tables, as name_of(Candidate::Kind) names those of steps.
 inline constexpr std::string_view flag_edits = "flag, placement";
@@ -17,4 +17,4 @@ inline constexpr std::string_view flag_edits = "flag, placement";
 std::vector<Edit> parameter_edits(const std::vector<Step>& steps, const Mesh& mesh,
                                   const std::vector<Parameter>& parameters);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

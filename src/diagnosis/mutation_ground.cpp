@@ -15,7 +15,7 @@
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/shrink.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -186,4 +186,4 @@ std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const Smal
   return grounds;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

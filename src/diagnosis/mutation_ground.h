@@ -11,7 +11,7 @@
 #include "lockstep/verdict.h"
 #include "src/scenario/editable_steps.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// What the engines say of an edited schedule at one layout.
 struct MutantTrial {
@@ -30,7 +30,7 @@ class MutationGround {
  public:
   /// Of a schedule, on these parameters. Throws InputError where they do not fit together.
   MutationGround(const Schedule& schedule, std::vector<Parameter> parameters)
-      : steps_(std::make_shared<EditableSteps>(schedule, std::move(parameters))) {}
+      : steps_(std::make_shared<scenario::EditableSteps>(schedule, std::move(parameters))) {}
   explicit MutationGround(const Schedule& schedule) : MutationGround(schedule, schedule.model.parameters()) {}
   /// What becomes of it with these steps. Throws InternalError where the engines disagree.
   MutantTrial judge(std::vector<Step> steps);
@@ -38,10 +38,10 @@ class MutationGround {
   MutantTrial judge() { return judge(steps_->steps()); }
   /// Whether the symbolic engine says `match`.
   bool is_right(std::vector<Step> steps);
-  const EditableSteps& steps() const { return *steps_; }
+  const scenario::EditableSteps& steps() const { return *steps_; }
 
  private:
-  std::shared_ptr<EditableSteps> steps_;
+  std::shared_ptr<scenario::EditableSteps> steps_;
 };
 
 /// Axes of a scenario's layout with a size above 1, by their key in "layout".
@@ -68,4 +68,4 @@ struct NeighbourGround {
 /// experts axes at 4 too).
 std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const SmallScenario& small);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

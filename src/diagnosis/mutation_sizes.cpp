@@ -6,7 +6,7 @@
 #include "src/scenario/step_keys.h"
 #include "src/scenario/writing.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 void MutationSizes::set_edit(const Edit& edit) {
   clear_edit();
@@ -25,9 +25,9 @@ MutationSizes::Entry& MutationSizes::entry(const Json& document) {
   Entry& entry = found->second;
   if (!is_new) return entry;
   try {
-    entry.scenario = read_scenario_of_open_sizes(document, file_);
+    entry.scenario = scenario::read_scenario_of_open_sizes(document, file_);
     const Schedule& schedule = *entry.scenario.schedule;
-    entry.steps = std::make_shared<EditableSteps>(schedule, schedule.model.parameters());
+    entry.steps = std::make_shared<scenario::EditableSteps>(schedule, schedule.model.parameters());
     entry.scenario.schedule = nullptr;
   } catch (const InputError& error) {
     entry.refused = error.diagnostics();
@@ -53,12 +53,12 @@ Scenario MutationSizes::read(const Json& document) {
   }
   Scenario scenario = here.scenario;
   scenario.edits.insert(scenario.edits.end(), edit_.begin(), edit_.end());
-  scenario.document = edit_.empty() ? document : with_edits(document, edit_);
+  scenario.document = edit_.empty() ? document : scenario::with_edits(document, edit_);
   Json schedule = *scenario.resolved.find("schedule");
-  schedule.set("steps", list_of(here.steps->schedule().steps, as_written));
+  schedule.set("steps", scenario::list_of(here.steps->schedule().steps, scenario::as_written));
   scenario.resolved.set("schedule", schedule);
   scenario.schedule = std::shared_ptr<const Schedule>(here.steps, &here.steps->schedule());
   return scenario;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

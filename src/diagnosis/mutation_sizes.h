@@ -10,7 +10,7 @@
 #include "lockstep/scenario.h"
 #include "src/scenario/editable_steps.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// A scenario at many sizes, with one edit after the other: each size is read and expanded once, whatever the number of
 /// edits is. Not for several threads at once.
@@ -31,7 +31,7 @@ class MutationSizes {
   struct Entry {
     std::vector<Diagnostic> refused;  ///< empty where the scenario can be read
     Scenario scenario;                ///< without the edit and without a schedule
-    std::shared_ptr<EditableSteps> steps;
+    std::shared_ptr<scenario::EditableSteps> steps;
     int edit = -1;  ///< that its schedule has now
   };
   Entry& entry(const Json& document);
@@ -42,4 +42,4 @@ class MutationSizes {
   int number_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

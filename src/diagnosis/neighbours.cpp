@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/neighbours.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 void Neighbours::read() {
   read_ = true;
@@ -30,4 +30,4 @@ void Neighbours::try_on(FoundRepair& repair) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

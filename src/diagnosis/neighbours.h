@@ -9,7 +9,7 @@
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/trial.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// The layouts around a small one, each read once and when it is first asked for: they tell what is right from what is
 /// right by accident, such as a division by dp where dp is what the micro-batches are. Refers to the scenario.
@@ -34,4 +34,4 @@ class Neighbours {
   bool read_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

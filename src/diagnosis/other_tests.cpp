@@ -10,7 +10,7 @@
 #include "src/base/at.h"
 #include "src/diagnosis/difference.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -130,4 +130,4 @@ bool within_tolerance(const CheckResult& result, const Rational& tolerance) {
                                [&](const Rational& ratio) { return low * low <= ratio && ratio <= high * high; });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

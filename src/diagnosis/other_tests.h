@@ -5,7 +5,7 @@
 
 #include "lockstep/check.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// What a comparison of all owners of each element with each other says, after the clip by the norm.
 enum class Replicas {
@@ -36,4 +36,4 @@ bool wrong_in_norm_alone(const CheckResult& result);
 /// model is wrong, the difference of each buffer has at most `tolerance` times the length of the right gradient.
 bool within_tolerance(const CheckResult& result, const Rational& tolerance);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -4,7 +4,7 @@
 #include "lockstep/timeline.h"
 #include "lockstep/verdict.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// What the walk over the ranks says by itself; `match` where it came to its end.
 Verdict verdict_of(Outcome::Kind kind);
@@ -12,4 +12,4 @@ Verdict verdict_of(Outcome::Kind kind);
 /// "complete", or the name of its verdict.
 std::string_view name_of(Outcome::Kind kind);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

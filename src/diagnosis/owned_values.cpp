@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -88,4 +88,4 @@ std::vector<DifferingElements> holders(const Intervals& elements, const std::vec
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -9,7 +9,7 @@
 #include "lockstep/comparison.h"
 #include "lockstep/intervals.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// Elements that a rank's optimizer owns, and the value that it gets for them: equal numbers are equal values.
 struct OwnedStretch {
@@ -44,4 +44,4 @@ std::vector<OtherValue> other_values(const std::map<int, Held>& before, const st
 std::vector<DifferingElements> holders(const Intervals& elements, const std::vector<OwnedStretch>& before,
                                        const std::vector<OwnedStretch>& after, std::size_t most, std::int64_t& more);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -3,7 +3,7 @@
 
 #include "src/diagnosis/step_editor.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 using Kind = Candidate::Kind;
 
@@ -98,4 +98,4 @@ void ParameterEdits::uses() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -8,7 +8,7 @@
 
 #include "src/expression/node.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 Product::Product(const Expression& expression) { multiply(expression.tree(), false); }
 
@@ -61,4 +61,4 @@ std::string Product::to_string() const {
   return fmt::format("{} / {}", top, denominator_.size() == 1 ? bottom : fmt::format("({})", bottom));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

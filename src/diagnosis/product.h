@@ -8,7 +8,7 @@
 
 #include "lockstep/expression.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// An expression as a fraction of factors, for edits that read as a person would write them: "1 / (dp * cp)" times
 /// "cp" is "1 / dp", and not "1 / (dp * cp) * cp".
@@ -33,4 +33,4 @@ class Product {
   std::vector<std::string> numerator_, denominator_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -9,7 +9,7 @@
 
 #include "src/scenario/step_keys.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -27,8 +27,8 @@ std::string kind_of(const FoundRepair& repair) {
     kind += fmt::format("{} ", static_cast<int>(edit.edit.action));
     if (edit.edit.action == Edit::Action::insert) {
       Step step = edit.edit.values;
-      for (const char* key : {"name", "params", "by"}) remove_key(step, key);
-      kind += write_json(as_written(step));
+      for (const char* key : {"name", "params", "by"}) scenario::remove_key(step, key);
+      kind += write_json(scenario::as_written(step));
     } else {
       kind += edit.edit.step.to_string();
     }
@@ -83,4 +83,4 @@ std::vector<FoundRepair> distinct_repairs(const std::vector<FoundRepair>& repair
   return list;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

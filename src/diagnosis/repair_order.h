@@ -5,7 +5,7 @@
 
 #include "src/diagnosis/repairs.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// What the edits are from what a framework has: 0 for its own steps; a step less or elsewhere is nearer than a changed
 /// one, and that nearer than a new one.
@@ -26,4 +26,4 @@ bool ranks_before(const FoundRepair& a, const FoundRepair& b);
 /// One of each kind: of repairs that do the same to the same step, and of steps inserted at several places, the best.
 std::vector<FoundRepair> distinct_repairs(const std::vector<FoundRepair>& repairs);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -9,7 +9,7 @@
 #include "src/diagnosis/workload.h"
 #include "src/scenario/step_keys.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -23,7 +23,7 @@ std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const C
     if (step.each.empty() || step.name().empty() || (step.op() != Op::scale && step.op() != Op::backward)) continue;
     for (const Product& tokens : values.token_totals) {
       for (const Product& size : values.axis_sizes) {
-        Step changed = with({}, "by", &Step::by, std::optional(size.over(tokens).expression()));
+        Step changed = scenario::with({}, "by", &Step::by, std::optional(size.over(tokens).expression()));
         candidates.push_back({Candidate::Kind::factor, step.name(), Edit::set(step.name(), std::move(changed))});
       }
     }
@@ -45,7 +45,7 @@ RepairSearch SearchForRepairs::run() {
 }
 
 void SearchForRepairs::search() {
-  seen_.emplace(content_hash(ground_.steps().steps()), no_repair);
+  seen_.emplace(scenario::content_hash(ground_.steps().steps()), no_repair);
   single();
   keep_right_here();
   if (stopped_ && !found_one()) {  // what it stopped at is right at the small sizes alone
@@ -68,7 +68,7 @@ std::optional<Judgement> SearchForRepairs::judge(const std::vector<Candidate>& e
   for (const Candidate& edit : edits) list.push_back(edit.edit);
   const std::optional<std::vector<Step>> steps = ground_.steps().edited(list);
   if (!steps) return std::nullopt;
-  const auto [seen, is_new] = seen_.emplace(content_hash(*steps), no_repair);
+  const auto [seen, is_new] = seen_.emplace(scenario::content_hash(*steps), no_repair);
   if (!is_new) {
     if (seen->second == no_repair) return std::nullopt;
     FoundRepair& same = found_.repairs[seen->second];
@@ -218,4 +218,4 @@ void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -11,7 +11,7 @@
 #include "src/diagnosis/repairs.h"
 #include "src/diagnosis/search_ground.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// One search over the edits of a small layout: single ones, then pairs. Refers to all that it is given.
 class SearchForRepairs {
@@ -56,4 +56,4 @@ class SearchForRepairs {
   RepairSearch found_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -8,7 +8,7 @@
 #include "src/diagnosis/repair_search.h"
 #include "src/diagnosis/shrink.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 std::vector<Edit> FoundRepair::plain_edits() const {
   std::vector<Edit> list;
@@ -54,4 +54,4 @@ RepairSearch find_repairs(const CheckResult& result, const RepairOptions& option
   return search;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

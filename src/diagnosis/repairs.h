@@ -8,7 +8,7 @@
 #include "lockstep/check.h"
 #include "src/diagnosis/candidates.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// Edits after which everything matches.
 struct FoundRepair {
@@ -46,4 +46,4 @@ struct RepairSearch {
 };
 RepairSearch find_repairs(const CheckResult& result, const RepairOptions& options = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

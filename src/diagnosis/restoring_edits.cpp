@@ -6,7 +6,7 @@
 #include "src/diagnosis/step_list.h"
 #include "src/scenario/step_keys.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -37,20 +37,20 @@ std::optional<Edit> changing(const Step& now, const Step& right) {
   Step values = right;
   values.keys.clear();
   std::vector<std::string_view> removed;
-  const auto differs = [&](std::string_view key) { return !step_key(key).same(now, right); };
+  const auto differs = [&](std::string_view key) { return !scenario::step_key(key).same(now, right); };
   for (const std::string_view key : right.keys) {
-    if (key == "steps" || (says(now, key) && !differs(key))) continue;
-    if (key != "geometry" || !says(now, key) || differs("geometry.kind")) {
+    if (key == "steps" || (scenario::says(now, key) && !differs(key))) continue;
+    if (key != "geometry" || !scenario::says(now, key) || differs("geometry.kind")) {
       values.keys.push_back(key);
       continue;
     }
-    for (const StepKey& part : step_keys()) {
+    for (const scenario::StepKey& part : scenario::step_keys()) {
       if (!part.name.starts_with("geometry.") || !differs(part.name)) continue;
       (part.same(right, Step()) ? removed : values.keys).push_back(part.name);
     }
   }
   for (const std::string_view key : now.keys) {
-    if (!says(right, key)) removed.push_back(key);
+    if (!scenario::says(right, key)) removed.push_back(key);
   }
   if (values.keys.empty() && removed.empty()) return std::nullopt;
   return Edit::set(right.name, std::move(values), std::move(removed));
@@ -76,4 +76,4 @@ std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std
   return candidates;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -9,7 +9,7 @@
 #include "src/base/budget.h"
 #include "src/diagnosis/difference.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -44,7 +44,7 @@ class ChangedBy {
 
  private:
   std::optional<ActingStep> before_;
-  std::optional<SelectorList> after_;
+  std::optional<schedule::SelectorList> after_;
   bool params_alone_ = false;
 };
 
@@ -170,8 +170,10 @@ bool SearchGround::is_relevant(const Candidate& candidate, const std::vector<Lis
   const ListedStep* old = find_listed(steps, candidate.step);
   if (old != nullptr && old->op() == Op::each) return true;
   const std::vector<std::string> all, &edited = candidate.edit.values.params.items();
-  const SelectorList old_selectors(inserts(candidate.edit) ? edited : old == nullptr ? all : old->step->params.items());
-  const SelectorList new_selectors(edited);
+  const schedule::SelectorList old_selectors(inserts(candidate.edit) ? edited
+                                             : old == nullptr        ? all
+                                                                     : old->step->params.items());
+  const schedule::SelectorList new_selectors(edited);
   const bool chooses = candidate.edit.changes("params");
   const std::vector<Parameter>& parameters = all_->steps().schedule_of().model.parameters();
   Budget::spend(static_cast<std::int64_t>(parameters.size() + steps.size()));
@@ -207,11 +209,11 @@ bool SearchGround::says_the_same_in_the_file(const std::vector<Edit>& edits, con
   });
   if (!in_one_iteration) return true;
   try {
-    const Json document = with_edits(at_sizes(result_.scenario->document, sizes_), edits);
+    const Json document = scenario::with_edits(at_sizes(result_.scenario->document, sizes_), edits);
     return read_scenario(document, result_.scenario->file).schedule->steps == steps;
   } catch (const InputError&) {
     return false;
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

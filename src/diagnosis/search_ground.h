@@ -12,7 +12,7 @@
 #include "src/diagnosis/step_list.h"
 #include "src/diagnosis/trial.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// The small scenario in which the same goes wrong as in a result, where edits are tried. Refers to the result.
 class SearchGround {
@@ -22,7 +22,7 @@ class SearchGround {
   /// Whether anything goes wrong there; without it nothing else has a meaning.
   bool found() const { return found_; }
 
-  const EditableSteps& steps() const { return all_->steps(); }
+  const scenario::EditableSteps& steps() const { return all_->steps(); }
   const FileSizes& sizes() const { return sizes_; }
   /// What comes of the schedule as it is.
   const Judgement& base() const { return base_; }
@@ -62,4 +62,4 @@ class SearchGround {
   bool found_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

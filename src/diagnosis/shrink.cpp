@@ -12,7 +12,7 @@
 #include "src/diagnosis/fold_names.h"
 #include "src/schedule/selector_list.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -111,9 +111,9 @@ std::vector<Parameter> one_of_each_class(const Schedule& schedule) {
   collect_selectors(schedule.steps, selectors);
   // Long lists are of plain names.
   std::unordered_map<std::string, std::string> of_name;  // the items that are the name of one parameter, as text
-  std::vector<SelectorItem> others;
+  std::vector<schedule::SelectorItem> others;
   for (const std::string& text : selectors) {
-    SelectorItem item = SelectorItem::read(text);
+    schedule::SelectorItem item = schedule::SelectorItem::read(text);
     if (item.is_plain_name()) {
       of_name[item.pattern] += "\n" + text;
     } else {
@@ -125,7 +125,8 @@ std::vector<Parameter> one_of_each_class(const Schedule& schedule) {
   for (const Parameter& parameter : schedule.model.parameters()) {
     std::string key = folded_name(parameter.name) + text_of_class(parameter);
     if (const auto found = of_name.find(parameter.name); found != of_name.end()) key += found->second;
-    for (const SelectorItem& item : others) key += item.fits(parameter, parameter.numel(), parameter.chunk) ? '1' : '0';
+    for (const schedule::SelectorItem& item : others)
+      key += item.fits(parameter, parameter.numel(), parameter.chunk) ? '1' : '0';
     const bool together = !parameter.tied.empty() && tied.contains(parameter.tied);
     if (!classes.insert(key).second && !together) continue;
     if (!parameter.tied.empty()) tied.insert(parameter.tied);
@@ -228,4 +229,4 @@ std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& s
   return list;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -10,7 +10,7 @@
 #include "lockstep/scenario.h"
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// A scenario file at other sizes.
 struct FileSizes {
@@ -48,4 +48,4 @@ std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& s
 /// Names of what is wrong, numbers in them folded; the verdict alone where there are no values.
 std::set<std::string> folded_wrong_names(const CheckResult& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -12,7 +12,7 @@
 #include "lockstep/timeline.h"
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -107,4 +107,4 @@ std::string stale_slices(const CheckResult& result, const Turn& turn) {
   return "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -5,10 +5,10 @@
 
 #include "lockstep/check.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// Where a turning point is a collective that takes in elements which an earlier step left stale on a member: which
 /// step that was, and who owns them instead. "" where it is not.
 std::string stale_slices(const CheckResult& result, const Turn& turn);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

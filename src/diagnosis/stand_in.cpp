@@ -4,7 +4,7 @@
 #include "lockstep/scenario.h"
 #include "src/diagnosis/shrink.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 std::optional<CheckResult> stand_in(const CheckResult& result) {
   constexpr int small_world = 64;
@@ -21,4 +21,4 @@ std::optional<CheckResult> stand_in(const CheckResult& result) {
   return found;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

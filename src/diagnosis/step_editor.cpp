@@ -6,9 +6,9 @@
 #include "src/base/budget.h"
 #include "src/scenario/value_type.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
-bool StepEditor::takes(std::string_view word) const { return contains_word(row_.keys, word); }
+bool StepEditor::takes(std::string_view word) const { return scenario::contains_word(row_.keys, word); }
 
 void StepEditor::add(Candidate::Kind kind, Edit edit) {
   constexpr std::int64_t units = 20;  // all of them are there at once
@@ -18,7 +18,7 @@ void StepEditor::add(Candidate::Kind kind, Edit edit) {
 
 void StepEditor::set(Candidate::Kind kind, Step values) {
   const bool same = std::all_of(values.keys.begin(), values.keys.end(),
-                                [&](std::string_view key) { return step_key(key).same(step_, values); });
+                                [&](std::string_view key) { return scenario::step_key(key).same(step_, values); });
   if (!same) add(kind, Edit::set(step_.name, std::move(values)));
 }
 
@@ -26,4 +26,4 @@ void StepEditor::remove(Candidate::Kind kind, std::string_view key) {
   if (has(key)) add(kind, Edit::set(step_.name, {}, {key}));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -10,7 +10,7 @@
 #include "src/diagnosis/step_list.h"
 #include "src/scenario/step_keys.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// What all that makes edits of one step has in common: the step, its row in the table of operations, the words that
 /// may be used, and the list to which edits are added. Refers to all of them.
@@ -21,12 +21,12 @@ class StepEditor {
 
  protected:
   bool takes(std::string_view word) const;
-  bool has(std::string_view key) const { return says(step_, key); }
+  bool has(std::string_view key) const { return scenario::says(step_, key); }
   void add(Candidate::Kind kind, Edit edit);
   /// Gives a key of the step another value; nothing where it has that already.
   template <typename Value>
   void set(Candidate::Kind kind, std::string_view key, Value Step::*member, Value value) {
-    set(kind, with({}, key, member, std::move(value)));
+    set(kind, scenario::with({}, key, member, std::move(value)));
   }
   /// The same for all keys that `values` says.
   void set(Candidate::Kind kind, Step values);
@@ -72,4 +72,4 @@ class ParameterEdits : private StepEditor {
   void set_selectors(std::vector<std::string> items);
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -37,4 +37,4 @@ bool ActingStep::acts_on(const Parameter& parameter) const {
   return used && params_.chooses(parameter, parameter.numel());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

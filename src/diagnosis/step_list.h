@@ -6,7 +6,7 @@
 
 #include "src/schedule/selector_list.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// A step where it stands: what an edit needs to name it and its neighbours. Points into the steps.
 struct ListedStep {
@@ -31,7 +31,7 @@ class ActingStep {
 
  private:
   const std::vector<std::string>& uses_;
-  SelectorList params_;
+  schedule::SelectorList params_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -8,7 +8,7 @@
 #include "src/base/counted.h"
 #include "src/scenario/step_keys.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -77,7 +77,7 @@ class SetWords {
 }  // namespace
 
 std::string words_of_key(const Step& step, std::string_view key) {
-  return says(step, key) ? text_of_value(step_key(key).write(step)) : "";
+  return scenario::says(step, key) ? text_of_value(scenario::step_key(key).write(step)) : "";
 }
 
 int ranks_over(const Schedule& schedule, const std::optional<Over>& over) {
@@ -114,7 +114,7 @@ std::string factor_text(const Schedule& schedule, const std::optional<Expression
 }
 
 std::string deed_of(const Schedule& schedule, const Step& step) {
-  const std::string of = says(step, "params") ? " of " + words_of_key(step, "params") : "";
+  const std::string of = scenario::says(step, "params") ? " of " + words_of_key(step, "params") : "";
   switch (step.op) {
     case Op::all_reduce:
     case Op::reduce:
@@ -130,7 +130,8 @@ std::string deed_of(const Schedule& schedule, const Step& step) {
     case Op::zero:
       return "clears the buffer";
     case Op::backward:
-      return fmt::format("adds the gradients{}", says(step, "uses") ? " of the use " + words_of_key(step, "uses") : "");
+      return fmt::format("adds the gradients{}",
+                         scenario::says(step, "uses") ? " of the use " + words_of_key(step, "uses") : "");
     case Op::norm:
       return fmt::format("counts the gradients{} in the norm", of);
     case Op::wait:
@@ -148,4 +149,4 @@ std::string words_for_key(const Schedule& schedule, const Step& step, const Edit
   return SetWords(schedule, step, edit).of(key);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -8,7 +8,7 @@
 #include "lockstep/edit.h"
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// "dp, cp", "pp first, last", "true": what a step says of a key as words; "" where it says nothing.
 std::string words_of_key(const Step& step, std::string_view key);
@@ -26,4 +26,4 @@ std::string deed_of(const Schedule& schedule, const Step& step);
 /// averaged".
 std::string words_for_key(const Schedule& schedule, const Step& step, const Edit& edit, std::string_view key);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

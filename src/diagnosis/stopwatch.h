@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// Seconds since it was made.
 class Stopwatch {
@@ -14,4 +14,4 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

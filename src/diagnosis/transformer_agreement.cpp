@@ -11,7 +11,7 @@
 #include "src/diagnosis/agreement.h"
 #include "src/diagnosis/engine_details.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -149,4 +149,4 @@ std::string compare_with_transformer(const CheckResult& result, const EngineResu
   return difference.empty() || placements_hold(*result.scenario, options.seed) ? difference : "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -7,7 +7,7 @@
 #include "lockstep/symbolic.h"
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -78,4 +78,4 @@ Judgement SymbolicJudge::judge_steps(std::vector<Step> steps) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -7,7 +7,7 @@
 
 #include "src/scenario/editable_steps.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// What an engine says of a schedule after an edit.
 struct Judgement {
@@ -46,11 +46,11 @@ class SymbolicJudge : public Judge {
   Judgement judge(const std::vector<Edit>& edits) override;
   /// The same for steps.
   Judgement judge_steps(std::vector<Step> steps);
-  const EditableSteps& steps() const { return steps_; }
-  EditableSteps& steps() { return steps_; }
+  const scenario::EditableSteps& steps() const { return steps_; }
+  scenario::EditableSteps& steps() { return steps_; }
 
  private:
-  EditableSteps steps_;
+  scenario::EditableSteps steps_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -39,8 +39,8 @@ TermKey key_of(const Term& term) { return {term.rank, term.micro_batch, term.sit
 /// Follows one wrong element back through the replay.
 class Tracer {
  public:
-  Tracer(const CheckResult& result, const Watch& watch, const std::vector<Moment>& moments, SymbolicEngine& engine,
-         Formulas& formulas)
+  Tracer(const CheckResult& result, const diagnosis::Watch& watch, const std::vector<diagnosis::Moment>& moments,
+         SymbolicEngine& engine, diagnosis::Formulas& formulas)
       : schedule_(*result.scenario->schedule),
         timeline_(*result.timeline),
         step_(result.step),
@@ -55,7 +55,7 @@ class Tracer {
 
   TurningPoint trace() {
     const std::size_t end = timeline_.events.size();
-    const Moment* last = content_after(moments_, schedule_.result, end);
+    const diagnosis::Moment* last = diagnosis::content_after(moments_, schedule_.result, end);
     if (last == nullptr) return missing("nothing ever reached it");
     if (const std::optional<TurningPoint> spoiled = trace_spoiled()) return *spoiled;
     const Standing& standing = stand(last->content.form);
@@ -80,12 +80,12 @@ class Tracer {
 
   /// A step that turned the right gradient into something else, or lost contributions that never came back.
   std::optional<TurningPoint> trace_spoiled() {
-    const Moment* last = content_after(moments_, schedule_.result, timeline_.events.size());
+    const diagnosis::Moment* last = diagnosis::content_after(moments_, schedule_.result, timeline_.events.size());
     const std::set<TermKey> at_last = keys_of(last->content.form);
     std::size_t spoiled = moments_.size(), lost = moments_.size();
     int before = 0;
     for (std::size_t index = 0; index < moments_.size(); ++index) {
-      const Moment& moment = moments_[index];
+      const diagnosis::Moment& moment = moments_[index];
       if (moment.step->buffer != schedule_.result) continue;
       const int now = moment.content.form;
       if (now != before && timeline_.events[moment.event].optimizer_step == step_) {
@@ -126,7 +126,7 @@ class Tracer {
     std::size_t first = moments_.size();
     bool older_step = false;
     for (std::size_t index = moments_.size(); index-- > 0;) {
-      const Moment& moment = moments_[index];
+      const diagnosis::Moment& moment = moments_[index];
       if (moment.step->buffer != name || moment.event > end) continue;
       if (!stand(moment.content.form).broken()) break;
       if (timeline_.events[moment.event].optimizer_step < step_) {
@@ -138,10 +138,10 @@ class Tracer {
     if (first == moments_.size() || (older_step && !cleared(first, name))) {
       return missing("what an earlier optimizer step left there is still in it: no step clears it");
     }
-    const Moment& moment = moments_[first];
+    const diagnosis::Moment& moment = moments_[first];
     if (!moment.step->from.empty() && moment.step->from != name) {
       // The step only hands on what went wrong in another buffer.
-      const Moment* source = content_after(moments_, moment.step->from, moment.event);
+      const diagnosis::Moment* source = diagnosis::content_after(moments_, moment.step->from, moment.event);
       if (source != nullptr && stand(source->content.form).broken())
         return trace_broken(moment.step->from, moment.event);
     }
@@ -164,7 +164,8 @@ class Tracer {
 
   /// Whether the moment replaces what was there, so that an older step's content is not to blame.
   bool cleared(std::size_t index, const std::string& name) {
-    const Moment* before = index == 0 ? nullptr : content_after(moments_, name, moments_[index].event - 1);
+    const diagnosis::Moment* before =
+        index == 0 ? nullptr : diagnosis::content_after(moments_, name, moments_[index].event - 1);
     return before == nullptr || stand(before->content.form).kind != Standing::Kind::other_step;
   }
 
@@ -184,11 +185,12 @@ class Tracer {
   }
 
   TurningPoint point_at(std::size_t index, const std::string& name) {
-    const Moment& moment = moments_[index];
+    const diagnosis::Moment& moment = moments_[index];
     TurningPoint point;
     point.step = moment.step->name;
     point.event = moment.event;
-    const Moment* before = moment.event == 0 ? nullptr : content_after(moments_, name, moment.event - 1);
+    const diagnosis::Moment* before =
+        moment.event == 0 ? nullptr : diagnosis::content_after(moments_, name, moment.event - 1);
     point.before = before == nullptr ? "0" : formula(before->content.form);
     point.after = formula(moment.content.form);
     return point;
@@ -237,26 +239,28 @@ class Tracer {
   const Schedule& schedule_;
   const Timeline& timeline_;
   int step_;
-  Watch watch_;
-  const std::vector<Moment>& moments_;
+  diagnosis::Watch watch_;
+  const std::vector<diagnosis::Moment>& moments_;
   SymbolicEngine& engine_;
-  Formulas& formulas_;
+  diagnosis::Formulas& formulas_;
   std::vector<Term> reference_;
   std::map<TermKey, Rational> weights_;
   std::map<int, Standing> standings_;
 };
 
 /// Fills in the points of `turns` from one replay.
-void trace_turns(const CheckResult& result, const std::vector<Watch>& watches, std::vector<Turn>& turns) {
+void trace_turns(const CheckResult& result, const std::vector<diagnosis::Watch>& watches, std::vector<Turn>& turns) {
   const Schedule& schedule = *result.scenario->schedule;
-  const ContentHistory history = record_history(schedule, *result.timeline, watches, result.step);
-  Formulas formulas(schedule, *history.engine);
+  const diagnosis::ContentHistory history = diagnosis::record_history(schedule, *result.timeline, watches, result.step);
+  diagnosis::Formulas formulas(schedule, *history.engine);
   for (std::size_t index = 0; index < turns.size(); ++index) {
     turns[index].point = Tracer(result, watches[index], history.moments[index], *history.engine, formulas).trace();
   }
 }
 
 }  // namespace
+
+namespace diagnosis {
 
 std::vector<Turn> find_turns(const CheckResult& result) {
   std::vector<Turn> turns;
@@ -280,6 +284,8 @@ std::vector<Turn> find_turns(const CheckResult& result) {
   return turns;
 }
 
+}  // namespace diagnosis
+
 std::optional<TurningPoint> turning_point(const CheckResult& result, int rank, int buffer) {
   const SymbolicResult* symbolic = symbolic_of(result);
   if (symbolic == nullptr) return std::nullopt;
@@ -295,6 +301,8 @@ std::optional<TurningPoint> turning_point(const CheckResult& result, int rank, i
   return std::nullopt;
 }
 
+namespace diagnosis {
+
 std::vector<Blame> blame_of(const std::vector<Turn>& turns) {
   std::map<std::size_t, const TurningPoint*> by_event;
   for (const Turn& turn : turns) {
@@ -309,5 +317,7 @@ std::vector<Blame> blame_of(const std::vector<Turn>& turns) {
   }
   return blame;
 }
+
+}  // namespace diagnosis
 
 }  // namespace lockstep

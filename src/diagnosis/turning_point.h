@@ -5,7 +5,7 @@
 
 #include "lockstep/check.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// The turning points of up to 64 wrong buffers that differ in how they are wrong, from one replay.
 /// Empty where the symbolic engine did not run or found no wrong value.
@@ -14,4 +14,4 @@ std::vector<Turn> find_turns(const CheckResult& result);
 /// The steps that spoil a gradient for good, each once, in schedule order.
 std::vector<Blame> blame_of(const std::vector<Turn>& turns);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

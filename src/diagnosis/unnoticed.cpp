@@ -12,7 +12,7 @@
 #include "src/base/at.h"
 #include "src/diagnosis/other_tests.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -89,4 +89,4 @@ std::vector<std::string> who_would_not_notice(const CheckResult& result) {
   return sentences;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -6,10 +6,10 @@
 
 #include "lockstep/check.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// Who would not have noticed: a comparison of replicas, the gradient norm, an optimizer that divides by the gradient's
 /// size, a clip by the norm, a tolerance. Full sentences.
 std::vector<std::string> who_would_not_notice(const CheckResult& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -118,12 +118,12 @@ void prove(const Scenario& scenario, Repair& repair) {
 /// One parameter of each class: the others go through the same steps, and a search has no time for all of them.
 bool replay_on_host(const Scenario& scenario, Repair& repair) {
   Scenario reduced = scenario;
-  reduced.schedule =
-      std::make_shared<const Schedule>(with_parameters(*scenario.schedule, one_of_each_class(*scenario.schedule)));
+  reduced.schedule = std::make_shared<const Schedule>(
+      scenario::with_parameters(*scenario.schedule, diagnosis::one_of_each_class(*scenario.schedule)));
   reduced.preset.reset();
   const auto classes = std::make_shared<const Scenario>(std::move(reduced));
   constexpr double most_bytes = 5e8;
-  const Workload workload = estimate_workload(*classes->schedule);
+  const diagnosis::Workload workload = diagnosis::estimate_workload(*classes->schedule);
   if (workload.bytes + workload.host_bytes > most_bytes) {
     repair.host_left_out = "the host engine was left out: the layout is too large for it";
     return true;
@@ -159,9 +159,11 @@ std::string_view name_of(Repair::Reach reach) {
   return "";
 }
 
+namespace diagnosis {
+
 bool verify_repair(const CheckResult& result, Repair& repair) {
   repair.verified.clear();
-  Json document = with_edits(result.scenario->document, repair.edits);
+  Json document = scenario::with_edits(result.scenario->document, repair.edits);
   document.remove("expect");
   try {
     const Budget budget(Budget::search);
@@ -222,5 +224,7 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
   for (Verified& one : list) best.push_back(std::move(one.repair));
   return best;
 }
+
+}  // namespace diagnosis
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 #include "src/diagnosis/repairs.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 /// Applies a repair to the file as it is, replays it there with the symbolic engine and, where it is not too much, the
 /// host, and proves it with the parametric engine. Fills in what Repair says of that and `added_bytes`; false where it
@@ -18,4 +18,4 @@ bool verify_repair(const CheckResult& result, Repair& repair);
 /// the first ones are right for other sizes.
 std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& search, std::size_t most);
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

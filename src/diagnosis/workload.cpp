@@ -14,7 +14,7 @@
 #include "src/base/bytes_text.h"
 #include "src/schedule/selector_list.h"
 
-namespace lockstep {
+namespace lockstep::diagnosis {
 
 namespace {
 
@@ -118,7 +118,7 @@ class Estimate {
     for (const Leaf& leaf : leaves_) {
       bool called = false;
       const double runs = leaf.in_each ? schedule_.batch.total_micro_batches() : schedule_.batch.steps();
-      const SelectorList selectors(leaf.step->params.items());
+      const schedule::SelectorList selectors(leaf.step->params.items());
       for (std::size_t buffer = 0; buffer < local.buffers.size(); ++buffer) {
         if (!selectors.chooses(schedule_.model, local.buffers[buffer])) continue;
         of_buffer[buffer].push_back(&leaf);
@@ -250,4 +250,4 @@ std::string too_large_here(const Workload& workload, double bytes) {
                      bytes_text(available), workload.describe(), advice);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

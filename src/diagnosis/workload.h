@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace lockstep {
+#include "lockstep/schedule.h"
 
-struct Schedule;
+namespace lockstep::diagnosis {
 
 /// What checking a schedule costs, estimated from its numbers alone: within a small factor, and rather too much than
 /// too little.
@@ -39,4 +39,4 @@ std::string too_large_here(const Workload& workload, double bytes);
 /// Memory that this process can still get: the machine's, its control group's, its own limit.
 double available_bytes();
 
-}  // namespace lockstep
+}  // namespace lockstep::diagnosis

@@ -53,7 +53,7 @@ std::optional<ExpressionValue> builtin(const Node& node, const Environment& envi
     if (name == "virtual_stages") return Rational(mesh->layout().virtual_stages);
     if (name == "sequence_parallel") return mesh->layout().sequence_parallel;
     if (name == "pipeline_groups_agree") return mesh->pipeline_groups_agree();
-    if (name == "instance_groups_agree") return instance_groups_agree(mesh->layout());
+    if (name == "instance_groups_agree") return mesh::instance_groups_agree(mesh->layout());
   }
   if (const TokenCounts* counts = environment.counts) {
     if (name == "steps") return Rational(counts->steps());

@@ -8,7 +8,7 @@
 #include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -174,4 +174,4 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
   return draft.finish("Imported from an accelerate configuration", "imported-accelerate");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -11,7 +11,7 @@
 #include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -182,4 +182,4 @@ Imported import_deepspeed(const ImportRequest& request, Diagnostics& diagnostics
   return draft.finish("Imported from a DeepSpeed configuration", "imported-deepspeed");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -5,7 +5,7 @@
 
 #include "src/importers/draft.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// A DeepSpeed configuration; "auto" is as if it was not given.
 Settings read_deepspeed(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics);
@@ -20,4 +20,4 @@ void check_deepspeed_batch_is_given(Draft& draft);
 /// Mistakes at the keys of what DeepSpeed 0.19.8 has removed: it refuses them, with any value.
 void refuse_what_deepspeed_removed(Draft& draft);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -12,7 +12,7 @@
 #include "src/importers/origins.h"
 #include "src/importers/redact.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 bool same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -351,4 +351,4 @@ Imported Draft::finish(const std::string& title, const std::string& name) {
   return imported;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

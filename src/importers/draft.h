@@ -13,7 +13,7 @@
 #include "src/importers/key_table.h"
 #include "src/importers/settings.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// A scenario in the making: reads settings by their keys, keeps account of which were read, and collects what they
 /// stand for. Mistakes are collected; a value that is one reads as if it had not been given.
@@ -118,4 +118,4 @@ Json json_integer(std::int64_t value);
 /// An exact number as JSON; not every fraction has one: those come as null.
 Json json_number(const Rational& value);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

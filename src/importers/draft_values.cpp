@@ -8,7 +8,7 @@
 
 #include "src/importers/draft.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -130,4 +130,4 @@ std::string Draft::word(std::string_view key, const std::string& otherwise) {
   return otherwise;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -3,7 +3,7 @@
 
 #include "lockstep/importer.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 // One per format. Mistakes go to `diagnostics`; what comes back then is of no use.
 Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics);
@@ -13,4 +13,4 @@ Imported import_torchtitan(const ImportRequest& request, Diagnostics& diagnostic
 Imported import_nanotron(const ImportRequest& request, Diagnostics& diagnostics);
 Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostics);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

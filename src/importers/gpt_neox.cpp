@@ -12,7 +12,7 @@
 #include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -199,4 +199,4 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
   return draft.finish(title, "imported-gpt-neox");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -27,27 +27,27 @@ const std::vector<Entry>& entries() {
         "arguments behind --",
         {},
         true},
-       import_megatron},
+       importers::import_megatron},
       {{"deepspeed",
         "DeepSpeed",
         "its JSON, as Hjson; --world-size, --tp, --pp, --sp and --ep say what it does not hold",
         {"tp", "pp", "sp", "ep"},
         false},
-       import_deepspeed},
-      {{"gpt-neox", "GPT-NeoX", "its YAML, several files merged", {}, true}, import_gpt_neox},
+       importers::import_deepspeed},
+      {{"gpt-neox", "GPT-NeoX", "its YAML, several files merged", {}, true}, importers::import_gpt_neox},
       {{"torchtitan",
         "torchtitan",
         "the JSON that debug.save_config_file writes, or TOML of older versions",
         {},
         false},
-       import_torchtitan},
-      {{"nanotron", "nanotron", "its YAML", {}, true}, import_nanotron},
+       importers::import_torchtitan},
+      {{"nanotron", "nanotron", "its YAML", {}, true}, importers::import_nanotron},
       {{"accelerate",
         "accelerate",
         "its YAML, and behind it the DeepSpeed configuration that it names",
         {"tp", "cp", "sp"},
         false},
-       import_accelerate},
+       importers::import_accelerate},
   };
   return all;
 }
@@ -83,10 +83,10 @@ Imported import_configuration(const ImportRequest& request) {
                                   [&](const Entry& entry) { return entry.format.name == request.format; });
   if (found == entries().end()) throw InternalError("an unknown format " + request.format);
   Diagnostics diagnostics;
-  check_request(request, found->format, diagnostics);
+  importers::check_request(request, found->format, diagnostics);
   if (!diagnostics.empty()) throw InputError(diagnostics.sorted());
   Imported imported = found->run(request, diagnostics);
-  if (!diagnostics.empty()) throw InputError(redacted(diagnostics.sorted()));
+  if (!diagnostics.empty()) throw InputError(importers::redacted(diagnostics.sorted()));
   return imported;
 }
 

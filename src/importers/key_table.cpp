@@ -9,7 +9,7 @@
 #include "src/importers/origins.h"
 #include "src/importers/tables.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -136,4 +136,4 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

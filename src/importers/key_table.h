@@ -8,7 +8,7 @@
 
 #include "lockstep/json.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// What a key of a configuration means, a row of src/importers/NAME.jsonc.
 struct ConfigurationKey {
@@ -62,4 +62,4 @@ class KeyTable {
 /// Whether `text` is what `pattern`, in which * stands for anything, describes.
 bool glob_matches(std::string_view pattern, std::string_view text);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -13,7 +13,7 @@
 #include "src/importers/redact.h"
 #include "src/importers/shell.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -218,4 +218,4 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

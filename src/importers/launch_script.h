@@ -9,7 +9,7 @@
 #include "lockstep/importer.h"
 #include "src/importers/words.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// The command of a launch script that starts the training.
 struct Launch {
@@ -24,4 +24,4 @@ struct Launch {
 Launch read_launch_script(const std::shared_ptr<const Source>& source, const std::vector<std::string>& variables,
                           const std::function<bool(const std::string&)>& is_argument, Diagnostics& diagnostics);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

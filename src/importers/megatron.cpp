@@ -13,7 +13,7 @@
 #include "src/importers/megatron_pipeline.h"
 #include "src/importers/megatron_sources.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -237,4 +237,4 @@ Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics)
   return imported;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

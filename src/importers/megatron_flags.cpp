@@ -9,7 +9,7 @@
 #include "src/importers/draft.h"
 #include "src/importers/tables.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -188,4 +188,4 @@ void add_megatron_flag(const std::string& flag, const Place& place, const Json& 
   into.set({argument.key, flag, place, meant, argument.origin, ""});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -9,7 +9,7 @@
 #include "src/importers/settings.h"
 #include "src/importers/words.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// An argument of Megatron-LM, a row of src/importers/megatron_arguments.jsonc.
 struct MegatronArgument {
@@ -33,4 +33,4 @@ Settings read_megatron_arguments(const std::vector<Word>& words, bool ignore_unk
 void add_megatron_flag(const std::string& flag, const Place& place, const Json& value, Settings& into,
                        Diagnostics& diagnostics);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

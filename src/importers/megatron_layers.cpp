@@ -13,7 +13,7 @@
 #include "src/base/counted.h"
 #include "src/importers/megatron_pipeline.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -257,4 +257,4 @@ void set_megatron_multi_token_prediction(Draft& draft) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

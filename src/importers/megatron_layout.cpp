@@ -4,7 +4,7 @@
 
 #include "src/importers/megatron_pipeline.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -80,4 +80,4 @@ std::optional<std::vector<MegatronStage>> read_megatron_layout(const std::string
   return stages;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -11,7 +11,7 @@
 #include "src/importers/megatron_flags.h"
 #include "src/importers/syntax.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -120,4 +120,4 @@ Settings read_megatron_log(const std::shared_ptr<const Source>& source, std::vec
   return settings;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

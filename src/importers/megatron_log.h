@@ -8,7 +8,7 @@
 
 #include "src/importers/settings.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// Whether a text holds the block of resolved arguments that Megatron-LM prints at start.
 bool has_megatron_arguments_block(std::string_view text);
@@ -18,4 +18,4 @@ bool has_megatron_arguments_block(std::string_view text);
 Settings read_megatron_log(const std::shared_ptr<const Source>& source, std::vector<std::string>& notes,
                            Diagnostics& diagnostics);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

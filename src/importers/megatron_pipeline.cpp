@@ -14,7 +14,7 @@
 #include "src/base/at.h"
 #include "src/base/counted.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -265,4 +265,4 @@ void set_megatron_buckets(Draft& draft, Imported& imported) {
                   std::max<std::int64_t>(parameters / *number, 1), parameters, *number));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

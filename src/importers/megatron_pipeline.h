@@ -8,7 +8,7 @@
 #include "lockstep/importer.h"
 #include "src/importers/draft.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// What one virtual pipeline stage holds, by pipeline_model_parallel_layout.
 struct MegatronStage {
@@ -31,4 +31,4 @@ void set_megatron_buckets(Draft& draft, Imported& imported);
 /// Whether --size gives a size of the model, in place of the configuration.
 bool is_replaced(const Draft& draft, const std::string& size);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

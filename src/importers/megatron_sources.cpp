@@ -10,7 +10,7 @@
 #include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -110,4 +110,4 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
           "a launch script of Megatron-LM", launch.world, true, launch.notes};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -4,7 +4,7 @@
 #include "lockstep/importer.h"
 #include "src/importers/settings.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// Arguments of Megatron-LM from any of the places where they stand.
 struct MegatronSource {
@@ -20,4 +20,4 @@ struct MegatronSource {
 /// --yaml-cfg file, or a launch script; which of them follows from the text.
 MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& diagnostics);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

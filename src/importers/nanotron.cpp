@@ -8,7 +8,7 @@
 #include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -52,4 +52,4 @@ Imported import_nanotron(const ImportRequest& request, Diagnostics& diagnostics)
   return draft.finish("Imported from a nanotron configuration", "imported-nanotron");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -98,6 +98,8 @@ Diagnostic translated(const Diagnostic& diagnostic, const Imported& imported, co
 
 }  // namespace
 
+namespace importers {
+
 std::vector<std::string> scenario_pointers(std::string_view meaning) {
   std::vector<std::string> pointers;
   for (std::string_view rest = meaning; !rest.empty();) {
@@ -114,6 +116,8 @@ std::vector<std::string> scenario_pointers(std::string_view meaning) {
   }
   return pointers;
 }
+
+}  // namespace importers
 
 Scenario read_imported(const Imported& imported, const std::string& name) {
   const auto source = std::make_shared<const Source>(Source{name, write_json(imported.scenario)});

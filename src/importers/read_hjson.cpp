@@ -7,7 +7,7 @@
 #include "src/importers/redact.h"
 #include "src/importers/syntax.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -204,4 +204,4 @@ Json read_hjson(const std::shared_ptr<const Source>& source, Diagnostics& diagno
   return HjsonReader(source, diagnostics).read();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -4,7 +4,7 @@
 #include "lockstep/rational.h"
 #include "src/importers/syntax.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 Json scalar_value(std::string text, const Place& place) {
   if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return Json().at(place);
@@ -35,4 +35,4 @@ std::size_t Lines::offset(int line, int column) const {
   return std::min(begins_[index] + static_cast<std::size_t>(column), size_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

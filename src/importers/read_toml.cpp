@@ -10,7 +10,7 @@
 #include <vector>
 #endif
 
-namespace lockstep {
+namespace lockstep::importers {
 
 #ifdef LOCKSTEP_TOML
 
@@ -169,4 +169,4 @@ Json read_toml(const std::shared_ptr<const Source>& source, Diagnostics& diagnos
 
 #endif
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -14,7 +14,7 @@
 #include <sstream>
 #endif
 
-namespace lockstep {
+namespace lockstep::importers {
 
 #ifdef LOCKSTEP_YAML
 
@@ -207,4 +207,4 @@ Json read_yaml(const std::shared_ptr<const Source>& source, Diagnostics& diagnos
 
 #endif
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

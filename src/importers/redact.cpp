@@ -8,7 +8,7 @@
 
 #include "lockstep/rational.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -125,4 +125,4 @@ std::vector<Diagnostic> redacted(std::vector<Diagnostic> diagnostics) {
   return diagnostics;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -7,7 +7,7 @@
 
 #include "lockstep/diagnostic.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// The text with stars in place of everything that may be a secret (tokens, paths, host names): what remains are keys,
 /// flags, names of variables, numbers, booleans and punctuation. As long as the text, byte for byte.
@@ -24,4 +24,4 @@ bool is_environment_name(std::string_view word);
 /// The diagnostics with redacted sources.
 std::vector<Diagnostic> redacted(std::vector<Diagnostic> diagnostics);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -9,7 +9,7 @@
 #include "src/importers/draft.h"
 #include "src/importers/key_table.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -100,4 +100,4 @@ bool is_configuration(const Json& root, const std::shared_ptr<const Source>& sou
   return false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -6,7 +6,7 @@
 
 #include "lockstep/importer.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// What a request says that its format has no use for, or that no configuration can have: it would be dropped in
 /// silence.
@@ -18,4 +18,4 @@ bool has_one_file(const ImportRequest& request, const std::string& title, Diagno
 /// Whether what was read is a map with at least one key; else a mistake, unless the syntax was one already.
 bool is_configuration(const Json& root, const std::shared_ptr<const Source>& source, Diagnostics& diagnostics);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/importers/settings.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 void Settings::set(Setting setting) {
   const auto [found, is_new] = index_.emplace(setting.key, all_.size());
@@ -28,4 +28,4 @@ void flatten(const Json& object, Settings& into, const std::string& prefix) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

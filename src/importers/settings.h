@@ -8,7 +8,7 @@
 
 #include "lockstep/json.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// One key of a configuration and its value.
 struct Setting {
@@ -37,4 +37,4 @@ class Settings {
 /// Adds the members of nested objects as "outer.inner"; arrays stay whole, and so do empty objects.
 void flatten(const Json& object, Settings& into, const std::string& prefix = "");
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

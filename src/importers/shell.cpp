@@ -10,7 +10,7 @@
 
 #include "src/importers/shell_words.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -407,4 +407,4 @@ std::vector<ShellCommand> read_shell(const std::shared_ptr<const Source>& source
   return ScriptReader(source, variables).read(diagnostics);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

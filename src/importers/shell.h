@@ -10,7 +10,7 @@
 
 #include "src/importers/words.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// A command of a script with its variables put in. Nothing was executed: a word that would need it is unresolved.
 struct ShellCommand {
@@ -30,4 +30,4 @@ std::vector<ShellCommand> read_shell(const std::shared_ptr<const Source>& source
 /// + - * / % **, brackets. Nothing where it is anything else, divides by 0 or does not fit.
 std::optional<std::int64_t> shell_arithmetic(std::string_view text);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

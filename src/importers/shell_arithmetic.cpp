@@ -4,7 +4,7 @@
 
 #include "src/importers/shell.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -120,4 +120,4 @@ class Parser {
 
 std::optional<std::int64_t> shell_arithmetic(std::string_view text) { return Parser(text).parse(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -7,7 +7,7 @@
 
 #include "src/importers/redact.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -140,4 +140,4 @@ void check_word_count(std::size_t words) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

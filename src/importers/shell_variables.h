@@ -11,7 +11,7 @@
 
 #include "src/importers/words.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// Thrown where a script stands for more than is read of it; what() is a sentence.
 class ShellLimit : public std::runtime_error {
@@ -69,4 +69,4 @@ void join(Word& a, const Word& b);
 /// Throws where there are more than most_shell_words.
 void check_word_count(std::size_t words);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -8,7 +8,7 @@
 
 #include "src/importers/shell.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -337,4 +337,4 @@ Word ShellWords::arithmetic(std::string_view expression, const Place& where) {
   return {std::to_string(*value), where, ""};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -10,7 +10,7 @@
 
 #include "src/importers/shell_variables.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// Letters, digits and underscores.
 bool is_shell_name_character(char c);
@@ -61,4 +61,4 @@ class ShellWords {
   int nesting_ = 0;  // of defaults in defaults
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

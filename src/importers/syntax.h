@@ -9,7 +9,7 @@
 
 #include "lockstep/json.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 // Texts as values that know their places. What is wrong with a text goes to the diagnostics, at least one where null
 // comes back; nesting and the number of values are limited. In YAML and TOML, numbers are numbers as they were written
@@ -40,4 +40,4 @@ class Lines {
   std::size_t size_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -4,9 +4,9 @@
 #include <map>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// Texts of src/importers/*.jsonc by name. Defined in a source that cmake/embed.cmake generates.
 const std::map<std::string, std::string>& embedded_tables();
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -9,7 +9,7 @@
 #include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 namespace {
 
@@ -154,4 +154,4 @@ Imported import_torchtitan(const ImportRequest& request, Diagnostics& diagnostic
   return draft.finish("Imported from a torchtitan configuration", "imported-torchtitan");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

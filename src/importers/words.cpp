@@ -3,7 +3,7 @@
 
 #include <cctype>
 
-namespace lockstep {
+namespace lockstep::importers {
 
 Word unknown_word(const Place& place, const std::string& reason) {
   return {std::string(1, unknown_text), place, reason, {reason}};
@@ -54,4 +54,4 @@ std::vector<Word> words_of_arguments(const std::vector<std::string>& arguments) 
   return words;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

@@ -8,7 +8,7 @@
 
 #include "lockstep/diagnostic.h"
 
-namespace lockstep {
+namespace lockstep::importers {
 
 /// A word of a command line.
 struct Word {
@@ -32,4 +32,4 @@ std::vector<Word> split_word(const Word& word);
 /// The words as a source whose lines and columns are those of the command line; their places are in it.
 std::vector<Word> words_of_arguments(const std::vector<std::string>& arguments);
 
-}  // namespace lockstep
+}  // namespace lockstep::importers

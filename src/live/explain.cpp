@@ -188,7 +188,7 @@ Explanation explain(const Problem& problem, const Earlier& earlier, DesignCache&
 }
 
 Mistake kind_of(const Explanation& found, int step) {
-  Difference content;
+  diagnosis::Difference content;
   bool exact = true;
   for (const Entered& one : found.entered) {
     const std::optional<Rational>& expected = one.column->expected;
@@ -201,7 +201,7 @@ Mistake kind_of(const Explanation& found, int step) {
       if (one.exact) content.take(expected ? *one.exact / *expected : *one.exact);
     }
   }
-  const Mistake kind = kind_of_content({content});
+  const Mistake kind = diagnosis::kind_of_content({content});
   return kind == Mistake::wrong_factor && !exact ? Mistake::wrong_weights : kind;
 }
 

@@ -123,10 +123,10 @@ class Verifier {
     if (options_.parameters.items().empty()) return;
     std::vector<std::string> names;
     const std::vector<std::string>& items = options_.parameters.items();
-    const SelectorList list(items);
-    std::map<std::string, SelectorItem> unused;  // of those that choose
+    const schedule::SelectorList list(items);
+    std::map<std::string, schedule::SelectorItem> unused;  // of those that choose
     for (const std::string& item : items) {
-      SelectorItem read = SelectorItem::read(item);
+      schedule::SelectorItem read = schedule::SelectorItem::read(item);
       if (!read.excludes) unused.emplace(item, std::move(read));
     }
     bool any = false;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::mesh {
 
 namespace {
 
@@ -31,4 +31,4 @@ bool instance_groups_always_agree(const Layout& layout) {
                       [&](Axis axis) { return axis != Axis::dp && axis != Axis::pp && is_slower(layout, axis); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::mesh

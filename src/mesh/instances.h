@@ -3,7 +3,7 @@
 
 #include "lockstep/mesh.h"
 
-namespace lockstep {
+namespace lockstep::mesh {
 
 /// Whether the parts that `dp_replicate` cuts dp into are those that `edp_replicate` cuts edp into, rank for rank, and
 /// each is a row of neighbours among the ranks of dp and cp together; so it is where edp is not cut at all. Megatron's
@@ -14,4 +14,4 @@ bool instance_groups_agree(const Layout& layout);
 /// Whether that is so for every size of every axis: nothing but pp is slower than dp.
 bool instance_groups_always_agree(const Layout& layout);
 
-}  // namespace lockstep
+}  // namespace lockstep::mesh

@@ -5,7 +5,7 @@
 
 #include "lockstep/model.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 /// Of an element in memory.
 constexpr std::size_t bytes_of(Dtype dtype) {
@@ -21,4 +21,4 @@ constexpr std::size_t bytes_of(Dtype dtype) {
   return 8;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -84,7 +84,7 @@ Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& d
   std::unordered_map<std::string_view, int> parameter_named, logical_tied;
   for (int p = 0; p < static_cast<int>(parameters_.size()); ++p) {
     const Parameter& parameter = parameters_[at(p)];
-    check_placement(mesh, parameter, diagnostics);
+    model::check_placement(mesh, parameter, diagnostics);
     if (!parameter_named.emplace(parameter.name, p).second) {
       diagnostics.add(parameter.place,
                       "the parameter name \"" + parameter.name + "\" is given twice; names are unique");
@@ -94,7 +94,7 @@ Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& d
     if (logical == static_cast<int>(logicals_.size())) {
       logicals_.push_back({parameter.name, parameter.tied, {}, {}, parameter.shape, parameter.dtype, 0, true});
     } else {
-      check_tie(parameters_[at(logicals_[at(logical)].parameters.front())], parameter, diagnostics);
+      model::check_tie(parameters_[at(logicals_[at(logical)].parameters.front())], parameter, diagnostics);
     }
     Logical& whole = logicals_[at(logical)];
     whole.parameters.push_back(p);
@@ -109,7 +109,7 @@ Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& d
   for (Logical& logical : logicals_) {
     const Parameter& parameter = parameters_[at(logical.parameters.front())];
     logical.numel = parameter.numel();
-    pieces_.push_back(cut_into_pieces(mesh, parameter));
+    pieces_.push_back(model::cut_into_pieces(mesh, parameter));
   }
 
   // Ranks of a stage that agree on all axes over which something on it is sharded share a local model.
@@ -131,7 +131,7 @@ Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& d
     int lowest = 0, highest = -1;
     for (const BufferTemplate& buffer : stage.buffers) {
       const Parameter& first = parameters_[at(buffer.parameters.front())];
-      const int piece = piece_index(mesh, first, rank);
+      const int piece = model::piece_index(mesh, first, rank);
       const Piece& box = pieces_[at(buffer.logical)][at(piece)];
       local->buffers.push_back({buffer.logical, piece, buffer.parameters, box.numel,
                                 box.dims.empty() ? 1 : box.dims.front().size(), first.chunk, first.dtype});

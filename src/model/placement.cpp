@@ -7,7 +7,7 @@
 #include "src/base/at.h"
 #include "src/base/counted.h"
 
-namespace lockstep {
+namespace lockstep::model {
 namespace {
 
 constexpr std::int64_t numel_limit = std::int64_t{1} << 62;
@@ -213,4 +213,4 @@ int piece_index(const Mesh& mesh, const Parameter& parameter, int rank) {
   return index;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -6,7 +6,7 @@
 
 #include "lockstep/model.h"
 
-namespace lockstep {
+namespace lockstep::model {
 
 /// Checks a parameter by itself: shape, axes, stage, chunk. Mistakes are added at its place.
 void check_placement(const Mesh& mesh, const Parameter& parameter, Diagnostics& diagnostics);
@@ -21,4 +21,4 @@ std::vector<Piece> cut_into_pieces(const Mesh& mesh, const Parameter& parameter)
 /// The piece that `rank` holds: its coordinates on the shard axes, the first written the slowest.
 int piece_index(const Mesh& mesh, const Parameter& parameter, int rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::model

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::report {
 
 std::string one_line(const Json& value) {
   std::string text;
@@ -62,4 +62,4 @@ void write_json_repair(const Repair& repair, JsonWriter& json) {
   json.end_object();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

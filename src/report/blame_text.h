@@ -7,7 +7,7 @@
 #include "src/report/json_writer.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// The step at fault, its repair and who would not have noticed, behind a blank line; "" where nothing is blamed.
 std::string blame_text(const CheckResult& result, const Style& style);
@@ -21,4 +21,4 @@ std::string added_bytes_text(double bytes);
 /// One repair: edits, verified, sizes, added_bytes_per_rank.
 void write_json_repair(const Repair& repair, JsonWriter& json);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -8,7 +8,7 @@
 
 #include "src/base/utf8.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 std::string clean_text(std::string_view text) {
   static constexpr std::string_view replacement = "\xEF\xBF\xBD";
@@ -158,4 +158,4 @@ std::string repository_path(std::string_view path) {
   return one_line_text(std::filesystem::path(path).lexically_normal().generic_string());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// Text that every format can hold and everybody can see: tabs become spaces, what would not be seen is escaped
 /// (is_invisible(); not line feeds), and what is not valid UTF-8, or is no character of XML 1.0 (U+FFFE, U+FFFF),
@@ -28,4 +28,4 @@ std::string url_text(std::string_view text);
 /// A path as code hosts name files: without "./" and "a/../". Absolute ones stay absolute.
 std::string repository_path(std::string_view path);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

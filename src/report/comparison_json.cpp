@@ -9,17 +9,17 @@ namespace lockstep {
 
 namespace {
 
-void side_json(JsonWriter& json, const ComparedSchedule& side) {
+void side_json(report::JsonWriter& json, const ComparedSchedule& side) {
   json.begin_object();
   json.key("file").string(side.scenario->file);
-  json.key("outcome").string(name_of(side.outcome));
+  json.key("outcome").string(diagnosis::name_of(side.outcome));
   json.key("calls").number(side.communication.calls);
   json.key("bytes").number(side.communication.bytes);
   json.key("most_bytes_of_a_rank").number(side.communication.most_bytes_of_a_rank);
   json.end_object();
 }
 
-void step_json(JsonWriter& json, const StepCommunication* step) {
+void step_json(report::JsonWriter& json, const StepCommunication* step) {
   if (step == nullptr) return json.null();
   json.begin_object(true);
   json.key("op").string(operation(step->step->op).name);
@@ -31,13 +31,13 @@ void step_json(JsonWriter& json, const StepCommunication* step) {
   json.end_object();
 }
 
-void where_json(JsonWriter& json, const DifferingElements& where, bool with_elements) {
+void where_json(report::JsonWriter& json, const DifferingElements& where, bool with_elements) {
   json.key("ranks").numbers(where.ranks);
   if (!where.new_ranks.empty()) json.key("new_ranks").numbers(where.new_ranks);
   if (with_elements) json.key("elements").interval(where.elements);
 }
 
-void every_size_json(JsonWriter& json, const std::optional<EverySize>& every) {
+void every_size_json(report::JsonWriter& json, const std::optional<EverySize>& every) {
   if (!every) return json.null();
   const SameProof& proof = every->proof;
   json.begin_object();
@@ -94,7 +94,7 @@ void every_size_json(JsonWriter& json, const std::optional<EverySize>& every) {
 }  // namespace
 
 void comparison_json(const ScheduleComparison& comparison, const Write& write) {
-  JsonWriter json(write);
+  report::JsonWriter json(write);
   json.begin_object();
   json.key("lockstep").number(1);
   json.key("same_gradients");

@@ -29,7 +29,7 @@ std::string intervals_text(const Intervals& intervals) {
   std::string text;
   for (std::size_t i = 0; i < intervals.size(); ++i) {
     if (i == most_intervals) return text + fmt::format(" and {} more", intervals.size() - i);
-    text += (i == 0 ? "" : " ") + interval_text(intervals[i]);
+    text += (i == 0 ? "" : " ") + report::interval_text(intervals[i]);
   }
   return text;
 }
@@ -63,7 +63,7 @@ std::vector<FoldedDifference> fold(const std::vector<GradientDifference>& differ
   std::vector<FoldedDifference> folded;
   std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places;
   for (const GradientDifference& difference : differences) {
-    std::string name = folded_name(difference.parameter);
+    std::string name = diagnosis::folded_name(difference.parameter);
     const auto [found, is_new] = places.try_emplace({name, difference.before, difference.after}, folded.size());
     if (is_new) folded.push_back({&difference, std::move(name), 0, 0, {}, {}});
     FoldedDifference& here = folded[found->second];
@@ -109,7 +109,7 @@ class TextComparison {
     const std::string statement = other                                       ? style_.bad(proof.statement)
                                   : proof.verdict == SameProof::Verdict::same ? style_.good(proof.statement)
                                                                               : proof.statement;
-    write_(fmt::format("  For every size: {} ({}).\n", statement, open_text(proof.axes, proof.micro_batches)));
+    write_(fmt::format("  For every size: {} ({}).\n", statement, report::open_text(proof.axes, proof.micro_batches)));
     if (other) {
       const DifferingElements& where = every.difference.where.front();
       write_(fmt::format(
@@ -148,15 +148,15 @@ class TextComparison {
                                 : comparison_.same_gradients()   ? style_.bad("other norms")
                                 : !comparison_.gradients.empty() ? style_.bad("other gradients")
                                                                  : style_.bad("not complete");
-    write_(fmt::format("{}  {} → {}\n", verdict, one_line_text(comparison_.before.scenario->file),
-                       one_line_text(comparison_.after.scenario->file)));
+    write_(fmt::format("{}  {} → {}\n", verdict, report::one_line_text(comparison_.before.scenario->file),
+                       report::one_line_text(comparison_.after.scenario->file)));
     for (const std::string& reason : comparison_.apart) write_("  " + reason + "\n");
     if (!comparison_.apart.empty()) return;
-    write_("  " + layout_text(*comparison_.after.scenario) + "\n");
+    write_("  " + report::layout_text(*comparison_.after.scenario) + "\n");
     for (const auto& [name, side] : {std::pair("old", &comparison_.before), std::pair("new", &comparison_.after)}) {
       if (side->outcome != Outcome::Kind::complete)
-        write_(fmt::format("  The {} one ends in a {} (lockstep check {}).\n", name, style_.bad(name_of(side->outcome)),
-                           one_line_text(side->scenario->file)));
+        write_(fmt::format("  The {} one ends in a {} (lockstep check {}).\n", name,
+                           style_.bad(diagnosis::name_of(side->outcome)), report::one_line_text(side->scenario->file)));
     }
     if (comparison_.step < 0) {
       write_("  There is no optimizer step that both complete, so no gradients are compared.\n");
@@ -179,16 +179,16 @@ class TextComparison {
       }
       ++shown;
       write_(fmt::format("  {}\n", each.parameters > 1 ? several_text(each) : one_text(*each.first)));
-      const std::size_t widest = verbose_ ? unlimited_width : widest_line;
-      write_(fmt::format("    old  {}\n", elided(each.first->before, widest)));
-      write_(fmt::format("    new  {}\n", elided(each.first->after, widest)));
+      const std::size_t widest = verbose_ ? report::unlimited_width : report::widest_line;
+      write_(fmt::format("    old  {}\n", report::elided(each.first->before, widest)));
+      write_(fmt::format("    new  {}\n", report::elided(each.first->after, widest)));
     }
     if (comparison_.plain)
       write_("  Here g is the gradient of a rank's loss as it is: the two `backward` steps multiply it differently.\n");
   }
 
   std::string owners_text(const std::vector<int>& ranks, const std::vector<int>& new_ranks) const {
-    const auto list = [&](const std::vector<int>& of) { return rank_list(of, verbose_ ? of.size() : 8); };
+    const auto list = [&](const std::vector<int>& of) { return report::rank_list(of, verbose_ ? of.size() : 8); };
     return list(ranks) + (new_ranks.empty() || new_ranks == ranks ? "" : ", in the new one " + list(new_ranks));
   }
 
@@ -210,7 +210,7 @@ class TextComparison {
       if (i >= most_intervals && !verbose_)
         more += here.elements.size();
       else
-        text += fmt::format("{}{}  {}", i == 0 ? " " : "; ", interval_text(here.elements),
+        text += fmt::format("{}{}  {}", i == 0 ? " " : "; ", report::interval_text(here.elements),
                             owners_text(here.ranks, here.new_ranks));
     }
     return text + more_text(more);
@@ -240,7 +240,7 @@ class TextComparison {
     std::size_t shown = 0;
     std::set<std::string> names;  // one layer stands for all
     for (const OwnershipDifference& each : comparison_.ownership) {
-      const std::string name = verbose_ ? each.parameter : folded_name(each.parameter);
+      const std::string name = verbose_ ? each.parameter : diagnosis::folded_name(each.parameter);
       if (!names.insert(name).second) continue;
       if (!verbose_ && shown++ == most_owners) {
         write_("  and more (-v shows all)\n");
@@ -300,19 +300,19 @@ class TextComparison {
   void table(const std::vector<std::vector<std::string>>& rows) const {
     std::vector<std::size_t> widths(rows.front().size());
     for (const auto& each : rows) {
-      for (std::size_t i = 0; i < each.size(); ++i) widths[i] = std::max(widths[i], text_width(each[i]));
+      for (std::size_t i = 0; i < each.size(); ++i) widths[i] = std::max(widths[i], report::text_width(each[i]));
     }
     for (const auto& each : rows) {
       std::string line;
       for (std::size_t i = 0; i < each.size(); ++i)
-        line += (i == 0 ? "" : i == 1 ? " " : "  ") + padded(each[i], widths[i]);
+        line += (i == 0 ? "" : i == 1 ? " " : "  ") + report::padded(each[i], widths[i]);
       write_(" " + line.substr(0, line.find_last_not_of(' ') + 1) + "\n");
     }
   }
 
   const ScheduleComparison& comparison_;
   bool verbose_;
-  Style style_;
+  report::Style style_;
   const Write& write_;
 };
 

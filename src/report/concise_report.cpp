@@ -5,7 +5,7 @@
 #include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 void ConciseReporter::report(const FileFindings& file) {
   counts_.add(file);
@@ -19,4 +19,4 @@ void ConciseReporter::finish() {
   if (!options().quiet) write_(counts_.sentence() + "\n");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -7,7 +7,7 @@
 #include "lockstep/scenario.h"
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 std::vector<Interval> element_ranges(const CheckResult& result, int logical) {
   const Schedule& schedule = *result.scenario->schedule;
@@ -51,4 +51,4 @@ std::vector<Interval> element_ranges(const CheckResult& result, int logical) {
   return ranges;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

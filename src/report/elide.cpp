@@ -8,7 +8,7 @@
 #include "src/base/counted.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -55,4 +55,4 @@ std::string elided(const std::string& formula, std::size_t most) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -27,7 +27,7 @@ struct StepChoice {
   std::string name;
   std::optional<int> micro_batch;
 
-  bool takes(const Snapshot& snapshot) const {
+  bool takes(const report::Snapshot& snapshot) const {
     return (name.empty() || snapshot.step->name == name) && (!micro_batch || *micro_batch == snapshot.micro_batch);
   }
 };
@@ -65,13 +65,13 @@ void check_step(const std::vector<Step>& steps, const std::string& name) {
 /// Which marks the tables carried, as one cell.
 struct Marks {
   bool any = false;
-  GridCell cell;
+  report::GridCell cell;
 
-  void add(const Snapshot& snapshot) {
+  void add(const report::Snapshot& snapshot) {
     any = true;
     for (const auto& block : snapshot.cells) {
       for (const auto& row : block) {
-        for (const GridCell& other : row) {
+        for (const report::GridCell& other : row) {
           cell.stale = cell.stale || other.stale;
           cell.owner = cell.owner || other.owner;
           cell.wrong = cell.wrong || other.wrong;
@@ -82,27 +82,28 @@ struct Marks {
 };
 
 void write_tables(const CheckResult& result, const ExplainOptions& options, const StepChoice& step,
-                  ParameterGrids& grids, std::size_t request, const Style& style, const Write& write, Marks& marks) {
+                  report::ParameterGrids& grids, std::size_t request, const report::Style& style, const Write& write,
+                  Marks& marks) {
   const Schedule& schedule = *result.scenario->schedule;
   const int micro_batches = schedule.batch.micro_batches(result.step);
   const bool every = options.all || options.verbose || step.micro_batch;
   bool left_out = false;
-  for (Snapshot& snapshot : grids.snapshots(request)) {
+  for (report::Snapshot& snapshot : grids.snapshots(request)) {
     if (!step.takes(snapshot)) continue;
-    if (!every && in_the_middle(snapshot, micro_batches)) {
+    if (!every && report::in_the_middle(snapshot, micro_batches)) {
       if (!left_out) {
         write(fmt::format("\n… micro-batches 2 to {}; --all or -v shows them\n", micro_batches - 2));
       }
       left_out = true;
       continue;
     }
-    const std::string title = snapshot_title(schedule, snapshot);
+    const std::string title = report::snapshot_title(schedule, snapshot);
     if (!snapshot.changed && options.step.empty()) {
       write(fmt::format("\n{}: unchanged\n", title));
       continue;
     }
     grids.fill(request, snapshot);
-    write("\n" + draw_grid(style.bold(title), grids.plan(request), snapshot.cells, style));
+    write("\n" + report::draw_grid(style.bold(title), grids.plan(request), snapshot.cells, style));
     marks.add(snapshot);
     snapshot.cells.clear();
   }
@@ -112,23 +113,25 @@ void write_tables(const CheckResult& result, const ExplainOptions& options, cons
 
 void explain_text(const CheckResult& result, const ExplainOptions& options, const Write& write) {
   const Schedule& schedule = *result.scenario->schedule;
-  const Style style(options.color);
+  const report::Style style(options.color);
   const StepChoice step = step_choice(options.step, schedule.batch.micro_batches(result.step));
   if (!step.name.empty()) check_step(schedule.steps, step.name);
-  const Subject subject = subject_of(result, options.parameter);
-  const std::vector<Interval> ranges = element_ranges(result, schedule.model.logical_of(subject.parameter));
-  std::vector<GridRequest> requests = requests_for(result, subject, ranges);
+  const report::Subject subject = report::subject_of(result, options.parameter);
+  const std::vector<Interval> ranges = report::element_ranges(result, schedule.model.logical_of(subject.parameter));
+  std::vector<report::GridRequest> requests = report::requests_for(result, subject, ranges);
   const bool every = options.all || options.verbose;
-  if (!every) keep_telling(requests, subject.request.elements.begin);
-  ParameterGrids grids(result, requests, options.verbose ? 64 : 8, options.verbose ? unlimited_width : widest_cell);
-  write(verdict_line(result, style));
-  write(fmt::format("  {}\n  {}, elements {}", layout_text(*result.scenario),
+  if (!every) report::keep_telling(requests, subject.request.elements.begin);
+  report::ParameterGrids grids(result, requests, options.verbose ? 64 : 8,
+                               options.verbose ? report::unlimited_width : report::widest_cell);
+  write(report::verdict_line(result, style));
+  write(fmt::format("  {}\n  {}, elements {}", report::layout_text(*result.scenario),
                     style.bold(schedule.model.parameters()[at(subject.parameter)].name),
-                    interval_text({ranges.front().begin, ranges.back().end})));
+                    report::interval_text({ranges.front().begin, ranges.back().end})));
   write(ranges.size() == 1 ? "\n" : fmt::format(", cut into {} ranges\n", ranges.size()));
   Marks marks;
   for (std::size_t request = 0; request < requests.size(); ++request) {
-    if (ranges.size() > 1) write("\n" + style.bold("elements " + interval_text(requests[request].elements)) + "\n");
+    if (ranges.size() > 1)
+      write("\n" + style.bold("elements " + report::interval_text(requests[request].elements)) + "\n");
     write_tables(result, options, step, grids, request, style, write, marks);
   }
   if (ranges.size() > requests.size()) {
@@ -137,14 +140,14 @@ void explain_text(const CheckResult& result, const ExplainOptions& options, cons
   }
   if (!marks.any)
     write("\nno step of this schedule acts on it" + std::string(options.step.empty() ? "" : " in that step") + "\n");
-  const std::string legend = grid_legend({marks.cell});
+  const std::string legend = report::grid_legend({marks.cell});
   if (!legend.empty()) write("\n" + style.faint(legend) + "\n");
   if (!grids.plan(0).omitted.empty()) write(style.faint("not shown: " + grids.plan(0).omitted) + "\n");
   ReportOptions report;
   report.verbose = options.verbose;
-  const std::string outcome = outcome_text(result, report);
+  const std::string outcome = report::outcome_text(result, report);
   if (!outcome.empty()) write("\n" + outcome);
-  const std::string norm = norm_text(result, report);
+  const std::string norm = report::norm_text(result, report);
   if (!norm.empty()) write("\n" + norm);
 }
 
@@ -152,20 +155,20 @@ void explain_json(const CheckResult& result, const ExplainOptions& options, cons
   const Schedule& schedule = *result.scenario->schedule;
   const StepChoice step = step_choice(options.step, schedule.batch.micro_batches(result.step));
   if (!step.name.empty()) check_step(schedule.steps, step.name);
-  const Subject subject = subject_of(result, options.parameter);
+  const report::Subject subject = report::subject_of(result, options.parameter);
   // Machines get every rank.
-  ParameterGrids grids(result, {subject.request}, static_cast<std::size_t>(-1));
-  JsonWriter json(write);
+  report::ParameterGrids grids(result, {subject.request}, static_cast<std::size_t>(-1));
+  report::JsonWriter json(write);
   json.begin_object();
   json.key("lockstep").number(1);
   json.key("scenario").string_or_null(result.scenario->name);
   json.key("file").string_or_null(result.file);
   json.key("verdict").string(name_of(result.verdict));
   json.key("parameter").string(schedule.model.parameters()[at(subject.parameter)].name);
-  std::vector<Snapshot> snapshots = grids.snapshots(0);
+  std::vector<report::Snapshot> snapshots = grids.snapshots(0);
   json.key("elements").interval(grids.elements(0));
   json.key("steps").begin_array();
-  for (Snapshot& snapshot : snapshots) {
+  for (report::Snapshot& snapshot : snapshots) {
     if (!step.takes(snapshot)) continue;
     grids.fill(0, snapshot);
     json.begin_object();
@@ -181,7 +184,7 @@ void explain_json(const CheckResult& result, const ExplainOptions& options, cons
     for (std::size_t block = 0; block < snapshot.cells.size(); ++block) {
       for (std::size_t row = 0; row < snapshot.cells[block].size(); ++row) {
         for (std::size_t column = 0; column < snapshot.cells[block][row].size(); ++column) {
-          const GridCell& cell = snapshot.cells[block][row][column];
+          const report::GridCell& cell = snapshot.cells[block][row][column];
           if (!cell.held) continue;
           json.begin_object(true);
           json.key("rank").number(grids.plan(0).blocks[block].ranks[row][column]);

@@ -12,7 +12,7 @@
 #include "src/report/parameter_story.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -226,4 +226,4 @@ void explain_svg(const CheckResult& result, const ExplainOptions& options, const
   write(Drawing(result, story, std::move(panels)).draw());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

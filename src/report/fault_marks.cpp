@@ -9,7 +9,7 @@
 #include "src/base/private_files.h"
 #include "src/report/step_place.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -108,4 +108,4 @@ const std::string* scenario_text(const CheckResult& result) {
   return source == nullptr || is_private(source->name) ? nullptr : &source->text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

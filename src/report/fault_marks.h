@@ -6,7 +6,7 @@
 
 #include "lockstep/check.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// Lines of the scenario file that a reader should look at first.
 struct FaultMark {
@@ -20,4 +20,4 @@ std::vector<FaultMark> fault_marks(const CheckResult& result);
 /// The text of the scenario file; null where it could not be read.
 const std::string* scenario_text(const CheckResult& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -9,7 +9,7 @@
 #include "src/report/run_findings.h"
 #include "src/report/summary_counts.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// A format that lists findings: it says the same of a scenario's and of a captured run's.
 class FindingReporter : public Reporter {
@@ -109,4 +109,4 @@ class SarifReporter : public FindingReporter {
   bool successful_ = true;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::report

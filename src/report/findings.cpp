@@ -10,7 +10,7 @@
 #include "lockstep/scenario.h"
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -175,4 +175,4 @@ std::vector<std::pair<std::string, int>> coordinates(const Mesh& mesh, int rank)
   return at;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -7,10 +7,9 @@
 #include "lockstep/check.h"
 #include "lockstep/gradient_state.h"
 #include "lockstep/mesh.h"
+#include "lockstep/numeric.h"
 
-namespace lockstep {
-
-struct HostBuffer;
+namespace lockstep::report {
 
 /// Ranks that hold equal content of one parameter: the same piece, owned elements, forms, hashes.
 struct RankGroup {
@@ -42,4 +41,4 @@ bool has_expert_mesh(const Layout& layout);
 /// The coordinates of a rank on the axes larger than 1, slowest first.
 std::vector<std::pair<std::string, int>> coordinates(const Mesh& mesh, int rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

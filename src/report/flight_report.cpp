@@ -12,12 +12,12 @@
 namespace lockstep {
 
 void flight_text(const FlightResult& result, bool quiet, bool color, const Write& write) {
-  const Style style(color);
+  const report::Style style(color);
   const auto line = [&](const std::string& before, const std::string& text) {
-    write(before + one_line_text(text) + "\n");
+    write(before + report::one_line_text(text) + "\n");
   };
   const VerifiedPiece::Verdict verdict = result.verdict();
-  const std::string word(verdict_word(verdict));
+  const std::string word(report::verdict_word(verdict));
   write(fmt::format("{}  {} of {}\n",
                     verdict == VerifiedPiece::Verdict::right   ? style.good(word)
                     : verdict == VerifiedPiece::Verdict::wrong ? style.bad(word)
@@ -35,10 +35,10 @@ void flight_text(const FlightResult& result, bool quiet, bool color, const Write
 }
 
 void flight_json(const FlightResult& result, const Write& write) {
-  JsonWriter json(write);
+  report::JsonWriter json(write);
   json.begin_object();
   json.key("lockstep").number(1);
-  json.key("verdict").string(verdict_word(result.verdict()));
+  json.key("verdict").string(report::verdict_word(result.verdict()));
   json.key("world").number(result.world);
   json.key("ranks").numbers(result.ranks);
   json.key("versions").strings(result.versions);

@@ -7,7 +7,7 @@
 
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -94,4 +94,4 @@ std::vector<GeometryClass> geometry_classes(const Schedule& schedule, const Time
   return classes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -6,7 +6,7 @@
 #include "lockstep/scenario.h"
 #include "lockstep/timeline.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// The groups that a reduce-scatter cuts alike.
 struct GeometryClass {
@@ -27,4 +27,4 @@ struct GeometryClass {
 /// its groups are cut; of an `each`, the first micro-batch.
 std::vector<GeometryClass> geometry_classes(const Schedule& schedule, const Timeline& timeline);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -6,7 +6,7 @@
 #include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -54,4 +54,4 @@ void GithubReporter::finish() {
   write_(counts_.sentence() + "\n");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -5,7 +5,7 @@
 #include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 void GitlabReporter::report(const FileFindings& file) {
   for (const RuleFinding& finding : file.findings) {
@@ -29,4 +29,4 @@ void GitlabReporter::report(const FileFindings& file) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -7,7 +7,7 @@
 #include "src/base/utf8.h"
 #include "src/report/clean_text.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -114,4 +114,4 @@ const std::vector<Json>& items_at(const Json& object, std::string_view key) {
 
 long long number_of(const Json& number) { return std::stoll(number.text()); }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -8,7 +8,7 @@
 
 #include "lockstep/json.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// Text for HTML, for text and for attributes in double quotes. What would not be seen is escaped (is_invisible()).
 std::string html_text(std::string_view text);
@@ -26,4 +26,4 @@ long long number_of(const Json& number);
 /// Texts of src/report/page/* by name. Defined in a source that cmake/embed.cmake generates.
 const std::map<std::string, std::string>& embedded_page();
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -10,7 +10,7 @@
 #include "src/report/clean_text.h"
 #include "src/report/html.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -224,4 +224,4 @@ std::vector<std::string> html_article(const Json& report, Detail detail, bool da
   return parts;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

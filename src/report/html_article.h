@@ -6,7 +6,7 @@
 
 #include "lockstep/json.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// How much of a scenario is shown, each with all that stands above it.
 enum class Detail {
@@ -31,4 +31,4 @@ std::string html_findings(const Json& report, bool brief);
 std::string html_ranks(const Json& report);
 std::string html_steps(const Json& report);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -9,7 +9,7 @@
 #include "src/report/html.h"
 #include "src/report/html_article.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -162,4 +162,4 @@ std::string html_findings(const Json& report, bool brief) {
          sentences("The gradient norm", norms, most) + sentences("Mistakes in the file", errors, most);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

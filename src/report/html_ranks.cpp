@@ -10,7 +10,7 @@
 #include "src/report/html.h"
 #include "src/report/html_article.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -200,4 +200,4 @@ std::string html_steps(const Json& report) {
          timeline_tables(timelines.front()) + "</details></section>\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

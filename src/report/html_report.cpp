@@ -13,7 +13,7 @@
 #include "src/report/json_report.h"
 #include "src/report/page_articles.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -142,4 +142,4 @@ void HtmlReporter::write_scenarios() const {
   write_(filled(files.at("page.html"), texts));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -6,7 +6,7 @@
 
 #include "lockstep/report.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// `lockstep report`: all results as one page, made of their JSON reports alone and in memory until finish(). Of
 /// captured runs a page of tables, without a script.
@@ -26,4 +26,4 @@ class HtmlReporter : public Reporter {
   std::string runs_;                  ///< as HTML
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::report

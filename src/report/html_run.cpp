@@ -15,7 +15,7 @@
 #include "src/report/html.h"
 #include "src/report/run_words.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -120,7 +120,7 @@ class RunArticle {
     std::vector<Row> rows;
     for (const int parameter : words_.compared()) {
       const std::size_t index = at(parameter);
-      const std::string name = folded_name(result_.parameters[index].name);
+      const std::string name = diagnosis::folded_name(result_.parameters[index].name);
       const auto [found, is_new] = places.try_emplace({name, single[index].marks, single[index].worst}, rows.size());
       if (is_new) {
         rows.push_back(std::move(single[index]));
@@ -185,4 +185,4 @@ class RunArticle {
 
 std::string html_run(const VerifyResult& result) { return RunArticle(result).write(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

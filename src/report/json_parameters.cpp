@@ -9,7 +9,7 @@
 #include "src/report/findings.h"
 #include "src/report/json_sections.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -185,7 +185,7 @@ class ParametersWriter {
   const Model& model_;
   bool all_;
   JsonWriter& json_;
-  std::optional<Formulas> formulas_;
+  std::optional<diagnosis::Formulas> formulas_;
 };
 
 }  // namespace
@@ -199,4 +199,4 @@ void write_json_parameters(const CheckResult& result, bool all, JsonWriter& json
   json.end_array();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

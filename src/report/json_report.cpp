@@ -12,7 +12,7 @@
 #include "src/report/json_sections.h"
 #include "src/report/transformer_report.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -243,4 +243,4 @@ void JsonReporter::finish() {
   json_.finish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

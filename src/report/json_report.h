@@ -4,7 +4,7 @@
 #include "lockstep/report.h"
 #include "src/report/json_writer.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// The report of one scenario as one object, to the letter of the report format.
 /// `timeline`: with the keys of write_json_timeline.
@@ -28,4 +28,4 @@ class JsonReporter : public Reporter {
   bool open_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::report

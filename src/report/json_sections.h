@@ -4,7 +4,7 @@
 #include "lockstep/check.h"
 #include "src/report/json_writer.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// The array "parameters" of a report: the wrong ones, or with `all` every one.
 void write_json_parameters(const CheckResult& result, bool all, JsonWriter& json);
@@ -13,4 +13,4 @@ void write_json_parameters(const CheckResult& result, bool all, JsonWriter& json
 /// scenario step by step. The object of the result must be open.
 void write_json_timeline(const CheckResult& result, JsonWriter& json);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -7,7 +7,7 @@
 #include "src/report/rank_summary.h"
 #include "src/report/text_report.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -147,7 +147,7 @@ void write_json_timeline(const CheckResult& result, JsonWriter& json) {
     json.null();
   }
   // Of a large layout no rank was replayed: its steps are shown at a small one.
-  const std::optional<CheckResult> small = stand_in(result);
+  const std::optional<CheckResult> small = diagnosis::stand_in(result);
   json.key("timelines_at").string_or_null(small ? layout_text(*small->scenario) : "");
   json.key("timelines").begin_array();
   if (replayed) {
@@ -157,4 +157,4 @@ void write_json_timeline(const CheckResult& result, JsonWriter& json) {
   json.end_array();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

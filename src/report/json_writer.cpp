@@ -5,7 +5,7 @@
 
 #include "src/base/json_string.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 constexpr std::size_t flush_at = 1 << 16;
@@ -136,4 +136,4 @@ void JsonWriter::finish() {
   buffer_.clear();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

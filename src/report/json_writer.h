@@ -10,7 +10,7 @@
 #include "lockstep/json.h"
 #include "lockstep/report.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// Writes JSON as it comes, so that a report never stands in memory whole. Two spaces of
 /// indentation; a container opened with `one_line` stands on one line with all it holds.
@@ -60,4 +60,4 @@ class JsonWriter {
   bool after_key_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::report

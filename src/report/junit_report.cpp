@@ -8,7 +8,7 @@
 #include "src/report/clean_text.h"
 #include "src/report/run_findings.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -108,4 +108,4 @@ void JunitReporter::finish() {
   write_("</testsuites>\n");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

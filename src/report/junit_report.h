@@ -7,7 +7,7 @@
 #include "lockstep/report.h"
 #include "src/report/rule_findings.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// `--format junit`: JUnit XML, a test suite for each folder and a test case for each file; of a captured run a suite,
 /// and a case for each parameter, for the collectives and for the run being complete. In the part of it that Jenkins,
@@ -42,4 +42,4 @@ class JunitReporter : public Reporter {
   std::map<std::string, Suite> suites_;  // by folder
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -8,7 +8,7 @@
 #include "src/report/rule_findings.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -66,4 +66,4 @@ void MarkdownReporter::finish() {
     write_(fmt::format("\nWhat was found in {} is left out.\n", counted(details_left_out_, "file")));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -12,14 +12,14 @@
 #include "src/report/json_writer.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
 constexpr std::size_t most_survivors = 3;  // of each reason, in a text that is not verbose
 
 /// A table row: a head and numbers.
-using Row = std::pair<std::string, MutantCounts>;
+using Row = std::pair<std::string, diagnosis::MutantCounts>;
 
 const std::vector<std::string>& heads() {
   static const std::vector<std::string> words = {"mutants",    "killed",     "symbolic", "parametric", "other sizes",
@@ -27,21 +27,21 @@ const std::vector<std::string>& heads() {
   return words;
 }
 
-std::vector<int> numbers(const MutantCounts& counts) {
+std::vector<int> numbers(const diagnosis::MutantCounts& counts) {
   return {counts.mutants,    counts.killed,   counts.symbolic, counts.parametric, counts.elsewhere,
           counts.equivalent, counts.unproved, counts.values,   counts.replicas,   counts.tolerance};
 }
 
 /// One row for each kind of edit that there is, and one for all.
-std::vector<Row> by_kind(const std::vector<const Mutant*>& mutants) {
-  std::map<std::string_view, MutantCounts> kinds;
-  MutantCounts all;
-  for (const Mutant* mutant : mutants) {
+std::vector<Row> by_kind(const std::vector<const diagnosis::Mutant*>& mutants) {
+  std::map<std::string_view, diagnosis::MutantCounts> kinds;
+  diagnosis::MutantCounts all;
+  for (const diagnosis::Mutant* mutant : mutants) {
     kinds[mutant->kind].add(*mutant);
     all.add(*mutant);
   }
   std::vector<Row> rows;
-  for (const std::string_view kind : mutant_kinds()) {
+  for (const std::string_view kind : diagnosis::mutant_kinds()) {
     const auto found = kinds.find(kind);
     if (found != kinds.end()) rows.emplace_back(kind, found->second);
   }
@@ -49,10 +49,10 @@ std::vector<Row> by_kind(const std::vector<const Mutant*>& mutants) {
   return rows;
 }
 
-std::vector<const Mutant*> pointers(const std::vector<Mutation>& all) {
-  std::vector<const Mutant*> list;
-  for (const Mutation& one : all) {
-    for (const Mutant& mutant : one.mutants) list.push_back(&mutant);
+std::vector<const diagnosis::Mutant*> pointers(const std::vector<diagnosis::Mutation>& all) {
+  std::vector<const diagnosis::Mutant*> list;
+  for (const diagnosis::Mutation& one : all) {
+    for (const diagnosis::Mutant& mutant : one.mutants) list.push_back(&mutant);
   }
   return list;
 }
@@ -87,10 +87,11 @@ void write_markdown_table(const char* head, const std::vector<Row>& rows, const 
 }
 
 /// Those that survive, by reason, in the order in which these come up.
-std::vector<std::pair<std::string, std::vector<const Mutant*>>> survivors(const Mutation& mutation) {
-  std::vector<std::pair<std::string, std::vector<const Mutant*>>> reasons;
-  for (const Mutant& mutant : mutation.mutants) {
-    if (mutant.fate != Mutant::Fate::unproved) continue;
+std::vector<std::pair<std::string, std::vector<const diagnosis::Mutant*>>> survivors(
+    const diagnosis::Mutation& mutation) {
+  std::vector<std::pair<std::string, std::vector<const diagnosis::Mutant*>>> reasons;
+  for (const diagnosis::Mutant& mutant : mutation.mutants) {
+    if (mutant.fate != diagnosis::Mutant::Fate::unproved) continue;
     auto same = std::find_if(reasons.begin(), reasons.end(), [&](const auto& one) { return one.first == mutant.why; });
     if (same == reasons.end()) same = reasons.insert(reasons.end(), {mutant.why, {}});
     same->second.push_back(&mutant);
@@ -99,21 +100,21 @@ std::vector<std::pair<std::string, std::vector<const Mutant*>>> survivors(const 
 }
 
 /// "20 edits were not tried: it would take more than …".
-std::string untried_text(const Mutation& mutation) {
+std::string untried_text(const diagnosis::Mutation& mutation) {
   return fmt::format("{} {} not tried: {}", counted(mutation.untried, "edit"), mutation.untried == 1 ? "was" : "were",
                      one_line_text(mutation.cut_off));
 }
 
-std::string fate_text(const Mutant& mutant) {
-  if (mutant.fate == Mutant::Fate::equivalent) return "equivalent";
-  if (mutant.fate == Mutant::Fate::unproved) return "not proved: " + mutant.why;
+std::string fate_text(const diagnosis::Mutant& mutant) {
+  if (mutant.fate == diagnosis::Mutant::Fate::equivalent) return "equivalent";
+  if (mutant.fate == diagnosis::Mutant::Fate::unproved) return "not proved: " + mutant.why;
   const char* engines = mutant.symbolic     ? mutant.parametric ? "symbolic, parametric" : "symbolic"
                         : mutant.parametric ? "parametric"
                                             : "symbolic";
   return fmt::format("{} ({}){}", name_of(mutant.verdict), engines, mutant.sizes.empty() ? "" : " at " + mutant.sizes);
 }
 
-void write_json_counts(const MutantCounts& counts, JsonWriter& json) {
+void write_json_counts(const diagnosis::MutantCounts& counts, JsonWriter& json) {
   const std::pair<const char*, int> members[] = {{"mutants", counts.mutants},       {"killed", counts.killed},
                                                  {"symbolic", counts.symbolic},     {"parametric", counts.parametric},
                                                  {"other_sizes", counts.elsewhere}, {"equivalent", counts.equivalent},
@@ -126,13 +127,15 @@ void write_json_counts(const MutantCounts& counts, JsonWriter& json) {
   json.end_object();
 }
 
-void write_json_mutant(const Mutant& mutant, JsonWriter& json) {
-  const bool killed = mutant.fate == Mutant::Fate::killed;
+void write_json_mutant(const diagnosis::Mutant& mutant, JsonWriter& json) {
+  const bool killed = mutant.fate == diagnosis::Mutant::Fate::killed;
   json.begin_object(true);
   json.key("kind").string(mutant.kind);
   json.key("step").string_or_null(mutant.step);
   json.key("edit").value(mutant.edit, true);
-  json.key("fate").string(killed ? "killed" : mutant.fate == Mutant::Fate::equivalent ? "equivalent" : "not proved");
+  json.key("fate").string(killed                                               ? "killed"
+                          : mutant.fate == diagnosis::Mutant::Fate::equivalent ? "equivalent"
+                                                                               : "not proved");
   if (killed) {
     json.key("verdict").string(name_of(mutant.verdict));
     json.key("engines").begin_array(true);
@@ -143,7 +146,7 @@ void write_json_mutant(const Mutant& mutant, JsonWriter& json) {
     json.key("replicas_differ").boolean(mutant.replicas_differ);
     json.key("beyond_tolerance").boolean(mutant.beyond_tolerance);
   }
-  if (mutant.fate == Mutant::Fate::unproved) {
+  if (mutant.fate == diagnosis::Mutant::Fate::unproved) {
     json.key("why").string(mutant.why);
   }
   json.end_object();
@@ -151,7 +154,7 @@ void write_json_mutant(const Mutant& mutant, JsonWriter& json) {
 
 std::string percent(int part, int whole) { return whole == 0 ? "none" : fmt::format("{:.1f} %", 100.0 * part / whole); }
 
-std::string summary(const MutantCounts& counts) {
+std::string summary(const diagnosis::MutantCounts& counts) {
   return fmt::format(
       "{}: {} killed, {} proved equivalent for every size, {} not proved.\n"
       "Of the {} with wrong values a comparison of replicas sees {} ({}), and a comparison with one device that "
@@ -164,9 +167,9 @@ std::string summary(const MutantCounts& counts) {
 
 }  // namespace
 
-void mutation_text(const Mutation& mutation, const ReportOptions& options, const Write& write) {
+void mutation_text(const diagnosis::Mutation& mutation, const ReportOptions& options, const Write& write) {
   const Style style(options.color);
-  const MutantCounts counts = counts_of(mutation.mutants);
+  const diagnosis::MutantCounts counts = diagnosis::counts_of(mutation.mutants);
   const std::string word = counts.unproved == 0 ? style.good("explained") : style.bad("survivors");
   write(fmt::format("{}  {}  {}: {} killed, {} equivalent, {} not proved\n", word,
                     one_line_text(mutation.scenario->file), counted(counts.mutants, "mutant"), counts.killed,
@@ -176,7 +179,7 @@ void mutation_text(const Mutation& mutation, const ReportOptions& options, const
   write_table(by_kind(pointers({mutation})), write);
   if (options.verbose) {
     write("\n");
-    for (const Mutant& mutant : mutation.mutants)
+    for (const diagnosis::Mutant& mutant : mutation.mutants)
       write(fmt::format("  {}\n    {}\n", one_line(mutant.edit), fate_text(mutant)));
   } else if (counts.unproved > 0) {
     write("\n  Right at every layout that was tried, and not proved for every size:\n");
@@ -193,19 +196,19 @@ void mutation_text(const Mutation& mutation, const ReportOptions& options, const
                     mutation.same == 1 ? "repeats" : "repeat", mutation.invalid));
 }
 
-void mutation_summary_text(const std::vector<Mutation>& all, const Write& write) {
-  const std::vector<const Mutant*> mutants = pointers(all);
+void mutation_summary_text(const std::vector<diagnosis::Mutation>& all, const Write& write) {
+  const std::vector<const diagnosis::Mutant*> mutants = pointers(all);
   write_table(by_kind(mutants), write);
-  MutantCounts counts;
-  for (const Mutant* mutant : mutants) counts.add(*mutant);
+  diagnosis::MutantCounts counts;
+  for (const diagnosis::Mutant* mutant : mutants) counts.add(*mutant);
   write("\n" + summary(counts));
 }
 
-void mutation_markdown(const std::vector<Mutation>& all, const Write& write) {
+void mutation_markdown(const std::vector<diagnosis::Mutation>& all, const Write& write) {
   std::vector<Row> files;
-  MutantCounts sum;
-  for (const Mutation& one : all) {
-    files.emplace_back(markdown_cell(one.scenario->file), counts_of(one.mutants));
+  diagnosis::MutantCounts sum;
+  for (const diagnosis::Mutation& one : all) {
+    files.emplace_back(markdown_cell(one.scenario->file), diagnosis::counts_of(one.mutants));
     sum.add(files.back().second);
   }
   write(summary(sum) + "\n");
@@ -213,7 +216,7 @@ void mutation_markdown(const std::vector<Mutation>& all, const Write& write) {
   write("\n");
   write_markdown_table("schedule", files, write);
   bool first = true;
-  for (const Mutation& one : all) {
+  for (const diagnosis::Mutation& one : all) {
     if (!one.cut_off.empty()) {
       if (first) write("\n");
       first = false;
@@ -224,20 +227,21 @@ void mutation_markdown(const std::vector<Mutation>& all, const Write& write) {
       first = false;
       write(fmt::format("- {}, {}: {}\n", markdown_code(one.scenario->file), counted(mutants.size(), "mutant"),
                         markdown_text(why)));
-      for (const Mutant* mutant : mutants) write(fmt::format("  - {}\n", markdown_code(one_line(mutant->edit))));
+      for (const diagnosis::Mutant* mutant : mutants)
+        write(fmt::format("  - {}\n", markdown_code(one_line(mutant->edit))));
     }
   }
 }
 
-void mutation_json(const std::vector<Mutation>& all, const Write& write) {
+void mutation_json(const std::vector<diagnosis::Mutation>& all, const Write& write) {
   JsonWriter json(write);
-  MutantCounts sum;
+  diagnosis::MutantCounts sum;
   double seconds = 0;
   json.begin_object();
   json.key("lockstep").number(1);
   json.key("files").begin_array();
-  for (const Mutation& one : all) {
-    const MutantCounts counts = counts_of(one.mutants);
+  for (const diagnosis::Mutation& one : all) {
+    const diagnosis::MutantCounts counts = diagnosis::counts_of(one.mutants);
     sum.add(counts);
     seconds += one.seconds;
     json.begin_object();
@@ -253,7 +257,7 @@ void mutation_json(const std::vector<Mutation>& all, const Write& write) {
       json.key("cut_off").string(one.cut_off);
     }
     json.key("mutants").begin_array();
-    for (const Mutant& mutant : one.mutants) write_json_mutant(mutant, json);
+    for (const diagnosis::Mutant& mutant : one.mutants) write_json_mutant(mutant, json);
     json.end_array();
     json.end_object();
   }
@@ -267,4 +271,4 @@ void mutation_json(const std::vector<Mutation>& all, const Write& write) {
   json.finish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

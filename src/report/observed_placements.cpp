@@ -34,7 +34,7 @@ std::vector<std::pair<std::string, Cells>> folded_rows(const Scenario& scenario,
     of_parameter[at(placement.parameter)][placement.axis] = cell_of(placement);
   for (std::size_t i = 0; i < of_parameter.size(); ++i) {
     if (of_parameter[i].empty()) continue;
-    std::pair row(folded_name(scenario.schedule->model.parameters()[i].name), of_parameter[i]);
+    std::pair row(diagnosis::folded_name(scenario.schedule->model.parameters()[i].name), of_parameter[i]);
     if (std::find(rows.begin(), rows.end(), row) == rows.end()) rows.push_back(std::move(row));
   }
   return rows;
@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, Cells>> folded_rows(const Scenario& scenario,
 }  // namespace
 
 void placements_text(const Scenario& scenario, const PlacementReport& report, bool color, const Write& write) {
-  const Style style(color);
+  const report::Style style(color);
   const auto rows = folded_rows(scenario, report);
   std::vector<Axis> axes;
   std::size_t name_width = 9;
@@ -55,15 +55,15 @@ void placements_text(const Scenario& scenario, const PlacementReport& report, bo
       widths[axis] = std::max({widths[axis], text.size(), name_of(axis).size()});
     }
   }
-  write(fmt::format("{}  {}\n\n", style.bold(one_line_text(scenario.file)), layout_text(scenario)));
-  std::string head = "  " + padded("parameter", name_width);
-  for (const Axis axis : axes) head += "  " + padded(name_of(axis), widths[axis]);
+  write(fmt::format("{}  {}\n\n", style.bold(report::one_line_text(scenario.file)), report::layout_text(scenario)));
+  std::string head = "  " + report::padded("parameter", name_width);
+  for (const Axis axis : axes) head += "  " + report::padded(name_of(axis), widths[axis]);
   write(head.substr(0, head.find_last_not_of(' ') + 1) + "\n");
   for (const auto& [name, cells] : rows) {
-    std::string line = "  " + padded(name, name_width);
+    std::string line = "  " + report::padded(name, name_width);
     for (const Axis axis : axes) {
       const auto cell = cells.find(axis);
-      const std::string text = padded(cell == cells.end() ? "" : cell->second, widths[axis]);
+      const std::string text = report::padded(cell == cells.end() ? "" : cell->second, widths[axis]);
       line += "  " + (text.find("is ") != std::string::npos ? style.bad(text) : text);
     }
     write(line.substr(0, line.find_last_not_of(' ') + 1) + "\n");
@@ -82,7 +82,7 @@ void placements_text(const Scenario& scenario, const PlacementReport& report, bo
 }
 
 void placements_json(const Scenario& scenario, const PlacementReport& report, const Write& write) {
-  JsonWriter json(write);
+  report::JsonWriter json(write);
   json.begin_object();
   json.key("lockstep").number(1);
   json.key("file").string(scenario.file);

@@ -5,7 +5,7 @@
 
 #include "lockstep/diagnostic.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -43,4 +43,4 @@ std::string packed(std::string_view text) {
   return base64(std::string_view(out).substr(0, buffers.total_out));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -10,7 +10,7 @@
 #include "src/report/html.h"
 #include "src/report/packed.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -126,4 +126,4 @@ int page_priority(const Json& report) {
 
 PageArticles page_articles(const std::vector<Json>& reports, std::size_t space) { return Room(reports, space).fill(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

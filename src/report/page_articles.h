@@ -7,7 +7,7 @@
 #include "lockstep/json.h"
 #include "src/report/html_article.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// The scenarios of a page in as much detail as the space allows. Where not all fit whole, they are packed for a script
 /// to unpack, and what can be read without it is what else there is room for. What did not come out as expected goes
@@ -26,4 +26,4 @@ PageArticles page_articles(const std::vector<Json>& reports, std::size_t space);
 /// (2).
 int page_priority(const Json& report);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

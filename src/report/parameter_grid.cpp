@@ -9,7 +9,7 @@
 #include "lockstep/scenario.h"
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -55,12 +55,12 @@ ParameterGrids::ParameterGrids(const CheckResult& result, std::vector<GridReques
     if (watching == watches_of.end()) continue;
     for (const std::size_t watch : watching->second) ownership_[watch].push_back(&change);
   }
-  history_ = record_history(schedule_, *result.timeline, watches_, result.step);
+  history_ = diagnosis::record_history(schedule_, *result.timeline, watches_, result.step);
   formulas_.emplace(schedule_, *history_.engine);
 }
 
-const Moment* ParameterGrids::moment_at(std::size_t watch, const std::string& name, int time) const {
-  const std::vector<Moment>& moments = history_.moments[watch];
+const diagnosis::Moment* ParameterGrids::moment_at(std::size_t watch, const std::string& name, int time) const {
+  const std::vector<diagnosis::Moment>& moments = history_.moments[watch];
   for (auto moment = moments.rbegin(); moment != moments.rend(); ++moment) {
     if (moment->step->buffer == name && result_.timeline->events[moment->event].time <= time) return &*moment;
   }
@@ -75,7 +75,7 @@ std::vector<Snapshot> ParameterGrids::snapshots(std::size_t request) const {
       for (const std::optional<Cell>& cell : row) {
         if (!cell) continue;
         std::map<std::string_view, int> form_of;  // by buffer: the form before
-        for (const Moment& moment : history_.moments[cell->watch]) {
+        for (const diagnosis::Moment& moment : history_.moments[cell->watch]) {
           const Event& event = events[moment.event];
           const auto [before, fresh] = form_of.emplace(moment.step->buffer, moment.content.form);
           const bool changed = fresh || before->second != moment.content.form || !operation(event.op).changes();
@@ -124,7 +124,7 @@ const std::string& ParameterGrids::formula_of(const Cell& cell, int form) {
 GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot) {
   GridCell shown;
   shown.held = true;
-  const Moment* moment = moment_at(cell.watch, snapshot.step->buffer, snapshot.time);
+  const diagnosis::Moment* moment = moment_at(cell.watch, snapshot.step->buffer, snapshot.time);
   shown.formula = moment == nullptr ? "0" : formula_of(cell, moment->content.form);
   const std::int64_t element = watches_[cell.watch].element;
   shown.stale = !owns(cell, moment, element);
@@ -137,7 +137,7 @@ GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot) {
   return shown;
 }
 
-bool ParameterGrids::owns(const Cell& cell, const Moment* until, std::int64_t element) const {
+bool ParameterGrids::owns(const Cell& cell, const diagnosis::Moment* until, std::int64_t element) const {
   if (until == nullptr) return true;
   const std::vector<Event>& events = result_.timeline->events;
   bool owned = true;
@@ -168,7 +168,7 @@ Interval ParameterGrids::elements(std::size_t request) const {
     for (const auto& row : rows) {
       for (const std::optional<Cell>& cell : row) {
         if (!cell) continue;
-        for (const Moment& moment : history_.moments[cell->watch]) {
+        for (const diagnosis::Moment& moment : history_.moments[cell->watch]) {
           if (result_.timeline->events[moment.event].optimizer_step == result_.step) {
             elements = intersect(elements, moment.content.elements);
           }
@@ -208,4 +208,4 @@ std::vector<std::size_t> telling_snapshots(const CheckResult& result, const std:
   return some;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

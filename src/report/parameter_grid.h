@@ -13,7 +13,7 @@
 #include "src/report/elide.h"
 #include "src/report/rank_grid.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// One parameter whose grids are wanted, by a rank that holds it and elements of its buffer there.
 struct GridRequest {
@@ -60,10 +60,10 @@ class ParameterGrids {
   };
   using CellMap = std::vector<std::vector<std::vector<std::optional<Cell>>>>;
 
-  const Moment* moment_at(std::size_t watch, const std::string& name, int time) const;
+  const diagnosis::Moment* moment_at(std::size_t watch, const std::string& name, int time) const;
   const std::string& formula_of(const Cell& cell, int form);
   GridCell cell_at(const Cell& cell, const Snapshot& snapshot);
-  bool owns(const Cell& cell, const Moment* until, std::int64_t element) const;
+  bool owns(const Cell& cell, const diagnosis::Moment* until, std::int64_t element) const;
   bool hands_over(const Cell& cell, std::int64_t element) const;
 
   const CheckResult& result_;
@@ -72,9 +72,9 @@ class ParameterGrids {
   std::vector<GridPlan> plans_;
   std::vector<CellMap> cells_;                                  // by request
   std::vector<std::vector<const OwnershipChange*>> ownership_;  // by watch, in order of event
-  std::vector<Watch> watches_;
-  ContentHistory history_;
-  std::optional<Formulas> formulas_;
+  std::vector<diagnosis::Watch> watches_;
+  diagnosis::ContentHistory history_;
+  std::optional<diagnosis::Formulas> formulas_;
   std::size_t widest_;
   std::unordered_map<const std::string*, std::string> elided_;  // by the formula in `formulas_`
 };
@@ -87,4 +87,4 @@ std::string snapshot_title(const Schedule& schedule, const Snapshot& snapshot);
 std::vector<std::size_t> telling_snapshots(const CheckResult& result, const std::vector<Snapshot>& snapshots,
                                            std::optional<std::size_t> turning_event, std::size_t most);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -10,7 +10,7 @@
 #include "src/report/element_ranges.h"
 #include "src/report/sections.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -37,7 +37,7 @@ std::vector<Subject> subjects_of(const CheckResult& result, std::size_t most) {
   const Model& model = schedule.model;
   std::vector<Subject> subjects;
   const std::vector<ParameterFinding> wrong = collect_findings(result, false);
-  std::optional<Formulas> formulas;
+  std::optional<diagnosis::Formulas> formulas;
   if (symbolic_of(result) != nullptr) formulas.emplace(schedule, *forms_of(result));
   for (const Section& section : fold_findings(result, wrong, formulas ? &*formulas : nullptr)) {
     const int parameter = section.finding->parameter;
@@ -225,4 +225,4 @@ std::vector<ParameterStory> stories_of(const CheckResult& result, const std::vec
   return stories;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -8,7 +8,7 @@
 #include "src/report/rank_grid.h"
 #include "src/report/subject.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// What became of one parameter on the ranks that hold it, step by step, in the reported optimizer step. Only changes
 /// are kept: a cell that no step names holds what it held.
@@ -45,4 +45,4 @@ std::vector<ParameterStory> parameter_stories(const CheckResult& result, std::si
 /// The stories of these parameters, without those that no step acts on.
 std::vector<ParameterStory> stories_of(const CheckResult& result, const std::vector<Subject>& subjects);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

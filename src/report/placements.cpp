@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::report {
 
 std::vector<std::pair<std::string, std::string>> placements(const Mesh& mesh, const Parameter& parameter) {
   const auto in = [](const std::vector<Axis>& axes, Axis axis) {
@@ -52,4 +52,4 @@ std::string over_text(const Over& over) {
   return parts.size() == 1 ? parts.front() : fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -7,7 +7,7 @@
 
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// A parameter's placement on each axis larger than 1 (but pp), as DTensor writes it: "S(0)"
 /// (Shard), "R" (Replicate), "P" (Partial). "D" where a dispatched parameter takes in the tokens of
@@ -17,4 +17,4 @@ std::vector<std::pair<std::string, std::string>> placements(const Mesh& mesh, co
 /// An `over` as a scenario writes it: "dp", "[dp, cp]", "{pp: [0, 1]}".
 std::string over_text(const Over& over);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

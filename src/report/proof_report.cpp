@@ -13,6 +13,8 @@
 
 namespace lockstep {
 
+namespace report {
+
 std::string open_text(const std::vector<Axis>& axes, bool micro_batches) {
   std::vector<std::string> names;
   names.reserve(axes.size() + 1);
@@ -21,6 +23,8 @@ std::string open_text(const std::vector<Axis>& axes, bool micro_batches) {
   if (names.empty()) return "nothing is open";
   return fmt::format("open: {}", fmt::join(names, ", "));
 }
+
+}  // namespace report
 
 namespace {
 
@@ -60,13 +64,13 @@ void add_function(const Json& rows, const std::string& indent, std::string& text
 
 /// What was found; `options`: quiet gives one line, verbose every limit and parameter.
 std::string findings_text(const Scenario& scenario, const Proof& proof, const ReportOptions& options) {
-  const Style style(options.color);
+  const report::Style style(options.color);
   const bool right = proof.verdict == Proof::Verdict::right, wrong = proof.verdict == Proof::Verdict::wrong;
   const std::string mark = right ? style.good("proved") : wrong ? style.bad("wrong ") : style.bold("open  ");
-  if (options.quiet) return fmt::format("{}  {}  {}\n", mark, one_line_text(scenario.file), proof.statement);
-  std::string text =
-      fmt::format("{}  {}  {}\n  {}\n", mark, one_line_text(scenario.file), scenario.name, style.bold(proof.statement));
-  text += fmt::format("  {}; {}, {} of parameters\n", open_text(proof.axes, proof.micro_batches),
+  if (options.quiet) return fmt::format("{}  {}  {}\n", mark, report::one_line_text(scenario.file), proof.statement);
+  std::string text = fmt::format("{}  {}  {}\n  {}\n", mark, report::one_line_text(scenario.file), scenario.name,
+                                 style.bold(proof.statement));
+  text += fmt::format("  {}; {}, {} of parameters\n", report::open_text(proof.axes, proof.micro_batches),
                       counted(proof.cases, "case"), counted(proof.classes, "class"));
   for (const Proof::Kept& kept : proof.kept)
     text += fmt::format("  {} stays {}: {}\n", name_of(kept.axis), kept.size, kept.why);
@@ -74,13 +78,13 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
     text += refused.sizes.size() == 1
                 ? fmt::format("  {} {} is refused: {}\n", name_of(refused.axis), refused.sizes.front(), refused.why)
                 : fmt::format("  {} {} are refused (of 1 to {}{}), the first one: {}\n", name_of(refused.axis),
-                              number_list(refused.sizes), refused.tried,
+                              report::number_list(refused.sizes), refused.tried,
                               refused.sizes.back() > refused.tried ? " and what its rules name" : "", refused.why);
   }
   for (const Proof::RefusedTogether& refused : proof.refused_together)
     text += fmt::format("  {} are refused together: {}\n", describe(refused.sizes), refused.why);
   for (const Proof::Rule& rule : proof.rules)
-    text += fmt::format("  sizes are refused where {}: {}\n", rule.condition, one_line_text(rule.why));
+    text += fmt::format("  sizes are refused where {}: {}\n", rule.condition, report::one_line_text(rule.why));
   if (wrong) {
     std::vector<std::string> names = proof.wrong_parameters;
     constexpr std::size_t most = 6;
@@ -300,7 +304,7 @@ class ProofJson : public ProofReporter {
 
  private:
   bool several_, empty_ = true;
-  JsonWriter json_;
+  report::JsonWriter json_;
 };
 
 }  // namespace

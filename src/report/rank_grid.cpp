@@ -11,7 +11,7 @@
 #include "src/base/at.h"
 #include "src/base/counted.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -172,4 +172,4 @@ std::string grid_legend(const std::vector<GridCell>& cells) {
   return fmt::format("{}", fmt::join(marks, "   "));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -7,7 +7,7 @@
 #include "lockstep/mesh.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// What one rank holds at some moment.
 struct GridCell {
@@ -48,4 +48,4 @@ std::string draw_grid(const std::string& title, const GridPlan& plan,
 /// What the marks in these tables mean, one line; "" where none occurs.
 std::string grid_legend(const std::vector<GridCell>& cells);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

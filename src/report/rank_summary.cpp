@@ -16,7 +16,7 @@
 #include "src/diagnosis/fold_names.h"
 #include "src/report/rank_grid.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -87,7 +87,7 @@ RankSummary::Holding holding_of(const Model& model, const LocalModel& local) {
   for (const LocalBuffer& buffer : local.buffers) {
     holding.elements += buffer.numel;
     const std::string& name = model.parameters()[at(buffer.parameters.front())].name;
-    const std::string pattern = folded_name(name);
+    const std::string pattern = diagnosis::folded_name(name);
     const auto [place, fresh] = index.emplace(pattern, folded.size());
     if (fresh) folded.emplace_back(name, 0);
     if (++folded[place->second].second > 1) folded[place->second].first = pattern;
@@ -127,8 +127,7 @@ RankSummary rank_summary(const CheckResult& result) {
   summary.sampled = fault.sampled;
   for (int rank = 0; rank < mesh.world(); ++rank) {
     const int row = rows.line_of(mesh, rank), column = columns.line_of(mesh, rank);
-    RankSummary::Cell& cell =
-        summary.cells[static_cast<std::size_t>(row) * summary.columns.size() + static_cast<std::size_t>(column)];
+    RankSummary::Cell& cell = summary.cells[at(row) * summary.columns.size() + at(column)];
     cell.row = row;
     cell.column = column;
     cell.ranks.push_back(rank);
@@ -153,4 +152,4 @@ RankSummary rank_summary(const CheckResult& result) {
   return summary;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

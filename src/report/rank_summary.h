@@ -8,7 +8,7 @@
 
 #include "lockstep/check.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// All ranks of a layout as one table: rows are pipeline stages, columns dp coordinates, the other axes are folded into
 /// the cells. Where pp or dp is 1, another axis takes its place. Where there are more than 64 rows or columns,
@@ -39,4 +39,4 @@ struct RankSummary {
 /// `result` must have a schedule. Where the parametric engine alone ran, it is asked for what the ranks have.
 RankSummary rank_summary(const CheckResult& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

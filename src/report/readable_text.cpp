@@ -6,7 +6,7 @@
 
 #include "src/base/utf8.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -123,4 +123,4 @@ ReadableText::Kind kind_of_format(std::string_view format) {
   return format == "github" ? ReadableText::Kind::commands : ReadableText::Kind::text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// Everything that the program says goes through here last, whatever writer made it. Names and messages come from files
 /// of others, and what they put in must neither hide nor act:
@@ -43,4 +43,4 @@ std::string readable_text(std::string_view text);
 /// The kind of what `lockstep -f FORMAT` writes.
 ReadableText::Kind kind_of_format(std::string_view format);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

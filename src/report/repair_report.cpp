@@ -9,7 +9,7 @@
 #include "src/report/clean_text.h"
 #include "src/report/text_report.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -102,4 +102,4 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
   json.finish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -6,7 +6,7 @@
 #include "lockstep/check.h"
 #include "lockstep/report.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// What `lockstep repair` found for one file.
 struct RepairFindings {
@@ -20,4 +20,4 @@ struct RepairFindings {
 void repair_text(const CheckResult& result, const RepairFindings& findings, bool color, const Write& write);
 void repair_json(const CheckResult& result, const RepairFindings& findings, const Write& write);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -25,15 +25,15 @@ std::unique_ptr<Reporter> make(const ReportOptions& options, Write write) {
 
 // One line for each format.
 constexpr Kind kinds[] = {
-    {"text", "for people", make<TextReporter>},
-    {"json", "for programs", make<JsonReporter>},
-    {"concise", "a line for each finding, for editors", make<ConciseReporter>},
-    {"junit", "XML, for lists of test cases", make<JunitReporter>},
-    {"sarif", "for code scanning", make<SarifReporter>},
-    {"github", "annotations of a workflow's job", make<GithubReporter>},
-    {"gitlab", "a Code Quality report", make<GitlabReporter>},
-    {"markdown", "for comments and job summaries", make<MarkdownReporter>},
-    {"html", "a page to look at", make<HtmlReporter>},
+    {"text", "for people", make<report::TextReporter>},
+    {"json", "for programs", make<report::JsonReporter>},
+    {"concise", "a line for each finding, for editors", make<report::ConciseReporter>},
+    {"junit", "XML, for lists of test cases", make<report::JunitReporter>},
+    {"sarif", "for code scanning", make<report::SarifReporter>},
+    {"github", "annotations of a workflow's job", make<report::GithubReporter>},
+    {"gitlab", "a Code Quality report", make<report::GitlabReporter>},
+    {"markdown", "for comments and job summaries", make<report::MarkdownReporter>},
+    {"html", "a page to look at", make<report::HtmlReporter>},
 };
 
 }  // namespace

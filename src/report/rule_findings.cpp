@@ -19,7 +19,7 @@
 #include "src/report/text_report.h"
 #include "src/report/value_rules.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -130,7 +130,7 @@ class Gatherer {
   }
 
   void mismatch() {
-    if (wrong_in_model_alone(result_)) {
+    if (diagnosis::wrong_in_model_alone(result_)) {
       plain(Mistake::in_the_model,
             "The schedule is right, and the model's own communication gives other gradients than one device.", "",
             place_of_model(result_));
@@ -151,7 +151,7 @@ class Gatherer {
 
   void parameters() {
     const std::vector<ParameterFinding> all = collect_findings(result_, false);
-    std::optional<Formulas> formulas;
+    std::optional<diagnosis::Formulas> formulas;
     if (exact_of(result_) != nullptr) formulas.emplace(*result_.scenario->schedule, *forms_of(result_));
     const std::vector<Section> sections = fold_findings(result_, all, formulas ? &*formulas : nullptr);
     std::vector<Merged> list;
@@ -208,7 +208,7 @@ class Gatherer {
   /// "decoder.layers.*.weight" of a section; what does not change with the number of layers.
   static std::string first_name(const Section& section) {
     const std::string& name = section.names.front();
-    return folded_name(std::string_view(name).substr(0, name.rfind(" (")));
+    return diagnosis::folded_name(std::string_view(name).substr(0, name.rfind(" (")));
   }
 
   /// "The gradient of weight is", "The gradients of layers.*.weight and 3 more parameters are".
@@ -232,7 +232,7 @@ class Gatherer {
     return counted(more, "more parameter");
   }
 
-  void values(const Merged& merged, Formulas* formulas, RuleFinding& finding) {
+  void values(const Merged& merged, diagnosis::Formulas* formulas, RuleFinding& finding) {
     std::vector<int> ranks;
     std::string words;
     std::size_t shown = 0, groups = 0;
@@ -369,4 +369,4 @@ std::vector<RuleFinding> rule_findings(const CheckResult& result, bool expectati
   return gatherer.take();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -10,7 +10,7 @@
 #include "lockstep/mistake.h"
 #include "src/report/step_place.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// One finding as programs that gather findings want it: a rule, a place, a sentence.
 struct RuleFinding {
@@ -70,4 +70,4 @@ bool is_expected_mistake(const CheckResult& result);
 /// Whether there is no `expect` to hold the result against: `lockstep test` leaves such a file out.
 bool has_no_expectation(const CheckResult& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

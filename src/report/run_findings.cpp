@@ -11,7 +11,7 @@
 #include "src/report/run_words.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -125,7 +125,8 @@ class RunGatherer {
       finding.lines.push_back(line(row));
     }
     const std::string& name = result_.parameters[at(first.parameter)].name;
-    finding.fingerprint = fingerprints_.next(finding.rule(), folded_name(name) + "\n" + without_digits(found.what));
+    finding.fingerprint =
+        fingerprints_.next(finding.rule(), diagnosis::folded_name(name) + "\n" + without_digits(found.what));
     return finding;
   }
 
@@ -157,4 +158,4 @@ FileFindings findings_of(const VerifyResult& result) {
 
 std::vector<RunCase> run_cases(const VerifyResult& result) { return RunGatherer(result).cases(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

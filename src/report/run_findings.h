@@ -7,7 +7,7 @@
 #include "lockstep/live.h"
 #include "src/report/rule_findings.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// What is wrong in a captured run: a finding for each kind of mistake, for each process group whose collectives do not
 /// meet, and for everything that is missing.
@@ -23,4 +23,4 @@ struct RunCase {
 /// Complexity: near linear in the results.
 std::vector<RunCase> run_cases(const VerifyResult& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

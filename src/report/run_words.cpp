@@ -14,7 +14,7 @@
 #include "src/report/clean_text.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -83,7 +83,7 @@ std::string RunWords::reference() const {
 std::string RunWords::where(const VerifyFinding& finding, std::size_t most_names) const {
   std::map<std::string, std::pair<int, int>> names;  // how many parameters, and the first of them
   for (const int parameter : finding.parameters) {
-    auto& [count, first] = names.try_emplace(folded_name(name(parameter)), 0, parameter).first->second;
+    auto& [count, first] = names.try_emplace(diagnosis::folded_name(name(parameter)), 0, parameter).first->second;
     ++count;
   }
   std::string text;
@@ -126,7 +126,7 @@ std::vector<RunRow> RunWords::rows(const std::vector<const VerifiedPiece*>& piec
     return text.empty() ? "" : " " + text;
   };
   for (const VerifiedPiece* piece : pieces) {
-    const std::string folded = folded_name(name(piece->parameter)) + part(*piece);
+    const std::string folded = diagnosis::folded_name(name(piece->parameter)) + part(*piece);
     const auto [found, is_new] = places.try_emplace(
         {piece->verdict, folded, piece->formula, piece->expected, piece->ranks, piece->why, piece->step}, rows.size());
     if (is_new) {
@@ -137,9 +137,9 @@ std::vector<RunRow> RunWords::rows(const std::vector<const VerifiedPiece*>& piec
   }
   for (std::size_t index = 0; index < rows.size(); ++index) {
     const std::string& whole = name(rows[index].first->parameter);
-    rows[index].name =
-        one_line_text((counts[index] > 1 ? fmt::format("{} ({})", folded_name(whole), counts[index]) : whole) +
-                      part(*rows[index].first));
+    rows[index].name = one_line_text(
+        (counts[index] > 1 ? fmt::format("{} ({})", diagnosis::folded_name(whole), counts[index]) : whole) +
+        part(*rows[index].first));
   }
   return rows;
 }
@@ -160,4 +160,4 @@ std::string RunWords::ranks(const VerifiedPiece& piece, std::size_t most) const 
                      result_.steps.size() > 1 ? fmt::format(", optimizer step {}", piece.step) : "");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

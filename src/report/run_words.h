@@ -9,7 +9,7 @@
 #include "lockstep/live.h"
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// Results that a report shows as one: of the same parameter in several layers, with one formula on the same ranks.
 struct RunRow {
@@ -55,4 +55,4 @@ inline std::string_view verdict_word(VerifiedPiece::Verdict verdict) {
                                                     : "undecided";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -9,7 +9,7 @@
 #include "src/report/finding_reporters.h"
 #include "src/report/rule_findings.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -164,4 +164,4 @@ void SarifReporter::finish() {
   json_.finish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

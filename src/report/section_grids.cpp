@@ -7,7 +7,7 @@
 
 #include "src/report/parameter_grid.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -84,4 +84,4 @@ std::map<std::size_t, std::string> draw_section_grids(const CheckResult& result,
   return drawn;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -9,11 +9,11 @@
 #include "src/report/sections.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// The rank grids of the sections, by section: of a few that differ, or with `verbose` of all. One
 /// replay for all of them.
 std::map<std::size_t, std::string> draw_section_grids(const CheckResult& result, const std::vector<Section>& sections,
                                                       const ReportOptions& options, const Style& style);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

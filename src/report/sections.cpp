@@ -9,7 +9,7 @@
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -18,7 +18,7 @@ constexpr std::size_t most_compared = 16;
 
 class Folder {
  public:
-  Folder(const CheckResult& result, Formulas* formulas) : result_(result), formulas_(formulas) {}
+  Folder(const CheckResult& result, diagnosis::Formulas* formulas) : result_(result), formulas_(formulas) {}
 
   std::vector<Section> fold(const std::vector<ParameterFinding>& findings) {
     // First layer by layer, wherever the layers are; then patterns that came out alike.
@@ -29,7 +29,7 @@ class Folder {
     for (const ParameterFinding& finding : findings) {
       const auto other = by_parameter.find(finding.like);
       const ParameterFinding& shown = other == by_parameter.end() ? finding : *other->second;
-      const auto key = std::make_pair(folded_name(name(finding)), manner(shown));
+      const auto key = std::make_pair(diagnosis::folded_name(name(finding)), manner(shown));
       const auto [place, fresh] = pattern_index.emplace(key, by_pattern.size());
       if (fresh) by_pattern.push_back({&shown, {}, 0, turn_of(shown)});
       Section& pattern = by_pattern[place->second];
@@ -44,8 +44,8 @@ class Folder {
       Section& section = sections[place->second];
       section.parameters += pattern.parameters;
       const std::string& own = pattern.names.front();
-      section.names.push_back(pattern.parameters == 1 ? own
-                                                      : fmt::format("{} ({})", folded_name(own), pattern.parameters));
+      section.names.push_back(
+          pattern.parameters == 1 ? own : fmt::format("{} ({})", diagnosis::folded_name(own), pattern.parameters));
     }
     return sections;
   }
@@ -100,13 +100,13 @@ class Folder {
   }
 
   const CheckResult& result_;
-  Formulas* formulas_;
+  diagnosis::Formulas* formulas_;
 };
 
 }  // namespace
 
 std::vector<Section> fold_findings(const CheckResult& result, const std::vector<ParameterFinding>& findings,
-                                   Formulas* formulas) {
+                                   diagnosis::Formulas* formulas) {
   return Folder(result, formulas).fold(findings);
 }
 
@@ -124,4 +124,4 @@ std::string difference_text(const CheckResult& result, const RankGroup& group, c
                              forms_of(result)->terms(piece.reference, rank, group.buffer));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

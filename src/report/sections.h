@@ -8,7 +8,7 @@
 #include "src/diagnosis/formulas.h"
 #include "src/report/findings.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// Parameters that are wrong in the same way (or right in the same way); the first stands for them.
 struct Section {
@@ -21,11 +21,11 @@ struct Section {
 /// Folds findings into sections: parameters that differ in layer numbers alone, on whatever stage,
 /// and parameters for which the same ranks hold the same formulas. `formulas` may be null.
 std::vector<Section> fold_findings(const CheckResult& result, const std::vector<ParameterFinding>& findings,
-                                   Formulas* formulas);
+                                   diagnosis::Formulas* formulas);
 
 /// The first wrong piece of what the ranks hold; null where they are right or no forms are known.
 const PieceResult* first_wrong_piece(const RankGroup& group);
 /// describe_difference of a piece against its reference.
 std::string difference_text(const CheckResult& result, const RankGroup& group, const PieceResult& piece);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

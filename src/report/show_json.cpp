@@ -10,13 +10,13 @@ namespace lockstep {
 
 namespace {
 
-void write_members(const std::vector<std::vector<int>>& members, JsonWriter& json) {
+void write_members(const std::vector<std::vector<int>>& members, report::JsonWriter& json) {
   json.begin_array(true);
   for (const std::vector<int>& group : members) json.numbers(group);
   json.end_array();
 }
 
-void write_step_groups(const Mesh& mesh, const std::vector<Step>& steps, JsonWriter& json) {
+void write_step_groups(const Mesh& mesh, const std::vector<Step>& steps, report::JsonWriter& json) {
   for (const Step& step : steps) {
     if (step.over && !step.name.empty()) {
       json.key(step.name);
@@ -26,7 +26,7 @@ void write_step_groups(const Mesh& mesh, const std::vector<Step>& steps, JsonWri
   }
 }
 
-void write_groups(const Schedule& schedule, JsonWriter& json) {
+void write_groups(const Schedule& schedule, report::JsonWriter& json) {
   json.begin_object();
   json.key("axes").begin_object();
   for (const std::string& name : axis_names()) {
@@ -40,7 +40,7 @@ void write_groups(const Schedule& schedule, JsonWriter& json) {
   json.end_object();
 }
 
-void write_class(const Model& model, const GeometryClass& geometry, JsonWriter& json) {
+void write_class(const Model& model, const report::GeometryClass& geometry, report::JsonWriter& json) {
   json.begin_object();
   json.key("step").string(geometry.step->name);
   json.key("groups");
@@ -56,7 +56,7 @@ void write_class(const Model& model, const GeometryClass& geometry, JsonWriter& 
   }
   json.end_array();
   json.key("parameters").begin_array();
-  for (const GeometryClass::Slices& slices : geometry.parameters) {
+  for (const report::GeometryClass::Slices& slices : geometry.parameters) {
     json.begin_object(true);
     json.key("name").string(model.parameters()[at(slices.parameter)].name);
     json.key("numel").number(slices.numel);
@@ -74,7 +74,7 @@ void write_class(const Model& model, const GeometryClass& geometry, JsonWriter& 
   json.end_object();
 }
 
-void write_parameters(const Scenario& scenario, JsonWriter& json) {
+void write_parameters(const Scenario& scenario, report::JsonWriter& json) {
   json.begin_array();
   for (const Parameter& parameter : scenario.schedule->model.parameters()) {
     json.begin_object(true);
@@ -91,7 +91,7 @@ void write_parameters(const Scenario& scenario, JsonWriter& json) {
     }
     json.key("chunk").number(parameter.chunk);
     json.key("placements").begin_object();
-    for (const auto& [axis, placement] : placements(scenario.schedule->mesh, parameter)) {
+    for (const auto& [axis, placement] : report::placements(scenario.schedule->mesh, parameter)) {
       json.key(axis).string(placement);
     }
     json.end_object();
@@ -110,20 +110,20 @@ void write_parameters(const Scenario& scenario, JsonWriter& json) {
 }  // namespace
 
 void show_json(const Scenario& scenario, const Write& write) {
-  JsonWriter json(write);
+  report::JsonWriter json(write);
   json.begin_object();
   json.key("lockstep").number(1);
   json.key("scenario").string_or_null(scenario.name);
   json.key("file").string_or_null(scenario.file);
   json.key("layout");
-  write_json_layout(scenario.layout, json);
+  report::write_json_layout(scenario.layout, json);
   if (scenario.schedule != nullptr) {
     const Schedule& schedule = *scenario.schedule;
     json.key("groups");
     write_groups(schedule, json);
     json.key("geometry").begin_array();
     const Timeline timeline = walk(schedule);
-    for (const GeometryClass& geometry : geometry_classes(schedule, timeline))
+    for (const report::GeometryClass& geometry : report::geometry_classes(schedule, timeline))
       write_class(schedule.model, geometry, json);
     json.end_array();
     json.key("parameters");

@@ -46,7 +46,8 @@ void write_groups(const Mesh& mesh, bool verbose, const Write& write) {
                              (layout.dp_replicate == 1 && (axis == Axis::dp_shard || axis == Axis::edp_shard));
     if (mesh.size(axis) == 1 || (dense_again && !verbose)) continue;
     any = true;
-    write(fmt::format("  {}{}\n", padded(name, 14), groups_text(mesh.groups(Over{{{axis, std::nullopt}}}), verbose)));
+    write(fmt::format("  {}{}\n", report::padded(name, 14),
+                      groups_text(mesh.groups(Over{{{axis, std::nullopt}}}), verbose)));
   }
   if (!any) write("  none: one rank\n");
 }
@@ -54,7 +55,7 @@ void write_groups(const Mesh& mesh, bool verbose, const Write& write) {
 std::string parameter_line(const Mesh& mesh, const Parameter& parameter) {
   std::string line = fmt::format("[{}]", fmt::join(parameter.shape, ", "));
   if (parameter.dtype != Dtype::float32) line += fmt::format(" {}", name_of(parameter.dtype));
-  for (const auto& [axis, placement] : placements(mesh, parameter)) {
+  for (const auto& [axis, placement] : report::placements(mesh, parameter)) {
     if (placement != "R" || axis == "tp") line += fmt::format("  {} {}", axis, placement);
   }
   if (!parameter.tied.empty()) line += fmt::format("  tied: {}", parameter.tied);
@@ -79,11 +80,11 @@ void write_parameters(const Schedule& schedule, bool verbose, const Write& write
     std::string line = parameter_line(schedule.mesh, parameter);
     const int stage = parameter.stage.value_or(0);
     const bool is_new =
-        verbose || numbers.emplace(std::pair(folded_name(parameter.name), line), sections.size()).second;
+        verbose || numbers.emplace(std::pair(diagnosis::folded_name(parameter.name), line), sections.size()).second;
     if (is_new) {
       sections.push_back({&parameter, std::move(line), 1, stage, stage});
     } else {
-      ShownSection& same = sections[numbers.at({folded_name(parameter.name), line})];
+      ShownSection& same = sections[numbers.at({diagnosis::folded_name(parameter.name), line})];
       ++same.count;
       same.from = std::min(same.from, stage);
       same.to = std::max(same.to, stage);
@@ -92,9 +93,9 @@ void write_parameters(const Schedule& schedule, bool verbose, const Write& write
   std::size_t width = 0;
   const auto name_of_section = [](const ShownSection& section) {
     return section.count == 1 ? section.first->name
-                              : fmt::format("{} ({})", folded_name(section.first->name), section.count);
+                              : fmt::format("{} ({})", diagnosis::folded_name(section.first->name), section.count);
   };
-  for (const ShownSection& section : sections) width = std::max(width, text_width(name_of_section(section)));
+  for (const ShownSection& section : sections) width = std::max(width, report::text_width(name_of_section(section)));
   write(fmt::format("\nparameters ({})\n", parameters.size()));
   for (const ShownSection& section : sections) {
     std::string stage;
@@ -103,7 +104,7 @@ void write_parameters(const Schedule& schedule, bool verbose, const Write& write
               : section.from == section.to ? fmt::format("pp {}   ", section.from)
                                            : fmt::format("pp {}-{}   ", section.from, section.to);
     }
-    write(fmt::format("  {}   {}{}\n", padded(name_of_section(section), width), stage, section.line));
+    write(fmt::format("  {}   {}{}\n", report::padded(name_of_section(section), width), stage, section.line));
   }
 }
 
@@ -130,7 +131,7 @@ std::string geometry_text(const Geometry& geometry) {
 
 std::string step_text(const Step& step) {
   std::string text(operation(step.op).name);
-  if (step.over && !step.over->picks.empty()) text += " over " + over_text(*step.over);
+  if (step.over && !step.over->picks.empty()) text += " over " + report::over_text(*step.over);
   if (step.reduction == Reduction::average) text += " (avg)";
   if (!step.wait_for.empty()) text += " for " + step.wait_for;
   if (step.by) text += " by " + step.by->to_string();
@@ -166,13 +167,13 @@ std::string edit_text(const ModelEdit& edit) {
 std::size_t widest_name(const std::vector<Step>& steps, std::size_t indent) {
   std::size_t width = 0;
   for (const Step& step : steps)
-    width = std::max({width, indent + text_width(step.name), widest_name(step.steps, indent + 2)});
+    width = std::max({width, indent + report::text_width(step.name), widest_name(step.steps, indent + 2)});
   return width;
 }
 
 void write_steps(const std::vector<Step>& steps, std::size_t indent, std::size_t width, const Write& write) {
   for (const Step& step : steps) {
-    write(fmt::format("{}   {}\n", padded(std::string(indent, ' ') + step.name, width), step_text(step)));
+    write(fmt::format("{}   {}\n", report::padded(std::string(indent, ' ') + step.name, width), step_text(step)));
     write_steps(step.steps, indent + 2, width, write);
   }
 }
@@ -180,13 +181,13 @@ void write_steps(const std::vector<Step>& steps, std::size_t indent, std::size_t
 }  // namespace
 
 void show_text(const Scenario& scenario, bool verbose, const Write& write) {
-  write(scenario.name.empty() ? one_line_text(scenario.file) : scenario.name);
+  write(scenario.name.empty() ? report::one_line_text(scenario.file) : scenario.name);
   if (!scenario.title.empty()) write("  " + scenario.title);
   if (!scenario.source_reference.empty()) write(fmt::format(" ({})", scenario.source_reference));
   std::vector<std::string> order;
   order.reserve(scenario.layout.order.size());
   for (const Axis axis : scenario.layout.order) order.emplace_back(name_of(axis));
-  write(fmt::format("\n\nlayout\n  {}; order {}, the first varies fastest\n", layout_text(scenario),
+  write(fmt::format("\n\nlayout\n  {}; order {}, the first varies fastest\n", report::layout_text(scenario),
                     fmt::join(order, "-")));
   if (scenario.schedule == nullptr) return;
   write_groups(scenario.schedule->mesh, verbose, write);

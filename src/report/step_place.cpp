@@ -6,7 +6,7 @@
 #include "lockstep/scenario.h"
 #include "src/base/utf8.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -129,4 +129,4 @@ FileStretch place_of_expect(const CheckResult& result) {
   return stretch_of(expect == nullptr ? Place{} : expect->place(), result.file);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

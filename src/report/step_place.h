@@ -6,7 +6,7 @@
 
 #include "lockstep/check.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// A stretch of a file on one line: pull requests show no mark that leaves the lines of a change. Line and columns from
 /// 1, columns in code points of UTF-8 as messages count, the end one past the last. Line 1, column 1 to 1 where
@@ -30,4 +30,4 @@ FileStretch place_of_error(const Diagnostic& error, const std::string& file);
 /// Of the file's `expect`.
 FileStretch place_of_expect(const CheckResult& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -7,7 +7,7 @@
 
 #include "src/report/findings.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 std::string Style::paint(std::string_view code, std::string_view text) const {
   return color_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
@@ -57,4 +57,4 @@ std::string coordinates_text(const Mesh& mesh, int rank) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

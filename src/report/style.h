@@ -9,7 +9,7 @@
 #include "lockstep/mesh.h"
 #include "lockstep/verdict.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// Colours of the text report; without colour every text comes back as it is.
 class Style {
@@ -40,4 +40,4 @@ std::string interval_text(const Interval& interval);
 /// "pp 0 dp 1"; "" for a world of one.
 std::string coordinates_text(const Mesh& mesh, int rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -10,7 +10,7 @@
 #include "src/base/at.h"
 #include "src/base/refuse.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -114,4 +114,4 @@ bool in_the_middle(const Snapshot& snapshot, int micro_batches) {
   return micro_batches > 4 && snapshot.micro_batch >= 2 && snapshot.micro_batch < micro_batches - 1;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -9,7 +9,7 @@
 #include "src/report/findings.h"
 #include "src/report/parameter_grid.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// A parameter whose story is told, and a buffer with the elements that tell it best.
 struct Subject {
@@ -32,4 +32,4 @@ void keep_telling(std::vector<GridRequest>& requests, std::int64_t element);
 /// Of many micro-batches the first two and the last tell the story: whether this is another.
 bool in_the_middle(const Snapshot& snapshot, int micro_batches);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

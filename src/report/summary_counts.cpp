@@ -6,7 +6,7 @@
 #include "src/base/counted.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 void SummaryCounts::add(const FileFindings& file) {
   ++files_;
@@ -31,4 +31,4 @@ std::string SummaryCounts::sentence() const {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -7,7 +7,7 @@
 
 #include "src/report/rule_findings.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// What a report says of all its files in one sentence.
 class SummaryCounts {
@@ -28,4 +28,4 @@ class SummaryCounts {
   std::size_t findings_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::report

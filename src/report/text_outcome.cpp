@@ -10,7 +10,7 @@
 #include "src/diagnosis/fold_names.h"
 #include "src/report/text_report.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -127,7 +127,7 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
   for (auto& [key, ranks] : ranks_of) {
     const auto& [parameter, count] = key;
     const auto& [counted, expected, part] = count;
-    const std::string pattern = folded_name(parameters[at(parameter)].name);
+    const std::string pattern = diagnosis::folded_name(parameters[at(parameter)].name);
     const auto [place, fresh] = index.emplace(std::make_tuple(pattern, count, ranks), lines.size());
     if (fresh) lines.push_back({{}, counted, expected, part, ranks});
     lines[place->second].parameters.push_back(parameter);
@@ -143,7 +143,7 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
     const std::string names =
         line.part + (line.parameters.size() == 1
                          ? name
-                         : fmt::format("{} ({} parameters)", folded_name(name), line.parameters.size()));
+                         : fmt::format("{} ({} parameters)", diagnosis::folded_name(name), line.parameters.size()));
     if (line.counted == line.expected) {
       text += fmt::format("    {} counted too early, before it is what the optimizer gets, on {}\n", names,
                           rank_list(line.ranks));
@@ -162,4 +162,4 @@ std::string norm_text(const CheckResult& result, const ReportOptions& options) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -15,7 +15,7 @@
 #include "src/report/section_grids.h"
 #include "src/report/sections.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -207,7 +207,7 @@ class ParametersText {
   const ReportOptions& options_;
   const Style& style_;
   const Write& write_;
-  std::optional<Formulas> formulas_;
+  std::optional<diagnosis::Formulas> formulas_;
   bool formulas_told_ = false;
 };
 
@@ -218,4 +218,4 @@ void write_text_parameters(const CheckResult& result, const ReportOptions& optio
   ParametersText(result, options, style, write).write();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

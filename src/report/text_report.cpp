@@ -19,7 +19,7 @@
 #include "src/report/transformer_report.h"
 #include "src/scenario/open_sizes.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -41,7 +41,7 @@ std::string where_text(const CheckResult& result, const EngineResult& engine) {
 std::string engines_text(const CheckResult& result, bool verbose) {
   // Norms and unowned elements are no values: without a word the engines seem to disagree.
   const SymbolicResult* symbolic = symbolic_of(result);
-  const bool values_right = symbolic != nullptr && !symbolic->match && !any_value_wrong(*symbolic);
+  const bool values_right = symbolic != nullptr && !symbolic->match && !diagnosis::any_value_wrong(*symbolic);
   std::vector<std::string> engines;
   for (const EngineResult& engine : result.engines) {
     if (!engine.ran()) continue;
@@ -120,7 +120,7 @@ std::string layout_text(const Scenario& scenario) {
   if (has_expert_mesh(layout)) text += fmt::format(", ep {} × etp {} × edp {}", layout.ep, layout.etp, layout.edp());
   if (layout.virtual_stages > 1) text += fmt::format(", {} virtual stages", layout.virtual_stages);
   if (layout.sequence_parallel) text += ", sequence parallel";
-  if (has_any_micro_batches(scenario)) text += ", any number of micro-batches";
+  if (scenario::has_any_micro_batches(scenario)) text += ", any number of micro-batches";
   if (scenario.schedule == nullptr) return text;
   const Batch& batch = scenario.schedule->batch;
   const std::vector<int>& counts = batch.micro_batch_counts;
@@ -164,4 +164,4 @@ void TextReporter::add(const CheckResult& result) {
   write_(blame_text(result, style_));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -6,7 +6,7 @@
 #include "lockstep/report.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 /// `check --format text`: for people.
 class TextReporter : public Reporter {
@@ -37,4 +37,4 @@ std::string outcome_text(const CheckResult& result, const ReportOptions& options
 /// Wrong counts in the gradient norm, the same on several ranks in one line; "" without any.
 std::string norm_text(const CheckResult& result, const ReportOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::report

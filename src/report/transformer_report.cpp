@@ -12,7 +12,7 @@
 #include "src/base/counted.h"
 #include "src/report/style.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -113,4 +113,4 @@ void write_json_transformer(const CheckResult& result, JsonWriter& json) {
   json.end_object();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -9,7 +9,7 @@
 #include "src/diagnosis/kind_of_mistake.h"
 #include "src/diagnosis/stale.h"
 
-namespace lockstep {
+namespace lockstep::report {
 
 namespace {
 
@@ -50,10 +50,11 @@ bool is_moved_out_of_slices(const CheckResult& result, const std::string& step) 
 }  // namespace
 
 Mistake rule_of_values(const CheckResult& result, const Section& section, const std::string& step) {
-  if (section.turn != nullptr && symbolic_of(result) != nullptr && !stale_slices(result, *section.turn).empty())
+  if (section.turn != nullptr && symbolic_of(result) != nullptr &&
+      !diagnosis::stale_slices(result, *section.turn).empty())
     return Mistake::stale_slices;
   if (is_moved_out_of_slices(result, step)) return Mistake::stale_slices;
-  std::vector<Difference> contents;
+  std::vector<diagnosis::Difference> contents;
   std::set<std::pair<int, int>> seen;
   const std::vector<RankGroup>& groups = section.finding->groups;
   for (std::size_t index = 0; index < std::min(groups.size(), most_compared_groups); ++index) {
@@ -61,10 +62,10 @@ Mistake rule_of_values(const CheckResult& result, const Section& section, const 
     for (const PieceResult& piece : groups[index].symbolic->pieces) {
       // The groups of a section hold the same parameter, so that one difference stands for all of these forms.
       if (piece.right || !seen.emplace(piece.form, piece.reference).second) continue;
-      contents.push_back(difference_of(result, groups[index].ranks.front(), groups[index].buffer, piece));
+      contents.push_back(diagnosis::difference_of(result, groups[index].ranks.front(), groups[index].buffer, piece));
     }
   }
-  return kind_of_content(contents);
+  return diagnosis::kind_of_content(contents);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::report

@@ -12,12 +12,12 @@ namespace lockstep {
 
 namespace {
 
-void real(JsonWriter& json, const char* key, double value) {
+void real(report::JsonWriter& json, const char* key, double value) {
   json.key(key);
   std::isfinite(value) ? json.value(Json::number(fmt::format("{:.17g}", value))) : json.null();
 }
 
-void piece_json(JsonWriter& json, const VerifyResult& result, const VerifiedPiece& piece) {
+void piece_json(report::JsonWriter& json, const VerifyResult& result, const VerifiedPiece& piece) {
   const VerifiedParameter& parameter = result.parameters[at(piece.parameter)];
   json.begin_object();
   json.key("step").number(piece.step);
@@ -52,7 +52,7 @@ void piece_json(JsonWriter& json, const VerifyResult& result, const VerifiedPiec
   json.end_object();
 }
 
-void reference_json(JsonWriter& json, const VerifyResult& result) {
+void reference_json(report::JsonWriter& json, const VerifyResult& result) {
   json.key("reference");
   if (!result.reference) return json.null();
   const VerifiedReference& reference = *result.reference;
@@ -82,6 +82,8 @@ void reference_json(JsonWriter& json, const VerifyResult& result) {
 }
 
 }  // namespace
+
+namespace report {
 
 void write_json_run(const VerifyResult& result, JsonWriter& json) {
   json.begin_object();
@@ -148,9 +150,11 @@ void write_json_run(const VerifyResult& result, JsonWriter& json) {
   json.end_object();
 }
 
+}  // namespace report
+
 void verify_json(const VerifyResult& result, const Write& write) {
-  JsonWriter json(write);
-  write_json_run(result, json);
+  report::JsonWriter json(write);
+  report::write_json_run(result, json);
   json.finish();
 }
 

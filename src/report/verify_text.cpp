@@ -27,7 +27,7 @@ class TextVerify {
 
   void head() const {
     const PieceVerdict verdict = result_.verdict();
-    const std::string word(verdict_word(verdict));
+    const std::string word(report::verdict_word(verdict));
     std::string line = verdict == PieceVerdict::right   ? style_.good(word)
                        : verdict == PieceVerdict::wrong ? style_.bad(word)
                                                         : style_.bold(word);
@@ -53,7 +53,7 @@ class TextVerify {
   }
 
  private:
-  static std::string clean(const std::string& text) { return one_line_text(text); }
+  static std::string clean(const std::string& text) { return report::one_line_text(text); }
 
   /// How far contributions are from the reference's gradient.
   void differences(const VerifiedReference& reference) const {
@@ -71,7 +71,8 @@ class TextVerify {
         write_(fmt::format("    {:.2g} % from the gradient on one device: {:.2g} roundings of {}\n",
                            100 * one.difference, one.roundings, one.dtype));
       if (!one.formula.empty())
-        write_(fmt::format("    that gradient is {}\n", elided(one.formula, verbose_ ? unlimited_width : widest_line)));
+        write_(fmt::format("    that gradient is {}\n",
+                           report::elided(one.formula, verbose_ ? report::unlimited_width : report::widest_line)));
     }
   }
 
@@ -90,15 +91,15 @@ class TextVerify {
         break;
       }
       write_(fmt::format("{} {}\n    {}\n", mark(finding.verdict), clean(finding.what),
-                         words_.where(finding, verbose_ ? unlimited_width : most_names_in_text)));
+                         words_.where(finding, verbose_ ? report::unlimited_width : most_names_in_text)));
     }
   }
 
   void formulas() const {
     // One formula for each distinct one of a finding; pieces that share it are counted.
-    const std::vector<RunRow> rows = words_.rows(words_.pieces(verbose_));
+    const std::vector<report::RunRow> rows = words_.rows(words_.pieces(verbose_));
     std::size_t shown = 0;
-    for (const RunRow& row : rows) {
+    for (const report::RunRow& row : rows) {
       if (!verbose_ && shown++ == most_formulas) {
         write_(fmt::format("\nand {} more (-v shows all)\n", rows.size() - most_formulas));
         break;
@@ -113,20 +114,20 @@ class TextVerify {
     write_("\n");
     for (const StepAtFault& one : result_.blame)
       write_(fmt::format("  {} {}, which {}\n", style_.bold("at fault:"), clean(one.step), clean(one.why)));
-    for (const Json& edit : result_.repair) write_(fmt::format("    right with {}\n", clean(one_line(edit))));
+    for (const Json& edit : result_.repair) write_(fmt::format("    right with {}\n", clean(report::one_line(edit))));
     write_(fmt::format("    `lockstep record {} -o scenario.json` writes the schedule for check, repair and prove\n",
                        shell_quoted(result_.run)));
   }
 
   void one(const VerifiedPiece& piece, const std::string& name) const {
-    const std::size_t widest = verbose_ ? unlimited_width : widest_line;
+    const std::size_t widest = verbose_ ? report::unlimited_width : report::widest_line;
     write_(fmt::format("\n{} {}  {}\n", mark(piece.verdict), name,
                        words_.ranks(piece, verbose_ ? piece.ranks.size() : 8)));
     if (!piece.formula.empty())
-      write_(fmt::format("    got       {}{}\n", paint(piece.verdict, elided(piece.formula, widest)),
+      write_(fmt::format("    got       {}{}\n", paint(piece.verdict, report::elided(piece.formula, widest)),
                          piece.difference.empty() ? "" : "   (" + piece.difference + ")"));
     if (!piece.expected.empty() && piece.verdict != PieceVerdict::right)
-      write_(fmt::format("    expected  {}\n", elided(piece.expected, widest)));
+      write_(fmt::format("    expected  {}\n", report::elided(piece.expected, widest)));
     if (!piece.why.empty()) write_(fmt::format("    {}\n", clean(piece.why)));
     if (piece.verdict != PieceVerdict::right || verbose_) coefficients(piece);
   }
@@ -150,7 +151,7 @@ class TextVerify {
         break;
       }
       const std::string step = one.step == piece.step ? "" : fmt::format(" of optimizer step {}", one.step);
-      const std::string alike = one.alike.empty() ? "" : fmt::format(" (the same on {})", rank_list(one.alike));
+      const std::string alike = one.alike.empty() ? "" : fmt::format(" (the same on {})", report::rank_list(one.alike));
       write_(fmt::format("      rank {} micro-batch {}{}{}: {}{}\n", one.rank, one.micro_batch, step, alike,
                          number(one.value, one.error),
                          one.exact ? fmt::format(": {} within noise", one.exact->to_string()) : ": no small fraction"));
@@ -164,9 +165,9 @@ class TextVerify {
   }
 
   const VerifyResult& result_;
-  RunWords words_;
+  report::RunWords words_;
   bool verbose_;
-  Style style_;
+  report::Style style_;
   const Write& write_;
 };
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace fs = std::filesystem;
 
@@ -98,4 +98,4 @@ bool leads_outside(const fs::path& path) {
   return access_to(path, fs::path(path).parent_path(), why) != FileAccess::own;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// What a scenario may name. It may be a stranger's, in a pull request, and then no file of the machine is his to read.
 enum class FileAccess {
@@ -27,4 +27,4 @@ bool leads_outside(const std::filesystem::path& path);
 /// Whether what the path leads to is something that only the system writes: in /dev, /proc or /sys.
 bool is_of_the_system(const std::filesystem::path& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

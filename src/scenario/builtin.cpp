@@ -20,9 +20,9 @@ std::vector<std::string> names_of(const std::map<std::string, std::string>& file
 
 }  // namespace
 
-const std::string* builtin_framework(std::string_view name) { return find(embedded_frameworks(), name); }
-const std::string* builtin_model(std::string_view name) { return find(embedded_models(), name); }
-std::vector<std::string> builtin_frameworks() { return names_of(embedded_frameworks()); }
-std::vector<std::string> builtin_models() { return names_of(embedded_models()); }
+const std::string* builtin_framework(std::string_view name) { return find(scenario::embedded_frameworks(), name); }
+const std::string* builtin_model(std::string_view name) { return find(scenario::embedded_models(), name); }
+std::vector<std::string> builtin_frameworks() { return names_of(scenario::embedded_frameworks()); }
+std::vector<std::string> builtin_models() { return names_of(scenario::embedded_models()); }
 
 }  // namespace lockstep

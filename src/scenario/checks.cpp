@@ -9,7 +9,7 @@
 
 #include "lockstep/operation.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -138,4 +138,4 @@ void check_expect(const Json& expect, const std::vector<std::string>& steps, con
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -7,7 +7,7 @@
 #include "src/scenario/reading.h"
 #include "src/scenario/selector_matches.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// Checks that step names are unique and that each `wait` names a step. Returns all names.
 std::vector<std::string> check_step_names(const Json& steps, Reading& reading);
@@ -18,4 +18,4 @@ void check_step_selectors(const Json& steps, SelectorMatches& matches, Reading& 
 void check_expect(const Json& expect, const std::vector<std::string>& steps, const std::vector<std::string>& missing,
                   const Model* model, Reading& reading);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

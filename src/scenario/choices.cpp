@@ -7,7 +7,7 @@
 #include "src/scenario/expand.h"
 #include "src/scenario/other_words.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -84,4 +84,4 @@ Environment file_environment(const Reading& reading) {
   return environment;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

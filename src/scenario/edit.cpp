@@ -73,7 +73,7 @@ void add_values(const Edit& edit, Json& json) {
     geometry.set(key.substr(dot + 1), value);
     json.set(key.substr(0, dot), geometry);
   };
-  for (const std::string_view key : edit.values.keys) set(key, step_key(key).write(edit.values));
+  for (const std::string_view key : edit.values.keys) set(key, scenario::step_key(key).write(edit.values));
   for (const std::string_view key : edit.removed) set(key, Json());
 }
 
@@ -96,7 +96,7 @@ Json to_json(const Edit& edit) {
       members.push_back({"set", {}, name(edit.step)});
       break;
     case Edit::Action::insert:
-      members.push_back({"insert", {}, as_written(edit.values)});
+      members.push_back({"insert", {}, scenario::as_written(edit.values)});
       break;
     case Edit::Action::parameter:
       members.push_back({"parameter", {}, edit.parameters});

@@ -9,7 +9,7 @@
 
 #include "src/scenario/fields.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -132,4 +132,4 @@ std::vector<Diagnostic> at_their_edits(const std::vector<Diagnostic>& mistakes, 
   return moved.sorted();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

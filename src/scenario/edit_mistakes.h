@@ -6,7 +6,7 @@
 
 #include "lockstep/json.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// What a scenario is refused for.
 using MistakesOf = std::function<std::vector<Diagnostic>(const Json& document)>;
@@ -18,4 +18,4 @@ using MistakesOf = std::function<std::vector<Diagnostic>(const Json& document)>;
 std::vector<Diagnostic> at_their_edits(const std::vector<Diagnostic>& mistakes, const Json& document,
                                        const MistakesOf& mistakes_of);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -9,7 +9,7 @@
 #include "src/scenario/edits.h"
 #include "src/schedule/selector_list.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -52,7 +52,7 @@ class ParameterList {
   std::vector<std::size_t> select(const Json& value, Diagnostics& diagnostics) const {
     const std::vector<std::string> items = strings_of(value);
     std::vector<std::size_t> list;
-    const SelectorList selectors(items);
+    const schedule::SelectorList selectors(items);
     if (items.size() == 1 && is_plain_name(items[0])) {
       const auto [begin, end] = named_.equal_range(items[0]);
       for (auto found = begin; found != end; ++found) list.push_back(found->second);
@@ -136,4 +136,4 @@ Json apply_parameter_edits(const Json& parameters, const std::vector<WrittenEdit
   return list ? Json::array(list->take(), parameters.place()) : parameters;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -3,7 +3,7 @@
 
 #include "src/scenario/step_edits.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -60,4 +60,4 @@ Json apply_step_edits(const Json& steps, const std::vector<WrittenEdit>& edits,
   return Json::array(edited.steps(), steps.place());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -11,7 +11,7 @@
 #include "src/scenario/step_edits.h"
 #include "src/scenario/step_keys.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -210,4 +210,4 @@ Json with_edits(const Json& document, const std::vector<Json>& edits) {
   return changed;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

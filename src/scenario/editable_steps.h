@@ -8,7 +8,7 @@
 #include "lockstep/scenario.h"
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// The steps of a scenario, to be edited again and again: the layout, the model and the batch are read once.
 class EditableSteps {
@@ -45,4 +45,4 @@ std::uint64_t content_hash(const std::vector<Step>& steps);
 Json with_edits(const Json& document, const std::vector<Json>& edits);
 Json with_edits(const Json& document, const std::vector<Edit>& edits);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -8,7 +8,7 @@
 #include "lockstep/edit.h"
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// An edit as its file has it, which may say what no step can be read from.
 struct WrittenEdit {
@@ -31,4 +31,4 @@ Json apply_parameter_edits(const Json& parameters, const std::vector<WrittenEdit
 /// The condition under which an iteration runs (`equal`) or all others do.
 std::string iteration_condition(const EditTarget& target, bool equal);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

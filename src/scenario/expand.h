@@ -13,7 +13,7 @@
 #include "src/scenario/named_file.h"
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 class Template;
 
@@ -87,4 +87,4 @@ Json without_idle_waits(const Json& steps, const std::map<std::string, std::stri
 /// micro-batches.
 Environment file_environment(const Reading& reading);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

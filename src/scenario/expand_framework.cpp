@@ -7,7 +7,7 @@
 #include "src/scenario/selector_matches.h"
 #include "src/scenario/template.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -263,4 +263,4 @@ Json Framework::without_unmatched(const Json& steps, const Model& model, Reading
   return without_idle_waits(Json::array(std::move(list), steps.place()), absent_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -8,7 +8,7 @@
 #include "src/scenario/model_sizes.h"
 #include "src/scenario/template.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -401,4 +401,4 @@ Json expand_model(const Json& object, Reading& reading) {
   return fields.find("preset") != nullptr ? expand_preset(object, *fields.find("preset"), reading) : Json();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -2,7 +2,7 @@
 #include "src/scenario/expand.h"
 #include "src/scenario/template.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -143,4 +143,4 @@ Json expand_framework_steps(const Json& steps, Template& values, std::map<std::s
   return without_idle_waits(plain, absent);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

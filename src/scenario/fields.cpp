@@ -6,7 +6,7 @@
 
 #include "src/scenario/other_words.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -119,4 +119,4 @@ void set_member(Json& object, const Json::Member& member) {
   object = Json::object(std::move(members), object.place());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

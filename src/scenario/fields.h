@@ -8,7 +8,7 @@
 
 #include "src/scenario/key_table.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// The members of an object, checked against its row of the key table. Unknown and missing keys
 /// and values of the wrong type are reported once, here; such a member then counts as absent, so
@@ -41,4 +41,4 @@ std::vector<std::string> strings_of(const Json& value);
 /// Replaces or appends a member, and keeps the place of its key.
 void set_member(Json& object, const Json::Member& member);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -56,4 +56,4 @@ std::string text_with_edits(const Scenario& scenario, const std::vector<std::str
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

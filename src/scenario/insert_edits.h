@@ -6,10 +6,10 @@
 
 #include "lockstep/scenario.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// The text of a scenario's file with edits (each as JSON on one line) behind those that it has, and with the verdict
 /// `match` expected where it expects anything. Everything else, comments too, stays as it was written.
 std::string text_with_edits(const Scenario& scenario, const std::vector<std::string>& edits);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scenario/key_table.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -276,4 +276,4 @@ const std::vector<ObjectRow>& object_rows() { return rows_of_objects; }
 
 const ObjectRow& object_row(Object object) { return rows_of_objects[static_cast<std::size_t>(object)]; }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

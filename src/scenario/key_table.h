@@ -7,7 +7,7 @@
 
 #include "src/scenario/value_type.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// The objects of the scenario language.
 enum class Object {
@@ -64,4 +64,4 @@ const ObjectKey* find_key(const ObjectRow& object, std::string_view name);
 /// The variants of an object; one empty word where it has none.
 std::vector<std::string> variants_of(const ObjectRow& object);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -2,7 +2,7 @@
 #include "lockstep/operation.h"
 #include "src/scenario/key_table.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -46,4 +46,4 @@ std::vector<std::string> variants_of(const ObjectRow& object) {
   return split_words(object.variants);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

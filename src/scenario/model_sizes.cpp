@@ -8,7 +8,7 @@
 #include "src/expression/node.h"
 #include "src/scenario/template.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -288,4 +288,4 @@ void note_sizes_of_model(const Choices& sizes, const Json& let, const Json& rule
   walker.finish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

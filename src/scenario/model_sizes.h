@@ -5,7 +5,7 @@
 
 #include "src/scenario/expand.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// Adds to `reading.decided_conditions` on which sizes of the layout the parameters of a model file hang: the
 /// conditions by which they are there and are placed, and where anything else than the forms of the built-in models
@@ -15,4 +15,4 @@ namespace lockstep {
 void note_sizes_of_model(const Choices& sizes, const Json& let, const Json& rules, const std::vector<Json>& parameters,
                          Reading& reading);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -31,8 +31,8 @@ bool is_path(const std::string& text) {
   return text.find('/') != std::string::npos || ends_with(".json") || ends_with(".jsonc");
 }
 
-std::shared_ptr<const Source> open_builtin(const Json& reference, FileKind kind, Diagnostics& diagnostics) {
-  const bool framework = kind == FileKind::framework;
+std::shared_ptr<const Source> open_builtin(const Json& reference, scenario::FileKind kind, Diagnostics& diagnostics) {
+  const bool framework = kind == scenario::FileKind::framework;
   const std::string_view word = framework ? "framework" : "model";
   const std::string* text = framework ? builtin_framework(reference.text()) : builtin_model(reference.text());
   if (text != nullptr)
@@ -95,24 +95,26 @@ std::optional<std::string> read_regular_file(const std::filesystem::path& path, 
   return text;
 }
 
-std::shared_ptr<const Source> open_path(const Json& reference, const std::filesystem::path& path, FileKind kind,
-                                        const std::filesystem::path& home, Diagnostics& diagnostics) {
-  const std::string_view word = kind == FileKind::framework ? "framework" : "model";
+std::shared_ptr<const Source> open_path(const Json& reference, const std::filesystem::path& path,
+                                        scenario::FileKind kind, const std::filesystem::path& home,
+                                        Diagnostics& diagnostics) {
+  const std::string_view word = kind == scenario::FileKind::framework ? "framework" : "model";
   const std::string mark = fmt::format("\"lockstep_{}\"", word);
   const auto refuse = [&](const std::string& sentence) {
     diagnostics.add(reference.place(), sentence);
     return nullptr;
   };
   std::string error;
-  const FileAccess access = access_to(path, home, error);
-  if (access == FileAccess::refused) return refuse(fmt::format("the {} file \"{}\" {}", word, path.string(), error));
+  const scenario::FileAccess access = scenario::access_to(path, home, error);
+  if (access == scenario::FileAccess::refused)
+    return refuse(fmt::format("the {} file \"{}\" {}", word, path.string(), error));
   std::optional<std::string> text = read_regular_file(path, error);
   if (!text) return refuse(fmt::format("cannot read the {} file \"{}\": {}", word, path.string(), error));
   if (text->find(mark) == std::string::npos) {
     return refuse(
         fmt::format("\"{}\" is no {} file: it lacks the key {}; nothing of it is shown", path.string(), word, mark));
   }
-  if (access == FileAccess::included) keep_private(path.string());
+  if (access == scenario::FileAccess::included) keep_private(path.string());
   return std::make_shared<const Source>(Source{path.string(), std::move(*text)});
 }
 
@@ -135,6 +137,8 @@ std::string argument_for(const std::string& file) {
   if (file == standard_input_name) return "-";
   return shell_quoted(file.starts_with('-') ? "./" + file : file);
 }
+
+namespace scenario {
 
 std::optional<std::string> read_text_file(const std::filesystem::path& path, std::string& error) {
   if (path == standard_input_name) return read_standard_input(error);
@@ -190,5 +194,7 @@ std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, c
   }
   return NamedFile{std::move(document), file.parent_path()};
 }
+
+}  // namespace scenario
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 
 #include "lockstep/json.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 enum class FileKind { framework, model };
 
@@ -32,4 +32,4 @@ std::optional<Source> read_scenario_text(const std::filesystem::path& path, std:
 /// is read once, and whoever asks again gets the same text.
 std::optional<std::string> read_text_file(const std::filesystem::path& path, std::string& error);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

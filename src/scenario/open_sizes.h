@@ -9,7 +9,7 @@
 #include "lockstep/diagnostic.h"
 #include "lockstep/scenario.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// Sizes that a scenario does not allow. `rules` are the conditions of files that refused, as expressions of nothing
 /// but sizes, each with what the rule says; none where something else did.
@@ -25,4 +25,4 @@ Scenario read_scenario_of_open_sizes(const Json& document, const std::string& fi
 /// Whether "micro_batches" is "any" in what was read, by the scenario or its framework.
 bool has_any_micro_batches(const Scenario& scenario);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -9,7 +9,7 @@
 
 #include "lockstep/diagnostic.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -93,4 +93,4 @@ std::string did_you_mean_here(std::string_view word, const std::vector<std::stri
   return meant.empty() ? did_you_mean(word, known) : fmt::format("; did you mean \"{}\"?", meant);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -6,7 +6,7 @@
 #include "src/base/counted.h"
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -235,4 +235,4 @@ void check_uses(const Json& batch, Reading& reading) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

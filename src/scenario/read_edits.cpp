@@ -7,7 +7,7 @@
 #include "src/scenario/edits.h"
 #include "src/scenario/other_words.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -195,4 +195,4 @@ std::string iteration_condition(const EditTarget& target, bool equal) {
   return fmt::format("micro_batch {} {}", equal ? "==" : "!=", iteration);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

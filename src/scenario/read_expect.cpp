@@ -5,7 +5,7 @@
 
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -105,4 +105,4 @@ Expect read_expect(const Json& object, Reading& reading) {
   return expect;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -7,7 +7,7 @@
 #include "src/scenario/other_words.h"
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -126,4 +126,4 @@ std::optional<Expression> read_expression(const Json& value, const ExpressionUse
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

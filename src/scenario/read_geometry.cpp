@@ -5,7 +5,7 @@
 
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 Selectors read_selectors(const Json& value, Reading& reading) {
   std::vector<std::string> items;
@@ -72,4 +72,4 @@ Geometry read_geometry(const Json& object, Reading& reading) {
   return geometry;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -5,7 +5,7 @@
 
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -186,4 +186,4 @@ void read_layout(const Json& object, Reading& reading) {
   reading.mesh = std::make_shared<const Mesh>(reading.layout);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -8,7 +8,7 @@
 #include "src/base/counted.h"
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -164,4 +164,4 @@ std::vector<Parameter> read_parameters(const Json& array, Reading& reading) {
   return parameters;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -7,7 +7,7 @@
 #include "src/scenario/other_words.h"
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -150,4 +150,4 @@ std::vector<Only> read_only(const Json& value, Reading& reading) {
   return list;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -9,7 +9,7 @@
 #include "src/scenario/reading.h"
 #include "src/scenario/step_keys.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -272,4 +272,4 @@ void read_values(const std::vector<Json::Member>& members, const Reading& readin
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

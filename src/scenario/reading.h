@@ -12,7 +12,7 @@
 #include "lockstep/scenario.h"
 #include "src/scenario/fields.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// What the parts of one scenario are read with and against. Where a part has mistakes, what
 /// depends on it is not checked, so that one mistake is reported once.
@@ -88,4 +88,4 @@ Selectors read_selectors(const Json& value, Reading& reading);
 /// `place` narrowed to bytes of the string that was written there, where it has no escapes.
 Place inside_string(const Json& value, std::size_t offset, std::size_t length);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

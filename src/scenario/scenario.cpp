@@ -50,19 +50,19 @@ class ScenarioReader {
     scenario.file = file_;
     scenario.document = document;
     refuse_other_files(scenario.document);
-    const Fields fields(scenario.document, Object::scenario, "", "at the top level of the scenario",
-                        reading_.diagnostics);
+    const scenario::Fields fields(scenario.document, scenario::Object::scenario, "", "at the top level of the scenario",
+                                  reading_.diagnostics);
     read_heads(fields, scenario);
     read_framework(fields.find("schedule"));
     const Json layout = read_layout_part(fields.find("layout"));
     const Json batch = read_batch_part(fields.find("batch"));
-    edits_ = read_edits(written_edits_, reading_);
+    edits_ = scenario::read_edits(written_edits_, reading_);
     const Json parameters = read_model_part(fields.find("model"));
-    check_uses(batch, reading_);
+    scenario::check_uses(batch, reading_);
     const Json steps = read_schedule_part();
     if (const Json* expect = fields.find("expect")) {
-      scenario.expect = read_expect(*expect, reading_);
-      if (!steps.is_null()) check_expect(*expect, names_, missing_, model_.get(), reading_);
+      scenario.expect = scenario::read_expect(*expect, reading_);
+      if (!steps.is_null()) scenario::check_expect(*expect, names_, missing_, model_.get(), reading_);
     }
     if (!reading_.diagnostics.empty()) fail();
     if (reading_.sizes_known()) {
@@ -71,7 +71,7 @@ class ScenarioReader {
     }
     scenario.layout = reading_.layout;
     scenario.preset = reading_.preset;
-    for (const WrittenEdit& one : edits_) scenario.edits.push_back(one.edit);
+    for (const scenario::WrittenEdit& one : edits_) scenario.edits.push_back(one.edit);
     scenario.decided_conditions = reading_.decided_conditions;
     scenario.rules = reading_.rules;
     scenario.resolved = resolved(scenario.document, layout, batch, parameters, steps);
@@ -80,7 +80,7 @@ class ScenarioReader {
 
  private:
   [[noreturn]] void fail() {
-    if (reading_.keep_sizes) throw RefusedSizes(reading_.diagnostics.sorted(), reading_.refusing);
+    if (reading_.keep_sizes) throw scenario::RefusedSizes(reading_.diagnostics.sorted(), reading_.refusing);
     throw InputError(reading_.diagnostics.sorted());
   }
 
@@ -108,7 +108,7 @@ class ScenarioReader {
     fail();
   }
 
-  void read_heads(const Fields& fields, Scenario& scenario) {
+  void read_heads(const scenario::Fields& fields, Scenario& scenario) {
     scenario.name = fields.text("name", name_of_file(file_));
     scenario.title = fields.text("title");
     scenario.source_reference = fields.text("source");
@@ -116,7 +116,7 @@ class ScenarioReader {
 
   void read_framework(const Json* schedule) {
     if (schedule == nullptr) return;
-    const Fields fields(*schedule, Object::schedule, "", "in \"schedule\"", reading_.diagnostics);
+    const scenario::Fields fields(*schedule, scenario::Object::schedule, "", "in \"schedule\"", reading_.diagnostics);
     const Json* framework = schedule->find("framework");
     const Json* steps = schedule->find("steps");
     if ((framework != nullptr) == (steps != nullptr)) {
@@ -125,7 +125,7 @@ class ScenarioReader {
           framework != nullptr
               ? "a schedule has a \"framework\" or \"steps\", not both"
               : fmt::format("missing key \"framework\" or \"steps\" in \"schedule\": name one of {}, or list the steps",
-                            quoted_alternatives(builtin_frameworks())));
+                            scenario::quoted_alternatives(builtin_frameworks())));
       return;
     }
     if (framework == nullptr && schedule->find("options") != nullptr) {
@@ -143,7 +143,8 @@ class ScenarioReader {
     }
     if (const Json* result = fields.find("result")) written_result_ = *result;
     if (const Json* list = fields.find("steps")) written_steps_ = *list;
-    if (fields.find("framework") != nullptr) framework_ = Framework::load(*framework, fields.find("options"), reading_);
+    if (fields.find("framework") != nullptr)
+      framework_ = scenario::Framework::load(*framework, fields.find("options"), reading_);
     if (framework_) written_edits_ = framework_->with_options(written_edits_, reading_);
   }
 
@@ -151,24 +152,24 @@ class ScenarioReader {
     const Json empty = Json::object();
     Json layout = written != nullptr ? *written : empty;
     if (framework_) layout = framework_->with_layout_defaults(layout, reading_);
-    read_layout(layout, reading_);
+    scenario::read_layout(layout, reading_);
     return layout;
   }
 
   Json read_batch_part(const Json* written) {
     Json batch = written != nullptr ? *written : Json::object();
     if (framework_) batch = framework_->with_batch_defaults(framework_->with_options(batch, reading_), reading_);
-    read_batch(batch, reading_);
+    scenario::read_batch(batch, reading_);
     return batch;
   }
 
   Json read_model_part(const Json* written) {
     if (written == nullptr) return {};
-    Json parameters = expand_model(*written, reading_);
+    Json parameters = scenario::expand_model(*written, reading_);
     if (parameters.is_null()) return {};
-    parameters = apply_parameter_edits(parameters, edits_, reading_);
+    parameters = scenario::apply_parameter_edits(parameters, edits_, reading_);
     const std::size_t before = reading_.diagnostics.size();
-    std::vector<Parameter> list = read_parameters(parameters, reading_);
+    std::vector<Parameter> list = scenario::read_parameters(parameters, reading_);
     if (reading_.diagnostics.size() != before || !reading_.layout_known) return parameters;
     model_ = std::make_unique<Model>(*reading_.mesh, std::move(list), reading_.diagnostics);
     if (reading_.diagnostics.size() != before) model_.reset();
@@ -184,20 +185,20 @@ class ScenarioReader {
     }
     if (steps.is_null()) return {};
     static const std::map<std::string, std::string> none;
-    missing_ = names_in(nodes_of(steps.items()));
+    missing_ = scenario::names_in(scenario::nodes_of(steps.items()));
     for (const auto& [name, why] : framework_ ? framework_->absent() : none) missing_.push_back(name);
     constexpr std::int64_t units_of_a_step = 300, units_of_an_edit = 30;
     const auto count = static_cast<std::int64_t>(steps.items().size() + edits_.size());
     Budget::spend(units_of_a_step * count + units_of_an_edit * count * static_cast<std::int64_t>(edits_.size()));
     const std::size_t before = reading_.diagnostics.size();
-    steps = apply_step_edits(steps, edits_, framework_ ? framework_->absent() : none, reading_.diagnostics);
+    steps = scenario::apply_step_edits(steps, edits_, framework_ ? framework_->absent() : none, reading_.diagnostics);
     if (framework_ && reading_.keep_sizes && reading_.diagnostics.size() != before)
       framework_->note_absence(edits_, reading_);
-    names_ = check_step_names(steps, reading_);
-    steps_ = read_steps(steps, reading_);
+    names_ = scenario::check_step_names(steps, reading_);
+    steps_ = scenario::read_steps(steps, reading_);
     if (model_) {
-      SelectorMatches matches(*model_);
-      check_step_selectors(steps, matches, reading_);
+      scenario::SelectorMatches matches(*model_);
+      scenario::check_step_selectors(steps, matches, reading_);
     }
     if (framework_ && framework_->result() != nullptr && framework_->result()->is_string())
       result_ = framework_->result()->text();
@@ -245,19 +246,19 @@ class ScenarioReader {
     Json plain = Json::object({}, layout.place());
     for (const Json::Member& member : layout.members()) {
       // Where "dp_shard" is not written it is all of "dp".
-      const bool one = whole_number(member.value) == 1 && member.key != "dp_shard";
-      if (!one && !(member.value.is_boolean() && !member.value.as_boolean())) set_member(plain, member);
+      const bool one = scenario::whole_number(member.value) == 1 && member.key != "dp_shard";
+      if (!one && !(member.value.is_boolean() && !member.value.as_boolean())) scenario::set_member(plain, member);
     }
-    const ObjectKey& order = *find_key(object_row(Object::layout), "order");
+    const scenario::ObjectKey& order = *scenario::find_key(scenario::object_row(scenario::Object::layout), "order");
     if (plain.find("order") == nullptr) plain.set("order", Json::string(std::string(order.fallback)));
     return plain;
   }
 
   std::string file_;
-  Reading reading_;
-  std::unique_ptr<Framework> framework_;
+  scenario::Reading reading_;
+  std::unique_ptr<scenario::Framework> framework_;
   Json written_edits_ = Json::array();
-  std::vector<WrittenEdit> edits_;
+  std::vector<scenario::WrittenEdit> edits_;
   Json written_steps_, written_result_;
   std::unique_ptr<Model> model_;
   std::vector<std::string> names_, missing_;
@@ -272,7 +273,7 @@ Scenario read_scenario(std::shared_ptr<const Source> source) {
   try {
     return ScenarioReader(source->name).read_text(source, document);
   } catch (const InputError& error) {
-    throw InputError(at_their_edits(error.diagnostics(), document, [&](const Json& other) {
+    throw InputError(scenario::at_their_edits(error.diagnostics(), document, [&](const Json& other) {
       try {
         read_scenario(other, source->name);
       } catch (const InputError& again) {
@@ -285,6 +286,8 @@ Scenario read_scenario(std::shared_ptr<const Source> source) {
 
 Scenario read_scenario(const Json& document, const std::string& file) { return ScenarioReader(file).read(document); }
 
+namespace scenario {
+
 bool has_any_micro_batches(const Scenario& scenario) {
   const Json* batch = scenario.resolved.find("batch");
   const Json* count = batch == nullptr ? nullptr : batch->find("micro_batches");
@@ -295,9 +298,11 @@ Scenario read_scenario_of_open_sizes(const Json& document, const std::string& fi
   return ScenarioReader(file, true).read(document);
 }
 
+}  // namespace scenario
+
 Scenario read_scenario_file(const std::filesystem::path& path) {
   std::string error;
-  std::optional<Source> read = read_scenario_text(path, error);
+  std::optional<Source> read = scenario::read_scenario_text(path, error);
   if (!read) {
     const auto source = std::make_shared<const Source>(Source{path.string(), ""});
     throw InputError({{Place{source, 0, 0, ""}, "cannot read the file: " + error}});

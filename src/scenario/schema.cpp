@@ -21,22 +21,22 @@ Json literal(std::string_view json) {
 
 Json list_of_words(std::string_view list) {
   std::vector<Json> items;
-  for (const std::string& word : split_words(list)) items.push_back(text(word));
+  for (const std::string& word : scenario::split_words(list)) items.push_back(text(word));
   return Json::array(std::move(items));
 }
 
 Json reference(std::string_view name) { return Json::object({{"$ref", {}, text(fmt::format("#/$defs/{}", name))}}); }
 
 /// Whether a type is an object of the key table, whose schema has its own place in $defs.
-bool is_reference(const TypeRow& row) { return row.schema.rfind("{\"$ref\"", 0) == 0; }
+bool is_reference(const scenario::TypeRow& row) { return row.schema.rfind("{\"$ref\"", 0) == 0; }
 
 /// Schema of a key's value with its description.
-Json key_schema(const ObjectKey& key, bool or_null) {
+Json key_schema(const scenario::ObjectKey& key, bool or_null) {
   Json schema;
-  if (key.type == Type::one_of) {
+  if (key.type == scenario::Type::one_of) {
     schema = Json::object({{"enum", {}, list_of_words(key.allowed)}});
   } else {
-    const TypeRow& row = type_row(key.type);
+    const scenario::TypeRow& row = scenario::type_row(key.type);
     schema = is_reference(row) ? literal(row.schema) : reference(row.name);
   }
   if (or_null) schema = Json::object({{"oneOf", {}, Json::array({schema, literal(R"({"type": "null"})")})}});
@@ -47,21 +47,21 @@ Json key_schema(const ObjectKey& key, bool or_null) {
 }
 
 /// Schema of one variant of an object; `or_null`: null removes a key (edits).
-Json variant_schema(const ObjectRow& object, const std::string& variant) {
+Json variant_schema(const scenario::ObjectRow& object, const std::string& variant) {
   std::vector<Json::Member> properties;
   std::vector<Json> required;
-  for (const ObjectKey& key : object.keys) {
-    if (!has_key(object, key, variant)) continue;
+  for (const scenario::ObjectKey& key : object.keys) {
+    if (!scenario::has_key(object, key, variant)) continue;
     Json schema = key_schema(key, false);
     if (key.name == "op" || (key.name == "kind" && !variant.empty())) {
       schema = Json::object({{"const", {}, text(variant)}, {"description", {}, text(key.help)}});
     }
     properties.push_back({std::string(key.name), {}, std::move(schema)});
-    if (needs_key(key, variant)) required.push_back(text(key.name));
+    if (scenario::needs_key(key, variant)) required.push_back(text(key.name));
   }
   Json schema = Json::object({{"type", {}, text("object")}});
   if (!variant.empty()) schema.set("title", text(variant));
-  const std::optional<Op> op = object.object == Object::step ? op_named(variant) : std::nullopt;
+  const std::optional<Op> op = object.object == scenario::Object::step ? op_named(variant) : std::nullopt;
   schema.set("description", text(op ? operation(*op).help : object.help));
   schema.set("properties", Json::object(std::move(properties)));
   if (!required.empty()) schema.set("required", Json::array(std::move(required)));
@@ -70,15 +70,15 @@ Json variant_schema(const ObjectRow& object, const std::string& variant) {
 }
 
 /// Adds the keys of a step or parameter to an edit that replaces them.
-void add_changed_keys(Json& edit, const ObjectRow& object) {
+void add_changed_keys(Json& edit, const scenario::ObjectRow& object) {
   Json properties = *edit.find("properties");
-  for (const ObjectKey& key : object.keys) properties.set(key.name, key_schema(key, true));
+  for (const scenario::ObjectKey& key : object.keys) properties.set(key.name, key_schema(key, true));
   // Merged key by key, so it may be a part of one.
   if (properties.find("geometry") != nullptr) {
     std::vector<Json::Member> parts;
-    for (const ObjectKey& key : object_row(Object::geometry).keys)
+    for (const scenario::ObjectKey& key : scenario::object_row(scenario::Object::geometry).keys)
       parts.push_back({std::string(key.name), {}, key_schema(key, true)});
-    properties.set("geometry", Json::object({{"description", {}, text(find_key(object, "geometry")->help)},
+    properties.set("geometry", Json::object({{"description", {}, text(scenario::find_key(object, "geometry")->help)},
                                              {"type", {}, literal(R"(["object", "null"])")},
                                              {"properties", {}, Json::object(std::move(parts))},
                                              {"additionalProperties", {}, Json::boolean(false)}}));
@@ -86,18 +86,18 @@ void add_changed_keys(Json& edit, const ObjectRow& object) {
   edit.set("properties", properties);
 }
 
-Json object_schema(const ObjectRow& object) {
-  const std::vector<std::string> variants = variants_of(object);
+Json object_schema(const scenario::ObjectRow& object) {
+  const std::vector<std::string> variants = scenario::variants_of(object);
   if (variants.size() == 1) {
     Json schema = variant_schema(object, "");
-    if (object.object == Object::model) {
+    if (object.object == scenario::Object::model) {
       // The sizes of a preset are further keys.
       schema.set("additionalProperties", literal(R"({"type": ["number", "boolean", "string", "null"]})"));
       schema.set("oneOf", literal(R"([{"required": ["preset"], "not": {"required": ["architecture"]}},
         {"required": ["parameters"], "additionalProperties": false,
          "properties": {"parameters": {}, "architecture": {}, "edits": {}}}])"));
     }
-    if (object.object == Object::schedule) {
+    if (object.object == scenario::Object::schedule) {
       schema.set(
           "oneOf",
           literal(R"([{"required": ["framework"]}, {"required": ["steps"], "not": {"required": ["options"]}}])"));
@@ -107,9 +107,10 @@ Json object_schema(const ObjectRow& object) {
   std::vector<Json> list;
   for (const std::string& variant : variants) {
     Json schema = variant_schema(object, variant);
-    if (variant == "set" && object.object == Object::edit) add_changed_keys(schema, object_row(Object::step));
-    if (variant == "parameter" && object.object == Object::edit)
-      add_changed_keys(schema, object_row(Object::parameter));
+    if (variant == "set" && object.object == scenario::Object::edit)
+      add_changed_keys(schema, scenario::object_row(scenario::Object::step));
+    if (variant == "parameter" && object.object == scenario::Object::edit)
+      add_changed_keys(schema, scenario::object_row(scenario::Object::parameter));
     if (variant == "move" || variant == "insert")
       schema.set("oneOf", literal(R"([{"required": ["before"]}, {"required": ["after"]}])"));
     list.push_back(std::move(schema));
@@ -121,12 +122,12 @@ Json object_schema(const ObjectRow& object) {
 
 Json scenario_schema() {
   Json schema = literal(R"({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "lockstep scenario"})");
-  const Json scenario = object_schema(object_row(Object::scenario));
+  const Json scenario = object_schema(scenario::object_row(scenario::Object::scenario));
   for (const Json::Member& member : scenario.members()) schema.set(member.key, member.value);
   std::vector<Json::Member> definitions;
-  for (const TypeRow& row : type_rows()) {
-    if (row.schema.empty() || is_reference(row) || row.type == Type::any || row.type == Type::object ||
-        row.type == Type::list) {
+  for (const scenario::TypeRow& row : scenario::type_rows()) {
+    if (row.schema.empty() || is_reference(row) || row.type == scenario::Type::any ||
+        row.type == scenario::Type::object || row.type == scenario::Type::list) {
       continue;
     }
     definitions.push_back({std::string(row.name), {}, literal(row.schema)});
@@ -134,11 +135,12 @@ Json scenario_schema() {
   std::vector<Json> axes;
   for (const std::string& name : axis_names()) axes.push_back(text(name));
   definitions.push_back({"axis", {}, Json::object({{"enum", {}, Json::array(std::move(axes))}})});
-  for (const ObjectRow& object : object_rows()) {
-    if (object.object == Object::scenario) continue;
-    if (object.object == Object::framework_file) break;  // from here on the language of framework and model files
+  for (const scenario::ObjectRow& object : scenario::object_rows()) {
+    if (object.object == scenario::Object::scenario) continue;
+    if (object.object == scenario::Object::framework_file)
+      break;  // from here on the language of framework and model files
     const std::string name =
-        object.object == Object::uneven_shard ? "uneven_shard" : std::string(object.name) + "_object";
+        object.object == scenario::Object::uneven_shard ? "uneven_shard" : std::string(object.name) + "_object";
     definitions.push_back({name, {}, object_schema(object)});
   }
   schema.set("$defs", Json::object(std::move(definitions)));

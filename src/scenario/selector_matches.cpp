@@ -7,7 +7,7 @@
 #include "src/base/at.h"
 #include "src/schedule/selector_list.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 SelectorMatches::SelectorMatches(const Model& model) : model_(&model) {
   for (const Parameter& parameter : model.parameters()) names_.insert(parameter.name);
@@ -20,9 +20,9 @@ bool SelectorMatches::fits_any(const std::string& item) {
 }
 
 bool SelectorMatches::find_fit(const std::string& item) const {
-  const SelectorItem read = SelectorItem::read(item);
+  const schedule::SelectorItem read = schedule::SelectorItem::read(item);
   if (read.is_plain_name()) return names_.contains(read.pattern);
-  if (read.kind != SelectorItem::Kind::numel) {
+  if (read.kind != schedule::SelectorItem::Kind::numel) {
     return std::any_of(model_->parameters().begin(), model_->parameters().end(),
                        [&](const Parameter& parameter) { return read.fits(parameter, 0, parameter.chunk); });
   }
@@ -36,7 +36,7 @@ bool SelectorMatches::find_fit(const std::string& item) const {
 }
 
 bool SelectorMatches::chooses_any(const std::vector<std::string>& items) const {
-  const SelectorList selectors(items);
+  const schedule::SelectorList selectors(items);
   for (const auto& local : model_->locals()) {
     for (const LocalBuffer& buffer : local->buffers) {
       if (selectors.chooses(*model_, buffer)) return true;
@@ -55,4 +55,4 @@ std::string SelectorMatches::suggestion(const std::string& item) const {
   return did_you_mean(item.substr(std::min(item.find_first_not_of("! "), item.size())), {known.begin(), known.end()});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

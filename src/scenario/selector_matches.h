@@ -8,7 +8,7 @@
 
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// Which selectors choose anything in a model, on any rank. Remembers its answers.
 class SelectorMatches {
@@ -29,4 +29,4 @@ class SelectorMatches {
   std::map<std::string, bool> known_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -13,7 +13,7 @@
 #include "src/scenario/edits.h"
 #include "src/scenario/step_tree.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// Plain steps under edit, as a file has them or as they were read. An edit that cannot be applied adds a mistake and
 /// changes nothing.
@@ -209,4 +209,4 @@ class StepEdits {
   Diagnostics& diagnostics_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

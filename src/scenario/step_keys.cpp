@@ -20,13 +20,13 @@ using Write = Json (*)(const Step& step);
 constexpr std::string_view in_geometry = "geometry.";
 
 template <auto member>
-StepKey row(std::string_view name, Write write) {
+scenario::StepKey row(std::string_view name, Write write) {
   return {name, [](const Step& from, Step& to) { to.*member = from.*member; },
           [](const Step& a, const Step& b) { return a.*member == b.*member; }, write};
 }
 
 template <auto member>
-StepKey geometry_row(std::string_view name, Write write) {
+scenario::StepKey geometry_row(std::string_view name, Write write) {
   return {name, [](const Step& from, Step& to) { to.geometry.*member = from.geometry.*member; },
           [](const Step& a, const Step& b) { return a.geometry.*member == b.geometry.*member; }, write};
 }
@@ -35,7 +35,7 @@ Json word(std::string_view text) { return Json::string(std::string(text)); }
 
 Json as_parsed(const std::optional<Expression>& value) {
   if (!value) return {};
-  return value->was_parsed() ? Json::string(value->text()) : written(*value);
+  return value->was_parsed() ? Json::string(value->text()) : scenario::written(*value);
 }
 
 std::string_view name_of_kind(Geometry::Kind kind) {
@@ -45,32 +45,32 @@ std::string_view name_of_kind(Geometry::Kind kind) {
 
 Json written_only(const std::vector<Only>& list) {
   Json object = Json::object();
-  for (const Only& one : list) object.set(name_of(one.axis), written(one.written, one.coordinates));
+  for (const Only& one : list) object.set(name_of(one.axis), scenario::written(one.written, one.coordinates));
   return object;
 }
 
 Json written_geometry(const Step& step) {
   Json object = Json::object();
-  for (const StepKey& key : step_keys()) {
+  for (const scenario::StepKey& key : scenario::step_keys()) {
     if (key.name.starts_with(in_geometry) && (key.name == "geometry.kind" || !key.same(step, Step())))
       object.set(key.name.substr(in_geometry.size()), key.write(step));
   }
   return object;
 }
 
-std::vector<StepKey> make_step_keys() {
+std::vector<scenario::StepKey> make_step_keys() {
   return {
       row<&Step::name>("name", [](const Step& step) { return Json::string(step.name); }),
       row<&Step::op>("op", [](const Step& step) { return word(operation(step.op).name); }),
-      row<&Step::params>("params", [](const Step& step) { return written(step.params.items()); }),
-      row<&Step::over>("over", [](const Step& step) { return step.over ? written(*step.over) : Json(); }),
+      row<&Step::params>("params", [](const Step& step) { return scenario::written(step.params.items()); }),
+      row<&Step::over>("over", [](const Step& step) { return step.over ? scenario::written(*step.over) : Json(); }),
       row<&Step::reduction>(
           "reduce", [](const Step& step) { return word(step.reduction == Reduction::average ? "avg" : "sum"); }),
       row<&Step::by>("by", [](const Step& step) { return as_parsed(step.by); }),
-      row<&Step::uses>("uses", [](const Step& step) { return written(step.uses); }),
+      row<&Step::uses>("uses", [](const Step& step) { return scenario::written(step.uses); }),
       row<&Step::when>("when", [](const Step& step) { return as_parsed(step.when); }),
       row<&Step::only>("only", [](const Step& step) { return written_only(step.only); }),
-      row<&Step::root>("root", [](const Step& step) { return step.root ? written(*step.root) : Json(); }),
+      row<&Step::root>("root", [](const Step& step) { return step.root ? scenario::written(*step.root) : Json(); }),
       row<&Step::geometry>("geometry", written_geometry),
       row<&Step::on_owned>("on", [](const Step& step) { return word(step.on_owned ? "owned" : "all"); }),
       row<&Step::async>("async", [](const Step& step) { return Json::boolean(step.async); }),
@@ -83,7 +83,7 @@ std::vector<StepKey> make_step_keys() {
       row<&Step::mean_of_norms>("combine",
                                 [](const Step& step) { return word(step.mean_of_norms ? "mean_of_norms" : "sum"); }),
       row<&Step::wait_for>("for", [](const Step& step) { return Json::string(step.wait_for); }),
-      row<&Step::steps>("steps", [](const Step& step) { return list_of(step.steps, as_written); }),
+      row<&Step::steps>("steps", [](const Step& step) { return scenario::list_of(step.steps, scenario::as_written); }),
       geometry_row<&Geometry::kind>("geometry.kind",
                                     [](const Step& step) { return word(name_of_kind(step.geometry.kind)); }),
       geometry_row<&Geometry::align>("geometry.align", [](const Step& step) { return as_parsed(step.geometry.align); }),
@@ -95,12 +95,13 @@ std::vector<StepKey> make_step_keys() {
       geometry_row<&Geometry::separate>("geometry.separate",
                                         [](const Step& step) {
                                           const std::optional<Selectors>& separate = step.geometry.separate;
-                                          return separate ? written(separate->items()) : Json::array();
+                                          return separate ? scenario::written(separate->items()) : Json::array();
                                         }),
       geometry_row<&Geometry::counts>("geometry.counts",
                                       [](const Step& step) {
-                                        return list_of(step.geometry.counts,
-                                                       [](std::int64_t count) { return written(count); });
+                                        return scenario::list_of(step.geometry.counts, [](std::int64_t count) {
+                                          return scenario::written(count);
+                                        });
                                       }),
   };
 }
@@ -111,6 +112,8 @@ void fold(std::optional<Expression>& expression) {
 }
 
 }  // namespace
+
+namespace scenario {
 
 const std::vector<StepKey>& step_keys() {
   static const std::vector<StepKey> rows = make_step_keys();
@@ -146,21 +149,23 @@ Json as_written(const Step& step) {
   return json;
 }
 
+}  // namespace scenario
+
 Json to_json(const Step& step) {
   Step plain = step;
   Geometry& geometry = plain.geometry;
   for (auto* one : {&plain.by, &plain.when, &plain.count, &geometry.align, &geometry.size, &geometry.align_bucket})
     fold(*one);
   geometry.align_parameter = geometry.align_parameter.substitute({});
-  const ObjectRow& keys = object_row(Object::step);
+  const scenario::ObjectRow& keys = scenario::object_row(scenario::Object::step);
   Json json = Json::object();
-  for (const StepKey& key : step_keys()) {
-    const ObjectKey* row = find_key(keys, key.name);
+  for (const scenario::StepKey& key : scenario::step_keys()) {
+    const scenario::ObjectKey* row = scenario::find_key(keys, key.name);
     const bool always = key.name == "op" || (key.name == "steps" && step.op == Op::each);
     if (row == nullptr || (!always && key.same(plain, Step()))) continue;
     if (key.name == "steps") {
-      json.set(key.name, list_of(step.steps, [](const Step& inner) { return to_json(inner); }));
-    } else if (has_key(keys, *row, operation(step.op).name)) {
+      json.set(key.name, scenario::list_of(step.steps, [](const Step& inner) { return to_json(inner); }));
+    } else if (scenario::has_key(keys, *row, operation(step.op).name)) {
       json.set(key.name, key.write(plain));
     }
   }

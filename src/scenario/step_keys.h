@@ -8,7 +8,7 @@
 #include "lockstep/json.h"
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// What a key of the key table is of a typed step. Keys of a geometry stand there too, as "geometry.kind", for edits
 /// change a geometry key by key.
@@ -42,4 +42,4 @@ void remove_key(Step& step, std::string_view key);
 /// A step with what its `keys` name, in their order.
 Json as_written(const Step& step);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

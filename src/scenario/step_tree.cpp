@@ -8,7 +8,7 @@
 #include "src/scenario/fields.h"
 #include "src/scenario/step_keys.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -87,4 +87,4 @@ void set_body(Json& step, std::vector<Json> body, const Place& place) {
 }
 void set_body(Step& step, std::vector<Step> body, const Place& /*place*/) { step.steps = std::move(body); }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -8,7 +8,7 @@
 #include "lockstep/json.h"
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// Plain steps as edits change them: a list of steps, of which an `each` has a list of its own. `Content` is a step as
 /// it was read, or as a file has it (Json), whatever mistakes it has.
@@ -83,4 +83,4 @@ std::vector<std::string> names_in(const std::vector<StepNode<Content>>& nodes) {
   return names;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -10,7 +10,7 @@
 #include "src/expression/node.h"
 #include "src/scenario/reading.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 std::string text_of(const ExpressionValue& value) {
   if (const auto* number = std::get_if<Rational>(&value)) return number->to_string();
@@ -367,4 +367,4 @@ void Template::apply_rules(const Json& rules, const std::function<Place(const st
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

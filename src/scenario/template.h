@@ -10,7 +10,7 @@
 #include "lockstep/expression.h"
 #include "lockstep/json.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// As a message or a string of a file has it: "3/2", "true", a word without quotes.
 std::string text_of(const ExpressionValue& value);
@@ -119,4 +119,4 @@ bool check_defined_name(const Json::Member& member, Diagnostics& diagnostics);
 /// A whole number as a JSON number, any other as a string such as "1/3".
 Json json_of(const ExpressionValue& value, const Place& place);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

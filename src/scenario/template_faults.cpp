@@ -10,7 +10,7 @@
 #include "src/expression/node.h"
 #include "src/scenario/template.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -190,4 +190,4 @@ void Template::note_fault(const std::string& zero, const std::string& guard) {
   decided_.insert(std::move(fault));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

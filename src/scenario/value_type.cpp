@@ -9,7 +9,7 @@
 #include "lockstep/rational.h"
 #include "src/scenario/other_words.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 namespace {
 
@@ -303,4 +303,4 @@ std::string quoted_alternatives(const std::vector<std::string>& words) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -9,7 +9,7 @@
 
 #include "lockstep/json.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 /// The kinds of values that keys take. Each has one row of the type table.
 enum class Type {
@@ -100,4 +100,4 @@ bool is_identifier(std::string_view text);
 /// `"a", "b" or "c"`.
 std::string quoted_alternatives(const std::vector<std::string>& words);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

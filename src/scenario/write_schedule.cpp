@@ -9,10 +9,10 @@ namespace lockstep {
 
 namespace {
 
-Json number(std::int64_t value) { return written(value); }
+Json number(std::int64_t value) { return scenario::written(value); }
 
 Json written_axes(const std::vector<Axis>& axes) {
-  return list_of(axes, [](Axis axis) { return Json::string(std::string(name_of(axis))); });
+  return scenario::list_of(axes, [](Axis axis) { return Json::string(std::string(name_of(axis))); });
 }
 
 Json layout_json(const Layout& layout) {
@@ -59,9 +59,9 @@ Json by_use(const std::map<std::string, Value>& values, const Write& write) {
 Json tokens_json(const Batch::Tokens& tokens) {
   if (tokens.kind == Batch::Tokens::Kind::uneven) return Json::string("uneven");
   if (tokens.kind == Batch::Tokens::Kind::even) return Json::string("even");
-  return list_of(tokens.list.lists(), [](const auto& of_micro_batch) {
-    return list_of(of_micro_batch, [](const auto& of_dp) {
-      return list_of(of_dp, [](const auto& of_cp) { return list_of(of_cp, number); });
+  return scenario::list_of(tokens.list.lists(), [](const auto& of_micro_batch) {
+    return scenario::list_of(of_micro_batch, [](const auto& of_dp) {
+      return scenario::list_of(of_dp, [](const auto& of_cp) { return scenario::list_of(of_cp, number); });
     });
   });
 }
@@ -77,7 +77,7 @@ Json loss_json(const Loss& loss) {
     case Loss::Kind::sum:
       return Json::string("sum");
     case Loss::Kind::weight:
-      return Json::object({{"weight", {}, written(loss.weight)}});
+      return Json::object({{"weight", {}, scenario::written(loss.weight)}});
   }
   return {};
 }
@@ -86,13 +86,13 @@ Json batch_json(const Batch& batch) {
   Json object = Json::object();
   const std::vector<int>& counts = batch.micro_batch_counts;
   const bool one_count = std::equal(counts.begin() + 1, counts.end(), counts.begin());
-  object.set("micro_batches", one_count ? number(counts.front()) : written(counts));
+  object.set("micro_batches", one_count ? number(counts.front()) : scenario::written(counts));
   if (counts.size() > 1) object.set("steps", number(static_cast<std::int64_t>(counts.size())));
   if (!batch.tokens_of_use.empty()) object.set("tokens", by_use(batch.tokens_of_use, tokens_json));
   if (!batch.loss_of_use.empty()) object.set("loss", by_use(batch.loss_of_use, loss_json));
   if (!batch.weight_of_use.empty()) {
     Json weights = Json::object();
-    for (const auto& [use, weight] : batch.weight_of_use) weights.set(use, json_of(weight, {}));
+    for (const auto& [use, weight] : batch.weight_of_use) weights.set(use, scenario::json_of(weight, {}));
     object.set("weight", weights);
   }
   return object;
@@ -101,8 +101,8 @@ Json batch_json(const Batch& batch) {
 }  // namespace
 
 Json to_json(const Parameter& parameter) {
-  Json object =
-      Json::object({{"name", {}, Json::string(parameter.name)}, {"shape", {}, list_of(parameter.shape, number)}});
+  Json object = Json::object(
+      {{"name", {}, Json::string(parameter.name)}, {"shape", {}, scenario::list_of(parameter.shape, number)}});
   if (parameter.dtype != Dtype::float32) object.set("dtype", Json::string(std::string(name_of(parameter.dtype))));
   if (!parameter.stage) object.set("stage", Json::string("all"));
   if (parameter.stage.value_or(0) != 0) object.set("stage", number(*parameter.stage));
@@ -111,27 +111,28 @@ Json to_json(const Parameter& parameter) {
   if (!parameter.partial.empty()) object.set("partial", written_axes(parameter.partial));
   if (!parameter.dispatch.empty()) object.set("dispatch", written_axes(parameter.dispatch));
   if (!parameter.tied.empty()) object.set("tied", Json::string(parameter.tied));
-  if (parameter.uses != Parameter().uses) object.set("uses", written(parameter.uses));
-  if (parameter.micro_batches) object.set("micro_batches", written(*parameter.micro_batches));
+  if (parameter.uses != Parameter().uses) object.set("uses", scenario::written(parameter.uses));
+  if (parameter.micro_batches) object.set("micro_batches", scenario::written(*parameter.micro_batches));
   if (!parameter.only.empty()) {
     Json only = Json::object();
-    for (const Parameter::Only& one : parameter.only) only.set(name_of(one.axis), written(one.coordinates));
+    for (const Parameter::Only& one : parameter.only) only.set(name_of(one.axis), scenario::written(one.coordinates));
     object.set("only", only);
   }
   if (parameter.frozen) object.set("frozen", Json::boolean(true));
-  if (!parameter.tags.empty()) object.set("tags", written(parameter.tags));
+  if (!parameter.tags.empty()) object.set("tags", scenario::written(parameter.tags));
   return object;
 }
 
 Json to_json(const Schedule& schedule) {
   const auto write = [](const auto& value) { return to_json(value); };
-  Json steps = Json::object({{"steps", {}, list_of(schedule.steps, write)}});
+  Json steps = Json::object({{"steps", {}, scenario::list_of(schedule.steps, write)}});
   if (schedule.result != "grad") steps.set("result", Json::string(schedule.result));
-  return Json::object({{"lockstep", {}, number(1)},
-                       {"layout", {}, layout_json(schedule.mesh.layout())},
-                       {"model", {}, Json::object({{"parameters", {}, list_of(schedule.model.parameters(), write)}})},
-                       {"batch", {}, batch_json(schedule.batch)},
-                       {"schedule", {}, steps}});
+  return Json::object(
+      {{"lockstep", {}, number(1)},
+       {"layout", {}, layout_json(schedule.mesh.layout())},
+       {"model", {}, Json::object({{"parameters", {}, scenario::list_of(schedule.model.parameters(), write)}})},
+       {"batch", {}, batch_json(schedule.batch)},
+       {"schedule", {}, steps}});
 }
 
 }  // namespace lockstep

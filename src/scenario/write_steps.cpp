@@ -5,7 +5,7 @@
 #include "src/scenario/template.h"
 #include "src/scenario/writing.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 Json written(const Expression& expression) {
   // So that equal ones are written alike: 1/4, as it is read, is a division.
@@ -63,4 +63,4 @@ Json written(const Root& root) {
   return object;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -9,7 +9,7 @@
 #include "lockstep/json.h"
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::scenario {
 
 // Values of the scenario language as JSON: each reads back to an equal one, and equal ones are
 // written alike, except that coordinates are written as the file has them.
@@ -32,4 +32,4 @@ Json written(const std::vector<Coordinate>& in_file, const std::vector<int>& num
 Json written(const Over& over);
 Json written(const Root& root);
 
-}  // namespace lockstep
+}  // namespace lockstep::scenario

@@ -6,7 +6,7 @@
 #include "src/base/at.h"
 #include "src/schedule/selector_list.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 std::vector<Position> unroll(const Schedule& schedule) {
   std::vector<Position> list;
@@ -172,4 +172,4 @@ bool Calls::counts(const Position& position, int rank) {
                    [&] { return step.count->truth(environment(position, rank)); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

@@ -8,7 +8,7 @@
 
 #include "lockstep/timeline.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 /// One place in the unrolled list: a step in one iteration of one optimizer step, or (step null)
 /// the end of the list.
@@ -63,4 +63,4 @@ class Calls {
   std::map<std::tuple<const Step*, int, int>, bool> backward_checked_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

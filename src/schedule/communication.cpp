@@ -18,7 +18,7 @@ std::int64_t bytes_of(const Schedule& schedule, const Call& call, const Elements
   const std::vector<LocalBuffer>& buffers = schedule.model.local(call.rank).buffers;
   for (std::size_t i = 0; i < call.buffers->size(); ++i) {
     const LocalBuffer& buffer = buffers[at((*call.buffers)[i])];
-    bytes += elements(i, buffer) * static_cast<std::int64_t>(bytes_of(buffer.dtype));
+    bytes += elements(i, buffer) * static_cast<std::int64_t>(model::bytes_of(buffer.dtype));
   }
   return bytes;
 }

@@ -3,7 +3,7 @@
 
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 namespace {
 
@@ -76,4 +76,4 @@ Decomposition chain_reduce(int n, int root) {
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

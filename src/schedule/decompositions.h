@@ -3,7 +3,7 @@
 
 #include "lockstep/operation.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 // Collectives as rings and chains, after Rabenseifner (2004) and Patarasuk & Yuan (2009): what
 // libraries do, and an account of each table row that owes nothing to its effect.
@@ -15,4 +15,4 @@ Decomposition ring_all_reduce(int n, int root);
 Decomposition chain_broadcast(int n, int root);
 Decomposition chain_reduce(int n, int root);
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

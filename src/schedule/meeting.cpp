@@ -6,7 +6,7 @@
 #include "src/base/at.h"
 #include "src/base/counted.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 namespace {
 
@@ -126,4 +126,4 @@ std::string disagreement(const Schedule& schedule, const Meeting& meeting) {
   return "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

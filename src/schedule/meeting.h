@@ -11,7 +11,7 @@
 #include "lockstep/timeline.h"
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 /// One member's call of a collective, with everything that has to agree.
 struct MemberCall {
@@ -63,4 +63,4 @@ std::string describe(const Schedule& schedule, const MemberCall& call);
 /// Why these calls cannot be one collective; empty where they agree.
 std::string disagreement(const Schedule& schedule, const Meeting& meeting);
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

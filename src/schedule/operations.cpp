@@ -34,7 +34,7 @@ std::vector<Operation> make_operations() {
        .writes = Writes::everywhere,
        .value = Value::reduction,
        .ring_sends = 2,
-       .decompose = ring_all_reduce});
+       .decompose = schedule::ring_all_reduce});
   put({.op = Op::reduce_scatter,
        .name = "reduce_scatter",
        .help =
@@ -49,7 +49,7 @@ std::vector<Operation> make_operations() {
        .equal_slices = true,
        .joins_family = true,
        .ring_sends = 1,
-       .decompose = ring_reduce_scatter});
+       .decompose = schedule::ring_reduce_scatter});
   put({.op = Op::reduce_scatter_v,
        .name = "reduce_scatter_v",
        .help =
@@ -63,7 +63,7 @@ std::vector<Operation> make_operations() {
        .ownership = Effect::intersects_own_slice,
        .joins_family = true,
        .ring_sends = 1,
-       .decompose = reduce_each_slice});
+       .decompose = schedule::reduce_each_slice});
   put({.op = Op::all_gather,
        .name = "all_gather",
        .help =
@@ -76,7 +76,7 @@ std::vector<Operation> make_operations() {
        .value = Value::slice_of_its_member,
        .ownership = Effect::all_slices,
        .ring_sends = 1,
-       .decompose = ring_all_gather});
+       .decompose = schedule::ring_all_gather});
   put({.op = Op::broadcast,
        .name = "broadcast",
        .help = "Every member gets the root's buffer; ownership stays.",
@@ -85,7 +85,7 @@ std::vector<Operation> make_operations() {
        .writes = Writes::everywhere,
        .value = Value::of_the_root,
        .ring_sends = 1,
-       .decompose = chain_broadcast});
+       .decompose = schedule::chain_broadcast});
   put({.op = Op::reduce,
        .name = "reduce",
        .help = "The root gets the sum (or average) and keeps what it owned; the others own nothing of it and keep what "
@@ -98,7 +98,7 @@ std::vector<Operation> make_operations() {
        .ownership = Effect::root_keeps_others_lose,
        .joins_family = true,
        .ring_sends = 1,
-       .decompose = chain_reduce});
+       .decompose = schedule::chain_reduce});
   put({.op = Op::own,
        .name = "own",
        .help = "Moves no data: member i owns slice i of this `geometry`, joined with the members that call it; "

@@ -7,7 +7,7 @@
 
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 namespace {
 
@@ -88,4 +88,4 @@ std::vector<std::vector<int>> Ownership::families(int optimizer_step) {
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

@@ -8,7 +8,7 @@
 #include "lockstep/timeline.h"
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 /// Who owns what during a walk: whole at the start of each optimizer step, narrowed by reductions,
 /// widened by gathers. Also remembers which reduce-scatter an all_gather would undo, and which
@@ -52,4 +52,4 @@ class Ownership {
   std::map<int, std::vector<int>> parents_;  // union-find, by optimizer step
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

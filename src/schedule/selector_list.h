@@ -8,7 +8,7 @@
 
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 /// One item of a list of selectors, taken apart.
 struct SelectorItem {
@@ -41,4 +41,4 @@ class SelectorList {
   bool has_inclusion_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

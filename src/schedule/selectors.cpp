@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-using Item = SelectorItem;
+using Item = schedule::SelectorItem;
 
 constexpr std::array<std::pair<std::string_view, Item::Kind>, 4> prefixes = {{{"tag:", Item::Kind::tag},
                                                                               {"tied:", Item::Kind::tied},
@@ -156,6 +156,8 @@ bool fits_number(const Item& item, std::int64_t number) {
 
 }  // namespace
 
+namespace schedule {
+
 SelectorItem SelectorItem::read(std::string_view text) {
   std::string unused;
   return lockstep::read(text, unused);
@@ -221,6 +223,8 @@ bool SelectorList::chooses(const Parameter& parameter, std::int64_t numel, int c
   return included;
 }
 
+}  // namespace schedule
+
 std::optional<std::string> Selectors::check(std::string_view item) {
   std::string mistake;
   read(item, mistake);
@@ -228,26 +232,26 @@ std::optional<std::string> Selectors::check(std::string_view item) {
   return mistake;
 }
 
-bool Selectors::excludes(std::string_view item) { return SelectorItem::read(item).excludes; }
+bool Selectors::excludes(std::string_view item) { return schedule::SelectorItem::read(item).excludes; }
 
 bool Selectors::compares_numel(std::string_view item) {
-  return SelectorItem::read(item).kind == SelectorItem::Kind::numel;
+  return schedule::SelectorItem::read(item).kind == schedule::SelectorItem::Kind::numel;
 }
 
 bool Selectors::chooses(const Model& model, const LocalBuffer& buffer) const {
-  return SelectorList(items_).chooses(model, buffer);
+  return schedule::SelectorList(items_).chooses(model, buffer);
 }
 
 bool Selectors::chooses(const Parameter& parameter, std::int64_t numel) const {
-  return SelectorList(items_).chooses(parameter, numel);
+  return schedule::SelectorList(items_).chooses(parameter, numel);
 }
 
 bool Selectors::chooses(const Parameter& parameter, std::int64_t numel, int chunk) const {
-  return SelectorList(items_).chooses(parameter, numel, chunk);
+  return schedule::SelectorList(items_).chooses(parameter, numel, chunk);
 }
 
 bool Selectors::fits(std::string_view item, const Parameter& parameter, std::int64_t numel) {
-  return SelectorItem::read(item).fits(parameter, numel, parameter.chunk);
+  return schedule::SelectorItem::read(item).fits(parameter, numel, parameter.chunk);
 }
 
 }  // namespace lockstep

@@ -34,6 +34,8 @@ std::string common_buffer(const Step& a, const Step& b) {
 
 }  // namespace
 
+namespace schedule {
+
 Walk::Walk(const Schedule& schedule, Timeline& timeline, AtRace at_race)
     : schedule_(&schedule),
       timeline_(&timeline),
@@ -293,9 +295,11 @@ void Walk::keep_completed() {
   }
 }
 
+}  // namespace schedule
+
 Timeline walk(const Schedule& schedule, AtRace at_race) {
   Timeline timeline;
-  Walk(schedule, timeline, at_race).run();
+  schedule::Walk(schedule, timeline, at_race).run();
   return timeline;
 }
 

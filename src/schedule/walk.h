@@ -11,7 +11,7 @@
 #include "src/schedule/meeting.h"
 #include "src/schedule/ownership.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 /// A member of a group, for owned_after().
 struct OwningMember {
@@ -91,4 +91,4 @@ class Walk {
   std::map<std::tuple<const Step*, int, int, int, int>, std::pair<int, int>> owners_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

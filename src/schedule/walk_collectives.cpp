@@ -5,7 +5,7 @@
 #include "src/base/counted.h"
 #include "src/schedule/walk.h"
 
-namespace lockstep {
+namespace lockstep::schedule {
 
 namespace {
 
@@ -222,4 +222,4 @@ void Walk::apply_ownership(const Event& event, int group) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::schedule

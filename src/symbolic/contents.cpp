@@ -5,7 +5,7 @@
 
 #include "lockstep/diagnostic.h"
 
-namespace lockstep {
+namespace lockstep::symbolic {
 
 namespace {
 
@@ -170,4 +170,4 @@ int Contents::insert(int target, const Intervals& view, int stretch, const Frame
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::symbolic

@@ -11,7 +11,7 @@
 #include "src/symbolic/forms.h"
 #include "src/symbolic/interned.h"
 
-namespace lockstep {
+namespace lockstep::symbolic {
 
 /// What a buffer holds: element intervals mapped to forms, interned like forms. A content covers
 /// [0, numel) without gaps, and neighbours differ. All operations give interned contents.
@@ -56,4 +56,4 @@ class Contents {
   std::unordered_map<std::uint64_t, int> sums_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::symbolic

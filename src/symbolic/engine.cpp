@@ -67,7 +67,8 @@ std::vector<SymbolicEngine::Content> SymbolicEngine::content(int rank, int buffe
   State& state = *state_;
   std::vector<Content> result;
   std::int64_t begin = 0;
-  for (const Contents::Segment& segment : state.contents.content(state.held(state.slot(name), rank, buffer))) {
+  for (const symbolic::Contents::Segment& segment :
+       state.contents.content(state.held(state.slot(name), rank, buffer))) {
     result.push_back({{begin, segment.end}, segment.form});
     begin = segment.end;
   }

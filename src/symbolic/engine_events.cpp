@@ -64,7 +64,7 @@ struct SymbolicEngine::State::LocalChange {
   void add_buffer() { fresh = state.contents.add(fresh, from()); }
   void add_gradient() { fresh = state.contents.add_form(fresh, where, state.gradient(event, buffer)); }
   void add_leftover() {
-    Atom atom;
+    symbolic::Atom atom;
     atom.source = call().step->per_rank ? call().rank : -1;
     atom.leftover = state.forms.leftover(call().step->what);
     const int form = state.forms.make({{state.forms.atom(atom), event.by}});
@@ -96,7 +96,7 @@ int SymbolicEngine::State::gradient(const Event& event, int buffer) {
   std::vector<std::pair<int, Rational>> terms;
   for (const Contribution& contribution :
        contributions.of(call.rank, buffer, event.optimizer_step, event.micro_batch, step.uses)) {
-    Atom atom;
+    symbolic::Atom atom;
     atom.source = contribution.source;
     atom.micro_batch = counted;
     atom.site_use = contribution.site_use;
@@ -151,7 +151,7 @@ void SymbolicEngine::State::aligned(const Event& event, std::size_t position, st
 void SymbolicEngine::State::shifted(const Event& event, std::size_t position, std::vector<int>& values) {
   std::vector<int> stretches;
   std::vector<Intervals> views, slices;
-  std::vector<Frame> frames;
+  std::vector<symbolic::Frame> frames;
   for (std::size_t i = 0; i < event.calls.size(); ++i) {
     const Call& call = event.calls[i];
     const LocalBuffer& buffer = local_buffer(call.rank, (*call.buffers)[position]);

@@ -111,8 +111,8 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
         for (const Interval& interval : intersect(call.owned[i], final_owned)) {
           // Where the content changed after it was counted, it was counted too early.
           std::int64_t begin = interval.begin;
-          const Contents::Content& a = contents.content(then);
-          const Contents::Content& b = contents.content(at_last);
+          const symbolic::Contents::Content& a = contents.content(then);
+          const symbolic::Contents::Content& b = contents.content(at_last);
           for (std::size_t x = 0, y = 0; x < a.size() && y < b.size() && begin < interval.end;) {
             const std::int64_t end = std::min({a[x].end, b[y].end, interval.end});
             if (end > begin) {

@@ -49,8 +49,8 @@ struct SymbolicEngine::State {
   const Timeline& timeline;
   Contributions contributions;
   Factors factors;
-  Forms forms;
-  Contents contents{forms};
+  symbolic::Forms forms;
+  symbolic::Contents contents{forms};
 
   std::vector<std::size_t> first;           // by rank: index of its first buffer
   std::map<std::string, int> slots;         // buffer names
@@ -63,7 +63,7 @@ struct SymbolicEngine::State {
   };
   std::vector<NormCall> norm_calls;
 
-  std::unordered_map<std::array<int, 4>, int, ListHash> backward_forms;  // by rank, class, micro-batch, step
+  std::unordered_map<std::array<int, 4>, int, symbolic::ListHash> backward_forms;  // by rank, class, micro-batch, step
   std::map<const Step*, int> step_numbers;
   std::vector<int> placement_class;  // by logical: alike ones have like references
   std::map<std::tuple<int, int, int>, int> references;

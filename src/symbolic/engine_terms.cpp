@@ -12,8 +12,8 @@ std::vector<Term> SymbolicEngine::terms(int form, int rank, int buffer) const {
   const LocalBuffer& own = state.local_buffer(rank, buffer);
   std::vector<Term> result;
   Budget::spend(4 * static_cast<std::int64_t>(state.forms.form(form).size()));
-  for (const Forms::Term& item : state.forms.form(form)) {
-    const Atom& atom = state.forms.atom_at(item.atom);
+  for (const symbolic::Forms::Term& item : state.forms.form(form)) {
+    const symbolic::Atom& atom = state.forms.atom_at(item.atom);
     Term term;
     term.rank = atom.source;
     term.micro_batch = atom.micro_batch;
@@ -21,7 +21,7 @@ std::vector<Term> SymbolicEngine::terms(int form, int rank, int buffer) const {
     term.logical = own.logical;
     term.piece = own.piece;
     if (atom.frame != 0) {
-      const Frame& frame = state.forms.frame_at(atom.frame);
+      const symbolic::Frame& frame = state.forms.frame_at(atom.frame);
       term.foreign = true;
       term.logical = frame.logical;
       term.piece = frame.piece;

@@ -49,7 +49,7 @@ int SymbolicEngine::State::reference(int logical, int piece, int optimizer_step)
   if (const auto known = references.find(key); known != references.end()) return known->second;
   std::vector<std::pair<int, Rational>> terms;
   for (const Term& term : reference_terms(schedule, logical, piece, optimizer_step)) {
-    Atom atom;
+    symbolic::Atom atom;
     atom.source = term.rank;
     atom.micro_batch = term.micro_batch;
     atom.site_use = term.site_use;
@@ -62,8 +62,8 @@ int SymbolicEngine::State::reference(int logical, int piece, int optimizer_step)
 std::optional<Rational> SymbolicEngine::State::ratio(int form, int expected) {
   const auto [found, is_new] = ratios.emplace(std::pair(form, expected), std::nullopt);
   if (!is_new) return found->second;
-  const Forms::Form& a = forms.form(form);
-  const Forms::Form& b = forms.form(expected);
+  const symbolic::Forms::Form& a = forms.form(form);
+  const symbolic::Forms::Form& b = forms.form(expected);
   if (b.empty()) return std::nullopt;
   if (a.empty()) return found->second = Rational(0);
   if (a.size() != b.size()) return std::nullopt;
@@ -105,10 +105,10 @@ void SymbolicEngine::State::compare(int optimizer_step, SymbolicResult& result) 
       entry.owned = timeline.owned[step][at(rank)][buffer];
       if (entry.owned.empty()) continue;
       const int expected = reference(local[buffer].logical, local[buffer].piece, optimizer_step);
-      const Contents::Content& content = contents.content(snapshots[step][index(rank, entry.buffer)]);
+      const symbolic::Contents::Content& content = contents.content(snapshots[step][index(rank, entry.buffer)]);
       std::int64_t begin = 0;
       std::size_t at = 0;
-      for (const Contents::Segment& segment : content) {
+      for (const symbolic::Contents::Segment& segment : content) {
         while (at < entry.owned.size() && entry.owned[at].end <= begin) ++at;
         for (std::size_t i = at; i < entry.owned.size() && entry.owned[i].begin < segment.end; ++i) {
           const Interval part = intersect(entry.owned[i], Interval{begin, segment.end});

@@ -5,7 +5,7 @@
 
 #include "src/base/budget.h"
 
-namespace lockstep {
+namespace lockstep::symbolic {
 
 std::size_t Forms::FormHash::operator()(const Form& form) const {
   std::uint64_t hash = 0x9E3779B97F4A7C15u + form.size();
@@ -160,4 +160,4 @@ int Forms::enter(int number, const Frame& own, std::int64_t shift) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::symbolic

@@ -15,7 +15,7 @@
 #include "src/base/at.h"
 #include "src/symbolic/interned.h"
 
-namespace lockstep {
+namespace lockstep::symbolic {
 
 /// Hash of a short list of numbers.
 struct ListHash {
@@ -105,4 +105,4 @@ class Forms {
   std::unordered_map<std::uint64_t, int> scaled_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::symbolic

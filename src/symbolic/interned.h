@@ -8,7 +8,7 @@
 
 #include "src/base/at.h"
 
-namespace lockstep {
+namespace lockstep::symbolic {
 
 /// Values by number, each stored once: two are equal exactly when their numbers are.
 template <class Value, class Hash>
@@ -50,4 +50,4 @@ class Interned {
   std::unordered_set<int, ByValue, ByValue> numbers_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::symbolic

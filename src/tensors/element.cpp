@@ -38,7 +38,7 @@ bool values_differ(Value a, Value b) {
 }  // namespace
 
 void add_parts(std::vector<Part>& parts, std::size_t tensor, std::uint64_t count, Dtype dtype) {
-  const std::uint64_t most = part_bytes / bytes_of(dtype);
+  const std::uint64_t most = part_bytes / model::bytes_of(dtype);
   for (std::uint64_t begin = 0; begin < count; begin += most)
     parts.push_back({tensor, begin, static_cast<std::size_t>(std::min(most, count - begin))});
 }
@@ -46,7 +46,7 @@ void add_parts(std::vector<Part>& parts, std::size_t tensor, std::uint64_t count
 void Elements::read(const TensorPlace& place, std::uint64_t begin, std::size_t count) {
   const StoredTensor& stored = place.stored();
   dtype_ = *stored.hashed;
-  size_ = bytes_of(dtype_);
+  size_ = model::bytes_of(dtype_);
   memory_.resize(std::max(memory_.size(), (count * size_ + 7) / 8));
   place.file->read(stored.begin + begin * size_, memory_.data(), count * size_);
 }

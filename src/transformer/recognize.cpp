@@ -27,7 +27,8 @@ class Sizes {
   explicit Sizes(const Preset& preset) : preset_(preset) {}
   int number(const std::string& name) const {
     const auto found = preset_.sizes.find(name);
-    const std::optional<std::int64_t> value = found == preset_.sizes.end() ? std::nullopt : whole_number(found->second);
+    const std::optional<std::int64_t> value =
+        found == preset_.sizes.end() ? std::nullopt : scenario::whole_number(found->second);
     if (!value || *value < 0 || *value > 1'000'000)
       refuse(preset_.place, fmt::format("its size \"{}\" is missing or out of range", name));
     return static_cast<int>(*value);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "src/base/at.h"
 #include "src/transformer/collectives.h"
 
 namespace lockstep::transformer {
@@ -40,13 +41,13 @@ void Runtime::run(const std::function<Task<>(int rank)>& program) {
   std::vector<Task<>> tasks;
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
     tasks.push_back(program(rank));
-    ranks_[static_cast<std::size_t>(rank)].here = tasks.back().frame();
+    ranks_[at(rank)].here = tasks.back().frame();
     make_ready(rank);
   }
   while (!ready_.empty()) {
     const int rank = next_ready();
-    ranks_[static_cast<std::size_t>(rank)].here.resume();
-    if (tasks[static_cast<std::size_t>(rank)].done()) tasks[static_cast<std::size_t>(rank)].rethrow();
+    ranks_[at(rank)].here.resume();
+    if (tasks[at(rank)].done()) tasks[at(rank)].rethrow();
   }
   const bool all_done = std::all_of(tasks.begin(), tasks.end(), [](const Task<>& task) { return task.done(); });
   if (!all_done) report_stuck();
@@ -58,11 +59,11 @@ Runtime::Communicate Runtime::communicate(int rank, Request request, std::vector
 }
 
 void Runtime::Communicate::await_suspend(std::coroutine_handle<> here) {
-  runtime_.ranks_[static_cast<std::size_t>(rank_)].here = here;
+  runtime_.ranks_[at(rank_)].here = here;
   runtime_.begin(rank_, std::move(request_), received_);
 }
 
-Real Runtime::Communicate::await_resume() { return std::move(runtime_.ranks_[static_cast<std::size_t>(rank_)].result); }
+Real Runtime::Communicate::await_resume() { return std::move(runtime_.ranks_[at(rank_)].result); }
 
 void Runtime::make_ready(int rank) { ready_.push_back(rank); }
 
@@ -77,7 +78,7 @@ int Runtime::next_ready() {
 }
 
 void Runtime::begin(int rank, Request request, std::vector<int>* received) {
-  Rank& state = ranks_[static_cast<std::size_t>(rank)];
+  Rank& state = ranks_[at(rank)];
   state.request = std::move(request);
   state.received = received;
   state.waits = true;
@@ -88,7 +89,7 @@ void Runtime::begin(int rank, Request request, std::vector<int>* received) {
 }
 
 void Runtime::message(int rank) {
-  Rank& state = ranks_[static_cast<std::size_t>(rank)];
+  Rank& state = ranks_[at(rank)];
   if (state.request.kind == Communication::send) {
     const int peer = state.request.peer;
     const int channel = state.request.channel;
@@ -96,13 +97,13 @@ void Runtime::message(int rank) {
     state.waits = false;
     state.result = {};
     make_ready(rank);
-    const Rank& other = ranks_[static_cast<std::size_t>(peer)];
+    const Rank& other = ranks_[at(peer)];
     if (!other.waits || other.request.kind != Communication::receive || other.request.peer != rank ||
         other.request.channel != channel)
       return;
     rank = peer;
   }
-  Rank& receiver = ranks_[static_cast<std::size_t>(rank)];
+  Rank& receiver = ranks_[at(rank)];
   const auto found = messages_.find({receiver.request.peer, rank, receiver.request.channel});
   if (found == messages_.end()) return;
   Request& sent = found->second.front();
@@ -113,7 +114,7 @@ void Runtime::message(int rank) {
         fmt::format("rank {} receives {} and rank {} sent {}: messages between two ranks arrive in the order in which "
                     "they were sent",
                     rank, receiver.request.site, sender, sent.site),
-        {{sender, describe(sent), ranks_[static_cast<std::size_t>(sender)].calls, {}},
+        {{sender, describe(sent), ranks_[at(sender)].calls, {}},
          {rank, describe(receiver.request), receiver.calls, {}}});
   }
   receiver.result = std::move(sent.tensor);
@@ -124,16 +125,16 @@ void Runtime::message(int rank) {
 }
 
 void Runtime::meet(int rank) {
-  const std::vector<int> group = ranks_[static_cast<std::size_t>(rank)].request.group;
+  const std::vector<int> group = ranks_[at(rank)].request.group;
   const auto member = std::lower_bound(group.begin(), group.end(), rank);
   if (member == group.end() || *member != rank)
     throw std::logic_error(fmt::format("rank {} calls a collective of a group without it", rank));
   std::unique_ptr<Meeting>& meeting = meetings_[group];
   if (!meeting) meeting = std::make_unique<Meeting>();
   meeting->arrived.push_back(static_cast<int>(member - group.begin()));
-  const Request& mine = ranks_[static_cast<std::size_t>(rank)].request;
-  const int first = group[static_cast<std::size_t>(meeting->arrived.front())];
-  if (!agree(ranks_[static_cast<std::size_t>(first)].request, mine)) report_mismatch(group, *meeting);
+  const Request& mine = ranks_[at(rank)].request;
+  const int first = group[at(meeting->arrived.front())];
+  if (!agree(ranks_[at(first)].request, mine)) report_mismatch(group, *meeting);
   if (meeting->arrived.size() < group.size()) return;
   finish(group, *meeting);
   meetings_.erase(group);
@@ -141,11 +142,11 @@ void Runtime::meet(int rank) {
 
 void Runtime::finish(const std::vector<int>& group, Meeting&) {
   std::vector<const Request*> requests;
-  for (const int member : group) requests.push_back(&ranks_[static_cast<std::size_t>(member)].request);
+  for (const int member : group) requests.push_back(&ranks_[at(member)].request);
   std::vector<std::vector<int>> received(group.size());
   std::vector<Real> results = perform(requests, received);
   for (std::size_t i = 0; i < group.size(); ++i) {
-    Rank& state = ranks_[static_cast<std::size_t>(group[i])];
+    Rank& state = ranks_[at(group[i])];
     state.result = std::move(results[i]);
     if (state.received != nullptr) *state.received = std::move(received[i]);
     state.waits = false;
@@ -156,8 +157,8 @@ void Runtime::finish(const std::vector<int>& group, Meeting&) {
 void Runtime::report_mismatch(const std::vector<int>& group, const Meeting& meeting) const {
   std::vector<CommunicationError::Line> lines;
   for (const int position : meeting.arrived) {
-    const int rank = group[static_cast<std::size_t>(position)];
-    const Rank& state = ranks_[static_cast<std::size_t>(rank)];
+    const int rank = group[at(position)];
+    const Rank& state = ranks_[at(rank)];
     lines.push_back({rank, describe(state.request), state.calls, {}});
   }
   throw CommunicationError(CommunicationError::Kind::mismatch,
@@ -186,7 +187,7 @@ void Runtime::report_stuck() const {
   const CommunicationError::Line& first = lines.front();
   // A receive says itself from whom.
   const std::string for_whom =
-      ranks_[static_cast<std::size_t>(first.rank)].request.kind == Communication::receive
+      ranks_[at(first.rank)].request.kind == Communication::receive
           ? ""
           : fmt::format(" for rank{} {}", first.waits_for.size() == 1 ? "" : "s", fmt::join(first.waits_for, ", "));
   throw CommunicationError(
@@ -202,7 +203,7 @@ void Runtime::report_unmatched() const {
   for (const auto& [from_to, sent] : messages_) {
     const int from = from_to[0];
     for (const Request& request : sent)
-      lines.push_back({from, describe(request), ranks_[static_cast<std::size_t>(from)].calls, {from_to[1]}});
+      lines.push_back({from, describe(request), ranks_[at(from)].calls, {from_to[1]}});
   }
   throw CommunicationError(CommunicationError::Kind::unmatched,
                            fmt::format("rank {} never received what rank {} sent: {}", lines.front().waits_for.front(),

@@ -53,7 +53,7 @@ class AsynchronousSchedule {
       parameters.push_back(made);
     }
     const int micro_batches = pick({1, 2}), optimizer_steps = pick({1, 1, 2});
-    Schedule result = schedule(layout, parameters, steps, micro_batches, optimizer_steps);
+    Schedule result = schedule_of(layout, parameters, steps, micro_batches, optimizer_steps);
     result.batch.loss_of_use["main"].kind = Loss::Kind::sum;
     return result;
   }

@@ -48,7 +48,7 @@ inline Schedule cut_and_whole(const std::vector<std::int64_t>& cut_shape, int di
   whole.partial = {Axis::tp};
   Step partial = collective(Op::all_reduce, "partial", Axis::tp);
   partial.params = Selectors({"whole"});
-  return schedule(layout, {cut, whole}, {backwards(), partial, mean}, 2);
+  return schedule_of(layout, {cut, whole}, {backwards(), partial, mean}, 2);
 }
 
 /// Nothing where the schedule is refused.

@@ -28,7 +28,7 @@ struct Device {
 Schedule averaged(int ranks, std::int64_t elements) {
   Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
   mean.reduction = Reduction::average;
-  return schedule(dp(ranks), {parameter("w", {elements})}, {backwards(), mean}, 2);
+  return schedule_of(dp(ranks), {parameter("w", {elements})}, {backwards(), mean}, 2);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST_CASE("stretches of elements with gaps between them are replayed in every ki
   cut.shard = {{Axis::tp, 1, false}};
   Step gather = collective(Op::all_gather, "gather", Axis::dp);
   Schedule built =
-      schedule(layout, {cut}, {backwards(), collective(Op::reduce_scatter, "scatter", Axis::dp), gather}, 1, 2);
+      schedule_of(layout, {cut}, {backwards(), collective(Op::reduce_scatter, "scatter", Axis::dp), gather}, 1, 2);
   built.batch.loss_of_use["main"].kind = Loss::Kind::sum;  // whole numbers, which 16 bits hold
   const Timeline timeline = walk(built);
   const Components components = find_components(built, timeline);
@@ -61,7 +61,7 @@ TEST_CASE("stretches of elements with gaps between them are replayed in every ki
 
 TEST_CASE("with few threads in a block the first and the last block of elements alone are replayed in one kernel") {
   Step mean = collective(Op::all_reduce, "mean", Axis::dp);
-  Schedule built = schedule(dp(2), {parameter("w", {5000})}, {backwards(), mean}, 1, 2);
+  Schedule built = schedule_of(dp(2), {parameter("w", {5000})}, {backwards(), mean}, 1, 2);
   built.batch.loss_of_use["main"].kind = Loss::Kind::sum;
   const Timeline timeline = walk(built);
   const Components components = find_components(built, timeline);
@@ -89,8 +89,8 @@ TEST_CASE("with few threads in a block the first and the last block of elements 
 TEST_CASE("with many buffers there is more memory for them, and never more than three quarters of what is free") {
   constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30, mebibyte = std::uint64_t{1} << 20;
   const auto planned = [](int ranks, std::uint64_t free_memory) {
-    const Schedule built = schedule(dp(ranks), {parameter("w", {1'000'000'000})},
-                                    {backwards(), collective(Op::all_reduce, "sum", Axis::dp)});
+    const Schedule built = schedule_of(dp(ranks), {parameter("w", {1'000'000'000})},
+                                       {backwards(), collective(Op::all_reduce, "sum", Axis::dp)});
     const Timeline timeline = walk(built);
     Preparation preparation(built, timeline, true, 1);
     for (const std::size_t component : preparation.chosen()) preparation.look_at(component);
@@ -111,7 +111,7 @@ TEST_CASE("a block that is cut for several processes has room in the memory that
   };
   const auto room = [](std::int64_t numel) {
     const Schedule built =
-        schedule(dp(7), {parameter("w", {numel})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp)});
+        schedule_of(dp(7), {parameter("w", {numel})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp)});
     const Timeline timeline = walk(built);
     Preparation preparation(built, timeline, true, 1);
     for (const std::size_t component : preparation.chosen()) preparation.look_at(component);

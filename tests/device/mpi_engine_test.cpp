@@ -40,8 +40,8 @@ TEST_CASE("a buffer of many blocks has the hash that the host engine gives it") 
 }
 
 TEST_CASE("what the host engine samples the mpi engine samples alike") {
-  const Schedule built = schedule(dp(4), {parameter("w", {100'000'000}), parameter("v", {7})},
-                                  {backwards(), collective(Op::all_reduce, "sum", Axis::dp)}, 4);
+  const Schedule built = schedule_of(dp(4), {parameter("w", {100'000'000}), parameter("v", {7})},
+                                     {backwards(), collective(Op::all_reduce, "sum", Axis::dp)}, 4);
   const Timeline timeline = walk(built);
   HostOptions options;
   options.seed = 5;

@@ -106,7 +106,7 @@ HostResult run_in_threads(GpuProcesses& processes, const Schedule& schedule, con
 Schedule averaged(int ranks, std::int64_t elements) {
   Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
   mean.reduction = Reduction::average;
-  return schedule(dp(ranks), {parameter("w", {elements})}, {backwards(), mean}, 2);
+  return schedule_of(dp(ranks), {parameter("w", {elements})}, {backwards(), mean}, 2);
 }
 
 }  // namespace
@@ -163,7 +163,7 @@ TEST_CASE("with a limit on elements there are more blocks on several GPUs as wel
   };
   std::string note;
   const Schedule summed =
-      schedule(dp(4), {parameter("w", {3000})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp)}, 2);
+      schedule_of(dp(4), {parameter("w", {3000})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp)}, 2);
   const int at_once = calls_with(summed, 0, note);
   REQUIRE(at_once > 0);
   CHECK(calls_with(summed, 700, note) == 5 * at_once);
@@ -206,15 +206,15 @@ namespace {
 Schedule two_collectives(int ranks) {
   Step mean = collective(Op::reduce_scatter, "mean", Axis::dp);
   mean.reduction = Reduction::average;
-  return schedule(dp(ranks), {parameter("w", {1000})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp), mean},
-                  2);
+  return schedule_of(dp(ranks), {parameter("w", {1000})},
+                     {backwards(), collective(Op::all_reduce, "sum", Axis::dp), mean}, 2);
 }
 
 /// On four GPUs those of dp 2 meet in pairs.
 Schedule in_pairs() {
   Layout layout = dp(2);
   layout.tp = 2;
-  return schedule(layout, {parameter("w", {1000})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp)});
+  return schedule_of(layout, {parameter("w", {1000})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp)});
 }
 
 /// What the board says after a run that must fail in each of the processes that do not vanish.

@@ -50,7 +50,7 @@ Step noise() {
 
 /// How many of 20 replays differ.
 int different(std::vector<Step> steps, const std::vector<Parameter>& parameters, int ranks = 4) {
-  const Schedule built = schedule(dp(ranks), parameters, std::move(steps));
+  const Schedule built = schedule_of(dp(ranks), parameters, std::move(steps));
   REQUIRE(walk(built).outcome.kind == Outcome::Kind::race);
   const RaceReplays found = replay_race(built, {}, *Streams(3).cuda);
   REQUIRE(found.replays == 20);
@@ -127,7 +127,7 @@ TEST_CASE("what is touched in flight shows, wherever its wait is missing") {
 TEST_CASE("a schedule that its waits do not save is not replayed") {
   Step reduce = asynchronous(collective(Op::all_reduce, "reduce", Axis::dp));
   reduce.when = Expression::parse("rank.dp == 0");
-  const Schedule built = schedule(dp(2), {parameter("w", {4})}, {backwards(), reduce, half("half")});
+  const Schedule built = schedule_of(dp(2), {parameter("w", {4})}, {backwards(), reduce, half("half")});
   REQUIRE(walk(built).outcome.kind == Outcome::Kind::race);
   Streams gpu(1);
   const RaceReplays found = replay_race(built, {}, *gpu.cuda);
@@ -138,13 +138,13 @@ TEST_CASE("a schedule that its waits do not save is not replayed") {
 
 TEST_CASE("streams are used for plans with asynchronous steps alone, and each is told with its step") {
   const Schedule plain =
-      schedule(dp(4), {parameter("w", {40})}, {backwards(), collective(Op::all_reduce, "reduce", Axis::dp)});
+      schedule_of(dp(4), {parameter("w", {40})}, {backwards(), collective(Op::all_reduce, "reduce", Axis::dp)});
   Streams without(1);
   run_cuda(plain, walk(plain), {}, *without.cuda);
   CHECK(without.launcher->stream_launches == 0);
   const Schedule built =
-      schedule(dp(4), {parameter("w", {40})},
-               {backwards(), asynchronous(collective(Op::all_reduce, "reduce", Axis::dp)), wait_for("reduce")});
+      schedule_of(dp(4), {parameter("w", {40})},
+                  {backwards(), asynchronous(collective(Op::all_reduce, "reduce", Axis::dp)), wait_for("reduce")});
   const Timeline timeline = walk(built);
   Streams with(1);
   run_cuda(built, timeline, {}, *with.cuda);

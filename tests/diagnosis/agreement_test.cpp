@@ -23,7 +23,7 @@ HostBuffer& output_on_rank_2(CheckResult& result) {
 
 TEST_CASE("engines that find the same agree") {
   const CheckResult result = check_text(megatron_844());
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
 }
 
 TEST_CASE("a buffer that only one engine finds wrong is a disagreement that says how to replay it") {
@@ -32,7 +32,7 @@ TEST_CASE("a buffer that only one engine finds wrong is a disagreement that says
   output_on_rank_2(result).right = true;
   CheckOptions options;
   options.seed = 7;
-  const std::string sentence = find_disagreement(result, options);
+  const std::string sentence = diagnosis::find_disagreement(result, options);
   CHECK(sentence.find("output on rank 2 is wrong for symbolic and right for host") != std::string::npos);
   CHECK(sentence.find("lockstep check case.json --seed 7 -v") != std::string::npos);
 }
@@ -68,9 +68,9 @@ TEST_CASE("both engines take \"on\": \"owned\" of a local step for what the rank
 }
 
 TEST_CASE("rows of what is owned are as long as the tensor's, also where a part of a row is owned") {
-  const CheckResult result =
-      check_text(scenario(R"({ "dp_shard": 2, "dp_replicate": 2 })", R"([ { "name": "w", "shape": [3, 2] } ])",
-                          R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+  const CheckResult result = check_text(
+      scenario_text(R"({ "dp_shard": 2, "dp_replicate": 2 })", R"([ { "name": "w", "shape": [3, 2] } ])",
+                    R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
                     { "name": "inside", "op": "reduce_scatter", "over": "dp_shard" },
                     { "name": "between", "op": "reduce_scatter", "over": "dp_replicate", "on": "owned",
                       "geometry": { "kind": "rows" } },
@@ -82,21 +82,21 @@ TEST_CASE("a sample may miss wrong elements where others of the buffer are right
   CheckResult result = check_text(megatron_844());
   output_on_rank_2(result).right = true;
   numbers_in(result).sampled = true;
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
 }
 
 TEST_CASE("a sample may not find anything wrong where all is right, nor right where all is wrong") {
   CheckResult result = check_text(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })"));
   REQUIRE(result.verdict == Verdict::mismatch);
   numbers_in(result).sampled = true;
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
   numbers_in(result).buffers.front().right = true;
-  CHECK_FALSE(find_disagreement(result, {}).empty());
+  CHECK_FALSE(diagnosis::find_disagreement(result, {}).empty());
 
   CheckResult right = check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })"));
   numbers_in(right).sampled = true;
   numbers_in(right).buffers.front().right = false;
-  CHECK_FALSE(find_disagreement(right, {}).empty());
+  CHECK_FALSE(diagnosis::find_disagreement(right, {}).empty());
 }
 
 TEST_CASE("what was not replayed at all counts neither for nor against") {
@@ -106,27 +106,27 @@ TEST_CASE("what was not replayed at all counts neither for nor against") {
     buffer.right = true;
     buffer.replayed = false;
   }
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
   numbers_in(result).buffers.back().replayed = true;
-  CHECK_FALSE(find_disagreement(result, {}).empty());
+  CHECK_FALSE(diagnosis::find_disagreement(result, {}).empty());
   // In an earlier step than the host's last, too.
   numbers_in(result).step = symbolic_in(result).step + 1;
-  CHECK_FALSE(find_disagreement(result, {}).empty());
+  CHECK_FALSE(diagnosis::find_disagreement(result, {}).empty());
   numbers_in(result).buffers.back().replayed = false;
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
 }
 
 TEST_CASE("engines that find something wrong after different optimizer steps disagree, and it is said which does") {
   CheckResult result = check_text(megatron_844());
   symbolic_in(result).step = 1;
-  CHECK(find_disagreement(result, {})
+  CHECK(diagnosis::find_disagreement(result, {})
             .find("host finds wrong values after optimizer step 0, symbolic none before step 1") != std::string::npos);
   symbolic_in(result).step = 0;
   numbers_in(result).step = 1;
-  CHECK(find_disagreement(result, {})
+  CHECK(diagnosis::find_disagreement(result, {})
             .find("symbolic finds wrong values after optimizer step 0, host none before step 1") != std::string::npos);
   numbers_in(result).sampled = true;  // a sample may have missed them
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
 }
 
 TEST_CASE("hashes of host and mpi must be equal to the bit, and so must everything else about the numbers") {
@@ -134,11 +134,11 @@ TEST_CASE("hashes of host and mpi must be equal to the bit, and so must everythi
   result.file = "case.json";
   find_the_same(result, "mpi");
   engine_in(result, "mpi").processes = 3;
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
   const auto differs = [&](const std::function<void(HostResult&)>& change) {
     CheckResult changed = result;
     change(numbers_in(changed, "mpi"));
-    return find_disagreement(changed, {});
+    return diagnosis::find_disagreement(changed, {});
   };
   const std::string sentence = differs([](HostResult& mpi) { mpi.buffers.back().hash.lanes[1] ^= 1; });
   CHECK(sentence.find("output on rank 3 is") != std::string::npos);
@@ -157,7 +157,7 @@ TEST_CASE("the mpi engine is held against the formulas where the host engine did
   output_on_rank_2(result).right = true;
   find_the_same(result, "mpi");
   forget(result, "host");
-  CHECK(find_disagreement(result, {}).find("output on rank 2 is wrong for symbolic and right for mpi") !=
+  CHECK(diagnosis::find_disagreement(result, {}).find("output on rank 2 is wrong for symbolic and right for mpi") !=
         std::string::npos);
 }
 
@@ -202,17 +202,18 @@ TEST_CASE("a transformer that finds another buffer wrong disagrees, and it is sa
   TransformerBuffer& buffer = wrong_and_clear(result);
   buffer.right = true;
   buffer.pieces.clear();
-  const std::string sentence = find_disagreement(result, {});
+  const std::string sentence = diagnosis::find_disagreement(result, {});
   CHECK(sentence.find("is wrong for symbolic and right for transformer") != std::string::npos);
   CHECK(sentence.find("lockstep check case.json --engine symbolic,transformer --seed 0 -v") != std::string::npos);
   // Where nothing could have been seen, nothing is missing.
   buffer.clear.clear();
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
 
   CheckResult right = unreduced_model("[]");
   REQUIRE(right.verdict == Verdict::match);
   transformer_in(right).buffers.back().right = false;
-  CHECK(find_disagreement(right, {}).find("is right for symbolic and wrong for transformer") != std::string::npos);
+  CHECK(diagnosis::find_disagreement(right, {}).find("is right for symbolic and wrong for transformer") !=
+        std::string::npos);
 }
 
 TEST_CASE("a transformer that measures other coefficients disagrees") {
@@ -220,24 +221,24 @@ TEST_CASE("a transformer that measures other coefficients disagrees") {
   TransformerPiece& piece = wrong_and_clear(result).pieces.front();
   const Rational right = piece.terms->front().coefficient;
   piece.terms->front().coefficient = Rational(17, 19);
-  const std::string sentence = find_disagreement(result, {});
+  const std::string sentence = diagnosis::find_disagreement(result, {});
   INFO(sentence);
   CHECK(sentence.find(" for symbolic and 17/19 g0.0 + ") != std::string::npos);
   CHECK(sentence.find(" for transformer. Replay it with: lockstep check case.json --engine symbolic,transformer") !=
         std::string::npos);
   piece.terms->front().coefficient = right;
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
   const Term first = piece.terms->front();
   piece.terms->erase(piece.terms->begin());
-  CHECK_FALSE(find_disagreement(result, {}).empty());
+  CHECK_FALSE(diagnosis::find_disagreement(result, {}).empty());
   piece.unseen.push_back(first);  // no one could have measured it
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
 }
 
 TEST_CASE("a transformer that cannot go on, or is wrong in an earlier step, disagrees") {
   CheckResult result = unreduced_model();
   symbolic_in(result).step = 1;
-  CHECK(find_disagreement(result, {})
+  CHECK(diagnosis::find_disagreement(result, {})
             .find("transformer finds wrong values after optimizer step 0, symbolic none before step 1") !=
         std::string::npos);
   symbolic_in(result).step = 0;
@@ -247,12 +248,12 @@ TEST_CASE("a transformer that cannot go on, or is wrong in an earlier step, disa
   transformer_in(late).clear_before.resize(1);
   for (const TransformerBuffer& buffer : transformer_in(late).buffers)
     transformer_in(late).clear_before.front().push_back(buffer.clear);
-  CHECK(find_disagreement(late, {}).find(
+  CHECK(diagnosis::find_disagreement(late, {}).find(
             "symbolic finds wrong values after optimizer step 0, transformer none before step 1") != std::string::npos);
   for (Intervals& clear : transformer_in(late).clear_before.front()) clear.clear();
-  CHECK(find_disagreement(late, {}).empty());
+  CHECK(diagnosis::find_disagreement(late, {}).empty());
   transformer_in(result).failure = TransformerFailure{true, "2 ranks wait", {}};
-  CHECK(find_disagreement(result, {}).find("the transformer's ranks do not find together: 2 ranks wait") !=
+  CHECK(diagnosis::find_disagreement(result, {}).find("the transformer's ranks do not find together: 2 ranks wait") !=
         std::string::npos);
 }
 
@@ -286,20 +287,21 @@ TEST_CASE("the cuda engine is held against the formulas, against host and agains
   CheckResult result = check_text(megatron_844());
   result.file = "case.json";
   find_the_same(result, "cuda");
-  CHECK(find_disagreement(result, {}).empty());
+  CHECK(diagnosis::find_disagreement(result, {}).empty());
   numbers_in(result, "cuda").buffers.back().hash.lanes[1] ^= 1;
-  const std::string sentence = find_disagreement(result, {});
+  const std::string sentence = diagnosis::find_disagreement(result, {});
   CHECK(sentence.find("for host and") != std::string::npos);
   CHECK(sentence.find("for cuda. Replay it with: lockstep check case.json --engine symbolic,host,cuda --seed 0") !=
         std::string::npos);
   find_the_same(result, "mpi");
   engine_in(result, "mpi").processes = 2;
   forget(result, "host");
-  CHECK(find_disagreement(result, {}).find("--engine symbolic,mpi,cuda --ranks 2 --seed 0") != std::string::npos);
+  CHECK(diagnosis::find_disagreement(result, {}).find("--engine symbolic,mpi,cuda --ranks 2 --seed 0") !=
+        std::string::npos);
   forget(result, "mpi");
-  CHECK(find_disagreement(result, {}).empty());  // hashes that nobody else has
+  CHECK(diagnosis::find_disagreement(result, {}).empty());  // hashes that nobody else has
   for (HostBuffer& buffer : numbers_in(result, "cuda").buffers) buffer.right = true;
-  CHECK(find_disagreement(result, {}).find("for symbolic and right for cuda") != std::string::npos);
+  CHECK(diagnosis::find_disagreement(result, {}).find("for symbolic and right for cuda") != std::string::npos);
 }
 
 TEST_CASE("what random schedules found: coefficients of a contribution that two backward steps add") {

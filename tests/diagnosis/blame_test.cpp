@@ -50,9 +50,9 @@ TEST_CASE("a missing step is blamed under the name of its repair, a factor with 
 }
 
 TEST_CASE("an edit that was taken back by hand is blamed by the name that the step had") {
-  const CheckResult result = check_text(
-      scenario(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
-               R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+  const CheckResult result = check_text(scenario_text(
+      R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
            { "name": "our_mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ], "edits": [ { "drop": "our_mean" } ])"));
   CHECK(only(result).step == "our_mean");
 }

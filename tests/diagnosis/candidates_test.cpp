@@ -20,24 +20,25 @@ Scenario read_text(const std::string& text) {
 struct Listed {
   explicit Listed(const std::string& text)
       : scenario(read_text(text)),
-        candidates(single_edits(scenario.schedule->steps, candidate_values(*scenario.schedule, {}))) {}
+        candidates(
+            diagnosis::single_edits(scenario.schedule->steps, diagnosis::candidate_values(*scenario.schedule, {}))) {}
 
   bool has(const std::string& edit) const {
     Diagnostics diagnostics;
     const Json wanted = parse_json(std::make_shared<const Source>(Source{"edit", edit}), diagnostics);
     return std::any_of(candidates.begin(), candidates.end(),
-                       [&](const Candidate& candidate) { return to_json(candidate.edit).same_as(wanted); });
+                       [&](const diagnosis::Candidate& candidate) { return to_json(candidate.edit).same_as(wanted); });
   }
 
   Scenario scenario;
-  std::vector<Candidate> candidates;
+  std::vector<diagnosis::Candidate> candidates;
 };
 
 std::string cp_schedule() {
-  return scenario(R"({ "dp": 2, "cp": 2, "tp": 2 })",
-                  R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } },
+  return scenario_text(R"({ "dp": 2, "cp": 2, "tp": 2 })",
+                       R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } },
                        { "name": "norm", "shape": [4], "partial": ["tp"], "tags": ["norm"] } ])",
-                  R"J([ { "name": "zero", "op": "zero" },
+                       R"J([ { "name": "zero", "op": "zero" },
                        { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
                        { "name": "norm_all_reduce", "op": "all_reduce", "over": "tp", "params": ["tag:norm"] },
                        { "name": "dp_scale", "op": "scale", "by": "1 / (dp * cp)" },
@@ -73,18 +74,19 @@ TEST_CASE("the edits of a schedule are of every kind that its steps allow") {
 TEST_CASE("every edit can be written into the file and read again, and says the same there") {
   for (const std::string& text : {cp_schedule(), megatron_844()}) {
     const Listed listed(text);
-    const EditableSteps steps(*listed.scenario.schedule, listed.scenario.schedule->model.parameters());
-    std::set<Candidate::Kind> kinds;
+    const scenario::EditableSteps steps(*listed.scenario.schedule, listed.scenario.schedule->model.parameters());
+    std::set<diagnosis::Candidate::Kind> kinds;
     std::size_t read = 0;
-    for (const Candidate& candidate : listed.candidates) {
+    for (const diagnosis::Candidate& candidate : listed.candidates) {
       const std::optional<std::vector<Step>> edited = steps.edited({candidate.edit});
       // Not all of them mean something: a step has not every key.
       if (!edited || !steps.are_valid(*edited)) continue;
       kinds.insert(candidate.kind);
       try {
-        const Scenario whole = read_scenario(with_edits(listed.scenario.document, {candidate.edit}), "test.json");
+        const Scenario whole =
+            read_scenario(scenario::with_edits(listed.scenario.document, {candidate.edit}), "test.json");
         CHECK(whole.schedule->steps == *edited);
-        CHECK(content_hash(whole.schedule->steps) == content_hash(*edited));
+        CHECK(scenario::content_hash(whole.schedule->steps) == scenario::content_hash(*edited));
         ++read;
       } catch (const InputError& error) {
         // Selectors that choose nothing any more are a mistake in a file and none in a trial.
@@ -99,7 +101,7 @@ TEST_CASE("every edit can be written into the file and read again, and says the 
 TEST_CASE("what a schedule has and another lacks can be brought back") {
   const Scenario right = read_text(cp_schedule());
   const std::vector<Step>& steps = right.schedule->steps;
-  const EditableSteps editable(*right.schedule, right.schedule->model.parameters());
+  const scenario::EditableSteps editable(*right.schedule, right.schedule->model.parameters());
   Step by_dp, average;
   by_dp.by = Expression::parse("1 / dp");
   by_dp.keys = {"by"};
@@ -110,7 +112,7 @@ TEST_CASE("what a schedule has and another lacks can be brought back") {
     const std::optional<std::vector<Step>> wrong = editable.edited({edit});
     REQUIRE(wrong);
     CHECK(*wrong != steps);
-    const std::vector<Candidate> candidates = restoring_edits(*wrong, steps);
+    const std::vector<diagnosis::Candidate> candidates = diagnosis::restoring_edits(*wrong, steps);
     REQUIRE(candidates.size() == 1);
     CHECK(editable.edited({edit, candidates.front().edit}) == steps);
   }
@@ -118,9 +120,9 @@ TEST_CASE("what a schedule has and another lacks can be brought back") {
 
 TEST_CASE("coordinates that an edit brings are those at the sizes of the schedule that it changes") {
   const auto at_stages = [](const std::string& pp) {
-    return read_text(
-        scenario(R"({ "pp": )" + pp + " }", R"([ { "name": "w", "shape": [8], "stage": "all" } ])",
-                 R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+    return read_text(scenario_text(
+        R"({ "pp": )" + pp + " }", R"([ { "name": "w", "shape": [8], "stage": "all" } ])",
+        R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
                                    { "name": "ends", "op": "all_reduce", "over": { "pp": ["first", "last"] } } ])"));
   };
   const Scenario four = at_stages("4"), two = at_stages("2");
@@ -130,7 +132,7 @@ TEST_CASE("coordinates that an edit brings are those at the sizes of the schedul
   values.only = {Only{Axis::pp, {2}, {{Coordinate::Kind::number, -2}}}};
   values.op = Op::broadcast;
   values.keys = {"op", "over", "root", "only"};
-  const EditableSteps steps(*two.schedule, two.schedule->model.parameters());
+  const scenario::EditableSteps steps(*two.schedule, two.schedule->model.parameters());
   const std::optional<std::vector<Step>> edited = steps.edited({Edit::set("ends", values)});
   REQUIRE(edited);
   const Step& step = edited->back();
@@ -145,7 +147,7 @@ TEST_CASE("coordinates that an edit brings are those at the sizes of the schedul
 
 TEST_CASE("steps that a file cannot have are not tried") {
   const Scenario read = read_text(cp_schedule());
-  const EditableSteps steps(*read.schedule, read.schedule->model.parameters());
+  const scenario::EditableSteps steps(*read.schedule, read.schedule->model.parameters());
   CHECK(steps.are_valid(read.schedule->steps));
   const auto is_valid_after = [&](const Edit& edit) {
     const std::optional<std::vector<Step>> edited = steps.edited({edit});
@@ -184,18 +186,18 @@ TEST_CASE("of a long list of names those that are wrong are edited one by one") 
     parameters += std::string(i > 0 ? ", " : "") + R"({ "name": "p)" + std::to_string(i) + R"(", "shape": [2] })";
     names += std::string(i > 0 ? ", " : "") + "\"p" + std::to_string(i) + "\"";
   }
-  const Scenario read = read_text(
-      scenario(R"({ "dp": 2 })", "[" + parameters + "]",
-               R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+  const Scenario read = read_text(scenario_text(
+      R"({ "dp": 2 })", "[" + parameters + "]",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
            { "name": "mean", "op": "all_reduce", "over": "dp", "params": [)" +
-                   names + "] } ]"));
+          names + "] } ]"));
   const auto edits = [&](const std::set<std::string>& wrong) {
-    const auto all = single_edits(read.schedule->steps, candidate_values(*read.schedule, wrong));
-    return std::count_if(all.begin(), all.end(), [](const Candidate& one) {
+    const auto all = diagnosis::single_edits(read.schedule->steps, diagnosis::candidate_values(*read.schedule, wrong));
+    return std::count_if(all.begin(), all.end(), [](const diagnosis::Candidate& one) {
       return one.edit.changes("params") && one.edit.values.params.items().size() == 99;
     });
   };
   CHECK(edits({"p7"}) == 1);
   CHECK(edits({"p7", "p99"}) == 2);
-  CHECK(edits({}) == static_cast<std::ptrdiff_t>(most_single_items));
+  CHECK(edits({}) == static_cast<std::ptrdiff_t>(diagnosis::most_single_items));
 }

@@ -24,7 +24,7 @@ const std::string scatter = R"({ "name": "scatter", "op": "reduce_scatter", "ove
 
 std::string with_steps(const std::string& steps, const std::string& parameters = R"([ { "name": "w", "shape": [8] } ])",
                        const std::string& layout = R"({ "dp": 2 })") {
-  return scenario(layout, parameters, "[" + steps + "]");
+  return scenario_text(layout, parameters, "[" + steps + "]");
 }
 
 }  // namespace

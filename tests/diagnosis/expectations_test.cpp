@@ -127,10 +127,10 @@ TEST_CASE("the steps in which ranks are stuck are compared") {
 TEST_CASE("a foreign contribution that is expected must be of that element and that piece") {
   const auto sentences = [](const std::string& formula) {
     return unmet_expectations(check_text(
-        scenario(R"({ "tp": 2 })", R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } } ])",
-                 R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+        scenario_text(R"({ "tp": 2 })", R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } } ])",
+                      R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
                       { "name": "spread", "op": "broadcast", "over": "tp", "root": 0 } ])",
-                 R"(, "expect": { "verdict": "mismatch", "formula": { "w": { "1": ")" + formula + R"(" } } })")));
+                      R"(, "expect": { "verdict": "mismatch", "formula": { "w": { "1": ")" + formula + R"(" } } })")));
   };
   CHECK(sentences("g0[w@0]").empty());
   CHECK(sentences("g0[w@0+1]").size() == 1);

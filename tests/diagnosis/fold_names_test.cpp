@@ -3,14 +3,14 @@
 
 #include "tests/catch.h"
 
-using lockstep::folded_name;
+using lockstep::diagnosis::folded_name;
 
 TEST_CASE("numbers between dots become stars") {
-  CHECK(folded_name("decoder.layers.11.mlp.weight") == "decoder.layers.*.mlp.weight");
-  CHECK(folded_name("experts.0.7") == "experts.*.*");
+  CHECK(diagnosis::folded_name("decoder.layers.11.mlp.weight") == "decoder.layers.*.mlp.weight");
+  CHECK(diagnosis::folded_name("experts.0.7") == "experts.*.*");
 }
 
 TEST_CASE("numbers inside a word stay") {
-  CHECK(folded_name("mlp.linear_fc1.weight") == "mlp.linear_fc1.weight");
-  CHECK(folded_name("").empty());
+  CHECK(diagnosis::folded_name("mlp.linear_fc1.weight") == "mlp.linear_fc1.weight");
+  CHECK(diagnosis::folded_name("").empty());
 }

@@ -24,13 +24,13 @@ std::string_view kind_after(const std::string& edits, const std::string& more_st
   INFO(edits);
   REQUIRE(result.verdict != Verdict::error);
   REQUIRE(result.verdict != Verdict::match);
-  return name_of(kind_of_mistake(result));
+  return name_of(diagnosis::kind_of_mistake(result));
 }
 
 std::string_view kind_of(const std::string& text) {
   const CheckResult result = check_text(text);
   REQUIRE(result.verdict != Verdict::match);
-  return name_of(kind_of_mistake(result));
+  return name_of(diagnosis::kind_of_mistake(result));
 }
 
 }  // namespace

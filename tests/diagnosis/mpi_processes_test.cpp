@@ -72,7 +72,7 @@ TEST_CASE("a process that cannot begin is named, with its reason") {
     MpiJob job(std::make_unique<BorrowedTransport>(transport));
     CheckResult& result = results[job.process()];
     result = check_text(two_ranks(right));
-    begin_together(result, &job, [&] {
+    diagnosis::begin_together(result, &job, [&] {
       if (job.process() == 1) throw std::bad_alloc();
     });
   });

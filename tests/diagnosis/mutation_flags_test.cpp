@@ -19,8 +19,8 @@ const char* const sequence_parallel = R"x({
       { "name": "backward", "op": "backward", "by": "1/sum(tokens, micro_batch)" } ] },
     { "name": "norms", "op": "all_reduce", "over": "tp", "params": ["tag:norm"] } ] } })x";
 
-Mutation mutation_of(const std::string& text) {
-  return mutate(
+diagnosis::Mutation mutation_of(const std::string& text) {
+  return diagnosis::mutate(
       std::make_shared<const Scenario>(read_scenario(std::make_shared<const Source>(Source{"test.json", text}))), {});
 }
 
@@ -28,9 +28,9 @@ Mutation mutation_of(const std::string& text) {
 
 TEST_CASE("a parameter's flags and placement are mutated, and what that does is seen") {
   std::vector<std::string> killed;
-  for (const Mutant& mutant : mutation_of(sequence_parallel).mutants) {
-    if (mutant.kind != flag_edits) continue;
-    CHECK(mutant.fate == Mutant::Fate::killed);
+  for (const diagnosis::Mutant& mutant : mutation_of(sequence_parallel).mutants) {
+    if (mutant.kind != diagnosis::flag_edits) continue;
+    CHECK(mutant.fate == diagnosis::Mutant::Fate::killed);
     const char* key = mutant.edit.find("tags") != nullptr ? "tags" : "partial";
     killed.push_back(mutant.edit.find("parameter")->text() + " " + key + " " +
                      (mutant.edit.find(key)->is_null() ? "none" : mutant.edit.find(key)->items().front().text()));
@@ -45,8 +45,8 @@ TEST_CASE("a frozen parameter has no flags that matter, and a tag that no step n
   std::string text = sequence_parallel;
   text.replace(text.find(R"("name": "bias")"), 14, R"("name": "bias", "frozen": true)");
   text.replace(text.find(R"("shard": {)"), 10, R"("tags": ["unused"], "shard": {)");
-  for (const Mutant& mutant : mutation_of(text).mutants) {
-    if (mutant.kind != flag_edits) continue;
+  for (const diagnosis::Mutant& mutant : mutation_of(text).mutants) {
+    if (mutant.kind != diagnosis::flag_edits) continue;
     CHECK(mutant.edit.find("parameter")->text() != "bias");
     const Json* tags = mutant.edit.find("tags");
     if (tags != nullptr && mutant.edit.find("parameter")->text() == "linear") CHECK(tags->items().size() == 2);

@@ -13,13 +13,13 @@ namespace {
 std::string_view replicas(const std::string& steps) {
   const CheckResult result = check_text(two_ranks(steps));
   REQUIRE(result.verdict == Verdict::mismatch);
-  return name_of(compare_replicas(result));
+  return diagnosis::name_of(diagnosis::compare_replicas(result));
 }
 
 bool passes(const std::string& steps, const Rational& tolerance = Rational(8, 100)) {
   const CheckResult result = check_text(two_ranks(steps));
   REQUIRE(result.verdict == Verdict::mismatch);
-  return within_tolerance(result, tolerance);
+  return diagnosis::within_tolerance(result, tolerance);
 }
 
 std::string scaled(const std::string& by, const std::string& more = "") {
@@ -50,11 +50,12 @@ TEST_CASE("a wrong norm is seen by replicas that scale by different ones") {
 }
 
 TEST_CASE("only the norm is wrong, or values too") {
-  CHECK(wrong_in_norm_alone(check_text(two_ranks(mean_step + R"(, { "name": "n", "op": "norm", "over": "dp" })"))));
-  CHECK_FALSE(wrong_in_norm_alone(check_text(two_ranks(scaled("2")))));
-  CHECK_FALSE(wrong_in_norm_alone(check_text(two_ranks(mean_step + R"(, { "name": "n", "op": "norm" })"))));
-  CHECK_FALSE(
-      wrong_in_norm_alone(check_text(two_ranks(scaled("2") + R"(, { "name": "n", "op": "norm", "over": "dp" })"))));
+  CHECK(diagnosis::wrong_in_norm_alone(
+      check_text(two_ranks(mean_step + R"(, { "name": "n", "op": "norm", "over": "dp" })"))));
+  CHECK_FALSE(diagnosis::wrong_in_norm_alone(check_text(two_ranks(scaled("2")))));
+  CHECK_FALSE(diagnosis::wrong_in_norm_alone(check_text(two_ranks(mean_step + R"(, { "name": "n", "op": "norm" })"))));
+  CHECK_FALSE(diagnosis::wrong_in_norm_alone(
+      check_text(two_ranks(scaled("2") + R"(, { "name": "n", "op": "norm", "over": "dp" })"))));
 }
 
 TEST_CASE("a tolerance passes coefficients on its edge and none beyond") {
@@ -74,12 +75,12 @@ TEST_CASE("no tolerance passes what is missing or does not belong") {
   const CheckResult unowned =
       check_text(two_ranks(mean_step + R"(, { "name": "own", "op": "own", "over": "dp", "when": "rank.dp == 0" })"));
   REQUIRE_FALSE(symbolic_of(unowned)->unowned.empty());
-  CHECK_FALSE(within_tolerance(unowned, Rational(1)));
+  CHECK_FALSE(diagnosis::within_tolerance(unowned, Rational(1)));
 }
 
 TEST_CASE("a tolerance on the norm takes elements for equally large") {
   const auto text = [](const std::string& large, const std::string& over) {
-    return scenario(
+    return scenario_text(
         R"({ "dp": 2 })", R"([ { "name": "w", "shape": [)" + large + R"(] }, { "name": "v", "shape": [10] } ])",
         R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
             mean_step + R"(, { "name": "n", "op": "norm", "params": "w" },
@@ -88,14 +89,14 @@ TEST_CASE("a tolerance on the norm takes elements for equally large") {
   };
   const Rational tolerance(8, 100);
   // v twice: the norm is sqrt(80 / 70), 7 % too large, then sqrt(60 / 50), 10 %.
-  CHECK(within_tolerance(check_text(text("60", "\"dp\"")), tolerance));
-  CHECK_FALSE(within_tolerance(check_text(text("40", "\"dp\"")), tolerance));
+  CHECK(diagnosis::within_tolerance(check_text(text("60", "\"dp\"")), tolerance));
+  CHECK_FALSE(diagnosis::within_tolerance(check_text(text("40", "\"dp\"")), tolerance));
   // v not at all: sqrt(60 / 70), 7 % too small, then sqrt(40 / 50), 11 %.
   const std::string never = R"("dp", "count": "1 == 2")";
-  CHECK(within_tolerance(check_text(text("60", never)), tolerance));
-  CHECK_FALSE(within_tolerance(check_text(text("40", never)), tolerance));
+  CHECK(diagnosis::within_tolerance(check_text(text("60", never)), tolerance));
+  CHECK_FALSE(diagnosis::within_tolerance(check_text(text("40", never)), tolerance));
   const std::string averaged = R"("dp", "combine": "mean_of_norms")";
-  CHECK_FALSE(within_tolerance(check_text(text("6000", averaged)), tolerance));
+  CHECK_FALSE(diagnosis::within_tolerance(check_text(text("6000", averaged)), tolerance));
 }
 
 TEST_CASE("a fault in the model: its kind, and what other tests would see of it") {
@@ -107,14 +108,14 @@ TEST_CASE("a fault in the model: its kind, and what other tests would see of it"
   };
   // Twice what is right on both ranks, and a share on each.
   const CheckResult twice = check(R"("tp": 2, "sequence_parallel": true)", R"({ "drop": "attention.norm" })");
-  CHECK(wrong_in_model_alone(twice));
-  CHECK(name_of(kind_of_mistake(twice)) == "in the model");
-  CHECK(name_of(compare_replicas(twice)) == "agree");
-  CHECK_FALSE(within_tolerance(twice, Rational(8, 100)));
-  CHECK(within_tolerance(twice, Rational(101, 100)));
+  CHECK(diagnosis::wrong_in_model_alone(twice));
+  CHECK(name_of(diagnosis::kind_of_mistake(twice)) == "in the model");
+  CHECK(diagnosis::name_of(diagnosis::compare_replicas(twice)) == "agree");
+  CHECK_FALSE(diagnosis::within_tolerance(twice, Rational(8, 100)));
+  CHECK(diagnosis::within_tolerance(twice, Rational(101, 100)));
   const CheckResult share = check(R"("tp": 2)", R"({ "drop": "mlp.copy_to_tp" })");
-  CHECK(name_of(compare_replicas(share)) == "differ");
+  CHECK(diagnosis::name_of(diagnosis::compare_replicas(share)) == "differ");
   const CheckResult right = check(R"("tp": 2)", "");
   CHECK(right.verdict == Verdict::match);
-  CHECK_FALSE(wrong_in_model_alone(right));
+  CHECK_FALSE(diagnosis::wrong_in_model_alone(right));
 }

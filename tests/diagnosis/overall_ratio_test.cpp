@@ -15,7 +15,8 @@ TEST_CASE("what is wrong by the same factor everywhere has that as overall ratio
   const std::string twice = R"(, { "name": "twice", "op": "scale", "by": "2", "params": ["weight"] })";
   const std::string thrice = R"(, { "name": "thrice", "op": "scale", "by": "3", "params": ["bias"] })";
   const auto ratio = [&](const std::string& more) {
-    return overall_ratio(check_text(scenario(R"({ "dp": 2 })", parameters, "[ " + backward + mean_step + more + " ]")));
+    return overall_ratio(
+        check_text(scenario_text(R"({ "dp": 2 })", parameters, "[ " + backward + mean_step + more + " ]")));
   };
   CHECK(ratio(twice) == Rational(2));
   CHECK(ratio(thrice) == Rational(3));

@@ -8,22 +8,23 @@ using namespace lockstep;
 namespace {
 
 /// Each of `ranks` owns all elements.
-std::vector<OwnedStretch> replicated(int ranks, int value) {
-  std::vector<OwnedStretch> result;
+std::vector<diagnosis::OwnedStretch> replicated(int ranks, int value) {
+  std::vector<diagnosis::OwnedStretch> result;
   for (int rank = 0; rank < ranks; ++rank) result.push_back({{0, 8 * ranks}, value, rank, 0, 0});
   return result;
 }
 
 /// Each of `ranks` owns its eight.
-std::vector<OwnedStretch> sharded(int ranks, int value) {
-  std::vector<OwnedStretch> result;
+std::vector<diagnosis::OwnedStretch> sharded(int ranks, int value) {
+  std::vector<diagnosis::OwnedStretch> result;
   for (int rank = 0; rank < ranks; ++rank) result.push_back({{8 * rank, 8 * rank + 8}, value, rank, 0, 0});
   return result;
 }
 
-std::vector<OtherValue> others(const std::vector<OwnedStretch>& before, const std::vector<OwnedStretch>& after,
-                               std::size_t* looked_at = nullptr) {
-  return other_values(by_value(before), by_value(after), looked_at);
+std::vector<diagnosis::OtherValue> others(const std::vector<diagnosis::OwnedStretch>& before,
+                                          const std::vector<diagnosis::OwnedStretch>& after,
+                                          std::size_t* looked_at = nullptr) {
+  return diagnosis::other_values(diagnosis::by_value(before), diagnosis::by_value(after), looked_at);
 }
 
 }  // namespace
@@ -34,7 +35,7 @@ TEST_CASE("owners with the same values are no difference, however elements are c
 }
 
 TEST_CASE("a value that no owner has any more is told with its elements") {
-  const std::vector<OtherValue> found = others(sharded(2, 1), replicated(2, 2));
+  const std::vector<diagnosis::OtherValue> found = others(sharded(2, 1), replicated(2, 2));
   REQUIRE(found.size() == 1);
   CHECK(found[0].before == 1);
   CHECK(found[0].after == 2);
@@ -43,7 +44,7 @@ TEST_CASE("a value that no owner has any more is told with its elements") {
 
 TEST_CASE("only where the value is gone, and against the lowest of the others") {
   // Rank 0 has value 1 of all elements; then of the second half, and ranks 1 and 2 have others of the first.
-  const std::vector<OtherValue> found =
+  const std::vector<diagnosis::OtherValue> found =
       others({{{0, 8}, 1, 0, 0, 0}}, {{{4, 8}, 1, 0, 0, 0}, {{0, 4}, 7, 1, 0, 0}, {{0, 8}, 5, 2, 0, 0}});
   REQUIRE(found.size() == 1);
   CHECK(found[0].elements == Intervals{{0, 4}});
@@ -51,14 +52,15 @@ TEST_CASE("only where the value is gone, and against the lowest of the others") 
 }
 
 TEST_CASE("an owner of some elements within another's takes nothing from it") {
-  const std::vector<OtherValue> found = others({{{0, 8}, 1, 0, 0, 0}, {{2, 4}, 1, 1, 0, 0}}, {{{6, 8}, 2, 0, 0, 0}});
+  const std::vector<diagnosis::OtherValue> found =
+      others({{{0, 8}, 1, 0, 0, 0}, {{2, 4}, 1, 1, 0, 0}}, {{{6, 8}, 2, 0, 0, 0}});
   REQUIRE(found.size() == 1);
   CHECK(found[0].elements == Intervals{{6, 8}});
 }
 
 TEST_CASE("elements that nobody owns any more are left out") {
   CHECK(others(sharded(2, 1), {}).empty());
-  const std::vector<OtherValue> found = others(replicated(1, 1), {{{2, 4}, 3, 0, 0, 0}});
+  const std::vector<diagnosis::OtherValue> found = others(replicated(1, 1), {{{2, 4}, 3, 0, 0, 0}});
   REQUIRE(found.size() == 1);
   CHECK(found[0].elements == Intervals{{2, 4}});
 }
@@ -66,7 +68,7 @@ TEST_CASE("elements that nobody owns any more are left out") {
 TEST_CASE("a stretch has all ranks that hold it, and ends where others do") {
   std::int64_t more = 0;
   const std::vector<DifferingElements> found =
-      holders({{0, 4}, {6, 24}}, sharded(3, 1), {{{0, 12}, 2, 7, 0, 0}, {{0, 24}, 2, 5, 0, 0}}, 4, more);
+      diagnosis::holders({{0, 4}, {6, 24}}, sharded(3, 1), {{{0, 12}, 2, 7, 0, 0}, {{0, 24}, 2, 5, 0, 0}}, 4, more);
   REQUIRE(found.size() == 4);
   CHECK(found[0].elements == Interval{0, 4});
   CHECK(found[0].ranks == std::vector<int>{0});
@@ -96,8 +98,8 @@ TEST_CASE("replicated against sharded costs what there are of stretches") {
 TEST_CASE("as many wrong values as ranks, each once") {
   // Every rank has all elements with a value of its own, where afterwards they are sharded and right.
   std::size_t count = 0;
-  std::vector<OwnedStretch> own = replicated(1024, 0);
-  for (OwnedStretch& stretch : own) stretch.value = stretch.rank + 1;
+  std::vector<diagnosis::OwnedStretch> own = replicated(1024, 0);
+  for (diagnosis::OwnedStretch& stretch : own) stretch.value = stretch.rank + 1;
   CHECK(others(own, sharded(1024, 0), &count).size() == 1024);
   CHECK(count < 10 * 1024);
 }

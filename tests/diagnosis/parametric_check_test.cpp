@@ -67,7 +67,7 @@ std::string large_844(const std::string& expect) {
 
 /// One parameter of 48 elements, on a layout of these sizes, with these steps after a backward.
 std::string simple(const std::string& layout, const std::string& steps) {
-  return scenario(
+  return scenario_text(
       layout, R"([ { "name": "weight", "shape": [48] } ])",
       R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" + steps + " ]");
 }

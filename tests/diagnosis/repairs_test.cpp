@@ -29,10 +29,10 @@ std::string eight_layers(const std::string& tail) {
                   std::to_string(layer) + R"(.norm", "shape": [4], "partial": ["tp"], "tags": ["norm"] }, )";
   }
   parameters.resize(parameters.size() - 2);
-  return with_batch(scenario(R"({ "dp": 4, "tp": 4 })", "[" + parameters + "]",
-                             R"J([ { "name": "micro_batches", "op": "each", "steps": [
+  return with_batch(scenario_text(R"({ "dp": 4, "tp": 4 })", "[" + parameters + "]",
+                                  R"J([ { "name": "micro_batches", "op": "each", "steps": [
                                     { "name": "backward", "op": "backward", "by": "1 / sum(tokens, dp, micro_batch)" } ] }, )J" +
-                                 tail + " ]"),
+                                      tail + " ]"),
                     R"({ "micro_batches": 4 })");
 }
 
@@ -47,17 +47,17 @@ std::string one_line(const Json& value) {
   return line;
 }
 
-std::vector<std::string> lines_of(const RepairSearch& search) {
+std::vector<std::string> lines_of(const diagnosis::RepairSearch& search) {
   std::vector<std::string> lines;
-  for (const FoundRepair& repair : search.repairs) {
+  for (const diagnosis::FoundRepair& repair : search.repairs) {
     std::string line;
-    for (const Candidate& edit : repair.edits) line += one_line(to_json(edit.edit));
+    for (const diagnosis::Candidate& edit : repair.edits) line += one_line(to_json(edit.edit));
     lines.push_back(line);
   }
   return lines;
 }
 
-bool has(const RepairSearch& search, const std::string& line) {
+bool has(const diagnosis::RepairSearch& search, const std::string& line) {
   const std::vector<std::string> lines = lines_of(search);
   return std::find(lines.begin(), lines.end(), line) != lines.end();
 }
@@ -66,13 +66,13 @@ bool has(const RepairSearch& search, const std::string& line) {
 
 TEST_CASE("both known repairs of Megatron-LM#844 are found, and they stand at the file's own sizes") {
   const CheckResult result = check_text(megatron_844());
-  const RepairSearch search = find_repairs(result);
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
   CHECK(has(search, R"({ "move": "embedding_all_reduce", "after": "micro_batches" })"));
   CHECK(has(search, R"({ "set": "dp_reduce_scatter", "geometry": { "separate": ["tied:embedding"] } })"));
   REQUIRE(search.repairs.size() > 2);
   for (std::size_t at = 0; at < 3; ++at) {
     Repair repair = search.repairs[at].plain();
-    CHECK(verify_repair(result, repair));
+    CHECK(diagnosis::verify_repair(result, repair));
     CHECK(repair.verified == std::vector<std::string>{"symbolic", "host"});
     CHECK(repair.edits.size() == 1);
   }
@@ -82,18 +82,18 @@ TEST_CASE("the same goes wrong at the smallest sizes, with one parameter of each
   const CheckResult result =
       check_text(eight_layers(R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" })"));
   REQUIRE(result.verdict == Verdict::mismatch);
-  const FileSizes sizes = smallest_sizes(result);
+  const diagnosis::FileSizes sizes = diagnosis::smallest_sizes(result);
   CHECK(sizes.to_string() == "tp 2, dp 2, micro-batches 2");
-  CHECK(one_of_each_class(*result.scenario->schedule).size() == 2);
-  CHECK(folded_wrong_names(result) == std::set<std::string>{"layers.*.norm", "mismatch"});
+  CHECK(diagnosis::one_of_each_class(*result.scenario->schedule).size() == 2);
+  CHECK(diagnosis::folded_wrong_names(result) == std::set<std::string>{"layers.*.norm", "mismatch"});
 }
 
 TEST_CASE("a reduction that is missing is put where the least is sent, for just the parameters that lack it") {
   const CheckResult result =
       check_text(eight_layers(R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" })"));
-  const RepairSearch search = find_repairs(result);
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
   REQUIRE(!search.repairs.empty());
-  const FoundRepair& best = search.repairs.front();
+  const diagnosis::FoundRepair& best = search.repairs.front();
   CHECK(one_line(to_json(best.edits.front().edit)) ==
         R"({ "insert": { "name": "tp_all_reduce", "op": "all_reduce", "params": ["tag:norm"], "over": "tp" }, )"
         R"("after": "micro_batches" })");
@@ -101,7 +101,7 @@ TEST_CASE("a reduction that is missing is put where the least is sent, for just 
   CHECK(best.sizes >= 5);
   CHECK_FALSE(best.touches_right);
   Repair plain = best.plain();
-  REQUIRE(verify_repair(result, plain));
+  REQUIRE(diagnosis::verify_repair(result, plain));
   // 8 norms of 4 float32: a ring of 4 sends 2 * 3/4 of 128 bytes.
   CHECK(plain.added_bytes == 192);
 }
@@ -111,18 +111,18 @@ TEST_CASE("a repair that is right by accident at the small sizes is none") {
   const CheckResult result = check_text(eight_layers(
       R"({ "name": "norms", "op": "all_reduce", "over": "tp", "params": ["tag:norm"] },
          { "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" }, { "name": "twice", "op": "scale", "by": "1 / dp" })"));
-  const RepairSearch search = find_repairs(result);
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
   REQUIRE(!search.repairs.empty());
   CHECK(lines_of(search).front() == R"({ "drop": "twice" })");
   unsigned number = 0;
-  for (const FoundRepair& repair : search.repairs) {
+  for (const diagnosis::FoundRepair& repair : search.repairs) {
     if (number++ % test::one_in != 0) continue;
     Repair plain = repair.plain();
-    CHECK(verify_repair(result, plain));
+    CHECK(diagnosis::verify_repair(result, plain));
   }
   // tp and dp are both 4 here, but not everywhere: such a repair stands behind all others of one edit.
   bool accident = false;
-  for (const FoundRepair& repair : search.repairs) {
+  for (const diagnosis::FoundRepair& repair : search.repairs) {
     if (repair.other_owners) break;
     CHECK((!accident || !repair.everywhere()));
     accident = accident || !repair.everywhere();
@@ -134,31 +134,31 @@ TEST_CASE("two mistakes need two edits, and no pair is looked for where one edit
   const std::string tail =
       R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp", "params": ["!tag:norm"], "reduce": "avg" },
          { "name": "norms", "op": "all_reduce", "over": ["tp", "dp"], "params": ["tag:norm"], "reduce": "avg" })";
-  const RepairSearch search = find_repairs(check_text(eight_layers(tail)));
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(check_text(eight_layers(tail)));
   REQUIRE(!search.repairs.empty());
   CHECK(search.repairs.front().edits.size() == 2);
-  RepairOptions single;
+  diagnosis::RepairOptions single;
   single.pairs = false;
-  CHECK(find_repairs(check_text(eight_layers(tail)), single).repairs.empty());
+  CHECK(diagnosis::find_repairs(check_text(eight_layers(tail)), single).repairs.empty());
 }
 
 TEST_CASE("a deadlock is repaired as well, and a schedule that is right is left alone") {
-  const RepairSearch search = find_repairs(check_text(
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(check_text(
       two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg", "when": "rank.dp == 0" })")));
   CHECK(has(search, R"({ "set": "mean", "when": null })"));
-  const RepairSearch none =
-      find_repairs(check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })")));
+  const diagnosis::RepairSearch none = diagnosis::find_repairs(
+      check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })")));
   CHECK(none.repairs.empty());
   CHECK(none.tried == 0);
 }
 
 TEST_CASE("of repairs that do the same elsewhere one is shown") {
-  const RepairSearch search =
-      find_repairs(check_text(eight_layers(R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" })")));
-  const std::vector<FoundRepair> distinct = distinct_repairs(search.repairs);
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(
+      check_text(eight_layers(R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" })")));
+  const std::vector<diagnosis::FoundRepair> distinct = diagnosis::distinct_repairs(search.repairs);
   CHECK(distinct.size() < search.repairs.size());
   int all_reduces = 0;
-  for (const FoundRepair& repair : distinct) {
+  for (const diagnosis::FoundRepair& repair : distinct) {
     const Edit& edit = repair.edits.front().edit;
     if (edit.action == Edit::Action::insert && edit.values.op == Op::all_reduce) ++all_reduces;
   }

@@ -35,7 +35,7 @@ inline HostResult& numbers_in(CheckResult& result, std::string_view name = "host
 inline void find_the_same(CheckResult& result, std::string_view name, std::string_view other = "host") {
   EngineResult same = engine_in(result, other);
   same.name = name;
-  keep(result, same);
+  diagnosis::keep(result, same);
 }
 
 /// As if an engine had not been asked for.
@@ -43,12 +43,16 @@ inline void forget(CheckResult& result, std::string_view name) {
   std::erase_if(result.engines, [&](const EngineResult& engine) { return engine.name == name; });
 }
 
-inline SymbolicResult& symbolic_in(CheckResult& result) { return detail_of<SymbolicDetail>(result)->found; }
-inline TransformerResult& transformer_in(CheckResult& result) { return detail_of<TransformerDetail>(result)->found; }
+inline SymbolicResult& symbolic_in(CheckResult& result) {
+  return diagnosis::detail_of<diagnosis::SymbolicDetail>(result)->found;
+}
+inline TransformerResult& transformer_in(CheckResult& result) {
+  return diagnosis::detail_of<diagnosis::TransformerDetail>(result)->found;
+}
 
 /// A scenario of one optimizer step with these members ("layout", "parameters", "steps" are JSON).
-inline std::string scenario(const std::string& layout, const std::string& parameters, const std::string& steps,
-                            const std::string& more = "") {
+inline std::string scenario_text(const std::string& layout, const std::string& parameters, const std::string& steps,
+                                 const std::string& more = "") {
   return R"({ "lockstep": 1, "name": "small", "layout": )" + layout + R"(, "model": { "parameters": )" + parameters +
          R"( }, "batch": { "micro_batches": 1, "tokens": "even" }, "schedule": { "steps": )" + steps + " }" + more +
          " }";
@@ -57,19 +61,19 @@ inline std::string scenario(const std::string& layout, const std::string& parame
 /// NVIDIA/Megatron-LM#844 at the size that was measured: 150 elements tied over two stages whose
 /// buffers cut them at 40 and at 115.
 inline std::string megatron_844(const std::string& expect = "") {
-  return scenario(R"({ "pp": 2, "dp": 2 })",
-                  R"([ { "name": "word", "shape": [150], "stage": 0, "tied": "embedding" },
+  return scenario_text(R"({ "pp": 2, "dp": 2 })",
+                       R"([ { "name": "word", "shape": [150], "stage": 0, "tied": "embedding" },
                        { "name": "layers.0.weight", "shape": [70], "stage": 0 },
                        { "name": "layers.1.weight", "shape": [70], "stage": 1 },
                        { "name": "norm", "shape": [10], "stage": 1 },
                        { "name": "output", "shape": [150], "stage": 1, "tied": "embedding" } ])",
-                  R"([ { "name": "zero", "op": "zero" },
+                       R"([ { "name": "zero", "op": "zero" },
                        { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
                        { "name": "dp_reduce_scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg",
                          "geometry": { "kind": "bucket", "align_parameter": 1, "align_bucket": "n" } },
                        { "name": "embedding_all_reduce", "op": "all_reduce", "over": { "pp": ["first", "last"] },
                          "params": ["tied:embedding"] } ])",
-                  expect.empty() ? "" : R"(, "expect": )" + expect);
+                       expect.empty() ? "" : R"(, "expect": )" + expect);
 }
 
 /// The mean over all data-parallel ranks.
@@ -77,7 +81,7 @@ inline const std::string mean_step = R"({ "name": "mean", "op": "all_reduce", "o
 
 /// Two data-parallel ranks with one parameter and these steps after the backward.
 inline std::string two_ranks(const std::string& steps, const std::string& more = "") {
-  return scenario(
+  return scenario_text(
       R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
       R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
           steps + " ]",

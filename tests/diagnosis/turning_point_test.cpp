@@ -36,9 +36,9 @@ TEST_CASE("a right buffer has no turning point") {
 TEST_CASE("what goes wrong and is put right again is not the turning point") {
   // After the first sum the shares of the second backward weigh less; the mean over equal ranks changes nothing for
   // good.
-  const std::string text =
-      scenario(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
-               R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+  const std::string text = scenario_text(
+      R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
                                          { "name": "spoil", "op": "scale", "by": "1 + rank.dp" },
                                          { "name": "restore", "op": "scale", "by": "1 / (1 + rank.dp) " },
                                          { "name": "spoil_again", "op": "scale", "by": "1 + rank.dp" },

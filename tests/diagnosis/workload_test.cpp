@@ -15,9 +15,10 @@ using namespace lockstep::test;
 
 namespace {
 
-Workload mean_on(int ranks, int micro_batches = 1) {
-  return estimate_workload(schedule(dp(ranks), {parameter("a", {5}), parameter("b", {3})},
-                                    {backwards(), collective(Op::all_reduce, "mean", Axis::dp)}, micro_batches));
+diagnosis::Workload mean_on(int ranks, int micro_batches = 1) {
+  return diagnosis::estimate_workload(schedule_of(dp(ranks), {parameter("a", {5}), parameter("b", {3})},
+                                                  {backwards(), collective(Op::all_reduce, "mean", Axis::dp)},
+                                                  micro_batches));
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -25,7 +26,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 }  // namespace
 
 TEST_CASE("ranks, buffers and elements are counted exactly") {
-  const Workload workload = mean_on(4);
+  const diagnosis::Workload workload = mean_on(4);
   CHECK(workload.ranks == 4);
   CHECK(workload.buffers == 8);
   CHECK(workload.elements == 4 * (5 + 3));
@@ -35,7 +36,7 @@ TEST_CASE("calls are those of every rank, buffer, step and micro-batch, and litt
   for (const int ranks : {2, 4, 64}) {
     for (const int micro_batches : {1, 5}) {
       const double calls = ranks * 2 * (micro_batches + 1);
-      const Workload workload = mean_on(ranks, micro_batches);
+      const diagnosis::Workload workload = mean_on(ranks, micro_batches);
       CHECK(workload.calls >= calls);
       CHECK(workload.calls <= 1.25 * calls);
     }
@@ -48,8 +49,8 @@ TEST_CASE("terms are at least those of the formulas that there will be") {
   Step again = backwards();
   again.name = "again";
   again.steps[0].name = "backward_again";
-  const Workload regrown = estimate_workload(
-      schedule(dp(64), {parameter("w", {5})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp), again}));
+  const diagnosis::Workload regrown = diagnosis::estimate_workload(
+      schedule_of(dp(64), {parameter("w", {5})}, {backwards(), collective(Op::all_reduce, "sum", Axis::dp), again}));
   CHECK(regrown.terms >= 64 * 64);
   CHECK(regrown.terms < 64 * 64 * 8);
 }
@@ -57,34 +58,34 @@ TEST_CASE("terms are at least those of the formulas that there will be") {
 TEST_CASE("what was set to zero costs no terms any more") {
   const Step sum = collective(Op::all_reduce, "sum", Axis::dp);
   const auto terms = [&](const std::vector<Step>& steps) {
-    return estimate_workload(schedule(dp(64), {parameter("w", {5})}, steps)).terms;
+    return diagnosis::estimate_workload(schedule_of(dp(64), {parameter("w", {5})}, steps)).terms;
   };
   CHECK(terms({backwards(), sum, step(Op::zero, "zero"), sum}) == terms({backwards(), sum}));
 }
 
 TEST_CASE("memory that is there is enough, and memory that is not there is told") {
-  const Workload workload = mean_on(4);
-  CHECK(too_large(workload).empty());
-  CHECK(too_large_here(workload, workload.bytes).empty());
-  const std::string said = too_large_here(workload, 1024.0 * 1024 * (1LL << 30));
+  const diagnosis::Workload workload = mean_on(4);
+  CHECK(diagnosis::too_large(workload).empty());
+  CHECK(diagnosis::too_large_here(workload, workload.bytes).empty());
+  const std::string said = diagnosis::too_large_here(workload, 1024.0 * 1024 * (1LL << 30));
   CHECK(contains(said, "needs about 1024.0 TiB of memory, and "));
   CHECK(contains(said, "4 ranks hold 8 gradient buffers together"));
 }
 
 TEST_CASE("a check is refused for its calls, its terms or its elements, each alone") {
-  Workload workload = mean_on(4);
+  diagnosis::Workload workload = mean_on(4);
   workload.calls = 6e8;
-  CHECK(contains(too_large(workload), "run more than 500 million times"));
+  CHECK(contains(diagnosis::too_large(workload), "run more than 500 million times"));
   workload = mean_on(4);
   workload.terms = 3e9;
-  CHECK(contains(too_large(workload), "more than 2 billion terms"));
+  CHECK(contains(diagnosis::too_large(workload), "more than 2 billion terms"));
   workload = mean_on(4);
   workload.elements = 5e18;
-  CHECK(contains(too_large(workload), "more than the 2^62 that can be counted"));
+  CHECK(contains(diagnosis::too_large(workload), "more than the 2^62 that can be counted"));
 }
 
 TEST_CASE("the memory that there is is not more than the machine has, nor than the process may have") {
-  const double before = available_bytes();
+  const double before = diagnosis::available_bytes();
   CHECK(before > 1e6);
   CHECK(before < 1e15);
   rlimit old{};
@@ -95,7 +96,7 @@ TEST_CASE("the memory that there is is not more than the machine has, nor than t
   rlimit lower = old;
   lower.rlim_cur = std::min<rlim_t>(old.rlim_cur, pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + 100'000'000);
   REQUIRE(setrlimit(RLIMIT_AS, &lower) == 0);
-  const double limited = available_bytes();
+  const double limited = diagnosis::available_bytes();
   REQUIRE(setrlimit(RLIMIT_AS, &old) == 0);
   CHECK(limited <= static_cast<double>(lower.rlim_cur));
 }

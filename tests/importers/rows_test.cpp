@@ -93,7 +93,8 @@ std::vector<Json> values(const std::string& text) { return read_json("values", t
 
 bool has(const std::vector<Json>& values, const Json& value) {
   return std::any_of(values.begin(), values.end(), [&](const Json& one) {
-    return one.same_as(value) || (one.is_string() && value.is_string() && same_word(one.text(), value.text()));
+    return one.same_as(value) ||
+           (one.is_string() && value.is_string() && importers::same_word(one.text(), value.text()));
   });
 }
 
@@ -118,7 +119,7 @@ const std::vector<Json>& any_values() {
   return all;
 }
 
-void check_row(const Format& format, const std::string& key, const ConfigurationKey& row) {
+void check_row(const Format& format, const std::string& key, const importers::ConfigurationKey& row) {
   INFO(key);
   if (const Json* known = format.row(key)) {
     check(format, key, known->find("accepted")->items(), known->find("refused")->items());
@@ -147,12 +148,12 @@ void check_row(const Format& format, const std::string& key, const Configuration
 }  // namespace
 
 TEST_CASE("every row of every table refuses what it has to, and accepts what it lists") {
-  for (const auto& [name, text] : embedded_tables()) {
+  for (const auto& [name, text] : importers::embedded_tables()) {
     if (name == "megatron_arguments") continue;
     INFO(name);
     const Format format(name);
     if (!format.is_read()) continue;
-    const KeyTable table(name);
+    const importers::KeyTable table(name);
     std::size_t number = 0;
     for (const auto& [key, row] : table.rows()) {
       if (!lockstep::test::is_tried(number++)) continue;
@@ -168,17 +169,17 @@ TEST_CASE("every row of every table refuses what it has to, and accepts what it 
     }
     for (const Json::Member& member : format.rows().members()) {
       INFO(member.key);
-      CHECK((table.row(member.key) != nullptr || KeyTable("deepspeed").row(member.key) != nullptr));
+      CHECK((table.row(member.key) != nullptr || importers::KeyTable("deepspeed").row(member.key) != nullptr));
     }
   }
 }
 
 TEST_CASE("a row that goes on as it is takes no list and no object for its value") {
-  for (const auto& [name, text] : embedded_tables()) {
+  for (const auto& [name, text] : importers::embedded_tables()) {
     if (name == "megatron_arguments") continue;
     const Format format(name);
     if (!format.is_read()) continue;
-    const KeyTable table(name);
+    const importers::KeyTable table(name);
     for (const auto& [key, row] : table.rows()) {
       if (row.goes_to.empty()) continue;
       INFO(name << " " << key);
@@ -191,8 +192,8 @@ TEST_CASE("a row that goes on as it is takes no list and no object for its value
 TEST_CASE("the default of every argument of Megatron-LM is accepted") {
   const Format format("megatron");
   if (!format.is_read()) return;
-  const KeyTable table("megatron");
-  const Json arguments = read_json("arguments", embedded_tables().at("megatron_arguments"));
+  const importers::KeyTable table("megatron");
+  const Json arguments = read_json("arguments", importers::embedded_tables().at("megatron_arguments"));
   int seen = 0;
   for (const Json& row : arguments.find("arguments")->items()) {
     const std::string key = row.find("key")->text();

@@ -49,31 +49,33 @@ TEST_CASE("no secret reaches a diagnostic, whatever line it is about") {
         diagnostics.push_back({{source, begin, begin + 1, ""}, "wrong"});
         if (source->text.find('\n', begin) == std::string::npos) break;
       }
-      for (const Diagnostic& diagnostic : redacted(diagnostics)) check_no_secret(render(diagnostic));
+      for (const Diagnostic& diagnostic : importers::redacted(diagnostics)) check_no_secret(render(diagnostic));
     }
   }
 }
 
 TEST_CASE("a redacted line keeps keys, flags, numbers and punctuation") {
-  CHECK(redacted("  save: /data/me/x  # note") == "  save: **********  # ****");
-  CHECK(redacted("export WANDB_API_KEY=abc123 torchrun --lr 1e-4 $TP") ==
+  CHECK(importers::redacted("  save: /data/me/x  # note") == "  save: **********  # ****");
+  CHECK(importers::redacted("export WANDB_API_KEY=abc123 torchrun --lr 1e-4 $TP") ==
         "export WANDB_API_KEY=****** ******** --lr 1e-4 $TP");
-  CHECK(redacted(R"({ "token": "hf_abc", "steps": 12, "on": true })") ==
+  CHECK(importers::redacted(R"({ "token": "hf_abc", "steps": 12, "on": true })") ==
         R"({ "token": "******", "steps": 12, "on": true })");
-  CHECK(redacted("run \"${A[@]}\" me@corp") == "*** \"${A[@]}\" *******");
-  CHECK(redacted("  data_path ........ ['/data/x']") == "  data_path ........ ['*******']");
+  CHECK(importers::redacted("run \"${A[@]}\" me@corp") == "*** \"${A[@]}\" *******");
+  CHECK(importers::redacted("  data_path ........ ['/data/x']") == "  data_path ........ ['*******']");
 }
 
 TEST_CASE("padded base64 is no key, and a dollar sign inside of a word begins no variable") {
-  CHECK(redacted("  token: c2VjcmV0cw==") == "  token: **********==");
-  CHECK(redacted("  token: c2VjcmV0cw=") == "  token: **********=");
-  CHECK(redacted("--token c2VjcmV0cw= --lr 1") == "--token **********= --lr 1");
-  CHECK(redacted("{ \"token\": \"c2VjcmV0cw=\", \"steps\": 1 }") == "{ \"token\": \"**********=\", \"steps\": 1 }");
-  CHECK(redacted("tokens: [c2VjcmV0cw=, c2VjcmV0cw=]") == "tokens: [**********=, **********=]");
-  CHECK(redacted("flavor = \"9B\"") == "flavor = \"**\"");
-  CHECK(redacted("--save pa$sw0rd --load pa${sw0rd} --x pa$$sw0rd") ==
+  CHECK(importers::redacted("  token: c2VjcmV0cw==") == "  token: **********==");
+  CHECK(importers::redacted("  token: c2VjcmV0cw=") == "  token: **********=");
+  CHECK(importers::redacted("--token c2VjcmV0cw= --lr 1") == "--token **********= --lr 1");
+  CHECK(importers::redacted("{ \"token\": \"c2VjcmV0cw=\", \"steps\": 1 }") ==
+        "{ \"token\": \"**********=\", \"steps\": 1 }");
+  CHECK(importers::redacted("tokens: [c2VjcmV0cw=, c2VjcmV0cw=]") == "tokens: [**********=, **********=]");
+  CHECK(importers::redacted("flavor = \"9B\"") == "flavor = \"**\"");
+  CHECK(importers::redacted("--save pa$sw0rd --load pa${sw0rd} --x pa$$sw0rd") ==
         "--save **$***** --load **${*****} --x **$$*****");
-  CHECK(redacted("--save $sw0rd --load ${sw0rd} --x \"$sw0rd\"") == "--save $***** --load ${*****} --x \"$*****\"");
-  CHECK(redacted("sw0rd=1 $sw0rd") == "sw0rd=1 $sw0rd");
-  CHECK(redacted("TP=$TP \"$TP\" \"${TP}\"") == "TP=$TP \"$TP\" \"${TP}\"");
+  CHECK(importers::redacted("--save $sw0rd --load ${sw0rd} --x \"$sw0rd\"") ==
+        "--save $***** --load ${*****} --x \"$*****\"");
+  CHECK(importers::redacted("sw0rd=1 $sw0rd") == "sw0rd=1 $sw0rd");
+  CHECK(importers::redacted("TP=$TP \"$TP\" \"${TP}\"") == "TP=$TP \"$TP\" \"${TP}\"");
 }

@@ -12,11 +12,12 @@ namespace {
 /// The words of the last command, "?" for those that are not known, with | between them.
 std::string last_command(const std::string& text, const std::map<std::string, std::string>& variables = {}) {
   Diagnostics diagnostics;
-  const auto commands = read_shell(std::make_shared<const Source>(Source{"run.sh", text}), variables, diagnostics);
+  const auto commands =
+      importers::read_shell(std::make_shared<const Source>(Source{"run.sh", text}), variables, diagnostics);
   std::string result;
   if (!diagnostics.empty()) return render(diagnostics.sorted().front());
   if (commands.empty()) return "none";
-  for (const Word& word : commands.back().words) {
+  for (const importers::Word& word : commands.back().words) {
     result += (result.empty() ? "" : "|") + (word.unresolved.empty() ? word.text : std::string("?"));
   }
   return result;
@@ -43,8 +44,8 @@ TEST_CASE("arrays keep their elements, comments and line ends are skipped") {
 TEST_CASE("arithmetic is calculated") {
   CHECK(last_command("A=4\nrun $((A*2)) $(( $A + ${A} / 2 )) $((2**3 % 5))") == "run|8|6|3");
   CHECK(last_command("run $((1/0)) $((x y))") == "run|?|?");
-  CHECK(shell_arithmetic("-(2 - 5) * 7") == 21);
-  CHECK(shell_arithmetic("9223372036854775807 + 1") == std::nullopt);
+  CHECK(importers::shell_arithmetic("-(2 - 5) * 7") == 21);
+  CHECK(importers::shell_arithmetic("9223372036854775807 + 1") == std::nullopt);
 }
 
 TEST_CASE("nothing is executed: what needs it is not known") {

@@ -23,34 +23,34 @@ Json parsed(const std::string& name, const std::string& text) {
 }  // namespace
 
 TEST_CASE("every argument of Megatron-LM either matters or is known not to") {
-  const KeyTable table("megatron");
-  REQUIRE(megatron_flags().size() > 800);
-  for (const auto& [flag, argument] : megatron_flags()) {
+  const importers::KeyTable table("megatron");
+  REQUIRE(importers::megatron_flags().size() > 800);
+  for (const auto& [flag, argument] : importers::megatron_flags()) {
     INFO(flag << " " << argument.key);
     CHECK((table.row(argument.key) != nullptr || !table.ignored(argument.key, argument.origin).empty()));
   }
 }
 
 TEST_CASE("arguments have the flags that Megatron-LM gives them") {
-  CHECK(megatron_flags().at("--tensor-model-parallel-size").key == "tensor_model_parallel_size");
-  CHECK(megatron_flags().at("--sequence-parallel").takes == MegatronArgument::Takes::none);
-  CHECK_FALSE(megatron_flags().at("--disable-bias-linear").sets);
-  CHECK(megatron_flags().at("--disable-bias-linear").key == "add_bias_linear");
-  CHECK(megatron_flags().at("--rampup-batch-size").takes == MegatronArgument::Takes::some);
-  CHECK(megatron_origin("save") == "CheckpointConfig");
+  CHECK(importers::megatron_flags().at("--tensor-model-parallel-size").key == "tensor_model_parallel_size");
+  CHECK(importers::megatron_flags().at("--sequence-parallel").takes == importers::MegatronArgument::Takes::none);
+  CHECK_FALSE(importers::megatron_flags().at("--disable-bias-linear").sets);
+  CHECK(importers::megatron_flags().at("--disable-bias-linear").key == "add_bias_linear");
+  CHECK(importers::megatron_flags().at("--rampup-batch-size").takes == importers::MegatronArgument::Takes::some);
+  CHECK(importers::megatron_origin("save") == "CheckpointConfig");
 }
 
 TEST_CASE("tables name options of their framework and sizes of the models") {
   const Json sizes = *parsed("gpt", *builtin_model("gpt")).find("sizes");
-  for (const auto& [name, text] : embedded_tables()) {
+  for (const auto& [name, text] : importers::embedded_tables()) {
     if (name == "megatron_arguments") continue;
     INFO(name);
-    const KeyTable table(name);
+    const importers::KeyTable table(name);
     const std::string* framework = builtin_framework(table.framework());
     REQUIRE(framework != nullptr);
     const Json options = *parsed(table.framework(), *framework).find("options");
     for (const std::string& key : table.known()) {
-      const ConfigurationKey* row = table.row(key);
+      const importers::ConfigurationKey* row = table.row(key);
       if (row == nullptr) continue;
       INFO(key);
       if (row->goes_to == "option") CHECK(options.find(row->target) != nullptr);
@@ -61,8 +61,8 @@ TEST_CASE("tables name options of their framework and sizes of the models") {
 }
 
 TEST_CASE("a pattern with stars stands for anything between") {
-  CHECK(glob_matches("moe_*_topk", "moe_router_topk"));
-  CHECK(glob_matches("*", ""));
-  CHECK_FALSE(glob_matches("moe_*", "more"));
-  CHECK_FALSE(glob_matches("lr", "lr_x"));
+  CHECK(importers::glob_matches("moe_*_topk", "moe_router_topk"));
+  CHECK(importers::glob_matches("*", ""));
+  CHECK_FALSE(importers::glob_matches("moe_*", "more"));
+  CHECK_FALSE(importers::glob_matches("lr", "lr_x"));
 }

@@ -49,8 +49,8 @@ TEST_CASE("the groups between optimizer instances agree where those of both mesh
               const bool agree = groups_over(mesh, Axis::dp_replicate) == groups_over(mesh, Axis::edp_replicate) &&
                                  are_rows(mesh, layout);
               INFO("tp " << tp << " cp " << cp << " ep " << ep << " etp " << etp << " pp " << pp);
-              CHECK(instance_groups_agree(layout) == agree);
-              if (instance_groups_always_agree(layout)) CHECK(agree);
+              CHECK(mesh::instance_groups_agree(layout) == agree);
+              if (mesh::instance_groups_always_agree(layout)) CHECK(agree);
               ++(agree ? agreeing : differing);
             }
   } while (std::next_permutation(order.begin(), order.end()));

@@ -25,7 +25,7 @@ TEST_CASE("buffers are in one component exactly where events link them") {
   layout.pp = 2;
   Parameter a = parameter("a", {8}), b = parameter("b", {8});
   b.stage = 1;
-  const Schedule built = schedule(
+  const Schedule built = schedule_of(
       layout, {a, b}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp), moves(Op::copy, "grad", "main")});
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);
@@ -46,7 +46,7 @@ TEST_CASE("components that hold one logical parameter are one family, linked or 
   Parameter sharded = parameter("s", {8});
   sharded.shard = {{Axis::tp, 0, false}};
   const Schedule built =
-      schedule(layout, {sharded, parameter("w", {3})}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)});
+      schedule_of(layout, {sharded, parameter("w", {3})}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)});
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);
   REQUIRE(components.list.size() == 3);
@@ -56,7 +56,7 @@ TEST_CASE("components that hold one logical parameter are one family, linked or 
 }
 
 TEST_CASE("copies of one piece share a reference, and so a component, unless members act on different elements") {
-  const Schedule apart = schedule(dp(3), {parameter("v", {8}), parameter("w", {8})}, {backwards()});
+  const Schedule apart = schedule_of(dp(3), {parameter("v", {8}), parameter("w", {8})}, {backwards()});
   const numeric::Components together = numeric::find_components(apart, walk(apart));
   REQUIRE(together.list.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -73,8 +73,8 @@ TEST_CASE("copies of one piece share a reference, and so a component, unless mem
   layout.dp_shard = layout.dp_replicate = 2;
   Step crooked = collective(Op::all_reduce, "ar", Axis::dp_shard);
   crooked.on_owned = true;
-  const Schedule built = schedule(layout, {parameter("w", {8})},
-                                  {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp_shard), crooked});
+  const Schedule built = schedule_of(layout, {parameter("w", {8})},
+                                     {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp_shard), crooked});
   CHECK(numeric::find_components(built, walk(built)).list.size() == 2);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("buffers that no optimizer reads and nobody mixes in are left out") {
   Step aside = step(Op::leftover, "aside");
   aside.buffer = "scratch";
   aside.what = "noise";
-  const Schedule built = schedule(dp(1), {parameter("w", {8})}, {backwards(), aside});
+  const Schedule built = schedule_of(dp(1), {parameter("w", {8})}, {backwards(), aside});
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);
   REQUIRE(components.list.size() == 1);
@@ -96,8 +96,8 @@ TEST_CASE("members that act on different elements are not aligned") {
     const auto axis = [](const std::string& name) { return *axis_named(name); };
     Step reduce = collective(Op::all_reduce, "ar", axis(second));
     reduce.on_owned = true;
-    const Schedule built = schedule(layout, {parameter("w", {8})},
-                                    {backwards(), collective(Op::reduce_scatter, "rs", axis(first)), reduce});
+    const Schedule built = schedule_of(layout, {parameter("w", {8})},
+                                       {backwards(), collective(Op::reduce_scatter, "rs", axis(first)), reduce});
     const Timeline timeline = walk(built);
     return numeric::find_components(built, timeline).list.at(0).aligned;
   };
@@ -107,7 +107,7 @@ TEST_CASE("members that act on different elements are not aligned") {
 
 TEST_CASE("every boundary of a slice is a cut") {
   const Schedule built =
-      schedule(dp(4), {parameter("w", {10})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)});
+      schedule_of(dp(4), {parameter("w", {10})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)});
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);
   const numeric::Planner planner(built, timeline, components);

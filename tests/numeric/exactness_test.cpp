@@ -16,7 +16,7 @@ Need need_of(int ranks, const std::string& by, std::vector<Step> more) {
   Step backward = backwards();
   backward.steps[0].by = Expression::parse(by);
   more.insert(more.begin(), backward);
-  Schedule built = schedule(dp(ranks), {parameter("w", {10})}, std::move(more));
+  Schedule built = schedule_of(dp(ranks), {parameter("w", {10})}, std::move(more));
   built.batch.loss_of_use["main"].kind = Loss::Kind::sum;
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);

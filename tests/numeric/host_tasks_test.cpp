@@ -19,8 +19,8 @@ struct Replayed {
   Intervals again;  ///< those that are replayed a second time, modulo a prime
 
   explicit Replayed(bool sampled, std::int64_t count = numel) {
-    const Schedule built =
-        schedule(dp(2), {parameter("w", {count})}, {backwards(), collective(Op::reduce_scatter, "scatter", Axis::dp)});
+    const Schedule built = schedule_of(dp(2), {parameter("w", {count})},
+                                       {backwards(), collective(Op::reduce_scatter, "scatter", Axis::dp)});
     const Timeline timeline = walk(built);
     const Components components = find_components(built, timeline);
     const Planner planner(built, timeline, components);

@@ -22,7 +22,7 @@ struct Expected {
 
 // One parameter, one micro-batch, `ranks` ranks along dp: what each of them must hold.
 void check_values(int ranks, std::vector<Step> steps, const std::vector<Expected>& expected) {
-  const Schedule built = schedule(dp(ranks), {parameter("w", {n})}, std::move(steps));
+  const Schedule built = schedule_of(dp(ranks), {parameter("w", {n})}, std::move(steps));
   const Timeline timeline = walk(built);
   REQUIRE(timeline.outcome.kind == Outcome::Kind::complete);
   const HostResult result = run_host(built, timeline);
@@ -98,7 +98,7 @@ TEST_CASE("a reduce_scatter leaves stale elements and an all_gather brings the s
       2, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), collective(Op::all_gather, "ag", Axis::dp)},
       {{0, all, sum}, {1, all, sum}});
   // A second reduction over the whole buffer takes the stale elements along.
-  const Schedule built = schedule(
+  const Schedule built = schedule_of(
       dp(2), {parameter("w", {n})},
       {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), collective(Op::all_reduce, "ar", Axis::dp)});
   const Timeline timeline = walk(built);
@@ -140,11 +140,11 @@ TEST_CASE("a collective on what is owned acts on those elements alone") {
   second.on_owned = true;
   const std::vector<Step> gathered = {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp_shard), second,
                                       collective(Op::all_gather, "ag", Axis::dp_shard)};
-  CHECK(run(with_loss(schedule(layout, {parameter("w", {n})}, gathered), Loss::Kind::sum)).match);
+  CHECK(run(with_loss(schedule_of(layout, {parameter("w", {n})}, gathered), Loss::Kind::sum)).match);
   Step scatter = second;
   scatter.op = Op::reduce_scatter;
   const std::vector<Step> scattered = {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp_shard), scatter};
-  const Schedule twice = with_loss(schedule(layout, {parameter("w", {n})}, scattered), Loss::Kind::sum);
+  const Schedule twice = with_loss(schedule_of(layout, {parameter("w", {n})}, scattered), Loss::Kind::sum);
   const Timeline timeline = walk(twice);
   CHECK(timeline.owned[0][0][0] == Intervals{{0, 3}});
   CHECK(run_host(twice, timeline).match);
@@ -156,8 +156,9 @@ TEST_CASE("a collective on what is owned leaves stale elements as they are") {
   Step on_owned = collective(Op::all_reduce, "replicas", Axis::dp_replicate), own = step(Op::own, "own all");
   on_owned.on_owned = true;
   own.over = Over{};
-  const Schedule built = schedule(layout, {parameter("w", {n})},
-                                  {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp_shard), on_owned, own});
+  const Schedule built =
+      schedule_of(layout, {parameter("w", {n})},
+                  {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp_shard), on_owned, own});
   const Timeline timeline = walk(built);
   REQUIRE(timeline.owned[0][0][0] == all);
   const numeric::Choice choice = choice_of(built, timeline);
@@ -171,7 +172,7 @@ TEST_CASE("a collective on what is owned leaves stale elements as they are") {
 }
 
 TEST_CASE("a piece that several unlinked buffers hold enters the hash of the reference once") {
-  const HostResult result = run(schedule(dp(3), {parameter("w", {n})}, {backwards()}));
+  const HostResult result = run(schedule_of(dp(3), {parameter("w", {n})}, {backwards()}));
   CHECK_FALSE(result.match);
   for (const HostBuffer& buffer : result.buffers) CHECK(buffer.expected_hash == result.reference[0]);
 }
@@ -181,7 +182,7 @@ TEST_CASE("members that act on different elements meet by position") {
   Step cross = collective(Op::all_reduce, "cross", Axis::dp);
   cross.on_owned = true;
   const Schedule built =
-      schedule(dp(2), {parameter("w", {10})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), cross});
+      schedule_of(dp(2), {parameter("w", {10})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), cross});
   const Timeline timeline = walk(built);
   const HostResult result = run_host(built, timeline);
   const numeric::Choice choice = choice_of(built, timeline);
@@ -213,7 +214,7 @@ TEST_CASE("Megatron-LM 844: stages that cut the tied embedding differently add s
   embedding.params = Selectors({"tied:embedding"});
   Step backward = backwards();
   const auto build = [&](std::vector<Step> steps) {
-    Schedule built = schedule(layout, {first, filler, norm, last}, std::move(steps));
+    Schedule built = schedule_of(layout, {first, filler, norm, last}, std::move(steps));
     built.batch.tokens_of_use["main"].kind = Batch::Tokens::Kind::even;
     built.batch.loss_of_use["main"].kind = Loss::Kind::piece_mean;
     return built;
@@ -250,8 +251,9 @@ TEST_CASE("the hash of the reference is that of the whole logical gradient, what
       rows.shard = {{Axis::tp, 0, false}};
       columns.shard = {{Axis::tp, 1, false}};
     }
-    const Schedule built = with_loss(
-        schedule(layout, {rows, columns}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)}), Loss::Kind::sum);
+    const Schedule built =
+        with_loss(schedule_of(layout, {rows, columns}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)}),
+                  Loss::Kind::sum);
     const Timeline timeline = walk(built);
     const HostResult result = run_host(built, timeline);
     CHECK(result.match);
@@ -271,14 +273,14 @@ TEST_CASE("the hash of the reference is that of the whole logical gradient, what
 TEST_CASE("later optimizer steps are compared too, and the first wrong one is reported") {
   Step zero = when(step(Op::zero, "zero"), "step == 0");
   const Schedule forgets = with_loss(
-      schedule(dp(2), {parameter("w", {n})}, {zero, backwards(), collective(Op::all_reduce, "ar", Axis::dp)}, 1, 3),
+      schedule_of(dp(2), {parameter("w", {n})}, {zero, backwards(), collective(Op::all_reduce, "ar", Axis::dp)}, 1, 3),
       Loss::Kind::sum);
   const HostResult result = run(forgets);
   CHECK_FALSE(result.match);
   CHECK(result.step == 1);
   const Schedule clears =
-      with_loss(schedule(dp(2), {parameter("w", {n})},
-                         {step(Op::zero, "zero"), backwards(), collective(Op::all_reduce, "ar", Axis::dp)}, 1, 3),
+      with_loss(schedule_of(dp(2), {parameter("w", {n})},
+                            {step(Op::zero, "zero"), backwards(), collective(Op::all_reduce, "ar", Axis::dp)}, 1, 3),
                 Loss::Kind::sum);
   const HostResult right = run(clears);
   CHECK(right.match);
@@ -293,7 +295,7 @@ TEST_CASE("losses and uneven tokens: the documented factors are right and others
     backward.steps[0].by = Expression::parse(by);
     Step reduce = step(Op::all_reduce, "ar");
     reduce.over = Over{{{Axis::dp, std::nullopt}, {Axis::cp, std::nullopt}}};
-    Schedule built = with_loss(schedule(layout, {parameter("w", {n})}, {backward, reduce}, 2), kind);
+    Schedule built = with_loss(schedule_of(layout, {parameter("w", {n})}, {backward, reduce}, 2), kind);
     if (even) built.batch.tokens_of_use["main"].kind = Batch::Tokens::Kind::even;
     return run(built).match;
   };
@@ -313,7 +315,7 @@ TEST_CASE("a dtype that is too short is replaced by the next wider one, with a n
     w.dtype = dtype;
     Step backward = backwards();
     backward.steps[0].by = Expression(Rational(1, divisor));
-    Schedule built = schedule(dp(ranks), {w}, {backward, collective(Op::all_reduce, "ar", Axis::dp)});
+    Schedule built = schedule_of(dp(ranks), {w}, {backward, collective(Op::all_reduce, "ar", Axis::dp)});
     built.batch.tokens_of_use["main"].kind = Batch::Tokens::Kind::even;
     built.batch.loss_of_use["main"].kind = Loss::Kind::weight;
     built.batch.loss_of_use["main"].weight = Expression(Rational(1, divisor));
@@ -342,7 +344,7 @@ TEST_CASE("factors that no float can hold are computed modulo a prime") {
   const auto weights = [](const std::string& loss, const std::string& by) {
     Step each = backwards();
     each.steps[0].by = Expression::parse(by);
-    Schedule built = schedule(dp(3), {parameter("w", {n})}, {each, collective(Op::all_reduce, "ar", Axis::dp)});
+    Schedule built = schedule_of(dp(3), {parameter("w", {n})}, {each, collective(Op::all_reduce, "ar", Axis::dp)});
     built.batch.loss_of_use["main"].kind = Loss::Kind::weight;
     built.batch.loss_of_use["main"].weight = Expression::parse(loss);
     return run(built);
@@ -362,7 +364,7 @@ TEST_CASE("above the limit only blocks around cuts and at random places are repl
     Step scatter = collective(Op::reduce_scatter, "rs", Axis::dp);
     std::vector<Step> steps = {backwards(), scatter};
     if (buggy) steps.push_back(collective(Op::all_reduce, "ar", Axis::dp));
-    return with_loss(schedule(dp(4), {parameter("huge", {100'000, 5'000}), parameter("small", {5})}, steps),
+    return with_loss(schedule_of(dp(4), {parameter("huge", {100'000, 5'000}), parameter("small", {5})}, steps),
                      Loss::Kind::sum);
   };
   const HostResult right = run(build(false));
@@ -379,8 +381,8 @@ TEST_CASE("above the limit only blocks around cuts and at random places are repl
 }
 
 TEST_CASE("results do not depend on threads, and progress arrives at all elements") {
-  const Schedule built = with_loss(schedule(dp(3), {parameter("a", {3000, 700}), parameter("b", {77})},
-                                            {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)}),
+  const Schedule built = with_loss(schedule_of(dp(3), {parameter("a", {3000, 700}), parameter("b", {77})},
+                                               {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)}),
                                    Loss::Kind::sum);
   std::vector<HostResult> results;
   for (const int threads : {1, 2, 5}) {
@@ -403,8 +405,8 @@ TEST_CASE("results do not depend on threads, and progress arrives at all element
 }
 
 TEST_CASE("a timeline that completed no step has nothing to compare") {
-  const Schedule built = schedule(dp(2), {parameter("w", {n})},
-                                  {backwards(), when(collective(Op::all_reduce, "ar", Axis::dp), "rank.dp == 0")});
+  const Schedule built = schedule_of(dp(2), {parameter("w", {n})},
+                                     {backwards(), when(collective(Op::all_reduce, "ar", Axis::dp), "rank.dp == 0")});
   const Timeline timeline = walk(built);
   REQUIRE(timeline.outcome.kind == Outcome::Kind::deadlock);
   const HostResult result = run_host(built, timeline);

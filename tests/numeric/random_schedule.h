@@ -36,7 +36,7 @@ class RandomSchedule {
     // One draw a statement: the order of a call's arguments is the compiler's.
     const std::vector<Parameter> parts = parameters(layout);
     const int micro_batches = pick({1, 2, 3}), optimizer_steps = pick({1, 1, 2});
-    Schedule result = schedule(layout, parts, steps, micro_batches, optimizer_steps);
+    Schedule result = schedule_of(layout, parts, steps, micro_batches, optimizer_steps);
     result.batch.loss_of_use["main"].kind = pick_kind();
     if (chance(3)) result.batch.tokens_of_use["main"].kind = Batch::Tokens::Kind::even;
     return result;
@@ -60,7 +60,7 @@ class RandomSchedule {
     std::vector<Parameter> untied = parameters(layout);
     for (Parameter& each : untied) each.tied.clear();
     const int micro_batches = pick({1, 2, 3}), optimizer_steps = pick({1, 2});
-    return schedule(layout, untied, {step(Op::zero, "zero"), backward, reduce}, micro_batches, optimizer_steps);
+    return schedule_of(layout, untied, {step(Op::zero, "zero"), backward, reduce}, micro_batches, optimizer_steps);
   }
 
   int pick(std::vector<int> choices) { return choices[random_() % choices.size()]; }

@@ -27,7 +27,7 @@ std::uint64_t key(int source, int micro_batch = 0, int use = 0, int logical = 0)
 }
 
 Schedule with(Layout layout, std::vector<Parameter> parameters, Loss::Kind kind, int micro_batches = 1, int steps = 1) {
-  Schedule result = schedule(layout, std::move(parameters), {}, micro_batches, steps);
+  Schedule result = schedule_of(layout, std::move(parameters), {}, micro_batches, steps);
   result.batch.loss_of_use["main"].kind = kind;
   return result;
 }

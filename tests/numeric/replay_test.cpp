@@ -11,7 +11,7 @@ using namespace lockstep::numeric;
 
 TEST_CASE("findings of parts add up to those of the whole, in every kind of number") {
   const Schedule built =
-      schedule(dp(2), {parameter("w", {1000})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)}, 1, 2);
+      schedule_of(dp(2), {parameter("w", {1000})}, {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp)}, 1, 2);
   const Timeline timeline = walk(built);
   const Components components = find_components(built, timeline);
   const Planner planner(built, timeline, components);
@@ -38,7 +38,7 @@ TEST_CASE("what is wrong in one part is wrong in the whole") {
   Step twice = when(step(Op::scale, "twice"), "rank.dp == 0");
   twice.by = Expression::parse("2");
   twice.on_owned = true;
-  const Schedule built = schedule(
+  const Schedule built = schedule_of(
       dp(2), {parameter("w", {1000})},
       {backwards(), collective(Op::own, "own", Axis::dp), twice, collective(Op::all_reduce, "all_reduce", Axis::dp)});
   const Timeline timeline = walk(built);
@@ -61,7 +61,7 @@ TEST_CASE("what is wrong in one part is wrong in the whole") {
 }
 
 TEST_CASE("nothing is found where no element is replayed") {
-  const Schedule built = schedule(dp(2), {parameter("w", {10})}, {backwards()});
+  const Schedule built = schedule_of(dp(2), {parameter("w", {10})}, {backwards()});
   const Timeline timeline = walk(built);
   const Components components = find_components(built, timeline);
   const Planner planner(built, timeline, components);

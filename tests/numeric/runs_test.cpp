@@ -15,7 +15,7 @@ TEST_CASE("runs cover the elements in order and follow the logical tensor, howev
                                        parameter("both", {6, 6, 6}),   parameter("scalar", {})};
   for (int dim = 0; dim < 3; ++dim) parameters[static_cast<std::size_t>(dim + 1)].shard = {{Axis::tp, dim, false}};
   parameters[4].shard = {{Axis::tp, 0, false}, {Axis::dp, 2, false}};
-  const Schedule built = schedule(layout, parameters, {});
+  const Schedule built = schedule_of(layout, parameters, {});
   const std::vector<std::size_t> expected_runs = {1, 1, 6, 36, 12, 1};
   for (std::size_t logical = 0; logical < parameters.size(); ++logical) {
     const auto& pieces = built.model.pieces(static_cast<int>(logical));

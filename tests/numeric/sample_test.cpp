@@ -111,7 +111,7 @@ TEST_CASE("a component's cost is that of its plan, or a little more") {
   expert.shard = {{Axis::ep, 0, false}};
   expert.dispatch = {Axis::ep};
   const Schedule built =
-      schedule(layout, {expert, parameter("w", {8})}, {backwards(), collective(Op::all_reduce, "ar", Axis::edp)});
+      schedule_of(layout, {expert, parameter("w", {8})}, {backwards(), collective(Op::all_reduce, "ar", Axis::edp)});
   const Timeline timeline = walk(built);
   const numeric::Components components = numeric::find_components(built, timeline);
   const numeric::Planner planner(built, timeline, components);

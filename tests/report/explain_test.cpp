@@ -60,8 +60,9 @@ TEST_CASE("explain shows four ranges of elements, the wrong one among them, and 
   CheckOptions check;
   check.host = false;
   const CheckResult result = check_text(
-      scenario(R"({ "dp": 8 })", R"([ { "name": "weight", "shape": [16] } ])",
-               R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+      scenario_text(
+          R"({ "dp": 8 })", R"([ { "name": "weight", "shape": [16] } ])",
+          R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
            { "name": "mean", "op": "reduce_scatter", "over": "dp", "reduce": "avg", "geometry": { "kind": "flat" } },
            { "name": "twice", "op": "scale", "by": 2, "when": "rank.dp == 6" } ])"),
       check);

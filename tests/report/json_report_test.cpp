@@ -187,10 +187,10 @@ TEST_CASE("the replays of a race stand with the GPU's engine, and what was left 
   find_the_same(result, "cuda");
   const auto engine = [&] { return compact(at(at(report_of({result}), "engines"), "cuda")); };
   CHECK(engine() == R"("race")");
-  const auto detail = std::make_shared<CudaDetail>();
+  const auto detail = std::make_shared<diagnosis::CudaDetail>();
   detail->race = RaceReplays{20, 7, ""};
   engine_in(result, "cuda").detail = detail;
   CHECK(engine() == R"({"verdict":"race","replays":20,"different":7})");
-  leave_out(result, "cuda", "the cuda engine was left out: too small");
+  diagnosis::leave_out(result, "cuda", "the cuda engine was left out: too small");
   CHECK(compact(at(report_of({result}), "notes")).find("thecudaenginewasleftout:toosmall") != std::string::npos);
 }

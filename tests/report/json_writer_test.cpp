@@ -10,7 +10,7 @@ namespace {
 template <typename F>
 std::string written(F&& fill) {
   std::string text;
-  JsonWriter json([&](std::string_view part) { text += part; });
+  report::JsonWriter json([&](std::string_view part) { text += part; });
   fill(json);
   json.finish();
   return text;
@@ -19,7 +19,7 @@ std::string written(F&& fill) {
 }  // namespace
 
 TEST_CASE("objects are indented by two spaces, one-line containers stand on their line") {
-  const std::string text = written([](JsonWriter& json) {
+  const std::string text = written([](report::JsonWriter& json) {
     json.begin_object();
     json.key("at");
     json.begin_object(true);
@@ -40,7 +40,7 @@ TEST_CASE("objects are indented by two spaces, one-line containers stand on thei
 
 TEST_CASE("strings are escaped so that they read back") {
   const std::string raw = "quote \" backslash \\ line\nbreak tab\t bell \a × 2";
-  const std::string text = written([&](JsonWriter& json) { json.string(raw); });
+  const std::string text = written([&](report::JsonWriter& json) { json.string(raw); });
   Diagnostics diagnostics;
   const Json back = parse_json(std::make_shared<const Source>(Source{"t", text}), diagnostics);
   REQUIRE(diagnostics.empty());
@@ -48,14 +48,14 @@ TEST_CASE("strings are escaped so that they read back") {
 }
 
 TEST_CASE("an empty text can be null") {
-  CHECK(written([](JsonWriter& json) { json.string_or_null(""); }) == "null\n");
-  CHECK(written([](JsonWriter& json) { json.string_or_null("x"); }) == "\"x\"\n");
+  CHECK(written([](report::JsonWriter& json) { json.string_or_null(""); }) == "null\n");
+  CHECK(written([](report::JsonWriter& json) { json.string_or_null("x"); }) == "\"x\"\n");
 }
 
 TEST_CASE("a value that was read is written back the same") {
   Diagnostics diagnostics;
   const Json value = parse_json(
       std::make_shared<const Source>(Source{"t", R"({"a": [1, 0.1, "x", null, true], "b": {}})"}), diagnostics);
-  CHECK(written([&](JsonWriter& json) { json.value(value, true); }) ==
+  CHECK(written([&](report::JsonWriter& json) { json.value(value, true); }) ==
         "{ \"a\": [1, 0.1, \"x\", null, true], \"b\": {} }\n");
 }

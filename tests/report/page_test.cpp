@@ -31,20 +31,20 @@ std::string wrong_on(const std::string& layout) {
 }  // namespace
 
 TEST_CASE("Texts cannot break out of HTML, of an attribute or of embedded JSON") {
-  CHECK(html_text("<a b=\"c\" d='e'>&\x01\n") == "&lt;a b=&quot;c&quot; d='e'&gt;&amp;\\u0001\n");
+  CHECK(report::html_text("<a b=\"c\" d='e'>&\x01\n") == "&lt;a b=&quot;c&quot; d='e'&gt;&amp;\\u0001\n");
   const Json value = Json::array({Json::string("</script><!--\"\\\n"), Json::number("1/2"), Json()});
-  CHECK(script_json(value) == R"(["\u003c/script>\u003c!--\"\\\n",1/2,null])");
-  CHECK(script_json(Json::string("a###[b")) == R"("a#\u0023\u0023[b")");
+  CHECK(report::script_json(value) == R"(["\u003c/script>\u003c!--\"\\\n",1/2,null])");
+  CHECK(report::script_json(Json::string("a###[b")) == R"("a#\u0023\u0023[b")");
 }
 
 TEST_CASE("What would not be seen is shown by the page as its number") {
-  CHECK(html_text("a\u202Eb") == R"(a\u202eb)");
-  CHECK(script_json(Json::string("a\u202Eb")) == R"("a\\u202eb")");
+  CHECK(report::html_text("a\u202Eb") == R"(a\u202eb)");
+  CHECK(report::script_json(Json::string("a\u202Eb")) == R"("a\\u202eb")");
 }
 
 TEST_CASE("More than 64 coordinates of an axis share lines of the grid of ranks") {
   const CheckResult result = check(wrong_on(R"({ "pp": 2, "dp": 130 })"));
-  const RankSummary summary = rank_summary(result);
+  const report::RankSummary summary = report::rank_summary(result);
   REQUIRE(summary.columns.size() == 44);
   CHECK(summary.columns.front() == "dp 0-2");
   CHECK(summary.columns.back() == "dp 129");
@@ -56,9 +56,9 @@ TEST_CASE("More than 64 coordinates of an axis share lines of the grid of ranks"
 
 TEST_CASE("A story keeps changes alone, and tells of a first content even where it is 0") {
   const CheckResult result = check(wrong_on(R"({ "dp": 2 })"));
-  const std::vector<ParameterStory> stories = parameter_stories(result, 4);
+  const std::vector<report::ParameterStory> stories = report::parameter_stories(result, 4);
   REQUIRE(stories.size() == 1);
-  const ParameterStory& story = stories.front();
+  const report::ParameterStory& story = stories.front();
   CHECK(story.expected == std::vector<std::string>{"(g0+g1)/2"});
   REQUIRE(story.moments.size() == 2);
   CHECK(story.moments[0].changes.size() == 2);
@@ -71,11 +71,11 @@ TEST_CASE("A story keeps changes alone, and tells of a first content even where 
 TEST_CASE("Lines to look at: the step at fault where the file has it") {
   CheckResult result = check(wrong_on(R"({ "dp": 2 })"));
   result.blame = {{"sum", "adds"}};
-  const std::vector<FaultMark> marks = fault_marks(result);
+  const std::vector<report::FaultMark> marks = report::fault_marks(result);
   REQUIRE(marks.size() == 1);
   CHECK(marks[0].line == 6);
   CHECK(marks[0].last_line == 6);
   CHECK(marks[0].what == "step at fault");
   result.verdict = Verdict::match;
-  CHECK(fault_marks(result).empty());
+  CHECK(report::fault_marks(result).empty());
 }

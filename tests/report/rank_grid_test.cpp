@@ -7,7 +7,7 @@ using namespace lockstep;
 
 namespace {
 
-Mesh mesh(int tp, int dp, int pp) {
+Mesh mesh_of(int tp, int dp, int pp) {
   Layout layout;
   layout.tp = tp;
   layout.dp = layout.dp_shard = dp;
@@ -15,12 +15,12 @@ Mesh mesh(int tp, int dp, int pp) {
   return Mesh(layout);
 }
 
-GridPlan plan_all(const Mesh& mesh, int must = 0, std::size_t most = 8) {
-  return plan_grid(mesh, std::vector<bool>(static_cast<std::size_t>(mesh.world()), true), must, most);
+report::GridPlan plan_all(const Mesh& mesh, int must = 0, std::size_t most = 8) {
+  return report::plan_grid(mesh, std::vector<bool>(static_cast<std::size_t>(mesh.world()), true), must, most);
 }
 
-GridCell held(const std::string& formula) {
-  GridCell cell;
+report::GridCell held(const std::string& formula) {
+  report::GridCell cell;
   cell.formula = formula;
   cell.held = true;
   return cell;
@@ -29,12 +29,12 @@ GridCell held(const std::string& formula) {
 }  // namespace
 
 TEST_CASE("a grid is drawn as in the issue, to the character") {
-  const Mesh two_by_two = mesh(1, 2, 2);
-  std::vector<std::vector<std::vector<GridCell>>> cells = {
+  const Mesh two_by_two = mesh_of(1, 2, 2);
+  std::vector<std::vector<std::vector<report::GridCell>>> cells = {
       {{held("g0"), held("g3 + (g0+g1)/2")}, {held("(g2+g3)/2"), held("g3")}}};
   cells[0][0][1].owner = cells[0][0][1].wrong = true;
   cells[0][1][1].stale = true;
-  CHECK(draw_grid("after embedding_all_reduce", plan_all(two_by_two), cells, Style(false)) ==
+  CHECK(report::draw_grid("after embedding_all_reduce", plan_all(two_by_two), cells, report::Style(false)) ==
         "after embedding_all_reduce\n"
         "       dp 0        dp 1\n"
         "pp 0   g0          g3 + (g0+g1)/2 * ✗\n"
@@ -42,11 +42,11 @@ TEST_CASE("a grid is drawn as in the issue, to the character") {
 }
 
 TEST_CASE("further axes stand one below the other with a title") {
-  const Mesh cube = mesh(2, 2, 2);
-  const GridPlan plan = plan_all(cube);
+  const Mesh cube = mesh_of(2, 2, 2);
+  const report::GridPlan plan = plan_all(cube);
   REQUIRE(plan.blocks.size() == 2);
-  std::vector<std::vector<std::vector<GridCell>>> cells(2, {{held("a"), held("b")}, {held("c"), held("d")}});
-  CHECK(draw_grid("title", plan, cells, Style(false)) ==
+  std::vector<std::vector<std::vector<report::GridCell>>> cells(2, {{held("a"), held("b")}, {held("c"), held("d")}});
+  CHECK(report::draw_grid("title", plan, cells, report::Style(false)) ==
         "title\n"
         "tp 0   dp 0   dp 1\n"
         "pp 0   a      b\n"
@@ -57,30 +57,30 @@ TEST_CASE("further axes stand one below the other with a title") {
 }
 
 TEST_CASE("rows are pipeline stages and columns dp, whatever the ranks' order") {
-  const GridPlan plan = plan_all(mesh(1, 2, 2));
+  const report::GridPlan plan = plan_all(mesh_of(1, 2, 2));
   CHECK(plan.rows == std::vector<std::string>{"pp 0", "pp 1"});
   CHECK(plan.columns == std::vector<std::string>{"dp 0", "dp 1"});
   CHECK(plan.blocks[0].ranks == std::vector<std::vector<int>>{{0, 1}, {2, 3}});
 }
 
 TEST_CASE("without dp or pp another axis takes its place") {
-  const GridPlan plan = plan_all(mesh(2, 2, 1));
+  const report::GridPlan plan = plan_all(mesh_of(2, 2, 1));
   CHECK(plan.rows == std::vector<std::string>{"tp 0", "tp 1"});
   CHECK(plan.columns == std::vector<std::string>{"dp 0", "dp 1"});
   CHECK(plan.blocks.size() == 1);
-  CHECK(plan_all(mesh(2, 1, 1)).columns == std::vector<std::string>{"tp 0", "tp 1"});
+  CHECK(plan_all(mesh_of(2, 1, 1)).columns == std::vector<std::string>{"tp 0", "tp 1"});
 }
 
 TEST_CASE("stages that do not hold the parameter are left out") {
-  const Mesh four_stages = mesh(1, 2, 4);
+  const Mesh four_stages = mesh_of(1, 2, 4);
   std::vector<bool> holds(8, false);
   holds[0] = holds[1] = holds[6] = holds[7] = true;
-  const GridPlan plan = plan_grid(four_stages, holds, 0, 8);
+  const report::GridPlan plan = report::plan_grid(four_stages, holds, 0, 8);
   CHECK(plan.rows == std::vector<std::string>{"pp 0", "pp 3"});
 }
 
 TEST_CASE("of many ranks the first are shown, and the one that matters, and what is missing is said") {
-  const GridPlan plan = plan_all(mesh(1, 128, 16), 128 * 15 + 100);
+  const report::GridPlan plan = plan_all(mesh_of(1, 128, 16), 128 * 15 + 100);
   CHECK(plan.rows.size() == 8);
   CHECK(plan.columns.size() == 8);
   CHECK(plan.columns.back() == "dp 100");
@@ -89,15 +89,16 @@ TEST_CASE("of many ranks the first are shown, and the one that matters, and what
 }
 
 TEST_CASE("a rank that does not hold the parameter is a dot") {
-  const Mesh two_by_two = mesh(1, 2, 2);
-  std::vector<std::vector<std::vector<GridCell>>> cells = {{{held("g0"), GridCell{}}, {held("g2"), held("g3")}}};
-  CHECK(draw_grid("t", plan_all(two_by_two), cells, Style(false)) ==
+  const Mesh two_by_two = mesh_of(1, 2, 2);
+  std::vector<std::vector<std::vector<report::GridCell>>> cells = {
+      {{held("g0"), report::GridCell{}}, {held("g2"), held("g3")}}};
+  CHECK(report::draw_grid("t", plan_all(two_by_two), cells, report::Style(false)) ==
         "t\n       dp 0   dp 1\npp 0   g0     ·\npp 1   g2     g3\n");
 }
 
 TEST_CASE("the legend explains the marks that occur") {
-  GridCell cell = held("g0");
-  CHECK(grid_legend({cell}).empty());
+  report::GridCell cell = held("g0");
+  CHECK(report::grid_legend({cell}).empty());
   cell.stale = true;
-  CHECK(grid_legend({cell}) == "~ stale: another rank owns it");
+  CHECK(report::grid_legend({cell}) == "~ stale: another rank owns it");
 }

@@ -29,7 +29,7 @@ Json ranks(const std::vector<std::vector<int>>& groups) {
 TEST_CASE("the geometry of a reduce-scatter gives each member's slice of each parameter") {
   const Scenario scenario = read(megatron_844());
   const Timeline timeline = walk(*scenario.schedule);
-  const std::vector<GeometryClass> classes = geometry_classes(*scenario.schedule, timeline);
+  const std::vector<report::GeometryClass> classes = report::geometry_classes(*scenario.schedule, timeline);
   REQUIRE(classes.size() == 2);
   CHECK(classes[0].groups == std::vector<std::vector<int>>{{0, 1}});
   REQUIRE(classes[0].buckets.size() == 1);
@@ -43,24 +43,26 @@ TEST_CASE("the geometry of a reduce-scatter gives each member's slice of each pa
 }
 
 TEST_CASE("groups that are cut alike are one class") {
-  const Scenario scenario = read(lockstep::test::scenario(
+  const Scenario scenario = read(lockstep::test::scenario_text(
       R"({ "tp": 2, "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
       R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
            { "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg" } ])"));
-  const std::vector<GeometryClass> classes = geometry_classes(*scenario.schedule, walk(*scenario.schedule));
+  const std::vector<report::GeometryClass> classes =
+      report::geometry_classes(*scenario.schedule, walk(*scenario.schedule));
   REQUIRE(classes.size() == 1);
   CHECK(classes[0].groups == std::vector<std::vector<int>>{{0, 2}, {1, 3}});
 }
 
 TEST_CASE("a reduce-scatter of every micro-batch is shown once") {
-  std::string text = lockstep::test::scenario(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
-                                              R"([ { "name": "micro_batches", "op": "each", "steps": [
+  std::string text = lockstep::test::scenario_text(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
+                                                   R"([ { "name": "micro_batches", "op": "each", "steps": [
                                                      { "name": "backward", "op": "backward" },
                                                      { "name": "scatter", "op": "reduce_scatter", "over": "dp" } ] } ])");
   const std::string one = R"("micro_batches": 1,)";
   text.replace(text.find(one), one.size(), R"("micro_batches": 3,)");
   const Scenario scenario = read(text);
-  const std::vector<GeometryClass> classes = geometry_classes(*scenario.schedule, walk(*scenario.schedule));
+  const std::vector<report::GeometryClass> classes =
+      report::geometry_classes(*scenario.schedule, walk(*scenario.schedule));
   REQUIRE(classes.size() == 1);
   CHECK(classes[0].groups == std::vector<std::vector<int>>{{0, 1}});
 }
@@ -73,12 +75,12 @@ TEST_CASE("placements are written as in DTensor, on axes larger than 1") {
   Parameter parameter;
   parameter.shape = {8, 8};
   using List = std::vector<std::pair<std::string, std::string>>;
-  CHECK(placements(mesh, parameter) == List{{"dp", "R"}, {"tp", "R"}});
+  CHECK(report::placements(mesh, parameter) == List{{"dp", "R"}, {"tp", "R"}});
   parameter.partial = {Axis::tp};
-  CHECK(placements(mesh, parameter) == List{{"dp", "R"}, {"tp", "P"}});
+  CHECK(report::placements(mesh, parameter) == List{{"dp", "R"}, {"tp", "P"}});
   parameter.partial.clear();
   parameter.shard = {{Axis::tp, 1, false}};
-  CHECK(placements(mesh, parameter) == List{{"dp", "R"}, {"tp", "S(1)"}});
+  CHECK(report::placements(mesh, parameter) == List{{"dp", "R"}, {"tp", "S(1)"}});
 }
 
 TEST_CASE("show as JSON holds layout, groups, geometry, parameters and steps") {

@@ -6,19 +6,19 @@
 using namespace lockstep;
 
 TEST_CASE("ranks are listed in stretches") {
-  CHECK(rank_list({3}) == "rank 3");
-  CHECK(rank_list({0, 1}) == "ranks 0, 1");
-  CHECK(rank_list({0, 1, 2, 3, 8}) == "ranks 0-3, 8");
-  CHECK(rank_list({0, 2, 4, 6, 8}, 2) == "ranks 0, 2 and 3 more");
+  CHECK(report::rank_list({3}) == "rank 3");
+  CHECK(report::rank_list({0, 1}) == "ranks 0, 1");
+  CHECK(report::rank_list({0, 1, 2, 3, 8}) == "ranks 0-3, 8");
+  CHECK(report::rank_list({0, 2, 4, 6, 8}, 2) == "ranks 0, 2 and 3 more");
 }
 
 TEST_CASE("width counts characters, not bytes") {
-  CHECK(text_width("2 × g") == 5);
-  CHECK(padded("×", 3) == "×  ");
-  CHECK(padded("long", 2) == "long");
+  CHECK(report::text_width("2 × g") == 5);
+  CHECK(report::padded("×", 3) == "×  ");
+  CHECK(report::padded("long", 2) == "long");
 }
 
 TEST_CASE("without colour a text stays as it is") {
-  CHECK(Style(false).bad("x") == "x");
-  CHECK(Style(true).bad("x") == "\x1b[31;1mx\x1b[0m");
+  CHECK(report::Style(false).bad("x") == "x");
+  CHECK(report::Style(true).bad("x") == "\x1b[31;1mx\x1b[0m");
 }

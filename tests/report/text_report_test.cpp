@@ -85,7 +85,7 @@ TEST_CASE("parameters that are wrong alike share a section") {
   const std::string steps =
       R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
     { "name": "sum", "op": "all_reduce", "over": "dp" } ])";
-  const std::string text = text_of(check_text(scenario(R"({ "dp": 2 })", parameters, steps)));
+  const std::string text = text_of(check_text(scenario_text(R"({ "dp": 2 })", parameters, steps)));
   CHECK(contains(text, "✗ 3 parameters alike, shown: layers.0.weight\n    layers.*.weight (2)\n    norm\n"));
 }
 
@@ -145,16 +145,16 @@ TEST_CASE("of a sampled replay no hash is printed") {
 }
 
 TEST_CASE("one rank waits, several wait") {
-  const std::string text = text_of(
-      check_text(scenario(R"({ "dp": 3 })", R"([ { "name": "weight", "shape": [8] } ])",
-                          R"([ { "name": "lonely", "op": "all_reduce", "over": "dp", "when": "rank.dp < 2" } ])")));
+  const std::string text = text_of(check_text(
+      scenario_text(R"({ "dp": 3 })", R"([ { "name": "weight", "shape": [8] } ])",
+                    R"([ { "name": "lonely", "op": "all_reduce", "over": "dp", "when": "rank.dp < 2" } ])")));
   CHECK(contains(text, "    ranks 0, 1 wait in `lonely` for rank 2\n"));
 }
 
 TEST_CASE("a long formula is cut in lines and tables, and whole when verbose") {
   const std::string parameters = R"([ { "name": "weight", "shape": [8] } ])";
-  std::string text = scenario(R"({ "dp": 4 })", parameters,
-                              R"([ { "name": "micro_batches", "op": "each", "steps": [
+  std::string text = scenario_text(R"({ "dp": 4 })", parameters,
+                                   R"([ { "name": "micro_batches", "op": "each", "steps": [
       { "name": "backward", "op": "backward" }, { "name": "sum", "op": "all_reduce", "over": "dp" } ] } ])");
   const std::string one = "\"micro_batches\": 1";
   text.replace(text.find(one), one.size(), "\"micro_batches\": 16");

@@ -152,6 +152,49 @@ def test_the_check_of_dependencies_sees_a_wrong_one():
     assert wrong_includes("symbolic", '#include "src/numeric/mix.h"\n') == ["src/numeric/mix.h"]
 
 
+# What is private to a folder is in lockstep::FOLDER; `base` is the vocabulary of all, and these two are parts of a folder.
+NAMESPACES = {"base": "lockstep", "symbolic/parametric": "lockstep::parametric", "symbolic/formula": "lockstep::formula"}
+OPENED = re.compile(r"^(?:inline )?namespace (lockstep[\w:]*) \{", re.MULTILINE)
+# Declarations of a header directly in lockstep, but for nested classes of public ones: `struct SymbolicEngine::State {`.
+PUBLIC_BLOCK = re.compile(r"^namespace lockstep \{\n(.*?)^\}  // namespace lockstep$", re.MULTILINE | re.DOTALL)
+NESTED_BLOCK = re.compile(r"^namespace \w+ \{\n.*?^\}  // namespace \w+$", re.MULTILINE | re.DOTALL)
+DECLARED_PUBLIC = re.compile(r"^(?!(?:class|struct) \w+::\w)(\w[^\n]*)$", re.MULTILINE)
+
+
+def wrong_namespaces(name, text):
+    """What a source of src/ opens, or a header declares, outside of its folder's namespace."""
+    parts = name.split("/")
+    own = NAMESPACES.get("/".join(parts[1:-1]), f"lockstep::{parts[1]}")
+    allowed = {"lockstep", own, f"lockstep::{parts[1]}"} | ({NAMESPACES["symbolic/formula"]} if parts[1] == "symbolic" else set())
+    wrong = [space for space in OPENED.findall(text)
+             if space not in allowed and not space.startswith(tuple(f"{each}::" for each in allowed - {"lockstep"}))]
+    if name.endswith(".h") and own != "lockstep":
+        for block in PUBLIC_BLOCK.findall(text):
+            wrong += DECLARED_PUBLIC.findall(NESTED_BLOCK.sub("", block))
+    return wrong
+
+
+def test_what_is_private_to_a_folder_is_in_its_namespace():
+    wrong = []
+    for path in SOURCES:
+        name = str(path.relative_to(ROOT))
+        if name.startswith("src/") and path.suffix in (".cpp", ".h", ".cu"):
+            wrong += [f"{name}: {space}" for space in wrong_namespaces(name, text_of(path))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_check_of_namespaces_sees_a_wrong_one():
+    private = "namespace lockstep {{\n\n/// Counts.\n{}\n\n}}  // namespace lockstep\n"
+    assert wrong_namespaces("src/report/html.h", private.format("int pages();")) == ["int pages();"]
+    assert wrong_namespaces("src/report/html.h", private.format("class Scenario;")) == ["class Scenario;"]
+    assert wrong_namespaces("src/report/html.cpp", private.format("int pages();")) == []
+    assert wrong_namespaces("src/base/at.h", private.format("int pages();")) == []
+    assert wrong_namespaces("src/symbolic/engine_state.h", private.format("struct SymbolicEngine::State {\n  int a;\n};")) == []
+    assert wrong_namespaces("src/report/html.h", "namespace lockstep::report {\nint pages();\n}  // namespace lockstep::report\n") == []
+    assert wrong_namespaces("src/report/html.h", "namespace lockstep::diagnosis {\n}\n") == ["lockstep::diagnosis"]
+    assert wrong_namespaces("src/symbolic/parametric/cases.h", "namespace lockstep::parametric {\n}\n") == []
+
+
 def test_includes_name_their_file_from_the_root():
     wrong = []
     for path in SOURCES:

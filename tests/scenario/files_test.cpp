@@ -28,7 +28,7 @@ std::string mistakes(const std::string& model, const std::string& schedule,
 std::string mistakes_of_file(const std::string& kind, const std::string& text) {
   const std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("lockstep_files_test_" + kind + ".jsonc");
-  include_files_below(path.parent_path());
+  scenario::include_files_below(path.parent_path());
   std::ofstream(path) << text;
   const std::string reference = "\"" + path.string() + "\"";
   const std::string found = kind == "model"

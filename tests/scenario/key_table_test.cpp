@@ -28,34 +28,37 @@ Json parse_file(const std::string& file) {
   return value;
 }
 
-using Keys = std::set<std::pair<Object, std::string>>;
+using Keys = std::set<std::pair<scenario::Object, std::string>>;
 
 /// Notes the keys of an object, and of the objects that its members are.
-void collect(Object kind, const Json& value, Keys& keys) {
+void collect(scenario::Object kind, const Json& value, Keys& keys) {
   if (value.find("if") != nullptr) {
-    kind = Object::conditional;
-  } else if (kind == Object::parameter && value.find("for") != nullptr) {
-    kind = Object::parameter_loop;
+    kind = scenario::Object::conditional;
+  } else if (kind == scenario::Object::parameter && value.find("for") != nullptr) {
+    kind = scenario::Object::parameter_loop;
   }
-  static const std::map<std::string, Object> kinds = {
-      {"layout", Object::layout},     {"model", Object::model},       {"parameters", Object::parameter},
-      {"batch", Object::batch},       {"schedule", Object::schedule}, {"steps", Object::step},
-      {"geometry", Object::geometry}, {"edits", Object::edit},        {"expect", Object::expect},
-      {"rules", Object::rule},        {"shard", Object::uneven_shard}};
+  static const std::map<std::string, scenario::Object> kinds = {
+      {"layout", scenario::Object::layout},        {"model", scenario::Object::model},
+      {"parameters", scenario::Object::parameter}, {"batch", scenario::Object::batch},
+      {"schedule", scenario::Object::schedule},    {"steps", scenario::Object::step},
+      {"geometry", scenario::Object::geometry},    {"edits", scenario::Object::edit},
+      {"expect", scenario::Object::expect},        {"rules", scenario::Object::rule},
+      {"shard", scenario::Object::uneven_shard}};
   for (const Json::Member& member : value.members()) {
     keys.emplace(kind, member.key);
     const auto found = kinds.find(member.key);
-    if (found != kinds.end() && kind != Object::expect) {
-      const bool of_model = kind == Object::model && member.key == "edits";
-      const Object inner = of_model ? Object::model_edit : found->second;
+    if (found != kinds.end() && kind != scenario::Object::expect) {
+      const bool of_model = kind == scenario::Object::model && member.key == "edits";
+      const scenario::Object inner = of_model ? scenario::Object::model_edit : found->second;
       collect(inner, member.value, keys);
       for (const Json& item : member.value.items()) collect(inner, item, keys);
     }
     for (const Json::Member& inner : member.value.members()) {
-      if (member.key == "options" && kind == Object::framework_file) collect(Object::option, inner.value, keys);
-      if (member.key == "sizes") collect(Object::size, inner.value, keys);
-      if (member.key == "shard") collect(Object::uneven_shard, inner.value, keys);
-      if (member.key == "let") collect(Object::conditional, inner.value, keys);
+      if (member.key == "options" && kind == scenario::Object::framework_file)
+        collect(scenario::Object::option, inner.value, keys);
+      if (member.key == "sizes") collect(scenario::Object::size, inner.value, keys);
+      if (member.key == "shard") collect(scenario::Object::uneven_shard, inner.value, keys);
+      if (member.key == "let") collect(scenario::Object::conditional, inner.value, keys);
     }
   }
 }
@@ -63,42 +66,43 @@ void collect(Object kind, const Json& value, Keys& keys) {
 }  // namespace
 
 TEST_CASE("rows stand at the place of their number") {
-  for (std::size_t i = 0; i < object_rows().size(); ++i) CHECK(static_cast<std::size_t>(object_rows()[i].object) == i);
-  for (const TypeRow& row : type_rows()) CHECK(&type_row(row.type) == &row);
+  for (std::size_t i = 0; i < scenario::object_rows().size(); ++i)
+    CHECK(static_cast<std::size_t>(scenario::object_rows()[i].object) == i);
+  for (const scenario::TypeRow& row : scenario::type_rows()) CHECK(&scenario::type_row(row.type) == &row);
 }
 
 TEST_CASE("every key says in one sentence what it is for") {
-  for (const ObjectRow& object : object_rows()) {
-    for (const ObjectKey& key : object.keys) {
+  for (const scenario::ObjectRow& object : scenario::object_rows()) {
+    for (const scenario::ObjectKey& key : object.keys) {
       INFO(object.name << "." << key.name);
       REQUIRE(!key.help.empty());
       CHECK(key.help.back() == '.');
-      CHECK((key.type == Type::one_of) == !key.allowed.empty());
+      CHECK((key.type == scenario::Type::one_of) == !key.allowed.empty());
     }
   }
 }
 
 TEST_CASE("the ops of the table are those of the operation table, and their keys have rows") {
-  const ObjectRow& step = object_row(Object::step);
-  CHECK(split_words(find_key(step, "op")->allowed) == variants_of(step));
+  const scenario::ObjectRow& step = scenario::object_row(scenario::Object::step);
+  CHECK(scenario::split_words(scenario::find_key(step, "op")->allowed) == scenario::variants_of(step));
   for (const Operation& row : operations()) {
-    for (const std::string& key : split_words(row.keys)) {
+    for (const std::string& key : scenario::split_words(row.keys)) {
       INFO(row.name << " " << key);
-      REQUIRE(find_key(step, key) != nullptr);
-      CHECK(has_key(step, *find_key(step, key), row.name));
+      REQUIRE(scenario::find_key(step, key) != nullptr);
+      CHECK(scenario::has_key(step, *scenario::find_key(step, key), row.name));
     }
   }
 }
 
 TEST_CASE("every key stands in a test file that is read without mistakes") {
   Keys keys;
-  collect(Object::scenario, parse_file("all_keys.jsonc"), keys);
-  collect(Object::scenario, parse_file("all_keys_of_files.jsonc"), keys);
-  collect(Object::framework_file, parse_file("ours.framework.jsonc"), keys);
-  collect(Object::model_file, parse_file("ours.model.jsonc"), keys);
-  collect(Object::model_file, parse_file("base.model.jsonc"), keys);
-  for (const ObjectRow& object : object_rows()) {
-    for (const ObjectKey& key : object.keys) {
+  collect(scenario::Object::scenario, parse_file("all_keys.jsonc"), keys);
+  collect(scenario::Object::scenario, parse_file("all_keys_of_files.jsonc"), keys);
+  collect(scenario::Object::framework_file, parse_file("ours.framework.jsonc"), keys);
+  collect(scenario::Object::model_file, parse_file("ours.model.jsonc"), keys);
+  collect(scenario::Object::model_file, parse_file("base.model.jsonc"), keys);
+  for (const scenario::ObjectRow& object : scenario::object_rows()) {
+    for (const scenario::ObjectKey& key : object.keys) {
       INFO(object.name << "." << key.name);
       CHECK(keys.count({object.object, std::string(key.name)}) == 1);
     }
@@ -108,21 +112,21 @@ TEST_CASE("every key stands in a test file that is read without mistakes") {
 TEST_CASE("the schema has every key with its description") {
   const Json schema = scenario_schema();
   const Json& definitions = *schema.find("$defs");
-  const auto check_keys = [](const ObjectRow& object, const Json& part, const std::string& variant) {
-    for (const ObjectKey& key : object.keys) {
+  const auto check_keys = [](const scenario::ObjectRow& object, const Json& part, const std::string& variant) {
+    for (const scenario::ObjectKey& key : object.keys) {
       INFO(object.name << "." << key.name << " " << variant);
       const Json* property = part.find("properties")->find(key.name);
-      CHECK((property != nullptr) == has_key(object, key, variant));
+      CHECK((property != nullptr) == scenario::has_key(object, key, variant));
       if (property != nullptr) CHECK(property->find("description") != nullptr);
     }
     CHECK(part.find("additionalProperties") != nullptr);
   };
-  check_keys(object_row(Object::scenario), schema, "");
-  check_keys(object_row(Object::layout), *definitions.find("layout_object"), "");
-  check_keys(object_row(Object::parameter), *definitions.find("parameter_object"), "");
-  for (const Object kind : {Object::step, Object::geometry}) {
-    const ObjectRow& object = object_row(kind);
-    const std::vector<std::string> variants = variants_of(object);
+  check_keys(scenario::object_row(scenario::Object::scenario), schema, "");
+  check_keys(scenario::object_row(scenario::Object::layout), *definitions.find("layout_object"), "");
+  check_keys(scenario::object_row(scenario::Object::parameter), *definitions.find("parameter_object"), "");
+  for (const scenario::Object kind : {scenario::Object::step, scenario::Object::geometry}) {
+    const scenario::ObjectRow& object = scenario::object_row(kind);
+    const std::vector<std::string> variants = scenario::variants_of(object);
     const std::vector<Json>& parts = definitions.find(std::string(object.name) + "_object")->find("oneOf")->items();
     REQUIRE(parts.size() == variants.size());
     for (std::size_t i = 0; i < parts.size(); ++i) check_keys(object, parts[i], variants[i]);

@@ -49,12 +49,12 @@ void check_written(const Schedule& schedule) {
 /// Steps are written with the keys that their file says and read back to the same in the same words.
 void check_as_written(const Schedule& schedule) {
   Json json = to_json(schedule), list = *json.find("schedule");
-  list.set("steps", list_of(schedule.steps, as_written));
+  list.set("steps", scenario::list_of(schedule.steps, scenario::as_written));
   json.set("schedule", list);
   const Scenario read = read_text(json);
   REQUIRE(read.schedule);
   CHECK(read.schedule->steps == schedule.steps);
-  CHECK(content_hash(read.schedule->steps) == content_hash(schedule.steps));
+  CHECK(scenario::content_hash(read.schedule->steps) == scenario::content_hash(schedule.steps));
 }
 
 void check_round_trip(const std::filesystem::path& path) {

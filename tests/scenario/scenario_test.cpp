@@ -187,9 +187,9 @@ TEST_CASE("any number of micro-batches leaves the schedule to the parametric eng
         R"({ "name": "x", "op": "each", "steps": [ { "name": "y", "op": "backward", "by": "micro_batches - 2" } ] })"}}));
   CHECK(scenario.schedule == nullptr);
   CHECK(scenario.layout.any.empty());
-  CHECK(has_any_micro_batches(scenario));
+  CHECK(scenario::has_any_micro_batches(scenario));
   CHECK(scenario.resolved.find("batch")->find("micro_batches")->text() == "any");
-  CHECK_FALSE(has_any_micro_batches(read(scenario_with({{"batch", R"({ "micro_batches": 3 })"}}))));
+  CHECK_FALSE(scenario::has_any_micro_batches(read(scenario_with({{"batch", R"({ "micro_batches": 3 })"}}))));
   CHECK(
       mistakes_in(scenario_with({{"batch", any}, {"step", R"({ "name": "x", "op": "zero", "only": { "pp": 5 } })"}})) ==
       "/schedule/steps/2/only/pp `5`: coordinate 5 is not on axis \"pp\", which has size 2\n");

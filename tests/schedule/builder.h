@@ -43,8 +43,8 @@ inline Step when(Step step, const std::string& condition) {
   return step;
 }
 
-inline Schedule schedule(const Layout& layout, std::vector<Parameter> parameters, std::vector<Step> steps,
-                         int micro_batches = 1, int optimizer_steps = 1) {
+inline Schedule schedule_of(const Layout& layout, std::vector<Parameter> parameters, std::vector<Step> steps,
+                            int micro_batches = 1, int optimizer_steps = 1) {
   const Mesh mesh(layout);
   Diagnostics diagnostics;
   Model model(mesh, std::move(parameters), diagnostics);

@@ -119,19 +119,19 @@ TEST_CASE("a list that is read once tells names from globs") {
     parameter.name = name;
     return parameter;
   };
-  const SelectorList list({" a.weight ", "b.*", "!b.bias", "!c?"});
+  const schedule::SelectorList list({" a.weight ", "b.*", "!b.bias", "!c?"});
   CHECK(list.chooses(named("a.weight"), 1));
   CHECK(list.chooses(named("b.weight"), 1));
   CHECK_FALSE(list.chooses(named("b.bias"), 1));
   CHECK_FALSE(list.chooses(named("a"), 1));
   CHECK_FALSE(list.chooses(named("b"), 1));
-  const SelectorList all_but({"!a", "!!b.weight", "!numel>4"});
+  const schedule::SelectorList all_but({"!a", "!!b.weight", "!numel>4"});
   CHECK_FALSE(all_but.chooses(named("c"), 1));
   CHECK(all_but.chooses(named("b.weight"), 4));
   CHECK_FALSE(all_but.chooses(named("b.weight"), 5));
-  CHECK(SelectorList({}).chooses(named("a"), 1));
-  CHECK(SelectorList({"!a"}).chooses(named("b"), 1));
-  CHECK(SelectorItem::read("!a.weight").is_plain_name());
+  CHECK(schedule::SelectorList({}).chooses(named("a"), 1));
+  CHECK(schedule::SelectorList({"!a"}).chooses(named("b"), 1));
+  CHECK(schedule::SelectorItem::read("!a.weight").is_plain_name());
   for (const char* item : {"a*", "a?", "a[b]", "tag:a", "numel>4"})
-    CHECK_FALSE(SelectorItem::read(item).is_plain_name());
+    CHECK_FALSE(schedule::SelectorItem::read(item).is_plain_name());
 }

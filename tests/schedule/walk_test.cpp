@@ -27,7 +27,7 @@ std::string message_of(const Schedule& schedule) {
 
 TEST_CASE("a collective happens once for its group, when its last member arrives") {
   const Schedule s =
-      schedule(dp(3), {parameter("w", {6})}, {backwards(), collective(Op::all_reduce, "sync", Axis::dp)});
+      schedule_of(dp(3), {parameter("w", {6})}, {backwards(), collective(Op::all_reduce, "sync", Axis::dp)});
   const Timeline timeline = walk(s);
   CHECK(timeline.outcome.kind == Kind::complete);
   CHECK(ops(timeline) == std::vector<Op>{Op::backward, Op::backward, Op::backward, Op::all_reduce});
@@ -37,7 +37,7 @@ TEST_CASE("a collective happens once for its group, when its last member arrives
 }
 
 TEST_CASE("every iteration of each runs, in every optimizer step") {
-  const Schedule s = schedule(dp(1), {parameter("w", {6})}, {backwards()}, 3, 2);
+  const Schedule s = schedule_of(dp(1), {parameter("w", {6})}, {backwards()}, 3, 2);
   const Timeline timeline = walk(s);
   REQUIRE(timeline.events.size() == 6);
   CHECK(timeline.events[4].optimizer_step == 1);
@@ -46,8 +46,9 @@ TEST_CASE("every iteration of each runs, in every optimizer step") {
 }
 
 TEST_CASE("only what stands in each has a micro-batch") {
-  const Schedule s = schedule(dp(2), {parameter("w", {6})},
-                              {step(Op::zero, "zero"), backwards(), collective(Op::all_reduce, "mean", Axis::dp)}, 2);
+  const Schedule s =
+      schedule_of(dp(2), {parameter("w", {6})},
+                  {step(Op::zero, "zero"), backwards(), collective(Op::all_reduce, "mean", Axis::dp)}, 2);
   for (const Event& event : walk(s).events) CHECK((event.micro_batch >= 0) == (event.op == Op::backward));
 }
 
@@ -57,7 +58,7 @@ TEST_CASE("a rank that waited goes on at the time at which the last member comes
   after.by = Expression::parse("2");
   early.only = after.only = {{Axis::dp, {0}}};
   late.only = {{Axis::dp, {1}}};
-  const Timeline timeline = walk(schedule(dp(2), {parameter("w", {6})}, {early, after, late}));
+  const Timeline timeline = walk(schedule_of(dp(2), {parameter("w", {6})}, {early, after, late}));
   CHECK(timeline.outcome.kind == Kind::complete);
   REQUIRE(ops(timeline) == std::vector<Op>{Op::all_reduce, Op::scale});
   CHECK(timeline.events[1].time == timeline.events[0].time);
@@ -69,13 +70,13 @@ TEST_CASE("a rank on which the selectors match nothing does not call") {
   Parameter everywhere = parameter("a", {4});
   everywhere.stage = std::nullopt;
   const Schedule s =
-      schedule(layout, {everywhere, parameter("b", {4})}, {collective(Op::all_reduce, "both", Axis::pp)});
+      schedule_of(layout, {everywhere, parameter("b", {4})}, {collective(Op::all_reduce, "both", Axis::pp)});
   // Stage 0 brings a and b, stage 1 only a: they meet, and do not agree.
   CHECK(walk(s).outcome.kind == Kind::invalid_collective);
   Step only_b = collective(Op::all_reduce, "first stage", Axis::pp);
   only_b.params = Selectors({"b"});
   // Stage 1 has no b, so it does not call, and stage 0 waits for it.
-  const Schedule other = schedule(layout, {everywhere, parameter("b", {4})}, {only_b});
+  const Schedule other = schedule_of(layout, {everywhere, parameter("b", {4})}, {only_b});
   const Timeline timeline = walk(other);
   CHECK(timeline.outcome.kind == Kind::deadlock);
   CHECK(timeline.outcome.stuck[0].for_ranks == std::vector<int>{1});
@@ -83,7 +84,7 @@ TEST_CASE("a rank on which the selectors match nothing does not call") {
 
 TEST_CASE("a member that never comes leaves the others stuck, by name") {
   const Schedule s =
-      schedule(dp(2), {parameter("w", {6})}, {when(collective(Op::all_reduce, "sync", Axis::dp), "rank.dp == 0")});
+      schedule_of(dp(2), {parameter("w", {6})}, {when(collective(Op::all_reduce, "sync", Axis::dp), "rank.dp == 0")});
   const Timeline timeline = walk(s);
   CHECK(timeline.outcome.kind == Kind::deadlock);
   REQUIRE(timeline.outcome.stuck.size() == 1);
@@ -94,9 +95,9 @@ TEST_CASE("a member that never comes leaves the others stuck, by name") {
 }
 
 TEST_CASE("calls of one group meet in the order in which each member makes them, whatever their steps") {
-  const Schedule s = schedule(dp(2), {parameter("w", {6})},
-                              {when(collective(Op::all_reduce, "first", Axis::dp), "rank.dp == 0"),
-                               when(collective(Op::all_reduce, "second", Axis::dp), "rank.dp == 1")});
+  const Schedule s = schedule_of(dp(2), {parameter("w", {6})},
+                                 {when(collective(Op::all_reduce, "first", Axis::dp), "rank.dp == 0"),
+                                  when(collective(Op::all_reduce, "second", Axis::dp), "rank.dp == 1")});
   const Timeline timeline = walk(s);
   CHECK(timeline.outcome.kind == Kind::complete);
   REQUIRE(timeline.events.size() == 1);
@@ -106,8 +107,8 @@ TEST_CASE("calls of one group meet in the order in which each member makes them,
 
 TEST_CASE("what meets must agree in operation, reduction and sizes") {
   const auto why = [](const Step& a, const Step& b) {
-    const Schedule s =
-        schedule(dp(2), {parameter("w", {6}), parameter("v", {5})}, {when(a, "rank.dp == 0"), when(b, "rank.dp == 1")});
+    const Schedule s = schedule_of(dp(2), {parameter("w", {6}), parameter("v", {5})},
+                                   {when(a, "rank.dp == 0"), when(b, "rank.dp == 1")});
     const Timeline timeline = walk(s);
     CHECK(timeline.outcome.kind == Kind::invalid_collective);
     REQUIRE(timeline.outcome.met.size() == 2);
@@ -134,9 +135,9 @@ TEST_CASE("what meets must agree in operation, reduction and sizes") {
 }
 
 TEST_CASE("a reduce-scatter narrows ownership and an all-gather undoes it") {
-  const Schedule s =
-      schedule(dp(2), {parameter("w", {5})},
-               {collective(Op::reduce_scatter, "scatter", Axis::dp), collective(Op::all_gather, "gather", Axis::dp)});
+  const Schedule s = schedule_of(
+      dp(2), {parameter("w", {5})},
+      {collective(Op::reduce_scatter, "scatter", Axis::dp), collective(Op::all_gather, "gather", Axis::dp)});
   const Timeline timeline = walk(s);
   REQUIRE(timeline.ownership.size() == 4);
   CHECK(timeline.ownership[0].owned == Intervals{{0, 3}});
@@ -147,8 +148,8 @@ TEST_CASE("a reduce-scatter narrows ownership and an all-gather undoes it") {
 }
 
 TEST_CASE("ownership is whole again at the start of each optimizer step") {
-  const Schedule s = schedule(dp(2), {parameter("w", {4})},
-                              {when(collective(Op::reduce_scatter, "scatter", Axis::dp), "step == 0")}, 1, 2);
+  const Schedule s = schedule_of(dp(2), {parameter("w", {4})},
+                                 {when(collective(Op::reduce_scatter, "scatter", Axis::dp), "step == 0")}, 1, 2);
   const Timeline timeline = walk(s);
   CHECK(timeline.owned[0][0][0] == Intervals{{0, 2}});
   CHECK(timeline.owned[1][0][0] == Intervals{{0, 4}});
@@ -162,9 +163,9 @@ TEST_CASE("a reduce-scatter of what is owned cuts that, and its gather gives tha
   layout.dp_replicate = 2;
   Step inner = collective(Op::reduce_scatter, "replicate", Axis::dp_replicate);
   inner.on_owned = true;
-  const Schedule s = schedule(layout, {parameter("w", {8})},
-                              {collective(Op::reduce_scatter, "shard", Axis::dp_shard), inner,
-                               collective(Op::all_gather, "back", Axis::dp_replicate)});
+  const Schedule s = schedule_of(layout, {parameter("w", {8})},
+                                 {collective(Op::reduce_scatter, "shard", Axis::dp_shard), inner,
+                                  collective(Op::all_gather, "back", Axis::dp_replicate)});
   const Timeline timeline = walk(s);
   REQUIRE(timeline.outcome.kind == Kind::complete);
   CHECK(timeline.owned[0][0][0] == Intervals{{0, 4}});
@@ -179,7 +180,7 @@ TEST_CASE("a reduce-scatter of what is owned cuts that, and its gather gives tha
 TEST_CASE("after a reduce only the root owns, and the group answers together") {
   Step reduce = collective(Op::reduce, "reduce", Axis::dp);
   reduce.root = Root{std::nullopt, {{Axis::dp, 1}}};
-  const Schedule s = schedule(dp(2), {parameter("w", {4})}, {reduce});
+  const Schedule s = schedule_of(dp(2), {parameter("w", {4})}, {reduce});
   const Timeline timeline = walk(s);
   CHECK(timeline.events[0].root == 1);
   CHECK(timeline.owned[0][0][0].empty());
@@ -189,7 +190,7 @@ TEST_CASE("after a reduce only the root owns, and the group answers together") {
 
 TEST_CASE("own moves no data, waits for nobody, and joins those that call it") {
   const Schedule s =
-      schedule(dp(3), {parameter("w", {6})}, {when(collective(Op::own, "own", Axis::dp), "rank.dp < 2")});
+      schedule_of(dp(3), {parameter("w", {6})}, {when(collective(Op::own, "own", Axis::dp), "rank.dp < 2")});
   const Timeline timeline = walk(s);
   CHECK(timeline.outcome.kind == Kind::complete);
   CHECK(timeline.owned[0][0][0] == Intervals{{0, 2}});
@@ -200,7 +201,7 @@ TEST_CASE("own moves no data, waits for nobody, and joins those that call it") {
 }
 
 TEST_CASE("a group of one is the identity") {
-  const Schedule s = schedule(dp(1), {parameter("w", {4})}, {collective(Op::reduce_scatter, "scatter", Axis::dp)});
+  const Schedule s = schedule_of(dp(1), {parameter("w", {4})}, {collective(Op::reduce_scatter, "scatter", Axis::dp)});
   const Timeline timeline = walk(s);
   CHECK(timeline.events.empty());
   CHECK(timeline.owned[0][0][0] == Intervals{{0, 4}});
@@ -215,7 +216,7 @@ TEST_CASE("a step that touches a buffer in flight is a race") {
   const auto walked = [&](std::vector<Step> steps) {
     static std::vector<Schedule> kept;  // timelines point into their schedules
     kept.reserve(16);
-    kept.push_back(schedule(dp(2), {parameter("w", {4})}, std::move(steps)));
+    kept.push_back(schedule_of(dp(2), {parameter("w", {4})}, std::move(steps)));
     return walk(kept.back());
   };
   CHECK(walked({sync, wait, clear}).outcome.kind == Kind::complete);
@@ -249,7 +250,7 @@ TEST_CASE("a wait is listed with what it waited for, and where a race would end 
   // Rank 1 comes late, so that rank 0 stands in its wait until the ranks have met.
   Step late = step(Op::zero, "late");
   late.buffer = "other";
-  const Schedule right = schedule(dp(2), {parameter("w", {4})}, {late, sync, wait, clear}, 1, 2);
+  const Schedule right = schedule_of(dp(2), {parameter("w", {4})}, {late, sync, wait, clear}, 1, 2);
   const Timeline timeline = walk(right);
   REQUIRE(timeline.events.size() == 10);
   REQUIRE(timeline.waits.size() == 4);
@@ -260,10 +261,10 @@ TEST_CASE("a wait is listed with what it waited for, and where a race would end 
   CHECK(timeline.waits[3].rank == 1);
   CHECK(walk(right, AtRace::waits).events.size() == 10);
 
-  const Schedule wrong = schedule(dp(2), {parameter("w", {4})},
-                                  {when(sync, "rank.dp == 0"), when(clear, "rank.dp == 0"), late,
-                                   when(collective(Op::all_reduce, "late_sync", Axis::dp), "rank.dp == 1"), wait},
-                                  1, 2);
+  const Schedule wrong = schedule_of(dp(2), {parameter("w", {4})},
+                                     {when(sync, "rank.dp == 0"), when(clear, "rank.dp == 0"), late,
+                                      when(collective(Op::all_reduce, "late_sync", Axis::dp), "rank.dp == 1"), wait},
+                                     1, 2);
   CHECK(walk(wrong).outcome.kind == Kind::race);
   const Timeline mended = walk(wrong, AtRace::waits);
   CHECK(mended.outcome.kind == Kind::complete);
@@ -275,12 +276,12 @@ TEST_CASE("a wait is listed with what it waited for, and where a race would end 
   REQUIRE(mended.waits.size() == 2);  // rank 0's own ones, which come too late
   CHECK(mended.waits[0].event == 1);
 
-  const Schedule unfinished = schedule(dp(2), {parameter("w", {4})}, {sync}, 1, 2);
+  const Schedule unfinished = schedule_of(dp(2), {parameter("w", {4})}, {sync}, 1, 2);
   CHECK(walk(unfinished).outcome.kind == Kind::race);
   const Timeline ended = walk(unfinished, AtRace::waits);
   CHECK(ended.step_ends == std::vector<std::size_t>{1, 2});
   CHECK(ended.waits.empty());
-  const Schedule never = schedule(dp(2), {parameter("w", {4})}, {when(sync, "rank.dp == 0"), clear});
+  const Schedule never = schedule_of(dp(2), {parameter("w", {4})}, {when(sync, "rank.dp == 0"), clear});
   CHECK(walk(never, AtRace::waits).outcome.kind == Kind::deadlock);
 }
 
@@ -296,22 +297,22 @@ TEST_CASE("the first verdict in time ends the run") {
   layout.pp = 2;
   Parameter w = parameter("w", {4});
   w.stage = std::nullopt;
-  const Schedule s = schedule(layout, {w},
-                              {when(flying, "rank.pp == 1"), when(sync, "rank.pp == 0 and rank.dp == 0"),
-                               when(average, "rank.pp == 0 and rank.dp == 1")});
+  const Schedule s = schedule_of(layout, {w},
+                                 {when(flying, "rank.pp == 1"), when(sync, "rank.pp == 0 and rank.dp == 0"),
+                                  when(average, "rank.pp == 0 and rank.dp == 1")});
   CHECK(walk(s).outcome.kind == Kind::invalid_collective);
 }
 
 TEST_CASE("mistakes that show only on some rank name it") {
   Step scale = step(Op::scale, "scale");
   scale.by = Expression::parse("1/rank.dp");
-  CHECK(message_of(schedule(dp(2), {parameter("w", {4})}, {scale})).find("on rank 0") != std::string::npos);
+  CHECK(message_of(schedule_of(dp(2), {parameter("w", {4})}, {scale})).find("on rank 0") != std::string::npos);
   Step gather = collective(Op::all_gather, "gather", Axis::dp_shard);
   Layout layout = dp(4);
   layout.dp_shard = 2;
   layout.dp_replicate = 2;
-  CHECK(message_of(
-            schedule(layout, {parameter("w", {4})}, {collective(Op::reduce_scatter, "scatter", Axis::dp), gather})) ==
+  CHECK(message_of(schedule_of(layout, {parameter("w", {4})},
+                               {collective(Op::reduce_scatter, "scatter", Axis::dp), gather})) ==
         "all_gather \"gather\" runs over ranks 0, 1, but w was last scattered by \"scatter\" over ranks 0, 1, 2, 3; a "
         "gather "
         "undoes the last reduce-scatter and needs the same group");

@@ -13,7 +13,7 @@ std::string describe(const Schedule& all, const std::string& got, const std::str
 }  // namespace
 
 TEST_CASE("multiples of the right gradient") {
-  const Schedule all = schedule(layout(1, 2, 1), {parameter("weight")});
+  const Schedule all = schedule_of(layout(1, 2, 1), {parameter("weight")});
   CHECK(describe(all, "g0+g1", "(g0+g1)/2") == "2 × the right gradient");
   CHECK(describe(all, "(g0+g1)/4", "(g0+g1)/2") == "half of the right gradient");
   CHECK(describe(all, "(g0+g1)/8", "(g0+g1)/2") == "1/4 of the right gradient");
@@ -26,7 +26,7 @@ TEST_CASE("multiples of the right gradient") {
 TEST_CASE("missing shares are told by the axis along which they lie") {
   Parameter norm = parameter("norm");
   norm.partial = {Axis::tp};
-  const Schedule all = schedule(layout(2, 2, 1), {norm}, {2});
+  const Schedule all = schedule_of(layout(2, 2, 1), {norm}, {2});
   CHECK(describe(all, "g0+g2", "g0+g1+g2+g3") == "the share of tp 1 is missing");
   CHECK(describe(all, "g0+g1", "g0+g1+g2+g3") == "the share of dp 1 is missing");
   CHECK(describe(all, "g0+g1+g2", "g0+g1+g2+g3") == "the share of rank 3 is missing");
@@ -34,7 +34,7 @@ TEST_CASE("missing shares are told by the axis along which they lie") {
   CHECK(describe(all, "(g0+g2)/2", "g0+g1+g2+g3") ==
         "the share of tp 1 is missing, the rest is half of the right gradient");
   CHECK(describe(all, "g0.1+g1.1+g2.1+g3.1", "g0+g1+g2+g3") == "micro-batch 0 is missing");
-  const Schedule wide = schedule(layout(1, 16, 1), {parameter("weight")});
+  const Schedule wide = schedule_of(layout(1, 16, 1), {parameter("weight")});
   CHECK(describe(wide, "g5", "sum(g, dp)") == "the shares of 15 of 16 dp ranks are missing");
 }
 
@@ -42,7 +42,7 @@ TEST_CASE("missing uses and sites are named") {
   Parameter embedding = parameter("embedding"), head = parameter("head");
   embedding.tied = head.tied = "words";
   head.uses = {"main", "mtp"};
-  const Schedule all = schedule(layout(1, 2, 1), {embedding, head});
+  const Schedule all = schedule_of(layout(1, 2, 1), {embedding, head});
   CHECK(describe(all, "g0[head]+g1[head]", "g0+g1") == "the share of embedding is missing");
   CHECK(describe(all, "g0.main+g1.main", "g0+g1") == "the use mtp of head is missing");
 }

@@ -4,7 +4,7 @@
 using namespace formula_test;
 
 TEST_CASE("any algebra of a formula is the same formula") {
-  const Schedule all = schedule(layout(1, 4, 1), {parameter("weight")}, {2});
+  const Schedule all = schedule_of(layout(1, 4, 1), {parameter("weight")}, {2});
   const Buffer buffer(all, 0);
   const std::vector<Term> expected = buffer.parse("g3 + (g0+g1)/2");
   for (const char* text :
@@ -18,7 +18,7 @@ TEST_CASE("any algebra of a formula is the same formula") {
 }
 
 TEST_CASE("a formula that is none is explained at its place") {
-  const Schedule all = schedule(layout(2, 2, 1), {parameter("weight")}, {2});
+  const Schedule all = schedule_of(layout(2, 2, 1), {parameter("weight")}, {2});
   const Buffer buffer(all, 0);
   CHECK(buffer.error("") == "0: expected a gradient such as \"g3\", but the formula ends");
   CHECK(buffer.error("g0 + ?") == "5: expected a gradient such as \"g3\"");
@@ -51,7 +51,7 @@ TEST_CASE("a formula that is none is explained at its place") {
 }
 
 TEST_CASE("a mistake covers the characters that are wrong, one at least") {
-  const Schedule all = schedule(layout(1, 2, 1), {parameter("weight")});
+  const Schedule all = schedule_of(layout(1, 2, 1), {parameter("weight")});
   const Buffer buffer(all, 0);
   const auto length_of = [&](const std::string& text) -> std::size_t {
     try {
@@ -68,7 +68,7 @@ TEST_CASE("a mistake covers the characters that are wrong, one at least") {
 }
 
 TEST_CASE("parameter names may hold the characters of a bracket") {
-  const Schedule all = schedule(layout(1, 2, 1), {parameter("weight"), parameter("a[0]+1@2")});
+  const Schedule all = schedule_of(layout(1, 2, 1), {parameter("weight"), parameter("a[0]+1@2")});
   const Buffer buffer(all, 0);
   const std::vector<Term> terms = buffer.parse("g0[a[0]+1@2+7]");
   REQUIRE(terms.size() == 1);
@@ -78,7 +78,7 @@ TEST_CASE("parameter names may hold the characters of a bracket") {
 }
 
 TEST_CASE("deep and long formulas are no crash") {
-  const Schedule all = schedule(layout(1, 2, 1), {parameter("weight")});
+  const Schedule all = schedule_of(layout(1, 2, 1), {parameter("weight")});
   const Buffer buffer(all, 0);
   CHECK(buffer.error(std::string(100000, '(')) == "200: the formula is nested deeper than 200 levels");
   CHECK(buffer.error(std::string(100000, '-')) == "200: the formula is nested deeper than 200 levels");

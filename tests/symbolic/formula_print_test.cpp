@@ -15,13 +15,13 @@ Schedule tied(int pp, std::vector<int> micro_batches) {
   Parameter embedding = parameter("embedding"), head = parameter("head", pp - 1);
   embedding.tied = head.tied = "words";
   head.uses = {"main", "mtp"};
-  return schedule(layout(1, 2, pp), {embedding, parameter("norm"), head}, std::move(micro_batches));
+  return schedule_of(layout(1, 2, pp), {embedding, parameter("norm"), head}, std::move(micro_batches));
 }
 
 }  // namespace
 
 TEST_CASE("formulas stand as people write them") {
-  const Schedule all = schedule(layout(1, 4, 1), {parameter("weight")});
+  const Schedule all = schedule_of(layout(1, 4, 1), {parameter("weight")});
   const Buffer buffer(all, 0);
   for (const char* text : {"0",
                            "g0",
@@ -59,7 +59,7 @@ TEST_CASE("a use whose name would read as something else stands in quotes") {
     if (const std::size_t at = use.find("''"); at != std::string::npos) use.erase(at, 1);
     Parameter head = parameter("head");
     head.uses = {"main", use};
-    const Schedule all = schedule(layout(1, 2, 1), {head});
+    const Schedule all = schedule_of(layout(1, 2, 1), {head});
     const std::string text = "g0.'" + std::string(name) + "'";
     INFO(text);
     CHECK(Buffer(all, 0).again(text) == text);
@@ -107,7 +107,7 @@ TEST_CASE("foreign terms name their parameter, piece and offset") {
   Parameter weight = parameter("weight"), sharded = parameter("sharded");
   sharded.shard = {{Axis::tp, 0}};
   sharded.shape = {16};
-  const Schedule all = schedule(layout(2, 2, 1), {weight, sharded});
+  const Schedule all = schedule_of(layout(2, 2, 1), {weight, sharded});
   const Buffer buffer(all, 1, 1);  // piece 1 of `sharded`
   for (const char* text :
        {"g0[weight]", "g1 + g0[weight+5]", "g0[weight-12]/2", "g0[sharded]", "g1[sharded+1]", "g0[sharded-3]"}) {
@@ -123,7 +123,7 @@ TEST_CASE("foreign terms name their parameter, piece and offset") {
 }
 
 TEST_CASE("leftovers come last, with their rank where they differ by rank") {
-  Schedule all = schedule(layout(1, 2, 1), {parameter("weight")});
+  Schedule all = schedule_of(layout(1, 2, 1), {parameter("weight")});
   Step equal;
   equal.op = Op::leftover;
   equal.what = "parameter";
@@ -137,7 +137,7 @@ TEST_CASE("leftovers come last, with their rank where they differ by rank") {
 }
 
 TEST_CASE("many ranks fold along axes") {
-  const Schedule all = schedule(layout(2, 16, 2), {parameter("weight"), parameter("head", 1)}, {2});
+  const Schedule all = schedule_of(layout(2, 16, 2), {parameter("weight"), parameter("head", 1)}, {2});
   const Buffer own(all, 0), other_tp(all, 1);
   std::string sum;
   for (int rank = 0; rank < 32; rank += 2) sum += (sum.empty() ? "g" : "+g") + std::to_string(rank);
@@ -146,7 +146,7 @@ TEST_CASE("many ranks fold along axes") {
   CHECK(own.again("sum(g.1, dp)") == "sum(g.1, dp)");
   CHECK(own.again("g2 + sum(g, dp, micro_batch)/16") == "g2 + sum(g, dp, micro_batch)/16");
   CHECK(own.again("sum(g, dp, micro_batch)/16 - g30/16") == "(sum(g, dp, micro_batch) - g30)/16");
-  const Schedule one = schedule(layout(1, 16, 1), {parameter("weight")});
+  const Schedule one = schedule_of(layout(1, 16, 1), {parameter("weight")});
   CHECK(Buffer(one, 3).again("sum(g, dp)/16") == "sum(g, dp)/16");
   const Buffer last(all, 32);
   CHECK(last.again("sum(g0[weight], dp, micro_batch)") == "sum(g0[weight], dp, micro_batch)");
@@ -155,7 +155,7 @@ TEST_CASE("many ranks fold along axes") {
 TEST_CASE("tied embeddings on both ends fold over the stages that have them") {
   Parameter embedding = parameter("embedding"), head = parameter("head", 3);
   embedding.tied = head.tied = "words";
-  const Schedule all = schedule(layout(1, 8, 4), {embedding, head});
+  const Schedule all = schedule_of(layout(1, 8, 4), {embedding, head});
   const Buffer buffer(all, 0);
   CHECK(buffer.print(buffer.support) == "sum(g, dp, pp)/17");
 }
@@ -164,7 +164,7 @@ TEST_CASE("hierarchical data parallelism folds over its parts") {
   Layout hybrid = layout(1, 32, 1);
   hybrid.dp_shard = 16;
   hybrid.dp_replicate = 2;
-  const Schedule all = schedule(hybrid, {parameter("weight")});
+  const Schedule all = schedule_of(hybrid, {parameter("weight")});
   const Buffer buffer(all, 3);
   CHECK(buffer.again("sum(g, dp_shard)") == "sum(g, dp_shard)");
   CHECK(buffer.again("sum(g16, dp_shard)") == "sum(g16, dp_shard)");
@@ -182,7 +182,7 @@ TEST_CASE("what is printed reads back to the same terms") {
   std::mt19937 random(7);
   const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
   for (const int dp : {2, 12}) {
-    Schedule all = schedule(layout(2, dp, 2), {embedding, sharded, both, again, parameter("norm", 1), head}, {2, 3});
+    Schedule all = schedule_of(layout(2, dp, 2), {embedding, sharded, both, again, parameter("norm", 1), head}, {2, 3});
     Step left;
     left.op = Op::leftover;
     left.what = "parameter";

@@ -23,8 +23,8 @@ inline Parameter parameter(std::string name, int stage = 0) {
   return parameter;
 }
 
-inline Schedule schedule(const Layout& layout, const std::vector<Parameter>& parameters,
-                         std::vector<int> micro_batches = {1}) {
+inline Schedule schedule_of(const Layout& layout, const std::vector<Parameter>& parameters,
+                            std::vector<int> micro_batches = {1}) {
   Diagnostics diagnostics;
   const Mesh mesh(layout);
   Model model(mesh, parameters, diagnostics);

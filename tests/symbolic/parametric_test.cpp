@@ -12,8 +12,8 @@ Scenario read_text(const std::string& text) {
   return read_scenario(std::make_shared<const Source>(Source{"test.json", text}));
 }
 
-std::string scenario(const std::string& layout, const std::string& parameters, const std::string& steps,
-                     const std::string& batch = R"({ "tokens": "even" })") {
+std::string scenario_text(const std::string& layout, const std::string& parameters, const std::string& steps,
+                          const std::string& batch = R"({ "tokens": "even" })") {
   return R"({ "lockstep": 1, "layout": )" + layout + R"(, "model": { "parameters": )" + parameters +
          R"( }, "batch": )" + batch + R"(, "schedule": { "steps": )" + steps + " } }";
 }
@@ -21,14 +21,15 @@ std::string scenario(const std::string& layout, const std::string& parameters, c
 /// One parameter, a backward in each micro-batch, then these steps.
 std::string after_backward(const std::string& steps, const std::string& layout = R"({ "dp": 2 })",
                            const std::string& by = "1/micro_batches") {
-  return scenario(layout, R"([ { "name": "weight", "shape": [24] } ])",
-                  R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": ")" +
-                      by + R"(" } ] }, )" + steps + " ]");
+  return scenario_text(
+      layout, R"([ { "name": "weight", "shape": [24] } ])",
+      R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": ")" + by +
+          R"(" } ] }, )" + steps + " ]");
 }
 
 /// NVIDIA/Megatron-LM#844 with stages counted from the end, so that they exist for every pp.
 std::string megatron_844(const std::string& separate) {
-  return scenario(
+  return scenario_text(
       R"({ "pp": 2, "dp": 2 })",
       R"([ { "name": "word", "shape": [150], "stage": 0, "tied": "embedding" }, { "name": "layer.0", "shape": [70], "stage": 0 },
                        { "name": "norm", "shape": [10], "stage": -1 }, { "name": "output", "shape": [150], "stage": -1, "tied": "embedding" } ])",

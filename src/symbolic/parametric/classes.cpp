@@ -253,7 +253,7 @@ void Choices::read(const Step& step) {
     const LocalModel& local = model.local(rank);
     std::vector<GeometryItem> items;
     std::vector<std::size_t> chosen;
-    const SelectorList selectors(step.params.items());
+    const schedule::SelectorList selectors(step.params.items());
     for (std::size_t i = 0; i < local.buffers.size(); ++i) {
       const LocalBuffer& buffer = local.buffers[i];
       here.chosen.push_back(selectors.chooses(model, buffer) ? 1 : 0);

@@ -103,9 +103,9 @@ class Diagrams {
   std::vector<Level> levels_;
   std::vector<int> levels_of_;              // by node; the number of levels for a constant
   std::vector<std::vector<int>> children_;  // by node; of a constant its polynomial
-  std::unordered_map<std::vector<int>, int, ListHash> numbers_;
+  std::unordered_map<std::vector<int>, int, symbolic::ListHash> numbers_;
   std::unordered_map<std::uint64_t, int> memo_[2];
-  std::unordered_map<std::vector<int>, int, ListHash> rewritten_;
+  std::unordered_map<std::vector<int>, int, symbolic::ListHash> rewritten_;
   int next_ = 0;
   int minus_one_ = 0;
 };

@@ -138,8 +138,9 @@ Evaluator::Value Evaluator::named(const Node& node, const Moment& moment) {
   if (name == "sequence_parallel") return {true, mesh.layout().sequence_parallel ? 1 : 0};
   if (name == "pipeline_groups_agree" && world_.open().least.empty())
     return {true, mesh.pipeline_groups_agree() ? 1 : 0};
-  if (name == "instance_groups_agree" && (world_.open().least.empty() || instance_groups_always_agree(mesh.layout())))
-    return {true, instance_groups_agree(mesh.layout()) ? 1 : 0};
+  if (name == "instance_groups_agree" &&
+      (world_.open().least.empty() || mesh::instance_groups_always_agree(mesh.layout())))
+    return {true, mesh::instance_groups_agree(mesh.layout()) ? 1 : 0};
   throw OutOfReach(moment.step, "it speaks of \"" + name + "\"");
 }
 

@@ -155,7 +155,7 @@ void Layouts::find_open(const Scenario& scenario) {
   const Json* count = batch == nullptr ? nullptr : batch->find("micro_batches");
   micro_batches_ = (tokens == nullptr || !is_list(*tokens)) && (count == nullptr || !count->is_array());
   any_axes_ = !layout.any.empty();
-  any_micro_batches_ = has_any_micro_batches(scenario);
+  any_micro_batches_ = scenario::has_any_micro_batches(scenario);
   any_given_ = any_axes_ || any_micro_batches_;
   axes_ = any_given_ ? layout.any : axes;
   micro_batches_ = micro_batches_ && (any_micro_batches_ || !any_given_);
@@ -231,12 +231,12 @@ std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
   }
   try {
     auto scenario = std::make_shared<Scenario>(options_.read ? options_.read(resized)
-                                                             : read_scenario_of_open_sizes(resized, file_));
+                                                             : scenario::read_scenario_of_open_sizes(resized, file_));
     add_rules(scenario->rules, other_rules_);
     if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
     refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
     out_of_reach_.insert(sizes);
-  } catch (const RefusedSizes& refused) {
+  } catch (const scenario::RefusedSizes& refused) {
     add_rules(refused.rules, rules_);
     refusals_[sizes] = refused.diagnostics().front().message;
   } catch (const InputError& error) {

@@ -54,7 +54,7 @@ std::set<std::string> varying_kinds(const std::vector<std::shared_ptr<const Sche
 
 void require_all_or_none(const Step& step, const std::vector<std::string>& items, const Model& model,
                          const std::set<std::string>& kinds) {
-  const SelectorList selectors(items);
+  const schedule::SelectorList selectors(items);
   std::map<std::string, bool> chosen;
   for (const Parameter& parameter : model.parameters()) {
     const std::string kind = without_numbers(parameter.name);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/symbolic.h"
+#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/symbolic/formula_names.h"
 
@@ -18,7 +19,7 @@ class ClassValues::Standing {
     for (std::size_t i = 0; i < rank_.size(); ++i) {
       const Level& level = diagrams.at_level(static_cast<int>(i));
       std::vector<int>& others = others_.emplace_back();
-      for (const int owner : level.owners) others.push_back(owners[static_cast<std::size_t>(owner)][i]);
+      for (const int owner : level.owners) others.push_back(owners[at(owner)][i]);
       for (const int constant : level.constants) others.push_back(stretches.coordinate(static_cast<int>(i), constant));
     }
   }
@@ -65,9 +66,9 @@ const std::vector<Term>& ClassValues::support(int logical, int piece, int optimi
 }
 
 bool ClassValues::owned(int optimizer_step, int rank, const std::vector<Coordinates>& owners) const {
-  const Coordinates at = world_.coordinates(rank);
-  Standing standing(*result_.diagrams, stretches_, at, owners);
-  return standing.value(result_.handed[static_cast<std::size_t>(optimizer_step)].owned, at) != 0;
+  const Coordinates coordinates = world_.coordinates(rank);
+  Standing standing(*result_.diagrams, stretches_, coordinates, owners);
+  return standing.value(result_.handed[at(optimizer_step)].owned, coordinates) != 0;
 }
 
 /// The atom that a contribution belongs to, or -1.
@@ -85,11 +86,11 @@ int ClassValues::atom_of(const Term& term, int optimizer_step) const {
 bool ClassValues::told_apart(int logical, int piece, int other, int site_use) {
   if (piece == other) return true;
   const Model& model = world_.schedule().model;
-  const SiteUse& use = model.logicals()[static_cast<std::size_t>(logical)].uses[static_cast<std::size_t>(site_use)];
+  const SiteUse& use = model.logicals()[at(logical)].uses[at(site_use)];
   const Coordinates own = world_.holders(logical, piece), theirs = world_.holders(logical, other);
-  for (const Axis axis : model.parameters()[static_cast<std::size_t>(use.parameter)].dispatch) {
+  for (const Axis axis : model.parameters()[at(use.parameter)].dispatch) {
     for (const int level : world_.levels_of(axis, "")) {
-      if (own[static_cast<std::size_t>(level)] != theirs[static_cast<std::size_t>(level)]) return false;
+      if (own[at(level)] != theirs[at(level)]) return false;
     }
   }
   return true;
@@ -97,7 +98,7 @@ bool ClassValues::told_apart(int logical, int piece, int other, int site_use) {
 
 int ClassValues::factor_of(int atom, const Coordinates& contributor, const std::vector<Coordinates>& owners) {
   if (atom < 0 || static_cast<std::size_t>(atom) >= result_.factors.size()) return 1;
-  const int diagram = result_.factors[static_cast<std::size_t>(atom)];
+  const int diagram = result_.factors[at(atom)];
   const auto [known, is_new] = factors_.try_emplace(atom);
   std::set<int>& all = known->second;
   if (is_new) {
@@ -160,10 +161,10 @@ std::vector<Term> ClassValues::expected(int optimizer_step, int logical, int pie
 
 std::vector<Term> ClassValues::held(int optimizer_step, int rank, int buffer, const std::vector<Coordinates>& owners) {
   const Model& model = world_.schedule().model;
-  const LocalBuffer& local = model.local(rank).buffers[static_cast<std::size_t>(buffer)];
-  const std::vector<int>& held = result_.handed[static_cast<std::size_t>(optimizer_step)].held;
-  const Coordinates at = world_.coordinates(rank);
-  Standing standing(*result_.diagrams, stretches_, at, owners);
+  const LocalBuffer& local = model.local(rank).buffers[at(buffer)];
+  const std::vector<int>& held = result_.handed[at(optimizer_step)].held;
+  const Coordinates coordinates = world_.coordinates(rank);
+  Standing standing(*result_.diagrams, stretches_, coordinates, owners);
   std::vector<Term> terms;
   const int pieces = static_cast<int>(model.pieces(local.logical).size());
   for (int piece = 0; piece < pieces; ++piece) {
@@ -172,7 +173,7 @@ std::vector<Term> ClassValues::held(int optimizer_step, int rank, int buffer, co
         Budget::spend(8);
         const int atom = atom_of(term, step);
         if (atom < 0 || static_cast<std::size_t>(atom) >= held.size()) continue;
-        const int diagram = held[static_cast<std::size_t>(atom)];
+        const int diagram = held[at(atom)];
         if (diagram == 0 || !told_apart(local.logical, local.piece, piece, term.site_use)) continue;
         const Coordinates contributor = world_.coordinates(term.rank);
         const int value = standing.value(diagram, contributor);
@@ -211,7 +212,7 @@ std::vector<Term> ClassValues::held(int optimizer_step, int rank, int buffer, co
       // A rank that holds this piece, where the others are those of the rank at hand.
       Coordinates contributor = world_.holders(local.logical, piece);
       for (std::size_t level = 0; level < contributor.size(); ++level) {
-        if (contributor[level] < 0) contributor[level] = at[level];
+        if (contributor[level] < 0) contributor[level] = coordinates[level];
       }
       add(contributor, -1, piece);
     }
