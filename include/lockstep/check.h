@@ -31,6 +31,9 @@ struct SharedMachine;
 struct SymbolicResult;
 struct Timeline;
 struct TransformerResult;
+namespace transformer {
+class KnownReferences;
+}
 
 struct CheckOptions {
   bool symbolic = true;
@@ -64,6 +67,8 @@ struct CheckOptions {
   /// Where several checks run at once, the same for all of them: small ones share it, each with one
   /// thread and without progress, and a large one waits until it has the machine to itself.
   SharedMachine* side_by_side = nullptr;
+  /// TransformerOptions::references. check_files() has its own.
+  transformer::KnownReferences* references = nullptr;
 };
 
 /// The step after which a parameter first went wrong for good on a rank, with the formulas before
