@@ -37,9 +37,9 @@ std::string common_buffer(const Step& a, const Step& b) {
 Walk::Walk(const Schedule& schedule, Timeline& timeline, AtRace at_race)
     : schedule_(&schedule),
       timeline_(&timeline),
-      calls_(schedule, timeline.selections),
+      calls_(schedule, *timeline.memory),
       ownership_(schedule),
-      meetings_(schedule),
+      meetings_(*timeline.memory),
       at_race_(at_race),
       positions_(unroll(schedule)),
       ranks_(static_cast<std::size_t>(schedule.mesh.world())) {
@@ -293,8 +293,9 @@ void Walk::keep_completed() {
   }
 }
 
-Timeline walk(const Schedule& schedule, AtRace at_race) {
+Timeline walk(const Schedule& schedule, AtRace at_race, std::shared_ptr<WalkMemory> memory) {
   Timeline timeline;
+  timeline.memory = memory != nullptr ? std::move(memory) : std::make_shared<WalkMemory>(schedule);
   Walk(schedule, timeline, at_race).run();
   return timeline;
 }
