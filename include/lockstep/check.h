@@ -54,8 +54,9 @@ struct CheckOptions {
   NcclJob* nccl = nullptr;
   bool turns = true;  ///< find turning points; costs a replay
   bool blame = true;  ///< search for the step at fault: hundreds of edits of a small layout are replayed
-  bool blame_where_expected = false;  ///< `blame` for files alone whose `expect` names it
-  bool transformer = false;           ///< runs in any case where the scenario edits the model
+  /// `blame` for files alone whose `expect` names it, and nothing that only a report would tell of its repair.
+  bool blame_where_expected = false;
+  bool transformer = false;  ///< runs in any case where the scenario edits the model
   /// The parametric engine runs as well, whatever the size of the layout.
   bool parametric = false;
   /// It takes the place of the symbolic and the host engine where a layout is large (docs/proof.md), unless an engine

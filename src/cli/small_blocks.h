@@ -16,7 +16,7 @@ namespace lockstep::cli {
 /// its end.
 class SmallBlocks {
  public:
-  static constexpr std::size_t largest = 520;
+  static constexpr std::size_t largest = 1032;
 
   /// At least `size` bytes, at most `largest`; null where malloc has none.
   void* take(std::size_t size) {
@@ -32,9 +32,10 @@ class SmallBlocks {
   /// Keeps a block that malloc or take() gave for `size` bytes, at most `largest`; false where there are enough: it is
   /// the caller's still.
   bool give(void* memory, std::size_t size) {
-    constexpr std::size_t most = 512;
-    List& list = lists_[class_of(size)];
-    if (list.count == most || is_closed_) return false;
+    constexpr std::size_t most_bytes = 64 << 10;
+    const std::size_t number = class_of(size);
+    List& list = lists_[number];
+    if (list.count * bytes_of(number) >= most_bytes || is_closed_) return false;
     list.first = new (memory) Block{list.first};
     ++list.count;
     return true;

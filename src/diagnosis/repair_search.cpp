@@ -58,6 +58,7 @@ void SearchForRepairs::search() {
     sequential();
     keep_right_here();
   }
+  if (!options_.alone_around && found_.repairs.size() == 1) return;
   for (FoundRepair& repair : found_.repairs) neighbours_.try_on(repair);
 }
 
