@@ -34,6 +34,9 @@ struct Scenario;
 struct SymbolicResult;
 struct Timeline;
 struct TransformerResult;
+namespace transformer {
+class KnownReferences;
+}
 
 struct CheckOptions {
   bool symbolic = true;
@@ -54,8 +57,9 @@ struct CheckOptions {
   NcclJob* nccl = nullptr;
   bool turns = true;  ///< find turning points; costs a replay
   bool blame = true;  ///< search for the step at fault: hundreds of edits of a small layout are replayed
-  bool blame_where_expected = false;  ///< `blame` for files alone whose `expect` names it
-  bool transformer = false;           ///< runs in any case where the scenario edits the model
+  /// `blame` for files alone whose `expect` names it, and nothing that only a report would tell of its repair.
+  bool blame_where_expected = false;
+  bool transformer = false;  ///< runs in any case where the scenario edits the model
   /// The parametric engine runs as well, whatever the size of the layout.
   bool parametric = false;
   /// It takes the place of the symbolic and the host engine where a layout is large (docs/proof.md), unless an engine
@@ -67,6 +71,8 @@ struct CheckOptions {
   /// Where several checks run at once, the same for all of them: small ones share it, each with one
   /// thread and without progress, and a large one waits until it has the machine to itself.
   diagnosis::SharedMachine* side_by_side = nullptr;
+  /// TransformerOptions::references. check_files() has its own.
+  transformer::KnownReferences* references = nullptr;
 };
 
 /// The step after which a parameter first went wrong for good on a rank, with the formulas before

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -17,12 +18,28 @@ struct Source {
   std::string text;
 };
 
+/// A text that nobody changes: copies share it.
+class SharedText {
+ public:
+  SharedText() = default;
+  SharedText(std::string text) : text_(text.empty() ? nullptr : std::make_shared<const std::string>(std::move(text))) {}
+  SharedText(const char* text) : SharedText(std::string(text)) {}
+
+  const std::string& text() const {
+    static const std::string nothing;
+    return text_ == nullptr ? nothing : *text_;
+  }
+
+ private:
+  std::shared_ptr<const std::string> text_;
+};
+
 /// A stretch of a source: bytes [begin, end), with the JSON pointer of the value there.
 struct Place {
   std::shared_ptr<const Source> source;  ///< none: made by the program
   std::size_t begin = 0;
   std::size_t end = 0;
-  std::string pointer;
+  SharedText pointer;
 };
 
 /// One mistake of a user's: a full sentence that says what was expected and what was found.

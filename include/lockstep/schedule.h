@@ -71,12 +71,16 @@ struct Geometry {
   Kind kind = Kind::parameter;
   std::optional<Expression> align;  ///< flat; default n
   std::optional<Expression> size;   ///< bucket; none: one bucket
-  Expression align_parameter{Rational(64)};
+  Expression align_parameter = default_align_parameter();
   std::optional<Expression> align_bucket;  ///< default lcm(n, 128)
   std::optional<Selectors> separate;       ///< none: no parameter is separate
   std::vector<std::int64_t> counts;        ///< counts: by member, of as many equal parts as they have together
   Place place;
   friend bool operator==(const Geometry& a, const Geometry& b);  ///< places aside
+
+ private:
+  /// The same for all: searches make thousands of steps.
+  static const Expression& default_align_parameter();
 };
 
 /// Where one parameter lies in what a reduction cuts: it begins `offset` elements into a stretch

@@ -47,10 +47,17 @@ struct SymbolicResult {
   std::vector<int> norm_of;
 };
 
+namespace symbolic {
+struct SymbolicMemory;
+}
+
 /// Replays a timeline over exact linear forms. Keep it as long as its form numbers are in use.
 class SymbolicEngine : public FormReader {
  public:
   SymbolicEngine(const Schedule& schedule, const Timeline& timeline);
+  /// The same with a memory (src/symbolic/memory.h) that earlier engines have used, and that must outlive this one: it
+  /// was made for a schedule with this mesh, model and batch, the very objects. What an earlier one found stays right.
+  SymbolicEngine(const Schedule& schedule, const Timeline& timeline, symbolic::SymbolicMemory& memory);
   ~SymbolicEngine() override;
 
   /// Replays everything that the timeline completed. Where it completed no optimizer step (a

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -84,6 +83,10 @@ struct Outcome {
   std::vector<Race> races;
 };
 
+namespace schedule {
+class WalkMemory;
+}
+
 /// What happens in a schedule, independent of any values: who meets whom, in which order, what is
 /// cut where, who owns what. Every engine replays `events` in order over its own kind of value.
 ///
@@ -106,7 +109,7 @@ struct Timeline {
   std::vector<std::vector<std::vector<int>>> family;
   Outcome outcome;
 
-  std::deque<std::vector<int>> selections;  ///< what Call::buffers points into
+  std::shared_ptr<schedule::WalkMemory> memory;  ///< what Call::buffers points into
 };
 
 /// What walk() does where a step touches what is in flight, or a list ends while something is.
@@ -119,7 +122,10 @@ enum class AtRace {
 /// order. Mistakes that show only here (division by zero on a rank that evaluates it, a geometry
 /// that does not divide) are thrown as InputError.
 /// Complexity: near linear in ranks × (steps × selected buffers).
-Timeline walk(const Schedule& schedule, AtRace at_race = AtRace::ends);
+///
+/// `memory` (src/schedule/walk_memory.h) is what walks have in common over schedules with this mesh, model and batch,
+/// the very objects; null: this one has its own.
+Timeline walk(const Schedule& schedule, AtRace at_race = AtRace::ends, std::shared_ptr<schedule::WalkMemory> memory = nullptr);
 
 /// The value of `by` of a step on a rank. Used by engines for `backward`, where the
 /// rank is the one whose tokens a contribution stems from.

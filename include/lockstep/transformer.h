@@ -12,8 +12,14 @@
 
 namespace lockstep {
 
+namespace transformer {
+class KnownReferences;
+}
+
 struct TransformerOptions {
   std::uint64_t seed = 0;  ///< of parameters and tokens
+  /// Gradients of one device that other runs have computed (src/transformer/known_references.h); null: there are none.
+  transformer::KnownReferences* references = nullptr;
 };
 
 /// What least squares found for a run of elements of a wrong buffer.

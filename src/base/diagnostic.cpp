@@ -158,7 +158,7 @@ std::pair<std::string, std::string> excerpt(const Place& place, std::size_t line
 auto order(const Diagnostic& diagnostic) {
   const Place& place = diagnostic.place;
   return std::make_tuple(place.source ? std::string_view(place.source->name) : std::string_view(), place.begin,
-                         place.end, std::string_view(diagnostic.message), std::string_view(place.pointer));
+                         place.end, std::string_view(diagnostic.message), std::string_view(place.pointer.text()));
 }
 
 std::string render_all(const std::vector<Diagnostic>& diagnostics) {
@@ -181,7 +181,7 @@ LineColumn line_column(const Place& place) {
 std::string render(const Diagnostic& diagnostic) {
   const Place& place = diagnostic.place;
   const std::string message = shown(diagnostic.message, 2000);
-  const std::string pointer = place.pointer.empty() ? "" : " [" + shown(place.pointer, 200) + "]";
+  const std::string pointer = place.pointer.text().empty() ? "" : " [" + shown(place.pointer.text(), 200) + "]";
   if (!place.source) return fmt::format("error: {}{}\n", message, pointer);
   const LineColumn at = line_column(place);
   std::string file = shown(place.source->name, 1000);

@@ -82,14 +82,15 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     Frame& frame = frames_.back();
     Place place = take_string();
     frame.key = std::move(value);
-    place.pointer = frame.place.pointer + "/" + escaped(frame.key);
+    std::string pointer = frame.place.pointer.text() + "/" + escaped(frame.key);
     last_ = After::key;
-    if (place.pointer.size() > longest_pointer) {
-      place.pointer.clear();
+    if (pointer.size() > longest_pointer) {
+      place.pointer = {};
       diagnostics_.add(place, fmt::format("the keys around this value are {} bytes long together; expected at most {}",
-                                          frame.place.pointer.size() + frame.key.size() + 1, longest_pointer));
+                                          frame.place.pointer.text().size() + frame.key.size() + 1, longest_pointer));
       return false;
     }
+    place.pointer = std::move(pointer);
     const auto [first, is_new] = frame.keys.emplace(frame.key, place.begin);
     frame.is_duplicate = !is_new;
     if (!is_new) {
@@ -173,10 +174,11 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     return take([](std::string_view) { return std::size_t{1}; });
   }
 
-  std::string value_pointer() const {
-    if (frames_.empty()) return "";
+  SharedText value_pointer() const {
+    if (frames_.empty()) return {};
     const Frame& frame = frames_.back();
-    return frame.is_object ? frame.key_place.pointer : frame.place.pointer + "/" + std::to_string(frame.items.size());
+    return frame.is_object ? frame.key_place.pointer
+                           : SharedText(frame.place.pointer.text() + "/" + std::to_string(frame.items.size()));
   }
 
   bool number() {

@@ -7,12 +7,30 @@
 #include <new>
 
 #include "src/base/allocations.h"
+#include "src/cli/small_blocks.h"
 
 namespace {
 
 using lockstep::allocations_of_thread;
 
 #ifndef LOCKSTEP_SANITIZED
+
+using lockstep::cli::SmallBlocks;
+
+constinit thread_local SmallBlocks blocks;
+constinit thread_local bool will_close = false;
+
+/// Made by the first block that a thread keeps.
+struct AtEndOfThread {
+  AtEndOfThread() { will_close = true; }
+  ~AtEndOfThread() { blocks.close(); }
+};
+
+inline void free_block(void* memory, std::size_t size) {
+  if (size > SmallBlocks::largest) return std::free(memory);
+  if (!will_close) static const thread_local AtEndOfThread at_end;
+  if (!blocks.give(memory, size)) std::free(memory);
+}
 
 template <class Ask>
 inline void* counted(std::size_t size, Ask ask) {
@@ -33,12 +51,19 @@ inline void* aligned(std::size_t size, std::align_val_t alignment) {
 }
 
 inline void free_counted(void* memory, std::size_t size) {
-  if (memory != nullptr) allocations_of_thread.remove(size);
-  std::free(memory);
+  if (memory == nullptr) return;
+  allocations_of_thread.remove(size);
+  free_block(memory, size);
 }
 
 /// Where nobody knows how much it was: what malloc says, which may be a little more, and of a large one up to a page.
 inline void free_counted(void* memory) { free_counted(memory, ::malloc_usable_size(memory)); }
+
+/// What is aligned is no small block of malloc.
+inline void free_aligned(void* memory, std::size_t size) {
+  if (memory != nullptr) allocations_of_thread.remove(size);
+  std::free(memory);
+}
 
 #endif
 
@@ -58,7 +83,7 @@ void __sanitizer_free_hook(const volatile void* memory) {
 #else
 
 void* operator new(std::size_t size) {
-  return counted(size, [&] { return std::malloc(size == 0 ? 1 : size); });
+  return counted(size, [&] { return size <= SmallBlocks::largest ? blocks.take(size) : std::malloc(size); });
 }
 void* operator new[](std::size_t size) { return operator new(size); }
 void* operator new(std::size_t size, std::align_val_t alignment) { return aligned(size, alignment); }
@@ -68,13 +93,15 @@ void operator delete(void* memory) noexcept { free_counted(memory); }
 void operator delete[](void* memory) noexcept { free_counted(memory); }
 void operator delete(void* memory, std::size_t size) noexcept { free_counted(memory, size); }
 void operator delete[](void* memory, std::size_t size) noexcept { free_counted(memory, size); }
-void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { free_counted(memory); }
-void operator delete[](void* memory, std::align_val_t /*alignment*/) noexcept { free_counted(memory); }
+void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept {
+  free_aligned(memory, ::malloc_usable_size(memory));
+}
+void operator delete[](void* memory, std::align_val_t alignment) noexcept { operator delete(memory, alignment); }
 void operator delete(void* memory, std::size_t size, std::align_val_t /*alignment*/) noexcept {
-  free_counted(memory, size);
+  free_aligned(memory, size);
 }
 void operator delete[](void* memory, std::size_t size, std::align_val_t /*alignment*/) noexcept {
-  free_counted(memory, size);
+  free_aligned(memory, size);
 }
 
 #endif

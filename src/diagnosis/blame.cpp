@@ -68,13 +68,14 @@ bool explains_better(const FoundRepair& repair, const std::set<std::string>& tur
 
 }  // namespace
 
-void search_blame(CheckResult& result) {
+void search_blame(CheckResult& result, bool for_blame_alone) {
   result.unnoticed = who_would_not_notice(result);
   std::set<std::string> turning_steps;
   for (const Blame& blame : result.blame) turning_steps.insert(blame.step);
   RepairOptions options;
   options.nearest_only = true;
   options.wanted = turning_steps;
+  options.alone_around = !for_blame_alone;
   const RepairSearch search = find_repairs(result, options);
   if (!search.cut_off.empty()) {
     // The nearest repair may be among those that were not tried.

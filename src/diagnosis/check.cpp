@@ -130,8 +130,9 @@ void within_budget(CheckResult& result, const std::string& what, const std::func
   }
 }
 
-void try_blame(CheckResult& result) {
-  within_budget(result, "The search for the step at fault", [&] { diagnosis::search_blame(result); });
+void try_blame(CheckResult& result, const CheckOptions& options) {
+  within_budget(result, "The search for the step at fault",
+                [&] { diagnosis::search_blame(result, options.blame_where_expected); });
 }
 
 /// Where that costs less than a second the ranks of a large layout are replayed as well, and both must agree.
@@ -167,7 +168,7 @@ void show_parametric(CheckResult& result, EngineResult& found, const CheckOption
         "Of the ranks that are wrong in like manner one is shown, and of parameters that are wrong alike one.");
   }
   found.seconds += stopwatch.seconds();
-  if (wants_blame(result, options)) try_blame(result);
+  if (wants_blame(result, options)) try_blame(result, options);
 }
 
 /// What the parametric engine found; null where it has no verdict.
@@ -242,7 +243,7 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
     within_budget(result, "The search for the steps that spoil the gradients",
                   [&] { result.turns = diagnosis::find_turns(result); });
   result.blame = diagnosis::blame_of(result.turns);
-  if (wants_blame(result, options)) try_blame(result);
+  if (wants_blame(result, options)) try_blame(result, options);
 }
 
 }  // namespace

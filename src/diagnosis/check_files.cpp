@@ -9,6 +9,7 @@
 #include "lockstep/check.h"
 #include "src/diagnosis/engines.h"
 #include "src/diagnosis/machine_share.h"
+#include "src/transformer/known_references.h"
 
 namespace lockstep {
 
@@ -94,8 +95,11 @@ class CheckQueue {
 
 }  // namespace
 
-void check_files(const std::vector<std::string>& files, const CheckOptions& options,
+void check_files(const std::vector<std::string>& files, const CheckOptions& asked,
                  const std::function<void(const CheckResult&)>& take) {
+  transformer::KnownReferences references;
+  CheckOptions options = asked;
+  options.references = &references;
   const std::size_t wanted = options.jobs > 0
                                  ? static_cast<std::size_t>(options.jobs)
                                  : std::min<std::size_t>(std::thread::hardware_concurrency(), most_threads);

@@ -147,6 +147,7 @@ std::string run_nccl(CheckResult& result, EngineResult& found, const CheckOption
 std::string run_transformer(CheckResult& result, EngineResult& found, const CheckOptions& options, int) {
   TransformerOptions transformer;
   transformer.seed = options.seed;
+  transformer.references = options.references;
   const auto detail = std::make_shared<TransformerDetail>();
   detail->found = run_transformer(*result.scenario, *result.timeline, transformer);
   conclude(result, detail->found, found);

@@ -58,15 +58,16 @@ void SearchForRepairs::search() {
     sequential();
     keep_right_here();
   }
+  if (!options_.alone_around && found_.repairs.size() == 1) return;
   for (FoundRepair& repair : found_.repairs) neighbours_.try_on(repair);
 }
 
 /// Applies edits and keeps them where they repair everything. Nothing where the schedule that comes out was seen
 /// before: of several edits that say the same the best is kept.
-std::optional<Judgement> SearchForRepairs::judge(const std::vector<Candidate>& edits) {
-  std::vector<Edit> list;
-  for (const Candidate& edit : edits) list.push_back(edit.edit);
-  const std::optional<std::vector<Step>> steps = ground_.steps().edited(list);
+std::optional<Judgement> SearchForRepairs::judge(const std::vector<const Candidate*>& edits) {
+  std::vector<const Edit*> list;
+  for (const Candidate* edit : edits) list.push_back(&edit->edit);
+  std::optional<std::vector<Step>> steps = ground_.steps().edited(list);
   if (!steps) return std::nullopt;
   const auto [seen, is_new] = seen_.emplace(scenario::content_hash(*steps), no_repair);
   if (!is_new) {
@@ -80,7 +81,7 @@ std::optional<Judgement> SearchForRepairs::judge(const std::vector<Candidate>& e
   }
   ++found_.tried;
   const Judgement judgement = ground_.judge(*steps);
-  if (judgement.right() && ground_.says_the_same_in_the_file(list, *steps)) {
+  if (judgement.right() && ground_.says_the_same_in_the_file(edits, *steps)) {
     seen->second = found_.repairs.size();
     const Judgement& base = ground_.base();
     const bool failed = base.state == Judgement::State::failed;
@@ -90,11 +91,11 @@ std::optional<Judgement> SearchForRepairs::judge(const std::vector<Candidate>& e
   return judgement;
 }
 
-FoundRepair SearchForRepairs::repair_of(const std::vector<Candidate>& edits, double added_bytes,
+FoundRepair SearchForRepairs::repair_of(const std::vector<const Candidate*>& edits, double added_bytes,
                                         bool other_owners) const {
   FoundRepair repair;
-  repair.edits = edits;
-  repair.touches_right = ground_.touches_right(edits);
+  for (const Candidate* edit : edits) repair.edits.push_back(*edit);
+  repair.touches_right = ground_.touches_right(repair.edits);
   repair.added_bytes = added_bytes;
   repair.other_owners = other_owners;
   return repair;
@@ -167,7 +168,7 @@ void SearchForRepairs::single(std::vector<Candidate> candidates) {
   const std::vector<ListedStep> list = listed_steps(ground_.steps().steps());
   for (Candidate& candidate : candidates) {
     if (found_.tried > ground_.most_trials() || !ground_.is_relevant(candidate, list)) continue;
-    const std::optional<Judgement> judgement = judge({candidate});
+    const std::optional<Judgement> judgement = judge({&candidate});
     if (!judgement || judgement->state != Judgement::State::wrong) continue;
     const bool takes_back = candidate.kind == Candidate::Kind::restore || candidate.kind == Candidate::Kind::drop;
     if (takes_back && taking_back_.size() < most_first_edits) taking_back_.push_back(candidate);
@@ -188,11 +189,11 @@ void SearchForRepairs::complementary() {
       const auto& right = firsts_[b].judgement.wrong_buffers;
       bool all = left.size() == right.size() && !left.empty();
       for (std::size_t at = 0; all && at < left.size(); ++at) all = left[at] == 0 || right[at] == 0;
-      if (all) judge({firsts_[a].candidate, firsts_[b].candidate});
+      if (all) judge({&firsts_[a].candidate, &firsts_[b].candidate});
     }
   }
   for (std::size_t a = 0; a < taking_back_.size(); ++a) {
-    for (std::size_t b = a + 1; b < taking_back_.size(); ++b) judge({taking_back_[a], taking_back_[b]});
+    for (std::size_t b = a + 1; b < taking_back_.size(); ++b) judge({&taking_back_[a], &taking_back_[b]});
   }
 }
 
@@ -214,7 +215,7 @@ void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
   for (const Candidate& second : single_edits(*steps, ground_.values())) {
     if (found_.tried > ground_.most_trials()) return;
     const bool is_insert = second.edit.action == Edit::Action::insert;
-    if (is_insert == inserts && ground_.is_relevant(second, list)) judge({first, second});
+    if (is_insert == inserts && ground_.is_relevant(second, list)) judge({&first, &second});
   }
 }
 

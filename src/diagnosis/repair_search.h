@@ -32,8 +32,8 @@ class SearchForRepairs {
     Judgement judgement;
   };
 
-  std::optional<Judgement> judge(const std::vector<Candidate>& edits);
-  FoundRepair repair_of(const std::vector<Candidate>& edits, double added_bytes, bool other_owners) const;
+  std::optional<Judgement> judge(const std::vector<const Candidate*>& edits);
+  FoundRepair repair_of(const std::vector<const Candidate*>& edits, double added_bytes, bool other_owners) const;
   bool is_wanted(const FoundRepair& repair) const;
   bool found_one() const;
   bool found_good();

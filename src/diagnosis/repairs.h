@@ -32,6 +32,9 @@ struct RepairOptions {
   /// through all edits.
   bool nearest_only = false;
   std::set<std::string> wanted;  ///< nearest_only: steps of which one is hoped for
+  /// Whether a repair that is the only one is tried around as well: that decides which of several is the best, and is
+  /// told.
+  bool alone_around = true;
 };
 
 /// Repairs of a result that does not match, found by applying every edit to a small layout in which the same goes

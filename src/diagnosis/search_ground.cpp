@@ -148,12 +148,12 @@ std::optional<std::vector<Step>> SearchGround::unedited_steps() const {
   }
 }
 
-Judgement SearchGround::judge(const std::vector<Step>& steps) {
+Judgement SearchGround::judge(std::vector<Step>& steps) {
   if (few_ != nullptr) {
-    Judgement judgement = few_->judge_steps(steps);
+    Judgement judgement = few_->judge_these(steps);
     if (!judgement.right()) return judgement;
   }
-  return all_->judge_steps(steps);
+  return all_->judge_these(steps);
 }
 
 bool SearchGround::is_better(const Judgement& now) const {
@@ -202,14 +202,17 @@ bool SearchGround::touches_right(const std::vector<Candidate>& edits) const {
   return false;
 }
 
-bool SearchGround::says_the_same_in_the_file(const std::vector<Edit>& edits, const std::vector<Step>& steps) const {
+bool SearchGround::says_the_same_in_the_file(const std::vector<const Candidate*>& edits,
+                                             const std::vector<Step>& steps) const {
   const std::vector<Edit>& written = result_.scenario->edits;
   const bool in_one_iteration = std::any_of(written.begin(), written.end(), [](const Edit& edit) {
     return !edit.step.iteration.empty() || !edit.beside.iteration.empty();
   });
   if (!in_one_iteration) return true;
+  std::vector<Edit> list;
+  for (const Candidate* edit : edits) list.push_back(edit->edit);
   try {
-    const Json document = scenario::with_edits(at_sizes(result_.scenario->document, sizes_), edits);
+    const Json document = scenario::with_edits(at_sizes(result_.scenario->document, sizes_), list);
     return read_scenario(document, result_.scenario->file).schedule->steps == steps;
   } catch (const InputError&) {
     return false;

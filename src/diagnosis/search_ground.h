@@ -33,8 +33,8 @@ class SearchGround {
   /// The steps of the framework or of the file's list, without the file's edits; nothing where there are none.
   std::optional<std::vector<Step>> unedited_steps() const;
 
-  /// First with a few of the parameters that are wrong, then with all.
-  Judgement judge(const std::vector<Step>& steps);
+  /// First with a few of the parameters that are wrong, then with all. The steps are as they were when it returns.
+  Judgement judge(std::vector<Step>& steps);
   /// Less of what is wrong is wrong, and nothing that was right.
   bool is_better(const Judgement& now) const;
   /// Whether an edit of `steps` acts on anything that is wrong, before or after; a step on other parameters alone
@@ -44,7 +44,7 @@ class SearchGround {
   bool touches_right(const std::vector<Candidate>& edits) const;
   /// Whether the edits give these steps in the file too. A step that an edit of the file put into one iteration
   /// keeps that, whatever `set` says of its `when`.
-  bool says_the_same_in_the_file(const std::vector<Edit>& edits, const std::vector<Step>& steps) const;
+  bool says_the_same_in_the_file(const std::vector<const Candidate*>& edits, const std::vector<Step>& steps) const;
 
  private:
   bool find();

@@ -59,17 +59,29 @@ std::size_t owners_of(const Timeline& timeline) {
 
 Judgement SymbolicJudge::judge(const std::vector<Edit>& edits) {
   std::optional<std::vector<Step>> steps = steps_.edited(edits);
-  return steps ? judge_steps(std::move(*steps)) : Judgement{};
+  return steps ? judge_these(*steps) : Judgement{};
 }
 
-Judgement SymbolicJudge::judge_steps(std::vector<Step> steps) {
+Judgement SymbolicJudge::judge_steps(std::vector<Step> steps) { return judge_these(steps); }
+
+Judgement SymbolicJudge::judge_these(std::vector<Step>& steps) {
   if (!steps_.are_valid(steps)) return {};
-  Schedule& schedule = steps_.schedule();
-  schedule.steps = std::move(steps);
+  steps.swap(steps_.schedule().steps);
+  const Judgement judgement = replay();
+  steps.swap(steps_.schedule().steps);
+  return judgement;
+}
+
+Judgement SymbolicJudge::replay() {
+  // Thousands of trials may each leave something new.
+  constexpr std::size_t most_remembered = 20'000;
+  const Schedule& schedule = steps_.schedule_of();
+  if (memory_ == nullptr || memory_->size() > most_remembered) memory_ = std::make_unique<symbolic::SymbolicMemory>(schedule);
+  if (walks_ == nullptr) walks_ = std::make_shared<schedule::WalkMemory>(schedule);
   try {
-    const Timeline timeline = walk(schedule);
+    const Timeline timeline = walk(schedule, AtRace::ends, walks_);
     if (timeline.outcome.kind != Outcome::Kind::complete) return {Judgement::State::failed};
-    Judgement judgement = judgement_of(SymbolicEngine(schedule, timeline).run(), schedule.model);
+    Judgement judgement = judgement_of(SymbolicEngine(schedule, timeline, *memory_).run(), schedule.model);
     judgement.sent_bytes = static_cast<double>(communication(schedule, timeline).most_bytes_of_a_rank);
     judgement.owners = owners_of(timeline);
     return judgement;

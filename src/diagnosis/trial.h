@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "src/scenario/editable_steps.h"
+#include "src/schedule/walk_memory.h"
+#include "src/symbolic/memory.h"
 
 namespace lockstep::diagnosis {
 
@@ -37,7 +39,8 @@ class Judge {
   virtual Judgement judge(const std::vector<Edit>& edits) = 0;
 };
 
-/// The symbolic engine as a judge: exact, for the sizes of the scenario.
+/// The symbolic engine as a judge: exact, for the sizes of the scenario. Its trials share what does not depend on the
+/// steps.
 class SymbolicJudge : public Judge {
  public:
   /// Of a schedule on these parameters. Throws InputError where they do not fit together.
@@ -46,11 +49,18 @@ class SymbolicJudge : public Judge {
   Judgement judge(const std::vector<Edit>& edits) override;
   /// The same for steps.
   Judgement judge_steps(std::vector<Step> steps);
+  /// The same without a copy: they are what they were when it returns, and undefined where it throws.
+  Judgement judge_these(std::vector<Step>& steps);
   const scenario::EditableSteps& steps() const { return steps_; }
   scenario::EditableSteps& steps() { return steps_; }
 
  private:
+  Judgement replay();
+
   scenario::EditableSteps steps_;
+  // Of the schedule of steps_.
+  std::unique_ptr<symbolic::SymbolicMemory> memory_;
+  std::shared_ptr<schedule::WalkMemory> walks_;
 };
 
 }  // namespace lockstep::diagnosis

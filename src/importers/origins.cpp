@@ -61,7 +61,7 @@ std::string pattern_of(const std::string& message) {
 std::vector<const ImportedOrigin*> origins_of(const Diagnostic& diagnostic, const Imported& imported,
                                               const Source* scenario) {
   std::vector<const ImportedOrigin*> here, named;
-  const std::string& pointer = diagnostic.place.pointer;
+  const std::string& pointer = diagnostic.place.pointer.text();
   for (const ImportedOrigin& origin : imported.origins) {
     const bool same = diagnostic.place.source.get() == scenario &&
                       (pointer == origin.pointer || pointer.starts_with(origin.pointer + "/"));

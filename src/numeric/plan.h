@@ -8,6 +8,7 @@
 
 #include "src/numeric/component.h"
 #include "src/numeric/reference.h"
+#include "src/schedule/walk_memory.h"
 
 namespace lockstep::numeric {
 
@@ -85,7 +86,7 @@ class Planner {
         timeline_(timeline),
         components_(components),
         reference_(schedule),
-        contributions_(schedule),
+        contributions_(timeline.memory->contributions()),
         factors_(schedule) {}
 
   Plan plan(const Component& component) const;
@@ -101,7 +102,7 @@ class Planner {
   const Timeline& timeline_;
   const Components& components_;
   Reference reference_;
-  Contributions contributions_;
+  const Contributions& contributions_;
   Factors factors_;
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<const Step*, int, int, int>, Rational> by_;

@@ -101,7 +101,7 @@ void write_errors(const CheckResult& result, JsonWriter& json) {
     json.begin_object(true);
     json.key("line").number(at.line);
     json.key("column").number(at.column);
-    json.key("pointer").string(error.place.pointer);
+    json.key("pointer").string(error.place.pointer.text());
     if (error.place.source && error.place.source->name != result.file) {
       json.key("file");  // a framework or model file of the user's
       json.string(error.place.source->name);

@@ -51,7 +51,8 @@ class EditCauses {
   bool may_be_caused(const Place& place) const {
     if (place.source == nullptr || place.source != document_.place().source) return true;
     const bool in_edits = edits_.place().begin <= place.begin && place.end <= edits_.place().end;
-    return !in_edits && (place.pointer.starts_with("/schedule") || place.pointer.starts_with("/model"));
+    const std::string& pointer = place.pointer.text();
+    return !in_edits && (pointer.starts_with("/schedule") || pointer.starts_with("/model"));
   }
 
   enum class Is { there, not_there, unknown };

@@ -57,7 +57,7 @@ Json apply_step_edits(const Json& steps, const std::vector<WrittenEdit>& edits,
       for (const Json::Member& member : one.values) set_written_key(step, member, diagnostics);
     });
   }
-  return Json::array(edited.steps(), steps.place());
+  return Json::array(edited.take_steps(), steps.place());
 }
 
 }  // namespace lockstep::scenario

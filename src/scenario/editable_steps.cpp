@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <concepts>
 #include <set>
-#include <unordered_set>
 
 #include "lockstep/operation.h"
 #include "src/base/budget.h"
@@ -67,13 +66,36 @@ void collect_names(const std::vector<Step>& steps, std::vector<std::string_view>
   }
 }
 
+/// What the key table says of a step of one op.
+struct KeysOfOp {
+  std::vector<std::string_view> needed, foreign;
+};
+
+KeysOfOp keys_of(Op op) {
+  const ObjectRow& row = object_row(Object::step);
+  const std::string_view name = operation(op).name;
+  KeysOfOp keys;
+  for (const ObjectKey& key : row.keys) {
+    if (!has_key(row, key, name)) {
+      keys.foreign.push_back(key.name);
+    } else if (needs_key(key, name)) {
+      keys.needed.push_back(key.name);
+    }
+  }
+  return keys;
+}
+
 /// Which keys an op has and needs.
 bool has_its_keys(const Step& step) {
-  const ObjectRow& row = object_row(Object::step);
-  const std::string_view op = operation(step.op).name;
-  return std::all_of(row.keys.begin(), row.keys.end(), [&](const ObjectKey& key) {
-    return says(step, key.name) ? has_key(row, key, op) : !has_key(row, key, op) || !needs_key(key, op);
-  });
+  static const std::vector<KeysOfOp> by_op = [] {
+    std::vector<KeysOfOp> rows;
+    for (int op = 0; op < op_count; ++op) rows.push_back(keys_of(static_cast<Op>(op)));
+    return rows;
+  }();
+  const KeysOfOp& keys = by_op[static_cast<std::size_t>(step.op)];
+  const auto is_said = [&](std::string_view key) { return says(step, key); };
+  return std::all_of(keys.needed.begin(), keys.needed.end(), is_said) &&
+         std::none_of(keys.foreign.begin(), keys.foreign.end(), is_said);
 }
 
 class StepHash {
@@ -143,7 +165,7 @@ Schedule with_parameters(const Schedule& schedule, std::vector<Parameter> parame
 }
 
 EditableSteps::EditableSteps(const Schedule& schedule, std::vector<Parameter> parameters)
-    : schedule_(with_parameters(schedule, std::move(parameters))), steps_(schedule.steps) {
+    : schedule_(with_parameters(schedule, std::move(parameters))), steps_(schedule.steps), nodes_(nodes_of(steps_)) {
   reading_.layout = schedule.mesh.layout();
   reading_.layout_known = true;
   reading_.mesh = std::make_shared<const Mesh>(schedule.mesh);
@@ -153,27 +175,40 @@ EditableSteps::EditableSteps(const Schedule& schedule, std::vector<Parameter> pa
 }
 
 std::optional<std::vector<Step>> EditableSteps::edited(const std::vector<Edit>& edits) const {
+  std::vector<const Edit*> list;
+  list.reserve(edits.size());
+  for (const Edit& edit : edits) list.push_back(&edit);
+  return edited(list);
+}
+
+std::optional<std::vector<Step>> EditableSteps::edited(const std::vector<const Edit*>& edits) const {
   constexpr std::int64_t units_of_a_step = 30;
   Budget::spend(units_of_a_step * static_cast<std::int64_t>(steps_.size()));
   reading_.diagnostics = {};
-  StepEdits<Step> steps(steps_, {}, reading_.diagnostics);
-  for (const Edit& edit : edits) {
-    Step inserted = edit.action == Edit::Action::insert ? edit.values : Step();
-    put_on(schedule_.mesh, inserted);
-    steps.apply(edit, inserted, [&](Step& step) {
-      set_values(step, edit);
+  StepEdits<Step> steps(nodes_, {}, reading_.diagnostics);
+  for (const Edit* edit : edits) {
+    Step inserted;
+    if (edit->action == Edit::Action::insert) {
+      inserted = edit->values;
+      put_on(schedule_.mesh, inserted);
+    }
+    steps.apply(*edit, inserted, [&](Step& step) {
+      set_values(step, *edit);
       put_on(schedule_.mesh, step);
     });
   }
-  return reading_.diagnostics.empty() ? std::optional(steps.steps()) : std::nullopt;
+  return reading_.diagnostics.empty() ? std::optional(steps.take_steps()) : std::nullopt;
 }
 
 bool EditableSteps::are_valid(const std::vector<Step>& steps) const {
-  std::vector<std::string_view> list;
-  collect_names(steps, list);
-  const std::unordered_set<std::string_view> names(list.begin(), list.end());
-  const auto waits_for_one = [&](const Step& step) { return step.wait_for.empty() || names.contains(step.wait_for); };
-  return names.size() == list.size() && std::all_of(steps.begin(), steps.end(), [&](const Step& step) {
+  std::vector<std::string_view> names;
+  collect_names(steps, names);
+  std::sort(names.begin(), names.end());
+  const auto waits_for_one = [&](const Step& step) {
+    return step.wait_for.empty() || std::binary_search(names.begin(), names.end(), step.wait_for);
+  };
+  return std::adjacent_find(names.begin(), names.end()) == names.end() &&
+         std::all_of(steps.begin(), steps.end(), [&](const Step& step) {
            return waits_for_one(step) && is_valid(step, false) &&
                   std::all_of(step.steps.begin(), step.steps.end(),
                               [&](const Step& inner) { return waits_for_one(inner) && is_valid(inner, true); });

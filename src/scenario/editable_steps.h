@@ -7,6 +7,7 @@
 
 #include "lockstep/scenario.h"
 #include "src/scenario/reading.h"
+#include "src/scenario/step_tree.h"
 
 namespace lockstep::scenario {
 
@@ -25,6 +26,7 @@ class EditableSteps {
   Environment environment() const { return reading_.environment(); }
   /// They after edits of steps; nothing where an edit cannot be applied. Coordinates that an edit
   /// brings are those at the sizes of this scenario.
+  std::optional<std::vector<Step>> edited(const std::vector<const Edit*>& edits) const;
   std::optional<std::vector<Step>> edited(const std::vector<Edit>& edits) const;
   /// Whether a file could have these steps. Selectors may match nothing: such a step does nothing.
   bool are_valid(const std::vector<Step>& steps) const;
@@ -35,6 +37,7 @@ class EditableSteps {
   mutable Reading reading_;  // its diagnostics are scratch
   Schedule schedule_;
   std::vector<Step> steps_;
+  std::vector<StepNode<Step>> nodes_;  // the same, for edits to begin with
 };
 
 /// The schedule with other parameters. Throws InputError where they do not fit together.

@@ -22,7 +22,9 @@ class StepEdits {
  public:
   /// `absent` names steps that are not there, with the reason.
   StepEdits(const std::vector<Content>& steps, std::map<std::string, std::string> absent, Diagnostics& diagnostics)
-      : steps_(nodes_of(steps)), absent_(std::move(absent)), diagnostics_(diagnostics) {}
+      : StepEdits(nodes_of(steps), std::move(absent), diagnostics) {}
+  StepEdits(std::vector<StepNode<Content>> steps, std::map<std::string, std::string> absent, Diagnostics& diagnostics)
+      : steps_(std::move(steps)), absent_(std::move(absent)), diagnostics_(diagnostics) {}
 
   /// `inserted` is the new step of an edit that inserts; `set` changes a step as one that sets says.
   template <typename Set>
@@ -43,7 +45,8 @@ class StepEdits {
     }
   }
 
-  std::vector<Content> steps() const { return steps_of(steps_); }
+  /// What the edits made of them. No edit may follow.
+  std::vector<Content> take_steps() { return steps_of(std::move(steps_)); }
 
  private:
   using Node = StepNode<Content>;
@@ -132,7 +135,7 @@ class StepEdits {
   /// With nothing in flight they would do nothing.
   static void remove_waits(std::vector<Node>& nodes, const std::vector<std::string>& for_steps) {
     std::erase_if(nodes, [&](const Node& node) {
-      const std::string waited = waited_by(node.step);
+      const std::string& waited = waited_by(node.step);
       return !waited.empty() && std::find(for_steps.begin(), for_steps.end(), waited) != for_steps.end();
     });
     for (Node& node : nodes) remove_waits(node.body, for_steps);

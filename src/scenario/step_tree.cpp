@@ -25,7 +25,7 @@ void add_suffix(std::string& name, const std::vector<std::string>& names, const 
 }  // namespace
 
 std::string name_of(const Json& step) { return text_at(step, "name"); }
-std::string name_of(const Step& step) { return step.name; }
+const std::string& name_of(const Step& step) { return step.name; }
 
 Place place_of_name(const Json& step) {
   const Json* name = step.find("name");
@@ -34,7 +34,7 @@ Place place_of_name(const Json& step) {
 Place place_of_name(const Step& step) { return step.place; }
 
 std::string waited_by(const Json& step) { return text_at(step, "op") == "wait" ? text_at(step, "for") : ""; }
-std::string waited_by(const Step& step) { return step.wait_for; }
+const std::string& waited_by(const Step& step) { return step.wait_for; }
 
 void rename(Json& step, const std::vector<std::string>& names, const std::string& suffix) {
   for (const char* key : {"name", "for"}) {

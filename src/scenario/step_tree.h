@@ -25,7 +25,7 @@ struct StepNode {
 
 /// "" without one.
 std::string name_of(const Json& step);
-std::string name_of(const Step& step);
+const std::string& name_of(const Step& step);
 /// Where the name was written, or the step.
 Place place_of_name(const Json& step);
 Place place_of_name(const Step& step);
@@ -33,7 +33,7 @@ inline const Place& place_of(const Json& step) { return step.place(); }
 inline const Place& place_of(const Step& step) { return step.place; }
 /// The step that a wait ends; "" for every other step.
 std::string waited_by(const Json& step);
-std::string waited_by(const Step& step);
+const std::string& waited_by(const Step& step);
 /// Puts a suffix behind its name, and behind the name of what it waits for, where that is one of `names`.
 void rename(Json& step, const std::vector<std::string>& names, const std::string& suffix);
 void rename(Step& step, const std::vector<std::string>& names, const std::string& suffix);
@@ -55,20 +55,21 @@ std::vector<StepNode<Content>> nodes_of(const std::vector<Content>& steps) {
 }
 
 template <typename Content>
-std::vector<Content> steps_of(const std::vector<StepNode<Content>>& nodes);
+std::vector<Content> steps_of(std::vector<StepNode<Content>> nodes);
 
 template <typename Content>
-Content step_of(const StepNode<Content>& node) {
-  Content step = node.step;
-  if (node.is_each) set_body(step, steps_of(node.body), node.body_place);
-  return node.iteration.empty() ? step : with_condition(step, node.iteration, place_of(step));
+Content step_of(StepNode<Content> node) {
+  Content step = std::move(node.step);
+  if (node.is_each) set_body(step, steps_of(std::move(node.body)), node.body_place);
+  if (node.iteration.empty()) return step;
+  return with_condition(step, node.iteration, place_of(step));
 }
 
 template <typename Content>
-std::vector<Content> steps_of(const std::vector<StepNode<Content>>& nodes) {
+std::vector<Content> steps_of(std::vector<StepNode<Content>> nodes) {
   std::vector<Content> steps;
   steps.reserve(nodes.size());
-  for (const StepNode<Content>& node : nodes) steps.push_back(step_of(node));
+  for (StepNode<Content>& node : nodes) steps.push_back(step_of(std::move(node)));
   return steps;
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "src/base/at.h"
-#include "src/schedule/selector_list.h"
 
 namespace lockstep::schedule {
 
@@ -74,14 +73,7 @@ bool Calls::runs(const Position& position, int rank) {
 const std::vector<int>& Calls::selected(const Step& step, int rank) {
   const LocalModel& local = schedule_->model.local(rank);
   const std::vector<int>*& found = selected_[{&step, local.id}];
-  if (!found) {
-    std::vector<int>& list = selections_->emplace_back();
-    const SelectorList selectors(step.params.items());
-    for (std::size_t i = 0; i < local.buffers.size(); ++i) {
-      if (selectors.chooses(schedule_->model, local.buffers[i])) list.push_back(static_cast<int>(i));
-    }
-    found = &list;
-  }
+  if (!found) found = &memory_->selected(step.params, local);
   return *found;
 }
 
@@ -138,14 +130,15 @@ void Calls::check_backward(const Position& position, int rank) {
   // that a class of buffers evaluates it on.
   const bool shared = !step.by->uses_rank();
   if (shared && backward_checked_[{&step, position.optimizer_step, position.micro_batch}]) return;
-  std::vector<char> seen(static_cast<std::size_t>(contributions_.classes()), 0);
+  const Contributions& contributions = memory_->contributions();
+  std::vector<char> seen(static_cast<std::size_t>(contributions.classes()), 0);
   int last = -1;
   for (int buffer : selected(step, rank)) {
-    char& done = seen[at(contributions_.class_of(rank, buffer))];
+    char& done = seen[at(contributions.class_of(rank, buffer))];
     if (done) continue;
     done = 1;
     for (const Contribution& contribution :
-         contributions_.of(rank, buffer, position.optimizer_step, position.micro_batch, step.uses)) {
+         contributions.of(rank, buffer, position.optimizer_step, position.micro_batch, step.uses)) {
       if (contribution.evaluated_on == last) continue;
       last = contribution.evaluated_on;
       const Rational value = evaluated(step, step.by_place, "by", last, [&] {

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "lockstep/timeline.h"
+#include "src/schedule/walk_memory.h"
 
 namespace lockstep::schedule {
 
@@ -26,12 +26,12 @@ std::vector<Position> unroll(const Schedule& schedule);
 /// cut how. Answers that ranks share are worked out once.
 class Calls {
  public:
-  Calls(const Schedule& schedule, std::deque<std::vector<int>>& selections)
-      : schedule_(&schedule), selections_(&selections), contributions_(schedule), factors_(schedule) {}
+  /// The memory was made for the mesh, model and batch of the schedule; both must outlive it.
+  Calls(const Schedule& schedule, WalkMemory& memory) : schedule_(&schedule), memory_(&memory), factors_(schedule) {}
 
   /// `when` and `only` of the step and of the `each` around it.
   bool runs(const Position& position, int rank);
-  /// Indices of the selected buffers on this rank. The vector lives as long as the timeline.
+  /// Indices of the selected buffers on this rank. The vector lives as long as the memory.
   const std::vector<int>& selected(const Step& step, int rank);
   /// The geometry of `step` over whole buffers on this rank, for a group of `n`.
   const GeometryLayout& layout(const Step& step, int rank, int n);
@@ -52,8 +52,7 @@ class Calls {
   auto evaluated(const Step& step, const Place& place, const char* key, int rank, Function function);
 
   const Schedule* schedule_;
-  std::deque<std::vector<int>>* selections_;
-  Contributions contributions_;
+  WalkMemory* memory_;
   Factors factors_;
   std::map<std::pair<const Step*, int>, const std::vector<int>*> selected_;
   std::map<std::tuple<const Step*, int, int>, std::unique_ptr<GeometryLayout>> layouts_;

@@ -55,12 +55,20 @@ Contributions::Contributions(const Schedule& schedule) : schedule_(&schedule) {
   }
   // A class stands for one rank at a time, so pieces count only where they decide who names a
   // contribution: the shard axes in the key do that.
-  std::map<std::string, int> classes;
+  std::map<std::string, int> sites;
+  std::vector<int> sites_of(model.parameters().size(), -1);  // by parameter, looked at once however many hold it
+  const auto site_of = [&](int parameter) {
+    int& site = sites_of[at(parameter)];
+    if (site < 0) site = sites.emplace(site_key(model, parameter), static_cast<int>(sites.size())).first->second;
+    return site;
+  };
+  std::map<std::vector<int>, int> classes;
+  std::vector<int> key;
   for (const auto& local : model.locals()) {
     std::vector<int>& of_buffer = class_of_.emplace_back();
     for (const LocalBuffer& buffer : local->buffers) {
-      std::string key;
-      for (int parameter : buffer.parameters) key += site_key(model, parameter);
+      key.clear();
+      for (const int parameter : buffer.parameters) key.push_back(site_of(parameter));
       of_buffer.push_back(classes.emplace(key, static_cast<int>(classes.size())).first->second);
     }
   }

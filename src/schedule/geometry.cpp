@@ -170,6 +170,11 @@ class Layouter {
 
 }  // namespace
 
+const Expression& Geometry::default_align_parameter() {
+  static const Expression alignment{Rational(64)};
+  return alignment;
+}
+
 Interval Cut::slice(int member) const {
   if (lengths_before != nullptr) {
     const Interval part{(*lengths_before)[at(member)] * length, (*lengths_before)[at(member) + 1] * length};

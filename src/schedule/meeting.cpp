@@ -10,18 +10,6 @@ namespace lockstep::schedule {
 
 namespace {
 
-std::string key_of(const Over& over) {
-  std::string key;
-  for (const Over::Pick& pick : over.picks) {
-    key += std::string(name_of(pick.axis));
-    if (pick.coordinates) {
-      for (int coordinate : *pick.coordinates) key += "," + std::to_string(coordinate);
-    }
-    key += ";";
-  }
-  return key;
-}
-
 std::int64_t elements(const Schedule& schedule, const Call& call, std::size_t position) {
   if (!call.owned.empty()) return size(call.owned[position]);
   const int buffer = (*call.buffers)[position];
@@ -38,32 +26,17 @@ bool moves_data(Op op) { return operation(op).writes != Operation::Writes::nothi
 }  // namespace
 
 int Meetings::group_of(const Step& step, int rank) {
-  std::vector<int>& by_rank = of_step_[&step];
-  if (by_rank.empty()) {
-    const Over over = step.over.value_or(Over{});
-    std::vector<int>& shared = of_over_[key_of(over)];
-    if (shared.empty()) {
-      const Groups groups = schedule_->mesh.groups(over);
-      std::vector<int> numbers;
-      for (const std::vector<int>& ranks : groups.members) {
-        const auto [found, is_new] = number_.emplace(ranks, static_cast<int>(members_.size()));
-        if (is_new) {
-          members_.push_back(ranks);
-          groups_.emplace_back().next.assign(ranks.size(), 0);
-        }
-        numbers.push_back(found->second);
-      }
-      for (int group : groups.group_of) shared.push_back(group < 0 ? -1 : numbers[at(group)]);
-    }
-    by_rank = shared;
-  }
-  return by_rank[at(rank)];
+  const std::vector<int>*& by_rank = of_step_[&step];
+  if (by_rank == nullptr) by_rank = &memory_->groups_of(step.over.value_or(Over{}));
+  return (*by_rank)[at(rank)];
 }
 
 Meeting& Meetings::arrive(int group, int rank, MemberCall call) {
-  const std::vector<int>& ranks = members_[at(group)];
+  const std::vector<int>& ranks = members(group);
   const auto member = static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  while (groups_.size() <= at(group)) groups_.emplace_back();
   Group& state = groups_[at(group)];
+  if (state.next.empty()) state.next.assign(ranks.size(), 0);
   const std::size_t number = state.next[member]++ - state.first;
   while (state.open.size() <= number) {
     Meeting& fresh = state.open.emplace_back();

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "lockstep/timeline.h"
 #include "src/base/at.h"
+#include "src/schedule/walk_memory.h"
 
 namespace lockstep::schedule {
 
@@ -32,12 +31,11 @@ struct Meeting {
 /// Brings the members of each group together in the order in which each of them calls.
 class Meetings {
  public:
-  explicit Meetings(const Schedule& schedule) : schedule_(&schedule) {}
+  explicit Meetings(WalkMemory& memory) : memory_(&memory) {}
 
-  /// The group that this step's `over` puts the rank in: a number that is the same for every step
-  /// with that set of ranks; -1 for none.
+  /// The group that this step's `over` puts the rank in; -1 for none.
   int group_of(const Step& step, int rank);
-  const std::vector<int>& members(int group) const { return members_[at(group)]; }
+  const std::vector<int>& members(int group) const { return memory_->members(group); }
 
   /// Adds the rank's next call of this group. The meeting stays valid until finish().
   Meeting& arrive(int group, int rank, MemberCall call);
@@ -50,12 +48,9 @@ class Meetings {
     std::size_t first = 0;          // number of the first open meeting
     std::vector<std::size_t> next;  // by member: number of its next meeting
   };
-  const Schedule* schedule_;
-  std::map<std::vector<int>, int> number_;  // by ranks
-  std::vector<std::vector<int>> members_;   // by number
-  std::deque<Group> groups_;                // by number; a deque, because ranks keep pointers to open meetings
-  std::unordered_map<const Step*, std::vector<int>> of_step_;  // by rank: number
-  std::map<std::string, std::vector<int>> of_over_;
+  WalkMemory* memory_;
+  std::deque<Group> groups_;  // by number; a deque, because ranks keep pointers to open meetings
+  std::unordered_map<const Step*, const std::vector<int>*> of_step_;  // by rank: number
 };
 
 /// What a call brings to a meeting, in words: "all_reduce (sum) of 2 parameters, 768 elements, float32".

@@ -39,9 +39,9 @@ namespace schedule {
 Walk::Walk(const Schedule& schedule, Timeline& timeline, AtRace at_race)
     : schedule_(&schedule),
       timeline_(&timeline),
-      calls_(schedule, timeline.selections),
+      calls_(schedule, *timeline.memory),
       ownership_(schedule),
-      meetings_(schedule),
+      meetings_(*timeline.memory),
       at_race_(at_race),
       positions_(unroll(schedule)),
       ranks_(static_cast<std::size_t>(schedule.mesh.world())) {
@@ -297,8 +297,9 @@ void Walk::keep_completed() {
 
 }  // namespace schedule
 
-Timeline walk(const Schedule& schedule, AtRace at_race) {
+Timeline walk(const Schedule& schedule, AtRace at_race, std::shared_ptr<schedule::WalkMemory> memory) {
   Timeline timeline;
+  timeline.memory = memory != nullptr ? std::move(memory) : std::make_shared<schedule::WalkMemory>(schedule);
   schedule::Walk(schedule, timeline, at_race).run();
   return timeline;
 }

@@ -32,6 +32,7 @@ struct OwningMember {
 /// position p at time p, or as soon as it is released from a collective that it waits in.
 class Walk {
  public:
+  /// The timeline has a memory, and nothing else.
   Walk(const Schedule& schedule, Timeline& timeline, AtRace at_race);
   void run();
 

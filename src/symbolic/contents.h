@@ -27,6 +27,7 @@ class Contents {
   explicit Contents(Forms& forms) : forms_(&forms) {}
 
   const Content& content(int number) const { return contents_[number]; }
+  std::size_t size() const { return contents_.size(); }
   int uniform(std::int64_t numel, int form);
   int intern(Content content) {
     Budget::spend(2 + static_cast<std::int64_t>(content.size() / 2));

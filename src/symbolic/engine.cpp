@@ -6,19 +6,38 @@
 
 namespace lockstep {
 
-SymbolicEngine::State::State(const Schedule& the_schedule, const Timeline& the_timeline)
-    : schedule(the_schedule), timeline(the_timeline), contributions(the_schedule), factors(the_schedule) {
+symbolic::SymbolicMemory::SymbolicMemory(const Schedule& schedule) {
   std::size_t total = 0;
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
     first.push_back(total);
     total += schedule.model.local(rank).buffers.size();
   }
   first.push_back(total);
+}
+
+int symbolic::SymbolicMemory::number_of(const Step& step) {
+  return step_numbers
+      .emplace(std::pair(step.by ? step.by->text() : "", step.uses), static_cast<int>(step_numbers.size()))
+      .first->second;
+}
+
+SymbolicEngine::State::State(const Schedule& the_schedule, const Timeline& the_timeline, symbolic::SymbolicMemory* of_others)
+    : schedule(the_schedule),
+      timeline(the_timeline),
+      contributions(the_timeline.memory->contributions()),
+      factors(the_schedule),
+      own(of_others == nullptr ? std::make_unique<symbolic::SymbolicMemory>(the_schedule) : nullptr),
+      memory(of_others == nullptr ? *own : *of_others),
+      forms(memory.forms),
+      contents(memory.contents) {
   slot(schedule.result);
 }
 
 SymbolicEngine::SymbolicEngine(const Schedule& schedule, const Timeline& timeline)
-    : state_(std::make_unique<State>(schedule, timeline)) {}
+    : state_(std::make_unique<State>(schedule, timeline, nullptr)) {}
+
+SymbolicEngine::SymbolicEngine(const Schedule& schedule, const Timeline& timeline, symbolic::SymbolicMemory& memory)
+    : state_(std::make_unique<State>(schedule, timeline, &memory)) {}
 
 SymbolicEngine::~SymbolicEngine() = default;
 
@@ -28,7 +47,7 @@ SymbolicResult SymbolicEngine::run(const std::function<void(std::size_t)>& after
   for (std::vector<int>& slot : state.buffers) std::fill(slot.begin(), slot.end(), -1);
   state.norm_calls.clear();
   const int completed = static_cast<int>(timeline.rank_ends.size());
-  state.snapshots.assign(static_cast<std::size_t>(completed), std::vector<int>(state.first.back(), -1));
+  state.snapshots.assign(static_cast<std::size_t>(completed), std::vector<int>(state.memory.first.back(), -1));
 
   // A rank's list ends before this event: its optimizer reads the result buffer now.
   std::multimap<std::size_t, std::pair<int, int>> ends;

@@ -18,7 +18,7 @@ Intervals all_of(const LocalBuffer& buffer) { return buffer.numel == 0 ? Interva
 
 int SymbolicEngine::State::slot(const std::string& name) {
   const auto [found, is_new] = slots.emplace(name, static_cast<int>(buffers.size()));
-  if (is_new) buffers.emplace_back(first.back(), -1);
+  if (is_new) buffers.emplace_back(memory.first.back(), -1);
   return found->second;
 }
 
@@ -88,11 +88,11 @@ void SymbolicEngine::State::local(const Event& event) {
 int SymbolicEngine::State::gradient(const Event& event, int buffer) {
   const Call& call = event.calls.front();
   const Step& step = *call.step;
-  const int step_number = step_numbers.emplace(&step, static_cast<int>(step_numbers.size())).first->second;
+  const auto [number, is_first] = step_numbers.emplace(&step, 0);
+  if (is_first) number->second = memory.number_of(step);
   const int counted = schedule.batch.first_micro_batch(event.optimizer_step) + event.micro_batch;
-  const std::array<int, 4> key = {call.rank, contributions.class_of(call.rank, buffer), counted, step_number};
-  const auto [found, is_new] = backward_forms.emplace(key, 0);
-  if (!is_new) return found->second;
+  const std::array<int, 4> key = {call.rank, contributions.class_of(call.rank, buffer), counted, number->second};
+  if (const auto known = memory.backward_forms.find(key); known != memory.backward_forms.end()) return known->second;
   std::vector<std::pair<int, Rational>> terms;
   for (const Contribution& contribution :
        contributions.of(call.rank, buffer, event.optimizer_step, event.micro_batch, step.uses)) {
@@ -103,8 +103,7 @@ int SymbolicEngine::State::gradient(const Event& event, int buffer) {
     terms.emplace_back(forms.atom(atom),
                        factors.by(step, contribution.evaluated_on, event.optimizer_step, event.micro_batch));
   }
-  found->second = forms.make(terms);
-  return found->second;
+  return memory.backward_forms[key] = forms.make(terms);
 }
 
 void SymbolicEngine::State::collective(const Event& event) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -9,15 +8,15 @@
 
 #include "lockstep/symbolic.h"
 #include "src/base/at.h"
-#include "src/symbolic/contents.h"
-#include "src/symbolic/forms.h"
+#include "src/schedule/walk_memory.h"
+#include "src/symbolic/memory.h"
 
 namespace lockstep {
 
-/// The symbolic engine's working memory: what every buffer of every rank holds, and the interned
-/// forms and contents that it is made of.
+/// What the symbolic engine knows of one replay: what every buffer of every rank holds.
 struct SymbolicEngine::State {
-  State(const Schedule& schedule, const Timeline& timeline);
+  /// `memory` is null where the replay has one of its own.
+  State(const Schedule& schedule, const Timeline& timeline, symbolic::SymbolicMemory* memory);
 
   // Replay (engine_events.cpp).
   void happen(const Event& event);
@@ -30,7 +29,7 @@ struct SymbolicEngine::State {
   /// Content number of a buffer; a buffer never written is 0 everywhere.
   int& held(int slot, int rank, int buffer);
   int slot(const std::string& name);
-  std::size_t index(int rank, int buffer) const { return first[at(rank)] + static_cast<std::size_t>(buffer); }
+  std::size_t index(int rank, int buffer) const { return memory.first[at(rank)] + static_cast<std::size_t>(buffer); }
   const LocalBuffer& local_buffer(int rank, int buffer) const { return schedule.model.local(rank).buffers[at(buffer)]; }
 
   // Comparison (engine_verdict.cpp, engine_norm.cpp).
@@ -47,12 +46,13 @@ struct SymbolicEngine::State {
 
   const Schedule& schedule;
   const Timeline& timeline;
-  Contributions contributions;
+  const Contributions& contributions;
   Factors factors;
-  symbolic::Forms forms;
-  symbolic::Contents contents{forms};
+  std::unique_ptr<symbolic::SymbolicMemory> own;
+  symbolic::SymbolicMemory& memory;
+  symbolic::Forms& forms;
+  symbolic::Contents& contents;
 
-  std::vector<std::size_t> first;           // by rank: index of its first buffer
   std::map<std::string, int> slots;         // buffer names
   std::vector<std::vector<int>> buffers;    // by slot and index: content, -1 never written
   std::vector<std::vector<int>> snapshots;  // by optimizer step and index: what `result` held
@@ -63,11 +63,7 @@ struct SymbolicEngine::State {
   };
   std::vector<NormCall> norm_calls;
 
-  std::unordered_map<std::array<int, 4>, int, symbolic::ListHash> backward_forms;  // by rank, class, micro-batch, step
-  std::map<const Step*, int> step_numbers;
-  std::vector<int> placement_class;  // by logical: alike ones have like references
-  std::map<std::tuple<int, int, int>, int> references;
-  std::map<std::pair<int, int>, std::optional<Rational>> ratios;
+  std::map<const Step*, int> step_numbers;  // of the memory
   // Backward events by optimizer step, micro-batch and rank, made when first needed.
   std::map<std::tuple<int, int, int>, std::vector<std::size_t>> backward_events;
   std::map<std::tuple<int, int, int, int>, Rational> factors_of_terms;

@@ -44,9 +44,9 @@ std::vector<int> placement_classes(const Model& model) {
 }  // namespace
 
 int SymbolicEngine::State::reference(int logical, int piece, int optimizer_step) {
-  if (placement_class.empty()) placement_class = placement_classes(schedule.model);
-  const std::tuple key(placement_class[at(logical)], piece, optimizer_step);
-  if (const auto known = references.find(key); known != references.end()) return known->second;
+  if (memory.placement_class.empty()) memory.placement_class = placement_classes(schedule.model);
+  const std::tuple key(memory.placement_class[at(logical)], piece, optimizer_step);
+  if (const auto known = memory.references.find(key); known != memory.references.end()) return known->second;
   std::vector<std::pair<int, Rational>> terms;
   for (const Term& term : reference_terms(schedule, logical, piece, optimizer_step)) {
     symbolic::Atom atom;
@@ -55,12 +55,12 @@ int SymbolicEngine::State::reference(int logical, int piece, int optimizer_step)
     atom.site_use = term.site_use;
     terms.emplace_back(forms.atom(atom), term.coefficient);
   }
-  return references[key] = forms.make(terms);
+  return memory.references[key] = forms.make(terms);
 }
 
 // got/expected, where it is one number.
 std::optional<Rational> SymbolicEngine::State::ratio(int form, int expected) {
-  const auto [found, is_new] = ratios.emplace(std::pair(form, expected), std::nullopt);
+  const auto [found, is_new] = memory.ratios.emplace(std::pair(form, expected), std::nullopt);
   if (!is_new) return found->second;
   const symbolic::Forms::Form& a = forms.form(form);
   const symbolic::Forms::Form& b = forms.form(expected);
@@ -95,7 +95,7 @@ SymbolicResult SymbolicEngine::State::judge(int optimizer_step) {
 
 void SymbolicEngine::State::compare(int optimizer_step, SymbolicResult& result) {
   const auto step = static_cast<std::size_t>(optimizer_step);
-  result.buffers.reserve(first.back());
+  result.buffers.reserve(memory.first.back());
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
     const auto& local = schedule.model.local(rank).buffers;
     for (std::size_t buffer = 0; buffer < local.size(); ++buffer) {
@@ -128,7 +128,7 @@ void SymbolicEngine::State::find_unowned(int optimizer_step, SymbolicResult& res
   const auto step = static_cast<std::size_t>(optimizer_step);
   // By family: what its members own. A member that owns everything settles it.
   std::map<int, std::vector<Interval>> covered;
-  std::vector<char> whole(first.back(), 0);
+  std::vector<char> whole(memory.first.back(), 0);
   for (const BufferResult& buffer : result.buffers) {
     const auto family = static_cast<std::size_t>(timeline.family[step][at(buffer.rank)][at(buffer.buffer)]);
     if (size(buffer.owned) == local_buffer(buffer.rank, buffer.buffer).numel) whole[family] = 1;

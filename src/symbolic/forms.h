@@ -63,6 +63,7 @@ class Forms {
   const Atom& atom_at(std::uint32_t number) const { return atoms_[number]; }
   const Rational& coefficient_at(std::uint32_t number) const { return coefficients_[number]; }
   const Form& form(int number) const { return forms_[number]; }
+  std::size_t size() const { return forms_.size(); }
   int leftover(const std::string& what);
   const std::string& leftover_name(int number) const { return leftovers_[at(number)]; }
 

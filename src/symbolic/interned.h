@@ -28,6 +28,7 @@ class Interned {
     return number;
   }
   const Value& operator[](int number) const { return values_[at(number)]; }
+  std::size_t size() const { return values_.size(); }
 
  private:
   // Numbers are looked up by what they stand for.

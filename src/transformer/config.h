@@ -54,6 +54,7 @@ struct Config {
   /// Rows of linear_qkv: for each key-value head its queries, its key, its value.
   int qkv_rows() const { return (heads + 2 * kv_heads) * head_size; }
   int gate_and_up() const { return swiglu ? 2 : 1; }
+  friend bool operator==(const Config&, const Config&) = default;
 };
 
 struct TensorShape {

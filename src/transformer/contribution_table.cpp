@@ -7,6 +7,7 @@
 
 #include "lockstep/expression.h"
 #include "src/base/at.h"
+#include "src/schedule/walk_memory.h"
 
 namespace lockstep::transformer {
 
@@ -74,7 +75,7 @@ class StepFactors {
 
 ContributionTable::ContributionTable(const Config& config, const Schedule& schedule, const Timeline& timeline,
                                      const Data& data, const ShardedRun& options)
-    : schedule_(schedule), contributions_(schedule) {
+    : schedule_(schedule), contributions_(timeline.memory->contributions()) {
   for (const Event& event : timeline.events) {
     if (operation(event.op).adds != Operation::Adds::gradient) continue;
     const Call& call = event.calls.front();

@@ -42,7 +42,7 @@ class ContributionTable {
  private:
   using Key = std::tuple<const Step*, int, std::string>;  ///< backward step, optimizer step, use
   const Schedule& schedule_;
-  Contributions contributions_;
+  const Contributions& contributions_;
   /// Ranks and micro-batches in which each backward step ran, by optimizer step.
   std::map<std::pair<const Step*, int>, std::set<std::pair<int, int>>> called_;
   std::vector<const Step*> order_;                                ///< backward steps, by their last call

@@ -6,12 +6,11 @@
 
 #include "lockstep/transformer.h"
 #include "src/base/at.h"
-#include "src/transformer/generator.h"
+#include "src/transformer/known_references.h"
 #include "src/transformer/least_squares.h"
 #include "src/transformer/recognize.h"
 #include "src/transformer/replay.h"
 #include "src/transformer/replicas.h"
-#include "src/transformer/rounding.h"
 #include "src/transformer/stage_division.h"
 
 namespace lockstep {
@@ -26,6 +25,7 @@ class Engine {
       : schedule_(*scenario.schedule),
         timeline_(timeline),
         seed_(options.seed),
+        references_(options.references != nullptr ? *options.references : own_references_),
         config_(recognize(scenario)),
         data_(config_, schedule_, options.seed, scenario.preset->place),
         edits_(read_site_edits(*scenario.preset)) {
@@ -43,11 +43,10 @@ class Engine {
     const ContributionTable table(config_, schedule_, timeline_, data_, sharded);
     check_reached(edits_, reached);
     Replay replay(schedule_, timeline_, table, seed_);
-    const Tensors<double> parameters = initial_parameters(config_, seed_);
     for (std::size_t step = 0; step < timeline_.step_ends.size(); ++step) {
       replay.run_to(timeline_.step_ends[step]);
-      const RoundedGradient reference = rounded_gradient(config_, parameters, data_.sequences(static_cast<int>(step)));
-      compare(static_cast<int>(step), reference, replay, table);
+      const auto reference = references_.get(config_, seed_, data_.sequences(static_cast<int>(step)));
+      compare(static_cast<int>(step), *reference, replay, table);
       if (!result_.match) break;
     }
     return std::move(result_);
@@ -210,6 +209,8 @@ class Engine {
   const Schedule& schedule_;
   const Timeline& timeline_;
   std::uint64_t seed_;
+  KnownReferences own_references_;
+  KnownReferences& references_;
   Config config_;
   Data data_;
   SiteEdits edits_;

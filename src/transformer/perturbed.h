@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -76,12 +77,14 @@ class Perturbed {
 
  private:
   static double error(double of) {
-    // xorshift64 (G. Marsaglia, 2003); its top bit is the sign.
+    // xorshift64 (G. Marsaglia, 2003); its top bit is the sign, which no processor can predict: it is put in place
+    // without a branch.
     state_ ^= state_ << 13;
     state_ ^= state_ >> 7;
     state_ ^= state_ << 17;
     ++operations_;
-    return (state_ >> 63) != 0 ? of * step : -of * step;
+    constexpr std::uint64_t sign = std::uint64_t{1} << 63;
+    return std::bit_cast<double>(std::bit_cast<std::uint64_t>(of * step) ^ (~state_ & sign));
   }
 
   static inline thread_local std::uint64_t state_ = 1;

@@ -23,6 +23,7 @@ struct Sequence {
   std::vector<double> auxiliary_weights;
 
   int length() const { return static_cast<int>(weights.size()); }
+  friend bool operator==(const Sequence&, const Sequence&) = default;
 };
 
 /// What one device computes for one sequence: its loss, and the gradient of it added to `gradients`, which has a tensor

@@ -21,7 +21,7 @@ std::string errors(std::string text) {
     const auto at = line_column(place);
     result += std::to_string(at.line) + ":" + std::to_string(at.column) + "+" +
               std::to_string(place.end - place.begin) + " " + message;
-    if (!place.pointer.empty()) result += " [" + place.pointer + "]";
+    if (!place.pointer.text().empty()) result += " [" + place.pointer.text() + "]";
     result += "\n";
   }
   return result;
@@ -31,10 +31,10 @@ std::string written(const Place& place) { return place.source->text.substr(place
 
 /// Every value's text and pointer, depth first.
 void list_places(const Json& value, std::string& out) {
-  out += value.place().pointer + " = " + written(value.place()) + "\n";
+  out += value.place().pointer.text() + " = " + written(value.place()) + "\n";
   for (const Json& item : value.items()) list_places(item, out);
   for (const Json::Member& member : value.members()) {
-    out += member.key_place.pointer + " : " + written(member.key_place) + "\n";
+    out += member.key_place.pointer.text() + " : " + written(member.key_place) + "\n";
     list_places(member.value, out);
   }
 }

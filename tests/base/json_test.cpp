@@ -76,13 +76,13 @@ TEST_CASE("A member that is set takes the place of its value") {
   Json value = example();
   value.set("name", Json::string("new", {source, 0, 5, "/edits/0/name"}));
   CHECK(value.members()[0].key_place.source == source);
-  CHECK(value.find("name")->place().pointer == "/edits/0/name");
+  CHECK(value.find("name")->place().pointer.text() == "/edits/0/name");
 }
 
 TEST_CASE("A copy may claim another place") {
   const auto source = std::make_shared<const Source>(Source{"x", "12"});
   const Json here = Json::number("1").at({source, 0, 1, "/a"});
-  CHECK(here.place().pointer == "/a");
+  CHECK(here.place().pointer.text() == "/a");
   CHECK(here.text() == "1");
   CHECK(Json().at({source, 0, 1, "/b"}).is_null());
   CHECK(Json().at({source, 0, 1, "/b"}).place().end == 1);

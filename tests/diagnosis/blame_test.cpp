@@ -81,3 +81,22 @@ TEST_CASE("without a search the steps that spoil a gradient are blamed all the s
   CHECK(check_text(megatron_844(R"({ "verdict": "mismatch", "blame": ["embedding_all_reduce"] })"), options)
             .repairs.size() == 1);
 }
+
+TEST_CASE("for the blame alone the only repair is not tried at other sizes") {
+  const std::string text =
+      scenario_text(R"({ "dp": 2 })", R"([ { "name": "w", "shape": [4] } ])",
+               R"J([ { "name": "m", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+                     { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ],
+                   "edits": [ { "drop": "mean" } ])J",
+               R"(, "expect": { "verdict": "mismatch", "blame": ["mean"] })");
+  CheckOptions options;
+  const CheckResult all = check_text(text, options);
+  options.blame_where_expected = true;
+  const CheckResult alone = check_text(text, options);
+  CHECK(only(all).step == "mean");
+  CHECK(only(alone).step == "mean");
+  REQUIRE(all.repairs.size() == 1);
+  REQUIRE(alone.repairs.size() == 1);
+  CHECK(all.repairs.front().sizes > 0);
+  CHECK(alone.repairs.front().sizes == 0);
+}

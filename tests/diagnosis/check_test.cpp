@@ -78,7 +78,7 @@ TEST_CASE("an axis of any size is proved for all of them, and one layout is show
   CHECK(open.verdict == Verdict::error);
   REQUIRE(open.errors.size() == 1);
   const Place& place = open.errors.front().place;
-  CHECK(place.pointer == "/layout/dp");
+  CHECK(place.pointer.text() == "/layout/dp");
   CHECK(some.substr(place.begin, place.end - place.begin) == "\"any\"");
   CHECK(open.errors.front().message ==
         "the size \"any\" of the axis dp is not decided for dp ≥ 2: step \"some\": not all ranks of a group reach it "
@@ -124,7 +124,7 @@ TEST_CASE("any number of micro-batches is proved for all of them, and one is sho
   CHECK(open.verdict == Verdict::error);
   REQUIRE(open.errors.size() == 1);
   const Place& place = open.errors.front().place;
-  CHECK(place.pointer == "/batch/micro_batches");
+  CHECK(place.pointer.text() == "/batch/micro_batches");
   CHECK(some.substr(place.begin, place.end - place.begin) == "\"any\"");
   CHECK(open.errors.front().message ==
         "the number \"any\" of micro-batches is not decided for micro_batches ≥ 2: step \"regrow\": it acts in every "

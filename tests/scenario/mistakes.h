@@ -19,7 +19,7 @@ inline std::string mistakes_in(const std::string& text, const std::string& file 
       std::string at = place.source ? place.source->text.substr(place.begin, place.end - place.begin) : "";
       at = at.substr(0, at.find('\n'));
       if (at.size() > 30) at = at.substr(0, 30) + "…";
-      lines += place.pointer + " `" + at + "`: " + diagnostic.message + "\n";
+      lines += place.pointer.text() + " `" + at + "`: " + diagnostic.message + "\n";
     }
     return lines;
   }

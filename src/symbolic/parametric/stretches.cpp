@@ -45,7 +45,7 @@ std::vector<Cut> Stretches::cuts(int logical, int piece) {
   const Coordinates holders =
       target_.even(logical) ? Coordinates(target_.levels().size(), -1) : target_.holders(logical, piece);
   std::vector<Cut> cuts;
-  if (!calls_) calls_.emplace(schedule, selections_);
+  if (!calls_) calls_.emplace(schedule, memory_.emplace(schedule));
   for (const Owner& owner : result_.owners) {
     if (!owner.inside.empty())
       throw OutOfReach(owner.step->name, "who owns which part of an owned part is not followed where it matters");

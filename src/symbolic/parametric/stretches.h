@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -48,8 +47,8 @@ class Stretches {
   const World& world_;
   const World& target_;
   const ClassResult& result_;
-  std::deque<std::vector<int>> selections_;
-  std::optional<schedule::Calls> calls_;  ///< made when it is first asked for
+  std::optional<schedule::WalkMemory> memory_;
+  std::optional<schedule::Calls> calls_;            ///< made when it is first asked for
   std::vector<std::vector<int>> levels_;  ///< by owner: the one that varies fastest first
   std::map<std::pair<int, int>, std::vector<Stretch>> kinds_;
 };
