@@ -23,6 +23,7 @@ from folders import ROOT, all_folders, folder_of
 from mutants import SYMMETRIC, Mutant, apart, identity
 from tests import INNER, LONGEST, OUTER, STAGES, Tests
 
+BELIEVED = "believed to be equivalent"
 MOST_EACH = 500  # mutants of a folder: each folder has numbers of its own, so that its objects do not depend on the others
 
 
@@ -110,6 +111,9 @@ def run(chosen, tests, jobs, minutes, files, results):
     with ThreadPoolExecutor(jobs) as pool:
         for stage in range(STAGES):
             list(pool.map(one, [(mutant, stage) for mutant in order if mutant.id not in results]))
+    for mutant in chosen:
+        if mutant.id not in results:
+            say(f"no test has caught it in the time that there was: {describe(mutant, line=True)}")
 
 
 def measured(options, build, found, drawn, chosen, results):
@@ -122,7 +126,7 @@ def measured(options, build, found, drawn, chosen, results):
             say(f"{folder}: {len(tried)} of {len(of_folder)} mutants tried, which is not counted as measured")
             continue
         result[folder] = document.figures_of(ROOT, tried, results, {
-            "seed": options.seed, "found": len(found[folder]), "sources": sum(folder_of(name) == folder for name in build.sources),
+            "seed": options.seed, "believed": sum(results[mutant.id][1] == BELIEVED for mutant in tried), "found": len(found[folder]), "sources": sum(folder_of(name) == folder for name in build.sources),
             "dropped": sum(folder_of(mutant.file) == folder for mutant in drawn) - len(of_folder)})
     return result
 
@@ -139,6 +143,8 @@ def main():
     parser.add_argument("--python", default=sys.executable, help="a Python with pytest (default: this one)")
     parser.add_argument("--resume", action="store_true", help="go on with an earlier run of the same mutants")
     parser.add_argument("--retry", action="store_true", help="the same, and try those survivors again for which no reason is given")
+    parser.add_argument("--believe", action="store_true",
+                        help="do not try mutants whose reason says that they are equivalent, which takes longest")
     parser.add_argument("--write", action="store_true", help="write into docs/mutation.md what was measured")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     options = parser.parse_args()
@@ -174,6 +180,10 @@ def main():
     if options.resume or options.retry:
         for file in files.values():
             results.update(earlier_results(file, chosen, not options.retry))
+    if options.believe:
+        reasons = read_reasons()
+        results.update({mutant.id: (None, BELIEVED) for mutant in tried
+                        if mutant.id not in results and reasons.get(describe(mutant), "").startswith(document.EQUIVALENT)})
     run(tried, tests, options.jobs, options.minutes, files, results)
     if options.only:
         return int(any(not results[mutant.id][0] for mutant in tried if mutant.id in results))

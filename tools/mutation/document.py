@@ -26,7 +26,7 @@ its own, drawn from all that the tool finds there, as many of one file as of ano
 {folders}
 
 *Equivalent* are survivors that no input can tell from the original, or that differ only in time, memory or the wording of what
-nobody promises; somebody says so in each reason below. The last column is the share of the others that was caught. Its goal is {goal} %
+nobody promises; somebody says so in each reason below.{believed} The last column is the share of the others that was caught. Its goal is {goal} %
 in every folder that decides a verdict{missed}. The other folders read, write and show, or run what has been
 decided; they have no goal. {unmeasured}
 
@@ -186,7 +186,7 @@ def page(figures, reasons, inner, outer, longest):
     catchers = Counter()
     for of_folder in figures.values():
         catchers.update(of_folder["caught_by"])
-    dropped, hung = (sum(of_folder[key] for of_folder in figures.values()) for key in ("dropped", "hung"))
+    dropped, hung, believed = (sum(of_folder[key] for of_folder in figures.values()) for key in ("dropped", "hung", "believed"))
     survivors = [f"{entry['text']}\n  {reasons.get(entry['mutant']) or NO_REASON}"
                  for folder in all_folders() if folder in figures for entry in figures[folder]["survivors"]]
     return TEXT.format(
@@ -196,6 +196,7 @@ def page(figures, reasons, inner, outer, longest):
         unmeasured=f"Not measured yet: {code_list(unmeasured)}." if unmeasured else "Every folder was measured.",
         seeds="Seed " + "; seed ".join(f"{seed} chose those of {'all folders' if len(seeds) == 1 else code_list(of)}"
                                        for seed, of in sorted(seeds.items())) + ".",
+        believed=f" {believed} of them were not tried." if believed else "",
         dropped=f" Another {dropped} did not compile." if dropped else "",
         inner=code_list(f"tests/{name}" for name in inner), outer=code_list(f"tests/{name}" for name in outer), longest=longest,
         catchers=", ".join(f"{name} {count}" for name, count in catchers.most_common()),

@@ -163,7 +163,7 @@ class Oracle(Test):
             environment["LOCKSTEP_MUTANT_REACHED"] = str(reached)
         for i in range(0, len(self.cases), self.BATCH):
             part = self.cases[i:i + self.BATCH]
-            command = [self.binary, "check", "--all", "--format", "json", *(str(file) for file, _ in part)]
+            command = [self.binary, "check", "--no-blame", "--all", "--format", "json", *(str(file) for file, _ in part)]
             done = limited(command, environment, self.processor_limit(reached))
             if not done:
                 return "took too long"
