@@ -199,3 +199,18 @@ TEST_CASE("norms and elements without an owner on a large layout", "[parametric]
   CHECK(norm.elements == 2);
   CHECK(norm.of == 8192);
 }
+
+TEST_CASE("of a parameter that a norm leaves out where its stage is not, such a rank is shown", "[parametric]") {
+  const CheckResult result = check_text(
+      scenario(R"({ "pp": 2 })", R"([ { "name": "w", "shape": [8] }, { "name": "v", "shape": [8], "stage": -1 } ])",
+               R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+                    { "name": "norm", "op": "norm", "over": "tp" } ])"),
+      only(false));
+  REQUIRE(sample_of(result) != nullptr);
+  const auto& norms = sample_of(result)->found.norm;
+  REQUIRE(norms.size() == 2);
+  CHECK(norms[0].rank == 1);
+  CHECK(norms[1].rank == 0);
+  CHECK(norms[0].counted == "0");
+  CHECK(norms[1].counted == "0");
+}

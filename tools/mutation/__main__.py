@@ -85,8 +85,6 @@ def run(chosen, tests, jobs, minutes, files, results):
     each folder."""
     lock = threading.Lock()
     end = time.monotonic() + 60 * minutes
-    order = [mutant for mutant in chosen if mutant.id not in results]
-    random.Random(0).shuffle(order)  # so that a run that is cut short has seen every folder
 
     def save(folder):
         files[folder].write_text(json.dumps([
@@ -109,8 +107,10 @@ def run(chosen, tests, jobs, minutes, files, results):
                 say(f"{len(results)} of {len(chosen)}")
 
     with ThreadPoolExecutor(jobs) as pool:
-        for stage in range(STAGES):
-            list(pool.map(one, [(mutant, stage) for mutant in order if mutant.id not in results]))
+        for folder in files:  # so that a run that is cut short has measured some of them whole
+            of_folder = [mutant for mutant in chosen if folder_of(mutant.file) == folder]
+            for stage in range(STAGES):
+                list(pool.map(one, [(mutant, stage) for mutant in of_folder if mutant.id not in results]))
     for mutant in chosen:
         if mutant.id not in results:
             say(f"no test has caught it in the time that there was: {describe(mutant, line=True)}")

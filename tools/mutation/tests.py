@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from folders import DECIDE, folder_of
+from folders import DECIDE, folder_of, library_of
 
 MEMORY_LIMIT = 6 << 30
 # Folders of tests/ that run the program. These ask what it computes, and every mutant meets those files that reach it; of tests/scenarios,
@@ -231,10 +231,11 @@ class Tests:
         return None
 
     def stages(self, mutant):
-        """The tests that reach its place, the cheapest first, in three lists: quick ones, those that start Python, the
-        expensive ones. Most of what a small Python test costs is the start of Python, so that these are one call."""
+        """The tests that reach its place, the cheapest first, in three lists: quick ones, of which its own folder's come first, those that
+        start Python, the expensive ones. Most of what a small Python test costs is the start of Python, so that these are one call."""
         tests = [test for test in self.all if mutant.id in test.reaches]
-        quick = [test for test in tests if test.seconds <= EXPENSIVE]
+        own = f"test_{library_of(folder_of(mutant.file))}"
+        quick = sorted((test for test in tests if test.seconds <= EXPENSIVE), key=lambda test: test.name.split(":")[0] != own)
         small = [test for test in tests if EXPENSIVE < test.seconds <= 2 * EXPENSIVE]
         expensive = [test for test in tests if test.seconds > 2 * EXPENSIVE]
         python = [test for test in small if isinstance(test, PythonTest)]
