@@ -43,6 +43,22 @@ TEST_CASE("a wrong optimizer step wins over a deadlock in a later one") {
   CHECK(result.step == 0);
 }
 
+TEST_CASE("of engines that find different steps wrong the earliest counts") {
+  // The schedule is wrong from the second optimizer step on. In the model an all-reduce is missing, which the
+  // transformer engine alone sees, in the first.
+  const std::string text =
+      R"({ "lockstep": 1, "layout": { "tp": 2, "dp": 2 }, "model": { "preset": "llama", "layers": 1, "hidden": 16, "heads": 4,
+      "query_groups": 2, "ffn": 24, "vocab": 32, "edits": [ { "drop": "mlp.copy_to_tp" } ] },
+    "batch": { "micro_batches": 1, "steps": 2 },
+    "schedule": { "framework": "megatron", "options": { "calculate_per_token_loss": true }, "edits": [
+      { "insert": { "name": "half", "op": "scale", "by": "1 / 2", "when": "step == 1" }, "after": "dp_all_reduce" } ] } })";
+  const CheckResult result = check_text(text);
+  REQUIRE(engine_of(result, "symbolic")->step == 1);
+  REQUIRE(engine_of(result, "transformer")->step == 0);
+  CHECK(result.verdict == Verdict::mismatch);
+  CHECK(result.step == 0);
+}
+
 TEST_CASE("a deadlock after right steps is a deadlock, in its step") {
   const std::string text =
       R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },

@@ -94,6 +94,22 @@ TEST_CASE("ranks that do not divide are refused with the sizes") {
             .find("12 does not divide by micro_batch_size 1 times data-parallel size 8") != std::string::npos);
 }
 
+TEST_CASE("query groups are refused that tensor parallelism neither divides nor is divided by") {
+  const auto with_groups = [](const std::string& groups, const std::string& tp) {
+    return import_mistakes(
+        arguments("--num-layers 2 --hidden-size 64 --num-attention-heads 8 --vocab-size 1000 --group-query-attention "
+                  "--num-query-groups " +
+                  groups + " --tensor-model-parallel-size " + tp));
+  };
+  const std::string words = "must be a multiple or divisor of tensor_model_parallel_size";
+  CHECK(with_groups("2", "4").empty());
+  CHECK(with_groups("4", "2").empty());
+  CHECK(with_groups("4", "4").empty());
+  CHECK(with_groups("3", "2").find("num_query_groups (3) " + words + " (2) (Megatron's words)") != std::string::npos);
+  CHECK(with_groups("3", "4").find("num_query_groups (3) " + words + " (4) (Megatron's words)") != std::string::npos);
+  CHECK(with_groups("0", "4").find("num_query_groups (0) " + words) != std::string::npos);
+}
+
 TEST_CASE("heads of a broken size are refused, and positions that it asks for are named") {
   const std::string odd = "--num-layers 2 --hidden-size 66 --num-attention-heads 4 --vocab-size 1000 ";
   CHECK(import_mistakes(arguments(odd)).find("hidden_size 66 must be divisible by num_attention_heads 4") !=

@@ -14,9 +14,10 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "mutation"
 
 SOURCE = """\
+#include <algorithm>
 #include <cstdio>
 int limit(int value, int most) {
-  if (value < most) return value;  // and not more
+  if (value < most) return std::max(value, value);  // and not more
   return most;
 }
 int main() {
@@ -31,7 +32,7 @@ import dataclasses, json, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 import mutants
 folder = pathlib.Path(sys.argv[2])
-found = mutants.find(folder, "small.cpp", [], ["-std=c++20"])
+found = mutants.find(folder, folder / "small.cpp", ["small.cpp"], ["-std=c++20"])
 chosen = []
 for mutant in found:
     if mutants.apart(mutant, chosen):
@@ -49,9 +50,30 @@ spec = importlib.util.spec_from_file_location("tool", sys.argv[1] + "/__main__.p
 tool = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(tool)
 from mutants import Mutant
-found = [Mutant(file, 1, "constant", 10 * i, 10 * i + 1, "1", "2") for file, count in (("a", 90), ("b", 9), ("c", 2))
-         for i in range(count)]
-print(json.dumps([[(m.file, m.begin, m.id) for m in tool.choose(found, 14, seed)] for seed in (1, 1, 2)]))
+def mutants(folder):
+    return [Mutant(f"src/{folder}/{file}", 1, "constant", 10 * i, 10 * i + 1, "1", "2")
+            for file, count in (("a", 90), ("b", 9), ("c", 2)) for i in range(count)]
+draws = [({"mesh": mutants("mesh")}, 1), ({"mesh": mutants("mesh")}, 2),
+         ({"symbolic/parametric": mutants("symbolic/parametric"), "mesh": mutants("mesh")}, 1)]
+print(json.dumps([[(m.file, m.begin, m.id) for m in tool.choose_each(found, 14, seed)] for found, seed in draws]))
+"""
+
+PAGE = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import document
+from tests import INNER, LONGEST, OUTER
+figures, reasons = document.read_figures(), document.read_reasons()
+one = {"mutants": 40, "caught": 36, "survivors": [{"mutant": "a"}, {"mutant": "b"}, {"mutant": "c"}, {"mutant": "d"}]}
+two = {**one, "caught": 35, "survivors": [*one["survivors"], {"mutant": "e"}]}
+print(json.dumps({
+    "page": document.page(figures, reasons, INNER, OUTER, LONGEST),
+    "without a reason": [s["mutant"] for f in figures.values() for s in f["survivors"] if not reasons.get(s["mutant"])],
+    "misses": [document.misses("mesh", one, {}), document.misses("mesh", two, {}),
+               document.misses("mesh", two, {"e": "Equivalent: for all that is known.", "d": "A test is missing."}),
+               document.misses("mesh", two, {"e": "Equivalent: for all that is known.", "d": "Equivalent: likewise."}),
+               document.misses("cli", two, {})],
+}))
 """
 
 
@@ -88,15 +110,16 @@ def test_each_kind_of_break_is_found_where_it_stands(mutated):
     found, _, _ = mutated
     breaks = {(m["line"], m["kind"], m["old"], m["new"]) for m in found}
     assert {
-        (3, "comparison", "value < most", "value <= most"),
-        (3, "comparison", "value < most", "value > most"),
-        (3, "negated condition", "value < most", "!(value < most)"),
-        (7, "constant", "2", "2 + 1"),
-        (8, "assignment", "sum += 3", "sum -= 3"),
-        (8, "missing statement", "sum += 3", ""),
-        (9, "swapped arguments", "limit(1, 5)", "limit(5, 1)"),
+        (4, "comparison", "value < most", "value <= most"),
+        (4, "comparison", "value < most", "value > most"),
+        (4, "negated condition", "value < most", "!(value < most)"),
+        (8, "constant", "2", "2 + 1"),
+        (4, "other bound", "std::max(value, value)", "std::min(value, value)"),
+        (9, "assignment", "sum += 3", "sum -= 3"),
+        (9, "missing statement", "sum += 3", ""),
+        (10, "swapped arguments", "limit(1, 5)", "limit(5, 1)"),
     } <= breaks
-    assert not any(m["line"] in (1, 2) for m in found)
+    assert not any(m["line"] in (1, 2, 3) for m in found)
 
 
 def test_the_program_behaves_as_the_chosen_mutant_and_without_one_as_written(mutated):
@@ -115,8 +138,22 @@ def test_a_run_notes_which_mutants_it_reached(mutated, tmp_path):
     assert set(map(int, (tmp_path / "reached").read_text().split())) == {m["id"] for m in chosen}
 
 
-def test_a_seed_chooses_the_same_mutants_again_and_as_many_of_each_file():
-    first, again, other = run(CHOOSE)
-    assert first == again != other
-    assert [sum(m[0] == file for m in first) for file in "abc"] == [6, 6, 2]
-    assert [m[2] for m in first] == list(range(1, 15))
+def test_a_seed_chooses_the_same_mutants_of_a_folder_again_and_as_many_of_each_file_whatever_else_is_measured():
+    alone, other, beside = run(CHOOSE)
+    assert alone != other
+    assert alone == [m for m in beside if m[0].startswith("src/mesh/")]
+    assert [sum(m[0] == f"src/mesh/{file}" for m in alone) for file in "abc"] == [6, 6, 2]
+    assert [sum(m[0] == f"src/symbolic/parametric/{file}" for m in beside) for file in "abc"] == [6, 6, 2]
+    assert len({m[2] for m in beside}) == 28
+
+
+def test_the_page_is_what_the_figures_and_the_reasons_say():
+    assert run(PAGE)["page"] == (ROOT / "docs" / "mutation.md").read_text(encoding="utf-8")
+
+
+def test_every_survivor_on_the_page_has_a_reason():
+    assert run(PAGE)["without a reason"] == []
+
+
+def test_a_folder_that_decides_misses_its_goal_where_less_than_90_percent_of_what_a_test_could_tell_are_caught():
+    assert run(PAGE)["misses"] == [False, True, True, False, False]

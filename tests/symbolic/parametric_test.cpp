@@ -117,6 +117,22 @@ TEST_CASE("sizes at which a framework has other steps are cases of their own", "
         "wrong for sp ≥ 2 and sp ≠ 4; for sp ≥ 2 and dp ≥ 2; for dp = 4");
 }
 
+TEST_CASE("a stage that a file lists is the last one at a single size, which is a case of its own", "[parametric]") {
+  const auto stated = [](const std::string& stage) {
+    return statement(scenario(
+        R"({ "pp": 8 })",
+        R"([ { "name": "word", "shape": [8], "stage": 0, "tied": "t" }, { "name": "output", "shape": [8], "stage": -1, "tied": "t" },
+             { "name": "middle", "shape": [8], "stage": )" +
+            stage + " } ]",
+        R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/micro_batches" } ] },
+             { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+             { "name": "tie", "op": "all_reduce", "over": { "pp": ["first", "last"] }, "params": ["tied:t"] },
+             { "name": "half", "op": "scale", "by": "1/2", "only": { "pp": ["last"] }, "params": ["middle"] } ])"));
+  };
+  CHECK(stated("2") == "wrong for pp = 3");
+  CHECK(stated("5") == "wrong for pp = 6");
+}
+
 TEST_CASE("sizes of the expert mesh are \"any\" in a file", "[parametric]") {
   const auto experts = [](const char* layout, const char* edits) {
     return std::string(R"({ "lockstep": 1, "layout": )") + layout +

@@ -16,13 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
+import document
 from build import Build
-from document import GOAL, describe, print_tables, read_reasons, write
-from mutants import SYMMETRIC, Mutant, apart
-from tests import STAGES, Tests, processor_seconds
+from document import describe, read_reasons
+from folders import ROOT, all_folders, folder_of
+from mutants import SYMMETRIC, Mutant, apart, identity
+from tests import INNER, LONGEST, OUTER, STAGES, Tests
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ["mesh", "expression", "model", "schedule", "symbolic", "numeric", "diagnosis"]
+BELIEVED = "believed to be equivalent"
+MOST_EACH = 500  # mutants of a folder: each folder has numbers of its own, so that its objects do not depend on the others
 
 
 def say(text):
@@ -50,43 +52,44 @@ def choose(found, count, seed):
                     chosen[file].append(mutant)
                     missing -= 1
                     break
-    result = sorted((m for of_file in chosen.values() for m in of_file), key=lambda m: (m.file, m.begin))
-    for id, mutant in enumerate(result, 1):
-        mutant.id = id
+    return sorted((m for of_file in chosen.values() for m in of_file), key=lambda m: (m.file, m.begin))
+
+
+def choose_each(found, count, seed):
+    """`count` mutants of each folder, numbered. The draw of a folder does not depend on which others are measured."""
+    result, folders = [], all_folders()
+    for folder, of_folder in found.items():
+        chosen = choose(of_folder, count, f"{folder} {seed}")
+        for id, mutant in enumerate(chosen, 1 + MOST_EACH * folders.index(folder)):
+            mutant.id = id
+        result += chosen
     return result
 
 
-def identity(mutant):
-    return [mutant.file, mutant.kind, mutant.begin, mutant.end, mutant.new]
-
-
 def earlier_results(file, chosen, with_survivors):
-    """({id: (test, how)} of an earlier run, the processor time it took)."""
+    """{id: (test, how)} of an earlier run."""
     if not file.exists():
-        return {}, 0.0
-    earlier = json.loads(file.read_text())
-    ids = {tuple(identity(mutant)): mutant.id for mutant in chosen}
+        return {}
+    ids = {identity(mutant): mutant.id for mutant in chosen}
     results, reasons = {}, read_reasons()
-    for entry in earlier["mutants"]:
-        id = ids.get(tuple(identity(Mutant(**entry["mutant"]))))
-        if id and (entry["caught_by"] or with_survivors or describe(Mutant(**entry["mutant"])) in reasons):
+    for entry in json.loads(file.read_text()):
+        mutant = Mutant(**entry["mutant"])
+        id = ids.get(identity(mutant))
+        if id and (entry["caught_by"] or with_survivors or describe(mutant) in reasons):
             results[id] = (entry["caught_by"], entry["how"])
-    return results, earlier["processor_seconds"]
+    return results
 
 
-def run(chosen, tests, jobs, minutes, file, results, seconds):
-    """Adds {mutant: (test, how)} of those that were tried before the time was over to `results`, and writes `file`."""
+def run(chosen, tests, jobs, minutes, files, results):
+    """Adds {mutant: (test, how)} of those that were tried before the time was over to `results`, and writes `files`, one for
+    each folder."""
     lock = threading.Lock()
     end = time.monotonic() + 60 * minutes
-    order = [mutant for mutant in chosen if mutant.id not in results]
-    random.Random(0).shuffle(order)  # so that a run that is cut short has seen every folder
 
-    def save():
-        file.write_text(json.dumps({
-            "processor_seconds": seconds + processor_seconds(),
-            "mutants": [{"mutant": asdict(m), "caught_by": results[m.id][0], "how": results[m.id][1]}
-                        for m in chosen if m.id in results],
-        }, indent=1))
+    def save(folder):
+        files[folder].write_text(json.dumps([
+            {"mutant": asdict(m), "caught_by": results[m.id][0], "how": results[m.id][1]}
+            for m in chosen if m.id in results and folder_of(m.file) == folder], indent=1))
 
     def one(task):
         mutant, stage = task
@@ -97,80 +100,101 @@ def run(chosen, tests, jobs, minutes, file, results, seconds):
             return
         with lock:
             results[mutant.id] = caught
-            save()
+            save(folder_of(mutant.file))
             if not caught[0]:
                 say(f"survives ({caught[1] or 'reached'}): {describe(mutant, line=True)}")
             elif len(results) % 25 == 0:
                 say(f"{len(results)} of {len(chosen)}")
 
     with ThreadPoolExecutor(jobs) as pool:
-        for stage in range(STAGES):
-            list(pool.map(one, [(mutant, stage) for mutant in order if mutant.id not in results]))
-    save()
+        for folder in files:  # so that a run that is cut short has measured some of them whole
+            of_folder = [mutant for mutant in chosen if folder_of(mutant.file) == folder]
+            for stage in range(STAGES):
+                list(pool.map(one, [(mutant, stage) for mutant in of_folder if mutant.id not in results]))
+    for mutant in chosen:
+        if mutant.id not in results:
+            say(f"no test has caught it in the time that there was: {describe(mutant, line=True)}")
+
+
+def measured(options, build, found, drawn, chosen, results):
+    """{folder: what figures.json keeps} of those folders of which every mutant was tried."""
+    result = {}
+    for folder in build.folders:
+        of_folder = [mutant for mutant in chosen if folder_of(mutant.file) == folder]
+        tried = [mutant for mutant in of_folder if mutant.id in results]
+        if len(tried) < len(of_folder):
+            say(f"{folder}: {len(tried)} of {len(of_folder)} mutants tried, which is not counted as measured")
+            continue
+        result[folder] = document.figures_of(ROOT, tried, results, {
+            "seed": options.seed, "believed": sum(results[mutant.id][1] == BELIEVED for mutant in tried), "found": len(found[folder]), "sources": sum(folder_of(name) == folder for name in build.sources),
+            "dropped": sum(folder_of(mutant.file) == folder for mutant in drawn) - len(of_folder)})
+    return result
 
 
 def main():
     parser = argparse.ArgumentParser(prog="tools/mutate", description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, help="a finished build of all programs")
-    parser.add_argument("--count", type=int, default=310, help="how many mutants (default 310)")
+    parser.add_argument("--each", type=int, default=40, help="how many mutants of each folder (default 40)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
-    parser.add_argument("--folder", action="append", choices=FOLDERS, help="only sources of this folder")
+    parser.add_argument("--folder", action="append", choices=all_folders(), metavar="NAME", help="only this folder of src (repeatable)")
     parser.add_argument("--only", metavar="TEXT", help="only mutants whose line in the list of survivors contains this")
     parser.add_argument("--minutes", type=float, default=1e6, help="stop trying further mutants after this time")
-    parser.add_argument("--oracle", type=int, default=200, help="scenarios for the oracle (default 200)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at a time (default: processors)")
     parser.add_argument("--python", default=sys.executable, help="a Python with pytest (default: this one)")
     parser.add_argument("--resume", action="store_true", help="go on with an earlier run of the same mutants")
     parser.add_argument("--retry", action="store_true", help="the same, and try those survivors again for which no reason is given")
-    parser.add_argument("--write", action="store_true", help="write docs/mutation.md anew")
+    parser.add_argument("--believe", action="store_true",
+                        help="do not try mutants whose reason says that they are equivalent, which takes longest")
+    parser.add_argument("--write", action="store_true", help="write into docs/mutation.md what was measured")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     options = parser.parse_args()
-    if options.write and (options.folder or options.only or options.minutes < 1e6):
-        parser.error("--write needs a whole run, without --folder, --only and --minutes")
+    if options.write and options.only:
+        parser.error("--write needs all mutants of a folder, without --only")
+    if not 0 < options.each < MOST_EACH:
+        parser.error(f"--each must be from 1 to {MOST_EACH - 1}")
     out = options.build / "mutation"
     out.mkdir(exist_ok=True)
 
-    build = Build(ROOT, options.build, out, options.folder or FOLDERS, options.jobs)
+    build = Build(ROOT, options.build, out, [f for f in all_folders() if f in (options.folder or all_folders())], options.jobs)
     found = build.find_mutants()
-    chosen = choose(found, options.count, options.seed)
-    say(f"{len(chosen)} of {len(found)} mutants in {len(build.sources)} sources")
+    drawn = choose_each(found, options.each, options.seed)
+    say(f"{len(drawn)} of {sum(map(len, found.values()))} mutants in {len(build.sources)} sources")
     if options.list:
-        print("\n".join(describe(mutant, line=True) for mutant in chosen))
+        print("\n".join(describe(mutant, line=True) for mutant in drawn))
         return 0
     say("compiling…")
-    wanted = len(chosen)
-    chosen = build.compile(chosen)
-    tests = Tests(ROOT, options.build, out, options.oracle, options.python)
-    build.link(tests.targets)
+    chosen = build.compile(drawn)
     say(f"{len(chosen)} compile; running every test without a mutant…")
+    tests = Tests(ROOT, options.build, out, options.python, chosen, build.link)
     whole = tests.measure()
-    for test in tests.left_out:
-        say(f"left out, since it fails without any mutant: {test.name}")
+    for test, why in tests.left_out:
+        say(f"left out, since it {why}: {test.name}")
     if not whole:
         say("unit tests fail without any mutant, so nothing can be learned")
         return 3
     for test in tests.all:
         say(f"{test.seconds:7.2f} s  {len(test.reaches):>4} mutants reached by {test.name}")
+    tried = [mutant for mutant in chosen if not options.only or options.only in describe(mutant, line=True)]
+    files = {folder: out / f"results-{folder.replace('/', '-')}.json" for folder in build.folders}
+    results = {}
+    if options.resume or options.retry:
+        for file in files.values():
+            results.update(earlier_results(file, chosen, not options.retry))
+    if options.believe:
+        reasons = read_reasons()
+        results.update({mutant.id: (None, BELIEVED) for mutant in tried
+                        if mutant.id not in results and reasons.get(describe(mutant), "").startswith(document.EQUIVALENT)})
+    run(tried, tests, options.jobs, options.minutes, files, results)
     if options.only:
-        chosen = [mutant for mutant in chosen if options.only in describe(mutant, line=True)]
-    results, seconds = (earlier_results(out / "results.json", chosen, not options.retry)
-                        if options.resume or options.retry else ({}, 0.0))
-    run(chosen, tests, options.jobs, options.minutes, out / "results.json", results, seconds)
-    share = print_tables(chosen, results, tests)
+        return int(any(not results[mutant.id][0] for mutant in tried if mutant.id in results))
+    figures = measured(options, build, found, drawn, chosen, results)
+    if not figures:
+        return 3
+    document.print_tables(figures)
     if options.write:
-        seconds = json.loads((out / "results.json").read_text())["processor_seconds"]
-        command = "tools/mutate --write" + "".join(
-            f" --{name} {getattr(options, name)}" for name in ("count", "seed", "oracle")
-            if getattr(options, name) != parser.get_default(name))
-        without = write(ROOT, chosen, results, {
-            "command": command, "seed": options.seed, "found": len(found), "sources": len(build.sources),
-            "dropped": wanted - len(chosen), "oracle": options.oracle,
-            "minutes": None if options.retry else seconds / 60})
-        for mutant in without:
-            say(f"no reason in tools/mutation/reasons.txt: {describe(mutant)}")
-        if without:
-            return 1
-    return 0 if share >= GOAL else 1
+        document.write(ROOT, figures, INNER, OUTER, LONGEST)
+    reasons = read_reasons()
+    return int(any(document.misses(folder, of_folder, reasons) for folder, of_folder in figures.items()))
 
 
 if __name__ == "__main__":

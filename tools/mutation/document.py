@@ -1,50 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run found, as tables on the screen and as docs/mutation.md."""
+"""What runs found: tables on the screen, figures.json, which keeps them for each folder, and docs/mutation.md, which is made of
+it and of reasons.txt alone."""
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
 
-REASONS = Path(__file__).resolve().parent / "reasons.txt"
-GOAL = 90  # percent
+from folders import DECIDE, all_folders, folder_of
+
+HERE = Path(__file__).resolve().parent
+REASONS, FIGURES = HERE / "reasons.txt", HERE / "figures.json"
+GOAL = 90  # percent, in each folder that decides
+EQUIVALENT = "Equivalent"  # how a reason begins where no test could tell the mutant from the original
+NO_REASON = "**No reason yet.**"
 
 TEXT = """\
 <!-- Written by tools/mutate --write; the text stands in tools/mutation/document.py, the reasons in tools/mutation/reasons.txt. -->
 # Do the tests notice a break?
 
-`tools/mutate` breaks the engines on purpose, one place at a time, and asks whether a test notices. Of {tried} breaks
-(mutants) the tests caught {caught}: **{share:.1f} %** (goal: {goal} %). Every survivor is listed below with the reason why it
-is let live.
+`tools/mutate` breaks the program on purpose, one place at a time, and asks whether a test notices. Each folder has mutants of
+its own, drawn from all that the tool finds there, as many of one file as of another where the file has them. Of {tried} breaks
+(mutants) in {count} folders the tests caught {caught}: {share} %. Every survivor is listed below with the reason why it is let live.
 
 {folders}
+
+*Equivalent* are survivors that no input can tell from the original, or that differ only in time, memory or the wording of what
+nobody promises; somebody says so in each reason below.{believed} The last column is the share of the others that was caught. Its goal is {goal} %
+in every folder that decides a verdict{missed}. The other folders read, write and show, or run what has been
+decided; they have no goal. {unmeasured}
 
 {kinds}
 
 ## How it was measured
 
-- `{command}`, which writes this page. Seed {seed} chose {tried} of the {found} mutants that the tool finds in {sources} sources, as
-  many of one file as of another where the file has them.{dropped} The same sources and seed give the same mutants.
+- `tools/mutate --write` writes this page, and renews in it the folders that `--folder` names. The same sources and seed give the
+  same mutants of a folder, whatever other folders are measured. {seeds}{dropped}
 - All mutants are compiled into one set of programs, in which an environment variable chooses one. Clang's syntax tree says where
   they can stand: another comparison, logical or arithmetic operator, another assignment, a constant one more or less, a negated
-  condition, a lost sign, two swapped arguments of one type, a missing statement. Left out is what only costs time or memory, or
-  reports a broken invariant.
-- The tests: every Catch2 program, {oracle} random scenarios against the oracle (`tests/oracle`), and each file of
-  `tests/contract` and `tests/oracle`, and every scenario that takes less than a second. Without a mutant each ran once, to
-  see which mutants it reaches and how much time it takes; a mutant then met the tests that reach it, the cheapest first.
+  condition, a lost sign, two swapped arguments of one type, a lower bound for an upper one, a missing statement. Left out is what
+  only costs time or memory, or reports a broken invariant.
+- The tests: every Catch2 program, 200 random scenarios against the oracle (`tests/oracle`), every scenario that takes less than a
+  second, and each file of {inner}. What has no goal meets {outer} as well. Files that take more than {longest} s of
+  processor time are left out. Without a mutant each test ran once, to see which mutants it reaches and how much time it takes; a mutant then
+  met the tests that reach it, the cheapest first.
 - A mutant is caught when a test fails, crashes, or takes four times the processor time that it takes otherwise, and 10 s at least.
-- {minutes} What caught the mutants: {catchers}. {how}
+- What caught the mutants: {catchers}. {hung}
 
 ## Survivors
 
-A survivor is *equivalent* when no input can tell it from the original, or when only time, memory or the wording of what nobody
-promises differ. Otherwise a test is missing, and it is said what it would cost.
+Where a survivor is not equivalent a test is missing, and it is said what it would cost.
 
 {survivors}
 """
-
-
-def folder_of(mutant):
-    return mutant.file.split("/")[1]
 
 
 def describe(mutant, line=False):
@@ -66,40 +74,62 @@ def read_reasons():
     return result
 
 
-def shares(tried, results, key):
-    """(name, mutants, caught) for each name, and for all."""
-    whole = Counter(map(key, tried))
-    caught = Counter(key(mutant) for mutant in tried if results[mutant.id][0])
-    rows = [(name, whole[name], caught[name]) for name in sorted(whole)]
-    return rows + [("all", sum(whole.values()), sum(caught.values()))]
+def percent(caught, of):
+    """Rounded down: what misses a goal is never printed as the goal."""
+    return 100 * caught // of if of else 100
 
 
-def print_tables(chosen, results, tests):
-    """Returns the share of those that were caught, in percent."""
-    tried = [mutant for mutant in chosen if mutant.id in results]
-    print(f"\n{'':<24} {'mutants':>8} {'caught':>8}")
-    for key in (folder_of, lambda m: m.kind):
-        for name, whole, caught in shares(tried, results, key):
-            print(f"{name:<24} {whole:>8} {100 * caught / max(1, whole):>6.0f} %")
-    print("\ncaught by")
-    for name, count in Counter(results[m.id][0] for m in tried if results[m.id][0]).most_common():
-        print(f"  {count:>4}  {name}")
-    for test in tests.left_out:
-        print(f"left out, since it fails without any mutant: {test.name}")
-    print("\nsurvivors")
+def figures_of(root, tried, results, facts):
+    """What figures.json keeps of a folder."""
+    kinds, catchers, survivors = {}, Counter(), []
     for mutant in tried:
-        if not results[mutant.id][0]:
-            print(f"  {describe(mutant, line=True)}" + (f" ({results[mutant.id][1]})" if results[mutant.id][1] else ""))
-    caught = sum(bool(results[mutant.id][0]) for mutant in tried)
-    share = 100 * caught / max(1, len(tried))
-    print(f"\n{len(tried)} of {len(chosen)} mutants tried, {caught} caught: {share:.1f} % (goal {GOAL} %)")
-    return share
+        name, how = results[mutant.id]
+        of_kind = kinds.setdefault(mutant.kind, [0, 0])
+        of_kind[0] += 1
+        of_kind[1] += bool(name)
+        if not name:
+            source = (root / mutant.file).read_bytes()
+            line = source[source.rfind(b"\n", 0, mutant.begin) + 1 : source.find(b"\n", mutant.begin)].decode()
+            change = f"without {code(mutant.old + ';')}" if mutant.statement else f"{code(mutant.old)} becomes {code(mutant.new)}"
+            survivors.append({"mutant": describe(mutant), "text": f"- `{mutant.file}`, {code(line)}\n  {change}."})
+        elif name.startswith("test_"):
+            catchers["unit tests"] += 1
+        else:
+            catchers["/".join(name.split("/")[:2]) if name.startswith("tests/") else "the oracle"] += 1
+    return {**facts, "mutants": len(tried), "caught": sum(catchers.values()),
+            "hung": sum(results[mutant.id][1] == "took too long" for mutant in tried),
+            "kinds": dict(sorted(kinds.items())), "caught_by": dict(catchers.most_common()), "survivors": survivors}
 
 
-def table(what, rows):
-    lines = [f"| {what} | mutants | caught | |", "|---|--:|--:|--:|"]
-    lines += [f"| {name} | {whole} | {caught} | {100 * caught / whole:.0f} % |" for name, whole, caught in rows]
-    return "\n".join(lines)
+def equivalent(of_folder, reasons):
+    return sum(reasons.get(entry["mutant"], "").startswith(EQUIVALENT) for entry in of_folder["survivors"])
+
+
+def misses(folder, of_folder, reasons):
+    """Whether a folder misses its goal."""
+    judged = of_folder["mutants"] - equivalent(of_folder, reasons)
+    return folder in DECIDE and percent(of_folder["caught"], judged) < GOAL
+
+
+def folder_rows(figures, reasons):
+    """[name, mutants, caught, equivalent, share of the others] for each folder, and for all."""
+    rows = [[folder, figures[folder]["mutants"], figures[folder]["caught"], equivalent(figures[folder], reasons)]
+            for folder in all_folders() if folder in figures]
+    rows.append(["all", *(sum(row[column] for row in rows) for column in (1, 2, 3))])
+    return [[*row, percent(row[2], row[1] - row[3])] for row in rows]
+
+
+def print_tables(figures):
+    reasons = read_reasons()
+    print(f"\n{'':<24} {'mutants':>8} {'caught':>8} {'equivalent':>11} {'of others':>10}")
+    for name, mutants, caught, same, share in folder_rows(figures, reasons):
+        print(f"{name:<24} {mutants:>8} {caught:>8} {same:>11} {share:>8} %")
+    for folder, of_folder in figures.items():
+        print(f"{folder}: caught by " + ", ".join(f"{name} {count}" for name, count in of_folder["caught_by"].items()))
+        for entry in of_folder["survivors"]:
+            print(f"  {entry['mutant']}\n    {reasons.get(entry['mutant'], NO_REASON)}")
+        if misses(folder, of_folder, reasons):
+            print(f"{folder} misses its goal of {GOAL} %")
 
 
 def code(text, most=110):
@@ -108,38 +138,75 @@ def code(text, most=110):
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
-def survivor(root, mutant, reason):
-    source = (root / mutant.file).read_bytes()
-    line = source[source.rfind(b"\n", 0, mutant.begin) + 1 : source.find(b"\n", mutant.begin)].decode()
-    change = f"without {code(mutant.old + ';')}" if mutant.statement else f"{code(mutant.old)} becomes {code(mutant.new)}"
-    return f"- `{mutant.file}`, {code(line)}\n  {change}.\n  {reason}"
+def read_figures():
+    return json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
 
 
-def write(root, chosen, results, facts):
-    """Writes docs/mutation.md; returns the survivors for which no reason is given."""
-    reasons = read_reasons()
-    tried = [mutant for mutant in chosen if mutant.id in results]
-    alive = [mutant for mutant in tried if not results[mutant.id][0]]
-    caught = len(tried) - len(alive)
-    kinds_of_test = Counter()
-    for mutant in tried:
-        name = results[mutant.id][0]
-        if name:
-            kinds_of_test["unit tests" if name.startswith("test_") else "/".join(name.split("/")[:2])
-                          if name.startswith("tests/") else "the oracle"] += 1
-    slow = sum(results[mutant.id][1] == "took too long" for mutant in tried)
-    dropped, minutes = facts.pop("dropped"), facts.pop("minutes")
-    text = TEXT.format(
-        tried=len(tried), caught=caught, share=100 * caught / len(tried), goal=GOAL,
-        folders=table("folder of `src/`", shares(tried, results, folder_of)),
-        kinds=table("kind of break", shares(tried, results, lambda m: m.kind)),
-        catchers=", ".join(f"{name} {count}" for name, count in kinds_of_test.most_common()),
-        how=f"{slow} of them hung." if slow else "None hung.",
-        minutes=f"{minutes:.0f} minutes of processor time, from finding the mutants to the last survivor." if minutes else
-                "The survivors of a first run were tried again after the tests that they asked for had been written; what was "
-                "caught before was not.",
+def listed(names):
+    names = list(names)
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def code_list(names):
+    return listed(f"`{name}`" for name in names)
+
+
+def folder_table(figures, reasons):
+    lines = ["| folder of `src/` | sources | of so many | mutants | caught | equivalent | caught of the others | goal |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|"]
+    for name, mutants, caught, same, share in folder_rows(figures, reasons):
+        of = list(figures.values()) if name == "all" else [figures[name]]
+        goal = "" if name == "all" else "none" if name not in DECIDE else f"{'missed' if misses(name, figures[name], reasons) else 'met'}"
+        lines.append(f"| {name} | {sum(f['sources'] for f in of)} | {sum(f['found'] for f in of)} | {mutants} | {caught}"
+                     f" | {same} | {share} % | {goal} |")
+    return "\n".join(lines)
+
+
+def kind_table(figures):
+    whole = {}
+    for of_folder in figures.values():
+        for kind, (mutants, caught) in of_folder["kinds"].items():
+            before = whole.get(kind, (0, 0))
+            whole[kind] = (before[0] + mutants, before[1] + caught)
+    lines = ["| kind of break | mutants | caught | |", "|---|--:|--:|--:|"]
+    lines += [f"| {kind} | {mutants} | {caught} | {percent(caught, mutants)} % |" for kind, (mutants, caught) in sorted(whole.items())]
+    return "\n".join(lines)
+
+
+def page(figures, reasons, inner, outer, longest):
+    """The text of docs/mutation.md."""
+    rows = folder_rows(figures, reasons)
+    _, tried, caught, *_ = rows[-1]
+    missed = [folder for folder in figures if misses(folder, figures[folder], reasons)]
+    unmeasured = [folder for folder in all_folders() if folder not in figures]
+    seeds = {}
+    for folder in all_folders():
+        if folder in figures:
+            seeds.setdefault(figures[folder]["seed"], []).append(folder)
+    catchers = Counter()
+    for of_folder in figures.values():
+        catchers.update(of_folder["caught_by"])
+    dropped, hung, believed = (sum(of_folder[key] for of_folder in figures.values()) for key in ("dropped", "hung", "believed"))
+    survivors = [f"{entry['text']}\n  {reasons.get(entry['mutant']) or NO_REASON}"
+                 for folder in all_folders() if folder in figures for entry in figures[folder]["survivors"]]
+    return TEXT.format(
+        tried=tried, caught=caught, share=percent(caught, tried), count=len(figures), goal=GOAL,
+        folders=folder_table(figures, reasons), kinds=kind_table(figures),
+        missed=f", which {code_list(missed)} {'misses' if len(missed) == 1 else 'miss'}" if missed else "",
+        unmeasured=f"Not measured yet: {code_list(unmeasured)}." if unmeasured else "Every folder was measured.",
+        seeds="Seed " + "; seed ".join(f"{seed} chose those of {'all folders' if len(seeds) == 1 else code_list(of)}"
+                                       for seed, of in sorted(seeds.items())) + ".",
+        believed=f" {believed} of them were not tried." if believed else "",
         dropped=f" Another {dropped} did not compile." if dropped else "",
-        survivors="\n".join(survivor(root, m, reasons.get(describe(m)) or "**No reason yet.**") for m in alive) or "None.",
-        **facts)
-    (root / "docs" / "mutation.md").write_text(text, encoding="utf-8")
-    return [mutant for mutant in alive if not reasons.get(describe(mutant))]
+        inner=code_list(f"tests/{name}" for name in inner), outer=code_list(f"tests/{name}" for name in outer), longest=longest,
+        catchers=", ".join(f"{name} {count}" for name, count in catchers.most_common()),
+        hung=f"{hung} of them hung." if hung else "None hung.",
+        survivors="\n".join(survivors) or "None.")
+
+
+def write(root, measured, *tests):
+    """Puts what was measured now in the place of what figures.json and docs/mutation.md said of the same folders."""
+    figures = {**read_figures(), **measured}
+    figures = {folder: figures[folder] for folder in all_folders() if folder in figures}
+    FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (root / "docs" / "mutation.md").write_text(page(figures, read_reasons(), *tests), encoding="utf-8")

@@ -17,6 +17,7 @@ OPAQUE = {Kind.STATIC_ASSERT, Kind.ENUM_DECL, Kind.TEMPLATE_TYPE_PARAMETER, Kind
           Kind.PARM_DECL, Kind.FIELD_DECL}
 # Left out: without these only time or memory differ, or a broken invariant is not reported as one.
 NO_LOSS = ("reserve(", "shrink_to_fit(", "throw InternalError", "pragma", "assert(")
+BOUNDS = {"std::min(": "std::max(", "std::max(": "std::min("}
 # Functions whose arguments mean the same in any order.
 SYMMETRIC = ("min", "max", "lcm", "gcd", "unite", "intersect")
 
@@ -96,6 +97,10 @@ class Finder:
                        + self.slice(first.end.offset, second.start.offset) + self.of(a)
                        + self.slice(second.end.offset, end))
             self.replace("swapped arguments", cursor, swapped, cursor.spelling)
+        text = self.of(cursor)
+        for name, other in BOUNDS.items():
+            if text.startswith(name):
+                self.replace("other bound", cursor, other + text[len(name):])
 
     def visit(self, cursor):
         kind = cursor.kind
@@ -137,13 +142,13 @@ def is_number(kind):
                         "double", "<dependent type>", "lockstep::Rational") or "Value" in spelling
 
 
-def find(root, source, headers, arguments):
-    """All mutants of a source, and of `headers` that are only included by sources which are mutated."""
-    unit = clang.Index.create().parse(str(root / source), args=arguments)
+def find(root, unit, files, arguments):
+    """All mutants of `files`, sources and headers relative to the root, that stand in a source or are included by it."""
+    unit = clang.Index.create().parse(str(unit), args=arguments)
     errors = [d for d in unit.diagnostics if d.severity >= clang.Diagnostic.Error]
     if errors:
-        raise RuntimeError(f"{source}: clang says {errors[0].spelling}")
-    finders = {str(root / name): Finder(name, (root / name).read_bytes()) for name in [source, *headers]}
+        raise RuntimeError(f"{errors[0].location}: clang says {errors[0].spelling}")
+    finders = {str(root / name): Finder(name, (root / name).read_bytes()) for name in files}
     visit_declarations(unit.cursor, finders)
     return [mutant for finder in finders.values() for mutant in finder.found]
 
@@ -157,6 +162,10 @@ def visit_declarations(cursor, finders):
             visit_declarations(child, finders)
         else:
             finder.visit(child)
+
+
+def identity(mutant):
+    return (mutant.file, mutant.kind, mutant.begin, mutant.end, mutant.new)
 
 
 def apart(mutant, chosen):

@@ -10,14 +10,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+from folders import DECIDE, folder_of, library_of
+
 MEMORY_LIMIT = 6 << 30
-# These run the program and ask what it computes; others ask about options, documents and the repository. Of
-# tests/scenarios, ScenarioTest is the part that runs the engines.
-PROCESS_FOLDERS = ("contract", "oracle")
+# Folders of tests/ that run the program. These ask what it computes, and every mutant meets those files that reach it; of tests/scenarios,
+# ScenarioTest is the part that runs the engines. Others ask about options, reports and captured runs; a mutant of what decides is reached by
+# all of them and would take minutes to survive, so these are for the other folders.
+INNER = ("contract", "oracle", "proof")
+OUTER = ("cli", "frameworks", "launcher", "python")
 # Seconds. A program that hangs is ended by the processor time it takes, which a busy machine does not change; one that
 # waits without taking any, by the time on the clock.
 LEAST_PROCESSOR_LIMIT = 10
 EXPENSIVE = 1.0
+LONGEST = 30  # a file of Python tests that takes longer is left out
 STAGES = 3
 CLOCK_LIMIT = 240
 
@@ -77,6 +82,15 @@ class Test:
         """What to run instead where a mutant reaches only some of it, or nothing."""
         return []
 
+    def joined(self, parts):
+        """Those of its parts, when they are measured, that are tests of their own, and one for all that are cheap together."""
+        return parts
+
+    def of_measured(self, parts):
+        self.seconds = sum(part.seconds for part in parts)
+        self.reaches = set().union(*(part.reaches for part in parts))
+        return self
+
 
 class UnitTest(Test):
     def __init__(self, program, build):
@@ -90,6 +104,9 @@ class UnitTest(Test):
             pattern = '"' + name.replace("\\", "\\\\").replace(",", "\\,").replace("[", "\\[") + '"'
             parts.append(Test(f"{self.name}: {name}", [*self.command, pattern], self.folder))
         return parts
+
+    def joined(self, parts):
+        return [self.of_measured(parts)] if sum(part.seconds for part in parts) <= EXPENSIVE else parts
 
 
 class PythonTest(Test):
@@ -109,16 +126,22 @@ class ScenarioTest(Test):
         self.binary, self.files, self.root = binary, files, root
 
     def parts(self):
-        return [ScenarioTest(self.binary, [file], self.root) for file in self.files] if len(self.files) > 1 else []
+        return [ScenarioTest(self.binary, [file], self.root) for file in self.files]
+
+    def joined(self, parts):
+        """Those that are expensive replay millions of elements in the same way as the others, and are left out."""
+        cheap = [part for part in parts if part.seconds <= EXPENSIVE]
+        return [ScenarioTest(self.binary, [file for part in cheap for file in part.files], self.root).of_measured(cheap)]
 
 
 class Oracle(Test):
     """tests/oracle/compare.py, whose answers are worked out once. It stops at the first difference."""
 
     BATCH = 25
+    COUNT = 200
 
-    def __init__(self, root, out, count, seed):
-        super().__init__(f"the oracle on {count} random scenarios", [])
+    def __init__(self, root, out):
+        super().__init__(f"the oracle on {self.COUNT} random scenarios", [])
         sys.path.insert(0, str(root / "tests" / "oracle"))
         import compare
         import oracle
@@ -128,7 +151,7 @@ class Oracle(Test):
         folder.mkdir(parents=True, exist_ok=True)
         self.binary = str(out / "bin" / "lockstep")
         self.cases = []
-        for number in range(seed, seed + count):
+        for number in range(1, 1 + self.COUNT):
             written, plain = random_scenario.generate(number)
             file = folder / f"{number}.json"
             file.write_text(json.dumps(written, default=float))
@@ -140,7 +163,7 @@ class Oracle(Test):
             environment["LOCKSTEP_MUTANT_REACHED"] = str(reached)
         for i in range(0, len(self.cases), self.BATCH):
             part = self.cases[i:i + self.BATCH]
-            command = [self.binary, "check", "--all", "--format", "json", *(str(file) for file, _ in part)]
+            command = [self.binary, "check", "--no-blame", "--all", "--format", "json", *(str(file) for file, _ in part)]
             done = limited(command, environment, self.processor_limit(reached))
             if not done:
                 return "took too long"
@@ -154,72 +177,71 @@ class Oracle(Test):
 
 
 class Tests:
-    def __init__(self, root, build, out, oracle_count, python):
+    def __init__(self, root, build, out, python, chosen, link):
+        """`link` makes the programs that it is asked for and returns those that hold mutants."""
         binary = out / "bin" / "lockstep"
-        self.environment = dict(os.environ, LOCKSTEP_BINARY=str(binary), PYTHONDONTWRITEBYTECODE="1")
+        # As many random cases as with every change, and the same ones, also where tools/nightly asks for more.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_TEST_", "LOCKSTEP_NIGHTLY"))}
+        self.environment = dict(kept, LOCKSTEP_BINARY=str(binary), PYTHONDONTWRITEBYTECODE="1")
         self.out, self.root, self.python = out, root, python
-        programs = sorted((build / "bin").glob("test_*"))
-        self.targets = [program.name for program in programs] + ["lockstep_cli"]
-        self.unit = [UnitTest(out / "bin" / program.name, build) for program in programs]
-        files = [file for folder in PROCESS_FOLDERS for file in sorted((root / "tests" / folder).glob("test_*.py"))]
+        # The program is without completion and manual pages, which are written where it was built.
+        programs = link([program.name for program in sorted((build / "bin").glob("test_*"))] + ["lockstep_cli"])
+        self.unit = [UnitTest(out / "bin" / name, build) for name in programs if name != "lockstep_cli"]
+        self.has_no_goal = {mutant.id for mutant in chosen if folder_of(mutant.file) not in DECIDE}
+        folders = INNER + OUTER if self.has_no_goal else INNER
+        files = [file for folder in folders for file in sorted((root / "tests" / folder).glob("test_*.py"))]
         scenarios = [file for file in sorted((root / "scenarios").rglob("*")) if file.suffix in (".json", ".jsonc")]
-        self.all = [*self.unit, Oracle(root, out, oracle_count, 1), ScenarioTest(str(binary), scenarios, root),
+        self.all = [*self.unit, Oracle(root, out), ScenarioTest(str(binary), scenarios, root),
                     *(PythonTest(python, [file], root) for file in files)]
         self.left_out = []
 
     def measure(self):
-        """Runs everything without a mutant: how long it takes, and which places each test reaches. What is expensive is
-        taken apart. False where a unit test fails, since then nothing can be learned."""
+        """Runs everything without a mutant, in its parts: how long they take, and which places each reaches. False where a unit test
+        fails, since then nothing can be learned."""
         waiting, self.all = self.all, []
-        while waiting:
-            test = waiting.pop(0)
-            self.measure_one(test)
-            if test in self.left_out:
-                if test in self.unit:
+        for test in waiting:
+            parts = []
+            for part in test.parts() or [test]:
+                why = self.measure_one(part)
+                if not why:
+                    parts.append(part)
+                    continue
+                self.left_out.append((part, why))
+                if isinstance(test, UnitTest):
                     return False
-                continue
-            parts = test.parts() if test.seconds > EXPENSIVE else []
-            waiting += parts
-            if not parts:
-                self.all.append(test)
-        self.join_scenarios()
+            self.all += test.joined(parts)
         self.all.sort(key=lambda test: test.seconds)
         return True
 
     def measure_one(self, test):
+        """Why the test is left out, if it is."""
         with tempfile.TemporaryDirectory() as folder:
             reached = Path(folder) / "reached"
             before = processor_seconds()
             failed = test.run(0, self.environment, reached)
             test.seconds = processor_seconds() - before
             if failed:
-                self.left_out.append(test)  # it would catch everything
-            elif reached.exists():
+                return "fails without any mutant"  # it would catch everything
+            if isinstance(test, PythonTest) and test.seconds > LONGEST:
+                return f"takes {test.seconds:.0f} s"
+            if reached.exists():
                 test.reaches = {int(line) for line in reached.read_text().split()}
-
-    def join_scenarios(self):
-        """One call for all scenarios that are not expensive; those that are replay millions of elements in the same
-        way as the others, and are left out."""
-        scenarios = [test for test in self.all if isinstance(test, ScenarioTest) and len(test.files) == 1]
-        cheap = [test for test in scenarios if test.seconds <= EXPENSIVE]
-        if not scenarios:
-            return
-        joined = ScenarioTest(cheap[0].binary, [file for test in cheap for file in test.files], self.root)
-        joined.seconds = sum(test.seconds for test in cheap)
-        joined.reaches = set().union(*(test.reaches for test in cheap))
-        self.all = [test for test in self.all if test not in scenarios] + [joined]
+            if isinstance(test, PythonTest) and test.files[0].parent.name in OUTER:
+                test.reaches &= self.has_no_goal
+        return None
 
     def stages(self, mutant):
-        """The tests that reach its place, the cheapest first, in three lists: quick ones, those that start Python, the
-        expensive ones. Most of what a small Python test costs is the start of Python, so that these are one call."""
+        """The tests that reach its place, the cheapest first, in three lists: quick ones, of which its own folder's come first, those that
+        start Python, the expensive ones. Most of what a small Python test costs is the start of Python, so that these are one call."""
         tests = [test for test in self.all if mutant.id in test.reaches]
-        quick = [test for test in tests if test.seconds <= EXPENSIVE]
+        own = f"test_{library_of(folder_of(mutant.file))}"
+        quick = sorted((test for test in tests if test.seconds <= EXPENSIVE), key=lambda test: test.name.split(":")[0] != own)
         small = [test for test in tests if EXPENSIVE < test.seconds <= 2 * EXPENSIVE]
         expensive = [test for test in tests if test.seconds > 2 * EXPENSIVE]
         python = [test for test in small if isinstance(test, PythonTest)]
         if python:
             joined = PythonTest(self.python, [file for test in python for file in test.files], self.root)
-            joined.name = "tests/contract"
+            joined.name = "tests/" + " or tests/".join(sorted({file.parent.name for file in joined.files}))
             joined.seconds = sum(test.seconds for test in python)
             small = [*(test for test in small if test not in python), joined]
         return quick, small, expensive
