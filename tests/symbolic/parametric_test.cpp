@@ -133,6 +133,27 @@ TEST_CASE("a stage that a file lists is the last one at a single size, which is 
   CHECK(stated("5") == "wrong for pp = 6");
 }
 
+TEST_CASE(
+    "an axis that a file leaves out stays as it is where some sizes of others refuse it, and one that it writes is "
+    "open",
+    "[parametric]") {
+  // DeepSpeed does not combine its pipeline with Ulysses.
+  const auto proof = [](const std::string& layout) {
+    return Prover(read_text(R"({ "lockstep": 1, "layout": )" + layout + R"(,
+      "model": { "parameters": [ { "name": "embed", "shape": [8] }, { "name": "head", "shape": [8], "stage": -1 } ] },
+      "schedule": { "framework": "deepspeed", "options": { "zero_stage": 1 } } })"))
+        .proof();
+  };
+  const Proof left_out = proof(R"({ "pp": 2, "dp": 2 })");
+  CHECK(left_out.statement == "right for every size, with sp = 1");
+  CHECK(left_out.verdict == Proof::Verdict::right);
+  REQUIRE(left_out.kept.size() == 1);
+  CHECK(left_out.kept.front().axis == Axis::sp);
+  const Proof written = proof(R"({ "pp": 2, "dp": 2, "sp": 1 })");
+  CHECK(written.verdict == Proof::Verdict::undecided);
+  CHECK(written.kept.empty());
+}
+
 TEST_CASE("sizes of the expert mesh are \"any\" in a file", "[parametric]") {
   const auto experts = [](const char* layout, const char* edits) {
     return std::string(R"({ "lockstep": 1, "layout": )") + layout +

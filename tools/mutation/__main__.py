@@ -24,6 +24,7 @@ from mutants import SYMMETRIC, Mutant, apart, identity
 from tests import INNER, LONGEST, OUTER, STAGES, Tests
 
 BELIEVED = "believed to be equivalent"
+CUT_OFF = "not tried to the end"
 MOST_EACH = 500  # mutants of a folder: each folder has numbers of its own, so that its objects do not depend on the others
 
 
@@ -82,9 +83,10 @@ def earlier_results(file, chosen, with_survivors):
 
 def run(chosen, tests, jobs, minutes, files, results):
     """Adds {mutant: (test, how)} of those that were tried before the time was over to `results`, and writes `files`, one for
-    each folder."""
+    each folder. What only the quick tests have met by then counts as a survivor."""
     lock = threading.Lock()
     end = time.monotonic() + 60 * minutes
+    met_quick_tests = set()
 
     def save(folder):
         files[folder].write_text(json.dumps([
@@ -97,6 +99,7 @@ def run(chosen, tests, jobs, minutes, files, results):
             return
         caught = tests.catch(mutant, stage)
         if not caught[0] and stage + 1 < STAGES:
+            met_quick_tests.add(mutant.id)
             return
         with lock:
             results[mutant.id] = caught
@@ -112,7 +115,8 @@ def run(chosen, tests, jobs, minutes, files, results):
             for stage in range(STAGES):
                 list(pool.map(one, [(mutant, stage) for mutant in of_folder if mutant.id not in results]))
     for mutant in chosen:
-        if mutant.id not in results:
+        if mutant.id not in results and mutant.id in met_quick_tests:
+            results[mutant.id] = (None, CUT_OFF)  # not kept in the file: --resume goes on with it
             say(f"no test has caught it in the time that there was: {describe(mutant, line=True)}")
 
 
@@ -126,7 +130,7 @@ def measured(options, build, found, drawn, chosen, results):
             say(f"{folder}: {len(tried)} of {len(of_folder)} mutants tried, which is not counted as measured")
             continue
         result[folder] = document.figures_of(ROOT, tried, results, {
-            "seed": options.seed, "believed": sum(results[mutant.id][1] == BELIEVED for mutant in tried), "found": len(found[folder]), "sources": sum(folder_of(name) == folder for name in build.sources),
+            "seed": options.seed, "believed": sum(results[mutant.id][1] in (BELIEVED, CUT_OFF) for mutant in tried), "found": len(found[folder]), "sources": sum(folder_of(name) == folder for name in build.sources),
             "dropped": sum(folder_of(mutant.file) == folder for mutant in drawn) - len(of_folder)})
     return result
 

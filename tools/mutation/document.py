@@ -26,7 +26,7 @@ its own, drawn from all that the tool finds there, as many of one file as of ano
 {folders}
 
 *Equivalent* are survivors that no input can tell from the original, or that differ only in time, memory or the wording of what
-nobody promises; somebody says so in each reason below.{believed} The last column is the share of the others that was caught. Its goal is {goal} %
+nobody promises; somebody says so in each reason below. The last column is the share of the others that was caught. Its goal is {goal} %
 in every folder that decides a verdict{missed}. The other folders read, write and show, or run what has been
 decided; they have no goal. {unmeasured}
 
@@ -34,8 +34,8 @@ decided; they have no goal. {unmeasured}
 
 ## How it was measured
 
-- `tools/mutate --write` writes this page, and renews in it the folders that `--folder` names. The same sources and seed give the
-  same mutants of a folder, whatever other folders are measured. {seeds}{dropped}
+- `tools/mutate --write` writes this page, and renews in it the folders that `--folder` names. The same sources, tests and seed give the
+  same mutants of a folder, whatever other folders are measured: a header that a test includes has none. {seeds}{dropped}
 - All mutants are compiled into one set of programs, in which an environment variable chooses one. Clang's syntax tree says where
   they can stand: another comparison, logical or arithmetic operator, another assignment, a constant one more or less, a negated
   condition, a lost sign, two swapped arguments of one type, a lower bound for an upper one, a missing statement. Left out is what
@@ -44,7 +44,7 @@ decided; they have no goal. {unmeasured}
   second, and each file of {inner}. What has no goal meets {outer} as well. Files that take more than {longest} s of
   processor time are left out. Without a mutant each test ran once, to see which mutants it reaches and how much time it takes; a mutant then
   met the tests that reach it, the cheapest first.
-- A mutant is caught when a test fails, crashes, or takes four times the processor time that it takes otherwise, and 10 s at least.
+- A mutant is caught when a test fails, crashes, or takes four times the processor time that it takes otherwise, and 10 s at least.{believed}
 - What caught the mutants: {catchers}. {hung}
 
 ## Survivors
@@ -196,7 +196,7 @@ def page(figures, reasons, inner, outer, longest):
         unmeasured=f"Not measured yet: {code_list(unmeasured)}." if unmeasured else "Every folder was measured.",
         seeds="Seed " + "; seed ".join(f"{seed} chose those of {'all folders' if len(seeds) == 1 else code_list(of)}"
                                        for seed, of in sorted(seeds.items())) + ".",
-        believed=f" {believed} of them were not tried." if believed else "",
+        believed=f" {believed} of the survivors did not meet every test (--believe, or the time was over)." if believed else "",
         dropped=f" Another {dropped} did not compile." if dropped else "",
         inner=code_list(f"tests/{name}" for name in inner), outer=code_list(f"tests/{name}" for name in outer), longest=longest,
         catchers=", ".join(f"{name} {count}" for name, count in catchers.most_common()),
