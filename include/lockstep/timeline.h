@@ -63,7 +63,7 @@ struct Outcome {
     std::string waits_in;        ///< the step
     std::vector<int> for_ranks;  ///< members that have not come
   };
-  struct Met {
+  struct MemberCall {
     int rank = 0;
     std::string calls;      ///< the step that it called
     std::vector<int> with;  ///< the other members
@@ -79,7 +79,7 @@ struct Outcome {
   int optimizer_step = 0;
   std::string why;  ///< invalid_collective: what does not agree
   std::vector<Stuck> stuck;
-  std::vector<Met> met;
+  std::vector<MemberCall> member_calls;
   std::vector<Race> races;
 };
 
@@ -125,7 +125,8 @@ enum class AtRace {
 ///
 /// `memory` (src/schedule/walk_memory.h) is what walks have in common over schedules with this mesh, model and batch,
 /// the very objects; null: this one has its own.
-Timeline walk(const Schedule& schedule, AtRace at_race = AtRace::ends, std::shared_ptr<schedule::WalkMemory> memory = nullptr);
+Timeline walk(const Schedule& schedule, AtRace at_race = AtRace::ends,
+              std::shared_ptr<schedule::WalkMemory> memory = nullptr);
 
 /// The value of `by` of a step on a rank. Used by engines for `backward`, where the
 /// rank is the one whose tokens a contribution stems from.

@@ -5,10 +5,10 @@
 
 namespace lockstep::diagnosis {
 
-/// Searches for the smallest edits after which everything matches, the one that the turning points name before others,
-/// and fills in `blame`, `repairs` and `unnoticed` of a result that is wrong. Where no edit repairs it, `blame` stays
-/// what blame_of() said. `for_blame_alone`: where one repair was found, which is then the best, it is not tried at
-/// other sizes, and Repair::sizes stays 0.
+/// Searches for the smallest edits after which everything matches, the one that the first divergences name before
+/// others, and fills in `blame`, `repairs` and `unnoticed` of a result that is wrong. Where no edit repairs it, `blame`
+/// stays what blame_of() said. `for_blame_alone`: where one repair was found, which is then the best, it is not tried
+/// at other sizes, and Repair::sizes stays 0.
 void search_blame(CheckResult& result, bool for_blame_alone);
 
 }  // namespace lockstep::diagnosis

@@ -21,7 +21,8 @@ int symbolic::SymbolicMemory::number_of(const Step& step) {
       .first->second;
 }
 
-SymbolicEngine::State::State(const Schedule& the_schedule, const Timeline& the_timeline, symbolic::SymbolicMemory* of_others)
+SymbolicEngine::State::State(const Schedule& the_schedule, const Timeline& the_timeline,
+                             symbolic::SymbolicMemory* of_others)
     : schedule(the_schedule),
       timeline(the_timeline),
       contributions(the_timeline.memory->contributions()),

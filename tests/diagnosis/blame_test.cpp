@@ -85,10 +85,10 @@ TEST_CASE("without a search the steps that spoil a gradient are blamed all the s
 TEST_CASE("for the blame alone the only repair is not tried at other sizes") {
   const std::string text =
       scenario_text(R"({ "dp": 2 })", R"([ { "name": "w", "shape": [4] } ])",
-               R"J([ { "name": "m", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+                    R"J([ { "name": "m", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
                      { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ],
                    "edits": [ { "drop": "mean" } ])J",
-               R"(, "expect": { "verdict": "mismatch", "blame": ["mean"] })");
+                    R"(, "expect": { "verdict": "mismatch", "blame": ["mean"] })");
   CheckOptions options;
   const CheckResult all = check_text(text, options);
   options.blame_where_expected = true;

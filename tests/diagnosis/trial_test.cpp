@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/trial.h"
-
 #include <set>
 
 #include "src/diagnosis/candidates.h"
+#include "src/diagnosis/oracle.h"
 #include "src/diagnosis/shrink.h"
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
@@ -13,7 +12,7 @@ using namespace lockstep::test;
 
 namespace {
 
-void check_same(const diagnosis::Judgement& one, const diagnosis::Judgement& other) {
+void check_same(const diagnosis::OracleAnswer& one, const diagnosis::OracleAnswer& other) {
   CHECK(one.state == other.state);
   CHECK(one.wrong_buffers == other.wrong_buffers);
   CHECK(one.count == other.count);
@@ -28,8 +27,8 @@ TEST_CASE("a judge that has judged other edits says of each what one says that h
   // `by` and the uses of the backward differ from edit to edit, and with tokens from rank to rank.
   const std::string uneven =
       scenario_text(R"({ "dp": 2, "tp": 2 })",
-               R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } }, { "name": "b", "shape": [4] } ])",
-               R"J([ { "name": "zero", "op": "zero" },
+                    R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } }, { "name": "b", "shape": [4] } ])",
+                    R"J([ { "name": "zero", "op": "zero" },
             { "name": "micro_batches", "op": "each", "steps": [
               { "name": "backward", "op": "backward", "by": "1 / sum(tokens, dp, micro_batch)" } ] },
             { "name": "scatter", "op": "reduce_scatter", "over": "dp" },
@@ -39,15 +38,16 @@ TEST_CASE("a judge that has judged other edits says of each what one says that h
     const Scenario scenario = read_scenario(std::make_shared<const Source>(Source{"test.json", text}));
     const Schedule& schedule = *scenario.schedule;
     const std::vector<Parameter> parameters = diagnosis::one_of_each_class(schedule);
-    diagnosis::SymbolicJudge used(schedule, parameters);
-    std::set<diagnosis::Judgement::State> states;
+    diagnosis::SymbolicOracle used(schedule, parameters);
+    std::set<diagnosis::OracleAnswer::State> states;
     std::size_t number = 0;
-    for (const diagnosis::Candidate& candidate : diagnosis::single_edits(schedule.steps, diagnosis::candidate_values(schedule, {}))) {
+    for (const diagnosis::Candidate& candidate :
+         diagnosis::single_edits(schedule.steps, diagnosis::candidate_values(schedule, {}))) {
       if (++number % 3 != 0) continue;
       INFO(write_json(to_json(candidate.edit)));
-      const diagnosis::Judgement judgement = used.judge({candidate.edit});
-      check_same(judgement, diagnosis::SymbolicJudge(schedule, parameters).judge({candidate.edit}));
-      states.insert(judgement.state);
+      const diagnosis::OracleAnswer answer = used.judge({candidate.edit});
+      check_same(answer, diagnosis::SymbolicOracle(schedule, parameters).judge({candidate.edit}));
+      states.insert(answer.state);
     }
     CHECK(states.size() >= 3);
     CHECK(used.steps().schedule_of().steps == schedule.steps);

@@ -48,7 +48,7 @@ class Stretches {
   const World& target_;
   const ClassResult& result_;
   std::optional<schedule::WalkMemory> memory_;
-  std::optional<schedule::Calls> calls_;            ///< made when it is first asked for
+  std::optional<schedule::Calls> calls_;  ///< made when it is first asked for
   std::vector<std::vector<int>> levels_;  ///< by owner: the one that varies fastest first
   std::map<std::pair<int, int>, std::vector<Stretch>> kinds_;
 };
