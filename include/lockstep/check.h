@@ -52,8 +52,8 @@ struct CheckOptions {
   /// The GPUs of a job on which its processes replay the scenario together; null: the nccl engine does not run. What is
   /// said of `mpi` holds for its job, which is the same where both are there. NcclFailure is thrown on.
   NcclJob* nccl = nullptr;
-  bool turns = true;  ///< find turning points; costs a replay
-  bool blame = true;  ///< search for the step at fault: hundreds of edits of a small layout are replayed
+  bool divergences = true;  ///< find first divergences; costs a replay
+  bool blame = true;        ///< search for the step at fault: hundreds of edits of a small layout are replayed
   bool blame_where_expected = false;  ///< `blame` for files alone whose `expect` names it
   bool transformer = false;           ///< runs in any case where the scenario edits the model
   /// The parametric engine runs as well, whatever the size of the layout.
@@ -71,7 +71,7 @@ struct CheckOptions {
 
 /// The step after which a parameter first went wrong for good on a rank, with the formulas before
 /// and after it.
-struct TurningPoint {
+struct Divergence {
   std::string step;           ///< "" where no step spoils it: something is missing
   std::size_t event = 0;      ///< index into Timeline::events; only where `step` is set
   std::string before, after;  ///< formulas
@@ -81,12 +81,12 @@ struct TurningPoint {
   bool broken = false;
 };
 
-/// The turning point of one wrong buffer, which stands for all wrong pieces of these forms.
-struct Turn {
+/// The first divergence of one wrong buffer, which stands for all wrong pieces of these forms.
+struct BufferDivergence {
   int rank = 0;
   int buffer = 0;
   int form = 0, reference = 0;  ///< of its first wrong piece
-  TurningPoint point;
+  Divergence point;
 };
 
 /// What one engine alone has to tell; symbolic_of() and its like read it.
@@ -121,10 +121,10 @@ struct CheckResult {
   std::vector<EngineResult> engines;  ///< that ran or were left out, in the order of the table of engines
   Verdict verdict = Verdict::error;
   int step = 0;
-  std::vector<Blame> blame;            ///< the steps at fault, in the order of the edits that repair them
-  std::vector<Repair> repairs;         ///< the one that `blame` rests on, or none
-  std::vector<std::string> unnoticed;  ///< who would not have noticed; full sentences
-  std::vector<Turn> turns;             ///< one per distinct way in which a buffer is wrong; at most 64
+  std::vector<Blame> blame;                   ///< the steps at fault, in the order of the edits that repair them
+  std::vector<Repair> repairs;                ///< the one that `blame` rests on, or none
+  std::vector<std::string> unnoticed;         ///< who would not have noticed; full sentences
+  std::vector<BufferDivergence> divergences;  ///< one per distinct way in which a buffer is wrong; at most 64
   /// Engines disagree: a bug of lockstep (exit status 3). Says how to replay it.
   std::string disagreement;
   /// Verdict `error`, and the file's `expect` says so: a test of what a framework's rules refuse.
@@ -185,8 +185,8 @@ struct WrongSet {
 };
 WrongSet wrong_set(const CheckResult& result);
 
-/// The turning point of the first wrong piece of a buffer (index into the rank's LocalModel).
+/// The first divergence of the first wrong piece of a buffer (index into the rank's LocalModel).
 /// Nothing where the buffer is right or the symbolic engine did not run. Replays the schedule.
-std::optional<TurningPoint> turning_point(const CheckResult& result, int rank, int buffer);
+std::optional<Divergence> first_divergence(const CheckResult& result, int rank, int buffer);
 
 }  // namespace lockstep

@@ -64,7 +64,7 @@ struct Outcome {
     std::string waits_in;        ///< the step
     std::vector<int> for_ranks;  ///< members that have not come
   };
-  struct Met {
+  struct MemberCall {
     int rank = 0;
     std::string calls;      ///< the step that it called
     std::vector<int> with;  ///< the other members
@@ -80,7 +80,7 @@ struct Outcome {
   int optimizer_step = 0;
   std::string why;  ///< invalid_collective: what does not agree
   std::vector<Stuck> stuck;
-  std::vector<Met> met;
+  std::vector<MemberCall> member_calls;
   std::vector<Race> races;
 };
 

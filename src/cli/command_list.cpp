@@ -55,7 +55,7 @@ int run(const ListArguments& arguments) {
   if (files.empty()) return nothing_found(paths);
   CheckOptions options;
   options.host = false;
-  options.blame = options.turns = false;
+  options.blame = options.divergences = false;
   std::vector<ScenarioRow> rows;
   int status = exit_right;
   check_files(files, options, [&](const CheckResult& result) {

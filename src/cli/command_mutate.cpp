@@ -95,7 +95,7 @@ class Mutations {
   void work() {
     for (std::size_t index = next_++; index < files_.size(); index = next_++) {
       try {
-        found_[index] = one(files_[index]);
+        found_[index] = mutate_file(files_[index]);
       } catch (...) {
         failures_[index] = std::current_exception();
       }
@@ -104,9 +104,9 @@ class Mutations {
   }
 
   /// Nothing for a file of a folder that is not right.
-  std::optional<diagnosis::Mutation> one(const std::string& file) {
+  std::optional<diagnosis::Mutation> mutate_file(const std::string& file) {
     CheckOptions check;
-    check.host = check.blame = check.turns = false;
+    check.host = check.blame = check.divergences = false;
     const CheckResult result = check_file(file, check);
     if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
     if (result.error_expected) return std::nullopt;

@@ -99,7 +99,7 @@ int run(const RepairArguments& arguments) {
     usage_error(fmt::format("{}.orig is there already, and --write would replace it; move it away, or use --to", file));
   CheckOptions check;
   check.host = false;
-  check.blame = check.turns = false;
+  check.blame = check.divergences = false;
   const Budget budget(Budget::proof);  // for the memory of the replay and the search together
   const CheckResult result = check_file(file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);

@@ -31,12 +31,13 @@ struct Outcome {
 
 /// One sentence on what came out; all of it is a check's to say.
 std::string first_wrong(const CheckResult& result) {
-  const Turn& turn = result.turns.front();
+  const BufferDivergence& divergence = result.divergences.front();
   const Model& model = result.scenario->schedule->model;
-  const LocalBuffer& buffer = model.local(turn.rank).buffers[at(turn.buffer)];
+  const LocalBuffer& buffer = model.local(divergence.rank).buffers[at(divergence.buffer)];
   const std::string& name = model.parameters()[at(buffer.parameters.front())].name;
-  return fmt::format("{} is wrong on rank {}: {}{}", name, turn.rank,
-                     turn.point.step.empty() ? "" : fmt::format("step {} ", turn.point.step), turn.point.why);
+  return fmt::format("{} is wrong on rank {}: {}{}", name, divergence.rank,
+                     divergence.point.step.empty() ? "" : fmt::format("step {} ", divergence.point.step),
+                     divergence.point.why);
 }
 
 Outcome judge(const CheckResult& result) {
@@ -52,7 +53,7 @@ Outcome judge(const CheckResult& result) {
   if (!expects && !expects_error) return {"skip", exit_right, {"the file has no `expect`"}};
   std::vector<std::string> unmet = unmet_expectations(result);
   if (unmet.empty()) return {"ok", exit_right, {}};
-  if (!result.turns.empty()) unmet.push_back(first_wrong(result));
+  if (!result.divergences.empty()) unmet.push_back(first_wrong(result));
   unmet.push_back(fmt::format("`lockstep check {}` shows it whole", argument_for(result.file)));
   return {"FAIL", exit_wrong, std::move(unmet)};
 }

@@ -16,7 +16,7 @@ namespace {
 
 CheckOptions by_formula() {
   CheckOptions check;
-  check.host = check.blame = check.turns = false;
+  check.host = check.blame = check.divergences = false;
   return check;
 }
 

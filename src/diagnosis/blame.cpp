@@ -38,12 +38,12 @@ int steps_on_right(const CheckResult& result, const FoundRepair& repair) {
   return static_cast<int>(std::count_if(repair.edits.begin(), repair.edits.end(), is_on_right));
 }
 
-/// The repair that explains most: the nearest, and of equally small ones that of a step that a turning point names.
+/// The repair that explains most: the nearest, and of equally small ones that of a step that a first divergence names.
 const FoundRepair* explaining(const CheckResult& result, const std::vector<FoundRepair>& repairs,
-                              const std::set<std::string>& turning_steps) {
+                              const std::set<std::string>& divergence_steps) {
   const auto key = [&](const FoundRepair& repair) {
     const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
-                                   [&](const Candidate& edit) { return turning_steps.contains(edit.step); });
+                                   [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
     return std::tuple(is_strange(repair), repair.edits.size(),
                       is_restored(repair) ? 0 : repair.sizes - repair.right_sizes, repair.touches_right, !named,
                       distance_of(repair.edits), steps_on_right(result, repair), std::max(repair.added_bytes, 0.0));
@@ -55,14 +55,14 @@ const FoundRepair* explaining(const CheckResult& result, const std::vector<Found
 
 /// A step that mixes what it should not explains more than one that could be added to mend it, or than two edits. A
 /// repair that hands elements to other owners mends something, and explains nothing.
-bool explains_better(const FoundRepair& repair, const std::set<std::string>& turning_steps) {
+bool explains_better(const FoundRepair& repair, const std::set<std::string>& divergence_steps) {
   if (is_strange(repair)) return false;
-  if (turning_steps.empty()) return true;
+  if (divergence_steps.empty()) return true;
   const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
-                                 [&](const Candidate& edit) { return turning_steps.contains(edit.step); });
+                                 [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
   return repair.edits.size() == 1 ? named || repair.edits.front().kind != Candidate::Kind::insert
                                   : std::all_of(repair.edits.begin(), repair.edits.end(), [&](const Candidate& edit) {
-                                      return turning_steps.contains(edit.step);
+                                      return divergence_steps.contains(edit.step);
                                     });
 }
 
@@ -70,24 +70,24 @@ bool explains_better(const FoundRepair& repair, const std::set<std::string>& tur
 
 void search_blame(CheckResult& result) {
   result.unnoticed = who_would_not_notice(result);
-  std::set<std::string> turning_steps;
-  for (const Blame& blame : result.blame) turning_steps.insert(blame.step);
+  std::set<std::string> divergence_steps;
+  for (const Blame& blame : result.blame) divergence_steps.insert(blame.step);
   RepairOptions options;
   options.nearest_only = true;
-  options.wanted = turning_steps;
+  options.wanted = divergence_steps;
   const RepairSearch search = find_repairs(result, options);
   if (!search.cut_off.empty()) {
     // The nearest repair may be among those that were not tried.
     result.notes.push_back(fmt::format("The search for the step at fault was cut off: {}.", search.cut_off));
     return;
   }
-  const FoundRepair* repair = explaining(result, search.repairs, turning_steps);
+  const FoundRepair* repair = explaining(result, search.repairs, divergence_steps);
   if (repair == nullptr) return;
   Repair plain = repair->plain();
   plain.verified = {"symbolic"};
   std::vector<Blame> blame;
   for (const Candidate& edit : repair->edits) {
-    if (!explains_better(*repair, turning_steps)) break;
+    if (!explains_better(*repair, divergence_steps)) break;
     Blame found = mechanism_of(result, edit);
     const bool known =
         std::any_of(blame.begin(), blame.end(), [&](const Blame& other) { return other.step == found.step; });

@@ -18,6 +18,7 @@
 #include "src/diagnosis/any_sizes.h"
 #include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/blame.h"
+#include "src/diagnosis/divergence.h"
 #include "src/diagnosis/engine_details.h"
 #include "src/diagnosis/engines.h"
 #include "src/diagnosis/machine_share.h"
@@ -25,7 +26,6 @@
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/stopwatch.h"
-#include "src/diagnosis/turning_point.h"
 #include "src/scenario/edit_mistakes.h"
 #include "src/scenario/named_file.h"
 
@@ -233,12 +233,12 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
         "The schedule is right for the placements that the scenario claims, and the model's gradients lie otherwise; "
         "`lockstep placements` compares the two.");
   }
-  // Turning points are read off the symbolic engine's finding for the step that is reported.
+  // First divergences are read off the symbolic engine's finding for the step that is reported.
   const SymbolicResult* symbolic = symbolic_of(result);
-  if (options.turns && symbolic != nullptr && symbolic->step == result.step)
+  if (options.divergences && symbolic != nullptr && symbolic->step == result.step)
     within_budget(result, "The search for the steps that spoil the gradients",
-                  [&] { result.turns = diagnosis::find_turns(result); });
-  result.blame = diagnosis::blame_of(result.turns);
+                  [&] { result.divergences = diagnosis::find_divergences(result); });
+  result.blame = diagnosis::blame_of(result.divergences);
   if (wants_blame(result, options)) try_blame(result);
 }
 

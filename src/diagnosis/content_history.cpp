@@ -33,7 +33,7 @@ ContentHistory record_history(const Schedule& schedule, const Timeline& timeline
                               int last_step) {
   ContentHistory history;
   history.engine = std::make_unique<SymbolicEngine>(schedule, timeline);
-  history.moments.resize(watches.size());
+  history.entries.resize(watches.size());
   std::vector<std::vector<std::size_t>> watches_of(static_cast<std::size_t>(schedule.mesh.world()));
   for (std::size_t index = 0; index < watches.size(); ++index) {
     watches_of[at(watches[index].rank)].push_back(index);
@@ -51,16 +51,17 @@ ContentHistory record_history(const Schedule& schedule, const Timeline& timeline
         const std::vector<SymbolicEngine::Content> contents =
             engine.content(watch.rank, watch.buffer, call.step->buffer);
         const SymbolicEngine::Content* now = at_element(contents, watch.element);
-        if (now != nullptr) history.moments[index].push_back({event_index, call.step, *now});
+        if (now != nullptr) history.entries[index].push_back({event_index, call.step, *now});
       }
     }
   });
   return history;
 }
 
-const Moment* content_after(const std::vector<Moment>& moments, const std::string& name, std::size_t event) {
-  for (auto moment = moments.rbegin(); moment != moments.rend(); ++moment) {
-    if (moment->event <= event && moment->step->buffer == name) return &*moment;
+const HistoryEntry* content_after(const std::vector<HistoryEntry>& entries, const std::string& name,
+                                  std::size_t event) {
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (entry->event <= event && entry->step->buffer == name) return &*entry;
   }
   return nullptr;
 }

@@ -18,7 +18,7 @@ struct Watch {
 };
 
 /// What a watched element held after an event that acted on it, changed or not.
-struct Moment {
+struct HistoryEntry {
   std::size_t event = 0;
   const Step* step = nullptr;  ///< the rank's own; `step->buffer` is the buffer that it wrote
   SymbolicEngine::Content content;
@@ -26,8 +26,8 @@ struct Moment {
 
 /// How watched elements came to hold what they hold in the end.
 struct ContentHistory {
-  std::unique_ptr<SymbolicEngine> engine;    ///< owner of the forms
-  std::vector<std::vector<Moment>> moments;  ///< by watch, in order of `event`
+  std::unique_ptr<SymbolicEngine> engine;          ///< owner of the forms
+  std::vector<std::vector<HistoryEntry>> entries;  ///< by watch, in order of `event`
 };
 
 /// Replays the schedule with an engine of its own and writes down what becomes of the watched
@@ -37,6 +37,6 @@ ContentHistory record_history(const Schedule& schedule, const Timeline& timeline
                               int last_step);
 
 /// The content of a buffer after `event`, or null where nothing had been written to it.
-const Moment* content_after(const std::vector<Moment>& moments, const std::string& name, std::size_t event);
+const HistoryEntry* content_after(const std::vector<HistoryEntry>& entries, const std::string& name, std::size_t event);
 
 }  // namespace lockstep::diagnosis

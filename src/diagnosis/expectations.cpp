@@ -82,7 +82,7 @@ class Expectations {
     Names steps;
     if (result_.timeline == nullptr || result_.verdict == Verdict::mismatch) return steps;
     for (const Outcome::Stuck& stuck : result_.timeline->outcome.stuck) steps.insert(stuck.waits_in);
-    for (const Outcome::Met& met : result_.timeline->outcome.met) steps.insert(met.calls);
+    for (const Outcome::MemberCall& call : result_.timeline->outcome.member_calls) steps.insert(call.calls);
     for (const Outcome::Race& race : result_.timeline->outcome.races)
       steps.insert(race.step.empty() ? race.in_flight : race.step);
     return steps;

@@ -79,7 +79,7 @@ std::optional<Mistake> kind_by_edits(const CheckResult& result) {
   if (edits.size() > most_edits) return std::nullopt;
   CheckOptions options;
   options.host = false;
-  options.blame = options.turns = false;
+  options.blame = options.divergences = false;
   for (std::size_t index = 0; index < edits.size(); ++index) {
     const std::shared_ptr<const Scenario> right = without_edit(*result.scenario, index);
     if (right == nullptr || check_scenario(right, options).verdict != Verdict::match) continue;

@@ -153,9 +153,9 @@ Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
           fmt::format(": nothing {}{}", deed_of(*result.scenario->schedule, inserted), shares_of(result, inserted));
     }
   }
-  for (const Turn& turn : result.turns) {
-    const std::string stale = stale_slices(result, turn);
-    if (turn.point.step != edit.step || stale.empty()) continue;
+  for (const BufferDivergence& divergence : result.divergences) {
+    const std::string stale = stale_slices(result, divergence);
+    if (divergence.point.step != edit.step || stale.empty()) continue;
     blame.why = fmt::format("{}; {}", stale, blame.why);
     break;
   }

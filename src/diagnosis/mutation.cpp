@@ -15,7 +15,7 @@
 #include "lockstep/prove.h"
 #include "src/base/budget.h"
 #include "src/diagnosis/mutation_flags.h"
-#include "src/diagnosis/mutation_ground.h"
+#include "src/diagnosis/mutation_oracle.h"
 #include "src/diagnosis/mutation_sizes.h"
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/step_list.h"
@@ -35,7 +35,7 @@ class Run {
       : scenario_(*scenario),
         options_(options),
         small_(small_scenario(scenario)),
-        ground_(right_ground(*small_.scenario)) {
+        oracle_(right_oracle(*small_.scenario)) {
     mutation_.scenario = scenario;
     mutation_.sizes = small_.sizes;
   }
@@ -44,11 +44,11 @@ class Run {
     const auto begin = std::chrono::steady_clock::now();
     const Budget budget(most_units);
     find_base();
-    std::vector<Candidate> edits = single_edits(ground_.steps().steps(), values());
+    std::vector<Candidate> edits = single_edits(oracle_.steps().steps(), values());
     std::erase_if(edits, [](const Candidate& edit) { return edit.kind == Candidate::Kind::insert; });
-    const std::vector<Edit> flags = parameter_edits(ground_.steps().steps(), small_.scenario->schedule->mesh,
-                                                    ground_.steps().schedule_of().model.parameters());
-    seen_ = {scenario::content_hash(ground_.steps().steps())};
+    const std::vector<Edit> flags = parameter_edits(oracle_.steps().steps(), small_.scenario->schedule->mesh,
+                                                    oracle_.steps().schedule_of().model.parameters());
+    seen_ = {scenario::content_hash(oracle_.steps().steps())};
     seen_documents_ = {write_json(small_.scenario->resolved)};
     std::int64_t done = 0;
     const auto count = [&] {
@@ -76,17 +76,17 @@ class Run {
 
  private:
   /// One parameter of each class, unless something is wrong for lack of the others.
-  static MutationGround right_ground(const Scenario& scenario) {
-    MutationGround classes(*scenario.schedule, one_of_each_class(*scenario.schedule));
-    return classes.judge().verdict == Verdict::match ? std::move(classes) : MutationGround(*scenario.schedule);
+  static MutationOracle right_oracle(const Scenario& scenario) {
+    MutationOracle classes(*scenario.schedule, one_of_each_class(*scenario.schedule));
+    return classes.judge().verdict == Verdict::match ? std::move(classes) : MutationOracle(*scenario.schedule);
   }
 
   /// Where all parameters lie in one stretch that is cut, what is wrong with one of each class may by accident be right
   /// with all of them.
   bool is_right_in_full(const std::vector<Step>& steps) {
     const std::size_t all = small_.scenario->schedule->model.parameters().size();
-    if (ground_.steps().schedule_of().model.parameters().size() == all) return false;
-    if (!full_) full_ = std::make_unique<MutationGround>(*small_.scenario->schedule);
+    if (oracle_.steps().schedule_of().model.parameters().size() == all) return false;
+    if (!full_) full_ = std::make_unique<MutationOracle>(*small_.scenario->schedule);
     return full_->is_right(steps);
   }
 
@@ -168,7 +168,7 @@ class Run {
   }
 
   void judge(Candidate& edit) {
-    const std::optional<std::vector<Step>> steps = ground_.steps().edited({edit.edit});
+    const std::optional<std::vector<Step>> steps = oracle_.steps().edited({edit.edit});
     if (!steps || chooses_nothing(edit.edit)) {
       ++mutation_.invalid;
       return;
@@ -182,7 +182,7 @@ class Run {
     mutant.step = std::move(edit.step);
     mutant.edit = to_json(edit.edit);
     mutant.document = scenario::with_edits(small_.scenario->document, {edit.edit});
-    judge(std::move(mutant), edit.edit, ground_, *steps);
+    judge(std::move(mutant), edit.edit, oracle_, *steps);
   }
 
   /// The model is read anew for each.
@@ -191,38 +191,38 @@ class Run {
     mutant.kind = flag_edits;
     mutant.edit = to_json(edit);
     mutant.document = scenario::with_edits(small_.scenario->document, {edit});
-    std::unique_ptr<MutationGround> ground;
+    std::unique_ptr<MutationOracle> oracle;
     try {
       const Scenario small = read_scenario(mutant.document, scenario_.file);
       if (!seen_documents_.insert(write_json(small.resolved)).second) {
         ++mutation_.same;
         return;
       }
-      ground = std::make_unique<MutationGround>(*small.schedule);
+      oracle = std::make_unique<MutationOracle>(*small.schedule);
       edited_ =
           std::make_unique<Scenario>(read_scenario(scenario::with_edits(scenario_.document, {edit}), scenario_.file));
     } catch (const InputError&) {
       ++mutation_.invalid;
       return;
     }
-    judge(std::move(mutant), edit, *ground, ground->steps().steps());
+    judge(std::move(mutant), edit, *oracle, oracle->steps().steps());
     edited_ = nullptr;
   }
 
-  void judge(Mutant mutant, const Edit& edit, MutationGround& ground, const std::vector<Step>& steps) {
+  void judge(Mutant mutant, const Edit& edit, MutationOracle& oracle, const std::vector<Step>& steps) {
     try {
-      const MutantTrial trial = ground.judge(steps);
-      if (!trial.applicable) {
+      const MutantOutcome outcome = oracle.judge(steps);
+      if (!outcome.applicable) {
         ++mutation_.invalid;
         return;
       }
-      const bool reduced = edited_ == nullptr && trial.verdict == Verdict::mismatch;
-      if (trial.verdict == Verdict::match || (reduced && is_right_in_full(steps))) {
+      const bool reduced = edited_ == nullptr && outcome.verdict == Verdict::mismatch;
+      if (outcome.verdict == Verdict::match || (reduced && is_right_in_full(steps))) {
         prove(mutant, edit);
       } else {
         mutant.symbolic = true;
-        mutant.parametric = trial.parametric_wrong;
-        note(trial, mutant);
+        mutant.parametric = outcome.parametric_wrong;
+        note(outcome, mutant);
       }
     } catch (const InternalError& error) {
       throw InternalError(
@@ -241,19 +241,19 @@ class Run {
     });
   }
 
-  static void note(const MutantTrial& trial, Mutant& mutant) {
+  static void note(const MutantOutcome& outcome, Mutant& mutant) {
     mutant.fate = Mutant::Fate::killed;
-    mutant.verdict = trial.verdict;
-    mutant.replicas_differ = trial.replicas_differ;
-    mutant.beyond_tolerance = trial.beyond_tolerance;
+    mutant.verdict = outcome.verdict;
+    mutant.replicas_differ = outcome.replicas_differ;
+    mutant.beyond_tolerance = outcome.beyond_tolerance;
   }
 
   /// What other tests see of it at the smallest sizes at which it is wrong.
   void compare(Mutant& mutant) const {
-    const MutantTrial trial = MutationGround(*read_scenario(mutant.document, scenario_.file).schedule).judge();
-    mutant.verdict = trial.verdict;
-    mutant.replicas_differ = trial.replicas_differ;
-    mutant.beyond_tolerance = trial.beyond_tolerance;
+    const MutantOutcome outcome = MutationOracle(*read_scenario(mutant.document, scenario_.file).schedule).judge();
+    mutant.verdict = outcome.verdict;
+    mutant.replicas_differ = outcome.replicas_differ;
+    mutant.beyond_tolerance = outcome.beyond_tolerance;
   }
 
   /// What a proof is of: the file, whose steps are edited in every layout that is read, or the file with the edit.
@@ -305,7 +305,7 @@ class Run {
     if (base_ != Proof::Verdict::right) {
       Json document = example.document;
       document.set("schedule", *scenario_.document.find("schedule"));
-      if (MutationGround(*read_scenario(document, scenario_.file).schedule).judge().verdict != Verdict::match)
+      if (MutationOracle(*read_scenario(document, scenario_.file).schedule).judge().verdict != Verdict::match)
         return false;
     }
     mutant.fate = Mutant::Fate::killed;
@@ -335,34 +335,35 @@ class Run {
   /// The sizes around the small layout, one after the other. `proved`: where the proof speaks of them, nothing can be
   /// wrong.
   void try_around(Mutant& mutant, const Edit& edit, bool proved) {
-    if (!around_) around_ = grounds_around(scenario_, small_);
-    for (NeighbourGround& neighbour : *around_) {
-      const MutantTrial trial = edited_ != nullptr ? trial_of_parameter(neighbour, edit) : trial_at(neighbour, edit);
-      if (!trial.applicable || trial.verdict == Verdict::match) continue;
+    if (!around_) around_ = layouts_around(scenario_, small_);
+    for (NeighbourLayout& neighbour : *around_) {
+      const MutantOutcome outcome =
+          edited_ != nullptr ? outcome_of_parameter(neighbour, edit) : outcome_at(neighbour, edit);
+      if (!outcome.applicable || outcome.verdict == Verdict::match) continue;
       if (proved && is_proved_at(neighbour))
         throw InternalError(fmt::format("the parametric engine proves it right for every size, and at {} it is {}",
-                                        neighbour.sizes, name_of(trial.verdict)));
+                                        neighbour.sizes, name_of(outcome.verdict)));
       mutant.symbolic = true;
-      mutant.parametric = trial.parametric_wrong;
+      mutant.parametric = outcome.parametric_wrong;
       mutant.sizes = neighbour.sizes;
       mutant.document = scenario::with_edits(neighbour.scenario->document, {edit});
-      note(trial, mutant);
+      note(outcome, mutant);
       return;
     }
   }
 
-  static MutantTrial trial_at(const NeighbourGround& neighbour, const Edit& edit) {
-    const std::optional<std::vector<Step>> steps = neighbour.ground->steps().edited({edit});
-    if (!steps || neighbour.ground->is_right(*steps)) return {};
-    const MutantTrial trial = neighbour.ground->judge(*steps);
+  static MutantOutcome outcome_at(const NeighbourLayout& neighbour, const Edit& edit) {
+    const std::optional<std::vector<Step>> steps = neighbour.oracle->steps().edited({edit});
+    if (!steps || neighbour.oracle->is_right(*steps)) return {};
+    const MutantOutcome outcome = neighbour.oracle->judge(*steps);
     const bool in_full =
-        trial.verdict != Verdict::mismatch || !MutationGround(*neighbour.scenario->schedule).is_right(*steps);
-    return in_full ? trial : MutantTrial{};
+        outcome.verdict != Verdict::mismatch || !MutationOracle(*neighbour.scenario->schedule).is_right(*steps);
+    return in_full ? outcome : MutantOutcome{};
   }
 
-  MutantTrial trial_of_parameter(const NeighbourGround& neighbour, const Edit& edit) const {
+  MutantOutcome outcome_of_parameter(const NeighbourLayout& neighbour, const Edit& edit) const {
     try {
-      return MutationGround(
+      return MutationOracle(
                  *read_scenario(scenario::with_edits(neighbour.scenario->document, {edit}), scenario_.file).schedule)
           .judge();
     } catch (const InputError&) {
@@ -371,7 +372,7 @@ class Run {
   }
 
   /// Whether the proof of the schedule without an edit leaves open what is other there than at the small layout.
-  bool is_proved_at(const NeighbourGround& neighbour) const {
+  bool is_proved_at(const NeighbourLayout& neighbour) const {
     if (neighbour.axis.empty()) return base_micro_batches_;
     if (small_.axes.contains("etp")) return false;  // proofs keep it equal to tp
     const std::optional<Axis> axis = axis_named(neighbour.axis);
@@ -381,8 +382,8 @@ class Run {
   const Scenario& scenario_;
   const MutationOptions& options_;
   SmallScenario small_;
-  MutationGround ground_;
-  std::unique_ptr<MutationGround> full_;  ///< with every parameter
+  MutationOracle oracle_;
+  std::unique_ptr<MutationOracle> full_;  ///< with every parameter
   MutationSizes sizes_{scenario_.file};
   std::set<Axis> fixed_;
   bool fixed_micro_batches_ = false;
@@ -390,7 +391,7 @@ class Run {
   std::vector<Axis> base_axes_;
   bool base_micro_batches_ = false;
   std::string base_limit_;
-  std::optional<std::vector<NeighbourGround>> around_;
+  std::optional<std::vector<NeighbourLayout>> around_;
   std::unordered_set<std::uint64_t> seen_;          ///< steps
   std::unordered_set<std::string> seen_documents_;  ///< resolved, with another model
   std::unique_ptr<Scenario> edited_;                ///< the file with the edit, while that is one of a parameter

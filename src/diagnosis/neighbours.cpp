@@ -9,7 +9,7 @@ void Neighbours::read() {
     const std::shared_ptr<const Scenario> there = read_at(scenario_, sizes);
     if (there == nullptr) continue;
     neighbours_.push_back(
-        {sizes.to_string(), std::make_unique<SymbolicJudge>(*there->schedule, one_of_each_class(*there->schedule))});
+        {sizes.to_string(), std::make_unique<SymbolicOracle>(*there->schedule, one_of_each_class(*there->schedule))});
   }
 }
 
@@ -18,11 +18,11 @@ void Neighbours::try_on(FoundRepair& repair) {
   if (!read_) read();
   repair.tried_around = true;
   for (Neighbour& neighbour : neighbours_) {
-    const Judgement judgement = neighbour.judge->judge(repair.plain_edits());
+    const OracleAnswer answer = neighbour.oracle->judge(repair.plain_edits());
     // A step that this size does not need is not there to be edited.
-    if (judgement.state == Judgement::State::not_applicable) continue;
+    if (answer.state == OracleAnswer::State::not_applicable) continue;
     ++repair.sizes;
-    if (judgement.right()) {
+    if (answer.right()) {
       ++repair.right_sizes;
     } else if (repair.wrong_at.empty()) {
       repair.wrong_at = neighbour.name;

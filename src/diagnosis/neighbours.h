@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "src/diagnosis/oracle.h"
 #include "src/diagnosis/repairs.h"
 #include "src/diagnosis/shrink.h"
-#include "src/diagnosis/trial.h"
 
 namespace lockstep::diagnosis {
 
@@ -24,7 +24,7 @@ class Neighbours {
  private:
   struct Neighbour {
     std::string name;
-    std::unique_ptr<SymbolicJudge> judge;
+    std::unique_ptr<SymbolicOracle> oracle;
   };
   void read();
 

@@ -34,7 +34,7 @@ std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const C
 }  // namespace
 
 RepairSearch SearchForRepairs::run() {
-  if (!ground_.found()) return {};
+  if (!space_.found()) return {};
   try {
     search();
   } catch (const OverBudget& over) {
@@ -45,15 +45,15 @@ RepairSearch SearchForRepairs::run() {
 }
 
 void SearchForRepairs::search() {
-  seen_.emplace(scenario::content_hash(ground_.steps().steps()), no_repair);
+  seen_.emplace(scenario::content_hash(space_.steps().steps()), no_repair);
   single();
   keep_right_here();
-  if (stopped_ && !found_one()) {  // what it stopped at is right at the small sizes alone
+  if (stopped_ && !has_ordinary_repair()) {  // what it stopped at is right at the small sizes alone
     nearest_only_ = false;
     single();
     keep_right_here();
   }
-  if (options_.pairs && !found_one()) {
+  if (options_.pairs && !has_ordinary_repair()) {
     complementary();
     sequential();
     keep_right_here();
@@ -63,10 +63,10 @@ void SearchForRepairs::search() {
 
 /// Applies edits and keeps them where they repair everything. Nothing where the schedule that comes out was seen
 /// before: of several edits that say the same the best is kept.
-std::optional<Judgement> SearchForRepairs::judge(const std::vector<Candidate>& edits) {
+std::optional<OracleAnswer> SearchForRepairs::judge(const std::vector<Candidate>& edits) {
   std::vector<Edit> list;
   for (const Candidate& edit : edits) list.push_back(edit.edit);
-  const std::optional<std::vector<Step>> steps = ground_.steps().edited(list);
+  const std::optional<std::vector<Step>> steps = space_.steps().edited(list);
   if (!steps) return std::nullopt;
   const auto [seen, is_new] = seen_.emplace(scenario::content_hash(*steps), no_repair);
   if (!is_new) {
@@ -79,22 +79,22 @@ std::optional<Judgement> SearchForRepairs::judge(const std::vector<Candidate>& e
     return std::nullopt;
   }
   ++found_.tried;
-  const Judgement judgement = ground_.judge(*steps);
-  if (judgement.right() && ground_.says_the_same_in_the_file(list, *steps)) {
+  const OracleAnswer answer = space_.judge(*steps);
+  if (answer.right() && space_.says_the_same_in_the_file(list, *steps)) {
     seen->second = found_.repairs.size();
-    const Judgement& base = ground_.base();
-    const bool failed = base.state == Judgement::State::failed;
-    found_.repairs.push_back(repair_of(edits, judgement.sent_bytes - (failed ? 0 : base.sent_bytes),
-                                       !failed && judgement.owners != base.owners));
+    const OracleAnswer& base = space_.base();
+    const bool failed = base.state == OracleAnswer::State::failed;
+    found_.repairs.push_back(
+        repair_of(edits, answer.sent_bytes - (failed ? 0 : base.sent_bytes), !failed && answer.owners != base.owners));
   }
-  return judgement;
+  return answer;
 }
 
 FoundRepair SearchForRepairs::repair_of(const std::vector<Candidate>& edits, double added_bytes,
                                         bool other_owners) const {
   FoundRepair repair;
   repair.edits = edits;
-  repair.touches_right = ground_.touches_right(edits);
+  repair.touches_right = space_.touches_right(edits);
   repair.added_bytes = added_bytes;
   repair.other_owners = other_owners;
   return repair;
@@ -107,12 +107,12 @@ bool SearchForRepairs::is_wanted(const FoundRepair& repair) const {
 }
 
 /// A repair that changes who owns what counts only where there is no other.
-bool SearchForRepairs::found_one() const {
+bool SearchForRepairs::has_ordinary_repair() const {
   return std::any_of(found_.repairs.begin(), found_.repairs.end(),
                      [](const FoundRepair& repair) { return !is_strange(repair); });
 }
 
-bool SearchForRepairs::found_good() {
+bool SearchForRepairs::has_good_repair() {
   return std::any_of(found_.repairs.begin(), found_.repairs.end(), [this](FoundRepair& repair) {
     if (!is_wanted(repair) || repair.other_owners || repair.touches_right) return false;
     if (is_restored(repair)) return true;
@@ -125,9 +125,9 @@ bool SearchForRepairs::found_good() {
 /// large layout is left to verify_repair().
 void SearchForRepairs::keep_right_here() {
   constexpr double most_buffers = 4000;
-  if (ground_.sizes().empty() || found_.repairs.empty()) return;
+  if (space_.sizes().empty() || found_.repairs.empty()) return;
   const Scenario& scenario = *result_.scenario;
-  SymbolicJudge here(*scenario.schedule, one_of_each_class(*scenario.schedule));
+  SymbolicOracle here(*scenario.schedule, one_of_each_class(*scenario.schedule));
   if (static_cast<double>(scenario.schedule->mesh.world()) *
               static_cast<double>(here.steps().schedule_of().model.parameters().size()) >
           most_buffers ||
@@ -139,42 +139,42 @@ void SearchForRepairs::keep_right_here() {
 
 /// All but those that restore, by distance, the nearest first.
 std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const {
-  const std::vector<Step>& steps = ground_.steps().steps();
+  const std::vector<Step>& steps = space_.steps().steps();
   std::map<int, std::vector<Candidate>> candidates;
-  for (Candidate& candidate : single_edits(steps, ground_.values()))
+  for (Candidate& candidate : single_edits(steps, space_.values()))
     candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
-  for (Candidate& candidate : normalizing_edits(steps, ground_.values()))
+  for (Candidate& candidate : normalizing_edits(steps, space_.values()))
     candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
   return candidates;
 }
 
 void SearchForRepairs::single() {
-  const std::optional<std::vector<Step>> right = ground_.unedited_steps();
-  if (right) single(restoring_edits(ground_.steps().steps(), *right));
+  const std::optional<std::vector<Step>> right = space_.unedited_steps();
+  if (right) single(restoring_edits(space_.steps().steps(), *right));
   // Often that is enough, and there are thousands of others.
-  stopped_ = nearest_only_ && found_good();
+  stopped_ = nearest_only_ && has_good_repair();
   if (stopped_) return;
   for (auto& [distance, candidates] : other_candidates()) {
-    stopped_ = nearest_only_ && found_good();
+    stopped_ = nearest_only_ && has_good_repair();
     if (stopped_) return;
     single(std::move(candidates));
   }
   std::stable_sort(firsts_.begin(), firsts_.end(),
-                   [](const FirstEdit& a, const FirstEdit& b) { return a.judgement.distance < b.judgement.distance; });
+                   [](const FirstEdit& a, const FirstEdit& b) { return a.answer.distance < b.answer.distance; });
 }
 
 void SearchForRepairs::single(std::vector<Candidate> candidates) {
-  const std::vector<ListedStep> list = listed_steps(ground_.steps().steps());
+  const std::vector<ListedStep> list = listed_steps(space_.steps().steps());
   for (Candidate& candidate : candidates) {
-    if (found_.tried > ground_.most_trials() || !ground_.is_relevant(candidate, list)) continue;
-    const std::optional<Judgement> judgement = judge({candidate});
-    if (!judgement || judgement->state != Judgement::State::wrong) continue;
+    if (found_.tried > space_.most_trials() || !space_.is_relevant(candidate, list)) continue;
+    const std::optional<OracleAnswer> answer = judge({candidate});
+    if (!answer || answer->state != OracleAnswer::State::wrong) continue;
     const bool takes_back = candidate.kind == Candidate::Kind::restore || candidate.kind == Candidate::Kind::drop;
     if (takes_back && taking_back_.size() < most_first_edits) taking_back_.push_back(candidate);
-    if (ground_.is_better(*judgement)) {
-      firsts_.push_back({std::move(candidate), *judgement});
+    if (space_.is_better(*answer)) {
+      firsts_.push_back({std::move(candidate), *answer});
     } else if (takes_back && plain_firsts_.size() < most_first_edits) {
-      plain_firsts_.push_back({std::move(candidate), *judgement});
+      plain_firsts_.push_back({std::move(candidate), *answer});
     }
   }
 }
@@ -184,8 +184,8 @@ void SearchForRepairs::complementary() {
   const std::size_t most = std::min(firsts_.size(), most_complements);
   for (std::size_t a = 0; a < most; ++a) {
     for (std::size_t b = a + 1; b < most; ++b) {
-      const auto& left = firsts_[a].judgement.wrong_buffers;
-      const auto& right = firsts_[b].judgement.wrong_buffers;
+      const auto& left = firsts_[a].answer.wrong_buffers;
+      const auto& right = firsts_[b].answer.wrong_buffers;
       bool all = left.size() == right.size() && !left.empty();
       for (std::size_t at = 0; all && at < left.size(); ++at) all = left[at] == 0 || right[at] == 0;
       if (all) judge({firsts_[a].candidate, firsts_[b].candidate});
@@ -202,19 +202,19 @@ void SearchForRepairs::sequential() {
   if (firsts_.size() > most_first_edits) firsts_.resize(most_first_edits);
   firsts_.insert(firsts_.end(), plain_firsts_.begin(), plain_firsts_.end());
   for (const bool inserts : {false, true}) {  // there are many more of them
-    for (std::size_t first = 0; first < firsts_.size() && !found_one(); ++first)
+    for (std::size_t first = 0; first < firsts_.size() && !has_ordinary_repair(); ++first)
       seconds(firsts_[first].candidate, inserts);
   }
 }
 
 void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
-  const std::optional<std::vector<Step>> steps = ground_.steps().edited({first.edit});
+  const std::optional<std::vector<Step>> steps = space_.steps().edited({first.edit});
   if (!steps) return;
   const std::vector<ListedStep> list = listed_steps(*steps);
-  for (const Candidate& second : single_edits(*steps, ground_.values())) {
-    if (found_.tried > ground_.most_trials()) return;
+  for (const Candidate& second : single_edits(*steps, space_.values())) {
+    if (found_.tried > space_.most_trials()) return;
     const bool is_insert = second.edit.action == Edit::Action::insert;
-    if (is_insert == inserts && ground_.is_relevant(second, list)) judge({first, second});
+    if (is_insert == inserts && space_.is_relevant(second, list)) judge({first, second});
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "src/diagnosis/neighbours.h"
 #include "src/diagnosis/repairs.h"
-#include "src/diagnosis/search_ground.h"
+#include "src/diagnosis/search_space.h"
 
 namespace lockstep::diagnosis {
 
@@ -19,7 +19,7 @@ class SearchForRepairs {
   SearchForRepairs(const CheckResult& result, const RepairOptions& options, const FileSizes& sizes)
       : result_(result),
         options_(options),
-        ground_(result, sizes),
+        space_(result, sizes),
         neighbours_(*result.scenario, sizes),
         nearest_only_(options.nearest_only) {}
   RepairSearch run();
@@ -29,14 +29,14 @@ class SearchForRepairs {
   /// A first edit of two, that makes something better.
   struct FirstEdit {
     Candidate candidate;
-    Judgement judgement;
+    OracleAnswer answer;
   };
 
-  std::optional<Judgement> judge(const std::vector<Candidate>& edits);
+  std::optional<OracleAnswer> judge(const std::vector<Candidate>& edits);
   FoundRepair repair_of(const std::vector<Candidate>& edits, double added_bytes, bool other_owners) const;
   bool is_wanted(const FoundRepair& repair) const;
-  bool found_one() const;
-  bool found_good();
+  bool has_ordinary_repair() const;
+  bool has_good_repair();
   void keep_right_here();
   std::map<int, std::vector<Candidate>> other_candidates() const;
   void single();
@@ -47,7 +47,7 @@ class SearchForRepairs {
 
   const CheckResult& result_;
   const RepairOptions& options_;
-  SearchGround ground_;
+  SearchSpace space_;
   Neighbours neighbours_;
   bool nearest_only_, stopped_ = false;
   std::vector<FirstEdit> firsts_, plain_firsts_;

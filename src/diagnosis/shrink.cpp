@@ -42,7 +42,7 @@ std::optional<CheckResult> check_at(const Scenario& scenario, const FileSizes& s
   if (small == nullptr) return std::nullopt;
   CheckOptions options;
   options.host = options.parametric_where_large = false;
-  options.blame = options.turns = false;
+  options.blame = options.divergences = false;
   return check_scenario(small, options);
 }
 

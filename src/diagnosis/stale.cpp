@@ -79,29 +79,29 @@ class Owners {
 
 }  // namespace
 
-std::string stale_slices(const CheckResult& result, const Turn& turn) {
-  if (turn.point.step.empty()) return "";
-  const Event& event = result.timeline->events[turn.point.event];
+std::string stale_slices(const CheckResult& result, const BufferDivergence& divergence) {
+  if (divergence.point.step.empty()) return "";
+  const Event& event = result.timeline->events[divergence.point.event];
   if (operation(event.op).value != Operation::Value::reduction) return "";
   const Schedule& schedule = *result.scenario->schedule;
-  const LocalBuffer& local = schedule.model.local(turn.rank).buffers[at(turn.buffer)];
+  const LocalBuffer& local = schedule.model.local(divergence.rank).buffers[at(divergence.buffer)];
   std::optional<std::int64_t> element;
   for (const BufferResult& buffer : symbolic_of(result)->buffers) {
-    if (buffer.rank != turn.rank || buffer.buffer != turn.buffer) continue;
+    if (buffer.rank != divergence.rank || buffer.buffer != divergence.buffer) continue;
     for (const PieceResult& piece : buffer.pieces) {
-      if (!piece.right && piece.form == turn.form && !element) element = piece.elements.begin;
+      if (!piece.right && piece.form == divergence.form && !element) element = piece.elements.begin;
     }
   }
   if (!element) return "";
-  const Owners owners(result, local.logical, *element, turn.point.event);
+  const Owners owners(result, local.logical, *element, divergence.point.event);
   for (const Call& call : event.calls) {
-    if (owners.owns(call.rank) || call.rank == turn.rank) continue;
+    if (owners.owns(call.rank) || call.rank == divergence.rank) continue;
     const std::string step = owners.taken_by(call.rank);
     const int owner = owners.owner_beside(call.rank, local.logical);
     if (step.empty()) continue;
     const Mesh& mesh = schedule.mesh;
     return fmt::format("adds slices that {} left stale: element {} is owned by {}, and {} adds a stale one{}", step,
-                       *element, place_of(mesh, turn.rank), place_of(mesh, call.rank),
+                       *element, place_of(mesh, divergence.rank), place_of(mesh, call.rank),
                        owner < 0 ? "" : fmt::format(", for there {} owns it", place_of(mesh, owner)));
   }
   return "";

@@ -7,8 +7,8 @@
 
 namespace lockstep::diagnosis {
 
-/// Where a turning point is a collective that takes in elements which an earlier step left stale on a member: which
+/// Where a first divergence is a collective that takes in elements which an earlier step left stale on a member: which
 /// step that was, and who owns them instead. "" where it is not.
-std::string stale_slices(const CheckResult& result, const Turn& turn);
+std::string stale_slices(const CheckResult& result, const BufferDivergence& divergence);
 
 }  // namespace lockstep::diagnosis

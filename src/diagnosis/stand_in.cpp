@@ -15,7 +15,7 @@ std::optional<CheckResult> stand_in(const CheckResult& result) {
   if (small == nullptr || small->schedule == nullptr || small->schedule->mesh.world() > small_world)
     return std::nullopt;
   CheckOptions options;
-  options.host = options.blame = options.turns = options.parametric_where_large = false;
+  options.host = options.blame = options.divergences = options.parametric_where_large = false;
   CheckResult found = check_scenario(small, options);
   if (folded_wrong_names(found) != folded_wrong_names(result)) return std::nullopt;
   return found;

@@ -129,7 +129,7 @@ bool replay_on_host(const Scenario& scenario, Repair& repair) {
     return true;
   }
   CheckOptions options;
-  options.symbolic = options.blame = options.turns = false;
+  options.symbolic = options.blame = options.divergences = false;
   const CheckResult there = check_scenario(classes, options);
   if (there.verdict == Verdict::error) {
     repair.host_left_out = "the host engine was left out: the layout is too large for it";
@@ -169,7 +169,7 @@ bool verify_repair(const CheckResult& result, Repair& repair) {
     const Budget budget(Budget::search);
     const auto repaired = std::make_shared<const Scenario>(read_scenario(document, result.scenario->file));
     CheckOptions options;
-    options.host = options.blame = options.turns = false;
+    options.host = options.blame = options.divergences = false;
     const CheckResult there = check_scenario(repaired, options);
     if (there.verdict != Verdict::match) return false;
     repair.verified.emplace_back(symbolic_of(there) != nullptr ? "symbolic" : "parametric");

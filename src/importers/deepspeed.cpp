@@ -32,15 +32,15 @@ struct SequenceParallel {
 /// deepspeed.initialize() makes a mesh with sequence parallelism where the configuration has both sizes. With
 /// sequence_parallel_size alone only the batch is counted by it (runtime/config.py): the engine divides gradients by
 /// all ranks. A unit that the script hands over is what --sp stands for.
-SequenceParallel read_sequence_parallel(Draft& draft) {
-  const std::int64_t asked = draft.request().sp, size = draft.degree("sequence_parallel_size");
+SequenceParallel read_sequence_parallel(ScenarioBuilder& builder) {
+  const std::int64_t asked = builder.request().sp, size = builder.degree("sequence_parallel_size");
   if (asked > 0) {
-    draft.meaning("sequence_parallel_size", "nothing: --sp is given");
+    builder.meaning("sequence_parallel_size", "nothing: --sp is given");
     return {asked, 1};
   }
-  if (size == 1 || draft.given("data_parallel_size")) return {size, 1};
-  draft.meaning("sequence_parallel_size", "batch.micro_batches, no layout.sp: data_parallel_size is not given");
-  draft.assume(fmt::format(
+  if (size == 1 || builder.given("data_parallel_size")) return {size, 1};
+  builder.meaning("sequence_parallel_size", "batch.micro_batches, no layout.sp: data_parallel_size is not given");
+  builder.assume(fmt::format(
       "No sequence parallelism: DeepSpeed takes sequence_parallel_size {} for the size of the batch alone where "
       "data_parallel_size is not beside it; give --sp {} where the training script hands a sequence-parallel unit "
       "(mpu) "
@@ -50,75 +50,75 @@ SequenceParallel read_sequence_parallel(Draft& draft) {
 }
 
 /// The ranks by which DeepSpeed counts a batch.
-std::int64_t batch_ranks(Draft& draft, std::int64_t dp, std::int64_t divisor) {
+std::int64_t batch_ranks(ScenarioBuilder& builder, std::int64_t dp, std::int64_t divisor) {
   if (dp % divisor == 0) return dp / divisor;
-  draft.mistake("sequence_parallel_size", fmt::format("{} data-parallel ranks do not divide by it", dp));
+  builder.mistake("sequence_parallel_size", fmt::format("{} data-parallel ranks do not divide by it", dp));
   return 0;
 }
 
 /// The mesh of both sizes has to be all ranks.
-void check_mesh(Draft& draft, std::int64_t dp) {
-  if (dp == 0 || !draft.given("data_parallel_size")) return;
-  const std::int64_t size = draft.degree("data_parallel_size");
-  if (!draft.given("sequence_parallel_size")) {
-    draft.meaning("data_parallel_size", "nothing: DeepSpeed reads it beside sequence_parallel_size alone");
+void check_mesh(ScenarioBuilder& builder, std::int64_t dp) {
+  if (dp == 0 || !builder.given("data_parallel_size")) return;
+  const std::int64_t size = builder.degree("data_parallel_size");
+  if (!builder.given("sequence_parallel_size")) {
+    builder.meaning("data_parallel_size", "nothing: DeepSpeed reads it beside sequence_parallel_size alone");
   } else if (size != dp) {
-    draft.mistake("data_parallel_size", fmt::format("it is {}, but there are {} data-parallel ranks", size, dp));
+    builder.mistake("data_parallel_size", fmt::format("it is {}, but there are {} data-parallel ranks", size, dp));
   }
 }
 
 }  // namespace
 
-void set_deepspeed_batch(Draft& draft, std::int64_t dp) {
-  const auto batch = draft.integer("train_batch_size");
-  const auto micro = draft.integer("train_micro_batch_size_per_gpu");
-  const auto steps = draft.integer("gradient_accumulation_steps");
+void set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp) {
+  const auto batch = builder.integer("train_batch_size");
+  const auto micro = builder.integer("train_micro_batch_size_per_gpu");
+  const auto steps = builder.integer("gradient_accumulation_steps");
   for (const auto& [key, value] :
        {std::pair("train_batch_size", batch), std::pair("train_micro_batch_size_per_gpu", micro),
         std::pair("gradient_accumulation_steps", steps)}) {
     if (value && *value < 1) {
-      draft.mistake(key, "expected a number of at least 1");
+      builder.mistake(key, "expected a number of at least 1");
       return;
     }
   }
   if (dp == 0) return;  // said already
   const std::int64_t all = batch.value_or(0);
   if (batch && micro && steps && all != *micro * *steps * dp) {
-    draft.mistake("train_batch_size",
-                  fmt::format("it is not train_micro_batch_size_per_gpu {} × gradient_accumulation_steps {} × "
-                              "{} data-parallel ranks; DeepSpeed refuses that",
-                              *micro, *steps, dp));
+    builder.mistake("train_batch_size",
+                    fmt::format("it is not train_micro_batch_size_per_gpu {} × gradient_accumulation_steps {} × "
+                                "{} data-parallel ranks; DeepSpeed refuses that",
+                                *micro, *steps, dp));
   } else if (batch && micro && all % (*micro * dp) != 0) {
-    draft.mistake(
+    builder.mistake(
         "train_batch_size",
         fmt::format("it does not divide by train_micro_batch_size_per_gpu {} × {} data-parallel ranks", *micro, dp));
   } else if (batch && steps && all % (*steps * dp) != 0) {
-    draft.mistake(
+    builder.mistake(
         "train_batch_size",
         fmt::format("it does not divide by gradient_accumulation_steps {} × {} data-parallel ranks; DeepSpeed "
                     "refuses that",
                     *steps, dp));
   } else if (batch && all % dp != 0) {
-    draft.mistake("train_batch_size",
-                  fmt::format("it does not divide by {} data-parallel ranks; DeepSpeed refuses that", dp));
+    builder.mistake("train_batch_size",
+                    fmt::format("it does not divide by {} data-parallel ranks; DeepSpeed refuses that", dp));
   } else if (steps) {
-    draft.micro_batches(*steps);
+    builder.micro_batches(*steps);
   } else if (batch && micro) {
-    draft.micro_batches(all / (*micro * dp));
+    builder.micro_batches(all / (*micro * dp));
   } else {
-    draft.assume("One micro-batch: gradient_accumulation_steps is 1 where the configuration does not say it.");
+    builder.assume("One micro-batch: gradient_accumulation_steps is 1 where the configuration does not say it.");
   }
 }
 
-void check_deepspeed_batch_is_given(Draft& draft) {
+void check_deepspeed_batch_is_given(ScenarioBuilder& builder) {
   // "auto" is there, and filled in.
-  if (draft.mentioned("train_batch_size") || draft.mentioned("train_micro_batch_size_per_gpu")) return;
-  draft.mistake("",
-                "DeepSpeed: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided; the "
-                "configuration has neither");
+  if (builder.mentioned("train_batch_size") || builder.mentioned("train_micro_batch_size_per_gpu")) return;
+  builder.mistake("",
+                  "DeepSpeed: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided; the "
+                  "configuration has neither");
 }
 
-void refuse_what_deepspeed_removed(Draft& draft) {
+void refuse_what_deepspeed_removed(ScenarioBuilder& builder) {
   static const std::vector<std::pair<std::string, std::string>> removed = {
       {"nebula", "Nebula checkpointing has been removed"},
       {"compression_training", "The DeepSpeed compression library has been removed"},
@@ -138,8 +138,8 @@ void refuse_what_deepspeed_removed(Draft& draft) {
       {"zero_optimization.mics_hierarchical_params_gather", "MiCS ZeRO-3 sharding has been removed"},
       {"zero_optimization.zeropp_loco_param", "LoCo-Zero++ has been removed"}};
   for (const auto& [key, words] : removed) {
-    const std::string found = draft.mentioned_at(key);
-    if (!found.empty()) draft.mistake(found, "DeepSpeed 0.19.8 refuses this key, with any value: " + words);
+    const std::string found = builder.mentioned_at(key);
+    if (!found.empty()) builder.mistake(found, "DeepSpeed 0.19.8 refuses this key, with any value: " + words);
   }
 }
 
@@ -154,32 +154,32 @@ Imported import_deepspeed(const ImportRequest& request, Diagnostics& diagnostics
   if (!has_one_file(request, "DeepSpeed", diagnostics)) return {};
   Settings settings = read_deepspeed(request.files.front(), diagnostics);
   if (!diagnostics.empty()) return {};
-  Draft draft(request, "deepspeed", std::move(settings), diagnostics);
-  const auto [sp, batch_divisor] = read_sequence_parallel(draft);
+  ScenarioBuilder builder(request, "deepspeed", std::move(settings), diagnostics);
+  const auto [sp, batch_divisor] = read_sequence_parallel(builder);
   const std::int64_t tp = std::max<std::int64_t>(request.tp, 1), pp = std::max<std::int64_t>(request.pp, 1);
   // Both sizes of a mesh say what the ranks are.
-  const std::int64_t mesh = sp > 1 ? draft.integer("data_parallel_size", 0) * sp : 0;
+  const std::int64_t mesh = sp > 1 ? builder.integer("data_parallel_size", 0) * sp : 0;
   const std::int64_t world = request.world > 0 ? request.world : mesh <= largest_import_size ? mesh : 0;
-  const std::int64_t dp = draft.data_parallel_size(world, {{"tensor", tp}, {"pipeline", pp}, {"Ulysses", sp}});
-  check_mesh(draft, dp);
-  draft.axis("tp", tp);
-  draft.axis("sp", sp);
-  draft.axis("dp", dp);
-  draft.axis("pp", pp);
-  draft.axis("ep", request.ep > 0 ? request.ep : 1);
-  set_deepspeed_batch(draft, batch_ranks(draft, dp, batch_divisor));
-  check_deepspeed_batch_is_given(draft);
-  refuse_what_deepspeed_removed(draft);
-  draft.assumed_model(tp);
+  const std::int64_t dp = builder.data_parallel_size(world, {{"tensor", tp}, {"pipeline", pp}, {"Ulysses", sp}});
+  check_mesh(builder, dp);
+  builder.axis("tp", tp);
+  builder.axis("sp", sp);
+  builder.axis("dp", dp);
+  builder.axis("pp", pp);
+  builder.axis("ep", request.ep > 0 ? request.ep : 1);
+  set_deepspeed_batch(builder, batch_ranks(builder, dp, batch_divisor));
+  check_deepspeed_batch_is_given(builder);
+  refuse_what_deepspeed_removed(builder);
+  builder.assumed_model(tp);
   if (sp > 1) {
-    draft.assume(
+    builder.assume(
         "How the training script forms its loss with Ulysses is not in the configuration, and no way is right for "
         "every "
         "ZeRO stage: gathered, as DeepSpeed's tutorial does; give --option ulysses_loss=local_mean, local_mean_over_sp "
         "or "
         "gathered_own_slice for another (docs/frameworks/deepspeed.md).");
   }
-  return draft.finish("Imported from a DeepSpeed configuration", "imported-deepspeed");
+  return builder.finish("Imported from a DeepSpeed configuration", "imported-deepspeed");
 }
 
 }  // namespace lockstep::importers

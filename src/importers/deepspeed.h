@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "src/importers/draft.h"
+#include "src/importers/scenario_builder.h"
 
 namespace lockstep::importers {
 
@@ -12,12 +12,12 @@ Settings read_deepspeed(const std::shared_ptr<const Source>& source, Diagnostics
 
 /// batch.micro_batches from train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps, two of
 /// which give the third.
-void set_deepspeed_batch(Draft& draft, std::int64_t dp);
+void set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp);
 
 /// A mistake where neither the batch nor the micro-batch is there: DeepSpeed refuses that.
-void check_deepspeed_batch_is_given(Draft& draft);
+void check_deepspeed_batch_is_given(ScenarioBuilder& builder);
 
 /// Mistakes at the keys of what DeepSpeed 0.19.8 has removed: it refuses them, with any value.
-void refuse_what_deepspeed_removed(Draft& draft);
+void refuse_what_deepspeed_removed(ScenarioBuilder& builder);
 
 }  // namespace lockstep::importers

@@ -38,38 +38,38 @@ Settings read_configurations(const ImportRequest& request, Diagnostics& diagnost
 }
 
 /// The inner size of the MLP, as ParallelMLP computes it: gated ones get two thirds, half for the gate.
-void set_mlp(Draft& draft) {
-  const std::string activation = draft.word("activation", "gelu");
+void set_mlp(ScenarioBuilder& builder) {
+  const std::string activation = builder.word("activation", "gelu");
   const bool gated = activation.ends_with("glu") || activation == "bilinear";
-  const std::int64_t hidden = draft.integer("hidden_size", 0);
-  const std::int64_t multiple = draft.integer("mlp_multiple_of", 1);
+  const std::int64_t hidden = builder.integer("hidden_size", 0);
+  const std::int64_t multiple = builder.integer("mlp_multiple_of", 1);
   std::int64_t size = 4 * hidden;
-  if (const auto factor = draft.number("expansion_factor"))
+  if (const auto factor = builder.number("expansion_factor"))
     size = (*factor * Rational(hidden)).floor().to_int64().value_or(0);
-  if (const auto given = draft.integer("intermediate_size")) size = *given;
+  if (const auto given = builder.integer("intermediate_size")) size = *given;
   if (multiple < 1 || size < 1) {
-    if (multiple < 1) draft.mistake("mlp_multiple_of", "expected a number of at least 1");
+    if (multiple < 1) builder.mistake("mlp_multiple_of", "expected a number of at least 1");
     return;
   }
   if (gated) {
-    draft.size("swiglu", Json::boolean(true));
+    builder.size("swiglu", Json::boolean(true));
     size = size * 2 / 3 / 2;
   }
   size = (size + multiple - 1) / multiple * multiple;
-  if (gated || size != 4 * hidden) draft.size("ffn", json_integer(size));
+  if (gated || size != 4 * hidden) builder.size("ffn", json_integer(size));
 }
 
 /// As calculate_derived() of GPT-NeoX has it: what `precision` says, else which of the two dictionaries is on.
-void set_precision(Draft& draft) {
-  const bool bf16 = draft.boolean("bf16.enabled", false), fp16 = draft.boolean("fp16.enabled", false);
+void set_precision(ScenarioBuilder& builder) {
+  const bool bf16 = builder.boolean("bf16.enabled", false), fp16 = builder.boolean("fp16.enabled", false);
   if (bf16 && fp16) {
-    draft.mistake("fp16.enabled",
-                  "bf16.enabled is true as well, and DeepSpeed refuses that: bfloat16 and fp16 modes cannot be "
-                  "simultaneously enabled");
+    builder.mistake("fp16.enabled",
+                    "bf16.enabled is true as well, and DeepSpeed refuses that: bfloat16 and fp16 modes cannot be "
+                    "simultaneously enabled");
   }
-  const std::string type = draft.word("fp16.type", "fp16");
-  const std::string precision = draft.word("precision", bf16 ? "bfloat16" : fp16 ? type : "fp32");
-  if (precision != "fp32") draft.option("precision", Json::string(precision));
+  const std::string type = builder.word("fp16.type", "fp16");
+  const std::string precision = builder.word("precision", bf16 ? "bfloat16" : fp16 ? type : "fp32");
+  if (precision != "fp32") builder.option("precision", Json::string(precision));
 }
 
 /// The kinds in [[["flash", "local"], 6], [["mamba"], "all"]], or in a list of them alone; nothing where it is neither.
@@ -93,19 +93,19 @@ std::optional<std::vector<std::string>> kinds_of_attention(const Json& config) {
 }
 
 /// Mamba, RWKV and gMLP stand among the kinds of attention, but have parameters of their own.
-void check_attention(Draft& draft) {
-  const Json* config = draft.value("attention_config");
+void check_attention(ScenarioBuilder& builder) {
+  const Json* config = builder.value("attention_config");
   if (config == nullptr) return;
   const auto kinds = kinds_of_attention(*config);
-  const std::vector<std::string>& known = draft.table().row("attention_config")->words;
+  const std::vector<std::string>& known = builder.table().row("attention_config")->words;
   if (!kinds) {
-    draft.mistake("attention_config", R"(expected a list such as [[["flash"], 12]])");
+    builder.mistake("attention_config", R"(expected a list such as [[["flash"], 12]])");
     return;
   }
   for (const std::string& kind : *kinds) {
     if (std::find(known.begin(), known.end(), kind) != known.end()) continue;
     const bool other = kind == "mamba" || kind == "rwkv" || kind == "gmlp" || kind == "amlp";
-    draft.mistake(
+    builder.mistake(
         "attention_config",
         other ? fmt::format("lockstep has no model with {} layers; it knows the kinds {}", kind, fmt::join(known, ", "))
               : fmt::format("lockstep knows the kinds {}{}", fmt::join(known, ", "), did_you_mean(kind, known)));
@@ -113,34 +113,36 @@ void check_attention(Draft& draft) {
   }
 }
 
-void set_gpt_neox_model(Draft& draft) {
-  draft.preset("gpt");
-  check_attention(draft);
+void set_gpt_neox_model(ScenarioBuilder& builder) {
+  builder.preset("gpt");
+  check_attention(builder);
   for (const std::string_view key : {"num_layers", "hidden_size", "num_attention_heads"}) {
-    if (!draft.given(key)) draft.mistake("", fmt::format("{} is not given, and GPT-NeoX has no default for it", key));
+    if (!builder.given(key))
+      builder.mistake("", fmt::format("{} is not given, and GPT-NeoX has no default for it", key));
   }
-  if (const auto groups = draft.integer("num_kv_heads")) draft.size("query_groups", json_integer(*groups));
-  const std::string positions = draft.word("pos_emb", "learned");
+  if (const auto groups = builder.integer("num_kv_heads")) builder.size("query_groups", json_integer(*groups));
+  const std::string positions = builder.word("pos_emb", "learned");
   if (positions == "learned") {
-    draft.size("position_embedding", Json::string("learned"));
-    if (const auto length = draft.integer("max_position_embeddings")) draft.size("positions", json_integer(*length));
+    builder.size("position_embedding", Json::string("learned"));
+    if (const auto length = builder.integer("max_position_embeddings"))
+      builder.size("positions", json_integer(*length));
   } else {
-    draft.size("position_embedding", Json::string("rope"));
+    builder.size("position_embedding", Json::string("rope"));
   }
-  const bool attention_bias = draft.boolean("use_bias_in_attn_linear", true);
-  const bool mlp_bias = draft.boolean("use_bias_in_mlp", true);
+  const bool attention_bias = builder.boolean("use_bias_in_attn_linear", true);
+  const bool mlp_bias = builder.boolean("use_bias_in_mlp", true);
   if (attention_bias != mlp_bias) {
-    draft.mistake("use_bias_in_mlp", "lockstep's presets have biases in attention and MLP, or in neither");
+    builder.mistake("use_bias_in_mlp", "lockstep's presets have biases in attention and MLP, or in neither");
   }
-  draft.size("linear_bias", Json::boolean(attention_bias));
-  set_mlp(draft);
-  if (const auto padded = draft.integer("padded_vocab_size")) {
-    draft.size("vocab", json_integer(*padded));
+  builder.size("linear_bias", Json::boolean(attention_bias));
+  set_mlp(builder);
+  if (const auto padded = builder.integer("padded_vocab_size")) {
+    builder.size("vocab", json_integer(*padded));
     return;
   }
-  draft.size("make_vocab_size_divisible_by", json_integer(draft.integer("make_vocab_size_divisible_by", 128)));
-  draft.size("vocab", json_integer(50257));
-  draft.assume("A vocabulary of 50257, that of GPT-2: the configuration does not say it; give --size vocab=N.");
+  builder.size("make_vocab_size_divisible_by", json_integer(builder.integer("make_vocab_size_divisible_by", 128)));
+  builder.size("vocab", json_integer(50257));
+  builder.assume("A vocabulary of 50257, that of GPT-2: the configuration does not say it; give --size vocab=N.");
 }
 
 }  // namespace
@@ -152,33 +154,33 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
   }
   Settings settings = read_configurations(request, diagnostics);
   if (!diagnostics.empty()) return {};
-  Draft draft(request, "gpt-neox", std::move(settings), diagnostics);
-  draft.also_knows("deepspeed");
-  const std::int64_t stages = draft.integer("pipe_parallel_size", 0);
-  draft.meaning("pipe_parallel_size",
-                stages == 0 ? "no pipeline engine: layout.pp = 1" : "layout.pp, option pipe_parallel_size");
-  const std::int64_t pp = stages == 0 ? 1 : draft.degree("pipe_parallel_size");
-  const std::int64_t tp = draft.degree("model_parallel_size");
-  const std::int64_t world = draft.world_size("global_num_gpus", draft.world_size("world_size"));
-  const std::int64_t dp = draft.data_parallel_size(world, {{"model", tp}, {"pipe", pp}});
-  draft.axis("tp", tp);
-  draft.axis("dp", dp);
-  draft.axis("pp", pp);
-  if (draft.boolean("sequence_parallel", false)) {
+  ScenarioBuilder builder(request, "gpt-neox", std::move(settings), diagnostics);
+  builder.also_knows("deepspeed");
+  const std::int64_t stages = builder.integer("pipe_parallel_size", 0);
+  builder.meaning("pipe_parallel_size",
+                  stages == 0 ? "no pipeline engine: layout.pp = 1" : "layout.pp, option pipe_parallel_size");
+  const std::int64_t pp = stages == 0 ? 1 : builder.degree("pipe_parallel_size");
+  const std::int64_t tp = builder.degree("model_parallel_size");
+  const std::int64_t world = builder.world_size("global_num_gpus", builder.world_size("world_size"));
+  const std::int64_t dp = builder.data_parallel_size(world, {{"model", tp}, {"pipe", pp}});
+  builder.axis("tp", tp);
+  builder.axis("dp", dp);
+  builder.axis("pp", pp);
+  if (builder.boolean("sequence_parallel", false)) {
     if (tp > 1) {
-      draft.layout("sequence_parallel", Json::boolean(true));
+      builder.layout("sequence_parallel", Json::boolean(true));
     } else {
-      draft.meaning("sequence_parallel", "nothing: there is no tensor parallelism");
+      builder.meaning("sequence_parallel", "nothing: there is no tensor parallelism");
     }
   }
-  set_deepspeed_batch(draft, dp);
-  check_deepspeed_batch_is_given(draft);
-  set_precision(draft);
-  set_gpt_neox_model(draft);
+  set_deepspeed_batch(builder, dp);
+  check_deepspeed_batch_is_given(builder);
+  set_precision(builder);
+  set_gpt_neox_model(builder);
   std::string title = "Imported from a GPT-NeoX configuration";
-  if (tp > 1 && draft.boolean("gpt_j_residual", false) && draft.boolean("use_bias_in_attn_linear", true)) {
+  if (tp > 1 && builder.boolean("gpt_j_residual", false) && builder.boolean("use_bias_in_attn_linear", true)) {
     // Added by every rank, before both branches are reduced together.
-    draft.assume(fmt::format(
+    builder.assume(fmt::format(
         "With gpt_j_residual row-parallel biases (*.linear_proj.bias, *.linear_fc2.bias) are added {} times, once by "
         "each tensor-parallel rank: every copy is judged as a parameter of its own. As one shared parameter its "
         "gradient would be the sum over the copies, which GPT-NeoX does not form; \"partial\": [\"tp\"] in the "
@@ -186,17 +188,17 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
         "shows that (docs/frameworks/gpt-neox.md).",
         tp));
     title += ", each copy of a row-parallel bias a parameter of its own";
-    if (draft.boolean("sequence_parallel", false)) {
+    if (builder.boolean("sequence_parallel", false)) {
       // On all tokens, before the reduce-scatter.
       Json whole = Json::object();
       whole.set("parameter", Json::array({Json::string("*.linear_proj.bias"), Json::string("*.linear_fc2.bias")}));
       whole.set("partial", Json::array({}));
-      draft.edit(std::move(whole));
-      draft.meaning("gpt_j_residual",
-                    "row-parallel biases see all tokens: \"partial\" of *.linear_proj.bias, *.linear_fc2.bias");
+      builder.edit(std::move(whole));
+      builder.meaning("gpt_j_residual",
+                      "row-parallel biases see all tokens: \"partial\" of *.linear_proj.bias, *.linear_fc2.bias");
     }
   }
-  return draft.finish(title, "imported-gpt-neox");
+  return builder.finish(title, "imported-gpt-neox");
 }
 
 }  // namespace lockstep::importers

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "lockstep/rational.h"
-#include "src/importers/draft.h"
+#include "src/importers/scenario_builder.h"
 #include "src/importers/tables.h"
 
 namespace lockstep::importers {

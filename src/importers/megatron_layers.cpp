@@ -110,67 +110,67 @@ std::optional<std::pair<std::int64_t, std::int64_t>> regular(const std::vector<i
 /// Norms between the down and up projections exist with qk_layernorm alone. Those of Transformer Engine, Megatron's
 /// default, are parts of the up projections, so that no q_layernorm or k_layernorm is found by its name; the local ones
 /// are, and summed over tp even where they are complete.
-void set_latent_norms(Draft& draft) {
-  const bool norms = draft.boolean("qk_layernorm", false);
-  if (!norms) draft.size("latent_norms", Json::boolean(false));
-  const Json* given = draft.value("transformer_impl");
+void set_latent_norms(ScenarioBuilder& builder) {
+  const bool norms = builder.boolean("qk_layernorm", false);
+  if (!norms) builder.size("latent_norms", Json::boolean(false));
+  const Json* given = builder.value("transformer_impl");
   const bool local = given != nullptr && given->is_string() && same_word(given->text(), "local");
-  const bool cut = draft.degree("tensor_model_parallel_size") > 1 && !draft.boolean("sequence_parallel", false);
-  if (cut && !(norms && local)) draft.option("qk_layernorm", Json::boolean(false));
+  const bool cut = builder.degree("tensor_model_parallel_size") > 1 && !builder.boolean("sequence_parallel", false);
+  if (cut && !(norms && local)) builder.option("qk_layernorm", Json::boolean(false));
 }
 
 }  // namespace
 
-void set_megatron_vocabulary(Draft& draft) {
-  const auto padded = draft.integer("padded_vocab_size");
-  const auto vocabulary = draft.integer("vocab_size");
-  const std::int64_t unit = draft.integer("make_vocab_size_divisible_by", 128);
-  const Json* tokenizer = draft.value("tokenizer_type");
+void set_megatron_vocabulary(ScenarioBuilder& builder) {
+  const auto padded = builder.integer("padded_vocab_size");
+  const auto vocabulary = builder.integer("vocab_size");
+  const std::int64_t unit = builder.integer("make_vocab_size_divisible_by", 128);
+  const Json* tokenizer = builder.value("tokenizer_type");
   if (padded && *padded > 0) {
-    draft.size("vocab", json_integer(*padded));
-    if (vocabulary) draft.meaning("vocab_size", "nothing: padded_vocab_size is given");
-    draft.meaning("make_vocab_size_divisible_by", "nothing: padded_vocab_size is given");
-    draft.meaning("tokenizer_type", "nothing: padded_vocab_size is given");
+    builder.size("vocab", json_integer(*padded));
+    if (vocabulary) builder.meaning("vocab_size", "nothing: padded_vocab_size is given");
+    builder.meaning("make_vocab_size_divisible_by", "nothing: padded_vocab_size is given");
+    builder.meaning("tokenizer_type", "nothing: padded_vocab_size is given");
     return;
   }
-  draft.size("make_vocab_size_divisible_by", json_integer(unit));
+  builder.size("make_vocab_size_divisible_by", json_integer(unit));
   if (vocabulary) {
-    draft.size("vocab", json_integer(*vocabulary));
-    draft.meaning("tokenizer_type", "nothing: vocab_size is given");
+    builder.size("vocab", json_integer(*vocabulary));
+    builder.meaning("tokenizer_type", "nothing: vocab_size is given");
     return;
   }
   constexpr int gpt2_vocabulary = 50257;
-  draft.size("vocab", json_integer(gpt2_vocabulary));
+  builder.size("vocab", json_integer(gpt2_vocabulary));
   const bool gpt2 = tokenizer != nullptr && tokenizer->is_string() && tokenizer->text() == "GPT2BPETokenizer";
   if (gpt2) {
-    draft.meaning("tokenizer_type", "model.vocab = 50257, that of GPT-2");
+    builder.meaning("tokenizer_type", "model.vocab = 50257, that of GPT-2");
     return;
   }
-  draft.meaning("tokenizer_type", "nothing: its vocabulary is not known here");
-  draft.assume("A vocabulary of 50257, that of GPT-2: the configuration does not say it; give --size vocab=N.");
+  builder.meaning("tokenizer_type", "nothing: its vocabulary is not known here");
+  builder.assume("A vocabulary of 50257, that of GPT-2: the configuration does not say it; give --size vocab=N.");
 }
 
-void set_megatron_experts(Draft& draft, std::int64_t tp) {
-  const Json* given = draft.value("moe_layer_freq");
-  const std::int64_t experts = draft.integer("num_experts", 0);
-  const std::int64_t ep = draft.degree("expert_model_parallel_size");
+void set_megatron_experts(ScenarioBuilder& builder, std::int64_t tp) {
+  const Json* given = builder.value("moe_layer_freq");
+  const std::int64_t experts = builder.integer("num_experts", 0);
+  const std::int64_t ep = builder.degree("expert_model_parallel_size");
   if (experts == 0) {
     if (ep > 1) {
-      draft.mistake("expert_model_parallel_size",
-                    "num_experts must be non None to use expert model parallelism (Megatron's words)");
+      builder.mistake("expert_model_parallel_size",
+                      "num_experts must be non None to use expert model parallelism (Megatron's words)");
     }
     return;
   }
   if (experts < 1 || experts % ep != 0) {
-    draft.mistake("num_experts", fmt::format("Number of experts should be a multiple of expert model parallel_size "
-                                             "(Megatron's words); found {} for {}",
-                                             counted(experts, "expert"), counted(ep, "rank")));
+    builder.mistake("num_experts", fmt::format("Number of experts should be a multiple of expert model parallel_size "
+                                               "(Megatron's words); found {} for {}",
+                                               counted(experts, "expert"), counted(ep, "rank")));
   }
-  if (draft.boolean("add_bias_linear", true) && !is_replaced(draft, "linear_bias")) {
-    draft.mistake("num_experts", "lockstep's presets have experts without biases only; give --disable-bias-linear");
+  if (builder.boolean("add_bias_linear", true) && !is_replaced(builder, "linear_bias")) {
+    builder.mistake("num_experts", "lockstep's presets have experts without biases only; give --disable-bias-linear");
   }
-  if (tp > 1 && !draft.boolean("sequence_parallel", false)) {
-    draft.mistake("num_experts", "Megatron trains experts with tensor parallelism only with --sequence-parallel");
+  if (tp > 1 && !builder.boolean("sequence_parallel", false)) {
+    builder.mistake("num_experts", "Megatron trains experts with tensor parallelism only with --sequence-parallel");
   }
   std::vector<int> layers;
   if (given == nullptr) return;
@@ -181,79 +181,79 @@ void set_megatron_experts(Draft& draft, std::int64_t tp) {
       layers.push_back(one ? 1 : 0);
     }
   } else if (const auto every = is_text ? Rational::parse(given->text()) : std::nullopt) {
-    draft.size("moe_layer_frequency", json_number(*every));
+    builder.size("moe_layer_frequency", json_number(*every));
     return;
   } else if (auto list = is_text ? PatternReader(given->text()).read() : std::nullopt) {
     layers = std::move(*list);
   } else {
-    draft.mistake("moe_layer_freq", "expected a number, or a list such as ([0]*3+[1]*58)");
+    builder.mistake("moe_layer_freq", "expected a number, or a list such as ([0]*3+[1]*58)");
     return;
   }
   const auto found = regular(layers);
   if (!found) {
-    draft.mistake(
+    builder.mistake(
         "moe_layer_freq",
         "lockstep's presets know dense layers at the start, then experts in every n-th layer; this list is different");
     return;
   }
-  if (found->first > 0) draft.size("first_dense_layers", json_integer(found->first));
-  if (found->second > 1) draft.size("moe_layer_frequency", json_integer(found->second));
+  if (found->first > 0) builder.size("first_dense_layers", json_integer(found->first));
+  if (found->second > 1) builder.size("moe_layer_frequency", json_integer(found->second));
 }
 
-void set_megatron_latent_attention(Draft& draft) {
-  if (!draft.boolean("multi_latent_attention", false)) {
+void set_megatron_latent_attention(ScenarioBuilder& builder) {
+  if (!builder.boolean("multi_latent_attention", false)) {
     for (const auto& [key, otherwise] :
          {std::pair("q_lora_rank", 0), std::pair("kv_lora_rank", 0), std::pair("qk_head_dim", 0),
           std::pair("qk_pos_emb_head_dim", 0), std::pair("v_head_dim", 0)}) {
-      draft.integer(key, otherwise);
-      draft.meaning(key, "nothing: it needs --multi-latent-attention");
+      builder.integer(key, otherwise);
+      builder.meaning(key, "nothing: it needs --multi-latent-attention");
     }
-    draft.meaning("transformer_impl", "nothing: it changes no name of a norm");
+    builder.meaning("transformer_impl", "nothing: it changes no name of a norm");
     return;
   }
-  set_latent_norms(draft);
-  const auto rank = draft.integer("q_lora_rank");
+  set_latent_norms(builder);
+  const auto rank = builder.integer("q_lora_rank");
   if (!rank) {
-    draft.mistake("multi_latent_attention",
-                  "without q_lora_rank the queries have one projection, which lockstep's presets do not have");
+    builder.mistake("multi_latent_attention",
+                    "without q_lora_rank the queries have one projection, which lockstep's presets do not have");
     return;
   }
-  draft.size("q_lora_rank", json_integer(*rank));
-  draft.size("kv_lora_rank", json_integer(draft.integer("kv_lora_rank", 32)));
-  draft.size("qk_head_dim", json_integer(draft.integer("qk_head_dim", 128)));
-  draft.size("qk_pos_emb_head_dim", json_integer(draft.integer("qk_pos_emb_head_dim", 64)));
-  draft.size("v_head_dim", json_integer(draft.integer("v_head_dim", 128)));
+  builder.size("q_lora_rank", json_integer(*rank));
+  builder.size("kv_lora_rank", json_integer(builder.integer("kv_lora_rank", 32)));
+  builder.size("qk_head_dim", json_integer(builder.integer("qk_head_dim", 128)));
+  builder.size("qk_pos_emb_head_dim", json_integer(builder.integer("qk_pos_emb_head_dim", 64)));
+  builder.size("v_head_dim", json_integer(builder.integer("v_head_dim", 128)));
 }
 
-void set_megatron_multi_token_prediction(Draft& draft) {
-  const std::int64_t depths = draft.integer("mtp_num_layers", 0);
+void set_megatron_multi_token_prediction(ScenarioBuilder& builder) {
+  const std::int64_t depths = builder.integer("mtp_num_layers", 0);
   if (depths == 0) {
     for (const char* key :
          {"mtp_num_layers", "mtp_loss_scaling_factor", "mtp_use_repeated_layer", "mtp_detach_heads", "mtp_hsm"})
-      draft.meaning(key, "nothing: there is no multi-token prediction");
+      builder.meaning(key, "nothing: there is no multi-token prediction");
     return;
   }
-  const std::string positions = draft.word("position_embedding_type", "learned_absolute");
+  const std::string positions = builder.word("position_embedding_type", "learned_absolute");
   if (positions == "relative" || positions == "yarn") {
-    draft.mistake(
+    builder.mistake(
         "position_embedding_type",
         fmt::format("Multi-Token Prediction (MTP) is not supported with '{}' position embedding type (Megatron's "
                     "words)",
                     positions));
   }
-  if (depths > 1 && draft.boolean("mtp_use_repeated_layer", false)) {
-    draft.mistake("mtp_use_repeated_layer", "lockstep's presets give every depth a layer of its own");
+  if (depths > 1 && builder.boolean("mtp_use_repeated_layer", false)) {
+    builder.mistake("mtp_use_repeated_layer", "lockstep's presets give every depth a layer of its own");
   }
-  if (draft.boolean("mtp_detach_heads", false)) {
-    draft.mistake("mtp_detach_heads", "lockstep's presets let the loss of every depth reach the decoder");
+  if (builder.boolean("mtp_detach_heads", false)) {
+    builder.mistake("mtp_detach_heads", "lockstep's presets let the loss of every depth reach the decoder");
   }
-  if (depths > 1 && draft.boolean("mtp_hsm", false)) {
-    draft.mistake("mtp_hsm", "lockstep's presets do not mix the hidden states of depths");
+  if (depths > 1 && builder.boolean("mtp_hsm", false)) {
+    builder.mistake("mtp_hsm", "lockstep's presets do not mix the hidden states of depths");
   }
-  draft.size("mtp_num_layers", json_integer(depths));
-  draft.option("mtp_num_layers", json_integer(depths));
-  if (const auto factor = draft.number("mtp_loss_scaling_factor")) {
-    draft.option("mtp_loss_scaling_factor", json_number(*factor));
+  builder.size("mtp_num_layers", json_integer(depths));
+  builder.option("mtp_num_layers", json_integer(depths));
+  if (const auto factor = builder.number("mtp_loss_scaling_factor")) {
+    builder.option("mtp_loss_scaling_factor", json_number(*factor));
   }
 }
 

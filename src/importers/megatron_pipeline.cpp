@@ -26,30 +26,31 @@ struct Split {
 using Counts = std::vector<std::int64_t>;  // layers by block
 
 /// The number of layers: that of --size where it is given there.
-std::int64_t number_of_layers(Draft& draft) {
-  std::int64_t layers = draft.integer("num_layers", 0);
-  for (const std::string& size : draft.request().sizes) {
+std::int64_t number_of_layers(ScenarioBuilder& builder) {
+  std::int64_t layers = builder.integer("num_layers", 0);
+  for (const std::string& size : builder.request().sizes) {
     constexpr std::string_view name = "layers=";
     if (size.starts_with(name)) std::from_chars(size.data() + name.size(), size.data() + size.size(), layers);
   }
   return layers;
 }
 
-std::int64_t virtual_stages(Draft& draft, std::int64_t layers, std::int64_t pp) {
-  const auto stages = draft.integer("num_virtual_stages_per_pipeline_rank");
-  const auto per_stage = draft.integer("num_layers_per_virtual_pipeline_stage");
+std::int64_t virtual_stages(ScenarioBuilder& builder, std::int64_t layers, std::int64_t pp) {
+  const auto stages = builder.integer("num_virtual_stages_per_pipeline_rank");
+  const auto per_stage = builder.integer("num_layers_per_virtual_pipeline_stage");
   // Resolved arguments hold what follows from the two.
-  if (draft.given("virtual_pipeline_model_parallel_size")) return draft.degree("virtual_pipeline_model_parallel_size");
+  if (builder.given("virtual_pipeline_model_parallel_size"))
+    return builder.degree("virtual_pipeline_model_parallel_size");
   if (stages && per_stage) {
-    draft.mistake("num_virtual_stages_per_pipeline_rank",
-                  "Megatron takes this or num_layers_per_virtual_pipeline_stage, not both");
+    builder.mistake("num_virtual_stages_per_pipeline_rank",
+                    "Megatron takes this or num_layers_per_virtual_pipeline_stage, not both");
     return 1;
   }
-  if (!per_stage) return draft.degree("num_virtual_stages_per_pipeline_rank");
-  layers += draft.boolean("account_for_embedding_in_pipeline_split", false) ? 1 : 0;
-  layers += draft.boolean("account_for_loss_in_pipeline_split", false) ? 1 : 0;
+  if (!per_stage) return builder.degree("num_virtual_stages_per_pipeline_rank");
+  layers += builder.boolean("account_for_embedding_in_pipeline_split", false) ? 1 : 0;
+  layers += builder.boolean("account_for_loss_in_pipeline_split", false) ? 1 : 0;
   if (*per_stage >= 1 && layers % pp == 0 && layers / pp % *per_stage == 0) return layers / pp / *per_stage;
-  draft.mistake(
+  builder.mistake(
       "num_layers_per_virtual_pipeline_stage",
       fmt::format("number of layers per pipeline stage must be divisible number of layers per virtual pipeline "
                   "stage (Megatron's words); found {} on {}, {} in each virtual one",
@@ -58,32 +59,36 @@ std::int64_t virtual_stages(Draft& draft, std::int64_t layers, std::int64_t pp) 
 }
 
 /// The layers of a stage, dealt to its virtual ones; 0 and a mistake where they do not divide.
-std::int64_t layers_of_block(Draft& draft, std::string_view key, std::int64_t layers, const Split& split) {
+std::int64_t layers_of_block(ScenarioBuilder& builder, std::string_view key, std::int64_t layers, const Split& split) {
   if (layers % split.virtual_stages == 0) return layers / split.virtual_stages;
-  draft.mistake(key, fmt::format("num_layers_per_pipeline_rank {} should be divisible by vp_size {} (Megatron's words)",
-                                 layers, split.virtual_stages));
+  builder.mistake(
+      key, fmt::format("num_layers_per_pipeline_rank {} should be divisible by vp_size {} (Megatron's words)", layers,
+                       split.virtual_stages));
   return 0;
 }
 
 /// decoder_first_pipeline_num_layers and decoder_last_pipeline_num_layers.
-Counts uneven(Draft& draft, const Split& split, std::optional<std::int64_t> first, std::optional<std::int64_t> last) {
+Counts uneven(ScenarioBuilder& builder, const Split& split, std::optional<std::int64_t> first,
+              std::optional<std::int64_t> last) {
   const std::string_view key = first ? "decoder_first_pipeline_num_layers" : "decoder_last_pipeline_num_layers";
   const std::int64_t left = split.layers - first.value_or(0) - last.value_or(0);
   const std::int64_t stages = split.pp - (first ? 1 : 0) - (last ? 1 : 0);
   if (first.value_or(1) < 1 || last.value_or(1) < 1) {
-    draft.mistake(key, "the number of layers of a stage must be larger than 0");
+    builder.mistake(key, "the number of layers of a stage must be larger than 0");
     return {};
   }
   if (left < 0 || stages < 0 || (left > 0) != (stages > 0)) {
-    draft.mistake(key, fmt::format("Mismatch: {} middle layers remaining but {} middle PP stages available (Megatron's "
-                                   "words)",
-                                   left, stages));
+    builder.mistake(key,
+                    fmt::format("Mismatch: {} middle layers remaining but {} middle PP stages available (Megatron's "
+                                "words)",
+                                left, stages));
     return {};
   }
   if (stages > 0 && left % stages != 0) {
-    draft.mistake(key, fmt::format("With uneven pipelineing the left over layers must be divisible by left over stages "
-                                   "(Megatron's words); found {} for {}",
-                                   counted(left, "layer"), counted(stages, "stage")));
+    builder.mistake(key,
+                    fmt::format("With uneven pipelineing the left over layers must be divisible by left over stages "
+                                "(Megatron's words); found {} for {}",
+                                counted(left, "layer"), counted(stages, "stage")));
     return {};
   }
   Counts counts;
@@ -92,26 +97,27 @@ Counts uneven(Draft& draft, const Split& split, std::optional<std::int64_t> firs
     const std::int64_t layers = stage == 0 && first             ? *first
                                 : stage == split.pp - 1 && last ? *last
                                                                 : left / std::max<std::int64_t>(stages, 1);
-    counts.push_back(layers_of_block(draft, key, layers, split));
+    counts.push_back(layers_of_block(builder, key, layers, split));
   }
   return counts;
 }
 
 /// The same number everywhere, less one where the embedding or the loss counts as a layer.
-Counts even(Draft& draft, const Split& split) {
-  const bool embedding = draft.boolean("account_for_embedding_in_pipeline_split", false);
-  const bool loss = draft.boolean("account_for_loss_in_pipeline_split", false);
+Counts even(ScenarioBuilder& builder, const Split& split) {
+  const bool embedding = builder.boolean("account_for_embedding_in_pipeline_split", false);
+  const bool loss = builder.boolean("account_for_loss_in_pipeline_split", false);
   const std::int64_t all = split.layers + (embedding ? 1 : 0) + (loss ? 1 : 0);
   if (all % split.pp != 0) {
-    draft.mistake("num_layers",
-                  fmt::format("Number of layers should be divisible by the pipeline-model-parallel size (Megatron's "
-                              "words); found {} on {}; without a remainder they are dealt out with "
-                              "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers or "
-                              "--pipeline-model-parallel-layout",
-                              counted(all, "layer"), counted(split.pp, "stage")));
+    builder.mistake("num_layers",
+                    fmt::format("Number of layers should be divisible by the pipeline-model-parallel size (Megatron's "
+                                "words); found {} on {}; without a remainder they are dealt out with "
+                                "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers or "
+                                "--pipeline-model-parallel-layout",
+                                counted(all, "layer"), counted(split.pp, "stage")));
     return {};
   }
-  Counts counts(static_cast<std::size_t>(split.blocks()), layers_of_block(draft, "num_layers", all / split.pp, split));
+  Counts counts(static_cast<std::size_t>(split.blocks()),
+                layers_of_block(builder, "num_layers", all / split.pp, split));
   if (embedding) --counts.front();
   if (loss) --counts.back();
   return counts;
@@ -127,12 +133,12 @@ Json placement(const std::string& parameters, std::int64_t block, const Split& s
 }
 
 /// pipeline_model_parallel_layout: the number of virtual stages follows from it.
-Counts by_hand(Draft& draft, Split& split) {
+Counts by_hand(ScenarioBuilder& builder, Split& split) {
   constexpr std::string_view key = "pipeline_model_parallel_layout";
-  const Json& layout = *draft.value(key);
+  const Json& layout = *builder.value(key);
   const auto stages = layout.is_string() ? read_megatron_layout(layout.text()) : std::nullopt;
   const auto refuse = [&](const std::string& why) {
-    draft.mistake(key, why);
+    builder.mistake(key, why);
     return Counts{};
   };
   if (!stages) return refuse("expected a layout of E, t, m, L and bars, such as Et*3|(tt|)*29,m|L");
@@ -144,7 +150,7 @@ Counts by_hand(Draft& draft, Split& split) {
                     counted(number, "stage"), split.pp));
   }
   split.virtual_stages = number / split.pp;
-  const std::int64_t depths = draft.integer("mtp_num_layers", 0);
+  const std::int64_t depths = builder.integer("mtp_num_layers", 0);
   std::int64_t layers = 0, mtp = 0;
   Counts counts;
   for (const MegatronStage& stage : *stages) {
@@ -177,32 +183,33 @@ Counts by_hand(Draft& draft, Split& split) {
     if ((*stages)[block].layers > 0) last_layer = block;
   }
   if (last_layer + 1 < stages->size())
-    draft.edit(placement("decoder.final_layernorm.*", static_cast<std::int64_t>(last_layer), split));
+    builder.edit(placement("decoder.final_layernorm.*", static_cast<std::int64_t>(last_layer), split));
   return counts;
 }
 
 /// Edits for the layers that do not lie where the preset puts them.
-void place_layers(Draft& draft, const Split& split, const Counts& counts) {
+void place_layers(ScenarioBuilder& builder, const Split& split, const Counts& counts) {
   std::int64_t layer = 0;
   for (std::int64_t block = 0; block < split.blocks(); ++block) {
     for (std::int64_t i = 0; i < counts[at(block)]; ++i, ++layer) {
       if (layer * split.blocks() / split.layers == block) continue;
-      draft.edit(placement(fmt::format("decoder.layers.{}.*", layer), block, split));
+      builder.edit(placement(fmt::format("decoder.layers.{}.*", layer), block, split));
     }
   }
 }
 
 /// What validate_args asserts of an interleaved schedule; with overlap, Megatron's default, pp 2 is enough.
-void check_interleaving(Draft& draft, const Split& split) {
+void check_interleaving(ScenarioBuilder& builder, const Split& split) {
   if (split.virtual_stages == 1) {
-    draft.meaning("overlap_p2p_comm", "nothing: there are no virtual stages");
-  } else if (!draft.boolean("overlap_p2p_comm", true) && split.pp <= 2) {
-    draft.mistake("overlap_p2p_comm",
-                  "When interleaved schedule is used and p2p communication overlap is disabled, "
-                  "pipeline-model-parallel size should be greater than 2 to avoid having multiple p2p sends and recvs "
-                  "between same 2 ranks per communication batch (Megatron's words)");
+    builder.meaning("overlap_p2p_comm", "nothing: there are no virtual stages");
+  } else if (!builder.boolean("overlap_p2p_comm", true) && split.pp <= 2) {
+    builder.mistake(
+        "overlap_p2p_comm",
+        "When interleaved schedule is used and p2p communication overlap is disabled, "
+        "pipeline-model-parallel size should be greater than 2 to avoid having multiple p2p sends and recvs "
+        "between same 2 ranks per communication batch (Megatron's words)");
   } else if (split.pp == 1) {
-    draft.mistake(
+    builder.mistake(
         "pipeline_model_parallel_size",
         "When interleaved schedule is used, pipeline-model-parallel size should be greater than 1 (Megatron's "
         "words)");
@@ -211,47 +218,48 @@ void check_interleaving(Draft& draft, const Split& split) {
 
 }  // namespace
 
-bool is_replaced(const Draft& draft, const std::string& size) {
-  const std::vector<std::string>& sizes = draft.request().sizes;
+bool is_replaced(const ScenarioBuilder& builder, const std::string& size) {
+  const std::vector<std::string>& sizes = builder.request().sizes;
   return std::any_of(sizes.begin(), sizes.end(), [&](const std::string& one) { return one.starts_with(size + "="); });
 }
 
-void set_megatron_pipeline(Draft& draft) {
+void set_megatron_pipeline(ScenarioBuilder& builder) {
   constexpr std::int64_t most_layers = 10'000;
-  Split split{number_of_layers(draft), draft.degree("pipeline_model_parallel_size")};
+  Split split{number_of_layers(builder), builder.degree("pipeline_model_parallel_size")};
   if (split.layers < 1 || split.layers > most_layers) {
-    if (draft.given("num_layers") || is_replaced(draft, "layers"))
-      draft.mistake("num_layers", fmt::format("expected between 1 and {} layers, found {}", most_layers, split.layers));
+    if (builder.given("num_layers") || is_replaced(builder, "layers"))
+      builder.mistake("num_layers",
+                      fmt::format("expected between 1 and {} layers, found {}", most_layers, split.layers));
     return;
   }
-  const auto first = draft.integer("decoder_first_pipeline_num_layers");
-  const auto last = draft.integer("decoder_last_pipeline_num_layers");
+  const auto first = builder.integer("decoder_first_pipeline_num_layers");
+  const auto last = builder.integer("decoder_last_pipeline_num_layers");
   Counts counts;
-  if (draft.given("pipeline_model_parallel_layout")) {
-    counts = by_hand(draft, split);
+  if (builder.given("pipeline_model_parallel_layout")) {
+    counts = by_hand(builder, split);
   } else {
-    split.virtual_stages = virtual_stages(draft, split.layers, split.pp);
-    counts = first || last ? uneven(draft, split, first, last) : even(draft, split);
+    split.virtual_stages = virtual_stages(builder, split.layers, split.pp);
+    counts = first || last ? uneven(builder, split, first, last) : even(builder, split);
   }
-  check_interleaving(draft, split);
-  draft.axis("virtual_stages", split.virtual_stages);
+  check_interleaving(builder, split);
+  builder.axis("virtual_stages", split.virtual_stages);
   const bool whole = static_cast<std::int64_t>(counts.size()) == split.blocks() &&
                      std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == split.layers;
-  if (whole) place_layers(draft, split, counts);
+  if (whole) place_layers(builder, split, counts);
 }
 
-void set_megatron_buckets(Draft& draft, Imported& imported) {
-  const auto number = draft.integer("ddp_num_buckets");
+void set_megatron_buckets(ScenarioBuilder& builder, Imported& imported) {
+  const auto number = builder.integer("ddp_num_buckets");
   if (!number) return;
-  const Json* size = draft.value("ddp_bucket_size");
+  const Json* size = builder.value("ddp_bucket_size");
   if (*number < 1 || size != nullptr) {
-    draft.mistake("ddp_num_buckets", size != nullptr
-                                         ? "Cannot specify both num_buckets and bucket_size (Megatron's words)"
-                                         : "expected at least one bucket");
+    builder.mistake("ddp_num_buckets", size != nullptr
+                                           ? "Cannot specify both num_buckets and bucket_size (Megatron's words)"
+                                           : "expected at least one bucket");
     return;
   }
   // Without these two nothing depends on the buckets: one all-reduce is as good as several.
-  if (!draft.boolean("use_distributed_optimizer", false) || !draft.boolean("overlap_grad_reduce", false)) return;
+  if (!builder.boolean("use_distributed_optimizer", false) || !builder.boolean("overlap_grad_reduce", false)) return;
   const Scenario scenario = read_imported(imported, "scenario");
   std::int64_t parameters = 0;
   for (const LocalBuffer& buffer : scenario.schedule->model.local(0).buffers) parameters += buffer.numel;

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "src/importers/draft.h"
 #include "src/importers/key_table.h"
+#include "src/importers/scenario_builder.h"
 
 namespace lockstep::importers {
 

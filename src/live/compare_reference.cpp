@@ -153,7 +153,7 @@ class Comparison {
           problem, [](int) { return std::nullopt; }, cache);
       if (!found.explained || !found.exact() || found.right) continue;
       std::vector<Term> terms;
-      for (const Entered& one : found.entered) {
+      for (const ColumnCoefficient& one : found.entered) {
         if (!one.exact->is_zero()) terms.push_back(compared_.formulas.term(*one.column, *one.exact));
       }
       result_.formula = compared_.formulas.print(terms, support);
@@ -184,7 +184,7 @@ class Comparison {
     if (result_.part) return fmt::format("the contributions add up to {} the true gradient", part_words(*result_.part));
     // Which ranks' contributions are too large or too small, if all of a rank are alike.
     std::map<int, std::set<std::string>> of_rank;
-    for (const Entered& one : found.entered) {
+    for (const ColumnCoefficient& one : found.entered) {
       const std::string part = one.exact->is_zero() ? "no part of" : part_words(*one.column->expected / *one.exact);
       for (const auto& [rank, micro_batch] : one.column->members) of_rank[rank].insert(part);
     }

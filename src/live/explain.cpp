@@ -111,7 +111,7 @@ class Search {
         result.exact_factor = fraction;
       }
       for (const Group::Share& share : group.shares) {
-        Entered& one = result.entered[share.column];
+        ColumnCoefficient& one = result.entered[share.column];
         one.value = share.rounded * factor;
         one.error = std::abs(share.rounded) * error;
         one.exact = fraction ? std::optional(*fraction * share.weight) : std::nullopt;
@@ -143,7 +143,7 @@ class Search {
     Vector coefficients(result.entered.size());
     for (std::size_t j = 0; j < result.entered.size(); ++j) coefficients[j] = to_double(*result.entered[j].exact);
     if (near(system_.predict(coefficients))) return;
-    for (Entered& one : result.entered) one.exact = std::nullopt;
+    for (ColumnCoefficient& one : result.entered) one.exact = std::nullopt;
     result.exact_factor = std::nullopt;
   }
 
@@ -158,7 +158,8 @@ class Search {
 }  // namespace
 
 bool Explanation::exact() const {
-  return std::all_of(entered.begin(), entered.end(), [](const Entered& one) { return one.exact.has_value(); });
+  return std::all_of(entered.begin(), entered.end(),
+                     [](const ColumnCoefficient& one) { return one.exact.has_value(); });
 }
 
 Explanation explain(const Problem& problem, const Earlier& earlier, DesignCache& cache) {
@@ -190,7 +191,7 @@ Explanation explain(const Problem& problem, const Earlier& earlier, DesignCache&
 Mistake kind_of(const Explanation& found, int step) {
   diagnosis::Difference content;
   bool exact = true;
-  for (const Entered& one : found.entered) {
+  for (const ColumnCoefficient& one : found.entered) {
     const std::optional<Rational>& expected = one.column->expected;
     const bool is_zero = one.exact && one.exact->is_zero();
     if (one.column->step != step) {

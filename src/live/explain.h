@@ -11,7 +11,7 @@
 namespace lockstep::live {
 
 /// How one column entered.
-struct Entered {
+struct ColumnCoefficient {
   const Column* column = nullptr;
   double value = 0, error = 0;
   std::optional<Rational> exact;
@@ -19,8 +19,8 @@ struct Entered {
 
 /// What a result is made of.
 struct Explanation {
-  std::vector<Entered> entered;  ///< the columns of this optimizer step, then earlier ones that are in it
-  bool explained = false;        ///< nothing is left but noise
+  std::vector<ColumnCoefficient> entered;  ///< the columns of this optimizer step, then earlier ones that are in it
+  bool explained = false;                  ///< nothing is left but noise
   /// All columns were told apart. Else this is the formula with the fewest different coefficients that fits, and others
   /// fit as well.
   bool told_apart = false;

@@ -51,9 +51,9 @@ void sort(VerifyResult& result) {
 
 }  // namespace
 
-void find_mistakes(std::vector<Judged> judged, VerifyResult& result) {
+void find_mistakes(std::vector<PieceFinding> judged, VerifyResult& result) {
   std::map<std::pair<Verdict, std::string>, std::size_t> places;
-  for (Judged& one : judged) {
+  for (PieceFinding& one : judged) {
     const std::size_t index = result.pieces.size();
     if (one.piece.verdict != Verdict::right) {
       const auto [found, is_new] = places.try_emplace({one.piece.verdict, one.summary}, result.findings.size());

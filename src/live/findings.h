@@ -3,12 +3,12 @@
 
 #include <vector>
 
-#include "src/live/judge.h"
+#include "src/live/verify_cell.h"
 
 namespace lockstep::live {
 
 /// Moves what was judged into the result, and groups what is not right of it, and of its comparison with a reference,
 /// into findings: pieces that are wrong, or undecided, for the same reason are one.
-void find_mistakes(std::vector<Judged> judged, VerifyResult& result);
+void find_mistakes(std::vector<PieceFinding> judged, VerifyResult& result);
 
 }  // namespace lockstep::live

@@ -56,12 +56,13 @@ std::string RunFormulas::print(const std::vector<Term>& terms, const std::vector
   return print_formula(*schedule_, 0, 0, terms, support);
 }
 
-std::string RunFormulas::print_rounded(const std::vector<Entered>& entered, const std::vector<Term>& support) const {
+std::string RunFormulas::print_rounded(const std::vector<ColumnCoefficient>& entered,
+                                       const std::vector<Term>& support) const {
   std::string text;
   // All that a name depends on, besides the first, whose step is the result's.
   std::map<int, std::vector<Term>> of_rank;
   for (const Term& one : support) of_rank.try_emplace(one.rank, 1, support.front()).first->second.push_back(one);
-  for (const Entered& one : entered) {
+  for (const ColumnCoefficient& one : entered) {
     if (one.exact && one.exact->is_zero()) continue;
     const double value = one.value;
     const double size = std::abs(value);

@@ -24,7 +24,7 @@ class RunFormulas {
   /// `support`: terms of all columns of the optimizer step.
   std::string print(const std::vector<Term>& terms, const std::vector<Term>& support) const;
   /// Numbers in the place of fractions: "0.3331*g0 + 0.25*g1".
-  std::string print_rounded(const std::vector<Entered>& entered, const std::vector<Term>& support) const;
+  std::string print_rounded(const std::vector<ColumnCoefficient>& entered, const std::vector<Term>& support) const;
   std::string difference(const std::vector<Term>& got, const std::vector<Term>& expected) const;
 
  private:

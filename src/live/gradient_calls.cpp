@@ -295,7 +295,7 @@ class CallFinder {
         const auto& one = result_.of_parameter[at(together.front())];
         const auto& other = result_.of_parameter[at(parameter)];
         if (!std::equal(one.begin(), one.end(), other.begin(), other.end(),
-                        [&](const MetCall& a, const MetCall& b) { return same(a, b); }))
+                        [&](const ParameterCall& a, const ParameterCall& b) { return same(a, b); }))
           refuse(
               fmt::format("{}: the gradient of {} meets other collectives than that of {}, an expert of other ranks, "
                           "and no step of a schedule says that.",
@@ -304,22 +304,22 @@ class CallFinder {
     }
   }
 
-  bool same(const MetCall& a, const MetCall& b) const {
+  bool same(const ParameterCall& a, const ParameterCall& b) const {
     return a.passes == b.passes && result_.calls[at(a.call)].same_kind(result_.calls[at(b.call)]);
   }
 
   /// The calls of all optimizer steps and micro-batches as one list.
   void join(int parameter, const std::map<std::pair<int, int>, std::vector<Instance>>& known) {
-    std::vector<MetCall>& met = result_.of_parameter[at(parameter)];
+    std::vector<ParameterCall>& met = result_.of_parameter[at(parameter)];
     bool is_first = true;
     for (const int step : steps_) {
       const auto found = known.find({parameter, step});
       if (found == known.end()) return;
-      std::vector<MetCall> own = aligned(found->second);
+      std::vector<ParameterCall> own = aligned(found->second);
       if (is_first) {
         met = std::move(own);
       } else if (!std::equal(met.begin(), met.end(), own.begin(), own.end(),
-                             [&](const MetCall& a, const MetCall& b) { return same(a, b); })) {
+                             [&](const ParameterCall& a, const ParameterCall& b) { return same(a, b); })) {
         refuse(
             fmt::format("{}: the gradient of {} meets other collectives in optimizer step {} than in {}; --step "
                         "records one of them.",
@@ -330,8 +330,8 @@ class CallFinder {
   }
 
   /// Calls of several micro-batches that are the same are one.
-  std::vector<MetCall> aligned(const std::vector<Instance>& instances) {
-    std::vector<MetCall> met;
+  std::vector<ParameterCall> aligned(const std::vector<Instance>& instances) {
+    std::vector<ParameterCall> met;
     std::size_t at = 0;
     int pass = -1;
     for (const Instance& instance : instances) {
@@ -339,7 +339,7 @@ class CallFinder {
       pass = instance.pass;
       const int call = number(instance.call);
       const auto found =
-          std::find_if(met.begin() + static_cast<std::ptrdiff_t>(at), met.end(), [&](const MetCall& one) {
+          std::find_if(met.begin() + static_cast<std::ptrdiff_t>(at), met.end(), [&](const ParameterCall& one) {
             return one.call == call && one.whole == instance.whole && !one.passes.contains(pass);
           });
       at = static_cast<std::size_t>(found - met.begin());

@@ -25,7 +25,7 @@ struct GradientCall {
 };
 
 /// A call that a parameter met, in the same micro-batches of every optimizer step.
-struct MetCall {
+struct ParameterCall {
   int call = 0;              ///< index into GradientCalls::calls
   std::set<int> passes;      ///< after the backward passes of these micro-batches, or within them
   bool in_backward = false;  ///< of the last one
@@ -35,9 +35,9 @@ struct MetCall {
 
 /// The collectives of a run that carry gradients.
 struct GradientCalls {
-  std::vector<GradientCall> calls;                 ///< each once
-  std::vector<std::vector<MetCall>> of_parameter;  ///< by the run's number, in the order in which it met them
-  std::vector<std::string> left_out;               ///< what the schedule has not, and why: sentences
+  std::vector<GradientCall> calls;                       ///< each once
+  std::vector<std::vector<ParameterCall>> of_parameter;  ///< by the run's number, in the order in which it met them
+  std::vector<std::string> left_out;                     ///< what the schedule has not, and why: sentences
 };
 
 /// The run's own axes as the layout names them, by axis of the mesh.

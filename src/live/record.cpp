@@ -14,8 +14,8 @@
 #include "src/live/columns.h"
 #include "src/live/prediction.h"
 #include "src/live/recorded_cut.h"
+#include "src/live/recorded_local_steps.h"
 #include "src/live/recorded_model.h"
-#include "src/live/recorded_unseen.h"
 #include "src/live/run_layout.h"
 #include "src/live/verify.h"
 #include "src/live/words.h"
@@ -42,7 +42,7 @@ class Recorder {
   RecordedRun record(std::shared_ptr<const Scenario>* scenario) {
     describe();
     for (const VerifiedPiece& piece : verified_.pieces) measured_.insert(recording_.experts.lead[at(piece.parameter)]);
-    const std::vector<Unseen> unseen = find_unseen(recording_, verified_, *evidence_);
+    const std::vector<LocalSteps> unseen = find_unseen(recording_, verified_, *evidence_);
     RecordedRun result;
     result.scenario = scenario_of(recording_, unseen);
     result.results = verified_.pieces.size();
@@ -226,12 +226,12 @@ class Recorder {
                       names(uncertain)));
   }
 
-  void say_unseen(const std::vector<Unseen>& unseen, std::vector<std::string>& notes) const {
+  void say_unseen(const std::vector<LocalSteps>& unseen, std::vector<std::string>& notes) const {
     std::set<int> divides, cleared, kept, aside, in_place;
     std::map<std::string, std::set<int>> factors;
     for (const int parameter : measured_) {
-      const Unseen& one = unseen[at(parameter)];
-      if (one.divides != Unseen::Divides::no) divides.insert(parameter);
+      const LocalSteps& one = unseen[at(parameter)];
+      if (one.divides != LocalSteps::Divides::no) divides.insert(parameter);
       if (one.cleared_between) cleared.insert(parameter);
       if (one.kept) kept.insert(parameter);
       if (one.aside != usual(recording_, parameter).aside) (one.aside ? aside : in_place).insert(parameter);

@@ -119,7 +119,7 @@ class CutFinder {
   /// Nothing where the schedule does not come to its end.
   std::optional<std::vector<bool>> owned_alike(const std::vector<Cut>& cuts) {
     recording_.cuts = cuts;
-    std::vector<Unseen> unseen;
+    std::vector<LocalSteps> unseen;
     for (std::size_t i = 0; i < cuts.size(); ++i) unseen.push_back(usual(recording_, static_cast<int>(i)));
     auto alike = Prediction::owners(recording_, read_recorded(scenario_of(recording_, unseen)), evidence_)
                      .owned_alike(verified_.pieces);
@@ -129,8 +129,8 @@ class CutFinder {
     return alike;
   }
 
-  const MetCall* reduce_scatter_of(int parameter) const {
-    for (const MetCall& met : recording_.calls.of_parameter[at(parameter)]) {
+  const ParameterCall* reduce_scatter_of(int parameter) const {
+    for (const ParameterCall& met : recording_.calls.of_parameter[at(parameter)]) {
       if (recording_.calls.calls[at(met.call)].op == "reduce_scatter") return &met;
     }
     return nullptr;
@@ -152,7 +152,7 @@ class CutFinder {
     for (std::size_t i = 0; i < alike.size(); ++i) {
       const int parameter = static_cast<int>(i);
       if (recording_.placements[i].untouched || !recording_.experts.leads(parameter) || owned_[i].empty()) continue;
-      const MetCall* met = reduce_scatter_of(parameter);
+      const ParameterCall* met = reduce_scatter_of(parameter);
       if (met == nullptr && alike[i]) continue;
       Group group;
       if (met == nullptr) {
@@ -334,8 +334,8 @@ class CutFinder {
 
   /// The place of the reduction of a parameter among the calls of its rank; what shares one went together.
   std::size_t order_of(int parameter) const {
-    if (const MetCall* met = reduce_scatter_of(parameter)) return met->order;
-    const std::vector<MetCall>& met = recording_.calls.of_parameter[at(parameter)];
+    if (const ParameterCall* met = reduce_scatter_of(parameter)) return met->order;
+    const std::vector<ParameterCall>& met = recording_.calls.of_parameter[at(parameter)];
     return met.empty() ? 0 : met.front().order;
   }
 

@@ -23,9 +23,10 @@ namespace {
 constexpr const char* unreduced = "unreduced";
 
 bool is_scattered(const Recording& recording, int parameter) {
-  const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
-  return std::any_of(met.begin(), met.end(),
-                     [&](const MetCall& one) { return recording.calls.calls[at(one.call)].op == "reduce_scatter"; });
+  const std::vector<ParameterCall>& met = recording.calls.of_parameter[at(parameter)];
+  return std::any_of(met.begin(), met.end(), [&](const ParameterCall& one) {
+    return recording.calls.calls[at(one.call)].op == "reduce_scatter";
+  });
 }
 
 /// Whether ranks that see different tokens sum, so that somebody may divide before.
@@ -46,7 +47,7 @@ std::string step_word(std::string text) {
 
 class Writer {
  public:
-  Writer(const Recording& recording, const std::vector<Unseen>& unseen) : recording_(recording), unseen_(unseen) {
+  Writer(const Recording& recording, const std::vector<LocalSteps>& unseen) : recording_(recording), unseen_(unseen) {
     const auto& parameters = recording.run->parameters;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const int parameter = static_cast<int>(i);
@@ -68,10 +69,10 @@ class Writer {
  private:
   Json steps() {
     std::vector<Json> list, inner;
-    add(list, "zero", "zero", chosen([](const Unseen& one) { return !one.kept; }));
-    add(inner, "zero_between", "zero", chosen([](const Unseen& one) { return one.cleared_between; }),
+    add(list, "zero", "zero", chosen([](const LocalSteps& one) { return !one.kept; }));
+    add(inner, "zero_between", "zero", chosen([](const LocalSteps& one) { return one.cleared_between; }),
         [](Json& step) { step.set("when", Json::string("micro_batch != first")); });
-    const auto is_aside = [](const Unseen& one) { return one.aside; };
+    const auto is_aside = [](const LocalSteps& one) { return one.aside; };
     add(inner, "backward", "backward", chosen(std::not_fn(is_aside)), [&](Json& step) { by(step); });
     add(inner, "backward", "backward", chosen(is_aside), [&](Json& step) {
       by(step);
@@ -96,7 +97,7 @@ class Writer {
     std::map<Rational, std::vector<int>> factors;
     std::map<std::vector<std::string>, std::vector<int>> tokens;
     for (const int parameter : all_) {
-      const Unseen& one = unseen_[at(parameter)];
+      const LocalSteps& one = unseen_[at(parameter)];
       if (one.factor) factors[*one.factor].push_back(parameter);
       if (one.token_axes) tokens[*one.token_axes].push_back(parameter);
     }
@@ -219,9 +220,9 @@ class Writer {
     const std::string over_axes = fmt::format("{}", fmt::join(axes, "_"));
     std::vector<int> divided;
     for (const int parameter : parameters) {
-      const Unseen::Divides divides = unseen_[at(parameter)].divides;
-      if (sums(call) &&
-          (divides == Unseen::Divides::everywhere || (divides == Unseen::Divides::in_backward && shared.in_backward)))
+      const LocalSteps::Divides divides = unseen_[at(parameter)].divides;
+      if (sums(call) && (divides == LocalSteps::Divides::everywhere ||
+                         (divides == LocalSteps::Divides::in_backward && shared.in_backward)))
         divided.push_back(parameter);
     }
     add(list, over_axes + "_scale" + site, "scale", divided, [&](Json& step) {
@@ -298,7 +299,7 @@ class Writer {
   }
 
   const Recording& recording_;
-  const std::vector<Unseen>& unseen_;
+  const std::vector<LocalSteps>& unseen_;
   std::vector<int> all_;  // parameters that take a gradient
   int most_ = 1;          // micro-batches
   SharedSteps shared_;
@@ -307,8 +308,8 @@ class Writer {
 
 }  // namespace
 
-Unseen usual(const Recording& recording, int parameter) {
-  Unseen one;
+LocalSteps usual(const Recording& recording, int parameter) {
+  LocalSteps one;
   // FSDP and ZeRO reduce gradients where they do not keep what came out. Where that is done once it is all the same.
   one.aside = is_scattered(recording, parameter) && may_be_aside(recording, parameter) &&
               recording.run->header.adapter != "megatron";
@@ -316,7 +317,7 @@ Unseen usual(const Recording& recording, int parameter) {
 }
 
 bool may_be_aside(const Recording& recording, int parameter) {
-  const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
+  const std::vector<ParameterCall>& met = recording.calls.of_parameter[at(parameter)];
   return calls_in_loop(recording, parameter) > 0 || (recording.steps.size() > 1 && !met.empty());
 }
 
@@ -325,13 +326,13 @@ std::string token_count_scale(const std::vector<std::string>& axes) {
                       : fmt::format("1 / sum(tokens, {}, micro_batch)", fmt::join(axes, ", "));
 }
 
-Json scenario_of(const Recording& recording, const std::vector<Unseen>& unseen) {
+Json scenario_of(const Recording& recording, const std::vector<LocalSteps>& unseen) {
   return Writer(recording, unseen).scenario();
 }
 
 std::pair<int, int> summed(const Recording& recording, int parameter) {
   std::pair<int, int> count;
-  for (const MetCall& met : recording.calls.of_parameter[at(parameter)]) {
+  for (const ParameterCall& met : recording.calls.of_parameter[at(parameter)]) {
     if (sums(recording.calls.calls[at(met.call)])) ++(met.in_backward ? count.first : count.second);
   }
   return count;

@@ -16,7 +16,7 @@
 namespace lockstep::live {
 
 /// What ranks do to a parameter's gradient by themselves, which no collective shows.
-struct Unseen {
+struct LocalSteps {
   enum class Divides { no, in_backward, everywhere };
   Divides divides = Divides::no;   ///< by the group's size before sums: none, those within backward passes, all
   bool cleared_between = false;    ///< between micro-batches
@@ -26,7 +26,7 @@ struct Unseen {
   /// At the end it is divided by the tokens of all micro-batches, summed over these axes of the layout.
   std::optional<std::vector<std::string>> token_axes;
 
-  friend bool operator==(const Unseen&, const Unseen&) = default;
+  friend bool operator==(const LocalSteps&, const LocalSteps&) = default;
 };
 
 /// A parameter of the scenario. What several pipeline stages hold under other names, or not all of them, is as many
@@ -71,13 +71,13 @@ struct Recording {
 };
 
 /// What a framework usually does that no collective shows.
-Unseen usual(const Recording& recording, int parameter);
+LocalSteps usual(const Recording& recording, int parameter);
 
 /// Whether it makes a difference where what comes out of a parameter's reductions is added up.
 bool may_be_aside(const Recording& recording, int parameter);
 
 /// The scenario in which each parameter is treated as `unseen` has it, by parameter.
-Json scenario_of(const Recording& recording, const std::vector<Unseen>& unseen);
+Json scenario_of(const Recording& recording, const std::vector<LocalSteps>& unseen);
 
 /// What divides by the tokens of all micro-batches, summed over these axes.
 std::string token_count_scale(const std::vector<std::string>& axes);

@@ -15,8 +15,8 @@ namespace {
 /// Steps of one parameter in its order, each with its place in the run.
 using OwnSteps = std::vector<std::pair<SharedStep, std::size_t>>;
 
-OwnSteps steps_of(const Recording& recording, const std::vector<Unseen>& unseen, int parameter, int sequence) {
-  const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
+OwnSteps steps_of(const Recording& recording, const std::vector<LocalSteps>& unseen, int parameter, int sequence) {
+  const std::vector<ParameterCall>& met = recording.calls.of_parameter[at(parameter)];
   const std::size_t tail = calls_in_loop(recording, parameter);
   OwnSteps own;
   bool owned = false;
@@ -42,7 +42,7 @@ OwnSteps steps_of(const Recording& recording, const std::vector<Unseen>& unseen,
 
 }  // namespace
 
-SharedSteps shared_steps(const Recording& recording, const std::vector<Unseen>& unseen,
+SharedSteps shared_steps(const Recording& recording, const std::vector<LocalSteps>& unseen,
                          const std::vector<int>& parameters) {
   std::map<SharedStep, std::size_t> common;  // where each comes first in the run
   for (const int parameter : parameters) {
@@ -93,7 +93,7 @@ int most_micro_batches(const Recording& recording) {
 }
 
 std::size_t calls_in_loop(const Recording& recording, int parameter) {
-  const std::vector<MetCall>& met = recording.calls.of_parameter[at(parameter)];
+  const std::vector<ParameterCall>& met = recording.calls.of_parameter[at(parameter)];
   const int most = most_micro_batches(recording);
   std::size_t tail = met.size();
   while (tail > 0 && met[tail - 1].passes == std::set<int>{most - 1} && (most > 1 || !met[tail - 1].in_backward))

@@ -13,11 +13,11 @@ namespace lockstep::live {
 struct SharedStep {
   int call = 0;              ///< index into GradientCalls::calls
   bool in_tail = false;      ///< after all micro-batches
-  std::set<int> passes;      ///< as of MetCall
+  std::set<int> passes;      ///< as of ParameterCall
   bool owned = false;        ///< on what a reduce-scatter has left
   bool aside = false;        ///< in another buffer than the optimizer's
   Cut cut;                   ///< of a reduce-scatter
-  bool in_backward = false;  ///< as of MetCall
+  bool in_backward = false;  ///< as of ParameterCall
   int occurrence = 0;        ///< a parameter may meet the same one several times
   int sequence = -1;         ///< of parameters whose order of steps is not the common one; -1: the common one
 
@@ -35,7 +35,7 @@ struct SharedSteps {
 };
 
 /// The steps that these parameters, ascending, take part in.
-SharedSteps shared_steps(const Recording& recording, const std::vector<Unseen>& unseen,
+SharedSteps shared_steps(const Recording& recording, const std::vector<LocalSteps>& unseen,
                          const std::vector<int>& parameters);
 
 int most_micro_batches(const Recording& recording);

@@ -292,19 +292,19 @@ void find_gaps(CapturedRun& run) {
   find_clipped(run);
 }
 
-std::vector<std::string> told_gaps(const CapturedRun& run, const std::vector<int>& steps,
-                                   const std::vector<char>& chosen) {
-  struct Told {
+std::vector<std::string> gap_sentences(const CapturedRun& run, const std::vector<int>& steps,
+                                       const std::vector<char>& chosen) {
+  struct Affected {
     std::set<int> ranks, steps, parameters;
   };
-  std::map<std::pair<std::string, bool>, Told> told;  // by the reason, and whether it is of all parameters
+  std::map<std::pair<std::string, bool>, Affected> affected;  // by the reason, and whether it is of all parameters
   for (const RankRecord& rank : run.ranks) {
     for (const CaptureGap& gap : rank.gaps) {
       if (gap.step && !std::binary_search(steps.begin(), steps.end(), *gap.step)) continue;
       const bool concerns = std::any_of(gap.parameters.begin(), gap.parameters.end(),
                                         [&](int parameter) { return chosen[at(parameter)] != 0; });
       if (!gap.parameters.empty() && !concerns) continue;
-      Told& one = told[{gap.why, gap.of_all}];
+      Affected& one = affected[{gap.why, gap.of_all}];
       one.ranks.insert(rank.header.rank);
       if (gap.step) one.steps.insert(*gap.step);
       for (const int parameter : gap.parameters) {
@@ -313,7 +313,7 @@ std::vector<std::string> told_gaps(const CapturedRun& run, const std::vector<int
     }
   }
   std::vector<std::string> sentences;
-  for (const auto& [what, one] : told) {
+  for (const auto& [what, one] : affected) {
     const auto& [why, of_all] = what;
     std::string text;
     if (static_cast<int>(one.ranks.size()) < run.header.world)

@@ -19,7 +19,7 @@ int untold_from(const RankRecord& rank, const std::vector<int>& steps);
 
 /// What the captures say that they do not know of these steps (ascending) and parameters (not 0 in `chosen`);
 /// sentences.
-std::vector<std::string> told_gaps(const CapturedRun& run, const std::vector<int>& steps,
-                                   const std::vector<char>& chosen);
+std::vector<std::string> gap_sentences(const CapturedRun& run, const std::vector<int>& steps,
+                                       const std::vector<char>& chosen);
 
 }  // namespace lockstep::live

@@ -15,7 +15,7 @@ class SameData {
   SameData(const CapturedRun& run, SketchFiles& files, const Expected& expected, int step, const Cells& cells);
 
   /// Makes of results that are right, and to which such ranks contributed, undecided ones.
-  void doubt(const Cell& cell, std::vector<Judged>& judged) const;
+  void doubt(const Cell& cell, std::vector<PieceFinding>& judged) const;
 
  private:
   void tell_apart(const Columns& found);
@@ -29,6 +29,6 @@ class SameData {
 };
 
 /// Where no rank's backward yielded anything but zeros, results that are right become undecided.
-void doubt_zeros(std::vector<Judged>& judged);
+void doubt_zeros(std::vector<PieceFinding>& judged);
 
 }  // namespace lockstep::live

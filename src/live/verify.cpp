@@ -25,7 +25,7 @@ namespace lockstep {
 
 namespace {
 
-using live::Judged;
+using live::PieceFinding;
 using Verdict = VerifiedPiece::Verdict;
 
 std::string piece_words(const live::DeclaredParameter& parameter, const std::vector<Interval>& piece) {
@@ -37,9 +37,9 @@ std::string piece_words(const live::DeclaredParameter& parameter, const std::vec
 }
 
 /// Leaves out the coefficients of results of one piece from where they are more than `most`, but of the first.
-void shed_coefficients(std::vector<Judged>& of_cell, std::size_t most) {
+void shed_coefficients(std::vector<PieceFinding>& of_cell, std::size_t most) {
   std::size_t kept = 0;
-  for (Judged& one : of_cell) {
+  for (PieceFinding& one : of_cell) {
     if (one.piece.verdict == Verdict::right) continue;
     const std::size_t own = one.piece.coefficients.size();
     if (kept == 0 || kept + own <= most) {
@@ -169,7 +169,7 @@ class Verifier {
     for (const live::RunGap& gap : run_.gaps) {
       if (!options_.step || gap.concerns(chosen_steps_)) result_.gaps.push_back(gap.what);
     }
-    for (std::string& sentence : live::told_gaps(run_, chosen_steps_, chosen_))
+    for (std::string& sentence : live::gap_sentences(run_, chosen_steps_, chosen_))
       result_.gaps.push_back(std::move(sentence));
   }
 
@@ -220,22 +220,23 @@ class Verifier {
     for (const auto& [key, cell] : cells_.at(step)) {
       if (chosen_[at(cell.parameter)] != 0) cells.push_back(&cell);
     }
-    live::Ground ground{run_, files_, formulas_, expected_.at(step),
-                        [this](const live::Cell& cell, int back) { return before(cell, back); }};
-    std::vector<std::vector<Judged>> judged(cells.size());
+    live::RunContext context{run_, files_, formulas_, expected_.at(step),
+                             [this](const live::Cell& cell, int back) { return before(cell, back); }};
+    std::vector<std::vector<PieceFinding>> judged(cells.size());
     const auto all = [&] {
       numeric::parallel_for(cells.size(), options_.threads, [&](std::size_t i) {
-        const bool open = std::any_of(judged[i].begin(), judged[i].end(), [](const Judged& one) { return one.open; });
-        if (ground.patterns != nullptr && !open) return;
-        judged[i] = live::judge(ground, *cells[i]);
+        const bool open =
+            std::any_of(judged[i].begin(), judged[i].end(), [](const PieceFinding& one) { return one.open; });
+        if (context.patterns != nullptr && !open) return;
+        judged[i] = live::verify_cell(context, *cells[i]);
         shed_coefficients(judged[i], options_.most_coefficients / (cells.size() * chosen_steps_.size()));
       });
     };
     all();
     // Where contributions cannot be told apart, formulas of other parameters say more than a formula of its own.
     std::map<live::Pattern, int> counts;
-    for (const std::vector<Judged>& of_cell : judged) {
-      for (const Judged& one : of_cell) {
+    for (const std::vector<PieceFinding>& of_cell : judged) {
+      for (const PieceFinding& one : of_cell) {
         if (const auto pattern = live::pattern_of(one)) ++counts[*pattern];
       }
     }
@@ -249,15 +250,15 @@ class Verifier {
       for (const auto& [count, pattern] : sorted) {
         if (patterns.size() < most_patterns) patterns.push_back(*pattern);
       }
-      ground.patterns = &patterns;
+      context.patterns = &patterns;
       all();
     }
     const live::SameData same_data(run_, files_, expected_.at(step), step, cells_.at(step));
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      std::vector<Judged>& of_cell = judged[i];
+      std::vector<PieceFinding>& of_cell = judged[i];
       if (of_cell.size() > 1) told_apart_bits(of_cell);
       same_data.doubt(*cells[i], of_cell);
-      for (Judged& one : of_cell) {
+      for (PieceFinding& one : of_cell) {
         judged_.push_back(std::move(one));
       }
     }
@@ -266,18 +267,18 @@ class Verifier {
   }
 
   /// Ranks that hold one piece and whose optimizers get other bits.
-  void told_apart_bits(const std::vector<Judged>& of_cell) {
+  void told_apart_bits(const std::vector<PieceFinding>& of_cell) {
     const bool all_right = std::all_of(of_cell.begin(), of_cell.end(),
-                                       [](const Judged& one) { return one.piece.verdict == Verdict::right; });
+                                       [](const PieceFinding& one) { return one.piece.verdict == Verdict::right; });
     if (all_right) rounded_differently_.insert(of_cell.front().piece.parameter);
   }
 
   /// Loss not known: what most parameters have is what the others should have.
   void compare_without_loss() {
-    const auto counts = [](const Judged& one) { return one.uniform && one.piece.verdict == Verdict::right; };
+    const auto counts = [](const PieceFinding& one) { return one.uniform && one.piece.verdict == Verdict::right; };
     std::map<Rational, std::pair<std::set<int>, std::size_t>> found;  // in which parameters, and in how many results
     std::set<int> parameters;
-    for (const Judged& one : judged_) {
+    for (const PieceFinding& one : judged_) {
       if (!counts(one)) continue;
       auto& [own, results] = found[*one.uniform];
       own.insert(one.piece.parameter);
@@ -292,7 +293,7 @@ class Verifier {
                                         most->second.second, counted(judged_.size(), "result")));
     if (found.size() == 1) return;
     const bool is_majority = 2 * most->second.first.size() > parameters.size();
-    for (Judged& one : judged_) {
+    for (PieceFinding& one : judged_) {
       if (!counts(one) || (is_majority && *one.uniform == most->first)) continue;
       one.piece.verdict = is_majority ? Verdict::wrong : Verdict::undecided;
       one.summary = is_majority ? fmt::format("every contribution came with {}, and in most parameters with {}",
@@ -316,7 +317,7 @@ class Verifier {
     for (const auto& [step, rank] : files_.missing())
       result_.gaps.push_back(fmt::format("rank-{:05}.step-{:05}.safetensors is missing.", rank, step));
     std::size_t left_out = 0;
-    for (const Judged& one : judged_) left_out += one.piece.left_out > 0 ? 1 : 0;
+    for (const PieceFinding& one : judged_) left_out += one.piece.left_out > 0 ? 1 : 0;
     if (left_out > 0)
       result_.notes.push_back(fmt::format(
           "the coefficients of {} are left out, for more than {} are not kept; --step and --parameter look at fewer.",
@@ -352,7 +353,7 @@ class Verifier {
   std::vector<int> chosen_steps_;
   live::CellsOfSteps cells_;
   std::map<int, live::Expected> expected_;
-  std::vector<Judged> judged_;
+  std::vector<PieceFinding> judged_;
   std::set<int> rounded_differently_;
   VerifyResult result_;
 };

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/live/judge.h"
 #include "src/live/reference.h"
+#include "src/live/verify_cell.h"
 
 namespace lockstep::live {
 
@@ -33,7 +33,7 @@ struct JudgedRun {
 /// Compares the first optimizer step that both runs have whole with the reference (after it, weights differ by rounding
 /// at least): fills in `result.reference`, says of judged pieces whether it is the local backward or the
 /// synchronization that is wrong, and adds notes and gaps.
-void compare_to_reference(const JudgedRun& judged_run, ReferenceRun& reference, std::vector<Judged>& judged,
+void compare_to_reference(const JudgedRun& judged_run, ReferenceRun& reference, std::vector<PieceFinding>& judged,
                           VerifyResult& result);
 
 }  // namespace lockstep::live

@@ -14,7 +14,7 @@ namespace {
 using Verdict = VerifiedPiece::Verdict;
 
 /// Whether it is the local backward or the synchronization that is wrong.
-void tell_apart(const VerifiedReference& compared, std::vector<Judged>& all, VerifyResult& result) {
+void tell_apart(const VerifiedReference& compared, std::vector<PieceFinding>& all, VerifyResult& result) {
   std::map<int, const ReferencedParameter*> of_parameter;
   std::set<std::optional<Rational>> parts;
   for (const ReferencedParameter& one : compared.parameters) {
@@ -25,7 +25,7 @@ void tell_apart(const VerifiedReference& compared, std::vector<Judged>& all, Ver
     result.notes.push_back(
         "all contributions differ from the true gradient by one factor: see whether the losses of both runs are what "
         "they are said to be (--loss).");
-  for (Judged& judged : all) {
+  for (PieceFinding& judged : all) {
     const auto found = of_parameter.find(judged.piece.parameter);
     if (found == of_parameter.end() || judged.piece.step != *compared.step) continue;
     const ReferencedParameter& one = *found->second;
@@ -48,7 +48,7 @@ void tell_apart(const VerifiedReference& compared, std::vector<Judged>& all, Ver
 
 }  // namespace
 
-void compare_to_reference(const JudgedRun& run, ReferenceRun& against, std::vector<Judged>& judged,
+void compare_to_reference(const JudgedRun& run, ReferenceRun& against, std::vector<PieceFinding>& judged,
                           VerifyResult& result) {
   const CapturedRun& reference = against.run();
   VerifiedReference& compared = result.reference.emplace();

@@ -49,7 +49,7 @@ namespace {
 template <class Property>
 bool alone(const Explanation& found, Property property) {
   bool others = false;
-  for (const Entered& one : found.entered) {
+  for (const ColumnCoefficient& one : found.entered) {
     const bool zero = one.exact->is_zero();
     if (!zero && !property(*one.column)) return false;
     others = others || (zero && !property(*one.column));
@@ -60,7 +60,7 @@ bool alone(const Explanation& found, Property property) {
 /// ", with 1 where 1/2 was expected"; "" where those that entered have what was expected, or no one coefficient.
 std::string with_coefficient(const Explanation& found) {
   std::optional<Rational> got, expected;
-  for (const Entered& one : found.entered) {
+  for (const ColumnCoefficient& one : found.entered) {
     if (one.exact->is_zero() || !one.column->expected) continue;
     if ((got && *got != *one.exact) || (expected && *expected != *one.column->expected)) return "";
     got = one.exact;
@@ -73,19 +73,21 @@ std::string with_coefficient(const Explanation& found) {
 /// Micro-batches of which nobody else's contributions arrived, where those of all others came as they should: what
 /// went on to accumulate after the reduction, or without it. "" where it is not so.
 std::string not_reduced_words(const Explanation& found, const std::function<bool(const Column&)>& own) {
-  std::map<int, std::vector<const Entered*>> of_micro_batch;
-  for (const Entered& one : found.entered) of_micro_batch[one.column->micro_batch].push_back(&one);
+  std::map<int, std::vector<const ColumnCoefficient*>> of_micro_batch;
+  for (const ColumnCoefficient& one : found.entered) of_micro_batch[one.column->micro_batch].push_back(&one);
   std::vector<int> without;
   Explanation part;
   for (const auto& [micro_batch, entered] : of_micro_batch) {
-    const bool as_expected = std::all_of(entered.begin(), entered.end(),
-                                         [](const Entered* one) { return one->exact == one->column->expected; });
+    const bool as_expected = std::all_of(entered.begin(), entered.end(), [](const ColumnCoefficient* one) {
+      return one->exact == one->column->expected;
+    });
     if (as_expected) continue;
-    const bool own_alone = std::all_of(entered.begin(), entered.end(),
-                                       [&](const Entered* one) { return one->exact->is_zero() != own(*one->column); });
+    const bool own_alone = std::all_of(entered.begin(), entered.end(), [&](const ColumnCoefficient* one) {
+      return one->exact->is_zero() != own(*one->column);
+    });
     if (!own_alone) return "";
     without.push_back(micro_batch);
-    for (const Entered* one : entered) part.entered.push_back(*one);
+    for (const ColumnCoefficient* one : entered) part.entered.push_back(*one);
   }
   if (without.empty() || without.size() == of_micro_batch.size()) return "";
   return fmt::format("micro-batch{} {} {} not reduced: only the data-parallel rank's own contribution is in it{}",
@@ -96,7 +98,7 @@ std::string not_reduced_words(const Explanation& found, const std::function<bool
 /// What all coefficients are times the expected ones, if there is one such number.
 std::optional<Rational> factor_of(const Explanation& found) {
   std::optional<Rational> factor;
-  for (const Entered& one : found.entered) {
+  for (const ColumnCoefficient& one : found.entered) {
     if (!one.column->expected || one.column->expected->is_zero()) return std::nullopt;
     const Rational own = *one.exact / *one.column->expected;
     if (factor && *factor != own) return std::nullopt;
@@ -107,8 +109,8 @@ std::optional<Rational> factor_of(const Explanation& found) {
 
 std::string uniform_words(const Explanation& found, const Rational& factor) {
   const std::string scope = factor > 0 ? ", invisible to Adam" : "";
-  const Entered& first = found.entered.front();
-  const bool alike = std::all_of(found.entered.begin(), found.entered.end(), [&](const Entered& one) {
+  const ColumnCoefficient& first = found.entered.front();
+  const bool alike = std::all_of(found.entered.begin(), found.entered.end(), [&](const ColumnCoefficient& one) {
     return one.exact == first.exact && one.column->expected == first.column->expected;
   });
   if (alike)
@@ -122,7 +124,8 @@ std::string uniform_words(const Explanation& found, const Rational& factor) {
 
 std::string mistake_words(const CapturedRun& run, const Explanation& found, const std::string& difference,
                           const std::vector<int>& ranks) {
-  if (std::all_of(found.entered.begin(), found.entered.end(), [](const Entered& one) { return one.exact->is_zero(); }))
+  if (std::all_of(found.entered.begin(), found.entered.end(),
+                  [](const ColumnCoefficient& one) { return one.exact->is_zero(); }))
     return "nothing arrived";
   if (found.stale) return stale_words;
   if (const std::optional<Rational> factor = factor_of(found)) return uniform_words(found, *factor);
@@ -137,7 +140,7 @@ std::string mistake_words(const CapturedRun& run, const Explanation& found, cons
   if (own.size() == 1 && alone(found, is_own))
     return "no data-parallel rank's contribution arrived but its own" + with_coefficient(found);
   int last = 0;
-  for (const Entered& one : found.entered) last = std::max(last, one.column->micro_batch);
+  for (const ColumnCoefficient& one : found.entered) last = std::max(last, one.column->micro_batch);
   if (alone(found, [&](const Column& column) { return column.micro_batch == last; }))
     return "the last micro-batch alone arrived" + with_coefficient(found);
   if (!difference.empty()) return difference;

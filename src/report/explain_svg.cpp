@@ -9,7 +9,7 @@
 #include "src/base/at.h"
 #include "src/report/clean_text.h"
 #include "src/report/html.h"
-#include "src/report/parameter_story.h"
+#include "src/report/parameter_history.h"
 #include "src/report/style.h"
 
 namespace lockstep::report {
@@ -58,74 +58,75 @@ struct Panel {
   State state;
 };
 
-std::string title_of(const CheckResult& result, const ParameterStory::Moment& moment) {
-  std::string title = "after " + moment.step->name;
+std::string title_of(const CheckResult& result, const ParameterHistory::Entry& entry) {
+  std::string title = "after " + entry.step->name;
   const bool several = result.scenario->schedule->batch.total_micro_batches() > 1;
-  if (several && moment.micro_batch >= 0) title += fmt::format(", micro-batch {}", moment.micro_batch);
+  if (several && entry.micro_batch >= 0) title += fmt::format(", micro-batch {}", entry.micro_batch);
   return title;
 }
 
 /// Moments to draw: the one before the step at fault, and that one.
-std::vector<std::size_t> chosen(const CheckResult& result, const ParameterStory& story, const std::string& asked) {
+std::vector<std::size_t> chosen(const CheckResult& result, const ParameterHistory& history, const std::string& asked) {
   std::vector<std::size_t> changed, named;
   std::vector<std::string> names;
-  for (std::size_t index = 0; index < story.moments.size(); ++index) {
-    const ParameterStory::Moment& moment = story.moments[index];
-    names.push_back(moment.step->name);
-    if (moment.changed) changed.push_back(index);
-    if (moment.step->name == asked) named.push_back(index);
+  for (std::size_t index = 0; index < history.entries.size(); ++index) {
+    const ParameterHistory::Entry& entry = history.entries[index];
+    names.push_back(entry.step->name);
+    if (entry.changed) changed.push_back(index);
+    if (entry.step->name == asked) named.push_back(index);
   }
   if (!asked.empty()) {
     if (named.empty()) {
       throw InputError({Diagnostic{
-          {}, fmt::format("no step \"{}\" acts on {}{}", asked, story.parameter, did_you_mean(asked, names))}});
+          {}, fmt::format("no step \"{}\" acts on {}{}", asked, history.parameter, did_you_mean(asked, names))}});
     }
     return {named.back()};
   }
   std::size_t last = changed.empty() ? 0 : changed.size() - 1;
   for (std::size_t index = 0; index < changed.size(); ++index) {
     for (const Blame& blame : result.blame) {
-      if (blame.step == story.moments[changed[index]].step->name) last = index;
+      if (blame.step == history.entries[changed[index]].step->name) last = index;
     }
   }
-  if (changed.empty()) return {story.moments.size() - 1};
+  if (changed.empty()) return {history.entries.size() - 1};
   if (last == 0) return {changed[0]};
   return {changed[last - 1], changed[last]};
 }
 
 class Drawing {
  public:
-  Drawing(const CheckResult& result, const ParameterStory& story, std::vector<Panel> panels)
-      : result_(result), story_(story), panels_(std::move(panels)) {
+  Drawing(const CheckResult& result, const ParameterHistory& history, std::vector<Panel> panels)
+      : result_(result), history_(history), panels_(std::move(panels)) {
     std::size_t widest = 8;
     for (const Panel& panel : panels_) {
       for (const auto& [place, held] : panel.state) widest = std::max(widest, text_width(line_of(place.second, held)));
     }
     box_width_ = static_cast<int>(std::min(widest, widest_box)) * character + 20;
-    box_height_ = static_cast<int>(story_.ranges.size()) * line + 14;
+    box_height_ = static_cast<int>(history_.ranges.size()) * line + 14;
   }
 
   std::string draw() {
-    const int columns = static_cast<int>(story_.plan.columns.size()), rows = static_cast<int>(story_.plan.rows.size());
+    const int columns = static_cast<int>(history_.plan.columns.size()),
+              rows = static_cast<int>(history_.plan.rows.size());
     const int panel_width = label + columns * (box_width_ + gap);
     const int block_height = line + rows * (box_height_ + gap);
     const int top = margin + 2 * line + gap;
     for (std::size_t panel = 0; panel < panels_.size(); ++panel) {
       const int left = margin + static_cast<int>(panel) * (panel_width + panel_gap);
       text("title", left, top, panels_[panel].title);
-      for (std::size_t block = 0; block < story_.plan.blocks.size(); ++block)
+      for (std::size_t block = 0; block < history_.plan.blocks.size(); ++block)
         draw_block(panels_[panel].state, block, left, top + gap + static_cast<int>(block) * block_height);
       if (panel > 0) {
         text("title", left - panel_gap / 2 - 10, top + gap + line + (block_height - line) / 2, "→");
       }
     }
-    int bottom = top + gap + static_cast<int>(story_.plan.blocks.size()) * block_height + line;
-    for (std::size_t range = 0; range < story_.ranges.size(); ++range) {
-      text("", margin, bottom, "one device has" + range_text(range) + "  " + story_.expected[range]);
+    int bottom = top + gap + static_cast<int>(history_.plan.blocks.size()) * block_height + line;
+    for (std::size_t range = 0; range < history_.ranges.size(); ++range) {
+      text("", margin, bottom, "one device has" + range_text(range) + "  " + history_.expected[range]);
       bottom += line;
     }
     text("note", margin, bottom, "* handed to this rank's optimizer · ✗ wrong · ~ stale: another rank owns it");
-    if (!story_.plan.omitted.empty()) text("note", margin, bottom += line, "not shown: " + story_.plan.omitted);
+    if (!history_.plan.omitted.empty()) text("note", margin, bottom += line, "not shown: " + history_.plan.omitted);
     const int drawn = static_cast<int>(panels_.size()) * (panel_width + panel_gap) - panel_gap;
     const int width = 2 * margin + std::max(drawn, 620), height = bottom + margin;
     const std::string title = result_.scenario->title.empty() ? result_.scenario->name : result_.scenario->title;
@@ -135,13 +136,13 @@ class Drawing {
         "id=\"description\">{3}</desc>\n{4}<rect class=\"paper\" width=\"{0}\" height=\"{1}\"/>\n<text class=\"title\" "
         "x=\"{5}\" y=\"{6}\">{7}</text>\n{8}</svg>\n",
         width, height, html_text(clean_text(title)), html_text(clean_text(description_)), style, margin, margin + 14,
-        html_text(clean_text(story_.parameter)), body_);
+        html_text(clean_text(history_.parameter)), body_);
   }
 
  private:
   std::string range_text(std::size_t range) const {
-    if (story_.ranges.size() == 1) return "";
-    return fmt::format(" [{}, {})", story_.ranges[range].begin, story_.ranges[range].end);
+    if (history_.ranges.size() == 1) return "";
+    return fmt::format(" [{}, {})", history_.ranges[range].begin, history_.ranges[range].end);
   }
 
   std::string line_of(int range, const Held& held) const {
@@ -159,14 +160,14 @@ class Drawing {
   }
 
   void draw_block(const State& state, std::size_t block, int left, int top) {
-    const GridPlan::Block& plan = story_.plan.blocks[block];
+    const GridPlan::Block& plan = history_.plan.blocks[block];
     if (!plan.title.empty()) text("label", left, top + 14, plan.title);
-    for (std::size_t column = 0; column < story_.plan.columns.size(); ++column)
+    for (std::size_t column = 0; column < history_.plan.columns.size(); ++column)
       text("label", left + label + static_cast<int>(column) * (box_width_ + gap) + 2, top + 14,
-           story_.plan.columns[column]);
-    for (std::size_t row = 0; row < story_.plan.rows.size(); ++row) {
+           history_.plan.columns[column]);
+    for (std::size_t row = 0; row < history_.plan.rows.size(); ++row) {
       const int y = top + line + static_cast<int>(row) * (box_height_ + gap);
-      text("label", left, y + box_height_ / 2 + 4, story_.plan.rows[row]);
+      text("label", left, y + box_height_ / 2 + 4, history_.plan.rows[row]);
       for (std::size_t column = 0; column < plan.ranks[row].size(); ++column)
         box(state, plan.ranks[row][column], left + label + static_cast<int>(column) * (box_width_ + gap), y);
     }
@@ -176,7 +177,7 @@ class Drawing {
     if (rank < 0) return;
     std::vector<std::pair<std::string, std::string>> lines;  // class and text
     bool wrong = false, stale = true;
-    for (std::size_t range = 0; range < story_.ranges.size(); ++range) {
+    for (std::size_t range = 0; range < history_.ranges.size(); ++range) {
       const auto held = state.find({rank, static_cast<int>(range)});
       if (held == state.end()) continue;
       const std::string& marks = held->second.marks;
@@ -198,7 +199,7 @@ class Drawing {
   }
 
   const CheckResult& result_;
-  const ParameterStory& story_;
+  const ParameterHistory& history_;
   std::vector<Panel> panels_;
   int box_width_ = 0, box_height_ = 0;
   std::string body_, description_;
@@ -208,22 +209,21 @@ class Drawing {
 
 void explain_svg(const CheckResult& result, const ExplainOptions& options, const Write& write) {
   const Subject subject = subject_of(result, options.parameter);
-  const std::vector<ParameterStory> stories = stories_of(result, {subject});
-  if (stories.empty()) throw InputError({Diagnostic{{}, "no step of the schedule acts on this parameter"}});
-  const ParameterStory& story = stories.front();
-  const std::vector<std::size_t> drawn = chosen(result, story, options.step);
+  const std::vector<ParameterHistory> histories = histories_of(result, {subject});
+  if (histories.empty()) throw InputError({Diagnostic{{}, "no step of the schedule acts on this parameter"}});
+  const ParameterHistory& history = histories.front();
+  const std::vector<std::size_t> drawn = chosen(result, history, options.step);
   std::map<std::string, State> states;  // by buffer
   std::vector<Panel> panels;
-  for (std::size_t index = 0; index < story.moments.size(); ++index) {
-    const ParameterStory::Moment& moment = story.moments[index];
-    State& state = states[moment.step->buffer];
-    for (const ParameterStory::Change& change : moment.changes) {
-      state[{story.ranks[at(change.rank)], change.range}] = {story.formulas[at(change.formula)], change.marks};
+  for (std::size_t index = 0; index < history.entries.size(); ++index) {
+    const ParameterHistory::Entry& entry = history.entries[index];
+    State& state = states[entry.step->buffer];
+    for (const ParameterHistory::Change& change : entry.changes) {
+      state[{history.ranks[at(change.rank)], change.range}] = {history.formulas[at(change.formula)], change.marks};
     }
-    if (std::find(drawn.begin(), drawn.end(), index) != drawn.end())
-      panels.push_back({title_of(result, moment), state});
+    if (std::find(drawn.begin(), drawn.end(), index) != drawn.end()) panels.push_back({title_of(result, entry), state});
   }
-  write(Drawing(result, story, std::move(panels)).draw());
+  write(Drawing(result, history, std::move(panels)).draw());
 }
 
 }  // namespace lockstep::report

@@ -26,7 +26,7 @@ std::set<std::string> steps_at_fault(const CheckResult& result) {
   if (result.verdict == Verdict::mismatch || result.timeline == nullptr) return names;
   const Outcome& outcome = result.timeline->outcome;
   for (const Outcome::Stuck& stuck : outcome.stuck) names.insert(stuck.waits_in);
-  for (const Outcome::Met& met : outcome.met) names.insert(met.calls);
+  for (const Outcome::MemberCall& call : outcome.member_calls) names.insert(call.calls);
   for (const Outcome::Race& race : outcome.races) names.insert({race.step, race.in_flight});
   return names;
 }

@@ -74,12 +74,12 @@ void write_stuck(const CheckResult& result, JsonWriter& json) {
       json.key("for").numbers(stuck.for_ranks);
       json.end_object();
     }
-    for (const Outcome::Met& met : outcome.met) {
+    for (const Outcome::MemberCall& call : outcome.member_calls) {
       json.begin_object(true);
-      json.key("rank").number(met.rank);
-      json.key("calls").string(met.calls);
-      json.key("with").numbers(met.with);
-      json.key("brings").string(met.brings);
+      json.key("rank").number(call.rank);
+      json.key("calls").string(call.calls);
+      json.key("with").numbers(call.with);
+      json.key("brings").string(call.brings);
       json.end_object();
     }
     for (const Outcome::Race& race : outcome.races) {

@@ -3,7 +3,7 @@
 #include "src/diagnosis/stand_in.h"
 #include "src/report/fault_marks.h"
 #include "src/report/json_sections.h"
-#include "src/report/parameter_story.h"
+#include "src/report/parameter_history.h"
 #include "src/report/rank_summary.h"
 #include "src/report/text_report.h"
 
@@ -63,22 +63,22 @@ void write_grid(const RankSummary& summary, JsonWriter& json) {
   json.end_object();
 }
 
-void write_moment(const ParameterStory::Moment& moment, JsonWriter& json) {
+void write_entry(const ParameterHistory::Entry& entry, JsonWriter& json) {
   json.begin_object(true);
-  json.key("step").string(moment.step->name);
-  json.key("op").string(operation(moment.step->op).name);
+  json.key("step").string(entry.step->name);
+  json.key("op").string(operation(entry.step->op).name);
   json.key("micro_batch");
-  if (moment.micro_batch < 0)
+  if (entry.micro_batch < 0)
     json.null();
   else
-    json.number(moment.micro_batch);
-  json.key("buffer").string(moment.step->buffer);
-  json.key("changed").boolean(moment.changed);
+    json.number(entry.micro_batch);
+  json.key("buffer").string(entry.step->buffer);
+  json.key("changed").boolean(entry.changed);
   json.key("groups").begin_array();
-  for (const std::vector<int>& group : moment.groups) json.numbers(group);
+  for (const std::vector<int>& group : entry.groups) json.numbers(group);
   json.end_array();
   json.key("cells").begin_array();
-  for (const ParameterStory::Change& change : moment.changes) {
+  for (const ParameterHistory::Change& change : entry.changes) {
     json.begin_array(true);
     json.number(change.rank);
     json.number(change.range);
@@ -90,17 +90,17 @@ void write_moment(const ParameterStory::Moment& moment, JsonWriter& json) {
   json.end_object();
 }
 
-void write_story(const ParameterStory& story, JsonWriter& json) {
+void write_history(const ParameterHistory& history, JsonWriter& json) {
   json.begin_object();
-  json.key("parameter").string(story.parameter);
-  json.key("buffer_elements").number(story.elements);
-  json.key("ranges").intervals(story.ranges);
-  json.key("ranges_left_out").number(story.ranges_left_out);
-  json.key("expected").strings(story.expected, true);
-  json.key("rows").strings(story.plan.rows, true);
-  json.key("columns").strings(story.plan.columns, true);
+  json.key("parameter").string(history.parameter);
+  json.key("buffer_elements").number(history.elements);
+  json.key("ranges").intervals(history.ranges);
+  json.key("ranges_left_out").number(history.ranges_left_out);
+  json.key("expected").strings(history.expected, true);
+  json.key("rows").strings(history.plan.rows, true);
+  json.key("columns").strings(history.plan.columns, true);
   json.key("blocks").begin_array();
-  for (const GridPlan::Block& block : story.plan.blocks) {
+  for (const GridPlan::Block& block : history.plan.blocks) {
     json.begin_object(true);
     json.key("title").string_or_null(block.title);
     json.key("ranks").begin_array();
@@ -109,13 +109,13 @@ void write_story(const ParameterStory& story, JsonWriter& json) {
     json.end_object();
   }
   json.end_array();
-  json.key("ranks_left_out").string_or_null(story.plan.omitted);
-  json.key("ranks").numbers(story.ranks);
-  json.key("formulas").strings(story.formulas, true);
+  json.key("ranks_left_out").string_or_null(history.plan.omitted);
+  json.key("ranks").numbers(history.ranks);
+  json.key("formulas").strings(history.formulas, true);
   json.key("steps").begin_array();
-  for (const ParameterStory::Moment& moment : story.moments) write_moment(moment, json);
+  for (const ParameterHistory::Entry& entry : history.entries) write_entry(entry, json);
   json.end_array();
-  json.key("steps_left_out").number(story.moments_left_out);
+  json.key("steps_left_out").number(history.entries_left_out);
   json.end_object();
 }
 
@@ -151,8 +151,8 @@ void write_json_timeline(const CheckResult& result, JsonWriter& json) {
   json.key("timelines_at").string_or_null(small ? layout_text(*small->scenario) : "");
   json.key("timelines").begin_array();
   if (replayed) {
-    for (const ParameterStory& story : parameter_stories(small ? *small : result, most_timelines))
-      write_story(story, json);
+    for (const ParameterHistory& history : parameter_histories(small ? *small : result, most_timelines))
+      write_history(history, json);
   }
   json.end_array();
 }

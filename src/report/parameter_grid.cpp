@@ -59,10 +59,10 @@ ParameterGrids::ParameterGrids(const CheckResult& result, std::vector<GridReques
   formulas_.emplace(schedule_, *history_.engine);
 }
 
-const diagnosis::Moment* ParameterGrids::moment_at(std::size_t watch, const std::string& name, int time) const {
-  const std::vector<diagnosis::Moment>& moments = history_.moments[watch];
-  for (auto moment = moments.rbegin(); moment != moments.rend(); ++moment) {
-    if (moment->step->buffer == name && result_.timeline->events[moment->event].time <= time) return &*moment;
+const diagnosis::HistoryEntry* ParameterGrids::moment_at(std::size_t watch, const std::string& name, int time) const {
+  const std::vector<diagnosis::HistoryEntry>& entries = history_.entries[watch];
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (entry->step->buffer == name && result_.timeline->events[entry->event].time <= time) return &*entry;
   }
   return nullptr;
 }
@@ -75,15 +75,15 @@ std::vector<Snapshot> ParameterGrids::snapshots(std::size_t request) const {
       for (const std::optional<Cell>& cell : row) {
         if (!cell) continue;
         std::map<std::string_view, int> form_of;  // by buffer: the form before
-        for (const diagnosis::Moment& moment : history_.moments[cell->watch]) {
-          const Event& event = events[moment.event];
-          const auto [before, fresh] = form_of.emplace(moment.step->buffer, moment.content.form);
-          const bool changed = fresh || before->second != moment.content.form || !operation(event.op).changes();
-          before->second = moment.content.form;
+        for (const diagnosis::HistoryEntry& entry : history_.entries[cell->watch]) {
+          const Event& event = events[entry.event];
+          const auto [before, fresh] = form_of.emplace(entry.step->buffer, entry.content.form);
+          const bool changed = fresh || before->second != entry.content.form || !operation(event.op).changes();
+          before->second = entry.content.form;
           if (event.optimizer_step != result_.step) continue;
           Snapshot& snapshot = by_time[event.time];
           snapshot.time = event.time;
-          snapshot.step = moment.step;
+          snapshot.step = entry.step;
           snapshot.optimizer_step = event.optimizer_step;
           snapshot.micro_batch = event.micro_batch;
           snapshot.changed = snapshot.changed || changed;
@@ -124,20 +124,20 @@ const std::string& ParameterGrids::formula_of(const Cell& cell, int form) {
 GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot) {
   GridCell shown;
   shown.held = true;
-  const diagnosis::Moment* moment = moment_at(cell.watch, snapshot.step->buffer, snapshot.time);
-  shown.formula = moment == nullptr ? "0" : formula_of(cell, moment->content.form);
+  const diagnosis::HistoryEntry* entry = moment_at(cell.watch, snapshot.step->buffer, snapshot.time);
+  shown.formula = entry == nullptr ? "0" : formula_of(cell, entry->content.form);
   const std::int64_t element = watches_[cell.watch].element;
-  shown.stale = !owns(cell, moment, element);
+  shown.stale = !owns(cell, entry, element);
   const bool complete = static_cast<std::size_t>(result_.step) < result_.timeline->step_ends.size();
   if (!snapshot.last || !complete || snapshot.step->buffer != schedule_.result) return shown;
   shown.owner = hands_over(cell, element);
   const LocalBuffer& local = schedule_.model.local(cell.rank).buffers[at(cell.buffer)];
   const int reference = history_.engine->reference(local.logical, local.piece, result_.step);
-  shown.wrong = shown.owner && (moment == nullptr || moment->content.form != reference);
+  shown.wrong = shown.owner && (entry == nullptr || entry->content.form != reference);
   return shown;
 }
 
-bool ParameterGrids::owns(const Cell& cell, const diagnosis::Moment* until, std::int64_t element) const {
+bool ParameterGrids::owns(const Cell& cell, const diagnosis::HistoryEntry* until, std::int64_t element) const {
   if (until == nullptr) return true;
   const std::vector<Event>& events = result_.timeline->events;
   bool owned = true;
@@ -168,9 +168,9 @@ Interval ParameterGrids::elements(std::size_t request) const {
     for (const auto& row : rows) {
       for (const std::optional<Cell>& cell : row) {
         if (!cell) continue;
-        for (const diagnosis::Moment& moment : history_.moments[cell->watch]) {
-          if (result_.timeline->events[moment.event].optimizer_step == result_.step) {
-            elements = intersect(elements, moment.content.elements);
+        for (const diagnosis::HistoryEntry& entry : history_.entries[cell->watch]) {
+          if (result_.timeline->events[entry.event].optimizer_step == result_.step) {
+            elements = intersect(elements, entry.content.elements);
           }
         }
       }
@@ -189,7 +189,7 @@ std::string snapshot_title(const Schedule& schedule, const Snapshot& snapshot) {
 }
 
 std::vector<std::size_t> telling_snapshots(const CheckResult& result, const std::vector<Snapshot>& snapshots,
-                                           std::optional<std::size_t> turning_event, std::size_t most) {
+                                           std::optional<std::size_t> divergence_event, std::size_t most) {
   std::vector<std::size_t> changed;
   std::size_t before = 0;  // the last backward, as an index into `changed`
   for (std::size_t index = 0; index < snapshots.size(); ++index) {
@@ -200,10 +200,10 @@ std::vector<std::size_t> telling_snapshots(const CheckResult& result, const std:
   std::vector<std::size_t> telling(changed.begin() + static_cast<std::ptrdiff_t>(before), changed.end());
   if (telling.size() <= most || most < 3) return telling;
   std::vector<std::size_t> some = {telling.front()};
-  const int turning_time = turning_event ? result.timeline->events[*turning_event].time : -1;
-  const std::size_t tail = telling.size() - (most - 2);  // room for the first and the turning point
+  const int divergence_time = divergence_event ? result.timeline->events[*divergence_event].time : -1;
+  const std::size_t tail = telling.size() - (most - 2);  // room for the first and the first divergence
   for (std::size_t index = 1; index < telling.size(); ++index) {
-    if (index >= tail || snapshots[telling[index]].time == turning_time) some.push_back(telling[index]);
+    if (index >= tail || snapshots[telling[index]].time == divergence_time) some.push_back(telling[index]);
   }
   return some;
 }

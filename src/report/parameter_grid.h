@@ -20,7 +20,7 @@ struct GridRequest {
   int rank = 0;
   int buffer = 0;                    ///< index into the rank's LocalModel
   Interval elements;                 ///< narrowed to where every shown cell is of one formula
-  std::optional<std::size_t> event;  ///< its step is shown in any case: the turning point
+  std::optional<std::size_t> event;  ///< its step is shown in any case: the first divergence
 };
 
 /// What the ranks hold after one step.
@@ -60,10 +60,10 @@ class ParameterGrids {
   };
   using CellMap = std::vector<std::vector<std::vector<std::optional<Cell>>>>;
 
-  const diagnosis::Moment* moment_at(std::size_t watch, const std::string& name, int time) const;
+  const diagnosis::HistoryEntry* moment_at(std::size_t watch, const std::string& name, int time) const;
   const std::string& formula_of(const Cell& cell, int form);
   GridCell cell_at(const Cell& cell, const Snapshot& snapshot);
-  bool owns(const Cell& cell, const diagnosis::Moment* until, std::int64_t element) const;
+  bool owns(const Cell& cell, const diagnosis::HistoryEntry* until, std::int64_t element) const;
   bool hands_over(const Cell& cell, std::int64_t element) const;
 
   const CheckResult& result_;
@@ -83,8 +83,8 @@ class ParameterGrids {
 std::string snapshot_title(const Schedule& schedule, const Snapshot& snapshot);
 
 /// The tables that tell the story in a check: before the first reduction, the last ones, and the
-/// turning point.
+/// first divergence.
 std::vector<std::size_t> telling_snapshots(const CheckResult& result, const std::vector<Snapshot>& snapshots,
-                                           std::optional<std::size_t> turning_event, std::size_t most);
+                                           std::optional<std::size_t> divergence_event, std::size_t most);
 
 }  // namespace lockstep::report

@@ -63,7 +63,7 @@ Fault ranks_at_fault(const CheckResult& result, const ParametricRanks* all) {
   }
   const Outcome& outcome = result.timeline->outcome;
   for (const Outcome::Stuck& stuck : outcome.stuck) fault.ranks.insert(stuck.rank);
-  for (const Outcome::Met& met : outcome.met) fault.ranks.insert(met.rank);
+  for (const Outcome::MemberCall& call : outcome.member_calls) fault.ranks.insert(call.rank);
   for (const Outcome::Race& race : outcome.races) fault.ranks.insert(race.rank);
   return fault;
 }

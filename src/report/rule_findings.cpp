@@ -115,7 +115,7 @@ class Gatherer {
     if (result_.timeline != nullptr) {
       const Outcome& outcome = result_.timeline->outcome;
       if (!outcome.stuck.empty()) step = outcome.stuck.front().waits_in;
-      if (!outcome.met.empty()) step = outcome.met.front().calls;
+      if (!outcome.member_calls.empty()) step = outcome.member_calls.front().calls;
       if (!outcome.races.empty())
         step = outcome.races.front().step.empty() ? outcome.races.front().in_flight : outcome.races.front().step;
     }
@@ -197,10 +197,10 @@ class Gatherer {
 
   /// The step at fault: of several the one after which this section is wrong.
   std::string step_of(const Section& section) const {
-    std::string turn = section.turn == nullptr ? "" : section.turn->point.step;
-    if (result_.blame.empty()) return turn;
+    std::string step = section.divergence == nullptr ? "" : section.divergence->point.step;
+    if (result_.blame.empty()) return step;
     for (const Blame& blame : result_.blame) {
-      if (blame.step == turn) return turn;
+      if (blame.step == step) return step;
     }
     return result_.blame.front().step;
   }

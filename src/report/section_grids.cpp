@@ -65,8 +65,8 @@ std::map<std::size_t, std::string> draw_section_grids(const CheckResult& result,
       // A tied parameter's grid shows the ranks of all its names; so one grid tells of them all.
       if (!seen.emplace(model.logical_of(sections[index].finding->parameter), piece->elements.begin).second) break;
       GridRequest request{group.ranks.front(), group.buffer, piece->elements, std::nullopt};
-      const Turn* turn = sections[index].turn;
-      if (turn != nullptr && !turn->point.step.empty()) request.event = turn->point.event;
+      const BufferDivergence* divergence = sections[index].divergence;
+      if (divergence != nullptr && !divergence->point.step.empty()) request.event = divergence->point.event;
       requests.push_back(request);
       section_of.push_back(index);
       break;

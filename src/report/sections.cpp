@@ -31,7 +31,7 @@ class Folder {
       const ParameterFinding& shown = other == by_parameter.end() ? finding : *other->second;
       const auto key = std::make_pair(diagnosis::folded_name(name(finding)), manner(shown));
       const auto [place, fresh] = pattern_index.emplace(key, by_pattern.size());
-      if (fresh) by_pattern.push_back({&shown, {}, 0, turn_of(shown)});
+      if (fresh) by_pattern.push_back({&shown, {}, 0, divergence_of(shown)});
       Section& pattern = by_pattern[place->second];
       if (pattern.names.empty()) pattern.names.push_back(name(finding));
       ++pattern.parameters;
@@ -40,7 +40,7 @@ class Folder {
     std::map<std::string, std::size_t> index;
     for (const Section& pattern : by_pattern) {
       const auto [place, fresh] = index.emplace(content(*pattern.finding), sections.size());
-      if (fresh) sections.push_back({pattern.finding, {}, 0, pattern.turn});
+      if (fresh) sections.push_back({pattern.finding, {}, 0, pattern.divergence});
       Section& section = sections[place->second];
       section.parameters += pattern.parameters;
       const std::string& own = pattern.names.front();
@@ -86,13 +86,13 @@ class Folder {
     return text;
   }
 
-  const Turn* turn_of(const ParameterFinding& finding) const {
+  const BufferDivergence* divergence_of(const ParameterFinding& finding) const {
     for (const RankGroup& group : finding.groups) {
       if (group.symbolic == nullptr) continue;
       for (const PieceResult& piece : group.symbolic->pieces) {
         if (piece.right) continue;
-        for (const Turn& turn : result_.turns) {
-          if (turn.form == piece.form && turn.reference == piece.reference) return &turn;
+        for (const BufferDivergence& divergence : result_.divergences) {
+          if (divergence.form == piece.form && divergence.reference == piece.reference) return &divergence;
         }
       }
     }

@@ -15,7 +15,7 @@ struct Section {
   const ParameterFinding* finding = nullptr;
   std::vector<std::string> names;  ///< "decoder.layers.*.mlp.weight (12)", in model order
   std::size_t parameters = 0;
-  const Turn* turn = nullptr;  ///< of `finding`; null where it has none
+  const BufferDivergence* divergence = nullptr;  ///< of `finding`; null where it has none
 };
 
 /// Folds findings into sections: parameters that differ in layer numbers alone, on whatever stage,

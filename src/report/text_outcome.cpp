@@ -59,9 +59,9 @@ std::string deadlock_text(const Outcome& outcome, const ReportOptions& options) 
 
 std::string invalid_text(const Outcome& outcome, const ReportOptions& options) {
   std::vector<std::pair<int, Words>> lines;
-  for (const Outcome::Met& met : outcome.met) {
-    const std::string rest = fmt::format(" `{}`: {}", met.calls, met.brings);
-    lines.emplace_back(met.rank, Words{"calls" + rest, "call" + rest});
+  for (const Outcome::MemberCall& call : outcome.member_calls) {
+    const std::string rest = fmt::format(" `{}`: {}", call.calls, call.brings);
+    lines.emplace_back(call.rank, Words{"calls" + rest, "call" + rest});
   }
   return fmt::format("  invalid collective: {}\n", outcome.why) + lines_by_words(lines, options);
 }

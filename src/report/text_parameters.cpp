@@ -70,7 +70,7 @@ class ParametersText {
     }
     if (!finding.not_shown.empty()) write_(fmt::format("    no rank is shown: {}\n", finding.not_shown));
     if (!finding.unowned.empty()) unowned(finding);
-    if (section.turn != nullptr) write_("    " + turning_sentence(section.turn->point) + "\n");
+    if (section.divergence != nullptr) write_("    " + divergence_sentence(section.divergence->point) + "\n");
     const std::size_t logical = at(model_.logical_of(finding.parameter));
     const bool value_wrong = std::any_of(finding.groups.begin(), finding.groups.end(),
                                          [](const RankGroup& group) { return first_wrong_piece(group) != nullptr; });
@@ -192,7 +192,7 @@ class ParametersText {
     return fmt::format("{}", fmt::join(elements, ", "));
   }
 
-  std::string turning_sentence(const TurningPoint& point) const {
+  std::string divergence_sentence(const Divergence& point) const {
     if (point.step.empty()) return "no step spoils it: " + point.why;
     const std::string change =
         fmt::format("{} becomes {}", shortened(point.before, widest_side), shortened(point.after, widest_side));

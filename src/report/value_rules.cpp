@@ -50,8 +50,8 @@ bool is_moved_out_of_slices(const CheckResult& result, const std::string& step) 
 }  // namespace
 
 Mistake rule_of_values(const CheckResult& result, const Section& section, const std::string& step) {
-  if (section.turn != nullptr && symbolic_of(result) != nullptr &&
-      !diagnosis::stale_slices(result, *section.turn).empty())
+  if (section.divergence != nullptr && symbolic_of(result) != nullptr &&
+      !diagnosis::stale_slices(result, *section.divergence).empty())
     return Mistake::stale_slices;
   if (is_moved_out_of_slices(result, step)) return Mistake::stale_slices;
   std::vector<diagnosis::Difference> contents;

@@ -104,7 +104,7 @@ class TextVerify {
         write_(fmt::format("\nand {} more (-v shows all)\n", rows.size() - most_formulas));
         break;
       }
-      one(*row.first, row.name);
+      write_piece(*row.first, row.name);
     }
   }
 
@@ -119,7 +119,7 @@ class TextVerify {
                        shell_quoted(result_.run)));
   }
 
-  void one(const VerifiedPiece& piece, const std::string& name) const {
+  void write_piece(const VerifiedPiece& piece, const std::string& name) const {
     const std::size_t widest = verbose_ ? report::unlimited_width : report::widest_line;
     write_(fmt::format("\n{} {}  {}\n", mark(piece.verdict), name,
                        words_.ranks(piece, verbose_ ? piece.ranks.size() : 8)));

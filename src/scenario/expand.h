@@ -18,22 +18,22 @@ namespace lockstep::scenario {
 class Template;
 
 /// An option of a framework or a size of a model, with the value that the scenario chose.
-struct Choice {
+struct OptionValue {
   Json value;            ///< a scalar or null
   std::string type;      ///< "boolean", "integer", "number", "string", or "" for any scalar
   Json allowed;          ///< a list, or null where everything of the type is allowed
   bool written = false;  ///< the scenario gives it
 };
-using Choices = std::vector<std::pair<std::string, Choice>>;
+using OptionValues = std::vector<std::pair<std::string, OptionValue>>;
 
 /// Sets the value of the choice `member.key`; a mistake is added where there is none of that name
 /// (`what`: "option of framework "x"") or the value does not fit.
-void choose(Choices& choices, const Json::Member& member, const std::string& what, Reading& reading);
+void set_option(OptionValues& options, const Json::Member& member, const std::string& what, Reading& reading);
 /// Adds a mistake where the value that a file gives a choice as its default is not of its type.
-void check_default(const std::string& name, const Choice& choice, Reading& reading);
+void check_default(const std::string& name, const OptionValue& option, Reading& reading);
 /// Where a rule that mentions `names` is reported: at the first choice among them that the
 /// scenario wrote, else at `fallback`.
-Place place_of_rule(const Choices& choices, const std::set<std::string>& names, const Place& fallback);
+Place place_of_rule(const OptionValues& options, const std::set<std::string>& names, const Place& fallback);
 
 /// Plain parameters of a scenario's "model": its own list, or the preset expanded. Null where that
 /// could not be done.
@@ -71,7 +71,7 @@ class Framework {
   NamedFile file_;
   Place place_;  ///< of "framework" in the scenario
   std::string name_;
-  Choices options_;
+  OptionValues options_;
   std::map<std::string, std::string> absent_;
 };
 

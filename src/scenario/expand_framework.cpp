@@ -66,13 +66,13 @@ void Framework::read_options(const Json* options, Reading& reading) {
       if (value == nullptr) continue;
       const Json* allowed = fields.find("allowed");
       options_.emplace_back(member.key,
-                            Choice{*value, fields.text("type"), allowed != nullptr ? *allowed : Json(), false});
+                            OptionValue{*value, fields.text("type"), allowed != nullptr ? *allowed : Json(), false});
       check_default(member.key, options_.back().second, reading);
     }
   }
   if (options == nullptr) return;
   for (const Json::Member& member : options->members()) {
-    choose(options_, member, fmt::format("option of framework \"{}\"", name_), reading);
+    set_option(options_, member, fmt::format("option of framework \"{}\"", name_), reading);
   }
 }
 

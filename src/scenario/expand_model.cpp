@@ -26,7 +26,7 @@ std::string type_of_default(const Json& value) {
 /// What a model file and its bases say together.
 struct ModelTemplate {
   std::string family;  ///< name of the file without a base
-  Choices sizes;
+  OptionValues sizes;
   std::vector<Json::Member> let;
   std::vector<Json> rules;
   std::vector<Json> parameters;
@@ -38,8 +38,8 @@ void add_size(ModelTemplate& model, const Json::Member& member, const std::strin
     const Fields fields(member.value, Object::size, "", fmt::format("in size \"{}\"", member.key), reading.diagnostics);
     const Json* value = fields.find("default");
     if (value == nullptr) return;
-    Choice size{*value, type_of_default(*value), fields.find("allowed") != nullptr ? *fields.find("allowed") : Json(),
-                false};
+    OptionValue size{*value, type_of_default(*value),
+                     fields.find("allowed") != nullptr ? *fields.find("allowed") : Json(), false};
     const auto found =
         std::find_if(model.sizes.begin(), model.sizes.end(), [&](const auto& old) { return old.first == member.key; });
     if (found != model.sizes.end()) {
@@ -49,7 +49,7 @@ void add_size(ModelTemplate& model, const Json::Member& member, const std::strin
     }
     return;
   }
-  choose(model.sizes, member, fmt::format("size of the base of model \"{}\"", name), reading);
+  set_option(model.sizes, member, fmt::format("size of the base of model \"{}\"", name), reading);
   for (auto& size : model.sizes) {
     if (size.first == member.key) size.second.written = false;
   }
@@ -299,9 +299,9 @@ void read_architecture(const Json& architecture, const Json* edits, Reading& rea
   for (const Json::Member& member : architecture.members()) {
     if (member.key == "family") continue;
     if (known)
-      choose(model.sizes, member, fmt::format("size of model \"{}\"", family->text()), reading);
+      set_option(model.sizes, member, fmt::format("size of model \"{}\"", family->text()), reading);
     else
-      model.sizes.emplace_back(member.key, Choice{member.value, "", Json(), true});
+      model.sizes.emplace_back(member.key, OptionValue{member.value, "", Json(), true});
   }
   if (diagnostics.size() != before) return;
   reading.preset = Preset{known ? model.family : family->text(), {}, {}, architecture.place()};
@@ -328,7 +328,7 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   const std::size_t before = diagnostics.size();
   for (const Json::Member& member : object.members()) {
     if (member.key != "preset" && member.key != "edits")
-      choose(model.sizes, member, fmt::format("size of model \"{}\"", preset.text()), reading);
+      set_option(model.sizes, member, fmt::format("size of model \"{}\"", preset.text()), reading);
   }
   // Without sizes or axes nothing can be worked out.
   if (diagnostics.size() != before || !reading.layout_known) return {};

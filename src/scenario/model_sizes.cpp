@@ -22,7 +22,7 @@ bool is_size_name(const std::string& name) {
 
 class ModelSizes {
  public:
-  ModelSizes(const Choices& sizes, const Json& let, const Json& rules, Reading& reading)
+  ModelSizes(const OptionValues& sizes, const Json& let, const Json& rules, Reading& reading)
       : reading_(reading), environment_(file_environment(reading)), values_(environment_, ignored_) {
     values_.keep_sizes();
     for (const auto& [name, size] : sizes) values_.define(name, size.value);
@@ -281,8 +281,8 @@ class ModelSizes {
 
 }  // namespace
 
-void note_sizes_of_model(const Choices& sizes, const Json& let, const Json& rules, const std::vector<Json>& parameters,
-                         Reading& reading) {
+void note_sizes_of_model(const OptionValues& sizes, const Json& let, const Json& rules,
+                         const std::vector<Json>& parameters, Reading& reading) {
   ModelSizes walker(sizes, let, rules, reading);
   walker.walk(parameters, Json::object());
   walker.finish();

@@ -12,7 +12,7 @@ namespace lockstep::scenario {
 /// depends on a size, that it is the present one. These forms are padding of a vocabulary that tp cuts, layers that are
 /// dealt to the stages of the pipeline in their order, and experts that are dealt to the ep ranks. And at which sizes
 /// its names and rules have no value.
-void note_sizes_of_model(const Choices& sizes, const Json& let, const Json& rules, const std::vector<Json>& parameters,
-                         Reading& reading);
+void note_sizes_of_model(const OptionValues& sizes, const Json& let, const Json& rules,
+                         const std::vector<Json>& parameters, Reading& reading);
 
 }  // namespace lockstep::scenario

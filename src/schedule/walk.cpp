@@ -160,7 +160,7 @@ void Walk::report_race(int rank, const Position& position, const std::string& st
   outcome.optimizer_step = first ? position.optimizer_step : std::min(outcome.optimizer_step, position.optimizer_step);
   outcome.kind = Outcome::Kind::race;
   outcome.why.clear();
-  outcome.met.clear();
+  outcome.member_calls.clear();
   std::string touches;  // a step that touches no buffer can still be started twice
   if (buffer >= 0) {
     const int parameter = schedule_->model.local(rank).buffers[at(buffer)].parameters.front();

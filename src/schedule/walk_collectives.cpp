@@ -147,11 +147,11 @@ void Walk::complete(Meeting& meeting, std::size_t time) {
     if (outcome.why.empty()) outcome.why = why;
     for (const auto& member : meeting.members) {
       outcome.optimizer_step = std::min(outcome.optimizer_step, member->call.optimizer_step);
-      Outcome::Met met{member->call.rank, member->call.step->name, {}, describe(*schedule_, *member)};
+      Outcome::MemberCall call{member->call.rank, member->call.step->name, {}, describe(*schedule_, *member)};
       for (int other : ranks) {
-        if (other != member->call.rank) met.with.push_back(other);
+        if (other != member->call.rank) call.with.push_back(other);
       }
-      outcome.met.push_back(std::move(met));
+      outcome.member_calls.push_back(std::move(call));
     }
     return;  // its members stay where they are: the run ends at this time
   }

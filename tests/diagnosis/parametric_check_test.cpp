@@ -19,7 +19,8 @@ CheckOptions only(bool symbolic) {
   options.symbolic = symbolic;
   options.host = false;
   options.parametric = !symbolic;
-  options.blame = options.turns = false;  // verdicts and values are compared, and the search takes most of a check
+  options.blame = options.divergences =
+      false;  // verdicts and values are compared, and the search takes most of a check
   return options;
 }
 

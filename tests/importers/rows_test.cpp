@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lockstep/importer.h"
-#include "src/importers/draft.h"
 #include "src/importers/key_table.h"
+#include "src/importers/scenario_builder.h"
 #include "src/importers/tables.h"
 #include "tests/cases.h"
 #include "tests/catch.h"

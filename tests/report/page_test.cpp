@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/report/fault_marks.h"
 #include "src/report/html.h"
-#include "src/report/parameter_story.h"
+#include "src/report/parameter_history.h"
 #include "src/report/rank_summary.h"
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
@@ -54,18 +54,18 @@ TEST_CASE("More than 64 coordinates of an axis share lines of the grid of ranks"
   CHECK(summary.cells[44].owned == 4);
 }
 
-TEST_CASE("A story keeps changes alone, and tells of a first content even where it is 0") {
+TEST_CASE("A history keeps changes alone, and tells of a first content even where it is 0") {
   const CheckResult result = check(wrong_on(R"({ "dp": 2 })"));
-  const std::vector<report::ParameterStory> stories = report::parameter_stories(result, 4);
-  REQUIRE(stories.size() == 1);
-  const report::ParameterStory& story = stories.front();
-  CHECK(story.expected == std::vector<std::string>{"(g0+g1)/2"});
-  REQUIRE(story.moments.size() == 2);
-  CHECK(story.moments[0].changes.size() == 2);
-  CHECK(story.moments[0].groups.empty());
-  CHECK(story.moments[1].groups == std::vector<std::vector<int>>{{0, 1}});
-  CHECK(story.moments[1].changes.front().marks == "*✗");
-  CHECK(story.formulas == std::vector<std::string>{"g0", "g1", "g0 + g1"});
+  const std::vector<report::ParameterHistory> histories = report::parameter_histories(result, 4);
+  REQUIRE(histories.size() == 1);
+  const report::ParameterHistory& history = histories.front();
+  CHECK(history.expected == std::vector<std::string>{"(g0+g1)/2"});
+  REQUIRE(history.entries.size() == 2);
+  CHECK(history.entries[0].changes.size() == 2);
+  CHECK(history.entries[0].groups.empty());
+  CHECK(history.entries[1].groups == std::vector<std::vector<int>>{{0, 1}});
+  CHECK(history.entries[1].changes.front().marks == "*✗");
+  CHECK(history.formulas == std::vector<std::string>{"g0", "g1", "g0 + g1"});
 }
 
 TEST_CASE("Lines to look at: the step at fault where the file has it") {

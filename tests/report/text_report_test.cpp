@@ -39,7 +39,7 @@ TEST_CASE("quiet is the verdict line alone") {
   CHECK(text_of(check_text(megatron_844()), options) == "mismatch  case.json  small\n");
 }
 
-TEST_CASE("a mismatch tells ranks, formulas, the turning point and the tables around it") {
+TEST_CASE("a mismatch tells ranks, formulas, the first divergence and the tables around it") {
   const std::string text = text_of(check_text(megatron_844()));
   CHECK(contains(
       text, "✗ word (tied: embedding)\n    rank 1 (pp 0 dp 1), elements [40, 115)\n      got       g3 + (g0+g1)/2"));

@@ -111,8 +111,8 @@ TEST_CASE("what meets must agree in operation, reduction and sizes") {
                                    {when(a, "rank.dp == 0"), when(b, "rank.dp == 1")});
     const Timeline timeline = walk(s);
     CHECK(timeline.outcome.kind == Kind::invalid_collective);
-    REQUIRE(timeline.outcome.met.size() == 2);
-    CHECK(timeline.outcome.met[1].with == std::vector<int>{0});
+    REQUIRE(timeline.outcome.member_calls.size() == 2);
+    CHECK(timeline.outcome.member_calls[1].with == std::vector<int>{0});
     return timeline.outcome.why;
   };
   const Step sum = collective(Op::all_reduce, "a", Axis::dp);

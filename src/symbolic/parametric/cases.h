@@ -15,11 +15,11 @@
 namespace lockstep::parametric {
 
 /// A scenario at a layout that stands for a case, with the classes that went through it.
-struct Specimen {
+struct Representative {
   Sizes sizes;
   std::shared_ptr<const Scenario> scenario;
   std::unique_ptr<World> world;
-  std::unique_ptr<Choices> choices;
+  std::unique_ptr<StepSelections> selections;
   std::vector<ClassResult> results;
 };
 
@@ -38,7 +38,7 @@ std::string describe(const CaseSizes& sizes);
 /// Sizes all of which go through the same.
 struct Case : CaseSizes {
   /// The first stands for the case; the others have the classes that it lacks.
-  std::vector<Specimen> specimens;
+  std::vector<Representative> representatives;
   std::optional<Proof::Limit> limit;
   /// Of the limit: a condition on sizes that holds at some of these and not at others, if that is what it is.
   std::shared_ptr<const Expression::Node> depends_on;
@@ -47,7 +47,7 @@ struct Case : CaseSizes {
 /// A way in which sizes of a case are wrong: those of its sizes from these on, where the value is not zero.
 struct Reason {
   const Case* of = nullptr;
-  const Specimen* specimen = nullptr;
+  const Representative* representative = nullptr;
   const ClassResult* result = nullptr;
   const Cell* cell = nullptr;
   std::map<Axis, int> least;  ///< of the axes that are open in the case

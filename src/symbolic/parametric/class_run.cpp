@@ -39,17 +39,17 @@ std::vector<Level> named_levels(const World& world, const Names& names) {
 
 }  // namespace
 
-ClassResult run_class(World& world, const Choices& choices, const Class& members, bool record) {
-  return run_class(world, choices, members, record, {}, false);
+ClassResult run_class(World& world, const StepSelections& selections, const Class& members, bool record) {
+  return run_class(world, selections, members, record, {}, false);
 }
 
-ClassResult run_class(World& world, const Choices& choices, const Class& members, bool record, const Names& known,
-                      bool unrolled) {
+ClassResult run_class(World& world, const StepSelections& selections, const Class& members, bool record,
+                      const Names& known, bool unrolled) {
   Names names = known;
   names.constants.resize(world.levels().size());
   for (;;) {
     try {
-      return ClassRun(world, choices, members, names, unrolled, record).run();
+      return ClassRun(world, selections, members, names, unrolled, record).run();
     } catch (const NeedsConstant& need) {
       std::vector<int>& list = names.constants[at(need.level)];
       list.push_back(need.coordinate);
@@ -63,11 +63,11 @@ ClassResult run_class(World& world, const Choices& choices, const Class& members
   }
 }
 
-ClassRun::ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled,
-                   bool record)
+ClassRun::ClassRun(World& world, const StepSelections& selections, const Class& members, const Names& names,
+                   bool unrolled, bool record)
     : world_(world),
       schedule_(world.schedule()),
-      choices_(choices),
+      selections_(selections),
       members_(members),
       unrolled_(unrolled),
       recording_(record) {
@@ -133,32 +133,32 @@ void ClassRun::optimizer_step(int step, const std::vector<Place>& places) {
   scattered_.clear();
   joined_.clear();
   norms_.clear();
-  judged_ = {};
-  judged_.optimizer_step = step;
+  outcome_ = {};
+  outcome_.optimizer_step = step;
   for (const Place& place : places) {
     execute(place);
     if (ended_) return;
   }
   for (const Flight& flight : flights_) {
     const int late = diagrams.multiply(flight.where, domain_);
-    judged_.in_flight = diagrams.either(judged_.in_flight, late);
+    outcome_.in_flight = diagrams.either(outcome_.in_flight, late);
     add_cells(Fault::race, step, -1, late);
   }
   if (!ended_) judge(step);
-  if (recording_) result_.judged.push_back(judged_);
+  if (recording_) result_.outcomes.push_back(outcome_);
 }
 
 /// Ranks on which the step runs, whatever they hold.
 int ClassRun::runs(const Place& place) {
   Diagrams& diagrams = *result_.diagrams;
-  const auto condition = [&](const Step& step, const Moment& moment) {
+  const auto condition = [&](const Step& step, const EvaluationContext& context) {
     int all = evaluator_->among(step.only, rank_name, step.name);
-    if (step.when && all != 0) all = diagrams.multiply(all, evaluator_->condition(*step.when, moment));
+    if (step.when && all != 0) all = diagrams.multiply(all, evaluator_->condition(*step.when, context));
     return all;
   };
-  int all = condition(*place.step, place.moment);
+  int all = condition(*place.step, place.context);
   if (place.each != nullptr) {
-    const Moment entry{place.each->name, place.moment.optimizer_step, -1, false};
+    const EvaluationContext entry{place.each->name, place.context.optimizer_step, -1, false};
     all = diagrams.multiply(all, condition(*place.each, entry));
   }
   return all;
@@ -171,7 +171,7 @@ int ClassRun::chosen(const Step& step) {
   bool all = true;
   for (std::size_t stage = 0; stage < members_.sites.size(); ++stage) {
     if (members_.sites[stage].empty()) continue;
-    if (choices_.chooses(step, static_cast<int>(stage), logical)) {
+    if (selections_.chooses(step, static_cast<int>(stage), logical)) {
       stages.push_back(static_cast<int>(stage));
     } else {
       all = false;
@@ -202,13 +202,13 @@ void ClassRun::execute(const Place& place) {
   if (row.counts) return norm(place, runs(place));
   const int holds = chosen(step);
   if (holds == 0) return;
-  if (place.moment.any_micro_batch && row.acts() && row.adds != Operation::Adds::gradient)
+  if (place.context.any_micro_batch && row.acts() && row.adds != Operation::Adds::gradient)
     throw NeedsUnrolling{step.name, "it acts in every micro-batch on what earlier ones have left"};
   int where = diagrams.multiply(runs(place), holds);
   if (where == 0) return;
   ++result_.steps;
   if (row.of_a_group()) {
-    if (row.acts()) choices_.check_lists(step);
+    if (row.acts()) selections_.check_lists(step);
     where = diagrams.multiply(where, membership(world_.group(step)));
     if (where == 0) return;
   }
@@ -223,7 +223,7 @@ void ClassRun::execute(const Place& place) {
 void ClassRun::record(const Place& place, int on) {
   record_ = {};
   record_.step = place.step;
-  record_.moment = place.moment;
+  record_.context = place.context;
   record_.on = on;
 }
 
@@ -247,13 +247,13 @@ void ClassRun::check_races(const Place& place, int where) {
     if (flight.step != &step && !shares(*flight.step)) continue;
     const int both = result_.diagrams->multiply(flight.where, where);
     record_.races = result_.diagrams->either(record_.races, both);
-    add_cells(Fault::race, place.moment.optimizer_step, -1, both);
+    add_cells(Fault::race, place.context.optimizer_step, -1, both);
   }
 }
 
 void ClassRun::fly(const Place& place, int where) {
   if (!place.step->async) return;
-  if (place.moment.any_micro_batch)
+  if (place.context.any_micro_batch)
     throw NeedsUnrolling{place.step->name, "it is in flight from one micro-batch to the next"};
   flights_.push_back({place.step, where});
 }
@@ -305,7 +305,7 @@ struct ClassRun::LocalChange {
     each_atom([](std::size_t, int) { return 0; });
   }
   void multiply() {
-    const int by = step().by ? run.evaluator_->number(*step().by, place.moment) : 1;
+    const int by = step().by ? run.evaluator_->number(*step().by, place.context) : 1;
     run.record_.by = by;
     for (std::size_t i = 0; i < run.result_.atoms.size(); ++i)
       run.check_factor(by, diagrams().multiply(where, run.value(target, i)), place);
@@ -321,7 +321,7 @@ struct ClassRun::LocalChange {
   }
   void add_gradient() { run.backward(place, where); }
   void add_leftover() {
-    const int by = step().by ? run.evaluator_->number(*step().by, place.moment) : 1;
+    const int by = step().by ? run.evaluator_->number(*step().by, place.context) : 1;
     // Equal on all ranks that hold the same elements: where axes cut the parameter, the contributor stands for a piece.
     std::vector<int> levels = run.result_.cut_levels;
     if (step().per_rank) {
@@ -355,26 +355,26 @@ void ClassRun::backward(const Place& place, int where) {
       const Parameter& site = schedule_.model.parameters()[at(parameter)];
       if (site.frozen) continue;
       if (site.micro_batches) {
-        if (place.moment.any_micro_batch) throw NeedsUnrolling{step.name, some_micro_batches};
+        if (place.context.any_micro_batch) throw NeedsUnrolling{step.name, some_micro_batches};
         const std::vector<int>& takes_part = *site.micro_batches;
-        if (std::find(takes_part.begin(), takes_part.end(), place.moment.micro_batch) == takes_part.end()) continue;
+        if (std::find(takes_part.begin(), takes_part.end(), place.context.micro_batch) == takes_part.end()) continue;
       }
       int mask = diagrams.multiply(where, contribution_levels_mask(parameter, false));
       mask = diagrams.multiply(mask, evaluator_->among(site.only, rank_name, step.name));
       if (site.stage) mask = diagrams.multiply(mask, is_stage(*site.stage));
       for (const std::string& use : site.uses) {
         if (!step.uses.empty() && std::find(step.uses.begin(), step.uses.end(), use) == step.uses.end()) continue;
-        Moment moment = place.moment;
-        moment.use = use;
-        const int by = step.by ? evaluator_->number(*step.by, moment) : 1;
+        EvaluationContext context = place.context;
+        context.use = use;
+        const int by = step.by ? evaluator_->number(*step.by, context) : 1;
         if (site.dispatch.empty()) check_factor(by, mask, place);
         // Where it is 0 the scenario is refused, and nobody knows here at which sizes.
-        if (step.by && mask != 0 && evaluator_->signs(by, moment).zero) {
+        if (step.by && mask != 0 && evaluator_->signs(by, context).zero) {
           throw OutOfReach(step.name, "\"by\" is " + world_.polynomials().to_string(by) +
                                           ", which may be 0, and a backward cannot be multiplied by 0");
         }
-        const int micro_batch = place.moment.any_micro_batch ? -1 : place.moment.micro_batch;
-        const Atom own{schedule_.model.site_use(parameter, use), place.moment.optimizer_step, micro_batch, "", false};
+        const int micro_batch = place.context.any_micro_batch ? -1 : place.context.micro_batch;
+        const Atom own{schedule_.model.site_use(parameter, use), place.context.optimizer_step, micro_batch, "", false};
         const int number = atom(own);
         record_.adds.push_back({number, mask, by});
         int& old = value(target, static_cast<std::size_t>(number));

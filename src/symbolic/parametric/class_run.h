@@ -60,7 +60,7 @@ struct Cell {
 /// are diagrams where nothing else is said.
 struct Recorded {
   const Step* step = nullptr;
-  Moment moment;
+  EvaluationContext context;
   int on = 0;  ///< ranks that do it; of a norm, that call it
   Group group;
   int by = 1;                             ///< scale: a polynomial
@@ -85,7 +85,7 @@ struct Recorded {
 };
 
 /// How an optimizer step ended, for the printed proof. Numbers are diagrams.
-struct Judged {
+struct StepOutcome {
   int optimizer_step = 0;
   std::vector<int> references, differs;  ///< by atom; differs: where the owner holds it
   struct Family {                        ///< ranks that answer for elements together
@@ -118,7 +118,7 @@ struct ClassResult {
   std::vector<int> cut_levels;  ///< along these the contributor's name also stands for the piece of the parameter
   std::vector<Recorded> recorded;
   bool ended = false;  ///< by a race, where there is one at the only sizes that are looked at
-  std::vector<Judged> judged;
+  std::vector<StepOutcome> outcomes;
   std::vector<Handed> handed;  ///< by optimizer step
   /// By atom: what `backward` multiplied the contribution with, the last where several did. A diagram of the rank that
   /// adds it; 0 for leftovers.
@@ -129,8 +129,8 @@ struct ClassResult {
 /// Takes the parameters of a class through the schedule, for all ranks at once. Throws OutOfReach, and NeedsUnrolling
 /// where not every micro-batch goes through the same and their number is open. `record`: for the printed proof.
 /// `known`: names that are kept from the beginning; `unrolled`: looks at each micro-batch by itself at once.
-ClassResult run_class(World& world, const Choices& choices, const Class& members, bool record);
-ClassResult run_class(World& world, const Choices& choices, const Class& members, bool record, const Names& known,
-                      bool unrolled);
+ClassResult run_class(World& world, const StepSelections& selections, const Class& members, bool record);
+ClassResult run_class(World& world, const StepSelections& selections, const Class& members, bool record,
+                      const Names& known, bool unrolled);
 
 }  // namespace lockstep::parametric

@@ -135,11 +135,11 @@ std::vector<std::pair<int, int>> ClassRun::owners(const Place& place, const Grou
   const int logical = members_.logicals.front();
   std::vector<std::pair<std::string, std::vector<int>>> stages_of;
   for (std::size_t stage = 0; stage < members_.sites.size(); ++stage) {
-    if (members_.sites[stage].empty() || !choices_.chooses(step, static_cast<int>(stage), logical)) continue;
-    std::string key = choices_.cut_key(step, static_cast<int>(stage), logical);
+    if (members_.sites[stage].empty() || !selections_.chooses(step, static_cast<int>(stage), logical)) continue;
+    std::string key = selections_.cut_key(step, static_cast<int>(stage), logical);
     // Parts of buffers are cut by what the others own too.
     if (step.on_owned)
-      key += " of what is owned at " + step.name + " on stage " + std::to_string(stage) + choices_.side();
+      key += " of what is owned at " + step.name + " on stage " + std::to_string(stage) + selections_.side();
     auto found = std::find_if(stages_of.begin(), stages_of.end(), [&](const auto& one) { return one.first == key; });
     if (found == stages_of.end()) found = stages_of.insert(stages_of.end(), {key, {}});
     found->second.push_back(static_cast<int>(stage));

@@ -16,14 +16,15 @@ struct NeedsOwner {
 /// NeedsUnrolling where it must begin again.
 class ClassRun {
  public:
-  ClassRun(World& world, const Choices& choices, const Class& members, const Names& names, bool unrolled, bool record);
+  ClassRun(World& world, const StepSelections& selections, const Class& members, const Names& names, bool unrolled,
+           bool record);
   ClassResult run();
 
  private:
   struct Place {  ///< a step in one iteration
     const Step* step = nullptr;
     const Step* each = nullptr;
-    Moment moment;
+    EvaluationContext context;
   };
   struct Scattered {
     int owner = 0;
@@ -89,7 +90,7 @@ class ClassRun {
   int contribution_levels_mask(int parameter, bool of_reference);
   std::vector<int> contributor_levels(int parameter) const;
   std::vector<int> cut_levels() const;
-  int loss_weight(const std::string& use, const Moment& moment);
+  int loss_weight(const std::string& use, const EvaluationContext& context);
   void add_cells(Fault fault, int step, int atom, int diagram);
 
   Values& buffer(const std::string& name);
@@ -101,13 +102,13 @@ class ClassRun {
 
   World& world_;
   const Schedule& schedule_;
-  const Choices& choices_;
+  const StepSelections& selections_;
   const Class& members_;
   bool unrolled_;
   bool recording_;
   ClassResult result_;
-  Recorded record_;  ///< of the step at hand
-  Judged judged_;    ///< of the optimizer step at hand
+  Recorded record_;      ///< of the step at hand
+  StepOutcome outcome_;  ///< of the optimizer step at hand
   std::unique_ptr<Evaluator> evaluator_;
   int domain_ = 1;
   std::map<std::string, Values> buffers_;

@@ -60,14 +60,14 @@ int ClassRun::contribution_levels_mask(int parameter, bool of_reference) {
   return rank_is_contributor(levels);
 }
 
-int ClassRun::loss_weight(const std::string& use, const Moment& moment) {
+int ClassRun::loss_weight(const std::string& use, const EvaluationContext& context) {
   Polynomials& polynomials = world_.polynomials();
   const Batch& batch = schedule_.batch;
   const Loss& loss = batch.loss(use);
   const int factor = polynomials.constant(batch.weight(use));
-  const int step = moment.optimizer_step;
+  const int step = context.optimizer_step;
   const int counted =
-      moment.any_micro_batch || moment.micro_batch < 0 ? -1 : batch.first_micro_batch(step) + moment.micro_batch;
+      context.any_micro_batch || context.micro_batch < 0 ? -1 : batch.first_micro_batch(step) + context.micro_batch;
   const unsigned pieces = bit(Axis::cp) | bit(Axis::sp);
   const auto over = [&](int divisor) {
     const std::optional<int> inverse = polynomials.inverse(divisor);
@@ -88,7 +88,7 @@ int ClassRun::loss_weight(const std::string& use, const Moment& moment) {
     case Loss::Kind::weight:
       break;
   }
-  Moment at = moment;
+  EvaluationContext at = context;
   at.use = use;
   return polynomials.multiply(factor, evaluator_->number(loss.weight, at));
 }
@@ -124,8 +124,8 @@ int ClassRun::reference(const Atom& atom) {
       throw OutOfReach("", "a parameter has \"only\" on a part of an axis");
     mask = diagrams.multiply(mask, evaluator_->among(std::vector<Parameter::Only>{only}, contributor_name, ""));
   }
-  const Moment moment{"", atom.optimizer_step, atom.micro_batch, atom.micro_batch < 0};
-  return diagrams.times(mask, loss_weight(use.use, moment));
+  const EvaluationContext context{"", atom.optimizer_step, atom.micro_batch, atom.micro_batch < 0};
+  return diagrams.times(mask, loss_weight(use.use, context));
 }
 
 void ClassRun::add_cells(Fault fault, int step, int atom, int diagram) {
@@ -158,8 +158,8 @@ void ClassRun::judge(int step) {
     const bool expected = own.leftover.empty() && own.optimizer_step == step;
     const int reference = expected ? this->reference(own) : 0;
     const int differs = diagrams.multiply(compared, diagrams.subtract(value(held, i), reference));
-    judged_.references.push_back(reference);
-    judged_.differs.push_back(differs);
+    outcome_.references.push_back(reference);
+    outcome_.differs.push_back(differs);
     add_cells(Fault::value, step, static_cast<int>(i), differs);
   }
   result_.handed.push_back({held, own_});
@@ -197,7 +197,7 @@ void ClassRun::judge_families(int step) {
       together.push_back(level);
       count = diagrams.sum(count, level);
     }
-    judged_.families.push_back({region, together, count});
+    outcome_.families.push_back({region, together, count});
     add_cells(Fault::unowned, step, -1, diagrams.choose(region, count, 1));
   }
 }
@@ -209,10 +209,10 @@ void ClassRun::norm(const Place& place, int runs) {
   const Group group = world_.group(step);
   runs = diagrams.multiply(runs, membership(group));
   if (runs == 0) return;
-  if (place.moment.any_micro_batch) throw NeedsUnrolling{step.name, "it adds up a norm in every micro-batch"};
+  if (place.context.any_micro_batch) throw NeedsUnrolling{step.name, "it adds up a norm in every micro-batch"};
   check_uniform(place, runs, group);
   int counted = diagrams.multiply(runs, diagrams.multiply(chosen(step), domain_));
-  if (step.count) counted = diagrams.multiply(counted, evaluator_->condition(*step.count, place.moment));
+  if (step.count) counted = diagrams.multiply(counted, evaluator_->condition(*step.count, place.context));
   record(place, runs);
   record_.group = group;
   record_.counts = counted;
@@ -247,10 +247,10 @@ void ClassRun::judge_norm(int step) {
       add_cells(Fault::norm_too_early, step, -1, changed);
       early = diagrams.either(early, diagrams.nonzero(changed));
     }
-    judged_.norm_too_early.push_back(early);
+    outcome_.norm_too_early.push_back(early);
   }
-  judged_.has_norm = true;
-  judged_.norm = total;
+  outcome_.has_norm = true;
+  outcome_.norm = total;
   add_cells(Fault::norm, step, -1, diagrams.subtract(total, 1));
 }
 

@@ -134,7 +134,7 @@ bool aligned(const Geometry& geometry, Environment environment, std::optional<in
 
 }  // namespace
 
-Choices::Choices(const World& world, std::shared_ptr<Contents> contents, std::string side)
+StepSelections::StepSelections(const World& world, std::shared_ptr<Contents> contents, std::string side)
     : world_(world), contents_(std::move(contents)), side_(std::move(side)) {
   visit_named(world.schedule(), [&](const NamedCoordinates& named) {
     if (named.axis) refuse_uneven_shards(*named.axis);
@@ -151,11 +151,11 @@ Choices::Choices(const World& world, std::shared_ptr<Contents> contents, std::st
   make_classes();
 }
 
-int Choices::buffer(int stage, int logical) const {
+int StepSelections::buffer(int stage, int logical) const {
   return world_.schedule().model.buffer_of(world_.ranks_of_stages()[at(stage)], logical);
 }
 
-void Choices::refuse_uneven_shards(Axis axis) const {
+void StepSelections::refuse_uneven_shards(Axis axis) const {
   const auto is_over = [&](Axis other) { return other == axis || is_part_of(axis, other) || is_part_of(other, axis); };
   const auto& open = world_.open().least;
   if (std::none_of(open.begin(), open.end(), [&](const auto& one) { return is_over(one.first); })) return;
@@ -169,7 +169,7 @@ void Choices::refuse_uneven_shards(Axis axis) const {
   }
 }
 
-void Choices::refuse_open_shards(const std::string& step, const std::string& what) const {
+void StepSelections::refuse_open_shards(const std::string& step, const std::string& what) const {
   for (const auto& [axis, least] : world_.open().least) {
     for (const Parameter& parameter : world_.schedule().model.parameters()) {
       const auto is_cut = [&, open = axis](const Shard& shard) {
@@ -184,7 +184,7 @@ void Choices::refuse_open_shards(const std::string& step, const std::string& wha
   }
 }
 
-std::set<Axis> Choices::unequal_along(int logical) const {
+std::set<Axis> StepSelections::unequal_along(int logical) const {
   std::set<Axis> axes;
   const Model& model = world_.schedule().model;
   const auto& open = world_.open().least;
@@ -200,8 +200,9 @@ std::set<Axis> Choices::unequal_along(int logical) const {
   return axes;
 }
 
-void Choices::require_equal_places(const Step& step, const LocalModel& local, const std::vector<std::size_t>& chosen,
-                                   const std::function<std::string(std::size_t)>& container) const {
+void StepSelections::require_equal_places(const Step& step, const LocalModel& local,
+                                          const std::vector<std::size_t>& chosen,
+                                          const std::function<std::string(std::size_t)>& container) const {
   std::map<std::string, std::pair<int, std::set<Axis>>> first_of;
   for (std::size_t item = 0; item < chosen.size(); ++item) {
     const int logical = local.buffers[chosen[item]].logical;
@@ -217,7 +218,7 @@ void Choices::require_equal_places(const Step& step, const LocalModel& local, co
   }
 }
 
-void Choices::read(const Step& step) {
+void StepSelections::read(const Step& step) {
   if (step.op == Op::each || step.op == Op::wait) return;
   const Schedule& schedule = world_.schedule();
   const Model& model = schedule.model;
@@ -316,17 +317,17 @@ void Choices::read(const Step& step) {
   }
 }
 
-bool Choices::chooses(const Step& step, int stage, int logical) const {
+bool StepSelections::chooses(const Step& step, int stage, int logical) const {
   const OfStage& here = of_step_.at(&step)[at(stage)];
   const int index = buffer(stage, logical);
   return index >= 0 && here.chosen[at(index)] != 0;
 }
 
-const std::string& Choices::cut_key(const Step& step, int stage, int logical) const {
+const std::string& StepSelections::cut_key(const Step& step, int stage, int logical) const {
   return of_step_.at(&step)[at(stage)].cut_keys[at(buffer(stage, logical))];
 }
 
-void Choices::check_lists(const Step& step) const {
+void StepSelections::check_lists(const Step& step) const {
   if (!step.over) return;
   const int stages = static_cast<int>(world_.ranks_of_stages().size());
   for (const Over::Pick& pick : step.over->picks) {
@@ -351,7 +352,7 @@ void Choices::check_lists(const Step& step) const {
   }
 }
 
-void Choices::find_by_stage() {
+void StepSelections::find_by_stage() {
   const Schedule& schedule = world_.schedule();
   if (loss_tells_stages_apart(schedule)) all_by_stage_ = "";
   for (const Step& step : schedule.steps) {
@@ -364,7 +365,7 @@ void Choices::find_by_stage() {
   }
 }
 
-std::optional<int> Choices::only_stage(int logical) const {
+std::optional<int> StepSelections::only_stage(int logical) const {
   std::optional<int> found;
   for (int stage = 0; stage < static_cast<int>(world_.ranks_of_stages().size()); ++stage) {
     if (buffer(stage, logical) < 0) continue;
@@ -374,13 +375,13 @@ std::optional<int> Choices::only_stage(int logical) const {
   return found;
 }
 
-std::optional<std::string> Choices::step_by_stage(int logical, int stage) const {
+std::optional<std::string> StepSelections::step_by_stage(int logical, int stage) const {
   const auto step =
       std::find_if(by_stage_.begin(), by_stage_.end(), [&](const Step* one) { return chooses(*one, stage, logical); });
   return step == by_stage_.end() ? all_by_stage_ : std::optional((*step)->name);
 }
 
-std::string Choices::stage_name(int stage) const {
+std::string StepSelections::stage_name(int stage) const {
   const int stages = static_cast<int>(world_.ranks_of_stages().size());
   if (stage == 0) return "first";
   if (stage == stages - 1) return "last";
@@ -392,7 +393,7 @@ std::string Choices::stage_name(int stage) const {
   return before == 0 ? "middle" : "middle behind " + std::to_string(*std::next(compared_stages_.begin(), before - 1));
 }
 
-Class Choices::alone(int logical, std::map<std::string, int>& cut_number) const {
+Class StepSelections::alone(int logical, std::map<std::string, int>& cut_number) const {
   const Model& model = world_.schedule().model;
   const int stages = static_cast<int>(world_.ranks_of_stages().size());
   Class own;
@@ -442,7 +443,7 @@ Class Choices::alone(int logical, std::map<std::string, int>& cut_number) const 
   return own;
 }
 
-void Choices::make_classes() {
+void StepSelections::make_classes() {
   const Model& model = world_.schedule().model;
   std::map<std::string, std::size_t> numbers;
   for (int logical = 0; logical < static_cast<int>(model.logicals().size()); ++logical) {

@@ -23,15 +23,15 @@ struct Class {
 };
 
 /// What the steps of a schedule choose and how they cut it, stage by stage, worked out once for all classes.
-class Choices {
+class StepSelections {
  public:
   /// What buckets hold, numbered: equal numbers are equal contents.
   using Contents = std::map<std::string, int>;
 
-  explicit Choices(const World& world) : Choices(world, std::make_shared<Contents>(), "") {}
+  explicit StepSelections(const World& world) : StepSelections(world, std::make_shared<Contents>(), "") {}
   /// Of one of two schedules that are compared: with common contents equal cut keys are equal cuts, but of those that
   /// depend on what the schedule did before, which are told apart by its `side`.
-  Choices(const World& world, std::shared_ptr<Contents> contents, std::string side);
+  StepSelections(const World& world, std::shared_ptr<Contents> contents, std::string side);
 
   const std::vector<Class>& classes() const { return classes_; }
   /// A class of this parameter alone; no sites where no rank has a buffer of it. `cut_numbers` tells cuts apart in the

@@ -135,15 +135,15 @@ void check_levels(const World& before, const World& after) {
   if (!alike) throw OutOfReach("", "the two number their ranks by other axes");
 }
 
-ClassResult compare_classes(const Entered& before, const Class& old_class, const Entered& after,
+ClassResult compare_classes(const SizedSchedule& before, const Class& old_class, const SizedSchedule& after,
                             const Class& new_class) {
   Names names;
   bool unrolled = false;
   for (int round = 0; round < 8; ++round) {
-    ClassResult old_result = run_class(before.world, before.choices, old_class, false, names, unrolled);
+    ClassResult old_result = run_class(before.world, before.selections, old_class, false, names, unrolled);
     names = old_result.names;
     ClassResult new_result =
-        run_class(after.world, after.choices, new_class, false, names, unrolled || old_result.unrolled);
+        run_class(after.world, after.selections, new_class, false, names, unrolled || old_result.unrolled);
     names = together(names, new_result.names);
     unrolled = unrolled || old_result.unrolled || new_result.unrolled;
     const bool settled = same(names, old_result.names) && same(names, new_result.names) &&

@@ -6,9 +6,9 @@
 namespace lockstep::parametric {
 
 /// A schedule at the sizes of a case.
-struct Entered {
+struct SizedSchedule {
   World& world;
-  const Choices& choices;
+  const StepSelections& selections;
 };
 
 /// Throws OutOfReach where the two schedules' ranks are not numbered alike.
@@ -18,7 +18,7 @@ void check_levels(const World& before, const World& after);
 /// optimizers get another gradient from the new one: at the same owner, and where an element changes its owner, at
 /// whoever owns it. Their value is the old one less the new one, or a multiple of that. Throws OutOfReach, and
 /// NeedsUnrolling as run_class() does.
-ClassResult compare_classes(const Entered& before, const Class& old_class, const Entered& after,
+ClassResult compare_classes(const SizedSchedule& before, const Class& old_class, const SizedSchedule& after,
                             const Class& new_class);
 
 }  // namespace lockstep::parametric

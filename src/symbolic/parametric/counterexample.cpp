@@ -86,7 +86,7 @@ void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const s
   if (micro_batches) {
     std::vector<Sizes> more;
     std::set<int> counts = {1, 2, 3};
-    for (const Reason& reason : reasons) counts.insert(*reason.specimen->sizes.micro_batches);
+    for (const Reason& reason : reasons) counts.insert(*reason.representative->sizes.micro_batches);
     for (const Sizes& sizes : candidates) {
       for (const int count : counts) {
         more.push_back(sizes);
@@ -95,7 +95,7 @@ void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const s
     }
     candidates = std::move(more);
   }
-  for (const Reason& reason : reasons) candidates.push_back(reason.specimen->sizes);
+  for (const Reason& reason : reasons) candidates.push_back(reason.representative->sizes);
   const auto world = [](const Sizes& sizes) {
     int product = 1;
     for (const auto& [axis, size] : sizes.axes) product *= size;

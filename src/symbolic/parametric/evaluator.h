@@ -26,7 +26,7 @@ struct NeedsUnrolling {
 inline constexpr const char* some_micro_batches = "a parameter takes part in some micro-batches alone";
 
 /// Where an expression is evaluated.
-struct Moment {
+struct EvaluationContext {
   std::string step;
   int optimizer_step = 0;
   /// Counted from 0 in the optimizer step; -1 outside `each`.
@@ -41,9 +41,9 @@ class Evaluator {
   Evaluator(World& world, Diagrams& diagrams) : world_(world), diagrams_(diagrams) {}
 
   /// A number, as a polynomial. Its tokens and coordinates are those of the rank that evaluates it.
-  int number(const Expression& expression, const Moment& moment);
+  int number(const Expression& expression, const EvaluationContext& context);
   /// A condition on the rank, as a diagram.
-  int condition(const Expression& expression, const Moment& moment);
+  int condition(const Expression& expression, const EvaluationContext& context);
   /// 1 where the rank's coordinate on the axis is this one.
   int at(Axis axis, int coordinate, int name, const std::string& step);
   /// 1 where the rank's coordinates are among these, for each axis.
@@ -58,11 +58,11 @@ class Evaluator {
     return all;
   }
   /// Whether a condition on nothing but sizes holds at all that are open, or at none; nothing where that is not seen.
-  std::optional<bool> truth(const Expression::Node& condition, const Moment& moment);
+  std::optional<bool> truth(const Expression::Node& condition, const EvaluationContext& context);
   /// The values of a name of the layout at these sizes, 0 and 1 for what is true or false.
-  std::optional<SizeRange> range_of(const std::string& name, const Moment& moment);
+  std::optional<SizeRange> range_of(const std::string& name, const EvaluationContext& context);
   /// The signs that a polynomial has at the sizes that are open.
-  Signs signs(int polynomial, const Moment& moment) const;
+  Signs signs(int polynomial, const EvaluationContext& context) const;
   /// Name of a coordinate on a level; throws NeedsConstant where it has none.
   int constant_name(int level, int coordinate) const;
 
@@ -72,18 +72,18 @@ class Evaluator {
     bool truth = false;
     int value = 0;  ///< polynomial, or diagram of a condition
   };
-  Value evaluate(const Node& node, const Moment& moment);
-  int number(const Node& node, const Moment& moment);
-  int condition(const Node& node, const Moment& moment);
-  Value named(const Node& node, const Moment& moment);
-  Value binary(const Node& node, const Moment& moment);
-  int compare_rank(const Node& rank, const Node& other, std::string op, const Moment& moment);
-  void require_not_last(const Node& rank, const Node& other, int coordinate, const Moment& moment) const;
-  Value logical(const Node& node, const Moment& moment);
-  Value compared(const Node& node, const Moment& moment);
-  bool compare(const std::string& op, int difference, const Moment& moment, const Node& node);
-  int call(const Node& node, const Moment& moment);
-  int end(const Node& node, const Node& other, const Moment& moment);
+  Value evaluate(const Node& node, const EvaluationContext& context);
+  int number(const Node& node, const EvaluationContext& context);
+  int condition(const Node& node, const EvaluationContext& context);
+  Value named(const Node& node, const EvaluationContext& context);
+  Value binary(const Node& node, const EvaluationContext& context);
+  int compare_rank(const Node& rank, const Node& other, std::string op, const EvaluationContext& context);
+  void require_not_last(const Node& rank, const Node& other, int coordinate, const EvaluationContext& context) const;
+  Value logical(const Node& node, const EvaluationContext& context);
+  Value compared(const Node& node, const EvaluationContext& context);
+  bool compare(const std::string& op, int difference, const EvaluationContext& context, const Node& node);
+  int call(const Node& node, const EvaluationContext& context);
+  int end(const Node& node, const Node& other, const EvaluationContext& context);
 
   World& world_;
   Diagrams& diagrams_;

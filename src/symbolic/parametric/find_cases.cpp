@@ -17,9 +17,9 @@ namespace lockstep::parametric {
 
 namespace {
 
-Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, const std::set<std::string>& known,
-                  bool record) {
-  Specimen result;
+Representative representative(const Layouts& layouts, const Case& one, const Sizes& sizes,
+                              const std::set<std::string>& known, bool record) {
+  Representative result;
   result.sizes = sizes;
   result.scenario = layouts.read(sizes);
   Open open;
@@ -30,10 +30,10 @@ Specimen specimen(const Layouts& layouts, const Case& one, const Sizes& sizes, c
   open.for_every_size = true;
   result.world = std::make_unique<World>(*result.scenario->schedule, open);
   require_decided(result.scenario->decided_conditions, *result.world);
-  result.choices = std::make_unique<Choices>(*result.world);
-  for (const Class& members : result.choices->classes()) {
+  result.selections = std::make_unique<StepSelections>(*result.world);
+  for (const Class& members : result.selections->classes()) {
     if (known.count(members.key) == 0)
-      result.results.push_back(run_class(*result.world, *result.choices, members, record));
+      result.results.push_back(run_class(*result.world, *result.selections, members, record));
   }
   return result;
 }
@@ -47,17 +47,18 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
     NamesSeen names;
     for (const Sizes& sizes : sizes_of_case) {
       const std::shared_ptr<const Scenario> scenario = layouts.read(sizes);
-      const bool seen = std::any_of(one.specimens.begin(), one.specimens.end(),
-                                    [&](const Specimen& specimen) { return specimen.sizes == sizes; });
+      const bool seen =
+          std::any_of(one.representatives.begin(), one.representatives.end(),
+                      [&](const Representative& representative) { return representative.sizes == sizes; });
       if (!scenario || seen) continue;
-      if (!one.specimens.empty() && steps_text(*scenario) != steps_text(*one.specimens.front().scenario)) {
+      if (!one.representatives.empty() && steps_text(*scenario) != steps_text(*one.representatives.front().scenario)) {
         throw OutOfReach("", fmt::format("the schedule has other steps at {} than at {}", lockstep::describe(sizes),
-                                         lockstep::describe(one.specimens.front().sizes)));
+                                         lockstep::describe(one.representatives.front().sizes)));
       }
-      one.specimens.push_back(specimen(layouts, one, sizes, known, record));
+      one.representatives.push_back(representative(layouts, one, sizes, known, record));
       names.add(scenario->schedule);
-      for (const ClassResult& result : one.specimens.back().results) known.insert(result.members->key);
-      if (scenario->preset && one.least.contains(Axis::pp)) stages.add({one.specimens.back().choices.get()});
+      for (const ClassResult& result : one.representatives.back().results) known.insert(result.members->key);
+      if (scenario->preset && one.least.contains(Axis::pp)) stages.add({one.representatives.back().selections.get()});
     }
     stages.require_all(layouts);
     names.require_all();
@@ -67,7 +68,7 @@ void enter(const Layouts& layouts, Case& one, const std::vector<Sizes>& sizes_of
   } catch (const NeedsUnrolling& need) {
     // The file asks for every number of micro-batches: one of them would be another question.
     if (!layouts.any_micro_batches()) throw;
-    one.specimens.clear();
+    one.representatives.clear();
     one.limit = Proof::Limit{parametric::describe(one), need.step, need.why};
   }
 }
@@ -78,21 +79,21 @@ void take_as_far_as_can_be(Case& one, const std::function<void()>& enter) {
   try {
     enter();
   } catch (const DependsOnSizes& limit) {
-    one.specimens.clear();
+    one.representatives.clear();
     one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};
     one.depends_on = limit.condition;
   } catch (const OutOfReach& limit) {
-    one.specimens.clear();
+    one.representatives.clear();
     one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};
   } catch (const OverBudget& over) {
-    one.specimens.clear();
+    one.representatives.clear();
     one.limit = Proof::Limit{parametric::describe(one), "", over.what()};
   } catch (const InputError& error) {
     // The place is one in a text that nobody wrote.
-    one.specimens.clear();
+    one.representatives.clear();
     one.limit = Proof::Limit{parametric::describe(one), "", error.diagnostics().front().message};
   } catch (const ExpressionError& error) {
-    one.specimens.clear();
+    one.representatives.clear();
     one.limit = Proof::Limit{parametric::describe(one), "", error.what()};
   }
 }

@@ -14,7 +14,7 @@ namespace lockstep::parametric {
 std::vector<Case> find_cases(const Layouts& layouts, bool record);
 
 /// Takes a case through something. Where that is out of reach, or a cut does not come out even at some size, the case
-/// has no specimens, and a limit that says so, with the
+/// has no representatives, and a limit that says so, with the
 /// condition on which it depends if there is one.
 void take_as_far_as_can_be(Case& one, const std::function<void()>& enter);
 /// The steps as text. Two layouts of one case must have the same.

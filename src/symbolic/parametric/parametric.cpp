@@ -17,7 +17,6 @@
 namespace lockstep {
 
 using parametric::Cell;
-using parametric::Choices;
 using parametric::Class;
 using parametric::ClassResult;
 using parametric::ClassValues;
@@ -30,6 +29,7 @@ using parametric::RankTotals;
 using parametric::run_class;
 using parametric::Sample;
 using parametric::samples_of;
+using parametric::StepSelections;
 using parametric::Stretch;
 using parametric::Stretches;
 using parametric::Variable;
@@ -92,7 +92,7 @@ struct ParametricEngine::State {
   const Schedule& schedule;
   ParametricResult result;
   std::unique_ptr<World> world;
-  std::unique_ptr<Choices> choices;
+  std::unique_ptr<StepSelections> selections;
   std::vector<One> classes;
   std::map<int, std::size_t> class_of_logical;
   std::vector<std::vector<Term>> forms;
@@ -101,12 +101,12 @@ struct ParametricEngine::State {
 
 void ParametricEngine::State::run() {
   world = std::make_unique<World>(schedule, Open{});
-  choices = std::make_unique<Choices>(*world);
-  result.classes = static_cast<int>(choices->classes().size());
-  for (const Class& members : choices->classes()) {
+  selections = std::make_unique<StepSelections>(*world);
+  result.classes = static_cast<int>(selections->classes().size());
+  for (const Class& members : selections->classes()) {
     for (const int logical : members.logicals) class_of_logical.emplace(logical, classes.size());
     One& one = classes.emplace_back();
-    one.result = run_class(*world, *choices, members, false);
+    one.result = run_class(*world, *selections, members, false);
     result.operations += one.result.steps;
     result.nodes += one.result.diagrams->nodes();
   }

@@ -22,8 +22,8 @@ Json number(int value) { return Json::number(std::to_string(value)); }
 /// Writes what one class of parameters went through.
 class ClassProof {
  public:
-  ClassProof(const Specimen& specimen, const ClassResult& result)
-      : schedule_(*specimen.scenario->schedule), result_(result), diagrams_(*result.diagrams) {}
+  ClassProof(const Representative& representative, const ClassResult& result)
+      : schedule_(*representative.scenario->schedule), result_(result), diagrams_(*result.diagrams) {}
 
   Json write() {
     Json one = Json::object();
@@ -39,15 +39,16 @@ class ClassProof {
     one.set("cut_along", levels(result_.cut_levels));
     one.set("optimized", text(schedule_.result));
     std::vector<Json> steps, ends;
-    std::size_t judged = 0;
+    std::size_t outcome = 0;
     for (const Recorded& recorded : result_.recorded) {
-      const int step = recorded.moment.optimizer_step;
-      if (step != optimizer_step_ && judged < result_.judged.size()) ends.push_back(end(result_.judged[judged++]));
+      const int step = recorded.context.optimizer_step;
+      if (step != optimizer_step_ && outcome < result_.outcomes.size())
+        ends.push_back(end(result_.outcomes[outcome++]));
       if (step != optimizer_step_) owned_ = 1;
       optimizer_step_ = step;
       steps.push_back(this->step(recorded));
     }
-    while (judged < result_.judged.size()) ends.push_back(end(result_.judged[judged++]));
+    while (outcome < result_.outcomes.size()) ends.push_back(end(result_.outcomes[outcome++]));
     one.set("steps", Json::array(std::move(steps)));
     one.set("ends", Json::array(std::move(ends)));
     if (result_.ended) one.set("ended_by_race", Json::boolean(true));
@@ -205,10 +206,10 @@ class ClassProof {
     Json entry = Json::object();
     entry.set("step", text(recorded.step->name));
     entry.set("op", text(std::string(operation(recorded.step->op).name)));
-    const Moment& moment = recorded.moment;
-    if (schedule_.batch.steps() > 1) entry.set("optimizer_step", number(moment.optimizer_step));
-    if (moment.any_micro_batch) entry.set("micro_batch", text("any"));
-    if (!moment.any_micro_batch && moment.micro_batch >= 0) entry.set("micro_batch", number(moment.micro_batch));
+    const EvaluationContext& context = recorded.context;
+    if (schedule_.batch.steps() > 1) entry.set("optimizer_step", number(context.optimizer_step));
+    if (context.any_micro_batch) entry.set("micro_batch", text("any"));
+    if (!context.any_micro_batch && context.micro_batch >= 0) entry.set("micro_batch", number(context.micro_batch));
     what_it_does(recorded, entry);
     Json after = Json::object();
     for (const auto& [buffer, values] : recorded.buffers) {
@@ -224,24 +225,24 @@ class ClassProof {
     return entry;
   }
 
-  Json end(const Judged& judged) const {
+  Json end(const StepOutcome& outcome) const {
     Json entry = Json::object();
-    if (schedule_.batch.steps() > 1) entry.set("optimizer_step", number(judged.optimizer_step));
-    entry.set("expected", functions(judged.references));
-    entry.set("differs", functions(judged.differs));
+    if (schedule_.batch.steps() > 1) entry.set("optimizer_step", number(outcome.optimizer_step));
+    entry.set("expected", functions(outcome.references));
+    entry.set("differs", functions(outcome.differs));
     std::vector<Json> families, early;
-    for (const Judged::Family& family : judged.families) {
+    for (const StepOutcome::Family& family : outcome.families) {
       families.push_back(Json::object({{"on", {}, function(family.on)},
                                        {"over", {}, levels(family.levels)},
                                        {"owners", {}, function(family.owners)}}));
     }
     entry.set("answers", Json::array(std::move(families)));
-    if (judged.has_norm) {
-      for (const int one : judged.norm_too_early) early.push_back(function(one));
-      entry.set("norm", function(judged.norm));
+    if (outcome.has_norm) {
+      for (const int one : outcome.norm_too_early) early.push_back(function(one));
+      entry.set("norm", function(outcome.norm));
       entry.set("norm_too_early", Json::array(std::move(early)));
     }
-    if (judged.in_flight != 0) entry.set("in_flight", function(judged.in_flight));
+    if (outcome.in_flight != 0) entry.set("in_flight", function(outcome.in_flight));
     return entry;
   }
 
@@ -305,19 +306,20 @@ Json proof_steps(const std::vector<Case>& cases) {
     if (one.limit) entry.set("undecided", text(one.limit->why));
     std::vector<Json> classes, layouts, conditions;
     std::set<std::string> decided;
-    for (const Specimen& specimen : one.specimens) {
-      decided.insert(specimen.scenario->decided_conditions.begin(), specimen.scenario->decided_conditions.end());
-      for (const ClassResult& result : specimen.results) {
-        Json members = ClassProof(specimen, result).write();
+    for (const Representative& representative : one.representatives) {
+      decided.insert(representative.scenario->decided_conditions.begin(),
+                     representative.scenario->decided_conditions.end());
+      for (const ClassResult& result : representative.results) {
+        Json members = ClassProof(representative, result).write();
         members.set("layout", number(static_cast<int>(layouts.size())));
         classes.push_back(std::move(members));
       }
-      layouts.push_back(sizes_of(specimen.sizes));
+      layouts.push_back(sizes_of(representative.sizes));
     }
     for (const std::string& condition : decided) conditions.push_back(text(condition));
     entry.set("conditions", Json::array(std::move(conditions)));
     entry.set("layouts", Json::array(std::move(layouts)));
-    if (!one.specimens.empty()) entry.set("program", program_of(*one.specimens.front().scenario));
+    if (!one.representatives.empty()) entry.set("program", program_of(*one.representatives.front().scenario));
     entry.set("classes", Json::array(std::move(classes)));
     list.push_back(entry);
   }

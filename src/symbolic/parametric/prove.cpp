@@ -21,7 +21,6 @@
 namespace lockstep {
 
 using parametric::Case;
-using parametric::Choices;
 using parametric::Class;
 using parametric::ClassResult;
 using parametric::Evaluation;
@@ -32,9 +31,10 @@ using parametric::OutOfReach;
 using parametric::proof_steps;
 using parametric::Reason;
 using parametric::reasons_of;
+using parametric::Representative;
 using parametric::smallest_wrong;
-using parametric::Specimen;
 using parametric::statement_of;
+using parametric::StepSelections;
 using parametric::Verdicts;
 using parametric::World;
 
@@ -58,7 +58,8 @@ struct Prover::State {
     proof.kept = layouts.kept();
     proof.cases = static_cast<int>(cases.size());
     for (const Case& one : cases) {
-      for (const Specimen& specimen : one.specimens) proof.classes += static_cast<int>(specimen.results.size());
+      for (const Representative& representative : one.representatives)
+        proof.classes += static_cast<int>(representative.results.size());
     }
     try {
       const Budget budget(Budget::proof);
@@ -109,7 +110,7 @@ void Prover::State::conclude() {
     if (one.limit) proof.limits.push_back(*one.limit);
     for (const Reason& reason : reasons_of(one)) {
       reasons.push_back(reason);
-      const Logical& logical = reason.specimen->scenario->schedule->model
+      const Logical& logical = reason.representative->scenario->schedule->model
                                    .logicals()[static_cast<std::size_t>(reason.result->members->logicals.front())];
       names.insert(logical.name);
     }
@@ -169,14 +170,14 @@ std::optional<ParametricResult> Prover::at(const Sizes& sizes) const {
   try {
     const Schedule& schedule = *scenario->schedule;
     const World target(schedule, {});
-    const Choices choices(target);
+    const StepSelections selections(target);
     Verdicts verdicts(schedule.batch.steps());
-    for (const Class& members : choices.classes()) {
-      const Specimen* of = nullptr;
+    for (const Class& members : selections.classes()) {
+      const Representative* of = nullptr;
       const ClassResult* same = nullptr;
-      for (const Specimen& specimen : found->specimens) {
-        for (const ClassResult& one : specimen.results) {
-          if (one.members->key == members.key) of = &specimen, same = &one;
+      for (const Representative& representative : found->representatives) {
+        for (const ClassResult& one : representative.results) {
+          if (one.members->key == members.key) of = &representative, same = &one;
         }
       }
       if (same == nullptr) {
@@ -185,7 +186,7 @@ std::optional<ParametricResult> Prover::at(const Sizes& sizes) const {
       }
       verdicts.add(Evaluation(*of->world, target, *same, members).first(), members.logicals.front());
     }
-    result.classes = static_cast<int>(choices.classes().size());
+    result.classes = static_cast<int>(selections.classes().size());
     result.why.clear();
     verdicts.write(result);
   } catch (const OutOfReach& limit) {

@@ -22,7 +22,6 @@ namespace lockstep {
 
 using parametric::Case;
 using parametric::check_levels;
-using parametric::Choices;
 using parametric::Class;
 using parametric::ClassResult;
 using parametric::compare_classes;
@@ -33,10 +32,11 @@ using parametric::Open;
 using parametric::OutOfReach;
 using parametric::Reason;
 using parametric::reasons_of;
-using parametric::Specimen;
+using parametric::Representative;
 using parametric::StagesSeen;
 using parametric::statement_of;
 using parametric::steps_text;
+using parametric::StepSelections;
 using parametric::World;
 
 namespace {
@@ -59,16 +59,16 @@ std::string placement(const Model& model, int logical) {
 
 /// A schedule at one layout, entered for a case.
 struct Side {
-  Side(std::shared_ptr<const Scenario> the_scenario, const Open& open, std::shared_ptr<Choices::Contents> contents,
-       const std::string& name)
+  Side(std::shared_ptr<const Scenario> the_scenario, const Open& open,
+       std::shared_ptr<StepSelections::Contents> contents, const std::string& name)
       : scenario(std::move(the_scenario)),
         world(std::make_unique<World>(*scenario->schedule, open)),
-        choices(std::make_unique<Choices>(*world, std::move(contents), name)) {
+        selections(std::make_unique<StepSelections>(*world, std::move(contents), name)) {
     parametric::require_decided(scenario->decided_conditions, *world);
   }
   std::shared_ptr<const Scenario> scenario;
   std::unique_ptr<World> world;
-  std::unique_ptr<Choices> choices;
+  std::unique_ptr<StepSelections> selections;
   const Model& model() const { return scenario->schedule->model; }
   const Logical& logical(int number) const { return model().logicals()[at(number)]; }
 };
@@ -95,7 +95,7 @@ constexpr const char* other_parameters = "the two have other parameters, or plac
 /// The parameters that go through the schedule.
 std::vector<int> held(const Side& side) {
   std::vector<int> all;
-  for (const Class& members : side.choices->classes())
+  for (const Class& members : side.selections->classes())
     all.insert(all.end(), members.logicals.begin(), members.logicals.end());
   std::sort(all.begin(), all.end());
   return all;
@@ -184,14 +184,15 @@ struct SameProver::State {
       parametric::NamesSeen old_names, new_names;
       for (const Sizes& sizes : sizes_of_case) {
         const auto old_scenario = old_layouts.read(sizes), new_scenario = new_layouts.read(sizes);
-        const bool seen = std::any_of(one.specimens.begin(), one.specimens.end(),
-                                      [&](const Specimen& specimen) { return specimen.sizes == sizes; });
+        const bool seen =
+            std::any_of(one.representatives.begin(), one.representatives.end(),
+                        [&](const Representative& representative) { return representative.sizes == sizes; });
         if (!old_scenario || !new_scenario || seen) continue;
         const std::string steps = steps_text(*old_scenario) + steps_text(*new_scenario);
-        if (one.specimens.empty()) steps_of_case = steps;
+        if (one.representatives.empty()) steps_of_case = steps;
         if (steps != steps_of_case) {
           throw OutOfReach("", fmt::format("a schedule has other steps at {} than at {}", lockstep::describe(sizes),
-                                           lockstep::describe(one.specimens.front().sizes)));
+                                           lockstep::describe(one.representatives.front().sizes)));
         }
         Open open;
         open.least = one.least;
@@ -199,11 +200,11 @@ struct SameProver::State {
         open.least_micro_batches = one.least_micro_batches;
         open.most_micro_batches = one.most_micro_batches;
         open.for_every_size = true;
-        const auto contents = std::make_shared<Choices::Contents>();
+        const auto contents = std::make_shared<StepSelections::Contents>();
         Side before(old_scenario, open, contents, " in the old one"),
             after(new_scenario, open, contents, " in the new one");
         if (old_scenario->preset && one.least.contains(Axis::pp))
-          stages.add({before.choices.get(), after.choices.get()});
+          stages.add({before.selections.get(), after.selections.get()});
         old_names.add(old_scenario->schedule);
         new_names.add(new_scenario->schedule);
         compare(std::move(before), std::move(after), one, sizes, known);
@@ -222,7 +223,7 @@ struct SameProver::State {
       throw OutOfReach("", "one of them takes a gradient norm, and the other does not");
     std::map<std::string, int> others;
     for (const int logical : held(after)) others[after.logical(logical).name] = logical;
-    Specimen specimen;
+    Representative representative;
     const std::vector<int> own = held(before);
     if (own.size() != others.size()) throw OutOfReach("", other_parameters);
     for (const int logical : own) {
@@ -231,8 +232,8 @@ struct SameProver::State {
         throw OutOfReach("", other_parameters);
       // Pairs that behave alike in both, and whose cuts are one in both for the same steps, are compared once.
       std::map<std::string, int> cut_numbers;
-      Class& members = pairs.emplace_back(before.choices->alone(logical, cut_numbers));
-      const Class other = after.choices->alone(found->second, cut_numbers);
+      Class& members = pairs.emplace_back(before.selections->alone(logical, cut_numbers));
+      const Class other = after.selections->alone(found->second, cut_numbers);
       std::string key = members.key + " against " + other.key;
       if (!before.world->even(logical)) key += " uneven";
       const auto [alike, is_new] = known.emplace(std::move(key), &members);
@@ -242,15 +243,15 @@ struct SameProver::State {
         continue;
       }
       ClassResult result =
-          compare_classes({*before.world, *before.choices}, members, {*after.world, *after.choices}, other);
+          compare_classes({*before.world, *before.selections}, members, {*after.world, *after.selections}, other);
       result.members = &members;
-      specimen.results.push_back(std::move(result));
+      representative.results.push_back(std::move(result));
     }
-    specimen.sizes = sizes;
-    specimen.scenario = before.scenario;
-    specimen.world = std::move(before.world);
-    specimen.choices = std::move(before.choices);
-    one.specimens.push_back(std::move(specimen));
+    representative.sizes = sizes;
+    representative.scenario = before.scenario;
+    representative.world = std::move(before.world);
+    representative.selections = std::move(before.selections);
+    one.representatives.push_back(std::move(representative));
   }
 
   void conclude() {
@@ -262,8 +263,8 @@ struct SameProver::State {
     for (const Case& one : cases) {
       if (one.limit) proof.limits.push_back(*one.limit);
       for (const Reason& reason : reasons_of(one)) reasons.push_back(reason);
-      for (const Specimen& specimen : one.specimens) {
-        for (const ClassResult& result : specimen.results) {
+      for (const Representative& representative : one.representatives) {
+        for (const ClassResult& result : representative.results) {
           if (!result.cells.empty()) names.merge(std::set<std::string>(names_of[result.members]));
         }
       }

@@ -106,9 +106,9 @@ std::vector<std::size_t> RankTotals::pattern(const Stretch& stretch, const std::
 }
 
 /// For each choice of a kind on every level, asked of the first rank of that kind.
-std::vector<RankTotals::Told> RankTotals::told(const Stretch& stretch, int logical,
-                                               const std::vector<Alike>& levels) const {
-  std::vector<Told> all;
+std::vector<RankTotals::Status> RankTotals::statuses(const Stretch& stretch, int logical,
+                                                     const std::vector<Alike>& levels) const {
+  std::vector<Status> all;
   for_each_choice(kinds_of(levels), [&](const std::vector<std::size_t>& choice) {
     Evaluation::Elements elements{stretch.owners, {}};
     int rank = 0;
@@ -116,14 +116,14 @@ std::vector<RankTotals::Told> RankTotals::told(const Stretch& stretch, int logic
       elements.rank.push_back(levels[i].first(choice[i]));
       rank += elements.rank.back() * world_.levels()[i].stride;
     }
-    Told& told = all.emplace_back();
+    Status& status = all.emplace_back();
     const bool held = world_.schedule().model.buffer_of(rank, logical) >= 0;
-    told.owned = held && values_.owned(optimizer_step_, rank, stretch.owners);
+    status.owned = held && values_.owned(optimizer_step_, rank, stretch.owners);
     for (const Cell& cell : result_.cells) {
-      if (told.wrong) break;
+      if (status.wrong) break;
       if (cell.optimizer_step != optimizer_step_ || cell.fault == Fault::race) continue;
       if (!held && !is_of_norm(cell)) continue;
-      told.wrong = evaluation_.exists(cell, &elements);
+      status.wrong = evaluation_.exists(cell, &elements);
     }
   });
   return all;
@@ -136,16 +136,16 @@ void RankTotals::add(int logical, std::vector<bool>& wrong, std::vector<std::int
     throw OutOfReach("", "norms are wrong, in which ranks count pieces that they do not hold");
   for (int piece = 0; piece < pieces; ++piece) {
     const Coordinates holders = pieces == 1 ? Coordinates(world_.levels().size(), -1) : world_.holders(logical, piece);
-    std::map<std::vector<std::size_t>, std::vector<Told>> known;  // by pattern
+    std::map<std::vector<std::size_t>, std::vector<Status>> known;  // by pattern
     stretches_.visit(logical, piece, [&](const Stretch& stretch) {
       if (--stretches < 0) throw OutOfReach("", "the buffers are cut into too many stretches to look at each");
       const std::vector<Alike> levels = alike(stretch, logical, holders);
       std::vector<std::size_t> names = pattern(stretch, levels);
       auto found = known.find(names);
-      if (found == known.end()) found = known.emplace(std::move(names), told(stretch, logical, levels)).first;
-      auto told_here = found->second.begin();
+      if (found == known.end()) found = known.emplace(std::move(names), statuses(stretch, logical, levels)).first;
+      auto next_status = found->second.begin();
       for_each_choice(kinds_of(levels), [&](const std::vector<std::size_t>& choice) {
-        const Told here = *told_here++;
+        const Status here = *next_status++;
         if (!here.owned && !here.wrong) return;
         std::vector<int> ranks = {0};
         for (std::size_t i = 0; i < levels.size(); ++i) {

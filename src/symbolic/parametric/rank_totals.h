@@ -34,14 +34,14 @@ class RankTotals {
   void add(int logical, std::vector<bool>& wrong, std::vector<std::int64_t>& owned, std::int64_t& stretches);
 
  private:
-  struct Told {
+  struct Status {
     bool owned = false, wrong = false;
   };
 
   std::vector<Alike> alike(const Stretch& stretch, int logical, const Coordinates& holders) const;
   /// Which names of a stretch are one, on each level: what is told of the stretch depends on no more.
   std::vector<std::size_t> pattern(const Stretch& stretch, const std::vector<Alike>& levels) const;
-  std::vector<Told> told(const Stretch& stretch, int logical, const std::vector<Alike>& levels) const;
+  std::vector<Status> statuses(const Stretch& stretch, int logical, const std::vector<Alike>& levels) const;
 
   const World& world_;
   const ClassResult& result_;

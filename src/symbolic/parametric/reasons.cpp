@@ -25,7 +25,7 @@ Rational value_at(const Polynomials& polynomials, const SizeTerms& part, const S
 }
 
 bool depends_on_sizes(const Reason& reason) {
-  const Polynomials& polynomials = reason.specimen->world->polynomials();
+  const Polynomials& polynomials = reason.representative->world->polynomials();
   for (const auto& [monomial, coefficient] : polynomials.terms(reason.cell->value)) {
     for (const Polynomials::Power& power : monomial) {
       const Variable::Kind kind = polynomials.variable_at(power.first).kind;
@@ -96,7 +96,7 @@ TokenParts by_tokens(const Polynomials& polynomials, int value) {
 }
 
 bool always(const Reason& reason) {
-  const World& world = *reason.specimen->world;
+  const World& world = *reason.representative->world;
   const Polynomials& polynomials = world.polynomials();
   if (reason.cell->fault == Fault::unowned) return reason.cell->value == 0;
   if (!depends_on_sizes(reason)) return true;
@@ -144,7 +144,7 @@ bool applies(const Reason& reason, const Sizes& sizes) {
   for (const auto& [axis, least] : reason.least) {
     if (sizes.axes.at(axis) < least) return false;
   }
-  const Polynomials& polynomials = reason.specimen->world->polynomials();
+  const Polynomials& polynomials = reason.representative->world->polynomials();
   const auto parts = by_tokens(polynomials, reason.cell->value);
   const bool zero = std::all_of(parts.begin(), parts.end(),
                                 [&](const auto& part) { return value_at(polynomials, part.second, sizes).is_zero(); });
@@ -163,10 +163,10 @@ std::vector<Reason> reasons_of(const Case& one) {
     }
     kept.push_back(std::move(reason));
   };
-  for (const Specimen& specimen : one.specimens) {
-    for (const ClassResult& result : specimen.results) {
+  for (const Representative& representative : one.representatives) {
+    for (const ClassResult& result : representative.results) {
       for (const Cell& cell : result.cells) {
-        Reason reason{&one, &specimen, &result, &cell, one.least, depends_on_cut(result, cell)};
+        Reason reason{&one, &representative, &result, &cell, one.least, depends_on_cut(result, cell)};
         for (std::size_t i = 0; i < cell.partitions.size(); ++i) {
           const Level& level = result.diagrams->at_level(static_cast<int>(i));
           if (cell.partitions[i] < 0 || !level.open) continue;
@@ -182,7 +182,7 @@ std::vector<Reason> reasons_of(const Case& one) {
 
 std::vector<Sizes> zeros_of(const Reason& reason) {
   if (reason.cell->fault == Fault::unowned || !depends_on_sizes(reason)) return {};
-  const Polynomials& polynomials = reason.specimen->world->polynomials();
+  const Polynomials& polynomials = reason.representative->world->polynomials();
   const auto parts = by_tokens(polynomials, reason.cell->value);
   std::set<Axis> axes;
   bool micro_batches = false;

@@ -33,11 +33,11 @@ std::optional<int> most_stages(const Layouts& layouts, int least) {
 
 }  // namespace
 
-void StagesSeen::add(const std::vector<const Choices*>& sides) {
-  const Choices& first = *sides.front();
+void StagesSeen::add(const std::vector<const StepSelections*>& sides) {
+  const StepSelections& first = *sides.front();
   const Schedule& schedule = first.schedule();
-  const bool apart =
-      std::any_of(sides.begin(), sides.end(), [](const Choices* side) { return tells_stages_apart(side->schedule()); });
+  const bool apart = std::any_of(sides.begin(), sides.end(),
+                                 [](const StepSelections* side) { return tells_stages_apart(side->schedule()); });
   if (!apart) return;
   const int stages = schedule.mesh.size(Axis::pp);
   most_ = std::max(most_, stages);
@@ -55,7 +55,7 @@ void StagesSeen::add(const std::vector<const Choices*>& sides) {
       std::map<std::string, int> cut_numbers;
       std::optional<int> stage;
       for (std::size_t i = 0; i < sides.size(); ++i) {
-        const Choices* side = sides[i];
+        const StepSelections* side = sides[i];
         const auto found_number = numbers[i].find(name);
         stage = found_number == numbers[i].end() ? std::nullopt : side->only_stage(found_number->second);
         if (!stage) break;

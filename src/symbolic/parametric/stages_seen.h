@@ -16,7 +16,7 @@ namespace lockstep::parametric {
 class StagesSeen {
  public:
   /// A layout, of one schedule or of two with the same parameters in the same places.
-  void add(const std::vector<const Choices*>& sides);
+  void add(const std::vector<const StepSelections*>& sides);
   /// Throws OutOfReach where parameters of one kind move with the number of stages, and were not seen on all.
   void require_all(const Layouts& layouts) const;
 

@@ -111,7 +111,7 @@ std::vector<ReasonGroup> groups_of(const std::vector<Reason>& reasons, const Gri
     } else {
       const bool where = reason.cell->fault == Fault::unowned;
       found.unless = fmt::format("{} {} = 0", where ? "where" : "unless",
-                                 reason.specimen->world->polynomials().to_string(reason.cell->value));
+                                 reason.representative->world->polynomials().to_string(reason.cell->value));
     }
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const ReasonGroup& each) { return each.unless == found.unless; });

@@ -11,10 +11,10 @@
 namespace lockstep::parametric {
 
 /// Partitions of the names on each level for one rank and stretch, worked out once for each place of the contributor.
-class ClassValues::Standing {
+class ClassValues::Assignment {
  public:
-  Standing(const Diagrams& diagrams, const Stretches& stretches, Coordinates rank,
-           const std::vector<Coordinates>& owners)
+  Assignment(const Diagrams& diagrams, const Stretches& stretches, Coordinates rank,
+             const std::vector<Coordinates>& owners)
       : diagrams_(diagrams), rank_(std::move(rank)), numbers_(rank_.size()) {
     for (std::size_t i = 0; i < rank_.size(); ++i) {
       const Level& level = diagrams.at_level(static_cast<int>(i));
@@ -67,8 +67,8 @@ const std::vector<Term>& ClassValues::support(int logical, int piece, int optimi
 
 bool ClassValues::owned(int optimizer_step, int rank, const std::vector<Coordinates>& owners) const {
   const Coordinates coordinates = world_.coordinates(rank);
-  Standing standing(*result_.diagrams, stretches_, coordinates, owners);
-  return standing.value(result_.handed[at(optimizer_step)].owned, coordinates) != 0;
+  Assignment assignment(*result_.diagrams, stretches_, coordinates, owners);
+  return assignment.value(result_.handed[at(optimizer_step)].owned, coordinates) != 0;
 }
 
 /// The atom that a contribution belongs to, or -1.
@@ -108,7 +108,7 @@ int ClassValues::factor_of(int atom, const Coordinates& contributor, const std::
     });
   }
   if (all.size() <= 1) return all.empty() ? 1 : *all.begin();
-  const int factor = Standing(*result_.diagrams, stretches_, contributor, owners).value(diagram, contributor);
+  const int factor = Assignment(*result_.diagrams, stretches_, contributor, owners).value(diagram, contributor);
   // Tokens that are sent to an expert are named by a rank that need not hold it.
   return factor == 0 ? *all.begin() : factor;
 }
@@ -164,7 +164,7 @@ std::vector<Term> ClassValues::held(int optimizer_step, int rank, int buffer, co
   const LocalBuffer& local = model.local(rank).buffers[at(buffer)];
   const std::vector<int>& held = result_.handed[at(optimizer_step)].held;
   const Coordinates coordinates = world_.coordinates(rank);
-  Standing standing(*result_.diagrams, stretches_, coordinates, owners);
+  Assignment assignment(*result_.diagrams, stretches_, coordinates, owners);
   std::vector<Term> terms;
   const int pieces = static_cast<int>(model.pieces(local.logical).size());
   for (int piece = 0; piece < pieces; ++piece) {
@@ -176,7 +176,7 @@ std::vector<Term> ClassValues::held(int optimizer_step, int rank, int buffer, co
         const int diagram = held[at(atom)];
         if (diagram == 0 || !told_apart(local.logical, local.piece, piece, term.site_use)) continue;
         const Coordinates contributor = world_.coordinates(term.rank);
-        const int value = standing.value(diagram, contributor);
+        const int value = assignment.value(diagram, contributor);
         if (value == 0) continue;
         Term found = term;
         found.foreign = piece != local.piece;
@@ -191,7 +191,7 @@ std::vector<Term> ClassValues::held(int optimizer_step, int rank, int buffer, co
     if (name.leftover.empty() || held[atom] == 0) continue;
     const auto add = [&](const Coordinates& contributor, int source, int piece) {
       Budget::spend(4);
-      const int value = standing.value(held[atom], contributor);
+      const int value = assignment.value(held[atom], contributor);
       if (value == 0) return;
       Term term;
       term.leftover = name.leftover;

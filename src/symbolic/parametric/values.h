@@ -17,7 +17,7 @@ namespace lockstep::parametric {
 class ClassValues {
  public:
   /// Where a rank stands among the names of each level, in a stretch of elements.
-  class Standing;
+  class Assignment;
 
   ClassValues(World& world, const ClassResult& result, Stretches& stretches);
 

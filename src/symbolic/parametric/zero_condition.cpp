@@ -86,7 +86,7 @@ bool ZeroCondition::never_holds(const Reason& reason) const {
 
 std::optional<ZeroCondition> zero_condition(const Reason& reason) {
   if (reason.cell->fault == Fault::unowned) return std::nullopt;
-  const Polynomials& polynomials = reason.specimen->world->polynomials();
+  const Polynomials& polynomials = reason.representative->world->polynomials();
   std::optional<ZeroCondition> found;
   for (const auto& [others, sum] : by_tokens(polynomials, reason.cell->value)) {
     std::optional<ZeroCondition> here = zero_of(polynomials, sum);

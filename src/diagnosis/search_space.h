@@ -8,24 +8,24 @@
 
 #include "lockstep/check.h"
 #include "src/diagnosis/candidates.h"
+#include "src/diagnosis/oracle.h"
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/step_list.h"
-#include "src/diagnosis/trial.h"
 
 namespace lockstep::diagnosis {
 
 /// The small scenario in which the same goes wrong as in a result, where edits are tried. Refers to the result.
-class SearchGround {
+class SearchSpace {
  public:
   /// `sizes` as smallest_sizes() finds them, or none for the file's own.
-  SearchGround(const CheckResult& result, FileSizes sizes);
+  SearchSpace(const CheckResult& result, FileSizes sizes);
   /// Whether anything goes wrong there; without it nothing else has a meaning.
   bool found() const { return found_; }
 
   const scenario::EditableSteps& steps() const { return all_->steps(); }
   const FileSizes& sizes() const { return sizes_; }
   /// What comes of the schedule as it is.
-  const Judgement& base() const { return base_; }
+  const OracleAnswer& base() const { return base_; }
   /// Words that edits can be made of, those alone that can explain by how much contributions are wrong.
   const CandidateValues& values() const { return values_; }
   /// A layout that could not be made small allows fewer trials.
@@ -34,9 +34,9 @@ class SearchGround {
   std::optional<std::vector<Step>> unedited_steps() const;
 
   /// First with a few of the parameters that are wrong, then with all.
-  Judgement judge(const std::vector<Step>& steps);
+  OracleAnswer judge(const std::vector<Step>& steps);
   /// Less of what is wrong is wrong, and nothing that was right.
-  bool is_better(const Judgement& now) const;
+  bool is_better(const OracleAnswer& now) const;
   /// Whether an edit of `steps` acts on anything that is wrong, before or after; a step on other parameters alone
   /// repairs nothing.
   bool is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const;
@@ -53,10 +53,10 @@ class SearchGround {
 
   const CheckResult& result_;
   FileSizes sizes_;
-  CheckResult small_;                   // at those sizes, all parameters
-  std::unique_ptr<SymbolicJudge> all_;  // one parameter of each class
-  std::unique_ptr<SymbolicJudge> few_;  // some that are wrong; null where nothing goes wrong with them alone
-  Judgement base_, few_base_;
+  CheckResult small_;                    // at those sizes, all parameters
+  std::unique_ptr<SymbolicOracle> all_;  // one parameter of each class
+  std::unique_ptr<SymbolicOracle> few_;  // some that are wrong; null where nothing goes wrong with them alone
+  OracleAnswer base_, few_base_;
   CandidateValues values_;
   int most_trials_ = 0;
   bool found_ = false;

@@ -29,26 +29,26 @@ bool fits(const Json& value, const std::string& type) {
 
 }  // namespace
 
-void choose(Choices& choices, const Json::Member& member, const std::string& what, Reading& reading) {
+void set_option(OptionValues& options, const Json::Member& member, const std::string& what, Reading& reading) {
   const auto found =
-      std::find_if(choices.begin(), choices.end(), [&](const auto& choice) { return choice.first == member.key; });
-  if (found == choices.end()) {
+      std::find_if(options.begin(), options.end(), [&](const auto& option) { return option.first == member.key; });
+  if (found == options.end()) {
     std::vector<std::string> known;
-    for (const auto& choice : choices) known.push_back(choice.first);
+    for (const auto& option : options) known.push_back(option.first);
     std::string near = did_you_mean_here(member.key, known);
     if (near.empty()) near = known.empty() ? "; it has none" : fmt::format("; it has {}", fmt::join(known, ", "));
     reading.diagnostics.add(key_place(member), fmt::format("\"{}\" is no {}{}", member.key, what, near));
     return;
   }
-  Choice& choice = found->second;
+  OptionValue& option = found->second;
   const Json& value = member.value;
-  const bool null = value.is_null() && choice.value.is_null();
-  if (!null && !fits(value, choice.type)) {
+  const bool null = value.is_null() && option.value.is_null();
+  if (!null && !fits(value, option.type)) {
     reading.diagnostics.add(value.place(), fmt::format("\"{}\": expected {}, found {}", member.key,
-                                                       expected_of(choice.type), value.describe()));
+                                                       expected_of(option.type), value.describe()));
     return;
   }
-  const std::vector<Json>& allowed = choice.allowed.items();
+  const std::vector<Json>& allowed = option.allowed.items();
   if (!null && !allowed.empty() &&
       std::none_of(allowed.begin(), allowed.end(), [&](const Json& item) { return item.same_as(value); })) {
     std::vector<std::string> words;
@@ -57,22 +57,22 @@ void choose(Choices& choices, const Json::Member& member, const std::string& wha
     reading.diagnostics.add(
         value.place(),
         fmt::format("\"{}\": expected one of {}, found {}{}", member.key, fmt::join(words, ", "), value.describe(),
-                    value.is_string() ? did_you_mean(value.text(), strings_of(choice.allowed)) : ""));
+                    value.is_string() ? did_you_mean(value.text(), strings_of(option.allowed)) : ""));
     return;
   }
-  choice.value = value;
-  choice.written = true;
+  option.value = value;
+  option.written = true;
 }
 
-void check_default(const std::string& name, const Choice& choice, Reading& reading) {
-  if (choice.value.is_null() || fits(choice.value, choice.type)) return;
-  reading.diagnostics.add(choice.value.place(), fmt::format("the default of \"{}\": expected {}, found {}", name,
-                                                            expected_of(choice.type), choice.value.describe()));
+void check_default(const std::string& name, const OptionValue& option, Reading& reading) {
+  if (option.value.is_null() || fits(option.value, option.type)) return;
+  reading.diagnostics.add(option.value.place(), fmt::format("the default of \"{}\": expected {}, found {}", name,
+                                                            expected_of(option.type), option.value.describe()));
 }
 
-Place place_of_rule(const Choices& choices, const std::set<std::string>& names, const Place& fallback) {
-  for (const auto& [name, choice] : choices) {
-    if (choice.written && names.count(name) > 0) return choice.value.place();
+Place place_of_rule(const OptionValues& options, const std::set<std::string>& names, const Place& fallback) {
+  for (const auto& [name, option] : options) {
+    if (option.written && names.count(name) > 0) return option.value.place();
   }
   return fallback;
 }

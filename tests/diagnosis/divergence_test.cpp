@@ -7,18 +7,18 @@ using namespace lockstep::test;
 
 namespace {
 
-TurningPoint point_of(const std::string& text, int rank) {
+Divergence point_of(const std::string& text, int rank) {
   const CheckResult result = check_text(text);
-  const std::optional<TurningPoint> point = turning_point(result, rank, 0);
+  const std::optional<Divergence> point = first_divergence(result, rank, 0);
   REQUIRE(point.has_value());
   return *point;
 }
 
 }  // namespace
 
-TEST_CASE("the turning point is the step that mixes a stale share with a reduced one") {
+TEST_CASE("the first divergence is the step that mixes a stale share with a reduced one") {
   const CheckResult result = check_text(megatron_844());
-  const std::optional<TurningPoint> point = turning_point(result, 1, 0);
+  const std::optional<Divergence> point = first_divergence(result, 1, 0);
   REQUIRE(point.has_value());
   CHECK(point->step == "embedding_all_reduce");
   CHECK(point->before == "(g0+g1)/2");
@@ -29,11 +29,11 @@ TEST_CASE("the turning point is the step that mixes a stale share with a reduced
   CHECK(result.blame.front().step == "embedding_all_reduce");
 }
 
-TEST_CASE("a right buffer has no turning point") {
-  CHECK_FALSE(turning_point(check_text(megatron_844()), 0, 0).has_value());
+TEST_CASE("a right buffer has no first divergence") {
+  CHECK_FALSE(first_divergence(check_text(megatron_844()), 0, 0).has_value());
 }
 
-TEST_CASE("what goes wrong and is put right again is not the turning point") {
+TEST_CASE("what goes wrong and is put right again is not the first divergence") {
   // After the first sum the shares of the second backward weigh less; the mean over equal ranks changes nothing for
   // good.
   const std::string text = scenario_text(
@@ -43,13 +43,13 @@ TEST_CASE("what goes wrong and is put right again is not the turning point") {
                                          { "name": "restore", "op": "scale", "by": "1 / (1 + rank.dp) " },
                                          { "name": "spoil_again", "op": "scale", "by": "1 + rank.dp" },
                                          { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ])");
-  const TurningPoint point = point_of(text, 0);
+  const Divergence point = point_of(text, 0);
   CHECK(point.step == "mean");
   CHECK(point.broken);
 }
 
 TEST_CASE("where a share is missing no step spoils it") {
-  const TurningPoint point = point_of(two_ranks(R"({ "name": "half", "op": "scale", "by": "1/2" })"), 0);
+  const Divergence point = point_of(two_ranks(R"({ "name": "half", "op": "scale", "by": "1/2" })"), 0);
   CHECK(point.step.empty());
   CHECK_FALSE(point.broken);
   CHECK(point.why.find("missing") != std::string::npos);
@@ -59,7 +59,7 @@ TEST_CASE(
     "of a multiple of the right gradient the last step that changed it is named, and the one too many is blamed") {
   const CheckResult result = check_text(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" },
     { "name": "same", "op": "all_reduce", "over": "dp", "reduce": "avg" })"));
-  const std::optional<TurningPoint> point = turning_point(result, 1, 0);
+  const std::optional<Divergence> point = first_divergence(result, 1, 0);
   REQUIRE(point.has_value());
   CHECK(point->step == "sum");
   CHECK_FALSE(point->broken);
@@ -69,42 +69,40 @@ TEST_CASE(
 }
 
 TEST_CASE("a step that hands on what went wrong in another buffer is not to blame") {
-  const TurningPoint point = point_of(two_ranks(R"({ "name": "fork", "op": "copy", "from": "grad", "to": "work" },
+  const Divergence point = point_of(two_ranks(R"({ "name": "fork", "op": "copy", "from": "grad", "to": "work" },
       { "name": "spoil", "op": "scale", "by": "1 + rank.dp", "buffer": "work" },
       { "name": "mix", "op": "all_reduce", "over": "dp", "reduce": "avg", "buffer": "work" },
       { "name": "back", "op": "copy", "from": "work", "to": "grad" })"),
-                                      0);
+                                    0);
   CHECK(point.step == "mix");
 }
 
-TEST_CASE("a step that throws away what an earlier micro-batch added is the turning point") {
+TEST_CASE("a step that throws away what an earlier micro-batch added is the first divergence") {
   const std::string text =
       R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] },
     "batch": { "micro_batches": 2, "tokens": "even" }, "schedule": { "steps": [
       { "name": "each", "op": "each", "steps": [ { "name": "zero", "op": "zero" }, { "name": "backward", "op": "backward" } ] },
       { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ] } })";
-  const TurningPoint point = point_of(text, 0);
+  const Divergence point = point_of(text, 0);
   CHECK(point.step == "zero");
   CHECK(point.why == "loses contributions that were there");
   CHECK(point.after == "0");
   CHECK(point.broken);
 }
 
-TEST_CASE("a step that changes what was right is the turning point") {
-  const TurningPoint twice =
-      point_of(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+TEST_CASE("a step that changes what was right is the first divergence") {
+  const Divergence twice = point_of(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
       { "name": "twice", "op": "scale", "by": "2" })"),
-               0);
+                                    0);
   CHECK(twice.step == "twice");
   CHECK(twice.before == "(g0+g1)/2");
   CHECK(twice.after == "g0 + g1");
 }
 
 TEST_CASE("a leftover is named by what it is") {
-  const TurningPoint point =
-      point_of(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+  const Divergence point = point_of(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
       { "name": "leak", "op": "leftover", "what": "parameter" })"),
-               0);
+                                    0);
   CHECK(point.step == "leak");
   CHECK(point.why == "brings in what is no gradient (parameter)");
 }
@@ -118,7 +116,7 @@ TEST_CASE("what an earlier optimizer step left is nobody's doing: a step is miss
   const CheckResult result = check_text(text);
   REQUIRE(result.verdict == Verdict::mismatch);
   CHECK(result.step == 1);
-  const std::optional<TurningPoint> point = turning_point(result, 0, 0);
+  const std::optional<Divergence> point = first_divergence(result, 0, 0);
   REQUIRE(point.has_value());
   CHECK(point->step.empty());
   CHECK(point->why.find("earlier optimizer step") != std::string::npos);

@@ -7,11 +7,11 @@
 
 namespace lockstep::diagnosis {
 
-/// The turning points of up to 64 wrong buffers that differ in how they are wrong, from one replay.
+/// The first divergences of up to 64 wrong buffers that differ in how they are wrong, from one replay.
 /// Empty where the symbolic engine did not run or found no wrong value.
-std::vector<Turn> find_turns(const CheckResult& result);
+std::vector<BufferDivergence> find_divergences(const CheckResult& result);
 
 /// The steps that spoil a gradient for good, each once, in schedule order.
-std::vector<Blame> blame_of(const std::vector<Turn>& turns);
+std::vector<Blame> blame_of(const std::vector<BufferDivergence>& divergences);
 
 }  // namespace lockstep::diagnosis

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/mutation_ground.h"
+#include "src/diagnosis/mutation_oracle.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,30 +20,30 @@ namespace lockstep::diagnosis {
 namespace {
 
 /// What the parametric engine says beside the verdict that is known.
-void ask_parametric(const Schedule& schedule, MutantTrial& trial) {
+void ask_parametric(const Schedule& schedule, MutantOutcome& outcome) {
   using Found = ParametricResult::Verdict;
   const ParametricResult result = run_parametric(schedule);
   if (result.verdict == Found::undecided) {
-    trial.parametric_limit =
+    outcome.parametric_limit =
         result.undecided_step.empty() ? result.why : fmt::format("{}: {}", result.undecided_step, result.why);
     return;
   }
-  trial.parametric_wrong = result.verdict != Found::match;
-  const bool agree = result.verdict == Found::match      ? trial.verdict == Verdict::match
-                     : result.verdict == Found::mismatch ? trial.verdict == Verdict::mismatch
-                                                         : trial.verdict == Verdict::race;
+  outcome.parametric_wrong = result.verdict != Found::match;
+  const bool agree = result.verdict == Found::match      ? outcome.verdict == Verdict::match
+                     : result.verdict == Found::mismatch ? outcome.verdict == Verdict::mismatch
+                                                         : outcome.verdict == Verdict::race;
   if (!agree)
     throw InternalError(fmt::format("the parametric engine says {}, the symbolic engine {}",
                                     result.verdict == Found::match      ? "match"
                                     : result.verdict == Found::mismatch ? "mismatch"
                                                                         : "race",
-                                    name_of(trial.verdict)));
+                                    name_of(outcome.verdict)));
 }
 
 bool matches(const std::shared_ptr<const Scenario>& scenario) {
   if (scenario == nullptr) return false;
   CheckOptions options;
-  options.host = options.blame = options.turns = false;
+  options.host = options.blame = options.divergences = false;
   return check_scenario(scenario, options).verdict == Verdict::match;
 }
 
@@ -55,7 +55,7 @@ std::string describe(const std::map<std::string, int>& axes, int micro_batches) 
 
 }  // namespace
 
-bool MutationGround::is_right(std::vector<Step> steps) {
+bool MutationOracle::is_right(std::vector<Step> steps) {
   if (!steps_->are_valid(steps)) return false;
   Schedule& schedule = steps_->schedule();
   schedule.steps = std::move(steps);
@@ -67,9 +67,9 @@ bool MutationGround::is_right(std::vector<Step> steps) {
   }
 }
 
-MutantTrial MutationGround::judge(std::vector<Step> steps) {
-  MutantTrial trial;
-  if (!steps_->are_valid(steps)) return trial;
+MutantOutcome MutationOracle::judge(std::vector<Step> steps) {
+  MutantOutcome outcome;
+  if (!steps_->are_valid(steps)) return outcome;
   Schedule& schedule = steps_->schedule();
   schedule.steps = std::move(steps);
   CheckResult result;
@@ -78,27 +78,27 @@ MutantTrial MutationGround::judge(std::vector<Step> steps) {
   result.scenario = std::make_shared<const Scenario>(std::move(scenario));
   try {
     result.timeline = std::make_shared<const Timeline>(walk(schedule));
-    trial.verdict = verdict_of(result.timeline->outcome.kind);
+    outcome.verdict = verdict_of(result.timeline->outcome.kind);
     if (!result.timeline->step_ends.empty()) {
       run_engine(engine_row("symbolic"), result, {});
       // A step that was completed comes before whatever ended the run.
-      if (!symbolic_of(result)->match) trial.verdict = Verdict::mismatch;
+      if (!symbolic_of(result)->match) outcome.verdict = Verdict::mismatch;
     }
   } catch (const InputError&) {
-    return trial;  // what the walk meets on a rank: a division by zero, a bucket that n does not divide
+    return outcome;  // what the walk meets on a rank: a division by zero, a bucket that n does not divide
   }
-  trial.applicable = true;
+  outcome.applicable = true;
   try {
-    ask_parametric(schedule, trial);
+    ask_parametric(schedule, outcome);
   } catch (const InputError&) {
-    trial.parametric_limit = "it meets a mistake in the schedule";
+    outcome.parametric_limit = "it meets a mistake in the schedule";
   }
-  if (trial.verdict != Verdict::mismatch) return trial;
-  result.verdict = trial.verdict;
+  if (outcome.verdict != Verdict::mismatch) return outcome;
+  result.verdict = outcome.verdict;
   result.step = symbolic_of(result)->step;
-  trial.replicas_differ = compare_replicas(result) == Replicas::differ;
-  trial.beyond_tolerance = !within_tolerance(result, Rational(8, 100));
-  return trial;
+  outcome.replicas_differ = compare_replicas(result) == Replicas::differ;
+  outcome.beyond_tolerance = !within_tolerance(result, Rational(8, 100));
+  return outcome;
 }
 
 std::map<std::string, int> axes_in_play(const Scenario& scenario) {
@@ -152,17 +152,17 @@ SmallScenario small_scenario(const std::shared_ptr<const Scenario>& scenario) {
   return small;
 }
 
-std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const SmallScenario& small) {
+std::vector<NeighbourLayout> layouts_around(const Scenario& scenario, const SmallScenario& small) {
   // With experts dp is a multiple of ep.
   const int most = small.axes.contains("ep") ? 4 : 3;
-  std::vector<NeighbourGround> grounds;
+  std::vector<NeighbourLayout> layouts;
   const int count = most_micro_batches(*small.scenario);
   const auto add = [&](const std::string& axis, const std::map<std::string, int>& axes, int micro_batches) {
     const std::shared_ptr<const Scenario> read = read_at(scenario, {{axes.begin(), axes.end()}, micro_batches});
     if (!matches(read)) return;
-    auto ground = std::make_unique<MutationGround>(*read->schedule, one_of_each_class(*read->schedule));
-    if (ground->judge().verdict == Verdict::match)
-      grounds.push_back({std::move(ground), read, describe(axes, most_micro_batches(*read)), axis});
+    auto oracle = std::make_unique<MutationOracle>(*read->schedule, one_of_each_class(*read->schedule));
+    if (oracle->judge().verdict == Verdict::match)
+      layouts.push_back({std::move(oracle), read, describe(axes, most_micro_batches(*read)), axis});
   };
   const bool parts = small.axes.contains("dp_shard") || small.axes.contains("dp_replicate");
   std::vector<std::string> names = {"tp", "cp", "sp", "pp"};
@@ -183,7 +183,7 @@ std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const Smal
   for (int other = 1; other <= 3; ++other) {
     if (other != count) add("", small.axes, other);
   }
-  return grounds;
+  return layouts;
 }
 
 }  // namespace lockstep::diagnosis

@@ -10,7 +10,7 @@
 namespace lockstep::diagnosis {
 
 /// What an engine says of a schedule after an edit.
-struct Judgement {
+struct OracleAnswer {
   enum class State {
     not_applicable,  ///< the edit cannot be applied, or a step cannot be evaluated with it
     failed,          ///< deadlock, invalid collective or race
@@ -31,21 +31,21 @@ struct Judgement {
 
 /// An engine that can say of one scenario, again and again, whether it is right after an edit of its steps: the only
 /// thing that a search over edits knows of engines.
-class Judge {
+class Oracle {
  public:
-  virtual ~Judge() = default;
-  virtual Judgement judge(const std::vector<Edit>& edits) = 0;
+  virtual ~Oracle() = default;
+  virtual OracleAnswer judge(const std::vector<Edit>& edits) = 0;
 };
 
-/// The symbolic engine as a judge: exact, for the sizes of the scenario.
-class SymbolicJudge : public Judge {
+/// The symbolic engine as an oracle: exact, for the sizes of the scenario.
+class SymbolicOracle : public Oracle {
  public:
   /// Of a schedule on these parameters. Throws InputError where they do not fit together.
-  SymbolicJudge(const Schedule& schedule, std::vector<Parameter> parameters)
+  SymbolicOracle(const Schedule& schedule, std::vector<Parameter> parameters)
       : steps_(schedule, std::move(parameters)) {}
-  Judgement judge(const std::vector<Edit>& edits) override;
+  OracleAnswer judge(const std::vector<Edit>& edits) override;
   /// The same for steps.
-  Judgement judge_steps(std::vector<Step> steps);
+  OracleAnswer judge_steps(std::vector<Step> steps);
   const scenario::EditableSteps& steps() const { return steps_; }
   scenario::EditableSteps& steps() { return steps_; }
 

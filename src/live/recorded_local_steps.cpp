@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/live/recorded_unseen.h"
+#include "src/live/recorded_local_steps.h"
 
 #include <algorithm>
 #include <map>
@@ -21,8 +21,8 @@ class UnseenFinder {
       of_parameter_[recording.experts.lead[at(piece.parameter)]].push_back(&piece);
   }
 
-  std::vector<Unseen> find() const {
-    std::vector<Unseen> chosen;
+  std::vector<LocalSteps> find() const {
+    std::vector<LocalSteps> chosen;
     std::vector<int> all;
     for (std::size_t i = 0; i < recording_.run->parameters.size(); ++i) {
       const int parameter = static_cast<int>(i);
@@ -50,7 +50,7 @@ class UnseenFinder {
              std::none_of(group.begin(), group.end(),
                           [&](int parameter) { return may_be_aside(recording_, parameter); });
     });
-    std::vector<Unseen> others = chosen;
+    std::vector<LocalSteps> others = chosen;
     std::vector<int> tried;
     for (const std::vector<int>& group : groups) {
       for (const int parameter : group) others[at(parameter)] = ways(parameter, !chosen[at(parameter)].aside).front();
@@ -73,7 +73,7 @@ class UnseenFinder {
  private:
   /// How well a way does.
   enum class Fit { no, but_a_factor, yes };
-  using Found = std::pair<Unseen, Fit>;
+  using Found = std::pair<LocalSteps, Fit>;
 
   struct Agreement {
     bool meets = true;               ///< in all results of a parameter
@@ -82,9 +82,9 @@ class UnseenFinder {
   };
 
   /// Ways in which nobody sees what ranks do, the most usual first.
-  std::vector<Unseen> ways(int parameter, bool aside) const {
-    std::vector<Unseen> all;
-    using Divides = Unseen::Divides;
+  std::vector<LocalSteps> ways(int parameter, bool aside) const {
+    std::vector<LocalSteps> all;
+    using Divides = LocalSteps::Divides;
     const auto [within, outside] = summed(recording_, parameter);
     std::vector<Divides> divides = {Divides::no};
     // DDP divides before it sums, and its hooks as well; who calls a sum by himself may.
@@ -97,7 +97,7 @@ class UnseenFinder {
         if (cleared && *std::max_element(recording_.micro_batches.begin(), recording_.micro_batches.end()) == 1)
           continue;
         for (const Divides divided : divides) {
-          Unseen way;
+          LocalSteps way;
           way.divides = divided;
           way.cleared_between = cleared;
           way.kept = kept;
@@ -111,23 +111,23 @@ class UnseenFinder {
 
   /// Looks through the ways of these parameters; the others stay as in `start`, which says for all where what comes out
   /// of reductions is kept.
-  std::map<int, Found> search(const std::vector<Unseen>& start, const std::vector<int>& parameters) const {
+  std::map<int, Found> search(const std::vector<LocalSteps>& start, const std::vector<int>& parameters) const {
     std::map<int, Found> found;
-    std::map<int, std::vector<Unseen>> all;
+    std::map<int, std::vector<LocalSteps>> all;
     std::size_t most = 0;
     for (const int parameter : parameters) {
       all[parameter] = ways(parameter, start[at(parameter)].aside);
       found[parameter] = {all[parameter].front(), Fit::no};
       most = std::max(most, all[parameter].size());
     }
-    std::map<int, Unseen> with_tokens;
+    std::map<int, LocalSteps> with_tokens;
     const auto try_all = [&](const auto& way_of, const auto& judge) {
-      std::vector<Unseen> tried = start;
+      std::vector<LocalSteps> tried = start;
       std::vector<int> open;
       for (const int parameter : parameters) {
         const auto& [way, fit] = found.at(parameter);
         tried[at(parameter)] = way;
-        const std::optional<Unseen> other = fit == Fit::yes ? std::nullopt : way_of(parameter);
+        const std::optional<LocalSteps> other = fit == Fit::yes ? std::nullopt : way_of(parameter);
         if (!other) continue;
         tried[at(parameter)] = *other;
         open.push_back(parameter);
@@ -145,12 +145,13 @@ class UnseenFinder {
     };
     for (std::size_t number = 0; number < most; ++number) {
       try_all(
-          [&](int parameter) -> std::optional<Unseen> {
-            const std::vector<Unseen>& own = all.at(parameter);
+          [&](int parameter) -> std::optional<LocalSteps> {
+            const std::vector<LocalSteps>& own = all.at(parameter);
             return number < own.size() ? std::optional(own[number]) : std::nullopt;
           },
-          [&](int parameter, Unseen way, const Agreement& agreement) {
-            if (agreement.proportional && way.divides == Unseen::Divides::no) with_tokens.try_emplace(parameter, way);
+          [&](int parameter, LocalSteps way, const Agreement& agreement) {
+            if (agreement.proportional && way.divides == LocalSteps::Divides::no)
+              with_tokens.try_emplace(parameter, way);
             if (!agreement.factor || found.at(parameter).second == Fit::but_a_factor) return;
             way.factor = agreement.factor;
             found[parameter] = {way, Fit::but_a_factor};
@@ -158,14 +159,14 @@ class UnseenFinder {
     }
     for (const std::vector<std::string>& axes : token_axes()) {
       try_all(
-          [&](int parameter) -> std::optional<Unseen> {
+          [&](int parameter) -> std::optional<LocalSteps> {
             const auto way = with_tokens.find(parameter);
             if (way == with_tokens.end()) return std::nullopt;
-            Unseen divided = way->second;
+            LocalSteps divided = way->second;
             divided.token_axes = axes;
             return divided;
           },
-          [](int, const Unseen&, const Agreement&) {});
+          [](int, const LocalSteps&, const Agreement&) {});
     }
     return found;
   }
@@ -212,7 +213,7 @@ class UnseenFinder {
 
 }  // namespace
 
-std::vector<Unseen> find_unseen(const Recording& recording, const VerifyResult& verified, Evidence& evidence) {
+std::vector<LocalSteps> find_unseen(const Recording& recording, const VerifyResult& verified, Evidence& evidence) {
   return UnseenFinder(recording, verified, evidence).find();
 }
 

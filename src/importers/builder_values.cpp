@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "src/importers/draft.h"
+#include "src/importers/scenario_builder.h"
 
 namespace lockstep::importers {
 
@@ -62,7 +62,7 @@ Json json_number(const Rational& value) {
   return Json();
 }
 
-const Setting* Draft::read(std::string_view key) {
+const Setting* ScenarioBuilder::read(std::string_view key) {
   const Setting* setting = settings_.find(key);
   if (setting == nullptr) return nullptr;
   if (!setting->unresolved.empty()) {
@@ -72,19 +72,19 @@ const Setting* Draft::read(std::string_view key) {
   return setting->value.is_null() ? nullptr : setting;
 }
 
-const Json* Draft::value(std::string_view key) {
+const Json* ScenarioBuilder::value(std::string_view key) {
   const Setting* setting = read(key);
   return setting != nullptr ? &setting->value : nullptr;
 }
 
-std::string Draft::mentioned_at(const std::string& key) const {
+std::string ScenarioBuilder::mentioned_at(const std::string& key) const {
   for (const Setting& setting : settings_.all()) {
     if (setting.key == key || setting.key.starts_with(key + ".")) return setting.key;
   }
   return "";
 }
 
-std::optional<Rational> Draft::number(std::string_view key) {
+std::optional<Rational> ScenarioBuilder::number(std::string_view key) {
   const Json* json = value(key);
   if (json == nullptr) return std::nullopt;
   const std::optional<Rational> number = number_of(*json);
@@ -92,7 +92,7 @@ std::optional<Rational> Draft::number(std::string_view key) {
   return number;
 }
 
-std::optional<std::int64_t> Draft::integer(std::string_view key) {
+std::optional<std::int64_t> ScenarioBuilder::integer(std::string_view key) {
   const Json* json = value(key);
   if (json == nullptr) return std::nullopt;
   const std::optional<Rational> number = number_of(*json);
@@ -106,7 +106,7 @@ std::optional<std::int64_t> Draft::integer(std::string_view key) {
   return whole;
 }
 
-bool Draft::boolean(std::string_view key, bool otherwise) {
+bool ScenarioBuilder::boolean(std::string_view key, bool otherwise) {
   const Json* json = value(key);
   if (json == nullptr) return otherwise;
   const std::optional<bool> found = boolean_of(*json);
@@ -114,7 +114,7 @@ bool Draft::boolean(std::string_view key, bool otherwise) {
   return found.value_or(otherwise);
 }
 
-std::string Draft::word(std::string_view key, const std::string& otherwise) {
+std::string ScenarioBuilder::word(std::string_view key, const std::string& otherwise) {
   const Json* json = value(key);
   if (json == nullptr) return otherwise;
   const ConfigurationKey* row = table_.row(key);

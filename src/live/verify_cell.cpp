@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/live/judge.h"
+#include "src/live/verify_cell.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,9 +10,9 @@
 
 #include "src/base/at.h"
 #include "src/base/counted.h"
+#include "src/live/hypotheses.h"
 #include "src/live/precision.h"
 #include "src/live/results.h"
-#include "src/live/trials.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {
@@ -21,33 +21,33 @@ namespace {
 
 using Verdict = VerifiedPiece::Verdict;
 
-class Judge {
+class CellVerifier {
  public:
-  Judge(const Ground& ground, const Cell& cell)
-      : ground_(ground),
+  CellVerifier(const RunContext& context, const Cell& cell)
+      : context_(context),
         cell_(cell),
-        columns_(gather_columns(ground.run, ground.files, ground.expected, cell.step, cell.contributions)),
-        trials_(
-            ground, cell, columns_, [this](int back) { return earlier(back); }, cache_) {
-    complete_ = ground.run.complete_step(cell.step) && columns_.missing.empty();
+        columns_(gather_columns(context.run, context.files, context.expected, cell.step, cell.contributions)),
+        hypotheses_(
+            context, cell, columns_, [this](int back) { return earlier(back); }, cache_) {
+    complete_ = context.run.complete_step(cell.step) && columns_.missing.empty();
     for (const Column& column : columns_.columns) {
-      support_.push_back(ground.formulas.term(column, column.expected.value_or(Rational(0))));
+      support_.push_back(context.formulas.term(column, column.expected.value_or(Rational(0))));
       expected_known_ = expected_known_ && column.expected;
     }
     expected_terms_ = support_;
     std::erase_if(expected_terms_, [](const Term& term) { return term.coefficient.is_zero(); });
-    if (expected_known_) expected_ = ground_.formulas.print(expected_terms_, support_);
+    if (expected_known_) expected_ = context_.formulas.print(expected_terms_, support_);
   }
 
-  std::vector<Judged> run() {
-    std::vector<Judged> all;
-    if (ground_.run.waits(cell_.step, cell_.parameter)) return all;
-    if (const auto divided = ground_.run.divided.find(cell_.step); divided != ground_.run.divided.end()) {
-      for (Judged& judged : without_formula(all)) wrong(judged, Mistake::wrong_values, divided->second);
+  std::vector<PieceFinding> run() {
+    std::vector<PieceFinding> all;
+    if (context_.run.waits(cell_.step, cell_.parameter)) return all;
+    if (const auto divided = context_.run.divided.find(cell_.step); divided != context_.run.divided.end()) {
+      for (PieceFinding& judged : without_formula(all)) wrong(judged, Mistake::wrong_values, divided->second);
       return all;
     }
-    if (const std::string* why = ground_.run.unknown(cell_.step, cell_.parameter)) {
-      for (Judged& judged : without_formula(all)) undecided(judged, *why);
+    if (const std::string* why = context_.run.unknown(cell_.step, cell_.parameter)) {
+      for (PieceFinding& judged : without_formula(all)) undecided(judged, *why);
       return all;
     }
     if (cell_.results.empty()) {
@@ -55,17 +55,18 @@ class Judge {
       all.push_back(begin({}, cell_.contributions));
       wrong(all.back(), Mistake::no_owner, "no rank's optimizer gets it, and backward yields a gradient");
     }
-    for (const SameResult& group : distinct_results(ground_.run, cell_.results)) {
+    for (const SameResult& group : distinct_results(context_.run, cell_.results)) {
       all.push_back(begin(group.ranks, {group.first}));
-      one(all.back(), group);
+      verify_result(all.back(), group);
     }
-    if (const auto doubt = ground_.run.doubts.find({cell_.step, cell_.parameter}); doubt != ground_.run.doubts.end()) {
-      for (Judged& judged : all) {
+    if (const auto doubt = context_.run.doubts.find({cell_.step, cell_.parameter});
+        doubt != context_.run.doubts.end()) {
+      for (PieceFinding& judged : all) {
         if (judged.piece.verdict == Verdict::right) undecided(judged, doubt->second);
       }
     }
     // A contribution that is not known may be what is missing, or be the same as one that is known.
-    for (Judged& judged : all) {
+    for (PieceFinding& judged : all) {
       if (complete_ || judged.piece.verdict == Verdict::undecided) continue;
       undecided(judged, judged.piece.verdict == Verdict::right ? "right, as far as the run was recorded"
                                                                : "as far as the run was recorded: " + judged.summary);
@@ -75,8 +76,8 @@ class Judge {
 
  private:
   /// `tensors`: of the lines that tell of it, the first first.
-  Judged begin(std::vector<int> ranks, const std::vector<const SketchedTensor*>& tensors) const {
-    Judged judged;
+  PieceFinding begin(std::vector<int> ranks, const std::vector<const SketchedTensor*>& tensors) const {
+    PieceFinding judged;
     judged.piece.step = cell_.step;
     judged.piece.parameter = cell_.parameter;
     judged.piece.piece = cell_.piece;
@@ -87,24 +88,24 @@ class Judge {
   }
 
   /// Every distinct result, or what backward yields where there is none.
-  std::vector<Judged>& without_formula(std::vector<Judged>& all) const {
-    for (const SameResult& group : distinct_results(ground_.run, cell_.results))
+  std::vector<PieceFinding>& without_formula(std::vector<PieceFinding>& all) const {
+    for (const SameResult& group : distinct_results(context_.run, cell_.results))
       all.push_back(begin(group.ranks, {group.first}));
     if (all.empty()) all.push_back(begin({}, cell_.contributions));
     return all;
   }
 
-  static void wrong(Judged& judged, Mistake kind, std::string what) {
+  static void wrong(PieceFinding& judged, Mistake kind, std::string what) {
     judged.piece.verdict = Verdict::wrong;
     judged.kind = judged.piece.ranks.empty() ? Mistake::no_owner : kind;
     judged.summary = std::move(what);
   }
-  static void undecided(Judged& judged, std::string what) {
+  static void undecided(PieceFinding& judged, std::string what) {
     judged.piece.verdict = Verdict::undecided;
     judged.summary = std::move(what);
   }
 
-  void one(Judged& judged, const SameResult& group) {
+  void verify_result(PieceFinding& judged, const SameResult& group) {
     const SketchedTensor result = whole(group);
     if (result.row < 0) return no_gradient(judged);
     if (columns_.non_finite > 0) {
@@ -123,7 +124,7 @@ class Judge {
     }
     if (!columns_.missing.empty()) return undecided(judged, columns_.missing);
     Problem problem;
-    if (const std::optional<int> missing = read_result(ground_.files, cell_.step, group, problem.result))
+    if (const std::optional<int> missing = read_result(context_.files, cell_.step, group, problem.result))
       return undecided(judged,
                        fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
     if (!is_finite(problem.result))
@@ -131,7 +132,7 @@ class Judge {
     if (is_zero(problem.result) && group.shares.empty() && !ZeroHashes(columns_.zero_hashes).add(result))
       return undecided(judged, fmt::format("what the optimizer gets {}", not_of_zeros));
     if (columns_.unsaid_axis >= 0) {
-      const std::string& axis = ground_.run.header.axes[at(columns_.unsaid_axis)];
+      const std::string& axis = context_.run.header.axes[at(columns_.unsaid_axis)];
       return undecided(judged, fmt::format("ranks along {} yield different gradients of it, and nothing says whether "
                                            "they hold different parts of it or shares of one gradient",
                                            axis));
@@ -142,20 +143,20 @@ class Judge {
       problem.columns.push_back(&column);
       problem.coarsest = coarser(problem.coarsest, column.dtype);
     }
-    const RunParameter& parameter = ground_.run.parameters[at(cell_.parameter)];
+    const RunParameter& parameter = context_.run.parameters[at(cell_.parameter)];
     problem.elements = static_cast<double>(parameter.numel(cell_.piece));
     const Explanation found = explain(
         problem, [&](int back) { return earlier(back); }, cache_);
-    if (!found.right && with_waiting(judged, problem)) return;
+    if (!found.right && decide_with_skipped_steps(judged, problem)) return;
     decide(judged, problem, found);
   }
 
   /// The optimizer may get what came in steps before this one in which it did not step, from one of them on: where
   /// nobody has zeroed that, it belongs to this step.
-  bool with_waiting(Judged& judged, Problem problem) {
-    const std::vector<int>& steps = ground_.run.steps;
+  bool decide_with_skipped_steps(PieceFinding& judged, Problem problem) {
+    const std::vector<int>& steps = context_.run.steps;
     auto step = std::lower_bound(steps.begin(), steps.end(), cell_.step);
-    for (int back = 1; step != steps.begin() && ground_.run.waits(*--step, cell_.parameter); ++back) {
+    for (int back = 1; step != steps.begin() && context_.run.waits(*--step, cell_.parameter); ++back) {
       if (back > most_back) {
         undecided(judged, fmt::format("its optimizer did not step in more than {} optimizer steps before", most_back));
         return true;
@@ -177,7 +178,7 @@ class Judge {
   /// The columns of the optimizer step that is so many before; nothing where the run has no such step.
   std::optional<std::vector<const Column*>> earlier(int back) {
     while (static_cast<int>(earlier_.size()) < back)
-      earlier_.push_back(ground_.before ? ground_.before(cell_, static_cast<int>(earlier_.size()) + 1) : nullptr);
+      earlier_.push_back(context_.before ? context_.before(cell_, static_cast<int>(earlier_.size()) + 1) : nullptr);
     const std::shared_ptr<const Columns>& found = earlier_[at(back - 1)];
     if (found == nullptr) return std::nullopt;
     std::vector<const Column*> columns;
@@ -185,7 +186,7 @@ class Judge {
     return columns;
   }
 
-  void no_gradient(Judged& judged) {
+  void no_gradient(PieceFinding& judged) {
     if (!columns_.missing.empty()) return undecided(judged, columns_.missing);
     judged.piece.formula = "0";
     if (columns_.columns.empty() && columns_.non_finite == 0) {
@@ -199,7 +200,7 @@ class Judge {
     judged.piece.why = "backward yields a gradient on " + rank_words({ranks.begin(), ranks.end()});
   }
 
-  void decide(Judged& judged, const Problem& problem, const Explanation& found) {
+  void decide(PieceFinding& judged, const Problem& problem, const Explanation& found) {
     VerifiedPiece& piece = judged.piece;
     piece.unexplained = found.residual;
     piece.noise = found.noise;
@@ -226,17 +227,17 @@ class Judge {
 
   std::vector<Term> terms_of(const Explanation& found) const {
     std::vector<Term> terms;
-    for (const Entered& one : found.entered) {
-      if (one.exact && !one.exact->is_zero()) terms.push_back(ground_.formulas.term(*one.column, *one.exact));
+    for (const ColumnCoefficient& one : found.entered) {
+      if (one.exact && !one.exact->is_zero()) terms.push_back(context_.formulas.term(*one.column, *one.exact));
     }
     return terms;
   }
 
-  void write(Judged& judged, const Explanation& found) const {
+  void write(PieceFinding& judged, const Explanation& found) const {
     VerifiedPiece& piece = judged.piece;
-    piece.formula = found.exact() ? ground_.formulas.print(terms_of(found), support_)
-                                  : ground_.formulas.print_rounded(found.entered, support_);
-    for (const Entered& one : found.entered) {
+    piece.formula = found.exact() ? context_.formulas.print(terms_of(found), support_)
+                                  : context_.formulas.print_rounded(found.entered, support_);
+    for (const ColumnCoefficient& one : found.entered) {
       RecoveredCoefficient coefficient;
       coefficient.rank = one.column->rank;
       coefficient.step = one.column->step;
@@ -256,7 +257,7 @@ class Judge {
                      [](const RecoveredCoefficient& a, const RecoveredCoefficient& b) { return a.step < b.step; });
   }
 
-  void unexplained(Judged& judged, const Problem& problem, const Explanation& found) {
+  void unexplained(PieceFinding& judged, const Problem& problem, const Explanation& found) {
     VerifiedPiece& piece = judged.piece;
     if (!complete_) {
       return undecided(judged, "a part is none of the recorded contributions; some are missing in the run");
@@ -270,11 +271,11 @@ class Judge {
     // Fewer digits on the way than any recorded tensor has leave the coefficients as they are.
     if (expected_known_ && found.told_apart) {
       bool right = true;
-      for (const Entered& one : found.entered)
+      for (const ColumnCoefficient& one : found.entered)
         right = right && std::abs(one.value - to_double(*one.column->expected)) <= 7 * one.error;
       const LeastSquares system(problem, cache_.over(problem.columns).scaled(problem).basis);
       Vector coefficients;
-      for (const Entered& one : found.entered) coefficients.push_back(one.value);
+      for (const ColumnCoefficient& one : found.entered) coefficients.push_back(one.value);
       const double half = 5 * std::sqrt(system.model_noise(coefficients, Dtype::bfloat16)) / system.size();
       if (right && found.residual <= half) {
         piece.why = fmt::format("{} is more than {} leaves, and no more than 16 bits on the way would",
@@ -286,13 +287,13 @@ class Judge {
     if (!found.told_apart && problem.columns.size() > 1) {
       piece.formula.clear();
       piece.coefficients.clear();
-      const bool is_small = problem.elements < ground_.run.header.sums;
+      const bool is_small = problem.elements < context_.run.header.sums;
       piece.why = fmt::format(
           "{} cannot be told apart {}; the nearest of the formulas that were tried leaves {} of it, and rounding at "
           "most {}",
           counted(problem.columns.size(), "contribution"),
           is_small ? fmt::format("in {}", counted(static_cast<std::uint64_t>(problem.elements), "element"))
-                   : fmt::format("by {}", counted(ground_.run.header.sums, "sum")),
+                   : fmt::format("by {}", counted(context_.run.header.sums, "sum")),
           percent(found.residual), percent(found.noise));
       if (!expected_known_) return undecided(judged, "no simple formula explains it");
       return wrong(judged, Mistake::wrong_values, "it is not the expected sum, and no simple formula explains it");
@@ -303,7 +304,7 @@ class Judge {
   }
 
   /// Where nobody said what the loss is: all contributions of all parameters should come with one coefficient.
-  void without_loss(Judged& judged, const Explanation& found) {
+  void without_loss(PieceFinding& judged, const Explanation& found) {
     if (found.uniform && found.exact_factor && !found.exact_factor->is_zero()) {
       judged.uniform = found.exact_factor;
       judged.piece.verdict = Verdict::right;
@@ -312,7 +313,7 @@ class Judge {
     if (found.stale && found.exact()) return wrong(judged, Mistake::leftover, stale_words);
     std::set<int> missing;
     bool some = false;
-    for (const Entered& one : found.entered) {
+    for (const ColumnCoefficient& one : found.entered) {
       if (one.exact && one.exact->is_zero())
         missing.insert(one.column->rank);
       else
@@ -327,8 +328,8 @@ class Judge {
   }
 
   /// A formula of other parameters, or a usual one, that explains this result as well.
-  bool try_formulas(Judged& judged, const Problem& problem) {
-    const std::optional<Trials::Found> fitting = trials_.first_that_fits(problem, judged.piece.ranks);
+  bool try_formulas(PieceFinding& judged, const Problem& problem) {
+    const std::optional<Hypotheses::Found> fitting = hypotheses_.first_that_fits(problem, judged.piece.ranks);
     if (!fitting) return false;
     const Explanation& found = fitting->explanation;
     judged.piece.unexplained = fitting->left.residual;
@@ -346,18 +347,18 @@ class Judge {
   }
 
   /// Wrong, by a formula that is exact.
-  void wrong_by(Judged& judged, const Explanation& found) const {
+  void wrong_by(PieceFinding& judged, const Explanation& found) const {
     VerifiedPiece& piece = judged.piece;
-    piece.difference = ground_.formulas.difference(terms_of(found), expected_terms_);
-    wrong(judged, kind_of(found, cell_.step), mistake_words(ground_.run, found, piece.difference, piece.ranks));
+    piece.difference = context_.formulas.difference(terms_of(found), expected_terms_);
+    wrong(judged, kind_of(found, cell_.step), mistake_words(context_.run, found, piece.difference, piece.ranks));
   }
 
-  const Ground& ground_;
+  const RunContext& context_;
   const Cell& cell_;
   Columns columns_;
   DesignCache cache_;
   std::vector<std::shared_ptr<const Columns>> earlier_;  // of the optimizer steps before, the last first
-  Trials trials_;
+  Hypotheses hypotheses_;
   std::vector<Term> support_, expected_terms_;
   std::string expected_;  // formula; "" where it is not known
   bool expected_known_ = true, complete_ = false;
@@ -365,9 +366,11 @@ class Judge {
 
 }  // namespace
 
-std::vector<Judged> judge(const Ground& ground, const Cell& cell) { return Judge(ground, cell).run(); }
+std::vector<PieceFinding> verify_cell(const RunContext& context, const Cell& cell) {
+  return CellVerifier(context, cell).run();
+}
 
-std::optional<Pattern> pattern_of(const Judged& judged) {
+std::optional<Pattern> pattern_of(const PieceFinding& judged) {
   if (!judged.told_apart || judged.piece.verdict != Verdict::wrong || judged.piece.coefficients.empty())
     return std::nullopt;
   Pattern pattern;

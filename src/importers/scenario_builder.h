@@ -17,9 +17,9 @@ namespace lockstep::importers {
 
 /// A scenario in the making: reads settings by their keys, keeps account of which were read, and collects what they
 /// stand for. Mistakes are collected; a value that is one reads as if it had not been given.
-class Draft {
+class ScenarioBuilder {
  public:
-  Draft(const ImportRequest& request, const std::string& table, Settings settings, Diagnostics& diagnostics);
+  ScenarioBuilder(const ImportRequest& request, const std::string& table, Settings settings, Diagnostics& diagnostics);
 
   const ImportRequest& request() const { return request_; }
   const KeyTable& table() const { return table_; }
@@ -107,7 +107,7 @@ class Draft {
 /// Whether two words are the same but for upper and lower case.
 bool same_word(std::string_view a, std::string_view b);
 /// "tensor 2 × pipeline 4".
-std::string text_of(const Draft::Degrees& degrees);
+std::string text_of(const ScenarioBuilder::Degrees& degrees);
 /// What a value is, for "found …": numbers and booleans as they are, of everything else the kind alone, for it may be a
 /// secret.
 std::string kind_of(const Json& value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/trial.h"
+#include "src/diagnosis/oracle.h"
 
 #include <algorithm>
 
@@ -11,15 +11,15 @@ namespace lockstep::diagnosis {
 
 namespace {
 
-Judgement judgement_of(const SymbolicResult& result, const Model& model) {
-  Judgement judgement;
-  judgement.state = result.match ? Judgement::State::right : Judgement::State::wrong;
-  if (result.match) return judgement;
-  judgement.wrong_buffers.assign(model.parameters().size(), 0);
+OracleAnswer answer_of(const SymbolicResult& result, const Model& model) {
+  OracleAnswer answer;
+  answer.state = result.match ? OracleAnswer::State::right : OracleAnswer::State::wrong;
+  if (result.match) return answer;
+  answer.wrong_buffers.assign(model.parameters().size(), 0);
   const auto add = [&](int parameter, int distance) {
-    ++judgement.wrong_buffers[at(parameter)];
-    ++judgement.count;
-    judgement.distance += distance;
+    ++answer.wrong_buffers[at(parameter)];
+    ++answer.count;
+    answer.distance += distance;
   };
   const auto parameter_of = [&](int rank, int buffer) {
     return model.local(rank).buffers[at(buffer)].parameters.front();
@@ -33,7 +33,7 @@ Judgement judgement_of(const SymbolicResult& result, const Model& model) {
   }
   for (const UnownedResult& unowned : result.unowned) add(parameter_of(unowned.rank, unowned.buffer), 2);
   for (const NormResult& norm : result.norm) add(norm.parameter, 1);
-  return judgement;
+  return answer;
 }
 
 std::size_t owners_of(const Timeline& timeline) {
@@ -57,22 +57,22 @@ std::size_t owners_of(const Timeline& timeline) {
 
 }  // namespace
 
-Judgement SymbolicJudge::judge(const std::vector<Edit>& edits) {
+OracleAnswer SymbolicOracle::judge(const std::vector<Edit>& edits) {
   std::optional<std::vector<Step>> steps = steps_.edited(edits);
-  return steps ? judge_steps(std::move(*steps)) : Judgement{};
+  return steps ? judge_steps(std::move(*steps)) : OracleAnswer{};
 }
 
-Judgement SymbolicJudge::judge_steps(std::vector<Step> steps) {
+OracleAnswer SymbolicOracle::judge_steps(std::vector<Step> steps) {
   if (!steps_.are_valid(steps)) return {};
   Schedule& schedule = steps_.schedule();
   schedule.steps = std::move(steps);
   try {
     const Timeline timeline = walk(schedule);
-    if (timeline.outcome.kind != Outcome::Kind::complete) return {Judgement::State::failed};
-    Judgement judgement = judgement_of(SymbolicEngine(schedule, timeline).run(), schedule.model);
-    judgement.sent_bytes = static_cast<double>(communication(schedule, timeline).most_bytes_of_a_rank);
-    judgement.owners = owners_of(timeline);
-    return judgement;
+    if (timeline.outcome.kind != Outcome::Kind::complete) return {OracleAnswer::State::failed};
+    OracleAnswer answer = answer_of(SymbolicEngine(schedule, timeline).run(), schedule.model);
+    answer.sent_bytes = static_cast<double>(communication(schedule, timeline).most_bytes_of_a_rank);
+    answer.owners = owners_of(timeline);
+    return answer;
   } catch (const InputError&) {
     return {};  // what the walk meets on a rank: a division by zero, a bucket that n does not divide
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/report/parameter_story.h"
+#include "src/report/parameter_history.h"
 
 #include <algorithm>
 #include <map>
@@ -58,33 +58,33 @@ std::vector<Subject> subjects_of(const CheckResult& result, std::size_t most) {
   return subjects;
 }
 
-/// One story, from the grids of its ranges: requests [first, first + count).
+/// One history, from the grids of its ranges: requests [first, first + count).
 class Teller {
  public:
   Teller(const CheckResult& result, ParameterGrids& grids, std::size_t first, std::size_t count)
       : result_(result), schedule_(*result.scenario->schedule), grids_(grids), first_(first), count_(count) {}
 
-  ParameterStory tell(int parameter) {
+  ParameterHistory tell(int parameter) {
     logical_ = schedule_.model.logical_of(parameter);
-    story_.parameter = schedule_.model.parameters()[at(parameter)].name;
+    history_.parameter = schedule_.model.parameters()[at(parameter)].name;
     std::size_t widest = 0;
     for (std::size_t range = 0; range < count_; ++range) {
       const Interval elements = grids_.elements(first_ + range);
-      story_.ranges.push_back(elements);
-      story_.expected.push_back(grids_.expected(first_ + range));
+      history_.ranges.push_back(elements);
+      history_.expected.push_back(grids_.expected(first_ + range));
       const std::size_t cells = ranks_of(grids_.plan(first_ + range)).size();
       if (cells > widest) {
         widest = cells;
-        story_.plan = grids_.plan(first_ + range);
+        history_.plan = grids_.plan(first_ + range);
       }
     }
-    story_.ranks = ranks_of(story_.plan);
-    for (const int rank : story_.ranks) {
+    history_.ranks = ranks_of(history_.plan);
+    for (const int rank : history_.ranks) {
       const int buffer = schedule_.model.buffer_of(rank, logical_);
-      story_.elements = std::max(story_.elements, schedule_.model.local(rank).buffers[at(buffer)].numel);
+      history_.elements = std::max(history_.elements, schedule_.model.local(rank).buffers[at(buffer)].numel);
     }
-    moments();
-    return std::move(story_);
+    entries();
+    return std::move(history_);
   }
 
  private:
@@ -101,7 +101,7 @@ class Teller {
     return ranks;
   }
 
-  void moments() {
+  void entries() {
     std::map<int, std::vector<std::pair<int, Snapshot>>> by_time;  // with their ranges
     for (std::size_t range = 0; range < count_; ++range) {
       for (Snapshot& snapshot : grids_.snapshots(first_ + range))
@@ -111,37 +111,37 @@ class Teller {
     std::map<int, std::vector<std::vector<int>>> groups = groups_by_time();
     for (auto& [time, snapshots] : by_time) {
       const Snapshot& front = snapshots.front().second;
-      ParameterStory::Moment moment;
-      moment.step = front.step;
-      moment.micro_batch = front.micro_batch;
-      moment.groups = std::move(groups[time]);
+      ParameterHistory::Entry entry;
+      entry.step = front.step;
+      entry.micro_batch = front.micro_batch;
+      entry.groups = std::move(groups[time]);
       const bool left_out = in_the_middle(front, micro_batches);
       for (auto& [range, snapshot] : snapshots) {
-        moment.changed = moment.changed || snapshot.changed;
+        entry.changed = entry.changed || snapshot.changed;
         if (left_out) continue;
         grids_.fill(first_ + static_cast<std::size_t>(range), snapshot);
-        changes(range, snapshot, moment);
+        changes(range, snapshot, entry);
         snapshot.cells.clear();
       }
       if (left_out) {
-        ++story_.moments_left_out;
+        ++history_.entries_left_out;
       } else {
-        story_.moments.push_back(std::move(moment));
+        history_.entries.push_back(std::move(entry));
       }
     }
   }
 
-  void changes(int range, const Snapshot& snapshot, ParameterStory::Moment& moment) {
+  void changes(int range, const Snapshot& snapshot, ParameterHistory::Entry& entry) {
     const GridPlan& plan = grids_.plan(first_ + static_cast<std::size_t>(range));
     for (std::size_t block = 0; block < snapshot.cells.size(); ++block) {
       for (std::size_t row = 0; row < snapshot.cells[block].size(); ++row) {
         for (std::size_t column = 0; column < snapshot.cells[block][row].size(); ++column) {
           const GridCell& cell = snapshot.cells[block][row][column];
           const int rank = plan.blocks[block].ranks[row][column];
-          const auto place = std::lower_bound(story_.ranks.begin(), story_.ranks.end(), rank);
-          if (!cell.held || place == story_.ranks.end() || *place != rank) continue;
-          ParameterStory::Change change{static_cast<int>(place - story_.ranks.begin()), range, formula(cell.formula),
-                                        ""};
+          const auto place = std::lower_bound(history_.ranks.begin(), history_.ranks.end(), rank);
+          if (!cell.held || place == history_.ranks.end() || *place != rank) continue;
+          ParameterHistory::Change change{static_cast<int>(place - history_.ranks.begin()), range,
+                                          formula(cell.formula), ""};
           if (cell.stale) change.marks += "~";
           if (cell.owner) change.marks += "*";
           if (cell.wrong) change.marks += "✗";
@@ -149,15 +149,15 @@ class Teller {
           const auto [before, fresh] = held_.try_emplace({snapshot.step->buffer, change.rank, range}, held);
           if (!fresh && before->second == held) continue;
           before->second = std::move(held);
-          moment.changes.push_back(std::move(change));
+          entry.changes.push_back(std::move(change));
         }
       }
     }
   }
 
   int formula(const std::string& text) {
-    const auto [place, fresh] = formulas_.emplace(text, static_cast<int>(story_.formulas.size()));
-    if (fresh) story_.formulas.push_back(text);
+    const auto [place, fresh] = formulas_.emplace(text, static_cast<int>(history_.formulas.size()));
+    if (fresh) history_.formulas.push_back(text);
     return place->second;
   }
 
@@ -174,7 +174,7 @@ class Teller {
       std::vector<int> members;
       for (std::size_t index = 0; index < event.calls.size(); ++index) {
         const int rank = event.calls[index].rank;
-        if (!std::binary_search(story_.ranks.begin(), story_.ranks.end(), rank)) continue;
+        if (!std::binary_search(history_.ranks.begin(), history_.ranks.end(), rank)) continue;
         const bool root = event.root == static_cast<int>(index);
         members.insert(root ? members.begin() : members.end(), rank);
       }
@@ -188,7 +188,7 @@ class Teller {
   ParameterGrids& grids_;
   std::size_t first_, count_;
   int logical_ = 0;
-  ParameterStory story_;
+  ParameterHistory history_;
   std::map<std::string, int> formulas_;
   // By buffer, rank and range: formula and marks.
   std::map<std::tuple<std::string, int, int>, std::pair<int, std::string>> held_;
@@ -196,12 +196,12 @@ class Teller {
 
 }  // namespace
 
-std::vector<ParameterStory> parameter_stories(const CheckResult& result, std::size_t most) {
+std::vector<ParameterHistory> parameter_histories(const CheckResult& result, std::size_t most) {
   if (result.timeline == nullptr || result.scenario->schedule == nullptr) return {};
-  return stories_of(result, subjects_of(result, most));
+  return histories_of(result, subjects_of(result, most));
 }
 
-std::vector<ParameterStory> stories_of(const CheckResult& result, const std::vector<Subject>& subjects) {
+std::vector<ParameterHistory> histories_of(const CheckResult& result, const std::vector<Subject>& subjects) {
   const Model& model = result.scenario->schedule->model;
   std::vector<GridRequest> requests;
   std::vector<std::size_t> first, left_out;
@@ -215,14 +215,14 @@ std::vector<ParameterStory> stories_of(const CheckResult& result, const std::vec
   }
   if (requests.empty()) return {};
   ParameterGrids grids(result, requests, most_lines_of_ranks(result), widest_formula);
-  std::vector<ParameterStory> stories;
+  std::vector<ParameterHistory> histories;
   for (std::size_t index = 0; index < subjects.size(); ++index) {
     const std::size_t end = index + 1 < first.size() ? first[index + 1] : requests.size();
-    ParameterStory story = Teller(result, grids, first[index], end - first[index]).tell(subjects[index].parameter);
-    story.ranges_left_out = left_out[index];
-    if (!story.moments.empty()) stories.push_back(std::move(story));
+    ParameterHistory history = Teller(result, grids, first[index], end - first[index]).tell(subjects[index].parameter);
+    history.ranges_left_out = left_out[index];
+    if (!history.entries.empty()) histories.push_back(std::move(history));
   }
-  return stories;
+  return histories;
 }
 
 }  // namespace lockstep::report

@@ -25,7 +25,7 @@ struct Cell {
 using Pattern = std::map<std::tuple<int, int, int>, Rational>;
 
 /// What judging needs besides the cell.
-struct Ground {
+struct RunContext {
   const CapturedRun& run;
   SketchFiles& files;
   const RunFormulas& formulas;
@@ -39,7 +39,7 @@ struct Ground {
 };
 
 /// What judging found, with what the summary needs and the report does not.
-struct Judged {
+struct PieceFinding {
   VerifiedPiece piece;
   std::string summary;  ///< what is wrong, in words that are the same for the same mistake; "" where right
   Mistake kind = Mistake::wrong_factor;  ///< where wrong
@@ -49,9 +49,9 @@ struct Judged {
 };
 
 /// Judges every distinct result of a cell, and what has no result.
-std::vector<Judged> judge(const Ground& ground, const Cell& cell);
+std::vector<PieceFinding> verify_cell(const RunContext& context, const Cell& cell);
 
 /// The coefficients of the contributions, where all of them are certain.
-std::optional<Pattern> pattern_of(const Judged& judged);
+std::optional<Pattern> pattern_of(const PieceFinding& judged);
 
 }  // namespace lockstep::live

@@ -14,7 +14,7 @@
 namespace lockstep::diagnosis {
 
 /// What the engines say of an edited schedule at one layout.
-struct MutantTrial {
+struct MutantOutcome {
   bool applicable = false;  ///< the edit can be applied, and every step of the result can be evaluated
   Verdict verdict = Verdict::error;
   /// The parametric engine says that it is wrong too; "" in `parametric_limit` where it could follow every step.
@@ -26,16 +26,16 @@ struct MutantTrial {
 };
 
 /// A layout at which edits of a schedule are tried.
-class MutationGround {
+class MutationOracle {
  public:
   /// Of a schedule, on these parameters. Throws InputError where they do not fit together.
-  MutationGround(const Schedule& schedule, std::vector<Parameter> parameters)
+  MutationOracle(const Schedule& schedule, std::vector<Parameter> parameters)
       : steps_(std::make_shared<scenario::EditableSteps>(schedule, std::move(parameters))) {}
-  explicit MutationGround(const Schedule& schedule) : MutationGround(schedule, schedule.model.parameters()) {}
+  explicit MutationOracle(const Schedule& schedule) : MutationOracle(schedule, schedule.model.parameters()) {}
   /// What becomes of it with these steps. Throws InternalError where the engines disagree.
-  MutantTrial judge(std::vector<Step> steps);
+  MutantOutcome judge(std::vector<Step> steps);
   /// The same with the steps as they are.
-  MutantTrial judge() { return judge(steps_->steps()); }
+  MutantOutcome judge() { return judge(steps_->steps()); }
   /// Whether the symbolic engine says `match`.
   bool is_right(std::vector<Step> steps);
   const scenario::EditableSteps& steps() const { return *steps_; }
@@ -57,15 +57,15 @@ struct SmallScenario {
 };
 SmallScenario small_scenario(const std::shared_ptr<const Scenario>& scenario);
 
-/// The ground at other sizes.
-struct NeighbourGround {
-  std::unique_ptr<MutationGround> ground;  ///< one parameter of each class
+/// An oracle at other sizes.
+struct NeighbourLayout {
+  std::unique_ptr<MutationOracle> oracle;  ///< one parameter of each class
   std::shared_ptr<const Scenario> scenario;
   std::string sizes;
   std::string axis;  ///< that has another size than at the small layout; "" for the number of micro-batches
 };
 /// Around the small layout, where the scenario is right: one axis at a time, and the micro-batches, at 1 to 3 (with
 /// experts axes at 4 too).
-std::vector<NeighbourGround> grounds_around(const Scenario& scenario, const SmallScenario& small);
+std::vector<NeighbourLayout> layouts_around(const Scenario& scenario, const SmallScenario& small);
 
 }  // namespace lockstep::diagnosis

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/importers/draft.h"
+#include "src/importers/scenario_builder.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,14 +19,15 @@ bool same_word(std::string_view a, std::string_view b) {
                     [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-Draft::Draft(const ImportRequest& request, const std::string& table, Settings settings, Diagnostics& diagnostics)
+ScenarioBuilder::ScenarioBuilder(const ImportRequest& request, const std::string& table, Settings settings,
+                                 Diagnostics& diagnostics)
     : request_(request), table_(table), settings_(std::move(settings)), diagnostics_(diagnostics) {}
 
-void Draft::meaning(std::string_view key, std::string text) {
+void ScenarioBuilder::meaning(std::string_view key, std::string text) {
   meanings_.insert_or_assign(std::string(key), std::move(text));
 }
 
-void Draft::mistake(std::string_view key, std::string message) {
+void ScenarioBuilder::mistake(std::string_view key, std::string message) {
   const Setting* setting = settings_.find(key);
   if (setting == nullptr) {
     diagnostics_.add({}, std::move(message));
@@ -38,19 +39,19 @@ void Draft::mistake(std::string_view key, std::string message) {
                    fmt::format("{}: {}", setting->written, message));
 }
 
-void Draft::axis(std::string_view key, std::int64_t size) {
+void ScenarioBuilder::axis(std::string_view key, std::int64_t size) {
   if (size != 1) layout(key, json_integer(size));
 }
 
-void Draft::size(std::string_view key, Json value) { sizes_.set(key, std::move(value)); }
+void ScenarioBuilder::size(std::string_view key, Json value) { sizes_.set(key, std::move(value)); }
 
-std::string text_of(const Draft::Degrees& degrees) {
+std::string text_of(const ScenarioBuilder::Degrees& degrees) {
   std::string text;
   for (const auto& [name, size] : degrees) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", name, size);
   return text;
 }
 
-std::int64_t Draft::degree(std::string_view key, std::int64_t asked) {
+std::int64_t ScenarioBuilder::degree(std::string_view key, std::int64_t asked) {
   if (asked > 0) return asked;
   const std::int64_t size = integer(key).value_or(1);
   if (size >= 1 && size <= largest_import_size) return size;
@@ -58,7 +59,7 @@ std::int64_t Draft::degree(std::string_view key, std::int64_t asked) {
   return 1;
 }
 
-std::int64_t Draft::world_size(std::string_view key, std::int64_t otherwise) {
+std::int64_t ScenarioBuilder::world_size(std::string_view key, std::int64_t otherwise) {
   if (request_.world > 0) return request_.world;
   const std::int64_t world = integer(key).value_or(otherwise);
   if (world >= 0 && world <= largest_import_size) return world;
@@ -66,7 +67,7 @@ std::int64_t Draft::world_size(std::string_view key, std::int64_t otherwise) {
   return 0;
 }
 
-std::int64_t Draft::product(const Degrees& degrees) {
+std::int64_t ScenarioBuilder::product(const Degrees& degrees) {
   std::int64_t product = 1;
   for (const auto& degree : degrees) {
     product *= degree.second;
@@ -77,7 +78,7 @@ std::int64_t Draft::product(const Degrees& degrees) {
   return product;
 }
 
-std::int64_t Draft::data_parallel_size(std::int64_t world, const Degrees& degrees) {
+std::int64_t ScenarioBuilder::data_parallel_size(std::int64_t world, const Degrees& degrees) {
   if (!mistaken_.empty()) return 0;  // said already
   const std::int64_t product = this->product(degrees);
   if (product == 0) return 0;
@@ -97,7 +98,7 @@ std::int64_t Draft::data_parallel_size(std::int64_t world, const Degrees& degree
   return world / product;
 }
 
-void Draft::assumed_model(std::int64_t tp) {
+void ScenarioBuilder::assumed_model(std::int64_t tp) {
   preset(request_.model.empty() ? "gpt2" : request_.model);
   if (tp > 1) size("make_vocab_size_divisible_by", json_integer(128));
   if (request_.model.empty()) {
@@ -139,11 +140,11 @@ std::string release_of(const KeyTable& table, const Json& options) {
 
 }  // namespace
 
-void Draft::runs_on(const std::string& table) { runs_on_ = " with " + release_of(KeyTable(table), options_); }
+void ScenarioBuilder::runs_on(const std::string& table) { runs_on_ = " with " + release_of(KeyTable(table), options_); }
 
-std::string Draft::release() const { return release_of(table_, options_) + runs_on_; }
+std::string ScenarioBuilder::release() const { return release_of(table_, options_) + runs_on_; }
 
-void Draft::add_request_sizes() {
+void ScenarioBuilder::add_request_sizes() {
   if (!request_.model.empty()) {
     if (builtin_model(request_.model) == nullptr) {
       const std::string near = did_you_mean(request_.model, builtin_models());
@@ -162,7 +163,7 @@ void Draft::add_request_sizes() {
   }
 }
 
-void Draft::add_request_options() {
+void ScenarioBuilder::add_request_options() {
   for (const std::string& text : request_.options) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
@@ -174,7 +175,7 @@ void Draft::add_request_options() {
   }
 }
 
-void Draft::check_allowed(const Setting& setting, const ConfigurationKey& row) {
+void ScenarioBuilder::check_allowed(const Setting& setting, const ConfigurationKey& row) {
   const bool allowed = setting.value.is_null() || std::any_of(row.only.begin(), row.only.end(), [&](const Json& one) {
                          if (one.same_as(setting.value)) return true;
                          if (one.is_string() && setting.value.is_string())
@@ -195,7 +196,7 @@ void Draft::check_allowed(const Setting& setting, const ConfigurationKey& row) {
   }
 }
 
-void Draft::pass_on(const Setting& setting, const ConfigurationKey& row) {
+void ScenarioBuilder::pass_on(const Setting& setting, const ConfigurationKey& row) {
   Json result;
   if (row.type == "integer") {
     if (const auto found = integer(setting.key)) result = json_integer(*found);
@@ -226,7 +227,7 @@ void Draft::pass_on(const Setting& setting, const ConfigurationKey& row) {
   }
 }
 
-std::string Draft::meaning_of(const Setting& setting, const ConfigurationKey& row) const {
+std::string ScenarioBuilder::meaning_of(const Setting& setting, const ConfigurationKey& row) const {
   const auto own = meanings_.find(setting.key);
   if (own != meanings_.end()) return own->second;
   if (row.goes_to == "option") return "option " + row.target;
@@ -235,7 +236,7 @@ std::string Draft::meaning_of(const Setting& setting, const ConfigurationKey& ro
   return row.meaning;
 }
 
-void Draft::account(Imported& imported) {
+void ScenarioBuilder::account(Imported& imported) {
   for (const Setting& setting : settings_.all()) {
     const ConfigurationKey* row = table_.row(setting.key);
     if (row == nullptr && setting.value.is_object()) continue;  // an empty section
@@ -270,7 +271,7 @@ void Draft::account(Imported& imported) {
   }
 }
 
-void Draft::add_origins(Imported& imported) const {
+void ScenarioBuilder::add_origins(Imported& imported) const {
   const auto add = [&](const std::string& pointer, const std::string& key, const std::string& number = "",
                        const Place& place = {}) {
     imported.origins.push_back({pointer, key, number, place});
@@ -308,7 +309,7 @@ void Draft::add_origins(Imported& imported) const {
   }
 }
 
-Imported Draft::finish(const std::string& title, const std::string& name) {
+Imported ScenarioBuilder::finish(const std::string& title, const std::string& name) {
   for (const Setting& setting : settings_.all()) {
     const ConfigurationKey* row = table_.row(setting.key);
     if (row == nullptr) continue;

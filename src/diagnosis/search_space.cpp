@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/search_ground.h"
+#include "src/diagnosis/search_space.h"
 
 #include <algorithm>
 #include <optional>
@@ -50,10 +50,10 @@ class ChangedBy {
 
 /// Null where a scenario cannot do without the parameters that this one was deprived of: a step may need a use that
 /// they alone have.
-std::unique_ptr<SymbolicJudge> judge_of(const Schedule& schedule, std::vector<Parameter> parameters) {
+std::unique_ptr<SymbolicOracle> oracle_of(const Schedule& schedule, std::vector<Parameter> parameters) {
   try {
-    auto judge = std::make_unique<SymbolicJudge>(schedule, std::move(parameters));
-    return judge->steps().are_valid(schedule.steps) ? std::move(judge) : nullptr;
+    auto oracle = std::make_unique<SymbolicOracle>(schedule, std::move(parameters));
+    return oracle->steps().are_valid(schedule.steps) ? std::move(oracle) : nullptr;
   } catch (const InputError&) {
     return nullptr;
   }
@@ -68,44 +68,44 @@ bool is_wrong_anywhere(const Model& model, std::size_t index, const std::vector<
 
 }  // namespace
 
-SearchGround::SearchGround(const CheckResult& result, FileSizes sizes) : result_(result), sizes_(std::move(sizes)) {
+SearchSpace::SearchSpace(const CheckResult& result, FileSizes sizes) : result_(result), sizes_(std::move(sizes)) {
   found_ = find();
   if (!found_) return;
   limit();
   find_values();
 }
 
-bool SearchGround::find() {
+bool SearchSpace::find() {
   const std::shared_ptr<const Scenario> small = read_at(*result_.scenario, sizes_);
   if (small == nullptr) return false;
   CheckOptions check;
   check.host = check.parametric_where_large = false;
-  check.blame = check.turns = false;
+  check.blame = check.divergences = false;
   small_ = check_scenario(small, check);
   if (small_.verdict == Verdict::match || small_.verdict == Verdict::error) return false;
   const Schedule& schedule = *small->schedule;
   const std::vector<Parameter> classes = one_of_each_class(schedule);
   for (const auto* parameters : {&classes, &schedule.model.parameters()}) {
-    std::unique_ptr<SymbolicJudge> judge = judge_of(schedule, *parameters);
-    if (judge == nullptr) continue;
-    all_ = std::move(judge);
+    std::unique_ptr<SymbolicOracle> oracle = oracle_of(schedule, *parameters);
+    if (oracle == nullptr) continue;
+    all_ = std::move(oracle);
     base_ = all_->judge_steps(all_->steps().steps());
     if (!base_.right()) break;
   }
-  if (all_ == nullptr || base_.right() || base_.state == Judgement::State::not_applicable) return false;
+  if (all_ == nullptr || base_.right() || base_.state == OracleAnswer::State::not_applicable) return false;
   few_base_ = base_;
-  if (base_.state != Judgement::State::wrong) return true;
-  std::unique_ptr<SymbolicJudge> judge = judge_of(schedule, few_of(classes, wrong_names(small_)));
-  if (judge == nullptr) return true;
-  const Judgement there = judge->judge_steps(judge->steps().steps());
-  if (there.state == Judgement::State::wrong) {
-    few_ = std::move(judge);
+  if (base_.state != OracleAnswer::State::wrong) return true;
+  std::unique_ptr<SymbolicOracle> oracle = oracle_of(schedule, few_of(classes, wrong_names(small_)));
+  if (oracle == nullptr) return true;
+  const OracleAnswer there = oracle->judge_steps(oracle->steps().steps());
+  if (there.state == OracleAnswer::State::wrong) {
+    few_ = std::move(oracle);
     few_base_ = there;
   }
   return true;
 }
 
-void SearchGround::limit() {
+void SearchSpace::limit() {
   constexpr double buffer_replays = 2e6, least = 100, most = 12000;
   const Schedule& schedule = (few_ != nullptr ? few_ : all_)->steps().schedule_of();
   double buffers = 0;
@@ -114,7 +114,7 @@ void SearchGround::limit() {
   most_trials_ = static_cast<int>(std::clamp(buffer_replays / std::max(buffers, 1.0), least, most));
 }
 
-void SearchGround::find_values() {
+void SearchSpace::find_values() {
   values_ = candidate_values(*result_.scenario->schedule, wrong_names(result_));
   std::set<Rational> factors;
   bool uneven = false;
@@ -134,7 +134,7 @@ void SearchGround::find_values() {
   values_.token_totals.clear();
 }
 
-std::optional<std::vector<Step>> SearchGround::unedited_steps() const {
+std::optional<std::vector<Step>> SearchSpace::unedited_steps() const {
   const Json* schedule = result_.scenario->document.find("schedule");
   if (schedule->find("edits") == nullptr) return {};
   Json document = at_sizes(result_.scenario->document, sizes_);
@@ -148,16 +148,16 @@ std::optional<std::vector<Step>> SearchGround::unedited_steps() const {
   }
 }
 
-Judgement SearchGround::judge(const std::vector<Step>& steps) {
+OracleAnswer SearchSpace::judge(const std::vector<Step>& steps) {
   if (few_ != nullptr) {
-    Judgement judgement = few_->judge_steps(steps);
-    if (!judgement.right()) return judgement;
+    OracleAnswer answer = few_->judge_steps(steps);
+    if (!answer.right()) return answer;
   }
   return all_->judge_steps(steps);
 }
 
-bool SearchGround::is_better(const Judgement& now) const {
-  if (few_base_.state == Judgement::State::failed) return true;
+bool SearchSpace::is_better(const OracleAnswer& now) const {
+  if (few_base_.state == OracleAnswer::State::failed) return true;
   if (now.distance >= few_base_.distance || now.wrong_buffers.size() != few_base_.wrong_buffers.size()) return false;
   for (std::size_t at = 0; at < now.wrong_buffers.size(); ++at) {
     if (now.wrong_buffers[at] > 0 && few_base_.wrong_buffers[at] == 0) return false;
@@ -165,7 +165,7 @@ bool SearchGround::is_better(const Judgement& now) const {
   return true;
 }
 
-bool SearchGround::is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const {
+bool SearchSpace::is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const {
   if (base_.wrong_buffers.empty()) return true;
   const ListedStep* old = find_listed(steps, candidate.step);
   if (old != nullptr && old->op() == Op::each) return true;
@@ -186,7 +186,7 @@ bool SearchGround::is_relevant(const Candidate& candidate, const std::vector<Lis
   return false;
 }
 
-bool SearchGround::touches_right(const std::vector<Candidate>& edits) const {
+bool SearchSpace::touches_right(const std::vector<Candidate>& edits) const {
   if (base_.wrong_buffers.empty()) return false;
   const Model& model = all_->steps().schedule_of().model;
   const std::vector<ListedStep> list = listed_steps(all_->steps().steps());
@@ -202,7 +202,7 @@ bool SearchGround::touches_right(const std::vector<Candidate>& edits) const {
   return false;
 }
 
-bool SearchGround::says_the_same_in_the_file(const std::vector<Edit>& edits, const std::vector<Step>& steps) const {
+bool SearchSpace::says_the_same_in_the_file(const std::vector<Edit>& edits, const std::vector<Step>& steps) const {
   const std::vector<Edit>& written = result_.scenario->edits;
   const bool in_one_iteration = std::any_of(written.begin(), written.end(), [](const Edit& edit) {
     return !edit.step.iteration.empty() || !edit.beside.iteration.empty();
