@@ -187,9 +187,9 @@ TEST_CASE("norms and elements without an owner on a large layout", "[parametric]
   REQUIRE_FALSE(sample_of(twice)->found.norm.empty());
   CHECK(sample_of(twice)->found.norm.front().counted == "4096");
   // Each rank owns two elements, and those of two ranks are not counted.
-  const CheckResult left_out =
-      check_text(scenario_text(R"({ "dp": 4096 })", R"([ { "name": "w", "shape": [8192] } ])",
-                          R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+  const CheckResult left_out = check_text(
+      scenario_text(R"({ "dp": 4096 })", R"([ { "name": "w", "shape": [8192] } ])",
+                    R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
            { "name": "scatter", "op": "reduce_scatter", "over": "dp", "reduce": "avg",
              "geometry": { "kind": "bucket", "align_parameter": 1, "align_bucket": "n" } },
            { "name": "norm", "op": "norm", "over": "dp", "count": "rank.dp > 1" } ])"));
@@ -203,8 +203,9 @@ TEST_CASE("norms and elements without an owner on a large layout", "[parametric]
 
 TEST_CASE("of a parameter that a norm leaves out where its stage is not, such a rank is shown", "[parametric]") {
   const CheckResult result = check_text(
-      scenario_text(R"({ "pp": 2 })", R"([ { "name": "w", "shape": [8] }, { "name": "v", "shape": [8], "stage": -1 } ])",
-               R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+      scenario_text(R"({ "pp": 2 })",
+                    R"([ { "name": "w", "shape": [8] }, { "name": "v", "shape": [8], "stage": -1 } ])",
+                    R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
                     { "name": "norm", "op": "norm", "over": "tp" } ])"),
       only(false));
   REQUIRE(sample_of(result) != nullptr);
