@@ -119,7 +119,7 @@ TEST_CASE("sizes at which a framework has other steps are cases of their own", "
 
 TEST_CASE("a stage that a file lists is the last one at a single size, which is a case of its own", "[parametric]") {
   const auto stated = [](const std::string& stage) {
-    return statement(scenario(
+    return statement(scenario_text(
         R"({ "pp": 8 })",
         R"([ { "name": "word", "shape": [8], "stage": 0, "tied": "t" }, { "name": "output", "shape": [8], "stage": -1, "tied": "t" },
              { "name": "middle", "shape": [8], "stage": )" +
