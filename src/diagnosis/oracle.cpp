@@ -66,10 +66,13 @@ OracleAnswer SymbolicOracle::judge_steps(std::vector<Step> steps) { return judge
 
 OracleAnswer SymbolicOracle::judge_these(std::vector<Step>& steps) {
   if (!steps_.are_valid(steps)) return {};
+  struct Swapped {  // until the end, also where a budget is used up
+    std::vector<Step>&of_trial, &of_schedule;
+    ~Swapped() { of_trial.swap(of_schedule); }
+  };
   steps.swap(steps_.schedule().steps);
-  const OracleAnswer answer = replay();
-  steps.swap(steps_.schedule().steps);
-  return answer;
+  const Swapped swapped{steps, steps_.schedule().steps};
+  return replay();
 }
 
 OracleAnswer SymbolicOracle::replay() {

@@ -49,7 +49,7 @@ class SymbolicOracle : public Oracle {
   OracleAnswer judge(const std::vector<Edit>& edits) override;
   /// The same for steps.
   OracleAnswer judge_steps(std::vector<Step> steps);
-  /// The same without a copy: they are what they were when it returns, and undefined where it throws.
+  /// The same without a copy: they are what they were when it returns or throws.
   OracleAnswer judge_these(std::vector<Step>& steps);
   const scenario::EditableSteps& steps() const { return steps_; }
   scenario::EditableSteps& steps() { return steps_; }

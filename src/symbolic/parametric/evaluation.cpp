@@ -46,6 +46,7 @@ std::vector<std::pair<int, Coordinates>> Evaluation::pieces(int logical) const {
   if (target_.even(logical)) return {{0, anywhere()}};
   std::vector<std::pair<int, Coordinates>> pieces;
   const int count = static_cast<int>(target_.schedule().model.pieces(logical).size());
+  pieces.reserve(at(count));
   for (int piece = 0; piece < count; ++piece) pieces.emplace_back(piece, target_.holders(logical, piece));
   return pieces;
 }

@@ -216,8 +216,8 @@ std::vector<Sizes> zeros_of(const Reason& reason) {
     int size = last ? reason.of->least_micro_batches.value_or(1) : reason.least.at(*axis);
     std::optional<int> end = reason.of->most_micro_batches;
     if (!last) {
-      const auto found = reason.of->most.find(*axis);
-      end = found == reason.of->most.end() ? std::nullopt : std::optional(found->second);
+      const auto bound = reason.of->most.find(*axis);
+      end = bound == reason.of->most.end() ? std::nullopt : std::optional(bound->second);
     }
     for (; size <= std::min(most, end.value_or(most)); ++size) {
       if (last) {
