@@ -32,7 +32,8 @@ class ScriptReader : public ShellWords {
 
  private:
   bool at_end_of_command() const {
-    return next_ >= text_.size() || std::string_view("\n;&|()").find(here()) != std::string_view::npos;
+    const bool redirects = here() == '&' && at(next_ + 1) == '>';  // &> FILE
+    return next_ >= text_.size() || (!redirects && std::string_view("\n;&|()").find(here()) != std::string_view::npos);
   }
 
   void read_command() {
@@ -365,6 +366,7 @@ class ScriptReader : public ShellWords {
   bool skip_redirection() {
     std::size_t i = next_;
     while (std::isdigit(static_cast<unsigned char>(at(i))) != 0) ++i;
+    if (at(i) == '&' && at(i + 1) == '>') ++i;
     if (at(i) != '<' && at(i) != '>') return false;
     const bool here_document = at(i) == '<' && at(i + 1) == '<' && at(i + 2) != '<';
     while (std::string_view("<>&-").find(at(i)) != std::string_view::npos && at(i) != '\0') ++i;

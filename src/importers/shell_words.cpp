@@ -309,6 +309,8 @@ Word ShellWords::default_value(std::string_view text, const Place& where) {
 Word ShellWords::arithmetic(std::string_view expression, const Place& where) {
   set_changed_unknown(expression, where.begin);
   std::string numbers;
+  const Word not_followed =
+      unknown_word(where, fmt::format("the arithmetic in line {} cannot be followed", line(where.begin)));
   bool as_text = false;  // $NAME: its text is put in, where NAME is worked out by itself
   for (std::size_t i = 0; i < expression.size();) {
     if (expression[i] == '$' || expression[i] == '{' || expression[i] == '}') {
@@ -319,21 +321,23 @@ Word ShellWords::arithmetic(std::string_view expression, const Place& where) {
     }
     const std::size_t length = shell_name_length(expression.substr(i));
     if (length == 0) {
+      // $1 is an argument, and 0x10 a number of another base.
+      const bool digit = std::isdigit(static_cast<unsigned char>(expression[i])) != 0;
       numbers += expression[i++];
+      if (digit && (as_text || shell_name_length(expression.substr(i)) > 0)) return not_followed;
+      as_text = false;
       continue;
     }
     const Word word = variables_.scalar(std::string(expression.substr(i, length)));
     if (!word.unresolved.empty()) return unknown_word(where, word.unresolved);
-    if (as_text && word.text.find_first_not_of("0123456789") != std::string::npos)
-      return unknown_word(where, fmt::format("the arithmetic in line {} cannot be followed", line(where.begin)));
+    if (as_text && word.text.find_first_not_of("0123456789") != std::string::npos) return not_followed;
     as_text = false;
     numbers += "(" + (word.text.empty() ? "0" : word.text) + ")";
     if (numbers.size() > longest_shell_text) break;
     i += length;
   }
   const std::optional<std::int64_t> value = shell_arithmetic(numbers);
-  if (!value)
-    return unknown_word(where, fmt::format("the arithmetic in line {} cannot be followed", line(where.begin)));
+  if (!value) return not_followed;
   return {std::to_string(*value), where, ""};
 }
 

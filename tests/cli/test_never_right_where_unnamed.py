@@ -36,6 +36,19 @@ def test_an_axis_that_the_file_names_anywhere_is_open(layout, parameters, steps,
     assert axis in proof["open"]
 
 
+@pytest.mark.parametrize("by, kept", [({}, "right for every size, with tp = 1"), ({"when": "cp < 0"}, "right for every size, with tp = 1")])
+def test_parameters_that_a_file_lists_for_a_framework_are_said_to_be_those_of_one_tp_rank(by, kept, files, verdict):
+    """The same step over tp in a framework's file: tp stayed 1, and the statement did not say it."""
+    steps = [BACKWARD, {"name": "sum", "op": "all_reduce", "over": ["dp", "cp", "sp"]}]
+    steps.append({"name": "twice", "op": "all_reduce", "over": "tp", **by})
+    (files / "ours.jsonc").write_text(json.dumps({"lockstep_framework": 1, "name": "ours", "steps": steps}))
+    one = {**document({"dp": 2}, W, [], SUM_LOSS), "schedule": {"framework": "./ours.jsonc"}}
+    assert verdict(one, "symbolic,host", tp=2) == ("match" if by else "mismatch")
+    proof = verdict(one)
+    assert proof["statement"] == kept
+    assert [(one["axis"], one["size"]) for one in proof["kept"]] == [("tp", 1)]
+
+
 def test_parts_of_dp_are_open_where_a_step_names_one(verdict):
     steps = [BACKWARD, {"name": "sum", "op": "all_reduce", "over": "dp_shard"}]
     one = document({"dp": 2}, W, steps, SUM_LOSS)

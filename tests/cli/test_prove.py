@@ -341,7 +341,7 @@ def replays(run, files, *layouts):
 
 def test_a_condition_on_sizes_is_found_wherever_it_changes(run, files):
     own_framework(files)
-    assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size\n"
+    assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with tp = 1\n"
     products = "; for ".join(f"cp = {cp} and dp = {18 // cp}" for cp in (18, 1, 3, 2, 6, 9))
     for when, said in {"dp != 7": "wrong for dp = 7",
                        "dp < 9": "wrong as soon as dp ≥ 9",
@@ -374,7 +374,7 @@ def test_a_condition_that_decides_nothing_changes_nothing(run, files):
         assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {said}\n", when
     for when in ("true", "true or far", "not (false and farther)"):
         own_framework(files, when=when, let=far)
-        assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size\n", when
+        assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with tp = 1\n", when
 
 
 def test_a_value_that_depends_on_the_number_of_micro_batches_is_a_case(run, files):
@@ -482,9 +482,9 @@ def test_sizes_that_are_refused_wherever_they_were_tried_are_not_called_right(ru
     text = (files / "mine.jsonc").read_text()
     (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or pp > 1 and micro_batches < 60"'))
     # The file says nothing of pp, so that the statement is about the size that could be read.
-    assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with pp = 1\n"
+    assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with pp = 1 and tp = 1\n"
     assert "  pp stays 1: " in run("prove", "mine.json").stdout
-    assert "the same gradients, with pp = 1 (open: " in run("diff", "mine.json", "mine.json").stdout
+    assert "the same gradients, with pp = 1 and tp = 1 (open: " in run("diff", "mine.json", "mine.json").stdout
     scenario = (files / "mine.json").read_text()
     (files / "mine.json").write_text(scenario.replace('{ "dp": 2 }', '{ "dp": 2, "pp": 1 }'))
     assert run("prove", "-q", "mine.json").stdout == "open    mine.json  right where it could be followed\n"

@@ -74,6 +74,7 @@ TEST_CASE("what is set in the background is set in a shell of its own") {
   CHECK(last_command("A=2\nexport A=4 & B=1\nrun $A $B") == "run|?|1");
   CHECK(last_command("A=2\nA=4 other &\nrun $A") == "run|2");
   CHECK(last_command("A=2 && run $A") == "run|2");
+  CHECK(last_command("A=2 &> log\nrun $A &>> log") == "run|2");
 }
 
 TEST_CASE("a function with its keyword is executed when it is called") {
@@ -87,6 +88,8 @@ TEST_CASE("numbers and names in arithmetic that a shell reads in another way are
   CHECK(last_command("run $((010)) $((0)) $((10))") == "run|?|0|10");
   CHECK(last_command("A=1+1\nrun $(($A*2)) $((A*2)) $((${A}))") == "run|?|4|?");
   CHECK(last_command("A=08\nrun $((A))") == "run|?");
+  CHECK(last_command("run $((0x4)) $(($1 * 2)) $((${1}))") == "run|?|?|?");
+  CHECK(last_command("B=3\nrun $((2 + B)) $((2+$B*10))") == "run|5|32");
 }
 
 TEST_CASE("a line that goes on is joined with the next one") {

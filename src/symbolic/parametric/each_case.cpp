@@ -27,7 +27,7 @@ namespace {
 constexpr int most_cases = 5000;
 /// A condition that holds what was read at a size would cut off one size after the other.
 constexpr int most_cut_off = 12;
-/// One on a sum of sizes cuts off a pair of them after the other; so many still make a sentence that can be read.
+/// One on a sum of sizes cuts off a pair of them after the other. One at 64 is followed to its end, and sentences end.
 constexpr int most_cuts_by_one = 200;
 
 /// "its sizes fall into more than 5000 cases, each of which is looked at: 41 of dp times 41 of cp"

@@ -170,7 +170,10 @@ void Layouts::find_open(const Scenario& scenario) {
   // those of one tp rank.
   const auto stays = [&](Axis axis) {
     if (any_given_ || is_written(axis) || speak_of(axis)) return false;
-    if (listed_parameters && axis == Axis::tp) return true;
+    if (listed_parameters && axis == Axis::tp) {
+      lists_one_tp_rank_ = !listed_steps;
+      return true;
+    }
     return listed_steps && !(is_part_of(axis, Axis::dp) && (is_written(Axis::dp) || speak_of(Axis::dp)));
   };
   open.erase(std::remove_if(open.begin(), open.end(), stays), open.end());
@@ -296,7 +299,16 @@ std::optional<std::string> Layouts::enter() {
   }
   find_allowed_micro_batches();
   find_allowed();
+  keep_listed_tp_rank();
   return std::nullopt;
+}
+
+/// Where the framework allows more, the statement says that it is about one.
+void Layouts::keep_listed_tp_rank() {
+  const bool is_told = std::any_of(kept_.begin(), kept_.end(), [](const auto& one) { return one.axis == Axis::tp; });
+  const bool is_open = std::find(axes_.begin(), axes_.end(), Axis::tp) != axes_.end();
+  if (lists_one_tp_rank_ && !is_told && !is_open && read(with(Sizes{{{Axis::tp, 2}}, std::nullopt})))
+    kept_.push_back({Axis::tp, 1, "the parameters that the file lists are taken for those of one tp rank"});
 }
 
 void Layouts::find_allowed_micro_batches() {

@@ -85,6 +85,7 @@ class Layouts {
   void find_open(const Scenario& scenario);
   void find_allowed_micro_batches();
   void shrink();
+  void keep_listed_tp_rank();
   bool find_base();
   std::optional<std::string> enter_expert_mesh();
   void keep_beside_experts();
@@ -111,6 +112,7 @@ class Layouts {
   std::vector<Axis> axes_;
   bool micro_batches_ = false;
   bool any_given_ = false;          ///< the file says which sizes are open
+  bool lists_one_tp_rank_ = false;  ///< parameters for the steps of a framework, which may act over tp
   bool any_axes_ = false;           ///< axes are among them
   bool any_of_experts_ = false;     ///< and of those some of the expert mesh
   bool any_micro_batches_ = false;  ///< the number of micro-batches is among them
