@@ -46,6 +46,12 @@ TEST_CASE("roots that touch zero, that are neighbours, and that lie at the ends"
   CHECK(whole_roots(touching, most).empty());
 }
 
+TEST_CASE("a root behind a turn and its return between two whole numbers", "[symbolic][roots]") {
+  // Its derivative is (x - 5.1)(x - 5.9), which is above zero at 5 and at 6.
+  const Coefficients turning = {Rational(-5454, 100), Rational(3009, 100), Rational(-55, 10), Rational(1, 3)};
+  CHECK(whole_roots(turning, 1000) == std::vector<int>{6});
+}
+
 TEST_CASE("a product of lines has its whole roots, and no others", "[symbolic][roots]") {
   std::mt19937 random(25);
   const auto draw = [&](int from, int to) {
