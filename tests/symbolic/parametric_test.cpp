@@ -145,13 +145,16 @@ TEST_CASE(
         .proof();
   };
   const Proof left_out = proof(R"({ "pp": 2, "dp": 2 })");
-  CHECK(left_out.statement == "right for every size, with sp = 1");
+  CHECK(left_out.statement == "right for every size, with sp = 1 and tp = 1");
   CHECK(left_out.verdict == Proof::Verdict::right);
-  REQUIRE(left_out.kept.size() == 1);
+  // Parameters that are listed are those of one tp rank.
+  REQUIRE(left_out.kept.size() == 2);
   CHECK(left_out.kept.front().axis == Axis::sp);
+  CHECK(left_out.kept.back().axis == Axis::tp);
   const Proof written = proof(R"({ "pp": 2, "dp": 2, "sp": 1 })");
   CHECK(written.verdict == Proof::Verdict::undecided);
-  CHECK(written.kept.empty());
+  REQUIRE(written.kept.size() == 1);
+  CHECK(written.kept.front().axis == Axis::tp);
 }
 
 TEST_CASE("sizes of the expert mesh are \"any\" in a file", "[parametric]") {
