@@ -156,7 +156,7 @@ template <class Element>
 void compare_block_sums(GradientHash (*Loops::*sum)(const Element*, std::size_t, std::size_t),
                         GradientHash (*Loops::*sum_blocks)(const Element*, std::size_t, const HashFactors*),
                         const std::vector<Element>& some) {
-  constexpr std::size_t most = 5, block = 512;
+  constexpr std::size_t most = 19, block = 512;  // of 16 bits, eight are hashed beside each other
   std::vector<Element> values;
   while (values.size() < most * block + 3) values.insert(values.end(), some.begin(), some.end());
   std::mt19937_64 random(24);
@@ -177,6 +177,27 @@ void compare_block_sums(GradientHash (*Loops::*sum)(const Element*, std::size_t,
   }
 }
 
+/// One element after the other, each alone among ordinary ones, in blocks and places that are drawn.
+template <class Element>
+void compare_alone(GradientHash (*Loops::*sum_blocks)(const Element*, std::size_t, const HashFactors*),
+                   std::vector<Element> ordinary, const std::vector<Element>& special) {
+  constexpr std::size_t blocks = 9, block = 512;
+  std::mt19937_64 random(25);
+  while (ordinary.size() < blocks * block) ordinary.push_back(ordinary[random() % longest]);
+  std::array<HashFactors, blocks> factors;
+  for (HashFactors& of_block : factors) of_block = {random(), random()};
+  for (int draw = 0; draw < 400; ++draw) {
+    std::vector<Element> values = ordinary;
+    const std::size_t at = random() % (blocks * block);
+    values[at] = special[static_cast<std::size_t>(draw) % special.size()];
+    const GradientHash expected = (portable_loops().*sum_blocks)(values.data(), blocks, factors.data());
+    for_each_target([&](const Loops& loops) {
+      INFO("seed 25, draw " << draw << ", element " << at);
+      REQUIRE((loops.*sum_blocks)(values.data(), blocks, factors.data()) == expected);
+    });
+  }
+}
+
 }  // namespace
 
 TEST_CASE("every target sums whole blocks, each times its factors, as the sums of the blocks say") {
@@ -189,6 +210,18 @@ TEST_CASE("every target sums whole blocks, each times its factors, as the sums o
   compare_block_sums<std::uint16_t>(&Loops::sum_float16, &Loops::sum_blocks_float16,
                                     patterns<std::uint16_t>(0x7C00, 4));
   compare_block_sums<std::uint64_t>(&Loops::sum_residues, &Loops::sum_blocks_residues, residues(5));
+}
+
+TEST_CASE("a minus zero, a NaN or an infinity alone among ordinary numbers is hashed alike on every target") {
+  using Float = std::numeric_limits<float>;
+  using Double = std::numeric_limits<double>;
+  compare_alone<float>(&Loops::sum_blocks_float32, floats(8),
+                       {-0.0f, Float::quiet_NaN(), -Float::quiet_NaN(), Float::signaling_NaN(), 0.0f, Float::infinity(),
+                        -Float::infinity(), Float::denorm_min(), -Float::denorm_min(), Float::lowest()});
+  compare_alone<double>(&Loops::sum_blocks_float64, doubles(9),
+                        {-0.0, Double::quiet_NaN(), -Double::quiet_NaN(), Double::signaling_NaN(), 0.0,
+                         Double::infinity(), -Double::infinity(), Double::denorm_min(), -Double::denorm_min(),
+                         std::bit_cast<double>(std::uint64_t{0x80000000})});
 }
 
 TEST_CASE("every target generates the same numbers") {
