@@ -139,7 +139,7 @@ std::string document(const std::vector<Collector::Row>& rows) {
 - All rows take turns in one run: each gets a mebibyte of memory that is in no cache, on all cores at once, and then the next.
   So whatever else the machine does, it does to all of them. The median of all turns counts;
   these are the last of three repetitions, and the table above has each row's best. The fastest row is the read bandwidth: a plain sum of
-  64-bit words, with prefetching or without, or a hash that is as fast; the hash asks for its elements 6 KiB ahead. XXH3 is built for the compiler's default instruction set.
+  64-bit words, with prefetching or without, or a hash that is as fast; the hash goes through two pages at once, and asks for those that come next. XXH3 is built for the compiler's default instruction set.
 - A *multiplication* is one of 32 × 32 → 64 bits. A vector of 512 bits holds eight of them, of 256 bits four, of 128 bits
   two; so AVX-512 needs a quarter of an instruction for an element, AVX2 half of one, SSE4 one.
 - *The loop alone* goes through the same mebibyte again and again, which the second-level cache holds: the bound that its
