@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/importers/shell_words.h"
 
 namespace lockstep::importers {
@@ -156,7 +157,7 @@ class ScriptReader : public ShellWords {
       sets_unnamed = follow_writer({words.begin() + writer_begin(words), words.end()}, declared, begin);
       // `export $(cat .env)` is as reading another script.
       const bool needs_output = text_.substr(begin, next_ - begin).find_first_of("(`") != std::string_view::npos;
-      if (sets_unnamed && !needs_output && words[static_cast<std::size_t>(writer_begin(words))].text != "eval") {
+      if (sets_unnamed && !needs_output && words[lockstep::at(writer_begin(words))].text != "eval") {
         throw ShellLimit("this command sets a variable whose name is not known here; give the arguments behind --");
       }
     }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/base/at.h"
+
 namespace lockstep {
 
 namespace {
@@ -28,10 +30,9 @@ TokenTable::TokenTable(const Lists& lists)
     std::uint64_t of_micro_batch = 0;
     for (int d = 0; d < sizes_[1]; ++d) {
       for (int c = 0; c < sizes_[2]; ++c) {
-        const auto& counts =
-            lists[static_cast<std::size_t>(m)][static_cast<std::size_t>(d)][static_cast<std::size_t>(c)];
+        const auto& counts = lists[lockstep::at(m)][lockstep::at(d)][lockstep::at(c)];
         for (int s = 0; s < sizes_[3]; ++s) {
-          const auto count = static_cast<std::uint64_t>(counts[static_cast<std::size_t>(s)]);
+          const auto count = static_cast<std::uint64_t>(counts[lockstep::at(s)]);
           sums_[place(m + 1, d + 1, c + 1, s + 1)] = count;
           of_micro_batch += count;
         }
@@ -59,7 +60,7 @@ TokenTable::Lists TokenTable::lists() const {
   Lists lists(static_cast<std::size_t>(sizes_[0]));
   for (int m = 0; m < sizes_[0]; ++m) {
     for (int d = 0; d < sizes_[1]; ++d) {
-      auto& of_dp = lists[static_cast<std::size_t>(m)].emplace_back();
+      auto& of_dp = lists[lockstep::at(m)].emplace_back();
       for (int c = 0; c < sizes_[2]; ++c) {
         auto& of_cp = of_dp.emplace_back();
         for (int s = 0; s < sizes_[3]; ++s) of_cp.push_back(at(m, d, c, s));

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "src/base/at.h"
 #include "src/transformer/generator.h"
 
 namespace lockstep::transformer {
@@ -155,7 +156,7 @@ std::vector<double> Data::weights(const std::string& use, int optimizer_step, in
       const double weight = loss_weight(use, optimizer_step, micro_batch, dp, cp, sp);
       const std::vector<int> at = positions(cp, sp);
       for (int i = 0; i < piece_length_; ++i) {
-        if (enters_loss(i, count)) result[static_cast<std::size_t>(at[static_cast<std::size_t>(i)])] = weight;
+        if (enters_loss(i, count)) result[lockstep::at(at[lockstep::at(i)])] = weight;
       }
     }
   }
@@ -192,7 +193,7 @@ std::vector<int> Data::routing_groups() const {
     for (int sp = 0; sp < mesh.size(Axis::sp); ++sp) {
       const std::vector<int> at = positions(cp, sp);
       for (int i = 0; i < piece_length_; ++i)
-        groups[static_cast<std::size_t>(at[static_cast<std::size_t>(i)])] = group + i / (piece_length_ / parts);
+        groups[lockstep::at(at[lockstep::at(i)])] = group + i / (piece_length_ / parts);
       group += parts;
     }
   }

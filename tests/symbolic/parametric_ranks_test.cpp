@@ -3,6 +3,7 @@
 // What the parametric engine says of every rank, against a replay of every rank.
 #include <filesystem>
 #include <iostream>
+#include <random>
 #include <set>
 
 #include "lockstep/parametric.h"
@@ -16,7 +17,7 @@ using namespace lockstep;
 namespace {
 
 struct Compared {
-  int compared = 0, wrong = 0, refused = 0;
+  int compared = 0, wrong = 0, refused = 0, norms = 0;
 };
 
 bool is_wrong(const BufferResult& buffer) {
@@ -38,6 +39,43 @@ ParametricRanks by_all_ranks(const Schedule& schedule, const Timeline& timeline)
   return ranks;
 }
 
+/// One to three norms behind the other steps, which count some parameters over some axes, some of them a mean of norms.
+Schedule with_norms(Schedule schedule, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto draw = [&](unsigned most) { return static_cast<int>(random() % most); };
+  for (int i = 1 + draw(3); i > 0; --i) {
+    Step norm;
+    norm.name = "norm_" + std::to_string(i);
+    norm.op = Op::norm;
+    Over over;
+    for (const Axis axis : {Axis::dp, Axis::cp, Axis::tp, Axis::pp}) {
+      if (schedule.mesh.size(axis) > 1 && draw(2) == 0) over.picks.push_back({axis, std::nullopt});
+    }
+    if (!over.picks.empty()) norm.over = over;
+    if (draw(2) == 0) norm.params = Selectors({draw(2) == 0 ? "p0" : "!p0"});
+    norm.mean_of_norms = draw(2) == 0;
+    schedule.steps.push_back(norm);
+  }
+  return schedule;
+}
+
+/// Whatever the parametric engine says of a wrong norm the symbolic one says too; returns how many it says.
+int compare_norms(ParametricEngine& engine, const Schedule& schedule, const Timeline& timeline) {
+  SymbolicEngine symbolic(schedule, timeline);
+  std::set<std::string> expected;
+  const auto text = [&](const NormResult& norm) {
+    return schedule.model.parameters()[static_cast<std::size_t>(norm.parameter)].name + " on rank " +
+           std::to_string(norm.rank) + ": " + norm.counted;
+  };
+  for (const NormResult& norm : symbolic.run().norm) expected.insert(text(norm));
+  const ParametricSample sample = engine.sample();
+  for (const NormResult& norm : sample.found.norm) {
+    INFO(text(norm));
+    CHECK(expected.count(text(norm)) == 1);
+  }
+  return static_cast<int>(sample.found.norm.size());
+}
+
 void compare(const Schedule& schedule, Compared& counts) {
   ParametricEngine engine(schedule);
   const ParametricResult::Verdict verdict = engine.result().verdict;
@@ -50,15 +88,18 @@ void compare(const Schedule& schedule, Compared& counts) {
     return;
   }
   ++counts.compared;
-  const ParametricRanks expected = by_all_ranks(schedule, walk(schedule));
+  const Timeline timeline = walk(schedule);
+  const ParametricRanks expected = by_all_ranks(schedule, timeline);
   CHECK(ranks.owned == expected.owned);
   CHECK(ranks.wrong == expected.wrong);
-  if (verdict == ParametricResult::Verdict::mismatch) ++counts.wrong;
+  if (verdict != ParametricResult::Verdict::mismatch) return;
+  ++counts.wrong;
+  counts.norms += compare_norms(engine, schedule, timeline);
 }
 
 void print(const char* what, const Compared& counts) {
   std::cout << what << ": every rank of " << counts.compared << " schedules compared, " << counts.wrong
-            << " of them wrong; " << counts.refused << " refused\n";
+            << " of them wrong, " << counts.norms << " norms; " << counts.refused << " refused\n";
 }
 
 }  // namespace
@@ -92,4 +133,14 @@ TEST_CASE("what every rank owns and who is wrong, in random schedules", "[parame
   }
   print("random schedules", counts);
   CHECK(counts.compared >= static_cast<int>(test::cases(2000) / 2));
+}
+
+TEST_CASE("how often norms count an element, in random schedules", "[parametric][oracle]") {
+  Compared counts;
+  for (unsigned seed = 0; seed < test::cases(1000); ++seed) {
+    INFO("seed " << seed);
+    compare(with_norms(test::RandomSchedule(seed).make(), seed), counts);
+  }
+  print("random norms", counts);
+  CHECK(counts.norms >= static_cast<int>(test::cases(1000)));
 }

@@ -13,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include "src/base/at.h"
 #include "src/device/gpu.h"
 #include "src/device/nccl_module.h"
 #include "src/device/watch.h"
@@ -240,12 +241,11 @@ class NcclNetwork final : public GpuNetwork {
     return id;
   }
   void name(int process, int gpu) {
-    names_[static_cast<std::size_t>(process)] =
-        "process " + std::to_string(process) + " (GPU " + std::to_string(gpu) + ")";
+    names_[lockstep::at(process)] = "process " + std::to_string(process) + " (GPU " + std::to_string(gpu) + ")";
   }
 
   [[noreturn]] void fail(const std::string& call, const std::string& why, const std::string& what_to_do) const {
-    throw NetworkFailure(call + " failed in " + names_[static_cast<std::size_t>(process_)] + " of " +
+    throw NetworkFailure(call + " failed in " + names_[lockstep::at(process_)] + " of " +
                          std::to_string(everybody_.size()) + " during " + place_.what + ": " + why + "; " + what_to_do);
   }
   void check_cuda(cudaError_t error, const std::string& call) const {

@@ -43,9 +43,15 @@ enum class Fault {
   value,           ///< an element that its owner has wrong: the value is the difference from one device's
   unowned,         ///< an element that nobody answers for: the value is how many do, and wrong where it is 0
   norm,            ///< an element that a rank's norm does not count once: the value is the count less 1
+  norm_averaged,   ///< one that several ranks' norms count of which the rank takes the mean
   norm_too_early,  ///< one that is counted before it is final, or by a rank that does not own it
   race             ///< a rank that touches a buffer, or ends its list, while an asynchronous step has it
 };
+
+/// Whether it is a rank's norm that is wrong, whoever holds the element: the contributor's name stands for the piece in
+/// which that lies.
+constexpr bool is_of_count(Fault fault) { return fault == Fault::norm || fault == Fault::norm_averaged; }
+constexpr bool is_of_norm(Fault fault) { return is_of_count(fault) || fault == Fault::norm_too_early; }
 
 /// Ranks, contributors and elements that are related in one way, and what is wrong there.
 struct Cell {

@@ -231,12 +231,15 @@ void ClassRun::judge_norm(int step) {
   // Here the contributor's name stands for the piece that an element lies in.
   const int holds = rank_is_contributor(result_.cut_levels);
   Values& last = buffer(schedule_.result);
-  int total = 0;
+  int total = 0, averaged = 0;
   for (const NormCall& call : norms_) {
-    total =
-        diagrams.add(total, diagrams.multiply(call.where, summed(diagrams.multiply(call.counted, holds), call.group)));
+    const int here = diagrams.multiply(call.where, summed(diagrams.multiply(call.counted, holds), call.group));
+    total = diagrams.add(total, here);
     int early = diagrams.multiply(call.counted, diagrams.complement(own_));
-    if (call.step->mean_of_norms && !call.group.single()) early = diagrams.either(early, call.counted);
+    if (call.step->mean_of_norms && !call.group.single()) {
+      averaged = diagrams.either(averaged, diagrams.nonzero(here));
+      early = diagrams.either(early, call.counted);
+    }
     add_cells(Fault::norm_too_early, step, -1, early);
     Values held = call.held;
     for (std::size_t i = 0; i < result_.atoms.size(); ++i) {
@@ -249,7 +252,8 @@ void ClassRun::judge_norm(int step) {
   }
   outcome_.has_norm = true;
   outcome_.norm = total;
-  add_cells(Fault::norm, step, -1, diagrams.subtract(total, 1));
+  add_cells(Fault::norm_averaged, step, -1, averaged);
+  add_cells(Fault::norm, step, -1, diagrams.multiply(diagrams.complement(averaged), diagrams.subtract(total, 1)));
 }
 
 }  // namespace lockstep::parametric

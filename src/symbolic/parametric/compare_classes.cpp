@@ -120,8 +120,7 @@ bool has_race(const ClassResult& result) {
 }
 
 bool has_wrong_norm(const ClassResult& result) {
-  return std::any_of(result.cells.begin(), result.cells.end(),
-                     [](const Cell& cell) { return cell.fault == Fault::norm || cell.fault == Fault::norm_too_early; });
+  return std::any_of(result.cells.begin(), result.cells.end(), [](const Cell& cell) { return is_of_norm(cell.fault); });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/base/budget.h"
 
 namespace lockstep::parametric {
@@ -52,7 +53,7 @@ int Diagrams::node(int level, std::vector<int> children) {
 }
 
 int Diagrams::equal(int level, int a, int b) {
-  const Partitions& partitions = levels_[static_cast<std::size_t>(level)].partitions;
+  const Partitions& partitions = levels_[lockstep::at(level)].partitions;
   std::vector<int> children;
   for (int i = 0; i < partitions.size(); ++i) children.push_back(partitions.equal(i, a, b) ? 1 : 0);
   return node(level, std::move(children));
@@ -81,10 +82,10 @@ int Diagrams::apply(Operation operation, int a, int b) {
   } else {
     const int top = std::min(level(a), level(b));
     std::vector<int> answers;
-    const int count = levels_[static_cast<std::size_t>(top)].partitions.size();
+    const int count = levels_[lockstep::at(top)].partitions.size();
     for (int i = 0; i < count; ++i) {
-      const int left = level(a) == top ? children(a)[static_cast<std::size_t>(i)] : a;
-      const int right = level(b) == top ? children(b)[static_cast<std::size_t>(i)] : b;
+      const int left = level(a) == top ? children(a)[lockstep::at(i)] : a;
+      const int right = level(b) == top ? children(b)[lockstep::at(i)] : b;
       answers.push_back(apply(operation, left, right));
     }
     result = node(top, std::move(answers));
@@ -104,7 +105,7 @@ int Diagrams::rewrite(int a, int at_level, std::uint64_t kind, const Change& cha
     for (int& answer : answers) answer = rewrite(answer, at_level, kind, change);
     result = node(level(a), std::move(answers));
   } else {
-    const int count = levels_[static_cast<std::size_t>(at_level)].partitions.size();
+    const int count = levels_[lockstep::at(at_level)].partitions.size();
     const std::vector<int> answers =
         level(a) == at_level ? children(a) : std::vector<int>(static_cast<std::size_t>(count), a);
     result = change(answers);
@@ -113,27 +114,26 @@ int Diagrams::rewrite(int a, int at_level, std::uint64_t kind, const Change& cha
 }
 
 int Diagrams::at(int a, int at_level, int name) {
-  const Partitions& partitions = levels_[static_cast<std::size_t>(at_level)].partitions;
+  const Partitions& partitions = levels_[lockstep::at(at_level)].partitions;
   return rewrite(a, at_level, 16 + static_cast<std::uint64_t>(name), [&](const std::vector<int>& answers) {
     std::vector<int> changed;
-    for (int i = 0; i < partitions.size(); ++i)
-      changed.push_back(answers[static_cast<std::size_t>(partitions.moved(i, name))]);
+    for (int i = 0; i < partitions.size(); ++i) changed.push_back(answers[lockstep::at(partitions.moved(i, name))]);
     return node(at_level, std::move(changed));
   });
 }
 
 int Diagrams::sum(int a, int at_level) {
-  const Level& own = levels_[static_cast<std::size_t>(at_level)];
+  const Level& own = levels_[lockstep::at(at_level)];
   return rewrite(a, at_level, 1, [&](const std::vector<int>& answers) {
     std::vector<int> changed;
     for (int i = 0; i < own.partitions.size(); ++i) {
       const Partitions::Places& places = own.partitions.places(i);
       int total = 0;
-      for (const int joined : places.joined) total = add(total, answers[static_cast<std::size_t>(joined)]);
+      for (const int joined : places.joined) total = add(total, answers[lockstep::at(joined)]);
       if (places.alone >= 0) {
         const Rational named(static_cast<std::int64_t>(places.joined.size()));
         const int others = polynomials_.subtract(own.polynomial, polynomials_.constant(named));
-        total = add(total, times(answers[static_cast<std::size_t>(places.alone)], others));
+        total = add(total, times(answers[lockstep::at(places.alone)], others));
       }
       changed.push_back(total);
     }
@@ -142,13 +142,13 @@ int Diagrams::sum(int a, int at_level) {
 }
 
 int Diagrams::any(int condition, int at_level) {
-  const Partitions& partitions = levels_[static_cast<std::size_t>(at_level)].partitions;
+  const Partitions& partitions = levels_[lockstep::at(at_level)].partitions;
   return rewrite(condition, at_level, 2, [&](const std::vector<int>& answers) {
     std::vector<int> changed;
     for (int i = 0; i < partitions.size(); ++i) {
       const Partitions::Places& places = partitions.places(i);
-      int found = places.alone < 0 ? 0 : answers[static_cast<std::size_t>(places.alone)];
-      for (const int joined : places.joined) found = either(found, answers[static_cast<std::size_t>(joined)]);
+      int found = places.alone < 0 ? 0 : answers[lockstep::at(places.alone)];
+      for (const int joined : places.joined) found = either(found, answers[lockstep::at(joined)]);
       changed.push_back(found);
     }
     return node(at_level, std::move(changed));
@@ -200,10 +200,10 @@ bool Diagrams::visit(int a, bool zeros, Path& path, const std::function<bool(con
     return callback(path);
   }
   for (std::size_t i = 0; i < children(a).size(); ++i) {
-    path.partitions[static_cast<std::size_t>(own)] = static_cast<int>(i);
+    path.partitions[lockstep::at(own)] = static_cast<int>(i);
     if (!visit(children(a)[i], zeros, path, callback)) return false;
   }
-  path.partitions[static_cast<std::size_t>(own)] = -1;
+  path.partitions[lockstep::at(own)] = -1;
   return true;
 }
 

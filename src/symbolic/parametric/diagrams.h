@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/at.h"
 #include "src/symbolic/forms.h"
 #include "src/symbolic/interned.h"
 #include "src/symbolic/parametric/partitions.h"
@@ -46,7 +47,7 @@ class Diagrams {
 
   const std::vector<Level>& levels() const { return levels_; }
   Polynomials& polynomials() { return polynomials_; }
-  const Level& at_level(int level) const { return levels_[static_cast<std::size_t>(level)]; }
+  const Level& at_level(int level) const { return levels_[lockstep::at(level)]; }
 
   int constant(int polynomial);
   /// 1 where the two names of the level are equal.
@@ -80,8 +81,7 @@ class Diagrams {
   /// The value, a polynomial, where the partition of each level is the one that `partition_of` gives.
   template <class PartitionOf>
   int value(int a, const PartitionOf& partition_of) const {
-    while (level(a) < static_cast<int>(levels_.size()))
-      a = children(a)[static_cast<std::size_t>(partition_of(level(a)))];
+    while (level(a) < static_cast<int>(levels_.size())) a = children(a)[lockstep::at(partition_of(level(a)))];
     return children(a).front();
   }
   /// The same function of another set of diagrams whose levels have the same names.
@@ -96,8 +96,8 @@ class Diagrams {
   template <class Change>
   int rewrite(int a, int level, std::uint64_t kind, const Change& change);
   bool visit(int a, bool zeros, Path& path, const std::function<bool(const Path&)>& visit) const;
-  int level(int a) const { return levels_of_[static_cast<std::size_t>(a)]; }
-  const std::vector<int>& children(int a) const { return children_[static_cast<std::size_t>(a)]; }
+  int level(int a) const { return levels_of_[lockstep::at(a)]; }
+  const std::vector<int>& children(int a) const { return children_[lockstep::at(a)]; }
 
   Polynomials& polynomials_;
   std::vector<Level> levels_;

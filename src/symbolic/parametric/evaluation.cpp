@@ -106,7 +106,7 @@ bool Evaluation::tells(const Cell& cell, const Elements& elements) {
   if (!exists(cell, &elements)) return false;
   if (cell.fault != Fault::norm_too_early) return true;
   return std::none_of(result_.cells.begin(), result_.cells.end(), [&](const Cell& other) {
-    return other.fault == Fault::norm && other.optimizer_step == cell.optimizer_step && exists(other, &elements);
+    return is_of_count(other.fault) && other.optimizer_step == cell.optimizer_step && exists(other, &elements);
   });
 }
 
@@ -117,11 +117,9 @@ std::optional<std::vector<Evaluation::Places>> Evaluation::contributors(const Ce
     const Level& level = result_.diagrams->at_level(static_cast<int>(i));
     const int size = target_.levels()[i].size;
     Places& places = contributors.emplace_back(Places{0, size, {}});
-    // Of a norm the contributor's name stands for the piece in which the element lies.
-    const bool of_norm = cell.fault == Fault::norm;
     const int piece = elements == nullptr ? -1 : elements->piece[i];
     int rank = elements == nullptr ? -1 : elements->rank[i];
-    if (rank < 0 && !of_norm) rank = piece;
+    if (rank < 0 && !is_of_count(cell.fault)) rank = piece;
     if (cell.partitions[i] < 0) continue;
     const Partition& partition = level.partitions.at(cell.partitions[i]);
     if (level.partitions.blocks(cell.partitions[i]) > size) return std::nullopt;
@@ -138,7 +136,7 @@ std::optional<std::vector<Evaluation::Places>> Evaluation::contributors(const Ce
         return std::nullopt;
     }
     if (rank >= 0 && !place(rank_name, rank)) return std::nullopt;
-    if (of_norm && piece >= 0 && !place(contributor_name, piece)) return std::nullopt;
+    if (is_of_count(cell.fault) && piece >= 0 && !place(contributor_name, piece)) return std::nullopt;
     for (std::size_t owner = 0; elements != nullptr && owner < elements->owners.size(); ++owner) {
       const int at = elements->owners[owner][i];
       const int name = level.owner_name(static_cast<int>(owner));

@@ -38,11 +38,6 @@ using parametric::World;
 
 namespace {
 
-bool takes_mean_of_norms(const std::vector<Step>& steps) {
-  return std::any_of(steps.begin(), steps.end(),
-                     [](const Step& step) { return step.mean_of_norms || takes_mean_of_norms(step.steps); });
-}
-
 /// Ranks that are shown of one parameter.
 constexpr std::size_t most_samples = 16;
 /// That are looked at one by one to tell what every rank owns: a second or two.
@@ -222,6 +217,7 @@ void ParametricEngine::State::add(One& one, const Sample& sample, int logical, P
       all.found.buffers.push_back(buffer(sample.rank, sample.buffer, result.step));
       break;
     case Fault::norm:
+    case Fault::norm_averaged:
     case Fault::norm_too_early: {
       NormResult norm;
       norm.parameter = parameter();
@@ -236,7 +232,7 @@ void ParametricEngine::State::add(One& one, const Sample& sample, int logical, P
           return world->value(variable, world->coordinates(sample.rank), 0);
         });
         norm.counted = (more + Rational(1)).to_string();
-      } else if (takes_mean_of_norms(world->schedule().steps)) {
+      } else if (sample.cell->fault == Fault::norm_averaged) {
         norm.counted = "mean_of_norms";
       }
       all.found.norm.push_back(norm);

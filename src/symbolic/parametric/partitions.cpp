@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/at.h"
 #include "src/base/budget.h"
 
 namespace lockstep::parametric {
@@ -66,12 +67,12 @@ Partitions::Partitions(int owners, int constants, int most_blocks, std::size_t l
     std::vector<int>& moved = moved_.emplace_back();
     for (int name = 0; name < names; ++name) {
       Partition other = partition;
-      other[0] = partition[static_cast<std::size_t>(name)];
+      other[0] = partition[lockstep::at(name)];
       moved.push_back(number_of(other));
     }
     Places& places = places_.emplace_back();
     for (int name = 1; name < names; ++name) {
-      const int joined = moved[static_cast<std::size_t>(name)];
+      const int joined = moved[lockstep::at(name)];
       if (std::find(places.joined.begin(), places.joined.end(), joined) == places.joined.end())
         places.joined.push_back(joined);
     }

@@ -5,6 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "src/base/at.h"
+
 namespace lockstep::parametric {
 
 /// Which of the named coordinates of one axis are equal: for each name the number of its block; blocks are numbered by
@@ -22,24 +24,22 @@ class Partitions {
   Partitions(int owners, int constants, int most_blocks, std::size_t limit);
 
   int size() const { return static_cast<int>(all_.size()); }
-  const Partition& at(int number) const { return all_[static_cast<std::size_t>(number)]; }
+  const Partition& at(int number) const { return all_[lockstep::at(number)]; }
   /// The number of a partition with its blocks numbered in any way; -1 where there is none.
   int number_of(const Partition& partition) const;
-  int blocks(int number) const { return blocks_[static_cast<std::size_t>(number)]; }
+  int blocks(int number) const { return blocks_[lockstep::at(number)]; }
   bool equal(int number, int a, int b) const {
     const Partition& one = at(number);
-    return one[static_cast<std::size_t>(a)] == one[static_cast<std::size_t>(b)];
+    return one[lockstep::at(a)] == one[lockstep::at(b)];
   }
   /// The partition in which the rank is where `name` is, all else as in `number`.
-  int moved(int number, int name) const {
-    return moved_[static_cast<std::size_t>(number)][static_cast<std::size_t>(name)];
-  }
+  int moved(int number, int name) const { return moved_[lockstep::at(number)][lockstep::at(name)]; }
   /// Without the rank: one partition for each block that it can join, and the one in which it is alone.
   struct Places {
     std::vector<int> joined;
     int alone = -1;  ///< -1: there is no coordinate left
   };
-  const Places& places(int number) const { return places_[static_cast<std::size_t>(number)]; }
+  const Places& places(int number) const { return places_[lockstep::at(number)]; }
 
  private:
   void extend(Partition& partial, int names, int first_constant, int most_blocks, std::size_t limit);

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/base/counted.h"
 #include "src/symbolic/parametric/counterexample.h"
@@ -111,7 +112,7 @@ void Prover::State::conclude() {
     for (const Reason& reason : reasons_of(one)) {
       reasons.push_back(reason);
       const Logical& logical = reason.representative->scenario->schedule->model
-                                   .logicals()[static_cast<std::size_t>(reason.result->members->logicals.front())];
+                                   .logicals()[lockstep::at(reason.result->members->logicals.front())];
       names.insert(logical.name);
     }
   }

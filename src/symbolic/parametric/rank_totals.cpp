@@ -24,8 +24,6 @@ void for_each_choice(const std::vector<std::size_t>& sizes,
   }
 }
 
-bool is_of_norm(const Cell& cell) { return cell.fault == Fault::norm || cell.fault == Fault::norm_too_early; }
-
 std::vector<std::size_t> kinds_of(const std::vector<RankTotals::Alike>& levels) {
   std::vector<std::size_t> kinds;
   for (const RankTotals::Alike& level : levels) kinds.push_back(level.kinds());
@@ -43,7 +41,7 @@ RankTotals::RankTotals(const World& world, const ClassResult& result, Evaluation
       values_(values),
       optimizer_step_(optimizer_step) {
   counts_norms_ = std::any_of(result.cells.begin(), result.cells.end(), [&](const Cell& cell) {
-    return is_of_norm(cell) && cell.optimizer_step == optimizer_step;
+    return is_of_norm(cell.fault) && cell.optimizer_step == optimizer_step;
   });
 }
 
@@ -122,7 +120,7 @@ std::vector<RankTotals::Status> RankTotals::statuses(const Stretch& stretch, int
     for (const Cell& cell : result_.cells) {
       if (status.wrong) break;
       if (cell.optimizer_step != optimizer_step_ || cell.fault == Fault::race) continue;
-      if (!held && !is_of_norm(cell)) continue;
+      if (!held && !is_of_norm(cell.fault)) continue;
       status.wrong = evaluation_.exists(cell, &elements);
     }
   });

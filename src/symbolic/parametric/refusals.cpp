@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 
+#include "src/base/at.h"
 #include "src/symbolic/parametric/layouts.h"
 
 namespace lockstep::parametric {
@@ -44,7 +45,7 @@ bool cuts_unevenly(const Json& parameters, Axis axis, const SizeRange& sizes) {
     if (dim == nullptr || !dim->is_number() || shape == nullptr || !shape->is_array()) return false;
     const std::int64_t at = needed_for(*dim) - 1;
     if (at < 0 || at >= static_cast<std::int64_t>(shape->items().size())) return false;
-    const Json& extent = shape->items()[static_cast<std::size_t>(at)];
+    const Json& extent = shape->items()[lockstep::at(at)];
     const std::optional<Rational> number = extent.is_number() ? Rational::parse(extent.text()) : std::nullopt;
     if (!number) return false;
     const bool too_many = sizes.low && Rational(0) < *number && *number < *sizes.low;

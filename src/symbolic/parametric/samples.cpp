@@ -81,10 +81,10 @@ std::vector<Sample> samples_on(bool holders_of_it, const World& world, const Cla
           rank += elements.rank.back() * world.levels()[i].stride;
         }
         for (const Cell& cell : result.cells) {
-          const bool is_norm = cell.fault == Fault::norm || cell.fault == Fault::norm_too_early;
-          if (cell.optimizer_step != optimizer_step || cell.fault == Fault::race || !(is_norm || holders_of_it))
+          if (cell.optimizer_step != optimizer_step || cell.fault == Fault::race ||
+              !(is_of_norm(cell.fault) || holders_of_it))
             continue;
-          if (cell.fault != Fault::norm && !holds_piece) continue;
+          if (!is_of_count(cell.fault) && !holds_piece) continue;
           if (seen.count({rank, cell.fault}) != 0 || !evaluation.tells(cell, elements)) continue;
           seen.emplace(rank, cell.fault);
           samples.push_back({rank, model.buffer_of(rank, logical), &cell, stretch.elements});
