@@ -32,7 +32,9 @@ def timed(*arguments):
 class Diagnosis:
     file: str
     blind: bool
+    fix: str = ""  # what it changes, in words
     blamed: list = field(default_factory=list)  # steps, in the words of the program
+    why: list = field(default_factory=list)  # of each of them
     blame: str = ""  # "exact", "some" (or more than those) of the steps that the fix changes, "others", "nothing"
     place: int = 0  # of the fix itself among the repairs; 0: it is not there
     letters: bool = False  # and it is the fix's to the letter, its names as well
@@ -49,13 +51,13 @@ class Diagnosis:
         return asdict(self)
 
 
-def written(report, first, folder):
-    """A document with each repair. The program has written that with the first; the others have other edits in their place."""
+def written(repairs, first, folder):
+    """A file with each repair. The program has written that with the first; the others have other edits in their place."""
     document = read(first)
-    edits, added = document["schedule"]["edits"], report["repairs"][0]["edits"]
+    edits, added = document["schedule"]["edits"], repairs[0]["edits"]
     assert edits[-len(added) :] == added, (first.read_text(), added)
     files = [first]
-    for take, repair in enumerate(report["repairs"][1:], 2):
+    for take, repair in enumerate(repairs[1:], 2):
         document["schedule"]["edits"] = edits[: -len(added)] + repair["edits"]
         files.append(folder / f"repaired-{take}.json")
         files[-1].write_text(json.dumps(document))
@@ -64,7 +66,7 @@ def written(report, first, folder):
 
 def judge_blame(found, said, change):
     """`said` is what a report has under "diagnosis", `change` the fix."""
-    found.blamed = [blame["step"] for blame in said.get("blame", [])]
+    found.blamed, found.why = ([blame[key] for blame in said.get("blame", [])] for key in ("step", "why"))
     edits = [edit for repair in said.get("repairs", [])[:1] for edit in repair["edits"]]
     keys = frozenset(change.named(step, edits) for step in found.blamed)
     ways = change.ways()
@@ -82,9 +84,9 @@ def difference(repaired, fixed):
     return [step for step in ours if step not in theirs], [step for step in theirs if step not in ours]
 
 
-def judge_repairs(found, report, files, fixed):
+def judge_repairs(found, repairs, files, fixed):
     wanted = fix.plain(fixed)
-    for place, (repair, file) in enumerate(zip(report["repairs"], files, strict=True), 1):
+    for place, (repair, file) in enumerate(zip(repairs, files, strict=True), 1):
         document = pairs.resolved(file)
         # Every repair that is offered matches: both give the gradients of one device, if it is the same one.
         found.equal = found.equal or pairs.same_question(document, fixed)
@@ -101,18 +103,22 @@ def diagnose(wrong, fixed, folder, blind, rounds=2):
     found = Diagnosis(str(wrong), blind)
     document, file = pairs.resolved(wrong), wrong
     change = fix.Fix(document, fixed)
+    found.fix = change.words()
     if blind:
         file = folder / "plain.json"
         file.write_text(json.dumps(pairs.blind(document)))
     checks = [timed("check", "-f", "json", file) for _ in range(rounds)]
     found.check_s = min(seconds for _, seconds in checks)
     found.plain_check_s = min(timed("check", "-f", "json", "--no-blame", file)[1] for _ in range(rounds))
-    judge_blame(found, json.loads(checks[0][0])["diagnosis"], change)
+    said = json.loads(checks[0][0])["diagnosis"]
+    judge_blame(found, said, change)
     first = folder / "repaired-1.json"
     text, found.repair_s = timed("repair", "-f", "json", "--most", BEST, "--to", first, file)
-    report = json.loads(text)
-    if report["repairs"]:
-        files = written(report, first, folder)
-        judge_repairs(found, report, files, fixed)
-        sizes.replay(found, report, files, folder)
+    if repairs := json.loads(text)["repairs"]:
+        # The one that blame rests on is offered as well, and said to be right at the file's own sizes.
+        known = [repair["edits"] for repair in repairs]
+        others = [{**repair, "reach": "", "proof": ""} for repair in said["repairs"] if repair["edits"] not in known]
+        files = written(repairs + others, first, folder)
+        judge_repairs(found, repairs, files[: len(repairs)], fixed)
+        sizes.replay(found, repairs + others, files, folder)
     return found
