@@ -9,7 +9,9 @@ waits for. A step that both have is
   common subsequence; the beginning and the end of each `each` stay in any case), and the others are moved. Where this can
   be done in several ways, as for two neighbours that change places, each is a way to say what the fix changes.
 
-A step of the wrong schedule alone is *one too many*, of the fixed one alone *missing*.
+A step of the wrong schedule alone is *one too many*, of the fixed one alone *missing*. Blame names a missing step where it
+says that a step is missing, or that a neighbour needs one beside it, with the op and the groups of the fix's. Which
+parameters, which factor and which place that step should have is a question to the repair.
 
 Two schedules are the same plain steps where, one by one and in order, everything is the same: op, groups, buffers,
 factors, conditions, geometry, and the parameters selected, however the selectors are spelled. Names do not count, for the
@@ -75,6 +77,7 @@ class Fix:
 
     def __init__(self, wrong, fixed):
         old, new = wrong["schedule"]["steps"], fixed["schedule"]["steps"]
+        self.steps = new
         self.before, self.after = listed(old), listed(new)
         self.too_many = self.before.keys() - self.after.keys()
         self.missing = self.after.keys() - self.before.keys()
@@ -97,15 +100,26 @@ class Fix:
 
     def named(self, step, edits):
         """The key of a step that blame names, where `edits` are those of the repair that it rests on. A missing step has
-        the name that the repair invents; it is the fix's where it does the same over the same groups."""
-        if step in self.before or step in self.missing:
+        the name that the repair invents, or is said by its neighbour ("needs a scale after it"); it is the fix's where it
+        does the same over the same groups, and where the neighbour is the fix's as well."""
+        if step in self.missing:
             return step
-        for inserted in (edit["insert"] for edit in edits if "insert" in edit):
-            if step in (inserted.get("name"), None, ""):
-                for key in sorted(self.missing):
-                    if all(groups(inserted.get(word)) == groups(self.after[key].get(word)) for word in ("op", "over", "for")):
-                        return key
+        for edit in edits:
+            side = "after" if "after" in edit else "before"
+            if "insert" not in edit or step not in (edit["insert"].get("name", ""), edit[side]):
+                continue
+            for key in sorted(self.missing):
+                alike = all(groups(edit["insert"].get(word)) == groups(self.after[key].get(word)) for word in ("op", "over", "for"))
+                if alike and (step not in self.before or self.beside(key, side) == step):
+                    return key
         return step
+
+    def beside(self, key, side):
+        """The step that the step of the fixed schedule stands directly after, or before; "" at an end of a list."""
+        there = [(other, end) for other, end, _ in in_order(self.steps)]
+        place = there.index((key, "begin" if (key, "begin") in there else "")) + (-1 if side == "after" else 1)
+        other, end = there[place] if 0 <= place < len(there) else ("", "")
+        return "" if end == ("begin" if side == "after" else "end") else other
 
     def words(self):
         """What the fix changes, for people."""

@@ -2,6 +2,7 @@
 """The measurement of blame and repair, on a sample of the corpus; tools/diagnosis goes through all of it."""
 
 import json
+import subprocess
 
 import diagnoses
 import fix
@@ -104,3 +105,20 @@ def test_a_goal_that_is_missed_is_seen():
         worse = [Diagnosis(**{**one.as_json(), **change}) for one in right]
         assert sum(not figure.met() for figure in diagnoses.figures(worse)) == missed, change
     assert "| the fix itself is the first repair | 100.0 % | ≥ 80 % | 100.0 % | ≥ 65 % |" in diagnoses.table(right)
+
+
+def test_the_tool_prints_rows_and_counts_and_writes_all_it_found(tmp_path):
+    def tool(*arguments):
+        return subprocess.run([pairs.ROOT / "tools" / "diagnosis", *arguments], capture_output=True, text=True, check=False)
+
+    written = tmp_path / "found.json"
+    done = tool("--only", "ms-swift/10117", "--rows", "--json", written)
+    assert done.returncode == (1 if "missed: " in done.stdout else 0), done.stderr
+    assert "scenarios/ms-swift/10117-divided-by-accumulation-again.json\n| |" in done.stdout
+    assert "as written: 1 pairs; " in done.stdout and "blind: 1 pairs; " in done.stdout
+    found = json.loads(written.read_text())
+    assert [one["blind"] for one in found["diagnoses"]] == [False, True] and found["apart"] == {}
+    assert found["diagnoses"][0]["fix"].startswith("changes backward: by ")
+    assert len(found["diagnoses"][0]["why"]) == len(found["diagnoses"][0]["blamed"]) > 0
+    assert tool("--only", "no such pair").returncode == 2
+    assert tool("--help").returncode == 0

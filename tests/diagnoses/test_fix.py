@@ -69,6 +69,19 @@ def test_a_missing_step_is_named_by_what_it_does():
     assert change.named("dp_all_reduce", [invented]) == "dp_all_reduce"
 
 
+def test_a_missing_step_is_said_by_the_step_that_needs_it_beside_it():
+    change = fix.Fix(document(REDUCE, NORMS), document(REDUCE, SCALE, NORMS))
+    invented = {"name": "dp_all_reduce_scale", "op": "scale", "by": "1/2"}
+    assert change.named("dp_all_reduce", [{"insert": invented, "after": "dp_all_reduce"}]) == "dp_scale"
+    assert change.named("norm_all_reduce", [{"insert": invented, "before": "norm_all_reduce"}]) == "dp_scale"
+    assert change.named("norm_all_reduce", [{"insert": invented, "after": "norm_all_reduce"}]) == "norm_all_reduce"
+    assert change.named("dp_all_reduce", [{"insert": {**invented, "op": "zero"}, "after": "dp_all_reduce"}]) == "dp_all_reduce"
+    # Behind the last step of a loop is not behind the loop.
+    change = fix.Fix(document(REDUCE), document(SCALE, REDUCE))
+    assert change.named("micro_batches", [{"insert": invented, "after": "micro_batches"}]) == "dp_scale"
+    assert change.named("backward", [{"insert": invented, "after": "backward"}]) == "backward"
+
+
 def test_plain_steps_are_the_same_whatever_their_names_and_selectors():
     other = {**NORMS, "name": "tp_all_reduce", "over": ["tp"], "params": ["partial:tp"], "reduce": "sum"}
     assert fix.plain(document(NORMS, REDUCE)) == fix.plain(document(other, REDUCE))
