@@ -26,7 +26,7 @@ TIME_LIMIT_S = 900 * max(1, int(os.environ.get("LOCKSTEP_TEST_ROUNDS", "1")) // 
 # program thousands of times on small files, need to limit its memory, or run in several processes of MPI, which sanitizers
 # do not bear: once, in the release build, is enough. Folders and files below tests/.
 RELEASE_ONLY = {
-    "attack", "contract", "engines", "frameworks", "launcher", "mutation", "oracle", "package", "proof", "python", "repository",
+    "attack", "contract", "diagnoses", "engines", "frameworks", "launcher", "mutation", "oracle", "package", "proof", "python", "repository",
     "scenarios", "sweep", "tools", "device/test_mpi_transport.py",
     *(f"cli/test_{name}.py" for name in ("budgets", "commands", "completion", "diff", "docs", "draw_idea", "files", "formats", "hostile", "import", "list",
                                          "mpi", "mutate", "names", "never_right_where_attacked", "never_right_where_chosen", "never_right_where_doubted",

@@ -81,6 +81,8 @@ def at(document, size):
     if "edp" in size or "ep" in size:  # dp is ep * edp, and etp is tp
         layout["dp"] = size.get("ep", layout.get("ep", 1)) * size.get("edp", 1)
         layout.pop("edp", None)
+        if "dp_shard" in layout and "dp_shard" not in size:  # what the file leaves out stays left out
+            layout["dp_shard"] = layout["dp"] // layout.get("dp_replicate", 1)
         if "tp" in size and "etp" in layout:
             layout["etp"] = size["tp"]
     return document
