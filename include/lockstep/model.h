@@ -104,6 +104,8 @@ class Model {
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<Logical>& logicals() const { return logicals_; }
+  /// The parameters of a logical one that are not frozen, in model order.
+  std::vector<int> trained(int logical) const;
   int logical_of(int parameter) const { return logical_of_[static_cast<std::size_t>(parameter)]; }
   const std::vector<Piece>& pieces(int logical) const { return pieces_[static_cast<std::size_t>(logical)]; }
   const LocalModel& local(int rank) const {

@@ -149,6 +149,12 @@ Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& d
   }
 }
 
+std::vector<int> Model::trained(int logical) const {
+  std::vector<int> found = logicals_[at(logical)].parameters;
+  std::erase_if(found, [&](int parameter) { return parameters_[at(parameter)].frozen; });
+  return found;
+}
+
 int Model::buffer_of(int rank, int logical) const {
   const std::vector<int>& index = buffer_of_[at(local_of_[at(rank)])];
   const int place = logical - index[0] + 1;

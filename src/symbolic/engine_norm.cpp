@@ -169,8 +169,8 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
     result.norm_of.push_back(norm.number);
     for (const Finding& finding : norm.wrong) {
       const int buffer = schedule.model.buffer_of(rank, finding.logical);
-      const int parameter = buffer >= 0 ? local_buffer(rank, buffer).parameters.front()
-                                        : schedule.model.logicals()[at(finding.logical)].parameters.front();
+      const int parameter =
+          buffer >= 0 ? local_buffer(rank, buffer).parameters.front() : schedule.model.trained(finding.logical).front();
       result.norm.push_back({parameter, rank, finding.counted, "1", finding.elements, finding.of});
     }
   }

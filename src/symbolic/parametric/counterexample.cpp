@@ -2,8 +2,11 @@
 #include "src/symbolic/parametric/counterexample.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <queue>
 #include <set>
+#include <tuple>
 
 #include "lockstep/symbolic.h"
 #include "src/base/at.h"
@@ -65,49 +68,74 @@ std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes&
 
 void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const std::vector<Axis>& axes,
                   bool micro_batches, const std::function<bool(const Sizes&)>& visit) {
-  // Sizes in the order of their ranks; only those at which something may be wrong are looked at.
-  std::vector<Sizes> candidates = {base};
+  std::vector<std::vector<int>> tried;  // by axis, then micro-batches; ascending
   for (const Axis axis : axes) {
-    std::set<int> tried = {1, 2, 3, 4, 5, 6};
+    std::set<int> sizes = {1, 2, 3, 4, 5, 6};
     for (const Reason& reason : reasons) {
       for (const std::map<Axis, int>* of : {&reason.of->exact, &reason.of->least, &reason.least}) {
-        if (of->contains(axis)) tried.insert(of->at(axis));
+        if (of->contains(axis)) sizes.insert(of->at(axis));
       }
     }
-    std::vector<Sizes> more;
-    for (const Sizes& sizes : candidates) {
-      for (const int size : tried) {
-        more.push_back(sizes);
-        more.back().axes[axis] = size;
-      }
-    }
-    candidates = std::move(more);
+    tried.emplace_back(sizes.begin(), sizes.end());
   }
   if (micro_batches) {
-    std::vector<Sizes> more;
     std::set<int> counts = {1, 2, 3};
     for (const Reason& reason : reasons) counts.insert(*reason.representative->sizes.micro_batches);
-    for (const Sizes& sizes : candidates) {
-      for (const int count : counts) {
-        more.push_back(sizes);
-        more.back().micro_batches = count;
-      }
-    }
-    candidates = std::move(more);
+    tried.emplace_back(counts.begin(), counts.end());
   }
-  for (const Reason& reason : reasons) candidates.push_back(reason.representative->sizes);
   const auto world = [](const Sizes& sizes) {
-    int product = 1;
+    std::int64_t product = 1;
     for (const auto& [axis, size] : sizes.axes) product *= size;
     return std::pair(product, sizes.micro_batches.value_or(0));
   };
-  std::stable_sort(candidates.begin(), candidates.end(),
+  const auto at_places = [&](const std::vector<std::size_t>& places) {
+    Sizes sizes = base;
+    for (std::size_t i = 0; i < axes.size(); ++i) sizes.axes[axes[i]] = tried[i][places[i]];
+    if (micro_batches) sizes.micro_batches = tried.back()[places.back()];
+    return sizes;
+  };
+  std::vector<Sizes> representatives;
+  for (const Reason& reason : reasons) representatives.push_back(reason.representative->sizes);
+  std::stable_sort(representatives.begin(), representatives.end(),
                    [&](const Sizes& a, const Sizes& b) { return world(a) < world(b); });
-  for (const Sizes& sizes : candidates) {
-    const bool possible =
-        std::any_of(reasons.begin(), reasons.end(), [&](const Reason& reason) { return applies(reason, sizes); });
-    if (possible && !visit(sizes)) return;
+
+  std::int64_t compared = 0;
+  const auto goes_on = [&](const Sizes& sizes) {
+    const bool possible = std::any_of(reasons.begin(), reasons.end(), [&](const Reason& reason) {
+      ++compared;
+      return applies(reason, sizes);
+    });
+    return !possible || visit(sizes);
+  };
+  // There may be billions: they are made in the order of their ranks, each from the one with one size less, and after
+  // so many comparisons those that the reasons were found at are left.
+  constexpr std::int64_t most_compared = 5'000'000;
+  using Next = std::tuple<std::int64_t, int, std::vector<std::size_t>>;
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> waiting;
+  const auto wait = [&](std::vector<std::size_t> places) {
+    const auto [ranks, count] = world(at_places(places));
+    waiting.emplace(ranks, count, std::move(places));
+  };
+  wait(std::vector<std::size_t>(tried.size(), 0));
+  auto representative = representatives.begin();
+  while (!waiting.empty() && compared < most_compared) {
+    const auto [ranks, count, places] = waiting.top();
+    waiting.pop();
+    for (; representative != representatives.end() && world(*representative) < std::pair(ranks, count);
+         ++representative)
+      if (!goes_on(*representative)) return;
+    if (!goes_on(at_places(places))) return;
+    for (std::size_t i = places.size(); i-- > 0;) {
+      if (places[i] + 1 < tried[i].size()) {
+        std::vector<std::size_t> larger = places;
+        ++larger[i];
+        wait(std::move(larger));
+      }
+      if (places[i] > 0) break;  // what is larger in front of it comes from another one
+    }
   }
+  for (; representative != representatives.end(); ++representative)
+    if (!goes_on(*representative)) return;
 }
 
 std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, const std::vector<Reason>& reasons) {

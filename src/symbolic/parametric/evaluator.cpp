@@ -20,6 +20,15 @@ Expression::Node comparison_of(const char* sign, std::shared_ptr<const Expressio
   return node;
 }
 
+bool has_tokens(const Polynomials& polynomials, int polynomial) {
+  const auto& terms = polynomials.terms(polynomial);
+  return std::any_of(terms.begin(), terms.end(), [&](const auto& term) {
+    return std::any_of(term.first.begin(), term.first.end(), [&](const auto& power) {
+      return polynomials.variable_at(power.first).kind == Variable::Kind::tokens;
+    });
+  });
+}
+
 }  // namespace
 
 int Evaluator::number(const Expression& expression, const EvaluationContext& context) {
@@ -232,7 +241,10 @@ bool Evaluator::compare(const std::string& op, int difference, const EvaluationC
   const auto decided = [&](bool holds, bool fails) {
     if (holds && fails) {
       throw DependsOnSizes(context.step,
-                           "whether \"" + expression::print(node) + "\" holds depends on sizes that are open", node);
+                           "whether \"" + expression::print(node) + "\" holds depends on " +
+                               (has_tokens(world_.polynomials(), difference) ? "numbers of tokens" : "sizes") +
+                               " that are open",
+                           node);
     }
     return holds;
   };

@@ -38,7 +38,7 @@ using parametric::World;
 
 namespace {
 
-/// Ranks that are shown of one parameter.
+/// Ranks that are shown of one parameter; tied ones share theirs.
 constexpr std::size_t most_samples = 16;
 /// That are looked at one by one to tell what every rank owns: a second or two.
 constexpr std::int64_t most_stretches = 2'000'000;
@@ -206,7 +206,7 @@ void ParametricEngine::State::add(One& one, const Sample& sample, int logical, P
   const Model& model = schedule.model;
   const auto parameter = [&] {
     return sample.buffer >= 0 ? model.local(sample.rank).buffers[at(sample.buffer)].parameters.front()
-                              : model.logicals()[at(logical)].parameters.front();
+                              : model.trained(logical).front();
   };
   switch (sample.cell->fault) {
     case Fault::value:
@@ -247,24 +247,27 @@ void ParametricEngine::State::sample(One& one, ParametricSample& all) {
   const Model& model = schedule.model;
   std::optional<int> shown;
   for (const int logical : wrong_of(one)) {
-    const std::vector<int>& parameters = model.logicals()[at(logical)].parameters;
+    const std::vector<int> names = model.trained(logical);
     // One of several names has other names on other ranks.
-    if (shown && parameters.size() == 1 && world->even(logical)) {
-      all.like.emplace(parameters.front(), model.logicals()[at(*shown)].parameters.front());
+    if (shown && names.size() == 1 && world->even(logical)) {
+      all.like.emplace(names.front(), model.trained(*shown).front());
       continue;
     }
+    const auto none_shown = [&](const std::string& why) {
+      for (const int name : names) all.not_shown.emplace(name, why);
+    };
     const std::size_t before = all.found.buffers.size();
     try {
-      const std::vector<Sample> samples =
-          samples_of(*world, one.result, *one.evaluation, *one.stretches, logical, result.step, most_samples);
+      const std::vector<Sample> samples = samples_of(*world, one.result, *one.evaluation, *one.stretches, logical,
+                                                     result.step, most_samples * names.size());
       for (const Sample& sample : samples) add(one, sample, logical, all);
-      if (!samples.empty() && parameters.size() == 1 && !shown) shown = logical;
-      if (samples.empty()) all.not_shown.emplace(parameters.front(), "no rank of that kind was found");
+      if (!samples.empty() && names.size() == 1 && !shown) shown = logical;
+      if (samples.empty()) none_shown("no rank of that kind was found");
     } catch (const OutOfReach& limit) {
-      all.not_shown.emplace(parameters.front(), limit.what());
+      none_shown(limit.what());
     } catch (const OverBudget& over) {
       // That it is wrong is known. The ranks whose formulas were written by then are shown.
-      if (all.found.buffers.size() == before) all.not_shown.emplace(parameters.front(), over.what());
+      if (all.found.buffers.size() == before) none_shown(over.what());
     }
   }
 }

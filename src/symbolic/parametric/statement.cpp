@@ -185,14 +185,15 @@ Places places_of(const Grid& grid, const std::vector<Reason>& reasons) {
       for (const auto& [axis, least] : reason.least) in_box = in_box && sizes.axes.at(axis) >= least;
       if (!in_box) continue;
       places.boxes.insert(point);
-      if (applies(reason, sizes)) places.wrong.insert(point);
+      if (!applies(reason, sizes)) continue;
+      places.wrong.insert(point);
+      break;
     }
   }
   return places;
 }
 
-std::string text_of(const Grid& grid, const std::vector<Reason>& reasons, bool alone) {
-  const Places found = places_of(grid, reasons);
+std::string text_of(const Grid& grid, const std::vector<Reason>& reasons, const Places& found, bool alone) {
   const std::set<Point>&wrong = found.wrong, &boxes = found.boxes;
   const std::vector<Point>& known = grid.known;
   // They are wrong at sizes that the grid does not have.
@@ -246,10 +247,12 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
   Grid grid = grid_of(cases, reasons, axes, micro_batches);
   grid.words = words;
   const std::string where_cut = fmt::format(", wherever {} an element these owners", words.cuts);
-  if (certain.empty()) return text_of(grid, by_cut, true) + where_cut;
-  const std::set<Point> wrong = places_of(grid, certain).wrong, more = places_of(grid, by_cut).wrong;
-  if (std::includes(wrong.begin(), wrong.end(), more.begin(), more.end())) return text_of(grid, certain, true);
-  return text_of(grid, certain, false) + "; also " + text_of(grid, by_cut, false) + where_cut;
+  const Places of_certain = places_of(grid, certain), of_cut = places_of(grid, by_cut);
+  if (certain.empty()) return text_of(grid, by_cut, of_cut, true) + where_cut;
+  const std::set<Point>&wrong = of_certain.wrong, &more = of_cut.wrong;
+  if (std::includes(wrong.begin(), wrong.end(), more.begin(), more.end()))
+    return text_of(grid, certain, of_certain, true);
+  return text_of(grid, certain, of_certain, false) + "; also " + text_of(grid, by_cut, of_cut, false) + where_cut;
 }
 
 }  // namespace lockstep::parametric

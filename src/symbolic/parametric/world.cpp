@@ -334,7 +334,11 @@ int World::least(const Variable& variable) const {
       const auto entry = schedule_.batch.tokens_of_use.find(variable.entry);
       const bool listed =
           entry != schedule_.batch.tokens_of_use.end() && entry->second.kind == Batch::Tokens::Kind::list;
-      return listed ? least_listed(variable) : 1;
+      if (listed) return least_listed(variable);
+      // A piece may have none, and so may all that are added up here. An optimizer step without any trains nothing.
+      const bool single = !open_.least_micro_batches && schedule_.batch.micro_batches(variable.step) == 1;
+      const bool all = depends_on(variable).empty() && (single || (variable.summed & all_micro_batches) != 0);
+      return all ? 1 : 0;
     }
     case Variable::Kind::coordinate:
       break;
