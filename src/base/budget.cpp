@@ -50,6 +50,19 @@ void Budget::spend(std::int64_t units) {
   }
 }
 
+Budget::Uncounted::Uncounted() {
+  settle(0);
+  suspended_ = std::exchange(innermost, nullptr);
+  live_ = allocations_of_thread.live;
+}
+
+Budget::Uncounted::~Uncounted() {
+  settle(0);
+  innermost = suspended_;
+  for (Budget* budget = innermost; budget != nullptr; budget = budget->outer_)
+    budget->live_at_begin_ += allocations_of_thread.live - live_;
+}
+
 Budget::Place::Place(const char* kind, const std::string& name) : kind_(kind), name_(&name), outer_(innermost_place) {
   innermost_place = this;
 }

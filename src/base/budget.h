@@ -52,6 +52,20 @@ class Budget {
   /// For loops whose work is what they allocate: throws as spend() does.
   static void checkpoint() { spend(0); }
 
+  /// What is made once for all answers counts for none of them: a budget must not depend on what was asked before.
+  /// While this object lives, the thread has no budget.
+  class Uncounted {
+   public:
+    Uncounted();
+    Uncounted(const Uncounted&) = delete;
+    Uncounted& operator=(const Uncounted&) = delete;
+    ~Uncounted();
+
+   private:
+    Budget* suspended_;
+    std::int64_t live_;
+  };
+
   /// Names what work is done for, while this object lives: `step "mean"`. The innermost is the one that is told.
   class Place {
    public:
@@ -74,6 +88,13 @@ class Budget {
   std::int64_t most_, spent_ = 0, live_at_begin_;
   Budget* outer_;
 };
+
+/// A table that is made when it is first asked for: `static const Rows rows = made_once([] { … });`.
+template <class Make>
+auto made_once(const Make& make) {
+  const Budget::Uncounted for_none;
+  return make();
+}
 
 /// For one operation with a number: one of many digits costs as much as they do squared.
 void spend_on(const Rational& number);

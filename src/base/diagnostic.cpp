@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "src/base/budget.h"
 #include "src/base/counted.h"
 #include "src/base/private_files.h"
 #include "src/base/utf8.h"
@@ -24,6 +25,7 @@ class LineIndex {
     for (Entry& entry : entries_) {
       if (entry.source.lock() == source) return entry.starts;
     }
+    const Budget::Uncounted for_none;  // it may be there already, because of what was asked before
     Entry& entry = entries_[next_];
     next_ = (next_ + 1) % std::size(entries_);
     entry.source = source;

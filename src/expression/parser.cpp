@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lockstep/diagnostic.h"
+#include "src/base/budget.h"
 #include "src/expression/lexer.h"
 #include "src/expression/node.h"
 
@@ -295,7 +296,9 @@ class Parser {
 }  // namespace
 
 const std::vector<std::string>& functions() {
-  static const std::vector<std::string> all = {"lcm", "min", "max", "floor", "ceil"};
+  static const std::vector<std::string> all = made_once([] {
+    return std::vector<std::string>{"lcm", "min", "max", "floor", "ceil"};
+  });
   return all;
 }
 

@@ -5,6 +5,7 @@
 
 #include "lockstep/diagnostic.h"
 #include "src/base/at.h"
+#include "src/base/budget.h"
 
 namespace lockstep {
 namespace {
@@ -75,7 +76,7 @@ std::optional<Axis> axis_named(std::string_view name) {
 }
 
 const std::vector<std::string>& axis_names() {
-  static const std::vector<std::string> all(names.begin(), names.end());
+  static const auto all = made_once([] { return std::vector<std::string>(names.begin(), names.end()); });
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "src/base/at.h"
+#include "src/base/budget.h"
 
 namespace lockstep {
 namespace {
@@ -17,7 +18,7 @@ const Value* entry(const std::map<std::string, Value>& by_use, const std::string
 }
 
 const Batch::Tokens& tokens_of(const Batch& batch, const std::string& use) {
-  static const Batch::Tokens uneven;
+  static const auto uneven = made_once([] { return Batch::Tokens(); });
   const Batch::Tokens* own = entry(batch.tokens_of_use, use);
   return own ? *own : uneven;
 }
@@ -72,7 +73,7 @@ int Batch::first_micro_batch(int step) const {
 }
 
 const Loss& Batch::loss(const std::string& use) const {
-  static const Loss token_mean;
+  static const auto token_mean = made_once([] { return Loss(); });
   const Loss* own = entry(loss_of_use, use);
   return own ? *own : token_mean;
 }

@@ -2,6 +2,7 @@
 #include "src/scenario/builtin.h"
 
 #include "lockstep/scenario.h"
+#include "src/base/budget.h"
 
 namespace lockstep {
 
@@ -18,11 +19,21 @@ std::vector<std::string> names_of(const std::map<std::string, std::string>& file
   return names;
 }
 
+/// They are unpacked when they are first asked for.
+const std::map<std::string, std::string>& frameworks() {
+  const Budget::Uncounted for_none;
+  return scenario::embedded_frameworks();
+}
+const std::map<std::string, std::string>& models() {
+  const Budget::Uncounted for_none;
+  return scenario::embedded_models();
+}
+
 }  // namespace
 
-const std::string* builtin_framework(std::string_view name) { return find(scenario::embedded_frameworks(), name); }
-const std::string* builtin_model(std::string_view name) { return find(scenario::embedded_models(), name); }
-std::vector<std::string> builtin_frameworks() { return names_of(scenario::embedded_frameworks()); }
-std::vector<std::string> builtin_models() { return names_of(scenario::embedded_models()); }
+const std::string* builtin_framework(std::string_view name) { return find(frameworks(), name); }
+const std::string* builtin_model(std::string_view name) { return find(models(), name); }
+std::vector<std::string> builtin_frameworks() { return names_of(frameworks()); }
+std::vector<std::string> builtin_models() { return names_of(models()); }
 
 }  // namespace lockstep

@@ -87,11 +87,11 @@ KeysOfOp keys_of(Op op) {
 
 /// Which keys an op has and needs.
 bool has_its_keys(const Step& step) {
-  static const std::vector<KeysOfOp> by_op = [] {
+  static const std::vector<KeysOfOp> by_op = made_once([] {
     std::vector<KeysOfOp> rows;
     for (int op = 0; op < op_count; ++op) rows.push_back(keys_of(static_cast<Op>(op)));
     return rows;
-  }();
+  });
   const KeysOfOp& keys = by_op[static_cast<std::size_t>(step.op)];
   const auto is_said = [&](std::string_view key) { return says(step, key); };
   return std::all_of(keys.needed.begin(), keys.needed.end(), is_said) &&

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "lockstep/scenario.h"
+#include "src/base/budget.h"
 #include "src/base/inputs.h"
 #include "src/base/private_files.h"
 #include "src/base/shell_quoted.h"
@@ -186,11 +187,14 @@ std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, c
       return NamedFile{known->second, {}};
   }
   const std::size_t before = diagnostics.size();
+  std::optional<Budget::Uncounted> for_none;
+  if (!path) for_none.emplace();
   Json document = parse_json(source, diagnostics);
   if (diagnostics.size() != before) return std::nullopt;
   if (!path) {
     const std::lock_guard lock(mutex);
     parsed_builtins.emplace(source->name, document);
+    for_none.reset();
   }
   return NamedFile{std::move(document), file.parent_path()};
 }

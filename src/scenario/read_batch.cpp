@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
 #include "src/base/counted.h"
 #include "src/scenario/reading.h"
 
@@ -155,7 +156,7 @@ Batch::Tokens read_token_list(const Json& value, Reading& reading) {
 }
 
 std::optional<Loss> read_loss(const Json& value, Reading& reading) {
-  static const std::vector<std::pair<std::string, Loss::Kind>> kinds = {
+  static constexpr std::pair<std::string_view, Loss::Kind> kinds[] = {
       {"token_mean", Loss::Kind::token_mean},
       {"micro_batch_mean", Loss::Kind::micro_batch_mean},
       {"piece_mean", Loss::Kind::piece_mean},

@@ -8,6 +8,7 @@
 
 #include "lockstep/operation.h"
 #include "lockstep/scenario.h"
+#include "src/base/budget.h"
 #include "src/scenario/key_table.h"
 #include "src/scenario/writing.h"
 
@@ -116,7 +117,7 @@ void fold(std::optional<Expression>& expression) {
 namespace scenario {
 
 const std::vector<StepKey>& step_keys() {
-  static const std::vector<StepKey> rows = make_step_keys();
+  static const std::vector<StepKey> rows = made_once(make_step_keys);
   return rows;
 }
 

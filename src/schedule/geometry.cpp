@@ -4,6 +4,7 @@
 
 #include "lockstep/schedule.h"
 #include "src/base/at.h"
+#include "src/base/budget.h"
 #include "src/base/counted.h"
 
 namespace lockstep {
@@ -171,7 +172,7 @@ class Layouter {
 }  // namespace
 
 const Expression& Geometry::default_align_parameter() {
-  static const Expression alignment{Rational(64)};
+  static const Expression alignment = made_once([] { return Expression(Rational(64)); });
   return alignment;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/operation.h"
+#include "src/base/budget.h"
 #include "src/schedule/decompositions.h"
 
 namespace lockstep {
@@ -146,7 +147,7 @@ std::vector<Operation> make_operations() {
 }  // namespace
 
 const std::vector<Operation>& operations() {
-  static const std::vector<Operation> rows = make_operations();
+  static const std::vector<Operation> rows = made_once(make_operations);
   return rows;
 }
 
