@@ -50,11 +50,12 @@ spec = importlib.util.spec_from_file_location("tool", sys.argv[1] + "/__main__.p
 tool = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(tool)
 from mutants import Mutant
-def mutants(folder):
+def mutants(folder, of_a=90):
     return [Mutant(f"src/{folder}/{file}", 1, "constant", 10 * i, 10 * i + 1, "1", "2")
-            for file, count in (("a", 90), ("b", 9), ("c", 2)) for i in range(count)]
+            for file, count in (("a", of_a), ("b", 9), ("c", 2)) for i in range(count)]
 draws = [({"mesh": mutants("mesh")}, 1), ({"mesh": mutants("mesh")}, 2),
-         ({"symbolic/parametric": mutants("symbolic/parametric"), "mesh": mutants("mesh")}, 1)]
+         ({"symbolic/parametric": mutants("symbolic/parametric"), "mesh": mutants("mesh")}, 1),
+         ({"mesh": mutants("mesh", 12)}, 1)]
 print(json.dumps([[(m.file, m.begin, m.id) for m in tool.choose_each(found, 14, seed)] for found, seed in draws]))
 """
 
@@ -139,12 +140,18 @@ def test_a_run_notes_which_mutants_it_reached(mutated, tmp_path):
 
 
 def test_a_seed_chooses_the_same_mutants_of_a_folder_again_and_as_many_of_each_file_whatever_else_is_measured():
-    alone, other, beside = run(CHOOSE)
+    alone, other, beside, _ = run(CHOOSE)
     assert alone != other
     assert alone == [m for m in beside if m[0].startswith("src/mesh/")]
     assert [sum(m[0] == f"src/mesh/{file}" for m in alone) for file in "abc"] == [6, 6, 2]
     assert [sum(m[0] == f"src/symbolic/parametric/{file}" for m in beside) for file in "abc"] == [6, 6, 2]
     assert len({m[2] for m in beside}) == 28
+
+
+def test_a_file_that_changes_does_not_change_the_draw_of_others():
+    alone, _, _, changed = run(CHOOSE)
+    assert alone != changed
+    assert [m[:2] for m in alone if m[0] != "src/mesh/a"] == [m[:2] for m in changed if m[0] != "src/mesh/a"]
 
 
 def test_the_page_is_what_the_figures_and_the_reasons_say():

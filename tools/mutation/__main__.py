@@ -34,15 +34,14 @@ def say(text):
 
 def choose(found, count, seed):
     """`count` mutants that can live in one source, as many of one file as of another where it has them; the same ones for
-    the same sources and seed."""
-    generator = random.Random(seed)
+    the same sources and seed. A file draws for itself, so that one that changes leaves the draw of the others as it was."""
     waiting = {}
     for mutant in sorted(found, key=lambda m: (m.file, m.begin, m.end, m.kind, m.new)):
         waiting.setdefault(mutant.file, []).append(mutant)
-    for of_file in waiting.values():
-        generator.shuffle(of_file)
-    files = list(waiting)
-    generator.shuffle(files)  # the last round need not reach all of them
+    generators = {file: random.Random(f"{file} {seed}") for file in waiting}
+    files = sorted(waiting, key=lambda file: generators[file].random())  # the last round need not reach all of them
+    for file in files:
+        generators[file].shuffle(waiting[file])
     chosen = {file: [] for file in files}
     missing = count
     while missing and any(waiting.values()):
@@ -60,7 +59,7 @@ def choose_each(found, count, seed):
     """`count` mutants of each folder, numbered. The draw of a folder does not depend on which others are measured."""
     result, folders = [], all_folders()
     for folder, of_folder in found.items():
-        chosen = choose(of_folder, count, f"{folder} {seed}")
+        chosen = choose(of_folder, count, seed)
         for id, mutant in enumerate(chosen, 1 + MOST_EACH * folders.index(folder)):
             mutant.id = id
         result += chosen
@@ -130,7 +129,7 @@ def measured(options, build, found, drawn, chosen, results):
             say(f"{folder}: {len(tried)} of {len(of_folder)} mutants tried, which is not counted as measured")
             continue
         result[folder] = document.figures_of(ROOT, tried, results, {
-            "seed": options.seed, "believed": sum(results[mutant.id][1] in (BELIEVED, CUT_OFF) for mutant in tried), "found": len(found[folder]), "sources": sum(folder_of(name) == folder for name in build.sources),
+            "seed": options.seed, "draw": document.DRAW, "believed": sum(results[mutant.id][1] in (BELIEVED, CUT_OFF) for mutant in tried), "found": len(found[folder]), "sources": sum(folder_of(name) == folder for name in build.sources),
             "dropped": sum(folder_of(mutant.file) == folder for mutant in drawn) - len(of_folder)})
     return result
 
