@@ -56,7 +56,12 @@ def mutants(folder, of_a=90):
 draws = [({"mesh": mutants("mesh")}, 1), ({"mesh": mutants("mesh")}, 2),
          ({"symbolic/parametric": mutants("symbolic/parametric"), "mesh": mutants("mesh")}, 1),
          ({"mesh": mutants("mesh", 12)}, 1)]
-print(json.dumps([[(m.file, m.begin, m.id) for m in tool.choose_each(found, 14, seed)] for found, seed in draws]))
+drawn = [tool.choose_each(found, 14, seed) for found, seed in draws]
+some = drawn[0]["mesh"]
+print(json.dumps({"draws": [[(m.file, m.begin, m.id) for of_folder in draw.values() for m in of_folder] for draw in drawn],
+                  "first": [[[m.id for m in kept], dropped] for kept, dropped in (
+                      tool.first_of_each({"mesh": some}, of, 5) for of in (some, some[:1] + some[2:], some[:4]))],
+                  "ids": [m.id for m in some]}))
 """
 
 PAGE = """
@@ -140,7 +145,7 @@ def test_a_run_notes_which_mutants_it_reached(mutated, tmp_path):
 
 
 def test_a_seed_chooses_the_same_mutants_of_a_folder_again_and_as_many_of_each_file_whatever_else_is_measured():
-    alone, other, beside, _ = run(CHOOSE)
+    alone, other, beside, _ = run(CHOOSE)["draws"]
     assert alone != other
     assert alone == [m for m in beside if m[0].startswith("src/mesh/")]
     assert [sum(m[0] == f"src/mesh/{file}" for m in alone) for file in "abc"] == [6, 6, 2]
@@ -149,9 +154,15 @@ def test_a_seed_chooses_the_same_mutants_of_a_folder_again_and_as_many_of_each_f
 
 
 def test_a_file_that_changes_does_not_change_the_draw_of_others():
-    alone, _, _, changed = run(CHOOSE)
+    alone, _, _, changed = run(CHOOSE)["draws"]
     assert alone != changed
     assert [m[:2] for m in alone if m[0] != "src/mesh/a"] == [m[:2] for m in changed if m[0] != "src/mesh/a"]
+
+
+def test_a_mutant_that_does_not_compile_is_replaced_by_the_next_that_was_drawn():
+    drawn = run(CHOOSE)
+    ids = drawn["ids"]
+    assert drawn["first"] == [[sorted(ids[:5]), {"mesh": 0}], [sorted([ids[0], *ids[2:6]]), {"mesh": 1}], [sorted(ids[:4]), {"mesh": 10}]]
 
 
 def test_the_page_is_what_the_figures_and_the_reasons_say():

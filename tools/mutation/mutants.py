@@ -117,7 +117,7 @@ class Finder:
             self.call(cursor)
         elif kind in (Kind.IF_STMT, Kind.CONDITIONAL_OPERATOR) and children and children[0].kind.is_expression():
             self.replace("negated condition", children[0], f"!({self.of(children[0])})")
-        elif kind == Kind.UNARY_OPERATOR and self.of(cursor)[:1] in "!-":
+        elif kind == Kind.UNARY_OPERATOR and self.of(cursor)[:1] in "!-" and self.of(cursor)[1:2] != "=":  # `a != b` may be `!(a == b)`
             self.replace("lost sign", cursor, self.of(cursor)[1:])
         elif kind == Kind.INTEGER_LITERAL and self.of(cursor).isdigit():
             self.replace("constant", cursor, f"{self.of(cursor)} + 1")
