@@ -74,7 +74,8 @@ class Build:
             file = folder / f"{self.name_of(unit)}.cpp"
             file.write_text(unit.text)
             wanted = [name for name in [*unit.sources, *headers[unit.library]] if folder_of(name) in self.folders]
-            arguments = [a for a in unit.command if a.startswith(("-I", "-D", "-std"))]
+            arguments = [a for before, a in zip(["", *unit.command], unit.command)
+                         if a.startswith(("-I", "-D", "-std", "-isystem")) or before == "-isystem"]
             return mutation.find(self.root, file, wanted, arguments) if wanted else []
 
         found = {folder: {} for folder in self.folders}
