@@ -197,6 +197,9 @@ TEST_CASE("deep and long expressions are errors, not crashes") {
   CHECK(world.number(std::string(150, '(') + "1" + std::string(150, ')')) == 1);
   CHECK(world.error(std::string(100000, '(')) == "200: the expression is nested deeper than 200 levels");
   CHECK(world.error(std::string(100000, '-')) == "200: the expression is nested deeper than 200 levels");
+  std::string beside = "(1)";
+  for (int i = 0; i < 300; ++i) beside += "+(1)";
+  CHECK(world.number(beside) == 301);
   std::string sum = "1";
   for (int i = 0; i < 100000; ++i) sum += "+1";
   CHECK(world.error(sum).find("more than 1000 operators in a row") != std::string::npos);
@@ -242,6 +245,7 @@ TEST_CASE("text reads back to the same expression") {
                                "(a + b) * c / d",
                                "a / (b * c)",
                                "-(a + b) * -c",
+                               "a - -2 * -b",
                                "not (a == b or c < d) and e",
                                "(a == b) == (c == d)",
                                "lcm(n, 128) + sum(tokens.aux, dp, micro_batch) + tokens",
