@@ -24,6 +24,10 @@ int main() {
   int sum = 2;
   sum += 3;
   std::printf("%d %d", limit(1, 5), sum);
+  while (sum < 20) {
+    ++sum;
+    break;
+  }
 }
 """
 
@@ -126,6 +130,13 @@ def test_each_kind_of_break_is_found_where_it_stands(mutated):
         (10, "swapped arguments", "limit(1, 5)", "limit(5, 1)"),
     } <= breaks
     assert not any(m["line"] in (1, 2, 3) for m in found)
+
+
+def test_a_word_that_may_stand_elsewhere_is_described_with_its_line(mutated):
+    found, _, _ = mutated
+    assert {m["code"] for m in found if m["old"] == "2"} == {"int sum = 2;"}
+    assert {m["code"] for m in found if m["old"] == "break"} == {"++sum; break;"}
+    assert {m["code"] for m in found if m["old"] == "value < most"} == {""}
 
 
 def test_the_program_behaves_as_the_chosen_mutant_and_without_one_as_written(mutated):

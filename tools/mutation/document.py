@@ -58,6 +58,7 @@ Where a survivor is not equivalent a test is missing, and it is said what it wou
 
 def describe(mutant, line=False):
     change = f"without: {mutant.old};" if mutant.statement else f"{mutant.old}  →  {mutant.new}"
+    change += f"  in  {mutant.code}" if mutant.code else ""
     return f"{mutant.file}:{f'{mutant.line}:' if line else ''} {mutant.kind}: {change}"
 
 
