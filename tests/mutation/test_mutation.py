@@ -68,6 +68,22 @@ print(json.dumps({"draws": [[(m.file, m.begin, m.id) for of_folder in draw.value
                   "ids": [m.id for m in some]}))
 """
 
+DROP = """
+import json, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from build import Build
+from mutants import Mutant
+build = Build.__new__(Build)
+build.root, build.jobs, build.units = pathlib.Path(sys.argv[2]), 1, ["one", "two"]
+build.out = build.root / "out"
+header = build.out / "source" / "src" / "mesh" / "a.h"
+def compile_one(unit, mutated, digest):
+    return f"{header}:2:9: error: no constant" if "mutant(2)" in header.read_text() else None
+build.compile_one = compile_one
+chosen = [Mutant("src/mesh/a.h", line, "constant", begin, begin + 1, "1", "2", id=line) for line, begin in ((1, 8), (2, 19))]
+print(json.dumps([mutant.id for mutant in build.compile(chosen)]))
+"""
+
 PAGE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -174,6 +190,12 @@ def test_a_mutant_that_does_not_compile_is_replaced_by_the_next_that_was_drawn()
     drawn = run(CHOOSE)
     ids = drawn["ids"]
     assert drawn["first"] == [[sorted(ids[:5]), {"mesh": 0}], [sorted([ids[0], *ids[2:6]]), {"mesh": 1}], [sorted(ids[:4]), {"mesh": 10}]]
+
+
+def test_a_mutant_of_a_header_that_does_not_compile_is_dropped_for_all_that_include_it(tmp_path):
+    (tmp_path / "src" / "mesh").mkdir(parents=True)
+    (tmp_path / "src" / "mesh" / "a.h").write_text("int a = 1;\nint b = 1;\n")
+    assert run(DROP, tmp_path) == [1]
 
 
 def test_the_page_is_what_the_figures_and_the_reasons_say():
