@@ -213,6 +213,7 @@ TEST_CASE("constants depend on nothing that varies") {
   const auto constant = [&](const std::string& text) { return Expression::parse(text).constant(world.environment); };
   CHECK(constant("tp*2") == ExpressionValue(Rational(4)));
   CHECK(constant("rank.sp") == ExpressionValue(Rational(0)));
+  CHECK(constant("rank.sp == last") == ExpressionValue(true));
   CHECK_FALSE(constant("rank.tp"));
   CHECK_FALSE(constant("micro_batch"));
   CHECK_FALSE(constant("tokens"));
