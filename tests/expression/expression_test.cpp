@@ -242,16 +242,11 @@ TEST_CASE("substitution works out what it can") {
 }
 
 TEST_CASE("text reads back to the same expression") {
-  const std::string texts[] = {"a - (b - c)",
-                               "(a + b) * c / d",
-                               "a / (b * c)",
-                               "-(a + b) * -c",
-                               "a - -2 * -b",
-                               "not (a == b or c < d) and e",
-                               "(a == b) == (c == d)",
-                               "lcm(n, 128) + sum(tokens.aux, dp, micro_batch) + tokens",
-                               "rank.dp_shard != last",
-                               "step >= 1 or micro_batch == first",
+  const std::string texts[] = {"a - (b - c)",           "(a + b) * c / d",
+                               "a / (b * c)",           "-(a + b) * -c",
+                               "a - -2 * -b",           "not (a == b or c < d) and e",
+                               "(a == b) == (c == d)",  "lcm(n, 128) + sum(tokens.aux, dp, micro_batch) + tokens",
+                               "rank.dp_shard != last", "step >= 1 or micro_batch == first",
                                "kind == 'ad''am'"};
   for (const std::string& text : texts) {
     CHECK(Expression::parse(text).to_string() == text);
