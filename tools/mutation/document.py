@@ -36,7 +36,7 @@ decided; they have no goal. {unmeasured}
 ## How it was measured
 
 - `tools/mutate --write` writes this page, and renews in it the folders that `--folder` names. The same sources, tests and seed give the
-  same mutants of a folder, whatever other folders are measured: a header that a test includes has none. {seeds}{dropped}
+  same mutants of a folder, whatever other folders are measured: a header that a test includes has none.{dropped} {seeds}
 - All mutants are compiled into one set of programs, in which an environment variable chooses one. Clang's syntax tree says where
   they can stand: another comparison, logical or arithmetic operator, another assignment, a constant one more or less, a negated
   condition, a lost sign, two swapped arguments of one type, a lower bound for an upper one, a missing statement. Left out is what
@@ -200,9 +200,9 @@ def page(figures, reasons, inner, outer, longest):
         unmeasured=f"Not measured yet: {code_list(unmeasured)}." if unmeasured else "Every folder was measured.",
         seeds="Seed " + "; seed ".join(f"{seed} chose those of {'all folders' if len(seeds) == 1 else code_list(of)}"
                                        for seed, of in sorted(seeds.items())) + "."
-        + (f" Those of {code_list(drawn_before)} were drawn in an earlier way: that seed draws others there now." if drawn_before else ""),
+        + (f" Mutants of {code_list(drawn_before)} were drawn in an earlier way: that seed draws others there now." if drawn_before else ""),
         believed=f" {believed} of the survivors did not meet every test (--believe, or the time was over)." if believed else "",
-        dropped=f" Another {dropped} did not compile." if dropped else "",
+        dropped=f" Of all that were drawn {dropped} did not compile, and the next took their place." if dropped else "",
         inner=code_list(f"tests/{name}" for name in inner), outer=code_list(f"tests/{name}" for name in outer), longest=longest,
         catchers=", ".join(f"{name} {count}" for name, count in catchers.most_common()),
         hung=f"{hung} of them hung." if hung else "None hung.",
