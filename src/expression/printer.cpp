@@ -20,10 +20,7 @@ Binding binding(const Node& node) {
       if (node.text == "*" || node.text == "/") return product;
       return comparison;
     case Node::Kind::value:
-      if (const auto* number = std::get_if<Rational>(&node.value)) {
-        if (!number->is_integer()) return product;
-        return number->is_negative() ? unary : primary;
-      }
+      if (const auto* number = std::get_if<Rational>(&node.value)) return number->is_integer() ? primary : product;
       return primary;
     default:
       return primary;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/base/at.h"
+#include "src/symbolic/formula_scanner.h"
 
 namespace lockstep::formula {
 namespace {
@@ -93,10 +94,8 @@ std::string Names::bracket(const Frame& frame, int parameter, int source) {
 }
 
 std::string quoted_unless_plain(const std::string& word) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   bool plain = !word.empty() && is_letter(word[0]) && word != "sum" &&
-               std::all_of(word.begin(), word.end(), [&](char c) { return is_letter(c) || is_digit(c); });
+               std::all_of(word.begin(), word.end(), [](char c) { return is_letter(c) || is_digit(c); });
   // g and g3 are gradients.
   if (plain && word[0] == 'g') plain = !std::all_of(word.begin() + 1, word.end(), is_digit);
   if (plain) return word;

@@ -145,3 +145,10 @@ TEST_CASE("memory that lives counts from the begin of the outermost budget, unti
   }
   CHECK(said_of(0).empty());
 }
+
+TEST_CASE("whole millions of units are told as such") {
+  CHECK(lockstep::units_text(999'999) == "999999");
+  CHECK(lockstep::units_text(20'000'000) == "20 million");
+  CHECK(lockstep::units_text(1'500'000) == "1500000");
+  CHECK(lockstep::units_text(0) == "0");
+}

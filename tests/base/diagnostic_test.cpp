@@ -165,3 +165,24 @@ TEST_CASE("An input error says and carries all of its diagnostics") {
   CHECK(error.diagnostics().size() == 2);
   CHECK(std::string(error.what()) == "error: one\nx.json:1:1: error: two [/p]\n    1 | x\n      | ^\n");
 }
+
+TEST_CASE("A long name loses its middle between characters") {
+  std::string name = "a", head = "a", tail;
+  for (int i = 0; i < 750; ++i) name += "\u00fc";
+  for (int i = 0; i < 332; ++i) head += "\u00fc";
+  for (int i = 0; i < 166; ++i) tail += "\u00fc";
+  const auto file = std::make_shared<const Source>(Source{name, ""});
+  CHECK(render({{file, 0, 0, ""}, "m"}) == head + " \u2026 " + tail + ":1:1: error: m\n");
+}
+
+TEST_CASE("Of very many mistakes the first thousand are told, and how many more there are") {
+  const auto last_of = [](int count) {
+    Diagnostics diagnostics;
+    for (int i = 0; i < count; ++i) diagnostics.add({nullptr, 0, 0, "/" + std::to_string(i)}, "m");
+    const std::vector<Diagnostic> sorted = diagnostics.sorted();
+    return std::pair(sorted.size(), sorted.back().message);
+  };
+  CHECK(last_of(1000) == std::pair(std::size_t{1000}, std::string("m")));
+  CHECK(last_of(1001) == std::pair(std::size_t{1001}, std::string("1 more mistake is not shown")));
+  CHECK(last_of(1003) == std::pair(std::size_t{1001}, std::string("3 more mistakes are not shown")));
+}

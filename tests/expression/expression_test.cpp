@@ -197,6 +197,9 @@ TEST_CASE("deep and long expressions are errors, not crashes") {
   CHECK(world.number(std::string(150, '(') + "1" + std::string(150, ')')) == 1);
   CHECK(world.error(std::string(100000, '(')) == "200: the expression is nested deeper than 200 levels");
   CHECK(world.error(std::string(100000, '-')) == "200: the expression is nested deeper than 200 levels");
+  std::string beside = "(1)";
+  for (int i = 0; i < 300; ++i) beside += "+(1)";
+  CHECK(world.number(beside) == 301);
   std::string sum = "1";
   for (int i = 0; i < 100000; ++i) sum += "+1";
   CHECK(world.error(sum).find("more than 1000 operators in a row") != std::string::npos);
@@ -210,6 +213,7 @@ TEST_CASE("constants depend on nothing that varies") {
   const auto constant = [&](const std::string& text) { return Expression::parse(text).constant(world.environment); };
   CHECK(constant("tp*2") == ExpressionValue(Rational(4)));
   CHECK(constant("rank.sp") == ExpressionValue(Rational(0)));
+  CHECK(constant("rank.sp == last") == ExpressionValue(true));
   CHECK_FALSE(constant("rank.tp"));
   CHECK_FALSE(constant("micro_batch"));
   CHECK_FALSE(constant("tokens"));
@@ -238,15 +242,11 @@ TEST_CASE("substitution works out what it can") {
 }
 
 TEST_CASE("text reads back to the same expression") {
-  const std::string texts[] = {"a - (b - c)",
-                               "(a + b) * c / d",
-                               "a / (b * c)",
-                               "-(a + b) * -c",
-                               "not (a == b or c < d) and e",
-                               "(a == b) == (c == d)",
-                               "lcm(n, 128) + sum(tokens.aux, dp, micro_batch) + tokens",
-                               "rank.dp_shard != last",
-                               "step >= 1 or micro_batch == first",
+  const std::string texts[] = {"a - (b - c)",           "(a + b) * c / d",
+                               "a / (b * c)",           "-(a + b) * -c",
+                               "a - -2 * -b",           "not (a == b or c < d) and e",
+                               "(a == b) == (c == d)",  "lcm(n, 128) + sum(tokens.aux, dp, micro_batch) + tokens",
+                               "rank.dp_shard != last", "step >= 1 or micro_batch == first",
                                "kind == 'ad''am'"};
   for (const std::string& text : texts) {
     CHECK(Expression::parse(text).to_string() == text);

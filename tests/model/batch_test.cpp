@@ -57,3 +57,16 @@ TEST_CASE("sums in closed form are the sums over the pieces") {
     }
   }
 }
+
+TEST_CASE("where counts have no closed form, a sum visits each piece at its own coordinates") {
+  struct Digits : TokenCounts {
+    std::int64_t tokens(const std::string&, int micro_batch, int dp, int cp, int sp) const override {
+      return 1000 * micro_batch + 100 * dp + 10 * cp + sp;
+    }
+    int micro_batches(int) const override { return 10; }
+    int first_micro_batch(int) const override { return 0; }
+    int steps() const override { return 1; }
+  };
+  CHECK(Digits().sum("main", {1}, {2}, {3, 2, 4}, {5}) == 1235 + 1275);
+  CHECK(Digits().sum("main", {1, 3, 2}, {0}, {0}, {6, 2, 3}) == 3 * 15 + 2 * (1000 + 3000 + 5000));
+}

@@ -24,6 +24,10 @@ int main() {
   int sum = 2;
   sum += 3;
   std::printf("%d %d", limit(1, 5), sum);
+  while (sum < 20) {
+    ++sum;
+    break;
+  }
 }
 """
 
@@ -50,12 +54,34 @@ spec = importlib.util.spec_from_file_location("tool", sys.argv[1] + "/__main__.p
 tool = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(tool)
 from mutants import Mutant
-def mutants(folder):
+def mutants(folder, of_a=90):
     return [Mutant(f"src/{folder}/{file}", 1, "constant", 10 * i, 10 * i + 1, "1", "2")
-            for file, count in (("a", 90), ("b", 9), ("c", 2)) for i in range(count)]
+            for file, count in (("a", of_a), ("b", 9), ("c", 2)) for i in range(count)]
 draws = [({"mesh": mutants("mesh")}, 1), ({"mesh": mutants("mesh")}, 2),
-         ({"symbolic/parametric": mutants("symbolic/parametric"), "mesh": mutants("mesh")}, 1)]
-print(json.dumps([[(m.file, m.begin, m.id) for m in tool.choose_each(found, 14, seed)] for found, seed in draws]))
+         ({"symbolic/parametric": mutants("symbolic/parametric"), "mesh": mutants("mesh")}, 1),
+         ({"mesh": mutants("mesh", 12)}, 1)]
+drawn = [tool.choose_each(found, 14, seed) for found, seed in draws]
+some = drawn[0]["mesh"]
+print(json.dumps({"draws": [[(m.file, m.begin, m.id) for of_folder in draw.values() for m in of_folder] for draw in drawn],
+                  "first": [[[m.id for m in kept], dropped] for kept, dropped in (
+                      tool.first_of_each({"mesh": some}, of, 5) for of in (some, some[:1] + some[2:], some[:4]))],
+                  "ids": [m.id for m in some]}))
+"""
+
+DROP = """
+import json, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from build import Build
+from mutants import Mutant
+build = Build.__new__(Build)
+build.root, build.jobs, build.units = pathlib.Path(sys.argv[2]), 1, ["one", "two"]
+build.out = build.root / "out"
+header = build.out / "source" / "src" / "mesh" / "a.h"
+def compile_one(unit, mutated, digest):
+    return f"{header}:2:9: error: no constant" if "mutant(2)" in header.read_text() else None
+build.compile_one = compile_one
+chosen = [Mutant("src/mesh/a.h", line, "constant", begin, begin + 1, "1", "2", id=line) for line, begin in ((1, 8), (2, 19))]
+print(json.dumps([mutant.id for mutant in build.compile(chosen)]))
 """
 
 PAGE = """
@@ -122,6 +148,13 @@ def test_each_kind_of_break_is_found_where_it_stands(mutated):
     assert not any(m["line"] in (1, 2, 3) for m in found)
 
 
+def test_a_word_that_may_stand_elsewhere_is_described_with_its_line(mutated):
+    found, _, _ = mutated
+    assert {m["code"] for m in found if m["old"] == "2"} == {"int sum = 2;"}
+    assert {m["code"] for m in found if m["old"] == "break"} == {"++sum; break;"}
+    assert {m["code"] for m in found if m["old"] == "value < most"} == {""}
+
+
 def test_the_program_behaves_as_the_chosen_mutant_and_without_one_as_written(mutated):
     _, chosen, behave = mutated
     assert behave(0) == "1 5"
@@ -139,12 +172,30 @@ def test_a_run_notes_which_mutants_it_reached(mutated, tmp_path):
 
 
 def test_a_seed_chooses_the_same_mutants_of_a_folder_again_and_as_many_of_each_file_whatever_else_is_measured():
-    alone, other, beside = run(CHOOSE)
+    alone, other, beside, _ = run(CHOOSE)["draws"]
     assert alone != other
     assert alone == [m for m in beside if m[0].startswith("src/mesh/")]
     assert [sum(m[0] == f"src/mesh/{file}" for m in alone) for file in "abc"] == [6, 6, 2]
     assert [sum(m[0] == f"src/symbolic/parametric/{file}" for m in beside) for file in "abc"] == [6, 6, 2]
     assert len({m[2] for m in beside}) == 28
+
+
+def test_a_file_that_changes_does_not_change_the_draw_of_others():
+    alone, _, _, changed = run(CHOOSE)["draws"]
+    assert alone != changed
+    assert [m[:2] for m in alone if m[0] != "src/mesh/a"] == [m[:2] for m in changed if m[0] != "src/mesh/a"]
+
+
+def test_a_mutant_that_does_not_compile_is_replaced_by_the_next_that_was_drawn():
+    drawn = run(CHOOSE)
+    ids = drawn["ids"]
+    assert drawn["first"] == [[sorted(ids[:5]), {"mesh": 0}], [sorted([ids[0], *ids[2:6]]), {"mesh": 1}], [sorted(ids[:4]), {"mesh": 10}]]
+
+
+def test_a_mutant_of_a_header_that_does_not_compile_is_dropped_for_all_that_include_it(tmp_path):
+    (tmp_path / "src" / "mesh").mkdir(parents=True)
+    (tmp_path / "src" / "mesh" / "a.h").write_text("int a = 1;\nint b = 1;\n")
+    assert run(DROP, tmp_path) == [1]
 
 
 def test_the_page_is_what_the_figures_and_the_reasons_say():

@@ -40,5 +40,7 @@ TEST_CASE("edits are put behind those that are there") {
         "{ " + steps + R"(, "edits": [ { "drop": "again" }, { "drop": "zero" } ] })");
   CHECK(with("{ " + steps + ", \"edits\": [\n      " + again + ", // last\n  ] }", {drop}) ==
         "{ " + steps + ", \"edits\": [\n      " + again + ",\n      { \"drop\": \"zero\" }, // last\n  ] }");
+  CHECK(with("{ " + steps + ", \"edits\": [\n" + again + "\n] }", {drop}) ==
+        "{ " + steps + ", \"edits\": [\n" + again + ",\n{ \"drop\": \"zero\" }\n] }");
   CHECK(with("{ " + steps + R"(, "edits": [] })", {drop}) == "{ " + steps + R"(, "edits": [ { "drop": "zero" } ] })");
 }

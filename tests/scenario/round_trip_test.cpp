@@ -171,6 +171,20 @@ TEST_CASE("coordinates of steps are written as the file has them, and mean the s
   CHECK(write_json(to_json(with_stages("1", steps).schedule->steps[1])) == write_json(steps.items()[1]));
 }
 
+TEST_CASE("a number of micro-batches that all optimizer steps have is written once, and others step by step") {
+  const auto written = [](const std::string& batch) {
+    const std::string text =
+        R"({"lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": [{"name": "w", "shape": [4]}]},
+            "schedule": {"steps": [{"name": "zero", "op": "zero"}]}, "batch": )" +
+        batch + "}";
+    const Scenario scenario = read_scenario(std::make_shared<const Source>(Source{"test.json", text}));
+    return write_json(*to_json(*scenario.schedule).find("batch")->find("micro_batches"));
+  };
+  CHECK(written(R"({"micro_batches": 3})") == "3\n");
+  CHECK(written(R"({"micro_batches": [2, 2], "steps": 2})") == "2\n");
+  CHECK(written(R"({"micro_batches": [2, 2, 1], "steps": 3})") == "[2, 2, 1]\n");
+}
+
 TEST_CASE("expressions are equal where working out their constants makes them so") {
   const auto equal = [](const char* a, const char* b) { return Expression::parse(a) == Expression::parse(b); };
   CHECK(equal("0.5 * dp", "1/2 * dp"));

@@ -224,3 +224,10 @@ TEST_CASE("text that is no JSON, or no object, is one mistake") {
   CHECK(mistakes_in("{ \"lockstep\": 1, ").find('\n') != std::string::npos);
   CHECK(mistakes_in("[]") == " `[]`: expected an object, found an array\n");
 }
+
+TEST_CASE("a model of more parameters than there may be is told how many it has") {
+  std::string list = "0";
+  for (int i = 0; i < 250'000; ++i) list += ",0";
+  const std::string mistakes = mistakes_in(scenario_with({{"model", "{ \"parameters\": [" + list + "] }"}}));
+  CHECK(mistakes.find("the model has 250001 parameters; expected at most 250000\n") != std::string::npos);
+}

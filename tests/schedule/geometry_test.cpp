@@ -115,6 +115,16 @@ TEST_CASE("rows are cut whole") {
   CHECK(slices(layout.cuts[1], 2) == std::vector<Interval>{{0, 1}, {}});
 }
 
+TEST_CASE("cuts are equal only where each member gets the same") {
+  const GeometryItem whole = item(15, 5);
+  const Cut equal = lay_out(geometry(Geometry::Kind::parameter), {whole}, 2, {}).cuts[0];
+  const Cut rows = lay_out(geometry(Geometry::Kind::rows), {whole}, 2, {}).cuts[0];
+  CHECK(equal == lay_out(geometry(Geometry::Kind::parameter), {whole}, 2, {}).cuts[0]);
+  CHECK_FALSE(equal == rows);  // 8 and 7 elements, 9 and 6
+  const GeometryLayout flat = lay_out(geometry(Geometry::Kind::flat), {item(4), item(4)}, 2, {});
+  CHECK_FALSE(flat.cuts[0] == flat.cuts[1]);  // the first is one member's, the second the other's
+}
+
 TEST_CASE("counts give each member its parts of a parameter") {
   Geometry counts = geometry(Geometry::Kind::counts);
   counts.counts = {2, 0, 1};

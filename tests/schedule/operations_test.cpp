@@ -74,7 +74,10 @@ std::vector<Buffer> by_decomposition(const Operation& row, int n, std::int64_t n
   std::vector<Buffer> members = start(n, numel);
   std::vector<Buffer> scratch = members;
   const std::vector<Interval> slices = cut(n, numel, equal);
-  const auto elements = [&](int slice) { return slice < 0 ? Interval{0, numel} : slices[at(slice)]; };
+  const auto elements = [&](int slice) {
+    REQUIRE((slice >= -1 && slice < n));
+    return slice == -1 ? Interval{0, numel} : slices[at(slice)];
+  };
   const Decomposition decomposition = row.decompose(n, root);
   for (const Decomposition::Transfer& transfer : decomposition.transfers) {
     const Interval range = elements(transfer.slice);

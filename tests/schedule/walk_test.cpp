@@ -134,6 +134,18 @@ TEST_CASE("what meets must agree in operation, reduction and sizes") {
   CHECK(why(to_first, to_last) == "the members name different roots");
 }
 
+TEST_CASE("of calls that cannot meet it is told what each member brings") {
+  Step average = collective(Op::all_reduce, "a", Axis::dp), from_last = collective(Op::broadcast, "b", Axis::dp);
+  average.reduction = Reduction::average;
+  from_last.params = Selectors({"v"});
+  from_last.root = Root{1, {}};
+  const Timeline timeline = walk(schedule_of(dp(2), {parameter("w", {6}), parameter("v", {5})},
+                                             {when(average, "rank.dp == 0"), when(from_last, "rank.dp == 1")}));
+  REQUIRE(timeline.outcome.member_calls.size() == 2);
+  CHECK(timeline.outcome.member_calls[0].brings == "all_reduce (avg) of 2 parameters, 11 elements, float32");
+  CHECK(timeline.outcome.member_calls[1].brings == "broadcast of 1 parameter, 5 elements, float32, root 1");
+}
+
 TEST_CASE("a reduce-scatter narrows ownership and an all-gather undoes it") {
   const Schedule s = schedule_of(
       dp(2), {parameter("w", {5})},

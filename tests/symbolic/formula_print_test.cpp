@@ -66,6 +66,17 @@ TEST_CASE("a use whose name would read as something else stands in quotes") {
   }
 }
 
+TEST_CASE("a use of letters and digits stands without quotes") {
+  for (const char* name : {"azAZ_09", "_", "Z", "G1"}) {
+    Parameter head = parameter("head");
+    head.uses = {"main", name};
+    const Schedule all = schedule_of(layout(1, 2, 1), {head});
+    const std::string text = "g0." + std::string(name);
+    INFO(text);
+    CHECK(Buffer(all, 0).again(text) == text);
+  }
+}
+
 TEST_CASE("a rank's contributions are told in as few names as they can be") {
   const Schedule all = tied(2, {2});
   const Buffer buffer(all, 2);  // on the last stage

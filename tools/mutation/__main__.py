@@ -25,6 +25,7 @@ from tests import INNER, LONGEST, OUTER, STAGES, Tests
 
 BELIEVED = "believed to be equivalent"
 CUT_OFF = "not tried to the end"
+SPARE = 10  # mutants of a folder that are drawn beside, for those that do not compile
 MOST_EACH = 500  # mutants of a folder: each folder has numbers of its own, so that its objects do not depend on the others
 
 
@@ -33,38 +34,46 @@ def say(text):
 
 
 def choose(found, count, seed):
-    """`count` mutants that can live in one source, as many of one file as of another where it has them; the same ones for
-    the same sources and seed."""
-    generator = random.Random(seed)
+    """`count` mutants that can live in one source, in the order in which they were drawn, as many of one file as of another
+    where it has them; the same ones for the same sources and seed. A file draws for itself, so that one that changes leaves
+    the draw of the others as it was."""
     waiting = {}
     for mutant in sorted(found, key=lambda m: (m.file, m.begin, m.end, m.kind, m.new)):
         waiting.setdefault(mutant.file, []).append(mutant)
-    for of_file in waiting.values():
-        generator.shuffle(of_file)
-    files = list(waiting)
-    generator.shuffle(files)  # the last round need not reach all of them
-    chosen = {file: [] for file in files}
-    missing = count
-    while missing and any(waiting.values()):
+    generators = {file: random.Random(f"{file} {seed}") for file in waiting}
+    files = sorted(waiting, key=lambda file: generators[file].random())  # the last round need not reach all of them
+    for file in files:
+        generators[file].shuffle(waiting[file])
+    chosen, of_file = [], {file: [] for file in files}
+    while len(chosen) < count and any(waiting.values()):
         for file in files:
-            while missing and waiting[file]:
+            while len(chosen) < count and waiting[file]:
                 mutant = waiting[file].pop()
-                if mutant.function not in SYMMETRIC and apart(mutant, chosen[file]):
-                    chosen[file].append(mutant)
-                    missing -= 1
+                if mutant.function not in SYMMETRIC and apart(mutant, of_file[file]):
+                    of_file[file].append(mutant)
+                    chosen.append(mutant)
                     break
-    return sorted((m for of_file in chosen.values() for m in of_file), key=lambda m: (m.file, m.begin))
+    return chosen
 
 
 def choose_each(found, count, seed):
-    """`count` mutants of each folder, numbered. The draw of a folder does not depend on which others are measured."""
-    result, folders = [], all_folders()
-    for folder, of_folder in found.items():
-        chosen = choose(of_folder, count, f"{folder} {seed}")
-        for id, mutant in enumerate(chosen, 1 + MOST_EACH * folders.index(folder)):
+    """{folder: `count` mutants of it, numbered}. The draw of a folder does not depend on which others are measured."""
+    folders = all_folders()
+    result = {folder: choose(of_folder, count, seed) for folder, of_folder in found.items()}
+    for folder, chosen in result.items():
+        for id, mutant in enumerate(sorted(chosen, key=lambda m: (m.file, m.begin)), 1 + MOST_EACH * folders.index(folder)):
             mutant.id = id
-        result += chosen
     return result
+
+
+def first_of_each(drawn, compiled, count):
+    """(the first `count` of each folder that compile, {folder: how many before them did not})."""
+    kept, dropped, compiled = [], {}, {mutant.id for mutant in compiled}
+    for folder, of_folder in drawn.items():
+        good = [at for at, mutant in enumerate(of_folder) if mutant.id in compiled][:count]
+        kept += sorted((of_folder[at] for at in good), key=lambda mutant: mutant.id)
+        dropped[folder] = (good[-1] + 1 if len(good) == count else len(of_folder)) - len(good)
+    return kept, dropped
 
 
 def earlier_results(file, chosen, with_survivors):
@@ -120,7 +129,7 @@ def run(chosen, tests, jobs, minutes, files, results):
             say(f"no test has caught it in the time that there was: {describe(mutant, line=True)}")
 
 
-def measured(options, build, found, drawn, chosen, results):
+def measured(options, build, found, dropped, chosen, results):
     """{folder: what figures.json keeps} of those folders of which every mutant was tried."""
     result = {}
     for folder in build.folders:
@@ -130,8 +139,8 @@ def measured(options, build, found, drawn, chosen, results):
             say(f"{folder}: {len(tried)} of {len(of_folder)} mutants tried, which is not counted as measured")
             continue
         result[folder] = document.figures_of(ROOT, tried, results, {
-            "seed": options.seed, "believed": sum(results[mutant.id][1] in (BELIEVED, CUT_OFF) for mutant in tried), "found": len(found[folder]), "sources": sum(folder_of(name) == folder for name in build.sources),
-            "dropped": sum(folder_of(mutant.file) == folder for mutant in drawn) - len(of_folder)})
+            "seed": options.seed, "draw": document.DRAW, "believed": sum(results[mutant.id][1] in (BELIEVED, CUT_OFF) for mutant in tried), "found": len(found[folder]), "sources": sum(folder_of(name) == folder for name in build.sources),
+            "dropped": dropped[folder]})
     return result
 
 
@@ -154,21 +163,22 @@ def main():
     options = parser.parse_args()
     if options.write and options.only:
         parser.error("--write needs all mutants of a folder, without --only")
-    if not 0 < options.each < MOST_EACH:
-        parser.error(f"--each must be from 1 to {MOST_EACH - 1}")
+    if not 0 < options.each < MOST_EACH - SPARE:
+        parser.error(f"--each must be from 1 to {MOST_EACH - SPARE - 1}")
     out = options.build / "mutation"
     out.mkdir(exist_ok=True)
 
     build = Build(ROOT, options.build, out, [f for f in all_folders() if f in (options.folder or all_folders())], options.jobs)
     found = build.find_mutants()
-    drawn = choose_each(found, options.each, options.seed)
-    say(f"{len(drawn)} of {sum(map(len, found.values()))} mutants in {len(build.sources)} sources")
+    drawn = choose_each(found, options.each + SPARE, options.seed)
+    say(f"{options.each} of each folder's mutants, {sum(map(len, found.values()))} in {len(build.sources)} sources")
     if options.list:
-        print("\n".join(describe(mutant, line=True) for mutant in drawn))
+        print("\n".join(describe(mutant, line=True) for of_folder in drawn.values() for mutant in of_folder[:options.each]))
         return 0
     say("compiling…")
-    chosen = build.compile(drawn)
-    say(f"{len(chosen)} compile; running every test without a mutant…")
+    compiled = build.compile([mutant for of_folder in drawn.values() for mutant in of_folder])
+    chosen, dropped = first_of_each(drawn, compiled, options.each)
+    say(f"{sum(dropped.values())} of them do not compile; running every test without a mutant…")
     tests = Tests(ROOT, options.build, out, options.python, chosen, build.link)
     whole = tests.measure()
     for test, why in tests.left_out:
@@ -191,7 +201,7 @@ def main():
     run(tried, tests, options.jobs, options.minutes, files, results)
     if options.only:
         return int(any(not results[mutant.id][0] for mutant in tried if mutant.id in results))
-    figures = measured(options, build, found, drawn, chosen, results)
+    figures = measured(options, build, found, dropped, chosen, results)
     if not figures:
         return 3
     document.print_tables(figures)

@@ -74,7 +74,8 @@ class Build:
             file = folder / f"{self.name_of(unit)}.cpp"
             file.write_text(unit.text)
             wanted = [name for name in [*unit.sources, *headers[unit.library]] if folder_of(name) in self.folders]
-            arguments = [a for a in unit.command if a.startswith(("-I", "-D", "-std"))]
+            arguments = [a for before, a in zip(["", *unit.command], unit.command)
+                         if a.startswith(("-I", "-D", "-std", "-isystem")) or before == "-isystem"]
             return mutation.find(self.root, file, wanted, arguments) if wanted else []
 
         found = {folder: {} for folder in self.folders}
@@ -103,7 +104,7 @@ class Build:
                 (copy / file).write_text(text)
             with ThreadPoolExecutor(self.jobs) as pool:
                 results = list(pool.map(lambda unit: self.compile_one(unit, sorted(lines), common.copy()), waiting))
-            again = []
+            again, known = [], set(dropped)
             for unit, errors in zip(waiting, results):
                 if errors is None:
                     continue
@@ -111,7 +112,7 @@ class Build:
                       for file, line in re.findall(r"^([^\s:]+):(\d+):", errors, re.MULTILINE)
                       if Path(file).is_relative_to(copy)}
                 guilty = {id for file, of_file in lines.items() for id, (first, last) in of_file.items()
-                          if any(file == name and first <= line <= last for name, line in at)} - dropped
+                          if any(file == name and first <= line <= last for name, line in at)} - known  # several units may include a header
                 if not guilty:
                     raise RuntimeError(f"{self.name_of(unit)} does not compile:\n{errors}")
                 dropped |= guilty

@@ -12,6 +12,7 @@ from folders import DECIDE, all_folders, folder_of
 HERE = Path(__file__).resolve().parent
 REASONS, FIGURES = HERE / "reasons.txt", HERE / "figures.json"
 GOAL = 90  # percent, in each folder that decides
+DRAW = 2  # how a seed chooses mutants; one more where the same seed chooses others of the same sources
 EQUIVALENT = "Equivalent"  # how a reason begins where no test could tell the mutant from the original
 NO_REASON = "**No reason yet.**"
 
@@ -21,7 +22,7 @@ TEXT = """\
 
 `tools/mutate` breaks the program on purpose, one place at a time, and asks whether a test notices. Each folder has mutants of
 its own, drawn from all that the tool finds there, as many of one file as of another where the file has them. Of {tried} breaks
-(mutants) in {count} folders the tests caught {caught}: {share} %. Every survivor is listed below with the reason why it is let live.
+(mutants) in {folder_count} the tests caught {caught}: {share} %. Every survivor is listed below with the reason why it is let live.
 
 {folders}
 
@@ -35,7 +36,7 @@ decided; they have no goal. {unmeasured}
 ## How it was measured
 
 - `tools/mutate --write` writes this page, and renews in it the folders that `--folder` names. The same sources, tests and seed give the
-  same mutants of a folder, whatever other folders are measured: a header that a test includes has none. {seeds}{dropped}
+  same mutants of a folder, whatever other folders are measured: a header that a test includes has none.{dropped} {seeds}
 - All mutants are compiled into one set of programs, in which an environment variable chooses one. Clang's syntax tree says where
   they can stand: another comparison, logical or arithmetic operator, another assignment, a constant one more or less, a negated
   condition, a lost sign, two swapped arguments of one type, a lower bound for an upper one, a missing statement. Left out is what
@@ -57,6 +58,7 @@ Where a survivor is not equivalent a test is missing, and it is said what it wou
 
 def describe(mutant, line=False):
     change = f"without: {mutant.old};" if mutant.statement else f"{mutant.old}  →  {mutant.new}"
+    change += f"  in  {mutant.code}" if mutant.code else ""
     return f"{mutant.file}:{f'{mutant.line}:' if line else ''} {mutant.kind}: {change}"
 
 
@@ -178,6 +180,7 @@ def page(figures, reasons, inner, outer, longest):
     rows = folder_rows(figures, reasons)
     _, tried, caught, *_ = rows[-1]
     missed = [folder for folder in figures if misses(folder, figures[folder], reasons)]
+    drawn_before = [folder for folder in figures if figures[folder].get("draw") != DRAW]
     unmeasured = [folder for folder in all_folders() if folder not in figures]
     seeds = {}
     for folder in all_folders():
@@ -190,14 +193,16 @@ def page(figures, reasons, inner, outer, longest):
     survivors = [f"{entry['text']}\n  {reasons.get(entry['mutant']) or NO_REASON}"
                  for folder in all_folders() if folder in figures for entry in figures[folder]["survivors"]]
     return TEXT.format(
-        tried=tried, caught=caught, share=percent(caught, tried), count=len(figures), goal=GOAL,
+        tried=tried, caught=caught, share=percent(caught, tried), goal=GOAL,
+        folder_count=f"{len(figures)} folder{'' if len(figures) == 1 else 's'}",
         folders=folder_table(figures, reasons), kinds=kind_table(figures),
         missed=f", which {code_list(missed)} {'misses' if len(missed) == 1 else 'miss'}" if missed else "",
         unmeasured=f"Not measured yet: {code_list(unmeasured)}." if unmeasured else "Every folder was measured.",
         seeds="Seed " + "; seed ".join(f"{seed} chose those of {'all folders' if len(seeds) == 1 else code_list(of)}"
-                                       for seed, of in sorted(seeds.items())) + ".",
+                                       for seed, of in sorted(seeds.items())) + "."
+        + (f" Mutants of {code_list(drawn_before)} were drawn in an earlier way: that seed draws others there now." if drawn_before else ""),
         believed=f" {believed} of the survivors did not meet every test (--believe, or the time was over)." if believed else "",
-        dropped=f" Another {dropped} did not compile." if dropped else "",
+        dropped=f" Of all that were drawn {dropped} did not compile, and the next took their place." if dropped else "",
         inner=code_list(f"tests/{name}" for name in inner), outer=code_list(f"tests/{name}" for name in outer), longest=longest,
         catchers=", ".join(f"{name} {count}" for name, count in catchers.most_common()),
         hung=f"{hung} of them hung." if hung else "None hung.",

@@ -18,6 +18,8 @@ OPAQUE = {Kind.STATIC_ASSERT, Kind.ENUM_DECL, Kind.TEMPLATE_TYPE_PARAMETER, Kind
 # Left out: without these only time or memory differ, or a broken invariant is not reported as one.
 NO_LOSS = ("reserve(", "shrink_to_fit(", "throw InternalError", "pragma", "assert(")
 BOUNDS = {"std::min(": "std::max(", "std::max(": "std::min("}
+NEWLINE = b"\n"
+SHORT = 8  # of what has at most so many characters a description shows the line
 # Functions whose arguments mean the same in any order.
 SYMMETRIC = ("min", "max", "lcm", "gcd", "unite", "intersect")
 
@@ -34,6 +36,7 @@ class Mutant:
     statement: bool = False  # `new` stands before a statement; else it is another expression
     id: int = 0
     function: str = ""  # whose arguments are swapped
+    code: str = ""  # the line around a word so short that it may stand elsewhere in the file
 
     def written(self):
         if self.statement:
@@ -65,10 +68,19 @@ class Finder:
             return
         line = self.text.count(b"\n", 0, begin) + 1
         old, new = " ".join(old.split("\n")), " ".join(new.split("\n"))
+        code = self.around(begin, old) if len(old) <= SHORT else ""
         if statement:
-            self.found.append(Mutant(self.file, line, kind, begin, begin, old, "", True))
+            self.found.append(Mutant(self.file, line, kind, begin, begin, old, "", True, code=code))
         else:
-            self.found.append(Mutant(self.file, line, kind, begin, end, old, new, function=function))
+            self.found.append(Mutant(self.file, line, kind, begin, end, old, new, function=function, code=code))
+
+    def around(self, at, old):
+        """The line of a place, and the one before where it holds nothing else."""
+        line_begin = self.text.rfind(NEWLINE, 0, at) + 1
+        line = self.slice(line_begin, self.text.find(NEWLINE, at)).strip()
+        if line != old + ";":
+            return line
+        return f"{self.slice(self.text.rfind(NEWLINE, 0, line_begin - 1) + 1, line_begin).strip()} {line}"
 
     def replace(self, kind, cursor, new, function=""):
         self.add(kind, cursor.extent.start.offset, cursor.extent.end.offset, new, function=function)
@@ -117,7 +129,7 @@ class Finder:
             self.call(cursor)
         elif kind in (Kind.IF_STMT, Kind.CONDITIONAL_OPERATOR) and children and children[0].kind.is_expression():
             self.replace("negated condition", children[0], f"!({self.of(children[0])})")
-        elif kind == Kind.UNARY_OPERATOR and self.of(cursor)[:1] in "!-":
+        elif kind == Kind.UNARY_OPERATOR and self.of(cursor)[:1] in "!-" and self.of(cursor)[1:2] != "=":  # `a != b` may be `!(a == b)`
             self.replace("lost sign", cursor, self.of(cursor)[1:])
         elif kind == Kind.INTEGER_LITERAL and self.of(cursor).isdigit():
             self.replace("constant", cursor, f"{self.of(cursor)} + 1")
