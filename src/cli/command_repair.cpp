@@ -12,6 +12,7 @@
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/written_scenario.h"
+#include "src/diagnosis/any_sizes.h"
 #include "src/diagnosis/repairs.h"
 #include "src/diagnosis/verify_repair.h"
 #include "src/report/blame_text.h"
@@ -111,6 +112,9 @@ int run(const RepairArguments& arguments) {
                 report::kind_of_format(arguments.format));  // what cannot be written is said before the search
   report::RepairFindings findings;
   if (result.verdict != Verdict::match) findings = search(result, most);
+  if (result.verdict != Verdict::match && findings.repairs.empty() && result.written) {
+    if (const auto there = diagnosis::at_two_of_any(result)) findings = search(*there, most);
+  }
   if (arguments.format == "json") {
     report::repair_json(result, findings, output.writer());
   } else {

@@ -33,6 +33,15 @@ std::vector<Diagnostic> not_decided(const Scenario& scenario, const Proof& proof
   return diagnostics.sorted();
 }
 
+/// A scenario of given sizes that stands for a file with other ones.
+std::shared_ptr<Scenario> in_place_of(const Scenario& file, const Scenario& concrete) {
+  auto shown = std::make_shared<Scenario>(concrete);
+  shown->file = file.file;
+  shown->name = file.name;
+  shown->expect = file.expect;
+  return shown;
+}
+
 }  // namespace
 
 std::shared_ptr<const Scenario> shown_for_any(const Scenario& scenario, CheckResult& result) {
@@ -47,10 +56,7 @@ std::shared_ptr<const Scenario> shown_for_any(const Scenario& scenario, CheckRes
   if (proof.counterexample) sizes = proof.counterexample->sizes;
   std::shared_ptr<const Scenario> concrete = prover.scenario_at(sizes);
   if (!concrete) concrete = prover.scenario_at({});
-  auto shown = std::make_shared<Scenario>(*concrete);
-  shown->file = scenario.file;
-  shown->name = scenario.name;
-  shown->expect = scenario.expect;
+  std::shared_ptr<Scenario> shown = in_place_of(scenario, *concrete);
   std::vector<std::string> names;
   for (const Axis axis : scenario.layout.any) names.emplace_back(name_of(axis));
   if (scenario::has_any_micro_batches(scenario)) names.emplace_back("micro_batches");
@@ -58,6 +64,21 @@ std::shared_ptr<const Scenario> shown_for_any(const Scenario& scenario, CheckRes
       fmt::format("With any {} it is {}. Shown is {}.", fmt::join(names, " and "), proof.statement,
                   proof.counterexample ? "the smallest layout that is wrong" : "a small layout that stands for all"));
   return shown;
+}
+
+std::unique_ptr<CheckResult> at_two_of_any(const CheckResult& result) {
+  const Prover prover(*result.written);
+  Sizes sizes;
+  for (const Axis axis : prover.proof().axes) sizes.axes[axis] = 2;
+  if (prover.proof().micro_batches) sizes.micro_batches = 2;
+  const std::shared_ptr<const Scenario> concrete = prover.scenario_at(sizes);
+  if (!concrete) return nullptr;
+  CheckOptions options;
+  options.host = options.blame = options.divergences = false;
+  auto there = std::make_unique<CheckResult>(check_scenario(in_place_of(*result.written, *concrete), options));
+  if (there->verdict != Verdict::mismatch) return nullptr;
+  there->written = result.written;
+  return there;
 }
 
 }  // namespace lockstep::diagnosis
