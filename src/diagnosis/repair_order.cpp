@@ -16,7 +16,7 @@ namespace {
 auto rank_of(const FoundRepair& repair) {
   std::size_t length = 0;
   for (const Candidate& edit : repair.edits) length += write_json(to_json(edit.edit)).size();
-  return std::tuple(is_strange(repair), repair.edits.size(), repair.sizes - repair.right_sizes,
+  return std::tuple(is_strange(repair), repair.count(), repair.sizes - repair.right_sizes,
                     std::max(repair.added_bytes, 0.0), distance_of(repair.edits), repair.touches_right, length);
 }
 
@@ -59,7 +59,7 @@ int distance_of(Candidate::Kind kind) {
 
 int distance_of(const std::vector<Candidate>& edits) {
   int sum = 0;
-  for (const Candidate& edit : edits) sum += distance_of(edit.kind);
+  for (const Candidate& edit : edits) sum += edit.is_with_previous ? 0 : distance_of(edit.kind);
   return sum;
 }
 

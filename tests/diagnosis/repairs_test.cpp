@@ -36,17 +36,6 @@ std::string eight_layers(const std::string& tail) {
                     R"({ "micro_batches": 4 })");
 }
 
-/// As an edit stands in a file.
-std::string one_line(const Json& value) {
-  std::string line;
-  for (const char c : write_json(value)) {
-    if (c != '\n' && (c != ' ' || line.back() != ' ')) line += c;
-    if (c == '\n' && line.back() != ' ') line += ' ';
-  }
-  line.pop_back();
-  return line;
-}
-
 std::vector<std::string> lines_of(const diagnosis::RepairSearch& search) {
   std::vector<std::string> lines;
   for (const diagnosis::FoundRepair& repair : search.repairs) {
@@ -163,4 +152,22 @@ TEST_CASE("of repairs that do the same elsewhere one is shown") {
     if (edit.action == Edit::Action::insert && edit.values.op == Op::all_reduce) ++all_reduces;
   }
   CHECK(all_reduces == 1);
+}
+
+TEST_CASE("what is missing of a scale and its reduction is one edit") {
+  const std::string steps =
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "half", "op": "scale", "by": "1 / dp", "params": ["a"] },
+           { "name": "sum", "op": "all_reduce", "over": "dp", "params": ["a"] } ])";
+  const CheckResult result = check_text(
+      scenario_text(R"({ "dp": 2 })", R"([ { "name": "a", "shape": [8] }, { "name": "b", "shape": [8] } ])", steps));
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
+  REQUIRE(!search.repairs.empty());
+  CHECK(lines_of(search).front() == R"({ "set": "half", "params": null }{ "set": "sum", "params": null })");
+  CHECK(search.repairs.front().count() == 1);
+  Repair plain = search.repairs.front().plain();
+  CHECK(diagnosis::verify_repair(result, plain));
+  REQUIRE(result.blame.size() == 2);
+  CHECK(result.blame[0].step == "half");
+  CHECK(result.blame[1].step == "sum");
 }
