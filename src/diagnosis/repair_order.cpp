@@ -59,7 +59,12 @@ int distance_of(Candidate::Kind kind) {
 
 int distance_of(const std::vector<Candidate>& edits) {
   int sum = 0;
-  for (const Candidate& edit : edits) sum += edit.is_with_previous ? 0 : distance_of(edit.kind);
+  const std::string* step = nullptr;
+  for (const Candidate& edit : edits) {
+    if (!edit.is_with_previous) step = &edit.step;
+    // The same of a step that goes with it is no way further; another change of the same step is.
+    if (edit.step == *step) sum += distance_of(edit.kind);
+  }
   return sum;
 }
 

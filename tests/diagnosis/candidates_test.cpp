@@ -252,6 +252,36 @@ TEST_CASE("steps that belong together are brought back at once, in their order")
   CHECK(editable.edited(edits) == steps);
 }
 
+TEST_CASE("a step that leaves the micro-batches keeps of its condition what is no micro-batch") {
+  const auto listed = [](const std::string& when) {
+    return Listed(scenario_text(R"({ "dp": 2, "pp": 2 })", R"([ { "name": "w", "shape": [8], "stage": "all" } ])",
+                                R"([ { "name": "zero", "op": "zero" },
+             { "name": "micro_batches", "op": "each", "steps": [
+                 { "name": "backward", "op": "backward" },
+                 { "name": "sum", "op": "all_reduce", "over": "dp", "when": ")" +
+                                    when + R"(" } ] } ])"));
+  };
+  const std::string out = R"({ "move": "sum", "after": "micro_batches" })";
+  CHECK(contains(listed("micro_batch == last").candidates, out + R"({ "set": "sum", "when": null })"));
+  CHECK(contains(listed("micro_batch == 0 and (rank.pp == last or rank.dp == 0)").candidates,
+                 out + R"J({ "set": "sum", "when": "(rank.pp == last or rank.dp == 0)" })J"));
+  CHECK(contains(listed("rank.pp == last").candidates, out));
+  // From one iteration to another, whatever put it into the one.
+  CHECK(contains(listed("micro_batch == 0").candidates,
+                 R"({ "set": "sum", "when": null }{ "move": "sum", "after": "backward[last]" })"));
+}
+
+TEST_CASE("of a norm's condition parts are taken away and added, but not those that hold everywhere") {
+  const Listed listed(scenario_text(
+      R"({ "pp": 2, "dp": 2 })", R"([ { "name": "w", "shape": [8], "stage": "all" } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "norm", "op": "norm", "count": "rank.tp == 0 and rank.pp == 0" } ])"));
+  CHECK(listed.has(R"({ "set": "norm", "count": "rank.tp == 0" })"));
+  CHECK(listed.has(R"({ "set": "norm", "count": "rank.tp == 0 and rank.dp == 0" })"));
+  CHECK(listed.has(R"({ "set": "norm", "count": "rank.tp == 0 and rank.pp == 0 and rank.dp == 0" })"));
+  CHECK_FALSE(listed.has(R"({ "set": "norm", "count": null })"));
+}
+
 TEST_CASE("a parameter that one step takes and another leaves out goes from one to the other at once") {
   const Listed listed(scenario_text(
       R"({ "tp": 2 })", R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } }, { "name": "down", "shape": [8] },

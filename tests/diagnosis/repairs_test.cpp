@@ -171,3 +171,31 @@ TEST_CASE("what is missing of a scale and its reduction is one edit") {
   CHECK(result.blame[0].step == "half");
   CHECK(result.blame[1].step == "sum");
 }
+
+TEST_CASE("a step in one iteration is moved out of the loop, however the file put it there") {
+  const auto repairs = [](const std::string& steps, const std::string& edits) {
+    const std::string text = scenario_text(R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+                                           "[" + steps + "], \"edits\": [" + edits + "]");
+    return diagnosis::find_repairs(check_text(with_batch(text, R"({ "micro_batches": 3 })")));
+  };
+  const std::string sum = R"({ "name": "sum", "op": "all_reduce", "over": "dp")";
+  const std::string loop =
+      R"J({ "name": "micro_batches", "op": "each", "steps": [
+            { "name": "backward", "op": "backward", "by": "1 / sum(tokens, dp, micro_batch)" })J";
+  // As an edit says one iteration, and as a condition.
+  const diagnosis::RepairSearch moved =
+      repairs(loop + " ] }, " + sum + " }", R"({ "move": "sum", "after": "backward[0]" })");
+  const diagnosis::RepairSearch written = repairs(loop + ", " + sum + R"(, "when": "micro_batch == 0" } ] })", "");
+  for (const diagnosis::RepairSearch* search : {&moved, &written}) {
+    const auto found = std::find_if(search->repairs.begin(), search->repairs.end(), [](const auto& repair) {
+      return one_line(to_json(repair.edits.front().edit)) == R"({ "move": "sum", "after": "micro_batches" })";
+    });
+    REQUIRE(found != search->repairs.end());
+    CHECK(found->count() == 1);
+    CHECK(found->everywhere());
+  }
+  // Another iteration is nearer than none.
+  CHECK(lines_of(written).front() == R"({ "set": "sum", "when": "micro_batch == last" })");
+  // Between iterations, by the place: what put it into the one stays, whatever a "when" says.
+  CHECK(has(moved, R"({ "set": "sum", "when": null }{ "move": "sum", "after": "backward[last]" })"));
+}
