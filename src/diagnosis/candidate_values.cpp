@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
@@ -36,7 +37,7 @@ void find_axes(const Mesh& mesh, CandidateValues& values) {
     if (mesh.size(axis) > 1) values.dense_axes.emplace_back(name_of(axis));
   }
   if (split) values.dense_axes.insert(values.dense_axes.end(), {"dp_shard", "dp_replicate"});
-  if (mesh.size(Axis::ep) == 1 && mesh.size(Axis::etp) == 1) return;
+  if (mesh.size(Axis::ep) == 1 && mesh.size(Axis::etp) == mesh.size(Axis::tp)) return;
   for (const Axis axis : {Axis::etp, Axis::ep, Axis::edp}) {
     if (mesh.size(axis) > 1) values.expert_axes.emplace_back(name_of(axis));
   }
@@ -53,6 +54,40 @@ void collect_picks(const std::vector<Step>& steps, std::vector<Over>& picks) {
 }
 
 using Partition = std::vector<std::vector<int>>;
+
+bool is_of_experts(const Parameter& parameter) {
+  const auto is_expert = [](Axis axis) { return is_expert_axis(axis); };
+  return std::any_of(parameter.shard.begin(), parameter.shard.end(),
+                     [](const Shard& shard) { return is_expert_axis(shard.axis); }) ||
+         std::any_of(parameter.partial.begin(), parameter.partial.end(), is_expert) ||
+         std::any_of(parameter.dispatch.begin(), parameter.dispatch.end(), is_expert);
+}
+
+bool chooses_experts(const Model& model, const Selectors& selection) {
+  const schedule::SelectorList selectors(selection.items());
+  bool any = false;
+  for (const Parameter& parameter : model.parameters()) {
+    if (parameter.frozen || !selectors.chooses(parameter, parameter.numel())) continue;
+    if (!is_of_experts(parameter)) return false;
+    any = true;
+  }
+  return any;
+}
+
+/// Which of the groups each step has, and how it says so.
+void collect_written(const Schedule& schedule, const std::vector<Step>& steps,
+                     const std::vector<std::vector<std::vector<int>>>& partitions, CandidateValues& values) {
+  for (const Step& step : steps) {
+    collect_written(schedule, step.steps, partitions, values);
+    if (step.name.empty()) continue;
+    std::size_t group = values.groups.size();
+    if (step.over) {
+      const auto found = std::find(partitions.begin(), partitions.end(), schedule.mesh.groups(*step.over).members);
+      group = static_cast<std::size_t>(found - partitions.begin());
+    }
+    values.written.push_back({step.name, step.op, chooses_experts(schedule.model, step.params), step.over, group});
+  }
+}
 
 /// The first and the last stage, which hold copies of one embedding; alone or together with another axis.
 void add_ends(const Mesh& mesh, std::set<Partition>& known, CandidateValues& values) {
@@ -82,6 +117,13 @@ void find_groups(const Schedule& schedule, CandidateValues& values) {
   };
   for (const std::vector<std::string>& axes : subsets(values.dense_axes)) add(axes);
   for (const std::vector<std::string>& axes : subsets(values.expert_axes)) add(axes);
+  // For parameters of experts the same groups in axes of their mesh.
+  std::map<Partition, Over> of_experts;
+  for (const std::vector<std::string>& axes : subsets(values.expert_axes)) {
+    Over over;
+    for (const std::string& axis : axes) over.picks.push_back({*axis_named(axis), std::nullopt});
+    of_experts.emplace(mesh.groups(over).members, over);
+  }
   if (mesh.size(Axis::pp) > 1) add_ends(mesh, known, values);
   std::vector<Over> picks;
   collect_picks(schedule.steps, picks);
@@ -98,6 +140,13 @@ void find_groups(const Schedule& schedule, CandidateValues& values) {
     for (Over::Pick& pick : over.picks) pick.written.clear();
     if (known.insert(mesh.groups(over).members).second) values.groups.push_back(std::move(over));
   }
+  std::vector<Partition> partitions;
+  for (const Over& over : values.groups) {
+    partitions.push_back(mesh.groups(over).members);
+    const auto found = of_experts.find(partitions.back());
+    values.expert_groups.push_back(found == of_experts.end() ? over : found->second);
+  }
+  collect_written(schedule, schedule.steps, partitions, values);
 }
 
 void find_sizes(const Schedule& schedule, CandidateValues& values) {
@@ -108,6 +157,14 @@ void find_sizes(const Schedule& schedule, CandidateValues& values) {
   const std::vector<int>& counts = schedule.batch.micro_batch_counts;
   if (std::any_of(counts.begin(), counts.end(), [](int count) { return count > 1; })) names.push_back("micro_batches");
   for (const std::string& name : names) values.axis_sizes.push_back(Product::parse(name));
+  // What an average over two data axes divides by.
+  std::vector<std::string> data;
+  for (const char* axis : {"dp", "cp", "sp"}) {
+    if (std::find(names.begin(), names.end(), axis) != names.end()) data.emplace_back(axis);
+  }
+  for (const std::vector<std::string>& subset : subsets(data)) {
+    if (subset.size() > 1) values.axis_sizes.push_back(Product::parse(fmt::format("{}", fmt::join(subset, " * "))));
+  }
   constexpr std::size_t most_factors = 3;
   for (const std::vector<std::string>& subset : subsets(names)) {
     const auto has = [&](const char* name) { return std::find(subset.begin(), subset.end(), name) != subset.end(); };
@@ -209,6 +266,7 @@ class Selections {
     }
     if (!known_.insert(chosen).second) return;
     values_.selections.emplace_back(items);
+    values_.selects_experts.push_back(chooses_experts(model_, values_.selections.back()));
   }
 
  private:
@@ -218,6 +276,40 @@ class Selections {
 };
 
 }  // namespace
+
+std::optional<Over> CandidateValues::group_for(const Step& step, std::size_t group) const {
+  const auto own =
+      std::find_if(written.begin(), written.end(), [&](const Written& one) { return one.step == step.name; });
+  const bool of_experts = own != written.end() && own->of_experts;
+  if (own != written.end() && own->group == group) return std::nullopt;
+  for (const Written& other : written) {
+    if (other.group == group && other.op == step.op && other.of_experts == of_experts) return other.over;
+  }
+  Over over = of_experts ? expert_groups[group] : groups[group];
+  const auto has_ranks = [this](Axis axis) {
+    std::string name(name_of(axis));
+    name.resize(std::min(name.find('_'), name.size()));  // "dp_shard" has ranks where "dp" has
+    return std::find(dense_axes.begin(), dense_axes.end(), name) != dense_axes.end() ||
+           std::find(expert_axes.begin(), expert_axes.end(), name) != expert_axes.end();
+  };
+  const auto names_coordinates = [](const Over::Pick& pick) { return pick.coordinates.has_value(); };
+  if (!step.over || step.over->picks.size() < 2 ||
+      std::any_of(step.over->picks.begin(), step.over->picks.end(), names_coordinates) ||
+      std::any_of(over.picks.begin(), over.picks.end(), names_coordinates))
+    return over;
+  const auto is_expert = [](const Over::Pick& pick) { return is_expert_axis(pick.axis); };
+  const bool expert_mesh = std::any_of(over.picks.begin(), over.picks.end(), is_expert);
+  Over listed;
+  for (const Over::Pick& pick : step.over->picks) {
+    if (pick.axis != Axis::pp && is_expert(pick) != expert_mesh) return over;
+    const bool is_in = std::find(over.picks.begin(), over.picks.end(), pick) != over.picks.end();
+    if (is_in || !has_ranks(pick.axis)) listed.picks.push_back(pick);
+  }
+  for (const Over::Pick& pick : over.picks) {
+    if (std::find(listed.picks.begin(), listed.picks.end(), pick) == listed.picks.end()) listed.picks.push_back(pick);
+  }
+  return listed;
+}
 
 void keep_sizes(CandidateValues& values, const Environment& environment, const std::set<Rational>& factors) {
   std::erase_if(values.sizes, [&](const Product& size) {

@@ -116,7 +116,9 @@ class StepEdits : private StepEditor {
 
   void group() {
     if (!takes("over")) return;
-    for (const Over& group : values_.groups) set(Kind::group, "over", &Step::over, std::optional(group));
+    for (std::size_t at = 0; at < values_.groups.size(); ++at) {
+      if (const std::optional<Over> group = values_.group_for(step_, at)) set(Kind::group, "over", &Step::over, group);
+    }
     if (!takes("root")) return;
     for (const int position : {0, 1}) set(Kind::group, "root", &Step::root, std::optional(Root{position, {}, {}}));
   }

@@ -29,8 +29,9 @@ class Insertions {
   std::vector<Candidate> all() {
     for (const Gap& gap : gaps_) {
       for (const std::string& buffer : buffers_near(gap)) {
-        for (const Selectors& selection : values_.selections) {
-          collectives(gap, buffer, selection);
+        for (std::size_t at = 0; at < values_.selections.size(); ++at) {
+          const Selectors& selection = values_.selections[at];
+          collectives(gap, buffer, selection, values_.selects_experts[at] ? values_.expert_groups : values_.groups);
           factors(gap, buffer, selection);
         }
         put(gap, made("zero", Op::zero, buffer));
@@ -101,8 +102,9 @@ class Insertions {
     return word;
   }
 
-  void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection) {
-    for (const Over& group : values_.groups) {
+  void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection,
+                   const std::vector<Over>& groups) {
+    for (const Over& group : groups) {
       const auto over_group = [&](Op op) {
         return scenario::with(made(fmt::format("{}_{}", word_for(group), operation(op).name), op, buffer, selection),
                               "over", &Step::over, std::optional(group));

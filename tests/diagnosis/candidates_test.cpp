@@ -271,6 +271,25 @@ TEST_CASE("a step that leaves the micro-batches keeps of its condition what is n
                  R"({ "set": "sum", "when": null }{ "move": "sum", "after": "backward[last]" })"));
 }
 
+TEST_CASE("the groups of a step are told in the axes of what it acts on, as its like has them") {
+  const Listed listed(scenario_text(
+      R"({ "dp": 2, "ep": 2 })",
+      R"([ { "name": "w", "shape": [8] }, { "name": "expert", "shape": [8], "shard": { "ep": 0 }, "tags": ["expert"] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "sum", "op": "all_reduce", "over": "dp", "params": ["!tag:expert"] },
+           { "name": "norm", "op": "norm", "params": ["!tag:expert"], "over": ["tp", "dp_shard"] },
+           { "name": "replicated", "op": "norm", "params": ["w"] },
+           { "name": "experts", "op": "norm", "params": ["tag:expert"], "over": ["edp_shard", "pp"] },
+           { "name": "dense", "op": "norm", "params": ["tag:expert"], "over": ["tp", "cp"] } ])"));
+  CHECK(listed.has(R"({ "set": "experts", "over": ["edp_shard", "pp", "ep"] })"));
+  CHECK(listed.has(R"({ "set": "dense", "over": "ep" })"));  // no axes of both meshes
+  CHECK(listed.has(R"({ "set": "replicated", "over": ["tp", "dp_shard"] })"));
+  CHECK(
+      listed.has(R"({ "insert": { "name": "ep_all_reduce", "op": "all_reduce", "params": ["tag:expert"], "over": "ep" },
+                        "after": "dense" })"));
+  CHECK_FALSE(listed.has(R"({ "set": "experts", "over": "dp" })"));
+}
+
 TEST_CASE("of a norm's condition parts are taken away and added, but not those that hold everywhere") {
   const Listed listed(scenario_text(
       R"({ "pp": 2, "dp": 2 })", R"([ { "name": "w", "shape": [8], "stage": "all" } ])",
