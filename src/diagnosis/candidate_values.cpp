@@ -277,10 +277,27 @@ class Selections {
 
 }  // namespace
 
+bool CandidateValues::is_of_experts(const Step& step) const {
+  return std::any_of(written.begin(), written.end(),
+                     [&](const Written& one) { return one.step == step.name && one.of_experts; });
+}
+
+std::vector<Product> CandidateValues::sizes_for(bool of_experts) const {
+  std::vector<Product> list = sizes;
+  if (of_experts) {
+    std::stable_partition(list.begin(), list.end(), [this](const Product& size) {
+      const std::set<std::string> names = size.expression().names();
+      return std::none_of(dense_axes.begin(), dense_axes.end(),
+                          [&](const std::string& axis) { return names.contains(axis); });
+    });
+  }
+  return list;
+}
+
 std::optional<Over> CandidateValues::group_for(const Step& step, std::size_t group) const {
   const auto own =
       std::find_if(written.begin(), written.end(), [&](const Written& one) { return one.step == step.name; });
-  const bool of_experts = own != written.end() && own->of_experts;
+  const bool of_experts = is_of_experts(step);
   if (own != written.end() && own->group == group) return std::nullopt;
   for (const Written& other : written) {
     if (other.group == group && other.op == step.op && other.of_experts == of_experts) return other.over;

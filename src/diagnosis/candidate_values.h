@@ -40,6 +40,10 @@ struct CandidateValues {
   };
   std::vector<Written> written;
 
+  /// Whether a step acts on parameters of the expert mesh alone.
+  bool is_of_experts(const Step& step) const;
+  /// `sizes`; for parameters of experts those of the axes of their mesh first.
+  std::vector<Product> sizes_for(bool of_experts) const;
   /// A group as the step would have it: as another one of its op has it, else in axes of the mesh of its parameters,
   /// with what it lists of axes of one rank. Nothing where it has the same groups.
   std::optional<Over> group_for(const Step& step, std::size_t group) const;

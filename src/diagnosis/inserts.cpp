@@ -22,7 +22,8 @@ struct Gap {
 
 class Insertions {
  public:
-  Insertions(const std::vector<ListedStep>& steps, const CandidateValues& values) : steps_(steps), values_(values) {
+  Insertions(const std::vector<ListedStep>& steps, const CandidateValues& values)
+      : steps_(steps), values_(values), expert_sizes_(values.sizes_for(true)) {
     find_gaps();
   }
 
@@ -32,7 +33,7 @@ class Insertions {
         for (std::size_t at = 0; at < values_.selections.size(); ++at) {
           const Selectors& selection = values_.selections[at];
           collectives(gap, buffer, selection, values_.selects_experts[at] ? values_.expert_groups : values_.groups);
-          factors(gap, buffer, selection);
+          factors(gap, buffer, selection, values_.selects_experts[at] ? expert_sizes_ : values_.sizes);
         }
         put(gap, made("zero", Op::zero, buffer));
         copies(gap, buffer);
@@ -122,12 +123,13 @@ class Insertions {
     }
   }
 
-  void factors(const Gap& gap, const std::string& buffer, const Selectors& selection) {
+  void factors(const Gap& gap, const std::string& buffer, const Selectors& selection,
+               const std::vector<Product>& sizes) {
     const auto scale = [&](const Product& by) {
       put(gap,
           scenario::with(made("scale", Op::scale, buffer, selection), "by", &Step::by, std::optional(by.expression())));
     };
-    for (const Product& size : values_.sizes) {
+    for (const Product& size : sizes) {
       scale(size);
       scale(Product().over(size));
     }
@@ -194,6 +196,7 @@ class Insertions {
 
   const std::vector<ListedStep>& steps_;
   const CandidateValues& values_;
+  const std::vector<Product> expert_sizes_;
   std::vector<Gap> gaps_;
   std::vector<Candidate> candidates_;
 };

@@ -288,6 +288,17 @@ TEST_CASE("the groups of a step are told in the axes of what it acts on, as its 
       listed.has(R"({ "insert": { "name": "ep_all_reduce", "op": "all_reduce", "params": ["tag:expert"], "over": "ep" },
                         "after": "dense" })"));
   CHECK_FALSE(listed.has(R"({ "set": "experts", "over": "dp" })"));
+  // Factors likewise: what comes first is offered where several do the same.
+  const auto place_of = [&](const std::string& by) {
+    const auto found = std::find_if(listed.candidates.begin(), listed.candidates.end(), [&](const auto& candidate) {
+      const Step& step = candidate.edit.values;
+      return step.op == Op::scale && step.by && step.by->text() == by &&
+             step.params.items() == std::vector<std::string>{"tag:expert"};
+    });
+    REQUIRE(found != listed.candidates.end());
+    return found - listed.candidates.begin();
+  };
+  CHECK(place_of("1 / ep") < place_of("1 / dp"));
 }
 
 TEST_CASE("of a norm's condition parts are taken away and added, but not those that hold everywhere") {
