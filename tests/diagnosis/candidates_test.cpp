@@ -322,3 +322,13 @@ TEST_CASE("a parameter that one step takes and another leaves out goes from one 
   CHECK(contains(diagnosis::edits_together(listed.scenario.schedule->steps, listed.candidates),
                  R"({ "set": "sharded", "params": ["shard:tp"] }{ "set": "whole", "params": ["!shard:tp"] })"));
 }
+
+TEST_CASE("the bound of a size is tried with and without its own") {
+  const Listed listed(scenario_text(
+      R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] }, { "name": "b", "shape": [4] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "small", "op": "all_reduce", "over": "dp", "params": ["numel<8"] },
+           { "name": "large", "op": "all_reduce", "over": "dp", "params": ["numel>=8"] } ])"));
+  CHECK(listed.has(R"({ "set": "small", "params": ["numel<=8"] })"));
+  CHECK(listed.has(R"({ "set": "large", "params": ["numel>8"] })"));
+}

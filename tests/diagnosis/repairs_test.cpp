@@ -199,3 +199,13 @@ TEST_CASE("a step in one iteration is moved out of the loop, however the file pu
   // Between iterations, by the place: what put it into the one stays, whatever a "when" says.
   CHECK(has(moved, R"({ "set": "sum", "when": null }{ "move": "sum", "after": "backward[last]" })"));
 }
+
+TEST_CASE("a loss whose mean is over two data axes is normalized by both") {
+  const std::string text = scenario_text(
+      R"({ "dp": 2, "cp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+      R"J([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1 / tokens" } ] },
+            { "name": "mean", "op": "all_reduce", "over": ["dp", "cp"], "reduce": "avg" } ])J");
+  const diagnosis::RepairSearch search =
+      diagnosis::find_repairs(check_text(with_batch(text, R"({ "micro_batches": 2 })")));
+  CHECK(has(search, R"J({ "set": "backward", "by": "dp * cp / sum(tokens, cp, dp, micro_batch)" })J"));
+}
