@@ -44,9 +44,9 @@ const FoundRepair* explaining(const CheckResult& result, const std::vector<Found
   const auto key = [&](const FoundRepair& repair) {
     const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
                                    [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
-    return std::tuple(is_strange(repair), repair.edits.size(),
-                      is_restored(repair) ? 0 : repair.sizes - repair.right_sizes, repair.touches_right, !named,
-                      distance_of(repair.edits), steps_on_right(result, repair), std::max(repair.added_bytes, 0.0));
+    return std::tuple(is_strange(repair), repair.count(), is_restored(repair) ? 0 : repair.sizes - repair.right_sizes,
+                      repair.touches_right, !named, distance_of(repair.edits), steps_on_right(result, repair),
+                      std::max(repair.added_bytes, 0.0));
   };
   const auto best = std::min_element(repairs.begin(), repairs.end(),
                                      [&](const FoundRepair& a, const FoundRepair& b) { return key(a) < key(b); });
@@ -60,10 +60,9 @@ bool explains_better(const FoundRepair& repair, const std::set<std::string>& div
   if (divergence_steps.empty()) return true;
   const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
                                  [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
-  return repair.edits.size() == 1 ? named || repair.edits.front().kind != Candidate::Kind::insert
-                                  : std::all_of(repair.edits.begin(), repair.edits.end(), [&](const Candidate& edit) {
-                                      return divergence_steps.contains(edit.step);
-                                    });
+  return repair.count() == 1 ? named || repair.edits.front().kind != Candidate::Kind::insert
+                             : std::all_of(repair.edits.begin(), repair.edits.end(),
+                                           [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
@@ -36,7 +37,7 @@ void find_axes(const Mesh& mesh, CandidateValues& values) {
     if (mesh.size(axis) > 1) values.dense_axes.emplace_back(name_of(axis));
   }
   if (split) values.dense_axes.insert(values.dense_axes.end(), {"dp_shard", "dp_replicate"});
-  if (mesh.size(Axis::ep) == 1 && mesh.size(Axis::etp) == 1) return;
+  if (mesh.size(Axis::ep) == 1 && mesh.size(Axis::etp) == mesh.size(Axis::tp)) return;
   for (const Axis axis : {Axis::etp, Axis::ep, Axis::edp}) {
     if (mesh.size(axis) > 1) values.expert_axes.emplace_back(name_of(axis));
   }
@@ -53,6 +54,40 @@ void collect_picks(const std::vector<Step>& steps, std::vector<Over>& picks) {
 }
 
 using Partition = std::vector<std::vector<int>>;
+
+bool is_of_experts(const Parameter& parameter) {
+  const auto is_expert = [](Axis axis) { return is_expert_axis(axis); };
+  return std::any_of(parameter.shard.begin(), parameter.shard.end(),
+                     [](const Shard& shard) { return is_expert_axis(shard.axis); }) ||
+         std::any_of(parameter.partial.begin(), parameter.partial.end(), is_expert) ||
+         std::any_of(parameter.dispatch.begin(), parameter.dispatch.end(), is_expert);
+}
+
+bool chooses_experts(const Model& model, const Selectors& selection) {
+  const schedule::SelectorList selectors(selection.items());
+  bool any = false;
+  for (const Parameter& parameter : model.parameters()) {
+    if (parameter.frozen || !selectors.chooses(parameter, parameter.numel())) continue;
+    if (!is_of_experts(parameter)) return false;
+    any = true;
+  }
+  return any;
+}
+
+/// Which of the groups each step has, and how it says so.
+void collect_written(const Schedule& schedule, const std::vector<Step>& steps,
+                     const std::vector<std::vector<std::vector<int>>>& partitions, CandidateValues& values) {
+  for (const Step& step : steps) {
+    collect_written(schedule, step.steps, partitions, values);
+    if (step.name.empty()) continue;
+    std::size_t group = values.groups.size();
+    if (step.over) {
+      const auto found = std::find(partitions.begin(), partitions.end(), schedule.mesh.groups(*step.over).members);
+      group = static_cast<std::size_t>(found - partitions.begin());
+    }
+    values.written.push_back({step.name, step.op, chooses_experts(schedule.model, step.params), step.over, group});
+  }
+}
 
 /// The first and the last stage, which hold copies of one embedding; alone or together with another axis.
 void add_ends(const Mesh& mesh, std::set<Partition>& known, CandidateValues& values) {
@@ -82,6 +117,13 @@ void find_groups(const Schedule& schedule, CandidateValues& values) {
   };
   for (const std::vector<std::string>& axes : subsets(values.dense_axes)) add(axes);
   for (const std::vector<std::string>& axes : subsets(values.expert_axes)) add(axes);
+  // For parameters of experts the same groups in axes of their mesh.
+  std::map<Partition, Over> of_experts;
+  for (const std::vector<std::string>& axes : subsets(values.expert_axes)) {
+    Over over;
+    for (const std::string& axis : axes) over.picks.push_back({*axis_named(axis), std::nullopt});
+    of_experts.emplace(mesh.groups(over).members, over);
+  }
   if (mesh.size(Axis::pp) > 1) add_ends(mesh, known, values);
   std::vector<Over> picks;
   collect_picks(schedule.steps, picks);
@@ -98,6 +140,13 @@ void find_groups(const Schedule& schedule, CandidateValues& values) {
     for (Over::Pick& pick : over.picks) pick.written.clear();
     if (known.insert(mesh.groups(over).members).second) values.groups.push_back(std::move(over));
   }
+  std::vector<Partition> partitions;
+  for (const Over& over : values.groups) {
+    partitions.push_back(mesh.groups(over).members);
+    const auto found = of_experts.find(partitions.back());
+    values.expert_groups.push_back(found == of_experts.end() ? over : found->second);
+  }
+  collect_written(schedule, schedule.steps, partitions, values);
 }
 
 void find_sizes(const Schedule& schedule, CandidateValues& values) {
@@ -108,6 +157,14 @@ void find_sizes(const Schedule& schedule, CandidateValues& values) {
   const std::vector<int>& counts = schedule.batch.micro_batch_counts;
   if (std::any_of(counts.begin(), counts.end(), [](int count) { return count > 1; })) names.push_back("micro_batches");
   for (const std::string& name : names) values.axis_sizes.push_back(Product::parse(name));
+  // What an average over two data axes divides by.
+  std::vector<std::string> data;
+  for (const char* axis : {"dp", "cp", "sp"}) {
+    if (std::find(names.begin(), names.end(), axis) != names.end()) data.emplace_back(axis);
+  }
+  for (const std::vector<std::string>& subset : subsets(data)) {
+    if (subset.size() > 1) values.axis_sizes.push_back(Product::parse(fmt::format("{}", fmt::join(subset, " * "))));
+  }
   constexpr std::size_t most_factors = 3;
   for (const std::vector<std::string>& subset : subsets(names)) {
     const auto has = [&](const char* name) { return std::find(subset.begin(), subset.end(), name) != subset.end(); };
@@ -209,6 +266,7 @@ class Selections {
     }
     if (!known_.insert(chosen).second) return;
     values_.selections.emplace_back(items);
+    values_.selects_experts.push_back(chooses_experts(model_, values_.selections.back()));
   }
 
  private:

@@ -19,15 +19,34 @@ struct CandidateValues {
   std::vector<std::string> dense_axes;   ///< of a size above 1
   std::vector<std::string> expert_axes;  ///< likewise, where the expert mesh differs from the dense one
   std::vector<Over> groups;              ///< each another set of groups
+  std::vector<Over> expert_groups;       ///< the same, one by one, in axes of the expert mesh where they can be
   std::vector<Product> sizes;            ///< dp, cp, dp * cp, micro_batches, …: numbers that a divisor may forget
-  std::vector<Product> axis_sizes;       ///< single ones, whatever keep_sizes() leaves
+  std::vector<Product> axis_sizes;       ///< single ones and products of data axes, whatever keep_sizes() leaves
   std::vector<Product> loss_weights;     ///< what the loss multiplies contributions with, by use
   std::vector<Product> token_counts;     ///< tokens, sum(tokens, cp), …: inside `each`
   std::vector<Product> token_totals;     ///< sum(tokens, dp, micro_batch), …: outside
   std::vector<Selectors> selections;     ///< lists of selectors
+  std::vector<bool> selects_experts;     ///< by selection: parameters of the expert mesh alone
   std::vector<Geometry> geometries;      ///< of steps, those that a kind alone does not say: `counts`
   std::vector<std::string> selectors;    ///< single ones without "!"; of long lists those that choose what is wrong
   std::vector<std::string> buffers, uses;
+  /// The groups that a step has.
+  struct Written {
+    std::string step;
+    Op op;
+    bool of_experts;           ///< it acts on parameters of the expert mesh alone
+    std::optional<Over> over;  ///< none for a step without
+    std::size_t group;         ///< index of the same among `groups`
+  };
+  std::vector<Written> written;
+
+  /// Whether a step acts on parameters of the expert mesh alone.
+  bool is_of_experts(const Step& step) const;
+  /// `sizes`; for parameters of experts those of the axes of their mesh first.
+  std::vector<Product> sizes_for(bool of_experts) const;
+  /// A group as the step would have it: as another one of its op has it, else in axes of the mesh of its parameters,
+  /// with what it lists of axes of one rank. Nothing where it has the same groups.
+  std::optional<Over> group_for(const Step& step, std::size_t group) const;
 };
 
 /// Those of a schedule. `wrong` are names of parameters that are wrong, described by tags or globs where these say the

@@ -2,18 +2,36 @@
 #include "src/diagnosis/candidates.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 
 #include "src/diagnosis/inserts.h"
 #include "src/diagnosis/step_editor.h"
+#include "src/expression/node.h"
 
 namespace lockstep::diagnosis {
 
 namespace {
 
 using Kind = Candidate::Kind;
+
+/// Of "a and (b or c)": "a" and "(b or c)".
+void add_parts(const Expression::Node& node, std::vector<std::string>& parts) {
+  const auto is = [&](const char* word) { return node.kind == Expression::Node::Kind::binary && node.text == word; };
+  if (is("and")) {
+    for (const auto& child : node.children) add_parts(*child, parts);
+  } else {
+    parts.push_back(is("or") ? fmt::format("({})", expression::print(node)) : expression::print(node));
+  }
+}
+
+std::vector<std::string> parts_of(const std::optional<Expression>& condition) {
+  std::vector<std::string> parts;
+  if (condition) add_parts(condition->tree(), parts);
+  return parts;
+}
 
 /// The edits of one step: where it stands, when and on which ranks it runs, and what it is.
 class StepEdits : private StepEditor {
@@ -59,15 +77,48 @@ class StepEdits : private StepEditor {
       if (other.name().empty() || other.name() == step_.name) continue;
       // Backward has a meaning inside of `each` only.
       if (step_.op == Op::backward && other.each.empty()) continue;
-      if (first_of_list && other.name() != listed_.next) add(Kind::move, Edit::move(step_.name, other.name(), false));
-      if (other.name() != listed_.before || other.each != listed_.each)
-        add(Kind::move, Edit::move(step_.name, other.name(), true));
+      if (first_of_list && other.name() != listed_.next) move_beside(other, false);
+      if (other.name() != listed_.before || other.each != listed_.each) move_beside(other, true);
+    }
+    to_an_iteration();
+  }
+
+  /// Behind the loop there is no micro-batch, so that a condition on it stays behind.
+  void move_beside(const ListedStep& other, bool after) {
+    std::vector<Candidate> together;
+    if (!listed_.each.empty() && other.each.empty() && is_in_iterations()) together.push_back(in_every_iteration());
+    add(Kind::move, Edit::move(step_.name, other.name(), after), std::move(together));
+  }
+
+  bool is_in_iterations() const { return step_.when && step_.when->uses_micro_batch(); }
+
+  /// Its condition without what it says of micro-batches.
+  Candidate in_every_iteration() const {
+    std::vector<std::string> parts = parts_of(step_.when);
+    std::erase_if(parts, [](const std::string& part) { return Expression::parse(part).uses_micro_batch(); });
+    if (parts.empty()) return {Kind::timing, step_.name, Edit::set(step_.name, {}, {"when"})};
+    const std::optional<Expression> when = Expression::parse(fmt::format("{}", fmt::join(parts, " and ")));
+    return {Kind::timing, step_.name, Edit::set(step_.name, scenario::with({}, "when", &Step::when, when))};
+  }
+
+  /// From one iteration to another where it stands. Where an edit of the file put it into one, another place is what
+  /// takes it out of there, and not another condition.
+  void to_an_iteration() {
+    const std::string& beside = listed_.before.empty() ? listed_.next : listed_.before;
+    if (listed_.each.empty() || !is_in_iterations() || beside.empty()) return;
+    for (const char* iteration : {"first", "last"}) {
+      Edit there = Edit::move(step_.name, beside, !listed_.before.empty());
+      there.beside.iteration = iteration;
+      const Candidate free = in_every_iteration();
+      add(Kind::timing, free.edit, {{Kind::timing, step_.name, std::move(there)}});
     }
   }
 
   void group() {
     if (!takes("over")) return;
-    for (const Over& group : values_.groups) set(Kind::group, "over", &Step::over, std::optional(group));
+    for (std::size_t at = 0; at < values_.groups.size(); ++at) {
+      if (const std::optional<Over> group = values_.group_for(step_, at)) set(Kind::group, "over", &Step::over, group);
+    }
     if (!takes("root")) return;
     for (const int position : {0, 1}) set(Kind::group, "root", &Step::root, std::optional(Root{position, {}, {}}));
   }
@@ -101,17 +152,39 @@ class StepEdits : private StepEditor {
   }
 
   void counts() {
-    remove(Kind::ranks, "count");
-    const std::string old = step_.count ? step_.count->text() : "";
+    const std::vector<std::string> parts = parts_of(step_.count);
     std::vector<std::string> axes = values_.dense_axes;
     axes.insert(axes.end(), values_.expert_axes.begin(), values_.expert_axes.end());
+    // On an axis of one rank nothing tells whether a part is right.
+    std::vector<std::string> kept, choosing;
+    for (const std::string& part : parts) {
+      const bool chooses = std::any_of(axes.begin(), axes.end(), [&](const std::string& axis) {
+        return part.find(fmt::format("rank.{} ", axis)) != std::string::npos;
+      });
+      (chooses || !part.starts_with("rank.") ? choosing : kept).push_back(part);
+    }
+    set_count(kept);
     for (const std::string& axis : axes) {
       if (axis == "dp_shard" || axis == "dp_replicate") continue;
       const std::string one = fmt::format("rank.{} == 0", axis);
-      if (old == one) continue;
-      set_condition(Kind::ranks, "count", &Step::count, one);
-      if (!old.empty()) set_condition(Kind::ranks, "count", &Step::count, fmt::format("{} and {}", old, one));
+      if (std::find(parts.begin(), parts.end(), one) != parts.end()) continue;
+      set_count(kept, one);
+      if (!choosing.empty()) set_count(parts, one);
     }
+    for (const std::string& part : choosing) {
+      if (choosing.size() > 1) set_count(without(parts, part));
+    }
+  }
+
+  static std::vector<std::string> without(std::vector<std::string> parts, const std::string& part) {
+    std::erase(parts, part);
+    return parts;
+  }
+
+  void set_count(std::vector<std::string> parts, const std::string& another = "") {
+    if (!another.empty()) parts.push_back(another);
+    if (parts.empty()) return remove(Kind::ranks, "count");
+    set_condition(Kind::ranks, "count", &Step::count, fmt::format("{}", fmt::join(parts, " and ")));
   }
 
   /// Another op in its place that says the same otherwise.

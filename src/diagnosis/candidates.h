@@ -10,7 +10,7 @@
 
 namespace lockstep::diagnosis {
 
-/// One edit of a schedule, and what it is for.
+/// One edit of a schedule, or several that are one, and what it is for.
 struct Candidate {
   enum class Kind {
     restore,  ///< what the framework has at this place
@@ -31,6 +31,10 @@ struct Candidate {
   Kind kind = Kind::drop;
   std::string step;  ///< that it changes, removes or adds
   Edit edit;
+  /// What goes with it, such as the same of a step that belongs to this one. Applied behind it.
+  std::vector<Candidate> together = {};
+  /// In a list of edits one by one: it goes with the one before.
+  bool is_with_previous = false;
 };
 inline constexpr int candidate_kind_count = 14;
 /// "drop", "other group", …: for tables.
@@ -42,8 +46,18 @@ std::string_view name_of(Candidate::Kind kind);
 /// be seen without applying them. In the order of the steps.
 std::vector<Candidate> single_edits(const std::vector<Step>& steps, const CandidateValues& values);
 
-/// Edits that bring back, one by one, what `right` has and `steps` does not: a step that is missing or that is
-/// different.
+/// The same changes of all steps that belong together (step_list.h): other parameters, ranks or micro-batches, another
+/// buffer, another place; and a parameter that goes from one step to its neighbour. `singles` are edits of single
+/// steps, of which those of the first of them are taken.
+std::vector<Candidate> edits_together(const std::vector<Step>& steps, const std::vector<Candidate>& singles);
+
+/// Edits that bring back what `right` has and `steps` does not: a step that is missing, that is different, or that is
+/// inside of `each` and not outside; each by itself, and those of steps that belong together at once.
 std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std::vector<Step>& right);
+
+/// Every edit in the order in which they apply, with what goes with it behind it.
+std::vector<Candidate> one_by_one(const std::vector<const Candidate*>& candidates);
+/// The same as plain edits, which point into the candidates.
+std::vector<const Edit*> edits_of(const std::vector<const Candidate*>& candidates);
 
 }  // namespace lockstep::diagnosis

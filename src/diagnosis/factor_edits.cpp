@@ -6,9 +6,10 @@ namespace lockstep::diagnosis {
 using Kind = Candidate::Kind;
 
 void FactorEdits::factor() {
+  const std::vector<Product> sizes = values_.sizes_for(values_.is_of_experts(step_));
   if (takes("by")) {
     const Product old = Product::of(step_.by);
-    for (const Product& size : values_.sizes) {
+    for (const Product& size : sizes) {
       set_factor(old.times(size));
       set_factor(old.over(size));
     }
@@ -17,7 +18,7 @@ void FactorEdits::factor() {
   }
   if (!row_.collective || row_.value != Operation::Value::reduction) return;
   // A reduction has no factor of its own: a scale behind it.
-  for (const Product& size : values_.sizes) {
+  for (const Product& size : sizes) {
     for (const Product& by : {size, Product().over(size)}) {
       Step scale =
           scenario::with(scenario::with({}, "name", &Step::name, step_.name + "_scale"), "op", &Step::op, Op::scale);

@@ -22,16 +22,18 @@ struct Gap {
 
 class Insertions {
  public:
-  Insertions(const std::vector<ListedStep>& steps, const CandidateValues& values) : steps_(steps), values_(values) {
+  Insertions(const std::vector<ListedStep>& steps, const CandidateValues& values)
+      : steps_(steps), values_(values), expert_sizes_(values.sizes_for(true)) {
     find_gaps();
   }
 
   std::vector<Candidate> all() {
     for (const Gap& gap : gaps_) {
       for (const std::string& buffer : buffers_near(gap)) {
-        for (const Selectors& selection : values_.selections) {
-          collectives(gap, buffer, selection);
-          factors(gap, buffer, selection);
+        for (std::size_t at = 0; at < values_.selections.size(); ++at) {
+          const Selectors& selection = values_.selections[at];
+          collectives(gap, buffer, selection, values_.selects_experts[at] ? values_.expert_groups : values_.groups);
+          factors(gap, buffer, selection, values_.selects_experts[at] ? expert_sizes_ : values_.sizes);
         }
         put(gap, made("zero", Op::zero, buffer));
         copies(gap, buffer);
@@ -101,8 +103,9 @@ class Insertions {
     return word;
   }
 
-  void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection) {
-    for (const Over& group : values_.groups) {
+  void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection,
+                   const std::vector<Over>& groups) {
+    for (const Over& group : groups) {
       const auto over_group = [&](Op op) {
         return scenario::with(made(fmt::format("{}_{}", word_for(group), operation(op).name), op, buffer, selection),
                               "over", &Step::over, std::optional(group));
@@ -120,12 +123,13 @@ class Insertions {
     }
   }
 
-  void factors(const Gap& gap, const std::string& buffer, const Selectors& selection) {
+  void factors(const Gap& gap, const std::string& buffer, const Selectors& selection,
+               const std::vector<Product>& sizes) {
     const auto scale = [&](const Product& by) {
       put(gap,
           scenario::with(made("scale", Op::scale, buffer, selection), "by", &Step::by, std::optional(by.expression())));
     };
-    for (const Product& size : values_.sizes) {
+    for (const Product& size : sizes) {
       scale(size);
       scale(Product().over(size));
     }
@@ -192,6 +196,7 @@ class Insertions {
 
   const std::vector<ListedStep>& steps_;
   const CandidateValues& values_;
+  const std::vector<Product> expert_sizes_;
   std::vector<Gap> gaps_;
   std::vector<Candidate> candidates_;
 };

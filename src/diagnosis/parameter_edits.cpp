@@ -19,6 +19,13 @@ Words joined(Words words, const Words& others) {
   return words;
 }
 
+/// "numel<64" and "numel<=64" for each other: the parameter of exactly that size.
+std::string with_other_bound(std::string item) {
+  const std::size_t at = item.find_first_of("<>");
+  if (at == std::string::npos) return item;
+  return item.substr(at + 1).starts_with('=') ? item.erase(at + 1, 1) : item.insert(at + 1, "=");
+}
+
 }  // namespace
 
 void ParameterEdits::change_geometry(std::string_view key, Geometry geometry) {
@@ -68,6 +75,12 @@ void ParameterEdits::parameters() {
     Words fewer = old;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(at));
     set_selectors(std::move(fewer));
+  }
+  for (std::size_t at = 0; at < old.size(); ++at) {
+    if (!Selectors::compares_numel(old[at])) continue;
+    Words other = old;
+    other[at] = with_other_bound(other[at]);
+    if (other != old) set_selectors(std::move(other));
   }
   for (const Selectors& selection : values_.selections) set_selectors(selection.items());
   const auto with = [&](const std::string& item) {

@@ -16,7 +16,7 @@ namespace {
 auto rank_of(const FoundRepair& repair) {
   std::size_t length = 0;
   for (const Candidate& edit : repair.edits) length += write_json(to_json(edit.edit)).size();
-  return std::tuple(is_strange(repair), repair.edits.size(), repair.sizes - repair.right_sizes,
+  return std::tuple(is_strange(repair), repair.count(), repair.sizes - repair.right_sizes,
                     std::max(repair.added_bytes, 0.0), distance_of(repair.edits), repair.touches_right, length);
 }
 
@@ -59,7 +59,12 @@ int distance_of(Candidate::Kind kind) {
 
 int distance_of(const std::vector<Candidate>& edits) {
   int sum = 0;
-  for (const Candidate& edit : edits) sum += distance_of(edit.kind);
+  const std::string* step = nullptr;
+  for (const Candidate& edit : edits) {
+    if (!edit.is_with_previous) step = &edit.step;
+    // The same of a step that goes with it is no way further; another change of the same step is.
+    if (edit.step == *step) sum += distance_of(edit.kind);
+  }
   return sum;
 }
 

@@ -65,13 +65,11 @@ void SearchForRepairs::search() {
 /// Applies edits and keeps them where they repair everything. Nothing where the schedule that comes out was seen
 /// before: of several edits that say the same the best is kept.
 std::optional<OracleAnswer> SearchForRepairs::judge(const std::vector<const Candidate*>& edits) {
-  std::vector<const Edit*> list;
-  for (const Candidate* edit : edits) list.push_back(&edit->edit);
-  std::optional<std::vector<Step>> steps = space_.steps().edited(list);
+  std::optional<std::vector<Step>> steps = space_.steps().edited(edits_of(edits));
   if (!steps) return std::nullopt;
   const auto [seen, is_new] = seen_.emplace(scenario::content_hash(*steps), no_repair);
   if (!is_new) {
-    if (seen->second == no_repair) return std::nullopt;
+    if (seen->second == no_repair || !space_.says_the_same_in_the_file(edits, *steps)) return std::nullopt;
     FoundRepair& same = found_.repairs[seen->second];
     FoundRepair other = repair_of(edits, same.added_bytes, same.other_owners);
     if (std::tuple(!is_wanted(other), ranks_before(same, other)) <
@@ -81,7 +79,10 @@ std::optional<OracleAnswer> SearchForRepairs::judge(const std::vector<const Cand
   }
   ++found_.tried;
   const OracleAnswer answer = space_.judge(*steps);
-  if (answer.right() && space_.says_the_same_in_the_file(edits, *steps)) {
+  if (!answer.right()) return answer;
+  if (!space_.says_the_same_in_the_file(edits, *steps)) {
+    seen_.erase(seen);  // another edit may say it there
+  } else {
     seen->second = found_.repairs.size();
     const OracleAnswer& base = space_.base();
     const bool failed = base.state == OracleAnswer::State::failed;
@@ -94,7 +95,7 @@ std::optional<OracleAnswer> SearchForRepairs::judge(const std::vector<const Cand
 FoundRepair SearchForRepairs::repair_of(const std::vector<const Candidate*>& edits, double added_bytes,
                                         bool other_owners) const {
   FoundRepair repair;
-  for (const Candidate* edit : edits) repair.edits.push_back(*edit);
+  repair.edits = one_by_one(edits);
   repair.touches_right = space_.touches_right(repair.edits);
   repair.added_bytes = added_bytes;
   repair.other_owners = other_owners;
@@ -142,8 +143,10 @@ void SearchForRepairs::keep_right_here() {
 std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const {
   const std::vector<Step>& steps = space_.steps().steps();
   std::map<int, std::vector<Candidate>> candidates;
-  for (Candidate& candidate : single_edits(steps, space_.values()))
+  std::vector<Candidate> singles = single_edits(steps, space_.values());
+  for (Candidate& candidate : edits_together(steps, singles))
     candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
+  for (Candidate& candidate : singles) candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
   for (Candidate& candidate : normalizing_edits(steps, space_.values()))
     candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
   return candidates;
@@ -209,7 +212,7 @@ void SearchForRepairs::sequential() {
 }
 
 void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
-  const std::optional<std::vector<Step>> steps = space_.steps().edited({first.edit});
+  const std::optional<std::vector<Step>> steps = space_.steps().edited(edits_of({&first}));
   if (!steps) return;
   const std::vector<ListedStep> list = listed_steps(*steps);
   for (const Candidate& second : single_edits(*steps, space_.values())) {

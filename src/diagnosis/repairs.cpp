@@ -3,12 +3,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/base/budget.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/repair_search.h"
 #include "src/diagnosis/shrink.h"
 
 namespace lockstep::diagnosis {
+
+std::size_t FoundRepair::count() const {
+  return static_cast<std::size_t>(
+      std::count_if(edits.begin(), edits.end(), [](const Candidate& edit) { return !edit.is_with_previous; }));
+}
 
 std::vector<Edit> FoundRepair::plain_edits() const {
   std::vector<Edit> list;

@@ -22,6 +22,8 @@ struct FoundRepair {
   double added_bytes = 0;        ///< that the rank that sends most sends more than before, at the small sizes
 
   bool everywhere() const { return right_sizes == sizes; }
+  /// How many edits it is, those that go together counted once.
+  std::size_t count() const;
   std::vector<Edit> plain_edits() const;
   Repair plain() const;
 };

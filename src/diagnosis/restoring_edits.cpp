@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "src/diagnosis/candidates.h"
 #include "src/diagnosis/step_list.h"
@@ -56,22 +57,62 @@ std::optional<Edit> changing(const Step& now, const Step& right) {
   return Edit::set(right.name, std::move(values), std::move(removed));
 }
 
+/// Steps as they are and as they are right.
+struct Sides {
+  std::vector<ListedStep> now, then;
+
+  /// What brings back one step of those that are right, nothing where nothing is to be done.
+  std::optional<Candidate> restoring(std::size_t index, const std::optional<Neighbour>& place) const {
+    const Step& step = *then[index].step;
+    const ListedStep* same = find_listed(now, step.name);
+    if (same == nullptr) {
+      if (!place) return std::nullopt;
+      return Candidate{Candidate::Kind::restore, step.name, Edit::insert(step, place->name, place->after)};
+    }
+    std::optional<Edit> change = changing(*same->step, step);
+    if (same->each == then[index].each || !place || step.op == Op::each) {
+      if (!change) return std::nullopt;
+      return Candidate{Candidate::Kind::restore, step.name, std::move(*change)};
+    }
+    Candidate candidate{Candidate::Kind::restore, step.name, Edit::move(step.name, place->name, place->after)};
+    if (change) candidate.together.push_back({Candidate::Kind::restore, step.name, std::move(*change)});
+    return candidate;
+  }
+
+  /// What brings back steps that belong together, each behind the one before; nothing where that is one edit.
+  std::optional<Candidate> restoring(const std::vector<const ListedStep*>& steps) const {
+    std::optional<Candidate> all;
+    std::size_t count = 0;
+    for (std::size_t at = 0; at < steps.size(); ++at) {
+      const auto index = static_cast<std::size_t>(steps[at] - then.data());
+      std::optional<Candidate> one = restoring(
+          index, at == 0 ? place_in(now, then, index) : std::optional(Neighbour{steps[at - 1]->name(), true}));
+      if (!one) continue;
+      ++count;
+      std::vector<Candidate> others = std::exchange(one->together, {});
+      if (all) {
+        all->together.push_back(std::move(*one));
+      } else {
+        all = std::move(one);
+      }
+      for (Candidate& other : others) all->together.push_back(std::move(other));
+    }
+    return count > 1 ? all : std::nullopt;
+  }
+};
+
 }  // namespace
 
 std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std::vector<Step>& right) {
-  const std::vector<ListedStep> now = listed_steps(steps), then = listed_steps(right);
+  const Sides sides{listed_steps(steps), listed_steps(right)};
   std::vector<Candidate> candidates;
-  for (std::size_t index = 0; index < then.size(); ++index) {
-    const Step& step = *then[index].step;
-    if (step.name.empty()) continue;
-    const ListedStep* same = find_listed(now, step.name);
-    std::optional<Edit> edit;
-    if (same != nullptr) {
-      edit = changing(*same->step, step);
-    } else if (const auto place = place_in(now, then, index)) {
-      edit = Edit::insert(step, place->name, place->after);
-    }
-    if (edit) candidates.push_back({Candidate::Kind::restore, step.name, std::move(*edit)});
+  for (std::size_t index = 0; index < sides.then.size(); ++index) {
+    if (sides.then[index].name().empty()) continue;
+    if (auto one = sides.restoring(index, place_in(sides.now, sides.then, index)))
+      candidates.push_back(std::move(*one));
+  }
+  for (const std::vector<const ListedStep*>& together : steps_together(sides.then)) {
+    if (auto all = sides.restoring(together)) candidates.push_back(std::move(*all));
   }
   return candidates;
 }

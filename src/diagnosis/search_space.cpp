@@ -210,7 +210,7 @@ bool SearchSpace::says_the_same_in_the_file(const std::vector<const Candidate*>&
   });
   if (!in_one_iteration) return true;
   std::vector<Edit> list;
-  for (const Candidate* edit : edits) list.push_back(edit->edit);
+  for (const Edit* edit : edits_of(edits)) list.push_back(*edit);
   try {
     const Json document = scenario::with_edits(at_sizes(result_.scenario->document, sizes_), list);
     return read_scenario(document, result_.scenario->file).schedule->steps == steps;

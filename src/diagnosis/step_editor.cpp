@@ -10,10 +10,10 @@ namespace lockstep::diagnosis {
 
 bool StepEditor::takes(std::string_view word) const { return scenario::contains_word(row_.keys, word); }
 
-void StepEditor::add(Candidate::Kind kind, Edit edit) {
+void StepEditor::add(Candidate::Kind kind, Edit edit, std::vector<Candidate> together) {
   constexpr std::int64_t units = 20;  // all of them are there at once
   Budget::spend(units);
-  candidates_.push_back({kind, step_.name, std::move(edit)});
+  candidates_.push_back({kind, step_.name, std::move(edit), std::move(together)});
 }
 
 void StepEditor::set(Candidate::Kind kind, Step values) {

@@ -22,7 +22,7 @@ class StepEditor {
  protected:
   bool takes(std::string_view word) const;
   bool has(std::string_view key) const { return scenario::says(step_, key); }
-  void add(Candidate::Kind kind, Edit edit);
+  void add(Candidate::Kind kind, Edit edit, std::vector<Candidate> together = {});
   /// Gives a key of the step another value; nothing where it has that already.
   template <typename Value>
   void set(Candidate::Kind kind, std::string_view key, Value Step::*member, Value value) {

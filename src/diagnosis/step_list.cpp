@@ -2,10 +2,18 @@
 #include "src/diagnosis/step_list.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "lockstep/operation.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep::diagnosis {
 
 namespace {
+
+/// What steps that belong together have in common.
+constexpr std::array<std::string_view, 4> keys_together = {"params", "when", "only", "buffer"};
 
 void append(const std::vector<Step>& steps, const std::string& each, std::vector<ListedStep>& list) {
   for (std::size_t at = 0; at < steps.size(); ++at) {
@@ -26,6 +34,31 @@ std::vector<ListedStep> listed_steps(const std::vector<Step>& steps) {
 const ListedStep* find_listed(const std::vector<ListedStep>& list, const std::string& name) {
   const auto found = std::find_if(list.begin(), list.end(), [&](const ListedStep& one) { return one.name() == name; });
   return found == list.end() || name.empty() ? nullptr : &*found;
+}
+
+std::vector<std::vector<const ListedStep*>> steps_together(const std::vector<ListedStep>& list) {
+  const auto reduces = [](const ListedStep& one) { return one.step->over && operation(one.op()).reduces(); };
+  const auto goes_with = [](const ListedStep& a, const ListedStep& b) {
+    return a.each == b.each && std::all_of(keys_together.begin(), keys_together.end(), [&](std::string_view key) {
+             return scenario::step_key(key).same(*a.step, *b.step);
+           });
+  };
+  std::vector<std::vector<const ListedStep*>> found;
+  std::vector<const ListedStep*> run;
+  const auto end = [&] {
+    const bool any = std::any_of(run.begin(), run.end(), [&](const ListedStep* one) { return reduces(*one); });
+    if (any && run.size() > 1) found.push_back(run);
+    run.clear();
+  };
+  for (const ListedStep& one : list) {
+    const bool fits = !one.name().empty() && (one.op() == Op::scale || reduces(one));
+    const bool again =
+        reduces(one) && std::any_of(run.begin(), run.end(), [&](const ListedStep* other) { return reduces(*other); });
+    if (!run.empty() && (!fits || again || !goes_with(*run.back(), one))) end();
+    if (fits) run.push_back(&one);
+  }
+  end();
+  return found;
 }
 
 ActingStep::ActingStep(const Step& step) : uses_(step.uses), params_(step.params.items()) {}

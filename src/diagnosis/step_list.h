@@ -23,6 +23,10 @@ std::vector<ListedStep> listed_steps(const std::vector<Step>& steps);
 /// Null where there is none of that name.
 const ListedStep* find_listed(const std::vector<ListedStep>& list, const std::string& name);
 
+/// Steps that do one thing: a reduction and the scales that stand beside it, all of the same parameters, ranks,
+/// micro-batches and buffer. Two or more each, in order.
+std::vector<std::vector<const ListedStep*>> steps_together(const std::vector<ListedStep>& list);
+
 /// Which parameters a step acts on: by its selectors and, of a backward, its uses.
 class ActingStep {
  public:

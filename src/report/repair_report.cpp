@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "src/base/counted.h"
 #include "src/report/blame_text.h"
 #include "src/report/clean_text.h"
@@ -72,8 +74,11 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
   }
   int number = 0;
   for (const Repair& repair : findings.repairs) {
-    write(fmt::format("\n  {}. {}; {}{}\n", ++number, fmt::join(repair.steps, ", "),
-                      added_bytes_text(repair.added_bytes),
+    std::vector<std::string> steps;  // two edits may be of one
+    for (const std::string& step : repair.steps) {
+      if (std::find(steps.begin(), steps.end(), step) == steps.end()) steps.push_back(step);
+    }
+    write(fmt::format("\n  {}. {}; {}{}\n", ++number, fmt::join(steps, ", "), added_bytes_text(repair.added_bytes),
                       repair.other_owners ? "; other ranks own the gradient" : ""));
     for (const Json& edit : repair.edits) write("     " + one_line(edit) + "\n");
     write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(repair)));

@@ -34,6 +34,18 @@ struct Listed {
   std::vector<diagnosis::Candidate> candidates;
 };
 
+/// All of its edits.
+std::string text_of(const diagnosis::Candidate& candidate) {
+  std::string text;
+  for (const Edit* edit : diagnosis::edits_of({&candidate})) text += one_line(to_json(*edit));
+  return text;
+}
+
+bool contains(const std::vector<diagnosis::Candidate>& candidates, const std::string& text) {
+  return std::any_of(candidates.begin(), candidates.end(),
+                     [&](const diagnosis::Candidate& candidate) { return text_of(candidate) == text; });
+}
+
 std::string cp_schedule() {
   return scenario_text(R"({ "dp": 2, "cp": 2, "tp": 2 })",
                        R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } },
@@ -200,4 +212,123 @@ TEST_CASE("of a long list of names those that are wrong are edited one by one") 
   CHECK(edits({"p7"}) == 1);
   CHECK(edits({"p7", "p99"}) == 2);
   CHECK(edits({}) == static_cast<std::ptrdiff_t>(diagnosis::most_single_items));
+}
+
+TEST_CASE("a scale and the reduction beside it are changed alike at once") {
+  const auto together = [](const std::string& more_of_reduction) {
+    const Listed listed(scenario_text(
+        R"({ "dp": 2, "pp": 2 })",
+        R"([ { "name": "w", "shape": [8] }, { "name": "norm", "shape": [4], "stage": -1, "tags": ["norm"] } ])",
+        R"([ { "name": "zero", "op": "zero" },
+             { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+             { "name": "half", "op": "scale", "by": "1 / dp", "params": ["tag:norm"], "when": "rank.pp != last" },
+             { "name": "sum", "op": "all_reduce", "over": "dp", "params": ["tag:norm"])" +
+            more_of_reduction + " } ]"));
+    return diagnosis::edits_together(listed.scenario.schedule->steps, listed.candidates);
+  };
+  const std::vector<diagnosis::Candidate> both = together(R"(, "when": "rank.pp != last")");
+  CHECK(contains(both, R"({ "set": "half", "params": null }{ "set": "sum", "params": null })"));
+  CHECK(contains(both, R"({ "set": "half", "when": null }{ "set": "sum", "when": null })"));
+  CHECK(contains(both, R"({ "move": "half", "after": "zero" }{ "move": "sum", "after": "half" })"));
+  // What only one of them can be is no edit of both.
+  CHECK_FALSE(std::any_of(both.begin(), both.end(), [](const diagnosis::Candidate& candidate) {
+    return candidate.edit.changes("by") || candidate.edit.action == Edit::Action::drop;
+  }));
+  // Of other ranks they do not belong together.
+  CHECK(together("").empty());
+}
+
+TEST_CASE("steps that belong together are brought back at once, in their order") {
+  const Scenario right = read_text(cp_schedule());
+  const std::vector<Step>& steps = right.schedule->steps;
+  const scenario::EditableSteps editable(*right.schedule, right.schedule->model.parameters());
+  const std::optional<std::vector<Step>> wrong = editable.edited({Edit::drop("dp_scale"), Edit::drop("dp_all_reduce")});
+  REQUIRE(wrong);
+  const std::vector<diagnosis::Candidate> candidates = diagnosis::restoring_edits(*wrong, steps);
+  REQUIRE(candidates.size() == 3);  // each of them, and both
+  CHECK(candidates.back().together.size() == 1);
+  std::vector<Edit> edits = {Edit::drop("dp_scale"), Edit::drop("dp_all_reduce")};
+  for (const diagnosis::Candidate& one : diagnosis::one_by_one({&candidates.back()})) edits.push_back(one.edit);
+  CHECK(editable.edited(edits) == steps);
+}
+
+TEST_CASE("a step that leaves the micro-batches keeps of its condition what is no micro-batch") {
+  const auto listed = [](const std::string& when) {
+    return Listed(scenario_text(R"({ "dp": 2, "pp": 2 })", R"([ { "name": "w", "shape": [8], "stage": "all" } ])",
+                                R"([ { "name": "zero", "op": "zero" },
+             { "name": "micro_batches", "op": "each", "steps": [
+                 { "name": "backward", "op": "backward" },
+                 { "name": "sum", "op": "all_reduce", "over": "dp", "when": ")" +
+                                    when + R"(" } ] } ])"));
+  };
+  const std::string out = R"({ "move": "sum", "after": "micro_batches" })";
+  CHECK(contains(listed("micro_batch == last").candidates, out + R"({ "set": "sum", "when": null })"));
+  CHECK(contains(listed("micro_batch == 0 and (rank.pp == last or rank.dp == 0)").candidates,
+                 out + R"J({ "set": "sum", "when": "(rank.pp == last or rank.dp == 0)" })J"));
+  CHECK(contains(listed("rank.pp == last").candidates, out));
+  // From one iteration to another, whatever put it into the one.
+  CHECK(contains(listed("micro_batch == 0").candidates,
+                 R"({ "set": "sum", "when": null }{ "move": "sum", "after": "backward[last]" })"));
+}
+
+TEST_CASE("the groups of a step are told in the axes of what it acts on, as its like has them") {
+  const Listed listed(scenario_text(
+      R"({ "dp": 2, "ep": 2 })",
+      R"([ { "name": "w", "shape": [8] }, { "name": "expert", "shape": [8], "shard": { "ep": 0 }, "tags": ["expert"] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "sum", "op": "all_reduce", "over": "dp", "params": ["!tag:expert"] },
+           { "name": "norm", "op": "norm", "params": ["!tag:expert"], "over": ["tp", "dp_shard"] },
+           { "name": "replicated", "op": "norm", "params": ["w"] },
+           { "name": "experts", "op": "norm", "params": ["tag:expert"], "over": ["edp_shard", "pp"] },
+           { "name": "dense", "op": "norm", "params": ["tag:expert"], "over": ["tp", "cp"] } ])"));
+  CHECK(listed.has(R"({ "set": "experts", "over": ["edp_shard", "pp", "ep"] })"));
+  CHECK(listed.has(R"({ "set": "dense", "over": "ep" })"));  // no axes of both meshes
+  CHECK(listed.has(R"({ "set": "replicated", "over": ["tp", "dp_shard"] })"));
+  CHECK(
+      listed.has(R"({ "insert": { "name": "ep_all_reduce", "op": "all_reduce", "params": ["tag:expert"], "over": "ep" },
+                        "after": "dense" })"));
+  CHECK_FALSE(listed.has(R"({ "set": "experts", "over": "dp" })"));
+  // Factors likewise: what comes first is offered where several do the same.
+  const auto place_of = [&](const std::string& by) {
+    const auto found = std::find_if(listed.candidates.begin(), listed.candidates.end(), [&](const auto& candidate) {
+      const Step& step = candidate.edit.values;
+      return step.op == Op::scale && step.by && step.by->text() == by &&
+             step.params.items() == std::vector<std::string>{"tag:expert"};
+    });
+    REQUIRE(found != listed.candidates.end());
+    return found - listed.candidates.begin();
+  };
+  CHECK(place_of("1 / ep") < place_of("1 / dp"));
+}
+
+TEST_CASE("of a norm's condition parts are taken away and added, but not those that hold everywhere") {
+  const Listed listed(scenario_text(
+      R"({ "pp": 2, "dp": 2 })", R"([ { "name": "w", "shape": [8], "stage": "all" } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "norm", "op": "norm", "count": "rank.tp == 0 and rank.pp == 0" } ])"));
+  CHECK(listed.has(R"({ "set": "norm", "count": "rank.tp == 0" })"));
+  CHECK(listed.has(R"({ "set": "norm", "count": "rank.tp == 0 and rank.dp == 0" })"));
+  CHECK(listed.has(R"({ "set": "norm", "count": "rank.tp == 0 and rank.pp == 0 and rank.dp == 0" })"));
+  CHECK_FALSE(listed.has(R"({ "set": "norm", "count": null })"));
+}
+
+TEST_CASE("a parameter that one step takes and another leaves out goes from one to the other at once") {
+  const Listed listed(scenario_text(
+      R"({ "tp": 2 })", R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } }, { "name": "down", "shape": [8] },
+           { "name": "bias", "shape": [4] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "sharded", "op": "norm", "params": ["shard:tp", "down"], "over": "tp" },
+           { "name": "whole", "op": "norm", "params": ["!shard:tp", "!down"] } ])"));
+  CHECK(contains(diagnosis::edits_together(listed.scenario.schedule->steps, listed.candidates),
+                 R"({ "set": "sharded", "params": ["shard:tp"] }{ "set": "whole", "params": ["!shard:tp"] })"));
+}
+
+TEST_CASE("the bound of a size is tried with and without its own") {
+  const Listed listed(scenario_text(
+      R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] }, { "name": "b", "shape": [4] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "small", "op": "all_reduce", "over": "dp", "params": ["numel<8"] },
+           { "name": "large", "op": "all_reduce", "over": "dp", "params": ["numel>=8"] } ])"));
+  CHECK(listed.has(R"({ "set": "small", "params": ["numel<=8"] })"));
+  CHECK(listed.has(R"({ "set": "large", "params": ["numel>8"] })"));
 }

@@ -36,17 +36,6 @@ std::string eight_layers(const std::string& tail) {
                     R"({ "micro_batches": 4 })");
 }
 
-/// As an edit stands in a file.
-std::string one_line(const Json& value) {
-  std::string line;
-  for (const char c : write_json(value)) {
-    if (c != '\n' && (c != ' ' || line.back() != ' ')) line += c;
-    if (c == '\n' && line.back() != ' ') line += ' ';
-  }
-  line.pop_back();
-  return line;
-}
-
 std::vector<std::string> lines_of(const diagnosis::RepairSearch& search) {
   std::vector<std::string> lines;
   for (const diagnosis::FoundRepair& repair : search.repairs) {
@@ -163,4 +152,60 @@ TEST_CASE("of repairs that do the same elsewhere one is shown") {
     if (edit.action == Edit::Action::insert && edit.values.op == Op::all_reduce) ++all_reduces;
   }
   CHECK(all_reduces == 1);
+}
+
+TEST_CASE("what is missing of a scale and its reduction is one edit") {
+  const std::string steps =
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "half", "op": "scale", "by": "1 / dp", "params": ["a"] },
+           { "name": "sum", "op": "all_reduce", "over": "dp", "params": ["a"] } ])";
+  const CheckResult result = check_text(
+      scenario_text(R"({ "dp": 2 })", R"([ { "name": "a", "shape": [8] }, { "name": "b", "shape": [8] } ])", steps));
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
+  REQUIRE(!search.repairs.empty());
+  CHECK(lines_of(search).front() == R"({ "set": "half", "params": null }{ "set": "sum", "params": null })");
+  CHECK(search.repairs.front().count() == 1);
+  Repair plain = search.repairs.front().plain();
+  CHECK(diagnosis::verify_repair(result, plain));
+  REQUIRE(result.blame.size() == 2);
+  CHECK(result.blame[0].step == "half");
+  CHECK(result.blame[1].step == "sum");
+}
+
+TEST_CASE("a step in one iteration is moved out of the loop, however the file put it there") {
+  const auto repairs = [](const std::string& steps, const std::string& edits) {
+    const std::string text = scenario_text(R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+                                           "[" + steps + "], \"edits\": [" + edits + "]");
+    return diagnosis::find_repairs(check_text(with_batch(text, R"({ "micro_batches": 3 })")));
+  };
+  const std::string sum = R"({ "name": "sum", "op": "all_reduce", "over": "dp")";
+  const std::string loop =
+      R"J({ "name": "micro_batches", "op": "each", "steps": [
+            { "name": "backward", "op": "backward", "by": "1 / sum(tokens, dp, micro_batch)" })J";
+  // As an edit says one iteration, and as a condition.
+  const diagnosis::RepairSearch moved =
+      repairs(loop + " ] }, " + sum + " }", R"({ "move": "sum", "after": "backward[0]" })");
+  const diagnosis::RepairSearch written = repairs(loop + ", " + sum + R"(, "when": "micro_batch == 0" } ] })", "");
+  for (const diagnosis::RepairSearch* search : {&moved, &written}) {
+    const auto found = std::find_if(search->repairs.begin(), search->repairs.end(), [](const auto& repair) {
+      return one_line(to_json(repair.edits.front().edit)) == R"({ "move": "sum", "after": "micro_batches" })";
+    });
+    REQUIRE(found != search->repairs.end());
+    CHECK(found->count() == 1);
+    CHECK(found->everywhere());
+  }
+  // Another iteration is nearer than none.
+  CHECK(lines_of(written).front() == R"({ "set": "sum", "when": "micro_batch == last" })");
+  // Between iterations, by the place: what put it into the one stays, whatever a "when" says.
+  CHECK(has(moved, R"({ "set": "sum", "when": null }{ "move": "sum", "after": "backward[last]" })"));
+}
+
+TEST_CASE("a loss whose mean is over two data axes is normalized by both") {
+  const std::string text = scenario_text(
+      R"({ "dp": 2, "cp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+      R"J([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1 / tokens" } ] },
+            { "name": "mean", "op": "all_reduce", "over": ["dp", "cp"], "reduce": "avg" } ])J");
+  const diagnosis::RepairSearch search =
+      diagnosis::find_repairs(check_text(with_batch(text, R"({ "micro_batches": 2 })")));
+  CHECK(has(search, R"J({ "set": "backward", "by": "dp * cp / sum(tokens, cp, dp, micro_batch)" })J"));
 }

@@ -50,6 +50,17 @@ inline TransformerResult& transformer_in(CheckResult& result) {
   return diagnosis::detail_of<diagnosis::TransformerDetail>(result)->found;
 }
 
+/// As an edit stands in a file.
+inline std::string one_line(const Json& value) {
+  std::string line;
+  for (const char c : write_json(value)) {
+    if (c != '\n' && (c != ' ' || line.back() != ' ')) line += c;
+    if (c == '\n' && line.back() != ' ') line += ' ';
+  }
+  line.pop_back();
+  return line;
+}
+
 /// A scenario of one optimizer step with these members ("layout", "parameters", "steps" are JSON).
 inline std::string scenario_text(const std::string& layout, const std::string& parameters, const std::string& steps,
                                  const std::string& more = "") {

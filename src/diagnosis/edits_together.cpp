@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "src/diagnosis/candidates.h"
+#include "src/diagnosis/step_list.h"
+#include "src/scenario/step_keys.h"
+
+namespace lockstep::diagnosis {
+
+namespace {
+
+using StepsTogether = std::vector<const ListedStep*>;
+
+/// Whether a "set" changes what steps that belong together have in common, and nothing else.
+bool sets_what_is_common(const Edit& edit) {
+  const auto is_common = [](std::string_view key) {
+    return key == "params" || key == "when" || key == "only" || key == "buffer";
+  };
+  return edit.action == Edit::Action::set && std::all_of(edit.values.keys.begin(), edit.values.keys.end(), is_common) &&
+         std::all_of(edit.removed.begin(), edit.removed.end(), is_common);
+}
+
+Candidate of_step(Candidate candidate, const std::string& step) {
+  candidate.step = candidate.edit.step.name = step;
+  candidate.together.clear();
+  return candidate;
+}
+
+/// What an edit of the first of the steps is for all of them.
+Candidate for_all(const StepsTogether& steps, const Candidate& of_first) {
+  Candidate all = of_first;
+  for (std::size_t at = 1; at < steps.size(); ++at) {
+    const std::string& name = steps[at]->name();
+    all.together.push_back(of_step(of_first, name));
+    Edit& edit = all.together.back().edit;
+    if (edit.action == Edit::Action::move) edit = Edit::move(name, steps[at - 1]->name(), true);
+    for (const Candidate& other : of_first.together) all.together.push_back(of_step(other, name));
+  }
+  return all;
+}
+
+/// Of two steps of one op of which one takes what the other leaves out ("tag:norm" and "!tag:norm"), what changes
+/// hands.
+void add_changes_of_hands(const ListedStep& a, const ListedStep& b, std::vector<Candidate>& candidates) {
+  if (a.op() != b.op() || a.each != b.each || a.name().empty() || b.name().empty()) return;
+  const std::vector<std::string>&of_a = a.step->params.items(), &of_b = b.step->params.items();
+  const auto without = [](const std::string& step, std::vector<std::string> items, const std::string& item) {
+    std::erase(items, item);
+    Step values = scenario::with({}, "params", &Step::params, Selectors(std::move(items)));
+    return Candidate{Candidate::Kind::parameters, step, Edit::set(step, std::move(values))};
+  };
+  for (const std::string& item : of_a) {
+    const std::string other = item.starts_with('!') ? item.substr(1) : "!" + item;
+    if (of_a.size() < 2 || of_b.size() < 2 || std::find(of_b.begin(), of_b.end(), other) == of_b.end()) continue;
+    candidates.push_back(without(a.name(), of_a, item));
+    candidates.back().together.push_back(without(b.name(), of_b, other));
+  }
+}
+
+}  // namespace
+
+std::vector<Candidate> edits_together(const std::vector<Step>& steps, const std::vector<Candidate>& singles) {
+  const std::vector<ListedStep> list = listed_steps(steps);
+  std::vector<Candidate> candidates;
+  for (const StepsTogether& together : steps_together(list)) {
+    const auto is_one = [&](const std::string& name) {
+      return std::any_of(together.begin(), together.end(),
+                         [&](const ListedStep* step) { return step->name() == name; });
+    };
+    for (const Candidate& single : singles) {
+      if (single.step != together.front()->name()) continue;
+      const bool moves = single.edit.action == Edit::Action::move && !is_one(single.edit.beside.name);
+      if (moves || sets_what_is_common(single.edit)) candidates.push_back(for_all(together, single));
+    }
+  }
+  for (std::size_t at = 1; at < list.size(); ++at) add_changes_of_hands(list[at - 1], list[at], candidates);
+  return candidates;
+}
+
+std::vector<Candidate> one_by_one(const std::vector<const Candidate*>& candidates) {
+  std::vector<Candidate> list;
+  for (const Candidate* candidate : candidates) {
+    list.push_back(*candidate);
+    for (Candidate& other : std::exchange(list.back().together, {})) {
+      other.is_with_previous = true;
+      list.push_back(std::move(other));
+    }
+  }
+  return list;
+}
+
+std::vector<const Edit*> edits_of(const std::vector<const Candidate*>& candidates) {
+  std::vector<const Edit*> list;
+  for (const Candidate* candidate : candidates) {
+    list.push_back(&candidate->edit);
+    for (const Candidate& other : candidate->together) list.push_back(&other.edit);
+  }
+  return list;
+}
+
+}  // namespace lockstep::diagnosis
