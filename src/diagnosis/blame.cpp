@@ -46,7 +46,7 @@ const FoundRepair* explaining(const CheckResult& result, const std::vector<Found
                                    [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
     return std::tuple(is_strange(repair), repair.edits.size(),
                       is_restored(repair) ? 0 : repair.sizes - repair.right_sizes, repair.touches_right, !named,
-                      distance_of(repair.edits), steps_on_right(result, repair), std::max(repair.added_bytes, 0.0));
+                      repair.distance, steps_on_right(result, repair), std::max(repair.added_bytes, 0.0));
   };
   const auto best = std::min_element(repairs.begin(), repairs.end(),
                                      [&](const FoundRepair& a, const FoundRepair& b) { return key(a) < key(b); });
