@@ -74,7 +74,14 @@ TEST_CASE("a backward that takes the mean over its own tokens and micro-batches 
   CHECK(best.edits.front().kind == diagnosis::Candidate::Kind::reduction);
 }
 
-TEST_CASE("a step too many is dropped, rather than backward moved behind it") {
-  CHECK(first_step(uneven_ranks(token_mean + R"(, { "name": "never", "op": "zero", "when": "micro_batch == 0" })",
-                                sum)) == "never");
+TEST_CASE("a backward elsewhere is as far as a changed step, another step elsewhere is nearer") {
+  const CheckResult result =
+      check_text(uneven_ranks(token_mean + R"(, { "name": "never", "op": "zero", "when": "micro_batch == 0" })", sum));
+  const Schedule& schedule = *result.scenario->schedule;
+  const diagnosis::Idioms idioms(schedule.steps, schedule);
+  const auto moved = [&](const std::string& step, const std::string& other) {
+    return idioms.distance({{diagnosis::Candidate::Kind::move, step, Edit::move(step, other, true)}});
+  };
+  CHECK(moved("backward", "never") == 2);
+  CHECK(moved("never", "sum") == 1);
 }
