@@ -141,8 +141,9 @@ Command repair_command() {
       "is shown. Each is replayed at the file's own sizes by the symbolic engine and, with one parameter of each "
       "class, by the host; a large layout is decided by the parametric engine instead. Each is proved for every size "
       "by the parametric engine; what is wrong at some other size stands behind what is not, and the report says where "
-      "it is wrong. Where the parametric engine does not decide, each axis in play and the micro-batches were tried at "
-      "1 to 4. Mistakes in the model itself have no repair here. Exit status 0 if a repair was found or none is "
+      "it is wrong. Where the parametric engine does not decide, each axis in play was tried at 1 to 4, and the "
+      "micro-batches at 1 to 3. Mistakes in the model itself have no repair here. Exit status 0 if a repair was found "
+      "or none is "
       "needed, 1 if none was found.";
   command.examples = {
       {"lockstep repair scenario.json", "the three best repairs"},

@@ -45,7 +45,7 @@ const FoundRepair* explaining(const CheckResult& result, const std::vector<Found
     const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
                                    [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
     return std::tuple(is_strange(repair), repair.count(), is_restored(repair) ? 0 : repair.sizes - repair.right_sizes,
-                      repair.touches_right, !named, distance_of(repair.edits), steps_on_right(result, repair),
+                      repair.touches_right, !named, repair.distance, steps_on_right(result, repair),
                       std::max(repair.added_bytes, 0.0));
   };
   const auto best = std::min_element(repairs.begin(), repairs.end(),

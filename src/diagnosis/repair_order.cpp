@@ -17,7 +17,8 @@ auto rank_of(const FoundRepair& repair) {
   std::size_t length = 0;
   for (const Candidate& edit : repair.edits) length += write_json(to_json(edit.edit)).size();
   return std::tuple(is_strange(repair), repair.count(), repair.sizes - repair.right_sizes,
-                    std::max(repair.added_bytes, 0.0), distance_of(repair.edits), repair.touches_right, length);
+                    repair.ends_backward ? 0.0 : std::max(repair.added_bytes, 0.0), repair.distance,
+                    repair.touches_right, repair.factor_place, length);
 }
 
 /// What a repair does, without the place, the name, the parameters and the factor of what it inserts.
@@ -42,34 +43,28 @@ std::string kind_of(const FoundRepair& repair) {
 
 }  // namespace
 
-int distance_of(Candidate::Kind kind) {
-  switch (kind) {
+int distance_of(const Candidate& candidate) {
+  constexpr int elsewhere = 1, changed = 2, added = 3;
+  const Edit& edit = candidate.edit;
+  // What is asynchronous is so for a reason: it is waited for, rather than not overlapped any more.
+  if (candidate.kind == Candidate::Kind::insert && edit.values.op == Op::wait) return elsewhere;
+  if (edit.action == Edit::Action::set && edit.changes("async") && !edit.values.async) return added;
+  switch (candidate.kind) {
     case Candidate::Kind::restore:
       return 0;
     case Candidate::Kind::drop:
     case Candidate::Kind::move:
-      return 1;
+      return elsewhere;
     case Candidate::Kind::insert:
     case Candidate::Kind::duplicate:
-      return 3;
+      return added;
     default:
-      return 2;
+      return changed;
   }
-}
-
-int distance_of(const std::vector<Candidate>& edits) {
-  int sum = 0;
-  const std::string* step = nullptr;
-  for (const Candidate& edit : edits) {
-    if (!edit.is_with_previous) step = &edit.step;
-    // The same of a step that goes with it is no way further; another change of the same step is.
-    if (edit.step == *step) sum += distance_of(edit.kind);
-  }
-  return sum;
 }
 
 bool is_strange(const FoundRepair& repair) {
-  return repair.other_owners && repair.edits.front().kind != Candidate::Kind::restore;
+  return (repair.other_owners || repair.loses_norm) && repair.edits.front().kind != Candidate::Kind::restore;
 }
 
 bool is_restored(const FoundRepair& repair) {

@@ -8,12 +8,13 @@
 namespace lockstep::diagnosis {
 
 /// What the edits are from what a framework has: 0 for its own steps; a step less or elsewhere is nearer than a changed
-/// one, and that nearer than a new one.
-int distance_of(Candidate::Kind kind);
-int distance_of(const std::vector<Candidate>& edits);  ///< their sum
+/// one, and that nearer than a new one. A wait that is added is a step that ends elsewhere, and a step made synchronous
+/// is as far as a new one.
+int distance_of(const Candidate& candidate);
 
-/// Whether a repair hands elements to other owners than before, which is the framework's business: such a repair stands
-/// behind all others, unless it is what the framework has.
+/// Whether a repair hands elements to other owners than before, which is the framework's business, or takes away a
+/// norm, which ends what was asked and not what is wrong: such a repair stands behind all others, unless it is what the
+/// framework has.
 bool is_strange(const FoundRepair& repair);
 
 /// Whether it brings back what the framework, or the file before its edits, has. Where that is wrong at other sizes, it

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "src/base/budget.h"
+#include "src/diagnosis/idioms.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/workload.h"
 #include "src/scenario/step_keys.h"
@@ -99,6 +100,11 @@ FoundRepair SearchForRepairs::repair_of(const std::vector<const Candidate*>& edi
   repair.touches_right = space_.touches_right(repair.edits);
   repair.added_bytes = added_bytes;
   repair.other_owners = other_owners;
+  const Idioms idioms(space_.steps().steps(), space_.steps().schedule_of());
+  repair.loses_norm = idioms.loses_norm(repair.edits);
+  repair.ends_backward = idioms.ends_backward(repair.edits);
+  repair.distance = idioms.distance(repair.edits);
+  repair.factor_place = idioms.factor_place(repair.edits);
   return repair;
 }
 
@@ -114,10 +120,12 @@ bool SearchForRepairs::has_ordinary_repair() const {
                      [](const FoundRepair& repair) { return !is_strange(repair); });
 }
 
-bool SearchForRepairs::has_good_repair() {
-  return std::any_of(found_.repairs.begin(), found_.repairs.end(), [this](FoundRepair& repair) {
-    if (!is_wanted(repair) || repair.other_owners || repair.touches_right) return false;
+/// Where `distance` is the farthest that was tried: what breaks an idiom may be nearer to say than what is meant.
+bool SearchForRepairs::has_good_repair(int distance) {
+  return std::any_of(found_.repairs.begin(), found_.repairs.end(), [&](FoundRepair& repair) {
+    if (!is_wanted(repair) || repair.other_owners || is_strange(repair) || repair.touches_right) return false;
     if (is_restored(repair)) return true;
+    if (repair.distance > distance) return false;
     neighbours_.try_on(repair);
     return repair.everywhere();
   });
@@ -145,10 +153,10 @@ std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const
   std::map<int, std::vector<Candidate>> candidates;
   std::vector<Candidate> singles = single_edits(steps, space_.values());
   for (Candidate& candidate : edits_together(steps, singles))
-    candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
-  for (Candidate& candidate : singles) candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
+    candidates[distance_of(candidate)].push_back(std::move(candidate));
+  for (Candidate& candidate : singles) candidates[distance_of(candidate)].push_back(std::move(candidate));
   for (Candidate& candidate : normalizing_edits(steps, space_.values()))
-    candidates[distance_of(candidate.kind)].push_back(std::move(candidate));
+    candidates[distance_of(candidate)].push_back(std::move(candidate));
   return candidates;
 }
 
@@ -156,12 +164,14 @@ void SearchForRepairs::single() {
   const std::optional<std::vector<Step>> right = space_.unedited_steps();
   if (right) single(restoring_edits(space_.steps().steps(), *right));
   // Often that is enough, and there are thousands of others.
-  stopped_ = nearest_only_ && has_good_repair();
+  stopped_ = nearest_only_ && has_good_repair(0);
   if (stopped_) return;
+  int tried = 0;
   for (auto& [distance, candidates] : other_candidates()) {
-    stopped_ = nearest_only_ && has_good_repair();
+    stopped_ = nearest_only_ && has_good_repair(tried);
     if (stopped_) return;
     single(std::move(candidates));
+    tried = distance;
   }
   std::stable_sort(firsts_.begin(), firsts_.end(),
                    [](const FirstEdit& a, const FirstEdit& b) { return a.answer.distance < b.answer.distance; });

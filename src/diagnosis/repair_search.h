@@ -36,7 +36,7 @@ class SearchForRepairs {
   FoundRepair repair_of(const std::vector<const Candidate*>& edits, double added_bytes, bool other_owners) const;
   bool is_wanted(const FoundRepair& repair) const;
   bool has_ordinary_repair() const;
-  bool has_good_repair();
+  bool has_good_repair(int distance);
   void keep_right_here();
   std::map<int, std::vector<Candidate>> other_candidates() const;
   void single();

@@ -18,8 +18,11 @@ struct FoundRepair {
   int right_sizes = 0;           ///< and at which it is right
   std::string wrong_at;          ///< the first of them at which it is not: "dp 3, micro-batches 2"
   bool other_owners = false;     ///< other ranks own other elements than before
-  bool touches_right = false;    ///< a step that it changes or adds acts on parameters that are right
-  double added_bytes = 0;        ///< that the rank that sends most sends more than before, at the small sizes
+  bool loses_norm = false;       ///< as idioms.h says it, and so what follows
+  bool ends_backward = false;
+  int distance = 0, factor_place = 0;
+  bool touches_right = false;  ///< a step that it changes or adds acts on parameters that are right
+  double added_bytes = 0;      ///< that the rank that sends most sends more than before, at the small sizes
 
   bool everywhere() const { return right_sizes == sizes; }
   /// How many edits it is, those that go together counted once.

@@ -36,7 +36,9 @@ def test_what_is_proved_for_every_size_comes_first_and_the_rest_says_where_it_is
     report = json.loads(run("repair", "-f", "json", "--most", "9", "averaged.json").stdout)
     reaches = [repair["reach"] for repair in report["repairs"] if not repair["other_owners"]]
     assert reaches[0] == "every size" and reaches == sorted(reaches, key=["every size", "every size of the axes in play", "the layouts tried", "some sizes"].index)
-    assert report["repairs"][0]["edits"] == [{"set": "mean", "reduce": "sum"}]
+    # The loss is divided by the tokens of all ranks, and then the mean over ranks is taken: its own factor comes first.
+    assert report["repairs"][0]["edits"] == [{"set": "backward", "by": "dp / sum(tokens, dp, micro_batch)"}]
+    assert [{"set": "mean", "reduce": "sum"}] in [repair["edits"] for repair in report["repairs"]]
     assert report["repairs"][0]["proof"] == "right for every size of dp and micro_batches"
     wrong = [repair for repair in report["repairs"] if repair["reach"] == "some sizes"]
     assert wrong and all("wrong" in repair["proof"] or repair["sizes"]["wrong_at"] for repair in wrong)

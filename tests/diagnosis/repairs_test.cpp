@@ -102,7 +102,9 @@ TEST_CASE("a repair that is right by accident at the small sizes is none") {
          { "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" }, { "name": "twice", "op": "scale", "by": "1 / dp" })"));
   const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
   REQUIRE(!search.repairs.empty());
-  CHECK(lines_of(search).front() == R"({ "drop": "twice" })");
+  // The scale makes a mean of the sum before it, which is as it should be, so that the loss is not divided enough.
+  CHECK(lines_of(search).front() == R"J({ "set": "backward", "by": "dp / sum(tokens, dp, micro_batch)" })J");
+  CHECK(has(search, R"({ "drop": "twice" })"));
   unsigned number = 0;
   for (const diagnosis::FoundRepair& repair : search.repairs) {
     if (number++ % test::one_in != 0) continue;
@@ -208,4 +210,51 @@ TEST_CASE("a loss whose mean is over two data axes is normalized by both") {
   const diagnosis::RepairSearch search =
       diagnosis::find_repairs(check_text(with_batch(text, R"({ "micro_batches": 2 })")));
   CHECK(has(search, R"J({ "set": "backward", "by": "dp * cp / sum(tokens, cp, dp, micro_batch)" })J"));
+}
+
+TEST_CASE("a norm that counts wrongly is changed and not dropped, unless another one counts the same") {
+  const std::string wrong = two_ranks(mean_step + R"(, { "name": "grad_norm", "op": "norm", "over": "dp" })");
+  const CheckResult result = check_text(wrong);
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
+  CHECK(lines_of(search).front() == R"({ "set": "grad_norm", "count": "rank.dp == 0" })");
+  const std::vector<Repair> best = diagnosis::best_repairs(result, search, 2);
+  REQUIRE(best.size() == 2);
+  CHECK(one_line(best.front().edits.front()) == R"({ "set": "grad_norm", "count": "rank.dp == 0" })");
+  CHECK(one_line(best.back().edits.front()) == R"({ "drop": "grad_norm" })");
+  CHECK(best.back().reach <= best.front().reach);  // however much more is proved of it
+
+  const diagnosis::RepairSearch twice = diagnosis::find_repairs(check_text(two_ranks(
+      mean_step + R"(, { "name": "grad_norm", "op": "norm" }, { "name": "grad_norm_again", "op": "norm" })")));
+  REQUIRE(!twice.repairs.empty());
+  CHECK(lines_of(twice).front().starts_with(R"({ "drop": "grad_norm)"));
+}
+
+TEST_CASE("what is used before it is waited for is waited for, rather than made synchronous") {
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(check_text(two_ranks(
+      R"({ "name": "sum", "op": "all_reduce", "over": "dp", "async": true }, { "name": "mean", "op": "scale", "by": "1 / dp" })")));
+  REQUIRE(!search.repairs.empty());
+  CHECK(lines_of(search).front() == R"({ "insert": { "op": "wait", "for": "sum" }, "after": "sum" })");
+  CHECK(has(search, R"({ "set": "sum", "async": false })"));
+}
+
+TEST_CASE("the shares of one backward are summed in its own buffer, those of other data where it costs least") {
+  const auto wrong = [](const std::string& layout, const std::string& parameter) {
+    return with_batch(scenario_text(layout, "[" + parameter + "]",
+                                    R"J([ { "name": "micro_batches", "op": "each", "steps": [
+                              { "name": "clear", "op": "zero", "buffer": "one" },
+                              { "name": "backward", "op": "backward", "buffer": "one" },
+                              { "name": "add", "op": "accumulate", "from": "one", "to": "grad" } ] } ])J"),
+                      R"({ "micro_batches": 2, "tokens": "even", "loss": "sum" })");
+  };
+  const diagnosis::RepairSearch shares = diagnosis::find_repairs(
+      check_text(wrong(R"({ "tp": 2 })", R"({ "name": "norm", "shape": [4], "partial": ["tp"] })")));
+  REQUIRE(!shares.repairs.empty());
+  CHECK(
+      lines_of(shares).front() ==
+      R"({ "insert": { "name": "tp_all_reduce", "op": "all_reduce", "buffer": "one", "over": "tp" }, "after": "backward" })");
+  const diagnosis::RepairSearch data =
+      diagnosis::find_repairs(check_text(wrong(R"({ "dp": 2 })", R"({ "name": "norm", "shape": [4] })")));
+  REQUIRE(!data.repairs.empty());
+  CHECK(lines_of(data).front() ==
+        R"({ "insert": { "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" }, "after": "micro_batches" })");
 }

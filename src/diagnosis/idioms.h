@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/schedule.h"
+#include "src/diagnosis/candidates.h"
+#include "src/diagnosis/step_list.h"
+
+namespace lockstep::diagnosis {
+
+/// What right schedules do, whatever the framework: of edits that make the gradients equal, those that leave it alone
+/// are likelier to be what is meant. Refers to the steps and the schedule.
+class Idioms {
+ public:
+  /// `steps` are those that edits apply to, `schedule` says of which model and mesh.
+  Idioms(const std::vector<Step>& steps, const Schedule& schedule);
+
+  /// Takes away a norm, and no other one counts all that it counted.
+  bool loses_norm(const std::vector<Candidate>& edits) const;
+  /// Adds the sum of what each rank's backward of one micro-batch has a share of, in the buffer of that.
+  bool ends_backward(const std::vector<Candidate>& edits) const;
+  /// As distance_of(), but what breaks an idiom is as far as a new step, and a backward elsewhere as far as a changed
+  /// one.
+  int distance(const std::vector<Candidate>& edits) const;
+  /// Where a wrong factor is looked for, first to last: in a backward that has one, which is the loss's own; in a
+  /// scale; in a reduction that averages, and in a backward without one; in a new scale. 0 for other edits.
+  int factor_place(const std::vector<Candidate>& edits) const;
+
+ private:
+  void find_means(const Schedule& schedule);
+
+  std::vector<ListedStep> list_;
+  const std::vector<Parameter>& parameters_;
+  const std::string& result_;
+  std::set<std::string> completes_mean_;  // scales that make a mean of the one sum beside them
+};
+
+}  // namespace lockstep::diagnosis
