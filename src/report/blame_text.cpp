@@ -37,10 +37,16 @@ std::string blame_text(const CheckResult& result, const Style& style) {
   std::string text = "\n";
   for (const Blame& blame : result.blame)
     text += fmt::format("  {} {}, which {}\n", style.bold("at fault:"), blame.step, blame.why);
-  for (const Json& edit : result.repairs.front().edits) text += fmt::format("    right with {}\n", one_line(edit));
+  for (const std::string& line : right_with(result.repairs.front().edits)) text += fmt::format("    {}\n", line);
   text += fmt::format("    `lockstep repair {}` has this and other repairs\n", argument_for(result.file));
   for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);
   return text;
+}
+
+std::vector<std::string> right_with(const std::vector<Json>& edits) {
+  std::vector<std::string> lines;
+  for (const Json& edit : edits) lines.push_back((lines.empty() ? "right with " : "and with ") + one_line(edit));
+  return lines;
 }
 
 void write_json_repair(const Repair& repair, JsonWriter& json) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lockstep/check.h"
 #include "src/report/json_writer.h"
@@ -14,6 +15,9 @@ std::string blame_text(const CheckResult& result, const Style& style);
 
 /// A value on one line, as an edit stands in a file.
 std::string one_line(const Json& value);
+
+/// "right with {…}", "and with {…}": an edit a line, all of which it takes.
+std::vector<std::string> right_with(const std::vector<Json>& edits);
 
 /// "at most 1.5 MB more per rank", "no more communication", "1.5 MB less …".
 std::string added_bytes_text(double bytes);

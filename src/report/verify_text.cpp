@@ -114,7 +114,7 @@ class TextVerify {
     write_("\n");
     for (const StepAtFault& one : result_.blame)
       write_(fmt::format("  {} {}, which {}\n", style_.bold("at fault:"), clean(one.step), clean(one.why)));
-    for (const Json& edit : result_.repair) write_(fmt::format("    right with {}\n", clean(report::one_line(edit))));
+    for (const std::string& line : report::right_with(result_.repair)) write_(fmt::format("    {}\n", clean(line)));
     write_(fmt::format("    `lockstep record {} -o scenario.json` writes the schedule for check, repair and prove\n",
                        shell_quoted(result_.run)));
   }

@@ -162,7 +162,8 @@ def anchors_of(document):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_links_in_a_document_lead_somewhere(document):
-    for match in LINK.finditer(document.read_text(encoding="utf-8")):
+    text = re.sub(r"`[^`\n]*`", "", document.read_text(encoding="utf-8"))  # in code a bracket is no link
+    for match in LINK.finditer(text):
         target = document.parent / match["path"] if match["path"] else document
         assert target.exists(), match[0]
         if match["anchor"]:
