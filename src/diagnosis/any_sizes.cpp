@@ -58,6 +58,7 @@ std::shared_ptr<const Scenario> shown_for_any(const Scenario& scenario, CheckRes
   if (!concrete) concrete = prover.scenario_at({});
   std::shared_ptr<Scenario> shown = in_place_of(scenario, *concrete);
   std::vector<std::string> names;
+  names.reserve(scenario.layout.any.size() + 1);
   for (const Axis axis : scenario.layout.any) names.emplace_back(name_of(axis));
   if (scenario::has_any_micro_batches(scenario)) names.emplace_back("micro_batches");
   result.notes.push_back(

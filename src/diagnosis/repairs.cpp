@@ -19,6 +19,7 @@ std::size_t FoundRepair::count() const {
 
 std::vector<Edit> FoundRepair::plain_edits() const {
   std::vector<Edit> list;
+  list.reserve(edits.size());
   for (const Candidate& edit : edits) list.push_back(edit.edit);
   return list;
 }

@@ -26,6 +26,7 @@ constexpr std::size_t most_words = 160;  // a longer statement says less than on
 /// "cp, dp and micro_batches"
 std::string open_names(const Proof& proof) {
   std::vector<std::string> names;
+  names.reserve(proof.axes.size() + 1);
   for (const Axis axis : proof.axes) names.emplace_back(name_of(axis));
   if (proof.micro_batches) names.emplace_back("micro_batches");
   if (names.size() < 2) return fmt::format("{}", fmt::join(names, ""));
@@ -39,7 +40,7 @@ bool has_open_sizes(const Proof& proof) { return !proof.axes.empty() || proof.mi
 
 /// "wrong as soon as dp ≥ 3; the smallest wrong layout has dp 3, 1 micro-batch"
 std::string where_wrong(const Proof& proof) {
-  const std::string statement = proof.statement.size() > most_words ? "wrong at other sizes" : proof.statement;
+  std::string statement = proof.statement.size() > most_words ? "wrong at other sizes" : proof.statement;
   if (!proof.counterexample) return statement;
   Sizes sizes = proof.counterexample->sizes;
   std::erase_if(sizes.axes, [&](const auto& entry) {
@@ -237,6 +238,7 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
   });
   if (list.size() > most) list.erase(list.begin() + static_cast<std::ptrdiff_t>(most), list.end());
   std::vector<Repair> best;
+  best.reserve(list.size());
   for (Verified& one : list) best.push_back(std::move(one.repair));
   return best;
 }

@@ -14,6 +14,7 @@ namespace {
 std::vector<TokenTable::Range> stretches(const TokenTable::Range& range) {
   if (range.stride == 1 || range.count == 0) return {{range.first, range.count, 1}};
   std::vector<TokenTable::Range> result;
+  result.reserve(lockstep::at(range.count));
   for (int i = 0; i < range.count; ++i) result.push_back({range.first + i * range.stride, 1, 1});
   return result;
 }

@@ -45,6 +45,7 @@ std::string blame_text(const CheckResult& result, const Style& style) {
 
 std::vector<std::string> right_with(const std::vector<Json>& edits) {
   std::vector<std::string> lines;
+  lines.reserve(edits.size());
   for (const Json& edit : edits) lines.push_back((lines.empty() ? "right with " : "and with ") + one_line(edit));
   return lines;
 }

@@ -15,6 +15,7 @@ const std::string* find(const std::map<std::string, std::string>& files, std::st
 
 std::vector<std::string> names_of(const std::map<std::string, std::string>& files) {
   std::vector<std::string> names;
+  names.reserve(files.size());
   for (const auto& file : files) names.push_back(file.first);
   return names;
 }

@@ -89,6 +89,7 @@ KeysOfOp keys_of(Op op) {
 bool has_its_keys(const Step& step) {
   static const std::vector<KeysOfOp> by_op = made_once([] {
     std::vector<KeysOfOp> rows;
+    rows.reserve(op_count);
     for (int op = 0; op < op_count; ++op) rows.push_back(keys_of(static_cast<Op>(op)));
     return rows;
   });

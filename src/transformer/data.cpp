@@ -101,11 +101,12 @@ std::vector<int> Data::positions(int cp, int sp) const {
     const int part = i < half ? cp : 2 * of_cp - 1 - cp;
     of_rank.push_back(of_cp == 1 ? i : part * half + i % half);
   }
-  return {of_rank.begin() + sp * piece_length_, of_rank.begin() + (sp + 1) * piece_length_};
+  return {of_rank.begin() + std::ptrdiff_t{sp} * piece_length_,
+          of_rank.begin() + (std::ptrdiff_t{sp} + 1) * piece_length_};
 }
 
 std::vector<int> Data::tokens(int micro_batch, int dp) const {
-  const auto index = static_cast<std::uint64_t>(micro_batch * schedule_.mesh.size(Axis::dp) + dp);
+  const auto index = static_cast<std::uint64_t>(std::int64_t{micro_batch} * schedule_.mesh.size(Axis::dp) + dp);
   return random_tokens(config_, seed_, index, length_ + 1 + config_.mtp_layers);
 }
 

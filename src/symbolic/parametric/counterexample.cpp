@@ -95,6 +95,7 @@ void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const s
     return sizes;
   };
   std::vector<Sizes> representatives;
+  representatives.reserve(reasons.size());
   for (const Reason& reason : reasons) representatives.push_back(reason.representative->sizes);
   std::stable_sort(representatives.begin(), representatives.end(),
                    [&](const Sizes& a, const Sizes& b) { return world(a) < world(b); });

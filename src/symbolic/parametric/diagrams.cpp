@@ -55,6 +55,7 @@ int Diagrams::node(int level, std::vector<int> children) {
 int Diagrams::equal(int level, int a, int b) {
   const Partitions& partitions = levels_[lockstep::at(level)].partitions;
   std::vector<int> children;
+  children.reserve(lockstep::at(partitions.size()));
   for (int i = 0; i < partitions.size(); ++i) children.push_back(partitions.equal(i, a, b) ? 1 : 0);
   return node(level, std::move(children));
 }
@@ -117,6 +118,7 @@ int Diagrams::at(int a, int at_level, int name) {
   const Partitions& partitions = levels_[lockstep::at(at_level)].partitions;
   return rewrite(a, at_level, 16 + static_cast<std::uint64_t>(name), [&](const std::vector<int>& answers) {
     std::vector<int> changed;
+    changed.reserve(lockstep::at(partitions.size()));
     for (int i = 0; i < partitions.size(); ++i) changed.push_back(answers[lockstep::at(partitions.moved(i, name))]);
     return node(at_level, std::move(changed));
   });

@@ -26,6 +26,7 @@ void for_each_choice(const std::vector<std::size_t>& sizes,
 
 std::vector<std::size_t> kinds_of(const std::vector<RankTotals::Alike>& levels) {
   std::vector<std::size_t> kinds;
+  kinds.reserve(levels.size());
   for (const RankTotals::Alike& level : levels) kinds.push_back(level.kinds());
   return kinds;
 }

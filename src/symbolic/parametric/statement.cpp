@@ -228,6 +228,7 @@ std::string text_of(const Grid& grid, const std::vector<Reason>& reasons, const 
 
 std::string describe(const CaseSizes& one) {
   std::vector<std::string> parts;
+  parts.reserve(one.exact.size() + one.least.size() + 2);
   for (const auto& [axis, size] : one.exact) parts.push_back(fmt::format("{} = {}", name_of(axis), size));
   for (const auto& [axis, size] : one.least) {
     const auto most = one.most.find(axis);
