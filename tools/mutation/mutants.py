@@ -50,6 +50,19 @@ class Mutant:
         return self.kind == "negated condition" or (self.kind == "lost sign" and self.old.startswith("!"))
 
 
+def kind_of(cursor):
+    """None for what the binding has no name for, such as a requires-expression of C++20."""
+    try:
+        return cursor.kind
+    except ValueError:
+        return None
+
+
+def is_expression(cursor):
+    kind = kind_of(cursor)
+    return kind is not None and kind.is_expression()
+
+
 class Finder:
     def __init__(self, file, text):
         self.file = file
@@ -115,7 +128,9 @@ class Finder:
                 self.replace("other bound", cursor, other + text[len(name):])
 
     def visit(self, cursor):
-        kind = cursor.kind
+        kind = kind_of(cursor)
+        if kind is None:
+            return
         children = list(cursor.get_children())
         if kind in OPAQUE or (kind == Kind.VAR_DECL and "constexpr" in self.of(cursor)):
             return
@@ -127,7 +142,7 @@ class Finder:
             self.operator(cursor, children[0], children[2])
         elif kind == Kind.CALL_EXPR and children and self.of(cursor).endswith(")"):
             self.call(cursor)
-        elif kind in (Kind.IF_STMT, Kind.CONDITIONAL_OPERATOR) and children and children[0].kind.is_expression():
+        elif kind in (Kind.IF_STMT, Kind.CONDITIONAL_OPERATOR) and children and is_expression(children[0]):
             self.replace("negated condition", children[0], f"!({self.of(children[0])})")
         elif kind == Kind.UNARY_OPERATOR and self.of(cursor)[:1] in "!-" and self.of(cursor)[1:2] != "=":  # `a != b` may be `!(a == b)`
             self.replace("lost sign", cursor, self.of(cursor)[1:])
@@ -141,8 +156,8 @@ class Finder:
             children = children[1:]  # the label is a constant
         if kind == Kind.COMPOUND_STMT:
             for child in children:
-                simple = child.kind.is_expression() or child.kind in (Kind.CONTINUE_STMT, Kind.BREAK_STMT)
-                if simple or (child.kind == Kind.RETURN_STMT and not list(child.get_children())):
+                simple = is_expression(child) or kind_of(child) in (Kind.CONTINUE_STMT, Kind.BREAK_STMT)
+                if simple or (kind_of(child) == Kind.RETURN_STMT and not list(child.get_children())):
                     self.add("missing statement", child.extent.start.offset, child.extent.end.offset, "", True)
         for child in children:
             self.visit(child)
@@ -170,7 +185,7 @@ def visit_declarations(cursor, finders):
         finder = child.location.file and finders.get(child.location.file.name)
         if not finder:
             continue
-        if child.kind in (Kind.NAMESPACE, Kind.CLASS_DECL, Kind.STRUCT_DECL, Kind.CLASS_TEMPLATE, Kind.LINKAGE_SPEC):
+        if kind_of(child) in (Kind.NAMESPACE, Kind.CLASS_DECL, Kind.STRUCT_DECL, Kind.CLASS_TEMPLATE, Kind.LINKAGE_SPEC):
             visit_declarations(child, finders)
         else:
             finder.visit(child)
