@@ -143,8 +143,7 @@ Command repair_command() {
       "by the parametric engine; what is wrong at some other size stands behind what is not, and the report says where "
       "it is wrong. Where the parametric engine does not decide, each axis in play was tried at 1 to 4, and the "
       "micro-batches at 1 to 3. Mistakes in the model itself have no repair here. Exit status 0 if a repair was found "
-      "or none is "
-      "needed, 1 if none was found.";
+      "or none is needed, 1 if none was found.";
   command.examples = {
       {"lockstep repair scenario.json", "the three best repairs"},
       {"lockstep repair scenario.json --write", "put the best one into the file; scenario.json.orig keeps the old one"},

@@ -36,10 +36,15 @@ std::string reach_text(const Repair& repair) {
   return "";
 }
 
-std::string replay_text(const Repair& repair) {
+/// Where a repair was replayed: a file with sizes that are "any" has none of its own.
+std::string own_sizes(const CheckResult& result) {
+  return result.written ? "sizes in place of \"any\"" : "the file's own sizes";
+}
+
+std::string replay_text(const CheckResult& result, const Repair& repair) {
   // The parametric engine decides, and replays nothing.
   const bool decided = repair.verified == std::vector<std::string>{"parametric"};
-  return fmt::format("{} at the file's own sizes by {}{}", decided ? "decided" : "replayed",
+  return fmt::format("{} at {} by {}{}", decided ? "decided" : "replayed", own_sizes(result),
                      fmt::join(repair.verified, " and "),
                      repair.host_left_out.empty() ? "" : " (" + repair.host_left_out + ")");
 }
@@ -54,9 +59,8 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
       findings.cut_off.empty() ? "" : fmt::format("  the search was cut off: {}\n", one_line_text(findings.cut_off));
   if (findings.repairs.empty() && findings.found > 0) {
     write(fmt::format(
-        "  none of the {} schedules that match at a small layout was seen to match at the file's own sizes; "
-        "{} were tried\n{}",
-        findings.found, findings.tried, cut_off));
+        "  none of the {} schedules that match at a small layout was seen to match at {}; {} were tried\n{}",
+        findings.found, own_sizes(result), findings.tried, cut_off));
     return;
   }
   const std::optional<Preset>& preset = result.scenario ? result.scenario->preset : std::nullopt;
@@ -81,7 +85,7 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
     write(fmt::format("\n  {}. {}; {}{}\n", ++number, fmt::join(steps, ", "), added_bytes_text(repair.added_bytes),
                       repair.other_owners ? "; other ranks own the gradient" : ""));
     for (const Json& edit : repair.edits) write("     " + one_line(edit) + "\n");
-    write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(repair)));
+    write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(result, repair)));
   }
   write(fmt::format("\n  {} of {} schedules that were tried match\n{}", findings.found, findings.tried, cut_off));
 }

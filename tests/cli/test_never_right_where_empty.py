@@ -73,6 +73,8 @@ def test_a_repair_of_a_file_for_any_number_of_micro_batches_is_right_for_any(run
         (files / "a.json").write_text(json.dumps(document({"dp": 2}, W, steps, {"micro_batches": "any", **batch})))
         count = len(json.loads(run("repair", "-f", "json", "--most", "8", "a.json").stdout)["repairs"])
         assert count >= least
+        said = run("repair", "a.json").stdout
+        assert 'replayed at sizes in place of "any" by symbolic and host' in said and "own sizes" not in said
         for take in range(1, count + 1):
             assert run("repair", "--most", "8", "--take", str(take), "--to", f"{take}.json", "a.json").returncode == 0
             assert run("check", "-q", "--no-blame", f"{take}.json").stdout.startswith("match"), take
