@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/diagnostic.h"
@@ -22,6 +23,9 @@ struct RefusedSizes : InputError {
 /// read_scenario() for a reader to whom the layout's sizes are one example of many: where a framework derives a number
 /// from sizes, steps hold the expression in place of its value. The verdict is the same.
 Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file);
+/// Whether a key of the layout that is no size has the same value at all of them: it is written as one, or neither the
+/// scenario nor its framework gives it.
+bool has_one_value_at_all_sizes(const Scenario& scenario, std::string_view key);
 /// Whether "micro_batches" is "any" in what was read, by the scenario or its framework.
 bool has_any_micro_batches(const Scenario& scenario);
 

@@ -294,6 +294,24 @@ bool has_any_micro_batches(const Scenario& scenario) {
   return count != nullptr && count->is_string();
 }
 
+bool has_one_value_at_all_sizes(const Scenario& scenario, std::string_view key) {
+  const auto given = [&](const Json& document) {
+    const Json* layout = document.find("layout");
+    return layout == nullptr ? nullptr : layout->find(key);
+  };
+  const auto is_plain = [](const Json& value) { return value.is_number() || value.is_boolean(); };
+  if (const Json* written = given(scenario.document)) return is_plain(*written);
+  const Json* schedule = scenario.document.find("schedule");
+  const Json* framework = schedule == nullptr ? nullptr : schedule->find("framework");
+  if (framework == nullptr) return true;
+  Diagnostics ignored;
+  const std::filesystem::path folder = std::filesystem::path(scenario.file).parent_path();
+  const std::optional<NamedFile> file = load_named_file(*framework, FileKind::framework, folder, folder, ignored);
+  if (!file) return false;
+  const Json* of_framework = given(file->document);
+  return of_framework == nullptr || is_plain(*of_framework);
+}
+
 Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file) {
   return ScenarioReader(file, true).read(document);
 }

@@ -60,6 +60,9 @@ Layouts::Layouts(const Scenario& scenario, const Prover::Options& options)
     : options_(options), file_(scenario.file), document_(scenario.document), file_layout_(scenario.layout) {
   document_.remove("expect");
   edits_model_ = scenario.preset && !scenario.preset->edits.empty();
+  for (const char* key : {"sequence_parallel", "virtual_stages"}) {
+    if (scenario::has_one_value_at_all_sizes(scenario, key)) facts_.insert(key);
+  }
   find_open(scenario);
 }
 
@@ -190,7 +193,7 @@ void Layouts::find_open(const Scenario& scenario) {
 
 std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
   const auto [found, is_new] = scenarios_.emplace(sizes, nullptr);
-  if (!is_new) return found->second;
+  if (!is_new || is_known_to_refuse(sizes)) return found->second;
   std::shared_ptr<Scenario> scenario;
   try {
     scenario = read_whole(sizes);
@@ -207,8 +210,11 @@ std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
 }
 
 std::string Layouts::refusal(const Sizes& sizes) const {
-  const auto found = refusals_.find(sizes);
-  return found == refusals_.end() ? "" : found->second;
+  const auto asked = scenarios_.find(sizes);
+  if (asked == scenarios_.end() || asked->second != nullptr) return "";
+  // Of sizes that a known rule refuses, reading them says it in words.
+  if (!refusals_.contains(sizes)) read_whole(sizes);
+  return refusals_[sizes];
 }
 
 std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
@@ -288,7 +294,7 @@ std::optional<std::string> Layouts::enter() {
   if (any_micro_batches_) find_allowed_micro_batches();
   shrink();
   const bool is_moved = any_axes_ && !read(base_) && find_base();
-  if (!read(base_)) throw InputError({Diagnostic{document_.place(), refusals_.at(base_)}});
+  if (!read(base_)) throw InputError({Diagnostic{document_.place(), refusal(base_)}});
   if (is_moved) own_ = base_;
   if (any_of_experts_ && !World::uses_expert_mesh(*read(base_)->schedule))
     return "no parameter or step speaks of the expert mesh; give a number";
@@ -351,7 +357,7 @@ void Layouts::find_allowed() {
     std::erase_if(refused.sizes, [&, of = axis](int size) { return !is_refused_at(of, size); });
     add_far(refused);
     if (refused.sizes.empty()) continue;
-    refused.why = refusals_.at(with(axis, refused.sizes.front()));
+    refused.why = refusal(with(axis, refused.sizes.front()));
     refused_.push_back(std::move(refused));
   }
   axes_ = open;
@@ -417,11 +423,11 @@ void Layouts::close(Axis axis, const Proof::Refused& refused) {
   const auto out_of_reach = std::find_if(refused.sizes.begin(), refused.sizes.end(),
                                          [&](int size) { return out_of_reach_.contains(with(axis, size)); });
   const std::string why =
-      out_of_reach != refused.sizes.end() ? refusals_.at(with(axis, *out_of_reach))
+      out_of_reach != refused.sizes.end() ? refusal(with(axis, *out_of_reach))
       : refused.sizes.empty()
           ? "none of the sizes that were tried is allowed"
           : "what refuses them beside the other sizes that were tried may allow them beside others: " +
-                refusals_.at(with(axis, refused.sizes.front()));
+                refusal(with(axis, refused.sizes.front()));
   // A file that says nothing of the axis leaves it as it is.
   const Json* written = document_.find("layout");
   if (!any_axes_ && (written == nullptr || written->find(name_of(axis)) == nullptr)) {
@@ -469,7 +475,7 @@ void Layouts::keep_beside_experts() {
     if (!refuses_all({{axis, SizeRange::from(2)}}, std::nullopt)) {
       kept_.push_back({axis, 1, "beside experts larger sizes are not followed"});
     } else if (!refused.sizes.empty()) {
-      refused.why = refusals_.at(with(axis, refused.sizes.front()));
+      refused.why = refusal(with(axis, refused.sizes.front()));
       refused_.push_back(std::move(refused));
     }
   }

@@ -73,7 +73,7 @@ class Layouts {
   /// Axes that stay as they are: other sizes are out of reach, or refused beside some sizes of the others. The file
   /// says nothing of them, or experts stand beside them.
   const std::vector<Proof::Kept>& kept() const { return kept_; }
-  /// Why read() gave nothing; "" where it was not asked for these sizes.
+  /// Why read() gave nothing; "" where it gave something, or was not asked for these sizes.
   std::string refusal(const Sizes& sizes) const;
   /// The same whole, read anew and not kept.
   std::shared_ptr<Scenario> read_whole(const Sizes& sizes) const;
@@ -102,6 +102,8 @@ class Layouts {
   static void add_rules(const std::map<std::string, std::string>& rules, std::map<std::string, RefusingRule>& known);
   void close(Axis axis, const Proof::Refused& refused);
   bool is_refused_at(Axis axis, int size) const;
+  bool is_known_to_refuse(const Sizes& sizes) const;
+  bool is_decided_by(const RefusingRule& rule, const Sizes& sizes) const;
   std::optional<SizeRange> range_of(const std::string& name, const std::map<Axis, SizeRange>& sizes,
                                     const std::optional<SizeRange>& micro_batches) const;
 
@@ -118,6 +120,7 @@ class Layouts {
   bool any_micro_batches_ = false;  ///< the number of micro-batches is among them
   bool expert_ = false;
   bool edits_model_ = false;
+  std::set<std::string> facts_;  ///< of the layout, those that no size changes
   Layout file_layout_;
   Sizes own_;
   std::map<Axis, std::vector<int>> allowed_;

@@ -175,6 +175,32 @@ bool Layouts::holds_at(const RefusingRule& rule, const Sizes& sizes) const {
   return truth(rule.condition.tree(), axes, count).value_or(false);
 }
 
+/// Whether these sizes say which value each name in the rule has.
+bool Layouts::is_decided_by(const RefusingRule& rule, const Sizes& sizes) const {
+  const auto has = [&](Axis axis) { return sizes.axes.contains(axis); };
+  return std::all_of(rule.names.begin(), rule.names.end(), [&](const std::string& name) {
+    if (name == "micro_batches") return sizes.micro_batches.has_value();
+    if (name == "world" || facts_.contains(name)) return true;
+    const std::optional<Axis> axis = axis_named(name);
+    if (!axis) return false;
+    const bool is_product =
+        axis == Axis::dp && ((has(Axis::dp_shard) && has(Axis::dp_replicate)) || (has(Axis::ep) && has(Axis::edp)));
+    return has(*axis) || is_product;
+  });
+}
+
+/// Whether a rule refuses that refused other sizes: reading a scenario takes a thousand times as long as a condition,
+/// and most of the sizes that are tried are refused.
+bool Layouts::is_known_to_refuse(const Sizes& sizes) const {
+  const auto refuses = [&](const RefusingRule& rule) { return is_decided_by(rule, sizes) && holds_at(rule, sizes); };
+  if (std::none_of(rules_.begin(), rules_.end(), [&](const auto& one) { return refuses(one.second); })) return false;
+  // What else refuses them would have been found by reading.
+  for (const auto& [text, rule] : other_rules_) {
+    if (!rules_.contains(text) && refuses(rule)) rules_.emplace(text, rule);
+  }
+  return true;
+}
+
 /// Whether one size is allowed beside some other than the `other` one: calculating with intervals does not show each
 /// size that is refused alone.
 bool Layouts::is_allowed_beside(const Sizes& one, const Sizes& other) const {
