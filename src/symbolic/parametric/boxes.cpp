@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "src/symbolic/parametric/by_value.h"
+
 namespace lockstep::parametric {
 
 namespace {
@@ -16,7 +18,7 @@ constexpr std::size_t most_exceptions = 2;
 
 /// The box with one dimension as wide as it can be: from the least size on that does, without exceptions if possible;
 /// what has an end keeps one where it must.
-void widen(const WrongPoints& points, Box& box, std::size_t dimension) {
+void widen(const WrongPoints& points, const PointsByValue& known, const Bits& wrong, Box& box, std::size_t dimension) {
   const std::vector<int>& values = points.values[dimension];
   const Bound narrow = box[dimension];
   const int least = narrow.exact ? *narrow.exact : narrow.least;
@@ -24,8 +26,10 @@ void widen(const WrongPoints& points, Box& box, std::size_t dimension) {
   wide[dimension] = Bound{std::nullopt, values.front(), {}};
   const auto is_wide = [&](int value) { return !points.wide.empty() && points.wide[dimension].count(value) > 0; };
   std::set<int> right;  // sizes at which something in the box is right
-  for (const Point& point : points.known) {
-    if (holds(wide, point) && points.wrong.count(point) == 0) right.insert(point[dimension]);
+  Bits right_points = known.in(wide);
+  right_points.remove(wrong);
+  for (const auto& [value, of_value] : known.values(dimension)) {
+    if (right_points.meets(of_value)) right.insert(value);
   }
   for (const std::size_t exceptions : {std::size_t{0}, most_exceptions}) {
     for (const int from : values) {
@@ -67,34 +71,35 @@ bool WrongPoints::all_wrong(const Box& box) const {
 std::vector<Box> cover(const WrongPoints& points, const std::vector<Box>& boxes) {
   struct Candidate {
     Box box;
-    std::vector<std::size_t> inside;  ///< of points.known
+    Bits inside;  ///< of points.known
   };
   std::vector<Candidate> candidates;
   std::set<Box> known;
-  std::vector<bool> left(points.known.size(), false);
+  const PointsByValue by_value(points.known);
+  Bits left(points.known.size()), wrong(points.known.size());
+  for (std::size_t i = 0; i < points.known.size(); ++i) {
+    if (points.wrong.count(points.known[i]) != 0) wrong.insert(i);
+  }
   for (Box box : boxes) {
     // The last dimensions first: that something is wrong with any number of micro-batches is said by silence.
-    for (std::size_t i = box.size(); i-- > 0;) widen(points, box, i);
+    for (std::size_t i = box.size(); i-- > 0;) widen(points, by_value, wrong, box, i);
     if (!known.insert(box).second) continue;  // thousands of cases come to be a few boxes
-    Candidate& candidate = candidates.emplace_back(Candidate{std::move(box), {}});
-    for (std::size_t i = 0; i < points.known.size(); ++i) {
-      if (!holds(candidate.box, points.known[i])) continue;
-      candidate.inside.push_back(i);
-      left[i] = true;
-    }
+    Bits inside = by_value.in(box);
+    left.add(inside);
+    candidates.push_back({std::move(box), std::move(inside)});
   }
   std::vector<Box> chosen;
   for (;;) {
     const Candidate* best = nullptr;
-    std::ptrdiff_t most = 0;
+    std::size_t most = 0;
     for (const Candidate& each : candidates) {
-      const auto count = std::count_if(each.inside.begin(), each.inside.end(), [&](std::size_t i) { return left[i]; });
+      const std::size_t count = each.inside.shared(left);
       if (count > most) best = &each;
       most = std::max(most, count);
     }
     if (best == nullptr) return chosen;
     chosen.push_back(best->box);
-    for (const std::size_t i : best->inside) left[i] = false;
+    left.remove(best->inside);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "src/base/at.h"
+#include "src/symbolic/parametric/by_value.h"
 #include "src/symbolic/parametric/cases.h"
 #include "src/symbolic/parametric/statement_conditions.h"
 
@@ -33,9 +34,9 @@ std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& kn
     return true;
   };
   std::vector<Point> minimal;
-  for (const Point& point : wrong) {
-    const bool least = std::none_of(wrong.begin(), wrong.end(),
-                                    [&](const Point& other) { return other != point && above(point, other); });
+  for (const Point& point : wrong) {  // what lies below another one comes before it
+    const bool least =
+        std::none_of(minimal.begin(), minimal.end(), [&](const Point& other) { return above(point, other); });
     if (least) minimal.push_back(point);
   }
   for (const Point& point : known) {
@@ -107,6 +108,20 @@ void find_wide(Grid& grid, const std::vector<Case>& cases) {
   }
 }
 
+/// All that a case holds lies in it.
+Box box_of_case(const CaseSizes& one, const Grid& grid) {
+  Box box(grid.dimensions());
+  for (std::size_t i = 0; i < grid.axes.size(); ++i) {
+    const Axis axis = grid.axes[i];
+    if (const auto exact = one.exact.find(axis); exact != one.exact.end()) box[i].exact = exact->second;
+    if (const auto least = one.least.find(axis); least != one.least.end()) box[i].least = least->second;
+    if (const auto most = one.most.find(axis); most != one.most.end()) box[i].most = most->second;
+  }
+  if (grid.micro_batches)
+    box.back() = {one.exact_micro_batches, one.least_micro_batches.value_or(1), {}, one.most_micro_batches};
+  return box;
+}
+
 /// A grid with all sizes that matter to one of the reasons.
 Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes,
              bool micro_batches) {
@@ -162,11 +177,18 @@ Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
     const Point point = grid.point(zero);
     if (std::find(points.begin(), points.end(), point) == points.end()) points.push_back(point);
   }
+  std::vector<const Case*> followed;
+  std::vector<Box> boxes;
+  for (const Case& one : cases) {
+    if (one.limit) continue;
+    followed.push_back(&one);
+    boxes.push_back(box_of_case(one, grid));
+  }
+  const BoxesByValue near(std::move(boxes));
   for (const Point& point : points) {
     const Sizes sizes = grid.sizes(point);
-    const bool decided =
-        std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return !one.limit && one.holds(sizes); });
-    if (decided) grid.known.push_back(point);
+    const std::size_t decided = near.at(point).find([&](std::size_t i) { return followed[i]->holds(sizes); });
+    if (decided < followed.size()) grid.known.push_back(point);
   }
   return grid;
 }
@@ -178,17 +200,22 @@ struct Places {
 
 Places places_of(const Grid& grid, const std::vector<Reason>& reasons) {
   Places places;
+  std::vector<Box> boxes;
+  boxes.reserve(reasons.size());
+  for (const Reason& reason : reasons) boxes.push_back(box_of_case(*reason.of, grid));
+  const BoxesByValue near(std::move(boxes));
   for (const Point& point : grid.known) {
     const Sizes sizes = grid.sizes(point);
-    for (const Reason& reason : reasons) {
+    near.at(point).find([&](std::size_t i) {
+      const Reason& reason = reasons[i];
       bool in_box = reason.of->holds(sizes);
       for (const auto& [axis, least] : reason.least) in_box = in_box && sizes.axes.at(axis) >= least;
-      if (!in_box) continue;
+      if (!in_box) return false;
       places.boxes.insert(point);
-      if (!applies(reason, sizes)) continue;
+      if (!applies(reason, sizes)) return false;
       places.wrong.insert(point);
-      break;
-    }
+      return true;
+    });
   }
   return places;
 }

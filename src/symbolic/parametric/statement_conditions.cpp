@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/symbolic/parametric/by_value.h"
 #include "src/symbolic/parametric/zero_condition.h"
 
 namespace lockstep::parametric {
@@ -134,9 +135,9 @@ std::string statement_by_conditions(const std::vector<Reason>& reasons, const Gr
   std::vector<std::string> texts;
   for (const ReasonGroup& group : groups_of(reasons, grid)) {
     WrongPoints points{grid.values, grid.known, {}, grid.wide};
+    const BoxesByValue boxes(group.boxes);
     for (const Point& point : grid.known) {
-      const bool in_box =
-          std::any_of(group.boxes.begin(), group.boxes.end(), [&](const Box& box) { return holds(box, point); });
+      const bool in_box = !boxes.at(point).empty();
       // Where the condition holds it may be said of any size.
       if (in_box || (group.condition && group.condition->holds(grid.sizes(point)))) points.wrong.insert(point);
     }
