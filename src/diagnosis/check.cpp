@@ -26,6 +26,7 @@
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/stopwatch.h"
+#include "src/expression/parsed_once.h"
 #include "src/scenario/edit_mistakes.h"
 #include "src/scenario/named_file.h"
 
@@ -336,6 +337,7 @@ CheckResult failed(const std::string& file, const std::string& why) {
 }  // namespace
 
 CheckResult check_file(const std::string& file, const CheckOptions& options) {
+  const expression::ParsedOnce parsed_once;
   // The processes of a job must end together.
   if (diagnosis::job_of(options) != nullptr) return check_named(file, options);
   try {

@@ -15,6 +15,7 @@
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/workload.h"
+#include "src/expression/parsed_once.h"
 #include "src/scenario/editable_steps.h"
 
 namespace lockstep {
@@ -179,6 +180,7 @@ std::string_view name_of(Repair::Reach reach) {
 namespace diagnosis {
 
 bool verify_repair(const CheckResult& result, Repair& repair) {
+  const expression::ParsedOnce parsed_once;
   repair.verified.clear();
   Json document = scenario::with_edits(result.scenario->document, repair.edits);
   document.remove("expect");

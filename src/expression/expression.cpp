@@ -2,8 +2,10 @@
 #include "lockstep/expression.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/expression/node.h"
+#include "src/expression/parsed_once.h"
 #include "src/expression/values.h"
 
 namespace lockstep {
@@ -63,8 +65,9 @@ Expression::Expression(ExpressionValue constant) {
 
 Expression Expression::parse(std::string_view text) {
   Expression result;
-  result.root_ = expression::parse(text);
-  result.text_ = std::make_shared<const std::string>(text);
+  expression::ParsedText parsed = expression::parse_once(text);
+  result.root_ = std::move(parsed.root);
+  result.text_ = std::move(parsed.text);
   return result;
 }
 

@@ -14,6 +14,7 @@
 #include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/base/counted.h"
+#include "src/expression/parsed_once.h"
 #include "src/symbolic/parametric/counterexample.h"
 #include "src/symbolic/parametric/evaluation.h"
 #include "src/symbolic/parametric/find_cases.h"
@@ -75,6 +76,7 @@ struct Prover::State {
   void find();
   void conclude();
 
+  expression::ParsedOnce parsed_once;
   Options options;
   Layouts layouts;
   std::vector<Case> cases;
