@@ -3,6 +3,8 @@
 
 #include <bit>
 #include <boost/multiprecision/cpp_int.hpp>
+#include <charconv>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -281,6 +283,12 @@ bool take_exponent(std::string_view& text, int& exponent) {
 
 std::optional<Rational> Rational::parse(std::string_view text) {
   if (text.size() > longest_number) return std::nullopt;
+  // Nearly all that a file has.
+  constexpr std::size_t few = 18;
+  std::int64_t small = 0;
+  const char* const end = text.data() + text.size();
+  if (!text.empty() && text.size() <= few && std::from_chars(text.data(), end, small).ptr == end)
+    return Rational(small);
   const bool negative = take(text, '-');
   const std::string_view whole = take_digits(text);
   if (whole.empty()) return std::nullopt;

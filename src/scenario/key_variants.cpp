@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unordered_map>
+
 #include "lockstep/operation.h"
+#include "src/base/budget.h"
 #include "src/scenario/key_table.h"
 
 namespace lockstep::scenario {
@@ -30,10 +33,18 @@ bool needs_key(const ObjectKey& key, std::string_view variant) {
 }
 
 const ObjectKey* find_key(const ObjectRow& object, std::string_view name) {
-  for (const ObjectKey& key : object.keys) {
-    if (key.name == name) return &key;
-  }
-  return nullptr;
+  using Keys = std::unordered_map<std::string_view, const ObjectKey*>;
+  static const std::vector<Keys> by_object = made_once([] {
+    std::vector<Keys> all;
+    for (const ObjectRow& row : object_rows()) {
+      Keys& keys = all.emplace_back();
+      for (const ObjectKey& key : row.keys) keys.emplace(key.name, &key);
+    }
+    return all;
+  });
+  const Keys& keys = by_object[static_cast<std::size_t>(object.object)];
+  const auto found = keys.find(name);
+  return found == keys.end() ? nullptr : found->second;
 }
 
 std::vector<std::string> variants_of(const ObjectRow& object) {

@@ -26,19 +26,23 @@ Json json_of(const ExpressionValue& value, const Place& place) {
 }
 
 bool check_defined_name(const Json::Member& member, Diagnostics& diagnostics) {
-  std::vector<std::string> words = split_words(
-      "world sequence_parallel pipeline_groups_agree instance_groups_agree virtual_stages micro_batches micro_batch "
-      "steps step tokens rank "
-      "first last n and or not "
-      "true false sum "
-      "lcm min max floor ceil");
-  words.insert(words.end(), axis_names().begin(), axis_names().end());
+  static const std::set<std::string, std::less<>> words = made_once([] {
+    const std::vector<std::string> of_language = split_words(
+        "world sequence_parallel pipeline_groups_agree instance_groups_agree virtual_stages micro_batches micro_batch "
+        "steps step tokens rank "
+        "first last n and or not "
+        "true false sum "
+        "lcm min max floor ceil");
+    std::set<std::string, std::less<>> all(of_language.begin(), of_language.end());
+    all.insert(axis_names().begin(), axis_names().end());
+    return all;
+  });
   if (!is_identifier(member.key)) {
     diagnostics.add(key_place(member),
                     fmt::format("expected a name of letters, digits and underscores, found \"{}\"", member.key));
     return false;
   }
-  if (std::find(words.begin(), words.end(), member.key) == words.end()) return true;
+  if (!words.contains(member.key)) return true;
   diagnostics.add(key_place(member),
                   fmt::format("\"{}\" has a meaning in expressions already: choose another name", member.key));
   return false;
@@ -208,9 +212,8 @@ std::string Template::inlined(const std::string& text) const {
 
 const Expression* Template::parse(const Json& value) {
   if (!check_type(value, Type::expression, "", diagnostics_)) return nullptr;
-  const std::string key = value.is_string()    ? value.text()
-                          : value.is_boolean() ? (value.as_boolean() ? "true" : "false")
-                                               : value.text();
+  static const std::string yes = "true", no = "false";
+  const std::string& key = value.is_boolean() ? (value.as_boolean() ? yes : no) : value.text();
   const auto found = parsed_.find(key);
   if (found != parsed_.end()) return &found->second;
   return &parsed_.emplace(key, Expression::parse(key)).first->second;

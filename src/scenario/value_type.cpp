@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "lockstep/mesh.h"
 #include "lockstep/rational.h"
+#include "src/base/budget.h"
 #include "src/scenario/other_words.h"
 
 namespace lockstep::scenario {
@@ -224,10 +226,14 @@ bool check_one_of(const Json& value, std::string_view allowed, Diagnostics& diag
 const std::vector<TypeRow>& type_rows() { return rows_of_types; }
 
 const TypeRow& type_row(Type type) {
-  for (const TypeRow& row : rows_of_types) {
-    if (row.type == type) return row;
-  }
-  throw InternalError(fmt::format("type {} has no row", static_cast<int>(type)));
+  static const std::map<Type, const TypeRow*> by_type = made_once([] {
+    std::map<Type, const TypeRow*> rows;
+    for (const TypeRow& row : rows_of_types) rows.emplace(row.type, &row);
+    return rows;
+  });
+  const auto found = by_type.find(type);
+  if (found == by_type.end()) throw InternalError(fmt::format("type {} has no row", static_cast<int>(type)));
+  return *found->second;
 }
 
 bool check_type(const Json& value, Type type, std::string_view allowed, Diagnostics& diagnostics) {
