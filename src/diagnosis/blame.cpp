@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
+#include <utility>
 
 #include "lockstep/scenario.h"
 #include "src/diagnosis/mechanism.h"
@@ -38,19 +38,33 @@ int steps_on_right(const CheckResult& result, const FoundRepair& repair) {
   return static_cast<int>(std::count_if(repair.edits.begin(), repair.edits.end(), is_on_right));
 }
 
-/// The repair that explains most: the nearest, and of equally small ones that of a step that a first divergence names.
-const FoundRepair* explaining(const CheckResult& result, const std::vector<FoundRepair>& repairs,
+/// The repair that explains most is the first in this order: the nearest, and of equally small ones that of a step that
+/// a first divergence names.
+RepairOptions::Order order_of(const CheckResult& result, const FoundRepair& repair,
                               const std::set<std::string>& divergence_steps) {
-  const auto key = [&](const FoundRepair& repair) {
-    const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
-                                   [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
-    return std::tuple(is_strange(repair), repair.count(), is_restored(repair) ? 0 : repair.sizes - repair.right_sizes,
-                      repair.touches_right, !named, repair.distance, steps_on_right(result, repair),
-                      std::max(repair.added_bytes, 0.0));
-  };
-  const auto best = std::min_element(repairs.begin(), repairs.end(),
-                                     [&](const FoundRepair& a, const FoundRepair& b) { return key(a) < key(b); });
-  return best == repairs.end() ? nullptr : &*best;
+  const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
+                                 [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  return {number(is_strange(repair)),
+          number(repair.count()),
+          number(is_restored(repair) ? 0 : repair.sizes - repair.right_sizes),
+          number(repair.touches_right),
+          number(!named),
+          number(repair.distance),
+          number(steps_on_right(result, repair)),
+          std::max(repair.added_bytes, 0.0)};
+}
+
+const FoundRepair* explaining(const RepairSearch& search, const RepairOptions& options) {
+  const FoundRepair* best = nullptr;
+  RepairOptions::Order least;
+  for (const FoundRepair& repair : search.repairs) {
+    RepairOptions::Order order = options.order(repair);
+    if (best != nullptr && !(order < least)) continue;
+    best = &repair;
+    least = std::move(order);
+  }
+  return best;
 }
 
 /// A step that mixes what it should not explains more than one that could be added to mend it, or than two edits. A
@@ -74,6 +88,7 @@ void search_blame(CheckResult& result, bool for_blame_alone) {
   RepairOptions options;
   options.nearest_only = true;
   options.wanted = divergence_steps;
+  options.order = [&](const FoundRepair& repair) { return order_of(result, repair, divergence_steps); };
   options.alone_around = !for_blame_alone;
   const RepairSearch search = find_repairs(result, options);
   if (!search.cut_off.empty()) {
@@ -81,7 +96,7 @@ void search_blame(CheckResult& result, bool for_blame_alone) {
     result.notes.push_back(fmt::format("The search for the step at fault was cut off: {}.", search.cut_off));
     return;
   }
-  const FoundRepair* repair = explaining(result, search.repairs, divergence_steps);
+  const FoundRepair* repair = explaining(search, options);
   if (repair == nullptr) return;
   Repair plain = repair->plain();
   plain.verified = {"symbolic"};

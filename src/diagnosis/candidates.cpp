@@ -244,13 +244,18 @@ std::string_view name_of(Candidate::Kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-std::vector<Candidate> single_edits(const std::vector<Step>& steps, const CandidateValues& values) {
+std::vector<Candidate> edits_of_steps(const std::vector<Step>& steps, const CandidateValues& values) {
   const std::vector<ListedStep> list = listed_steps(steps);
   std::vector<Candidate> candidates;
   for (const ListedStep& step : list) {
     if (!step.name().empty()) StepEdits(list, step, values, candidates).all();
   }
-  for (Candidate& insert : insertions(list, values)) candidates.push_back(std::move(insert));
+  return candidates;
+}
+
+std::vector<Candidate> single_edits(const std::vector<Step>& steps, const CandidateValues& values) {
+  std::vector<Candidate> candidates = edits_of_steps(steps, values);
+  for (Candidate& insert : insertions(listed_steps(steps), values)) candidates.push_back(std::move(insert));
   return candidates;
 }
 

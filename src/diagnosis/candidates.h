@@ -46,6 +46,9 @@ std::string_view name_of(Candidate::Kind kind);
 /// be seen without applying them. In the order of the steps.
 std::vector<Candidate> single_edits(const std::vector<Step>& steps, const CandidateValues& values);
 
+/// Those of them that need no new step.
+std::vector<Candidate> edits_of_steps(const std::vector<Step>& steps, const CandidateValues& values);
+
 /// The same changes of all steps that belong together (step_list.h): other parameters, ranks or micro-batches, another
 /// buffer, another place; and a parameter that goes from one step to its neighbour. `singles` are edits of single
 /// steps, of which those of the first of them are taken.

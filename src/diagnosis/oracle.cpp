@@ -72,7 +72,22 @@ OracleAnswer SymbolicOracle::judge_these(std::vector<Step>& steps) {
   };
   steps.swap(steps_.schedule().steps);
   const Swapped swapped{steps, steps_.schedule().steps};
-  return replay();
+  try {
+    return answer();
+  } catch (const InputError&) {
+    return {};  // what the walk meets on a rank: a division by zero, a bucket that n does not divide
+  }
+}
+
+OracleAnswer SymbolicOracle::answer() {
+  const Schedule& schedule = steps_.schedule_of();
+  if (walks_ == nullptr) {
+    walks_ = std::make_shared<schedule::WalkMemory>(schedule);
+    resolved_ = std::make_unique<ResolvedSteps>(schedule, *walks_);
+  }
+  const std::uint64_t hash = resolved_->hash(schedule.steps);
+  if (const auto known = answers_.find(hash); known != answers_.end()) return known->second;
+  return answers_[hash] = replay();
 }
 
 OracleAnswer SymbolicOracle::replay() {
@@ -81,17 +96,12 @@ OracleAnswer SymbolicOracle::replay() {
   const Schedule& schedule = steps_.schedule_of();
   if (memory_ == nullptr || memory_->size() > most_remembered)
     memory_ = std::make_unique<symbolic::SymbolicMemory>(schedule);
-  if (walks_ == nullptr) walks_ = std::make_shared<schedule::WalkMemory>(schedule);
-  try {
-    const Timeline timeline = walk(schedule, AtRace::ends, walks_);
-    if (timeline.outcome.kind != Outcome::Kind::complete) return {OracleAnswer::State::failed};
-    OracleAnswer answer = answer_of(SymbolicEngine(schedule, timeline, *memory_).run(), schedule.model);
-    answer.sent_bytes = static_cast<double>(communication(schedule, timeline).most_bytes_of_a_rank);
-    answer.owners = owners_of(timeline);
-    return answer;
-  } catch (const InputError&) {
-    return {};  // what the walk meets on a rank: a division by zero, a bucket that n does not divide
-  }
+  const Timeline timeline = walk(schedule, AtRace::ends, walks_);
+  if (timeline.outcome.kind != Outcome::Kind::complete) return {.state = OracleAnswer::State::failed};
+  OracleAnswer answer = answer_of(SymbolicEngine(schedule, timeline, *memory_).run(), schedule.model);
+  answer.sent_bytes = static_cast<double>(communication(schedule, timeline).most_bytes_of_a_rank);
+  answer.owners = owners_of(timeline);
+  return answer;
 }
 
 }  // namespace lockstep::diagnosis

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "src/diagnosis/resolved_steps.h"
 #include "src/scenario/editable_steps.h"
 #include "src/schedule/walk_memory.h"
 #include "src/symbolic/memory.h"
@@ -40,7 +43,7 @@ class Oracle {
 };
 
 /// The symbolic engine as an oracle: exact, for the sizes of the scenario. Its trials share what does not depend on the
-/// steps.
+/// steps, and of those that come to the same one is replayed.
 class SymbolicOracle : public Oracle {
  public:
   /// Of a schedule on these parameters. Throws InputError where they do not fit together.
@@ -55,12 +58,15 @@ class SymbolicOracle : public Oracle {
   scenario::EditableSteps& steps() { return steps_; }
 
  private:
+  OracleAnswer answer();
   OracleAnswer replay();
 
   scenario::EditableSteps steps_;
   // Of the schedule of steps_.
   std::unique_ptr<symbolic::SymbolicMemory> memory_;
   std::shared_ptr<schedule::WalkMemory> walks_;
+  std::unique_ptr<ResolvedSteps> resolved_;
+  std::unordered_map<std::uint64_t, OracleAnswer> answers_;  // by ResolvedSteps::hash()
 };
 
 }  // namespace lockstep::diagnosis

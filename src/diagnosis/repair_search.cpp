@@ -6,6 +6,7 @@
 
 #include "src/base/budget.h"
 #include "src/diagnosis/idioms.h"
+#include "src/diagnosis/inserts.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/workload.h"
 #include "src/scenario/step_keys.h"
@@ -59,8 +60,24 @@ void SearchForRepairs::search() {
     sequential();
     keep_right_here();
   }
+  try_around();
+}
+
+/// At other sizes; where one alone is wanted those of the repairs that may come to be it.
+void SearchForRepairs::try_around() {
   if (!options_.alone_around && found_.repairs.size() == 1) return;
-  for (FoundRepair& repair : found_.repairs) neighbours_.try_on(repair);
+  std::vector<std::pair<RepairOptions::Order, FoundRepair*>> list;
+  for (FoundRepair& repair : found_.repairs)
+    list.emplace_back(options_.order ? options_.order(repair) : RepairOptions::Order(), &repair);
+  std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::optional<RepairOptions::Order> best;
+  for (const auto& [at_best, repair] : list) {
+    if (best && *best < at_best) return;
+    neighbours_.try_on(*repair);
+    if (!options_.order) continue;
+    RepairOptions::Order now = options_.order(*repair);
+    if (!best || now < *best) best = std::move(now);
+  }
 }
 
 /// Applies edits and keeps them where they repair everything. Nothing where the schedule that comes out was seen
@@ -147,11 +164,11 @@ void SearchForRepairs::keep_right_here() {
   seen_.clear();  // its numbers mean the repairs that there were
 }
 
-/// All but those that restore, by distance, the nearest first.
+/// All but those that restore or insert, by distance, the nearest first.
 std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const {
   const std::vector<Step>& steps = space_.steps().steps();
   std::map<int, std::vector<Candidate>> candidates;
-  std::vector<Candidate> singles = single_edits(steps, space_.values());
+  std::vector<Candidate> singles = edits_of_steps(steps, space_.values());
   for (Candidate& candidate : edits_together(steps, singles))
     candidates[distance_of(candidate)].push_back(std::move(candidate));
   for (Candidate& candidate : singles) candidates[distance_of(candidate)].push_back(std::move(candidate));
@@ -166,10 +183,22 @@ void SearchForRepairs::single() {
   // Often that is enough, and there are thousands of others.
   stopped_ = nearest_only_ && has_good_repair(0);
   if (stopped_) return;
+  const std::vector<ListedStep> list = listed_steps(space_.steps().steps());
+  std::map<int, std::vector<Candidate>> others = other_candidates();
+  const auto add_inserts = [&] {
+    for (Candidate& insert : insertions(list, space_.values()))
+      others[distance_of(insert)].push_back(std::move(insert));
+  };
+  // There are thousands of new steps, and often none is looked at. Waits are nearer than the others.
+  const int of_inserts = distance_of({Candidate::Kind::insert, "", Edit::insert({}, "", false)});
+  const bool waits = std::any_of(list.begin(), list.end(), [](const ListedStep& step) { return step.step->async; });
+  others[of_inserts];
+  if (waits) add_inserts();
   int tried = 0;
-  for (auto& [distance, candidates] : other_candidates()) {
+  for (auto& [distance, candidates] : others) {
     stopped_ = nearest_only_ && has_good_repair(tried);
     if (stopped_) return;
+    if (!waits && distance == of_inserts) add_inserts();
     single(std::move(candidates));
     tried = distance;
   }
@@ -225,10 +254,10 @@ void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
   const std::optional<std::vector<Step>> steps = space_.steps().edited(edits_of({&first}));
   if (!steps) return;
   const std::vector<ListedStep> list = listed_steps(*steps);
-  for (const Candidate& second : single_edits(*steps, space_.values())) {
+  for (const Candidate& second :
+       inserts ? insertions(list, space_.values()) : edits_of_steps(*steps, space_.values())) {
     if (found_.tried > space_.most_trials()) return;
-    const bool is_insert = second.edit.action == Edit::Action::insert;
-    if (is_insert == inserts && space_.is_relevant(second, list)) judge({&first, &second});
+    if (space_.is_relevant(second, list)) judge({&first, &second});
   }
 }
 

@@ -16,11 +16,12 @@ namespace lockstep::diagnosis {
 /// One search over the edits of a small layout: single ones, then pairs. Refers to all that it is given.
 class SearchForRepairs {
  public:
-  SearchForRepairs(const CheckResult& result, const RepairOptions& options, const FileSizes& sizes)
+  /// `small` as smallest_layout() finds it, or an empty one for the file's own sizes.
+  SearchForRepairs(const CheckResult& result, const RepairOptions& options, const SmallLayout& small)
       : result_(result),
         options_(options),
-        space_(result, sizes),
-        neighbours_(*result.scenario, sizes),
+        space_(result, small),
+        neighbours_(*result.scenario, small.sizes),
         nearest_only_(options.nearest_only) {}
   RepairSearch run();
 
@@ -38,6 +39,7 @@ class SearchForRepairs {
   bool has_ordinary_repair() const;
   bool has_good_repair(int distance);
   void keep_right_here();
+  void try_around();
   std::map<int, std::vector<Candidate>> other_candidates() const;
   void single();
   void single(std::vector<Candidate> candidates);

@@ -9,6 +9,7 @@
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/repair_search.h"
 #include "src/diagnosis/shrink.h"
+#include "src/expression/parsed_once.h"
 
 namespace lockstep::diagnosis {
 
@@ -43,12 +44,13 @@ RepairSearch find_repairs(const CheckResult& result, const RepairOptions& option
   if (result.scenario == nullptr || result.scenario->schedule == nullptr || result.verdict == Verdict::match ||
       result.verdict == Verdict::error || wrong_in_model_alone(result))
     return {};
+  const expression::ParsedOnce parsed_once;
   RepairSearch search;
   try {
-    const FileSizes smallest = smallest_sizes(result);
+    const SmallLayout smallest = smallest_layout(result);
     search = SearchForRepairs(result, options, smallest).run();
     constexpr int small_world = 64;
-    if (!search.repairs.empty() || !search.cut_off.empty() || smallest.empty() ||
+    if (!search.repairs.empty() || !search.cut_off.empty() || smallest.sizes.empty() ||
         result.scenario->schedule->mesh.world() > small_world)
       return search;
     RepairSearch here = SearchForRepairs(result, options, {}).run();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,6 +38,10 @@ struct RepairOptions {
   /// through all edits.
   bool nearest_only = false;
   std::set<std::string> wanted;  ///< nearest_only: steps of which one is hoped for
+  /// Where one repair alone is wanted: that with the least of these numbers, one after the other. A repair that is
+  /// wrong at a size around must not come before what it would be without; none: all are wanted.
+  using Order = std::vector<double>;
+  std::function<Order(const FoundRepair&)> order = nullptr;
   /// Whether a repair that is the only one is tried around as well: that decides which of several is the best, and is
   /// told.
   bool alone_around = true;
@@ -47,7 +52,7 @@ struct RepairOptions {
 /// that matches or that is no valid file. What is wrong with the model alone has no repair here.
 struct RepairSearch {
   std::vector<FoundRepair> repairs;
-  int tried = 0;  ///< schedules that were replayed
+  int tried = 0;  ///< schedules that were judged
   /// Why the search did not go through all edits: half a sentence; "" where it did. What it found until then may be
   /// wrong at the file's own sizes.
   std::string cut_off;

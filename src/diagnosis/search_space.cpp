@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "lockstep/symbolic.h"
 #include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/diagnosis/difference.h"
@@ -59,6 +60,13 @@ std::unique_ptr<SymbolicOracle> oracle_of(const Schedule& schedule, std::vector<
   }
 }
 
+/// Whether what is wrong in a result is what the symbolic engine finds wrong, and nothing else.
+bool is_of_symbolic_alone(const CheckResult& result) {
+  const SymbolicResult* symbolic = symbolic_of(result);
+  return result.verdict == Verdict::mismatch && symbolic != nullptr && !symbolic->match &&
+         symbolic->step == result.step && transformer_of(result) == nullptr && sample_of(result) == nullptr;
+}
+
 /// A parameter, or one that is tied to it.
 bool is_wrong_anywhere(const Model& model, std::size_t index, const std::vector<int>& wrong_buffers) {
   const int logical = model.logical_of(static_cast<int>(index));
@@ -68,7 +76,8 @@ bool is_wrong_anywhere(const Model& model, std::size_t index, const std::vector<
 
 }  // namespace
 
-SearchSpace::SearchSpace(const CheckResult& result, FileSizes sizes) : result_(result), sizes_(std::move(sizes)) {
+SearchSpace::SearchSpace(const CheckResult& result, SmallLayout small)
+    : result_(result), sizes_(std::move(small.sizes)), small_(std::move(small.check)) {
   found_ = find();
   if (!found_) return;
   limit();
@@ -76,14 +85,11 @@ SearchSpace::SearchSpace(const CheckResult& result, FileSizes sizes) : result_(r
 }
 
 bool SearchSpace::find() {
-  const std::shared_ptr<const Scenario> small = read_at(*result_.scenario, sizes_);
-  if (small == nullptr) return false;
-  CheckOptions check;
-  check.host = check.parametric_where_large = false;
-  check.blame = check.divergences = false;
-  small_ = check_scenario(small, check);
-  if (small_.verdict == Verdict::match || small_.verdict == Verdict::error) return false;
-  const Schedule& schedule = *small->schedule;
+  if (small_ == nullptr && sizes_.empty() && is_of_symbolic_alone(result_))
+    small_ = std::shared_ptr<const CheckResult>(std::shared_ptr<void>(), &result_);
+  if (small_ == nullptr) small_ = check_at(*result_.scenario, sizes_);
+  if (small_ == nullptr || small_->verdict == Verdict::match || small_->verdict == Verdict::error) return false;
+  const Schedule& schedule = *small_->scenario->schedule;
   const std::vector<Parameter> classes = one_of_each_class(schedule);
   for (const auto* parameters : {&classes, &schedule.model.parameters()}) {
     std::unique_ptr<SymbolicOracle> oracle = oracle_of(schedule, *parameters);
@@ -95,7 +101,7 @@ bool SearchSpace::find() {
   if (all_ == nullptr || base_.right() || base_.state == OracleAnswer::State::not_applicable) return false;
   few_base_ = base_;
   if (base_.state != OracleAnswer::State::wrong) return true;
-  std::unique_ptr<SymbolicOracle> oracle = oracle_of(schedule, few_of(classes, wrong_names(small_)));
+  std::unique_ptr<SymbolicOracle> oracle = oracle_of(schedule, few_of(classes, wrong_names(*small_)));
   if (oracle == nullptr) return true;
   const OracleAnswer there = oracle->judge_steps(oracle->steps().steps());
   if (there.state == OracleAnswer::State::wrong) {
@@ -118,8 +124,8 @@ void SearchSpace::find_values() {
   values_ = candidate_values(*result_.scenario->schedule, wrong_names(result_));
   std::set<Rational> factors;
   bool uneven = false;
-  if (symbolic_of(small_) != nullptr && small_.verdict == Verdict::mismatch) {
-    for (const Difference& difference : differences(small_)) {
+  if (symbolic_of(*small_) != nullptr && small_->verdict == Verdict::mismatch) {
+    for (const Difference& difference : differences(*small_)) {
       if (!difference.least) continue;
       uneven = uneven || *difference.least != *difference.most;
       for (const Rational& ratio : {*difference.least, *difference.most}) {

@@ -17,8 +17,8 @@ namespace lockstep::diagnosis {
 /// The small scenario in which the same goes wrong as in a result, where edits are tried. Refers to the result.
 class SearchSpace {
  public:
-  /// `sizes` as smallest_sizes() finds them, or none for the file's own.
-  SearchSpace(const CheckResult& result, FileSizes sizes);
+  /// `small` as smallest_layout() finds it, or an empty one for the file's own sizes.
+  SearchSpace(const CheckResult& result, SmallLayout small);
   /// Whether anything goes wrong there; without it nothing else has a meaning.
   bool found() const { return found_; }
 
@@ -53,9 +53,9 @@ class SearchSpace {
 
   const CheckResult& result_;
   FileSizes sizes_;
-  CheckResult small_;                    // at those sizes, all parameters
-  std::unique_ptr<SymbolicOracle> all_;  // one parameter of each class
-  std::unique_ptr<SymbolicOracle> few_;  // some that are wrong; null where nothing goes wrong with them alone
+  std::shared_ptr<const CheckResult> small_;  // at those sizes, all parameters
+  std::unique_ptr<SymbolicOracle> all_;       // one parameter of each class
+  std::unique_ptr<SymbolicOracle> few_;       // some that are wrong; null where nothing goes wrong with them alone
   OracleAnswer base_, few_base_;
   CandidateValues values_;
   int most_trials_ = 0;

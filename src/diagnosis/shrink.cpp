@@ -37,15 +37,6 @@ std::vector<std::pair<std::string, int>> written_axes(const Scenario& scenario) 
   return axes;
 }
 
-std::optional<CheckResult> check_at(const Scenario& scenario, const FileSizes& sizes) {
-  const std::shared_ptr<const Scenario> small = read_at(scenario, sizes);
-  if (small == nullptr) return std::nullopt;
-  CheckOptions options;
-  options.host = options.parametric_where_large = false;
-  options.blame = options.divergences = false;
-  return check_scenario(small, options);
-}
-
 /// Selector items of steps, nested ones too.
 void collect_selectors(const std::vector<Step>& steps, std::set<std::string>& items) {
   for (const Step& step : steps) {
@@ -173,12 +164,24 @@ std::set<std::string> folded_wrong_names(const CheckResult& result) {
   return names;
 }
 
-FileSizes smallest_sizes(const CheckResult& result) {
+std::shared_ptr<const CheckResult> check_at(const Scenario& scenario, const FileSizes& sizes) {
+  const std::shared_ptr<const Scenario> small = read_at(scenario, sizes);
+  if (small == nullptr) return nullptr;
+  CheckOptions options;
+  options.host = options.parametric_where_large = false;
+  options.blame = options.divergences = false;
+  return std::make_shared<const CheckResult>(check_scenario(small, options));
+}
+
+SmallLayout smallest_layout(const CheckResult& result) {
   const Scenario& scenario = *result.scenario;
   const std::set<std::string> wanted = folded_wrong_names(result);
+  SmallLayout found;
   const auto shows = [&](const FileSizes& sizes) {
-    const std::optional<CheckResult> small = check_at(scenario, sizes);
-    return small && folded_wrong_names(*small) == wanted;
+    std::shared_ptr<const CheckResult> small = check_at(scenario, sizes);
+    if (small == nullptr || folded_wrong_names(*small) != wanted) return false;
+    found = {sizes, std::move(small)};
+    return true;
   };
   FileSizes all;
   constexpr int few = 2;
@@ -186,22 +189,16 @@ FileSizes smallest_sizes(const CheckResult& result) {
     if (size > few) all.axes.emplace_back(axis, few);
   }
   if (most_micro_batches(scenario) > few) all.micro_batches = few;
-  if ((all.axes.empty() && all.micro_batches == 0) || shows(all)) return all;
-  FileSizes best;
-  if (all.micro_batches > 0) {
-    best.micro_batches = few;
-    if (!shows(best)) best.micro_batches = 0;
-  }
+  if (all.empty() || shows(all)) return found;
+  if (all.micro_batches > 0) shows({{}, few});
   for (const auto& [axis, size] : written_axes(scenario)) {
     for (int fewer = few; fewer <= few + 1 && fewer < size; ++fewer) {
-      FileSizes next = best;
+      FileSizes next = found.sizes;
       next.axes.emplace_back(axis, fewer);
-      if (!shows(next)) continue;
-      best = next;
-      break;
+      if (shows(next)) break;
     }
   }
-  return best;
+  return found;
 }
 
 std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& smallest) {

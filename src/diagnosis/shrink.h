@@ -38,9 +38,18 @@ std::vector<Parameter> one_of_each_class(const Schedule& schedule);
 /// A few of the parameters whose names are `wrong`, placed in different ways, and those tied to them.
 std::vector<Parameter> few_of(const std::vector<Parameter>& parameters, const std::set<std::string>& wrong);
 
+/// A layout in which the same goes wrong as in a result.
+struct SmallLayout {
+  FileSizes sizes;  ///< none: the file's own
+  /// What the symbolic engine says of the file at these sizes; null where nobody has asked yet.
+  std::shared_ptr<const CheckResult> check;
+};
+
 /// The smallest sizes, axes 2 or 3 and two micro-batches, at which the same parameters (by folded name) go wrong as in
 /// `result`, which is not right. Sizes that the file does not allow are passed over.
-FileSizes smallest_sizes(const CheckResult& result);
+SmallLayout smallest_layout(const CheckResult& result);
+/// What the symbolic engine says of the file at these sizes; null where it does not allow them.
+std::shared_ptr<const CheckResult> check_at(const Scenario& scenario, const FileSizes& sizes);
 
 /// Sizes around `smallest`: each axis that the file gives a size above 1, and the micro-batches, at 1 to 4.
 std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& smallest);

@@ -10,7 +10,7 @@ std::optional<CheckResult> stand_in(const CheckResult& result) {
   constexpr int small_world = 64;
   const bool decided = parametric_of(result) != nullptr && result.verdict != Verdict::error;
   if (result.timeline != nullptr || !decided || result.scenario->schedule == nullptr) return std::nullopt;
-  const FileSizes sizes = smallest_sizes(result);
+  const FileSizes sizes = smallest_layout(result).sizes;
   const std::shared_ptr<const Scenario> small = sizes.empty() ? nullptr : read_at(*result.scenario, sizes);
   if (small == nullptr || small->schedule == nullptr || small->schedule->mesh.world() > small_world)
     return std::nullopt;

@@ -99,6 +99,17 @@ bool has_its_keys(const Step& step) {
          std::none_of(keys.foreign.begin(), keys.foreign.end(), is_said);
 }
 
+/// They are copied for each trial, and nobody is told where a step of a trial was written.
+std::vector<Step> without_places(std::vector<Step> steps) {
+  for (Step& step : steps) {
+    for (Place* place : {&step.place, &step.by_place, &step.when_place, &step.over_place, &step.root_place,
+                         &step.count_place, &step.params_place, &step.geometry.place})
+      *place = {};
+    step.steps = without_places(std::move(step.steps));
+  }
+  return steps;
+}
+
 class StepHash {
  public:
   std::uint64_t of(const std::vector<Step>& steps) {
@@ -166,7 +177,9 @@ Schedule with_parameters(const Schedule& schedule, std::vector<Parameter> parame
 }
 
 EditableSteps::EditableSteps(const Schedule& schedule, std::vector<Parameter> parameters)
-    : schedule_(with_parameters(schedule, std::move(parameters))), steps_(schedule.steps), nodes_(nodes_of(steps_)) {
+    : schedule_(with_parameters(schedule, std::move(parameters))),
+      steps_(without_places(schedule.steps)),
+      nodes_(nodes_of(steps_)) {
   reading_.layout = schedule.mesh.layout();
   reading_.layout_known = true;
   reading_.mesh = std::make_shared<const Mesh>(schedule.mesh);

@@ -114,7 +114,7 @@ Rational Calls::by(const Position& position, int rank) {
   if (!step.by) return Rational(1);
   const auto evaluate = [&] {
     return evaluated(step, step.by_place, "by", rank,
-                     [&] { return factors_.by(step, rank, position.optimizer_step, position.micro_batch); });
+                     [&] { return memory_->by(step, rank, position.optimizer_step, position.micro_batch); });
   };
   if (step.by->uses_rank()) return evaluate();
   const auto [found, is_new] =
@@ -142,7 +142,7 @@ void Calls::check_backward(const Position& position, int rank) {
       if (contribution.evaluated_on == last) continue;
       last = contribution.evaluated_on;
       const Rational value = evaluated(step, step.by_place, "by", last, [&] {
-        return factors_.by(step, last, position.optimizer_step, position.micro_batch);
+        return memory_->by(step, last, position.optimizer_step, position.micro_batch);
       });
       if (value.is_zero()) {
         throw InputError(

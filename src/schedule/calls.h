@@ -27,7 +27,7 @@ std::vector<Position> unroll(const Schedule& schedule);
 class Calls {
  public:
   /// The memory was made for the mesh, model and batch of the schedule; both must outlive it.
-  Calls(const Schedule& schedule, WalkMemory& memory) : schedule_(&schedule), memory_(&memory), factors_(schedule) {}
+  Calls(const Schedule& schedule, WalkMemory& memory) : schedule_(&schedule), memory_(&memory) {}
 
   /// `when` and `only` of the step and of the `each` around it.
   bool runs(const Position& position, int rank);
@@ -53,7 +53,6 @@ class Calls {
 
   const Schedule* schedule_;
   WalkMemory* memory_;
-  Factors factors_;
   std::map<std::pair<const Step*, int>, const std::vector<int>*> selected_;
   std::map<std::tuple<const Step*, int, int>, std::unique_ptr<GeometryLayout>> layouts_;
   // By step, optimizer step and micro-batch: answers that are the same on every rank.

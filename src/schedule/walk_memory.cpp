@@ -37,6 +37,15 @@ const std::vector<int>& WalkMemory::selected(const Selectors& params, const Loca
   return found->second;
 }
 
+Rational WalkMemory::by(const Step& step, int rank, int optimizer_step, int micro_batch) {
+  constexpr std::size_t most = 10'000;
+  const std::tuple key(&step.by->tree(), rank, optimizer_step, micro_batch);
+  if (const auto known = factors_.find(key); known != factors_.end()) return known->second.second;
+  const Rational value = Factors(*schedule_).by(step, rank, optimizer_step, micro_batch);
+  if (factors_.size() < most) factors_.emplace(key, std::pair(*step.by, value));
+  return value;
+}
+
 const std::vector<int>& WalkMemory::groups_of(const Over& over) {
   std::vector<int>& of_rank = groups_of_[key_of(over)];
   if (!of_rank.empty()) return of_rank;

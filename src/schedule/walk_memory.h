@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,8 @@ class WalkMemory {
   const std::vector<int>& groups_of(const Over& over);
   /// The ranks of a group, ascending.
   const std::vector<int>& members(int group) const { return members_[at(group)]->first; }
+  /// The value of `by` of a step that has one, as Factors::by() gives it or throws.
+  Rational by(const Step& step, int rank, int optimizer_step, int micro_batch);
 
  private:
   const Schedule* schedule_;
@@ -38,6 +41,8 @@ class WalkMemory {
   std::map<std::string, std::vector<int>> groups_of_;                                // by `over`: by rank
   std::map<std::vector<int>, int> numbers_;                                          // of groups, by their ranks
   std::vector<std::map<std::vector<int>, int>::const_iterator> members_;             // by number
+  // By expression, rank, optimizer step and micro-batch. The expression is kept, so that no other comes to lie there.
+  std::map<std::tuple<const Expression::Node*, int, int, int>, std::pair<Expression, Rational>> factors_;
 };
 
 }  // namespace lockstep::schedule

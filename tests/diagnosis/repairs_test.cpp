@@ -71,7 +71,7 @@ TEST_CASE("the same goes wrong at the smallest sizes, with one parameter of each
   const CheckResult result =
       check_text(eight_layers(R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" })"));
   REQUIRE(result.verdict == Verdict::mismatch);
-  const diagnosis::FileSizes sizes = diagnosis::smallest_sizes(result);
+  const diagnosis::FileSizes sizes = diagnosis::smallest_layout(result).sizes;
   CHECK(sizes.to_string() == "tp 2, dp 2, micro-batches 2");
   CHECK(diagnosis::one_of_each_class(*result.scenario->schedule).size() == 2);
   CHECK(diagnosis::folded_wrong_names(result) == std::set<std::string>{"layers.*.norm", "mismatch"});

@@ -40,10 +40,8 @@ TEST_CASE("a judge that has judged other edits says of each what one says that h
     const std::vector<Parameter> parameters = diagnosis::one_of_each_class(schedule);
     diagnosis::SymbolicOracle used(schedule, parameters);
     std::set<diagnosis::OracleAnswer::State> states;
-    std::size_t number = 0;
     for (const diagnosis::Candidate& candidate :
          diagnosis::single_edits(schedule.steps, diagnosis::candidate_values(schedule, {}))) {
-      if (++number % 3 != 0) continue;
       INFO(write_json(to_json(candidate.edit)));
       const diagnosis::OracleAnswer answer = used.judge({candidate.edit});
       check_same(answer, diagnosis::SymbolicOracle(schedule, parameters).judge({candidate.edit}));
