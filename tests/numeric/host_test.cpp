@@ -359,6 +359,26 @@ TEST_CASE("factors that no float can hold are computed modulo a prime") {
   CHECK_FALSE(weights(fraction, "1 / (999983 + 36 * rank.dp) / (999961 + 24 * rank.dp)").match);
 }
 
+TEST_CASE("what can be computed in no way is not replayed, and only counts as right") {
+  // More digits than float64 has, and the prime itself as a divisor.
+  const std::string weight = "1 / (999983 + 36 * rank.dp) / (999961 + 22 * rank.dp) / 2305843009213693951";
+  Step each = backwards();
+  each.steps[0].by = Expression::parse(weight);
+  Schedule built = schedule_of(dp(3), {parameter("w", {n})}, {each, collective(Op::all_reduce, "ar", Axis::dp)});
+  built.batch.loss_of_use["main"].kind = Loss::Kind::weight;
+  built.batch.loss_of_use["main"].weight = Expression::parse(weight);
+  const HostResult result = run(built);
+  REQUIRE(result.buffers.size() == 3);
+  for (const HostBuffer& buffer : result.buffers) CHECK((!buffer.replayed && buffer.right));
+  CHECK(result.elements == 0);
+  CHECK(result.of == 3 * n);
+  REQUIRE_FALSE(result.notes.empty());
+  CHECK(result.notes.back() ==
+        "w needs more bits than float64 has, and a factor that has no value modulo 2^61 - 1; it was not replayed.");
+  const HostResult plain = run(schedule_of(dp(3), {parameter("w", {n})}, {backwards()}));
+  for (const HostBuffer& buffer : plain.buffers) CHECK(buffer.replayed);
+}
+
 TEST_CASE("above the limit only blocks around cuts and at random places are replayed") {
   const auto build = [](bool buggy) {
     Step scatter = collective(Op::reduce_scatter, "rs", Axis::dp);
