@@ -460,3 +460,17 @@ TEST_CASE("where there are several uses a backward of each may be missing") {
   CHECK(uses_of_inserted(R"(["main", "mtp"])") == std::set<std::string>{"main", "mtp"});
   CHECK(uses_of_inserted(R"(["main"])").empty());
 }
+
+TEST_CASE("what alone chooses the parameters of a step does not go over to another") {
+  const Listed listed(scenario_text(
+      R"({ "tp": 2 })", R"([ { "name": "w", "shape": [8], "tags": ["t"] }, { "name": "v", "shape": [8] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "some", "op": "norm", "params": ["tag:t"] }, { "name": "others", "op": "norm", "params": ["!tag:t"] },
+           { "name": "a", "op": "scale", "by": 1, "params": ["tag:t", "w", "v"] },
+           { "name": "b", "op": "scale", "by": 1, "params": ["!tag:t", "!w", "*"] } ])"));
+  const std::vector<diagnosis::Candidate> both =
+      diagnosis::edits_together(listed.scenario.schedule->steps, listed.candidates);
+  CHECK(both.size() == 2);
+  CHECK(contains(both, R"({ "set": "a", "params": ["w", "v"] }{ "set": "b", "params": ["!w", "*"] })"));
+  CHECK(contains(both, R"({ "set": "a", "params": ["tag:t", "v"] }{ "set": "b", "params": ["!tag:t", "*"] })"));
+}

@@ -138,3 +138,14 @@ TEST_CASE("a layout is made as small as the schedule stays right") {
   CHECK(sizes("1 / max(dp, 3)") == "dp 3, 1 micro-batch");
   CHECK(sizes("1/5") == "dp 5, 1 micro-batch");
 }
+
+TEST_CASE("an edit that leaves a step with nothing but frozen parameters is none") {
+  const diagnosis::Mutation mutation = mutate_text(scenario_text(
+      R"({ "dp": 2 })",
+      R"([ { "name": "w", "shape": [8] }, { "name": "cold", "shape": [8], "frozen": true, "tags": ["f"] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
+          mean_step + " ]"));
+  CHECK(mutation.invalid > 0);
+  for (const diagnosis::Mutant& mutant : mutation.mutants)
+    CHECK(one_line(mutant.edit) != R"({ "set": "mean", "params": ["tag:f"] })");
+}
