@@ -126,8 +126,6 @@ TEST_CASE("foreign terms name their parameter, piece and offset") {
     CHECK(buffer.again(text) == text);
   }
   CHECK(buffer.again("g0.0.main[weight]") == "g0[weight]");
-  // A piece of which the source holds another is named by the lowest rank that holds it.
-  CHECK(buffer.again("g0[sharded@3+1]") == "g0[sharded@1+1]");
   const std::vector<Term> terms = buffer.parse("g0[sharded-3]");
   REQUIRE(terms.size() == 1);
   CHECK(terms[0].foreign);
