@@ -125,6 +125,26 @@ TEST_CASE("an edit is better where less is wrong, and nothing that was right") {
   }
 }
 
+TEST_CASE("what goes wrong with all parameters alone is held against all of them, the first one too") {
+  // With the tied ones alone the buckets of both stages are cut alike.
+  std::string text = megatron_844();
+  const std::string word = R"({ "name": "word", "shape": [150], "stage": 0, "tied": "embedding" },)";
+  const std::string layer = R"({ "name": "layers.0.weight", "shape": [70], "stage": 0 },)";
+  const std::size_t at_word = text.find(word), at_layer = text.find(layer);
+  REQUIRE((at_word != std::string::npos && at_layer != std::string::npos));
+  text.replace(at_layer, layer.size(), word);
+  text.replace(at_word, word.size(), layer);
+  Space space(text);
+  OracleAnswer now = space.of_steps();
+  REQUIRE(now.state == OracleAnswer::State::wrong);
+  REQUIRE(now.wrong_buffers.size() == 5);
+  REQUIRE((now.wrong_buffers[0] == 0 && now.wrong_buffers[1] > 0));
+  now.distance -= 1;
+  CHECK(space.space.is_better(now));
+  now.wrong_buffers[0] = 1;
+  CHECK_FALSE(space.space.is_better(now));
+}
+
 TEST_CASE("whatever a schedule that stops does instead is better") {
   Space space(
       two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg", "when": "rank.dp == 0" })"));
