@@ -16,11 +16,13 @@ namespace lockstep::diagnosis {
 
 namespace {
 
-/// Marks logical parameters of which something is wrong.
-std::vector<char> wrong_logicals(const CheckResult& result) {
-  const Model& model = result.scenario->schedule->model;
+/// Marks logical parameters that have a wrong gradient; a norm may count others wrongly.
+std::vector<char> wrong_logicals(const Model& model, const SymbolicResult& symbolic) {
   std::vector<char> wrong(model.logicals().size());
-  for (const int parameter : wrong_set(result).parameters) wrong[at(model.logical_of(parameter))] = 1;
+  for (const BufferResult& buffer : symbolic.buffers) {
+    char& one = wrong[at(model.local(buffer.rank).buffers[at(buffer.buffer)].logical)];
+    for (const PieceResult& piece : buffer.pieces) one |= static_cast<char>(!piece.right);
+  }
   return wrong;
 }
 
@@ -58,7 +60,7 @@ std::vector<std::string> who_would_not_notice(const CheckResult& result) {
   const SymbolicResult* symbolic = symbolic_of(result);
   if (symbolic == nullptr || result.verdict != Verdict::mismatch) return sentences;
   const Model& model = result.scenario->schedule->model;
-  const std::vector<char> wrong = wrong_logicals(result);
+  const std::vector<char> wrong = wrong_logicals(model, *symbolic);
   bool all = true;
   for (std::size_t logical = 0; logical < wrong.size(); ++logical)
     all = all && (wrong[logical] != 0 || model.logicals()[logical].frozen);

@@ -97,8 +97,10 @@ const Loops& portable_loops();
 /// Those that this machine can run, the fastest first, "portable" last.
 const std::vector<Loops>& available_loops();
 
-/// Those that are used: what LOCKSTEP_TARGET names, else the first of available_loops(). Throws InputError where it
-/// names none of them.
+/// Those of available_loops() with this target; the first for null and for "". Throws InputError where there are none.
+const Loops& loops_named(const char* target);
+
+/// Those that are used: what LOCKSTEP_TARGET names. Throws as loops_named().
 const Loops& loops();
 
 /// Whether there can be others than portable ones.

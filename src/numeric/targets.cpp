@@ -65,9 +65,15 @@ std::vector<Loops> find_loops() {
 std::vector<Loops> find_loops() { return {portable_loops()}; }
 #endif
 
-const Loops& choose_loops() {
+}  // namespace
+
+const std::vector<Loops>& available_loops() {
+  static const std::vector<Loops> list = find_loops();
+  return list;
+}
+
+const Loops& loops_named(const char* wanted) {
   const std::vector<Loops>& list = available_loops();
-  const char* wanted = std::getenv("LOCKSTEP_TARGET");
   if (wanted == nullptr || *wanted == '\0') return list.front();
   std::vector<std::string> names;
   for (const Loops& loops : list) {
@@ -80,15 +86,8 @@ const Loops& choose_loops() {
                                            wanted, fmt::join(names, ", "), did_you_mean(wanted, names))}});
 }
 
-}  // namespace
-
-const std::vector<Loops>& available_loops() {
-  static const std::vector<Loops> list = find_loops();
-  return list;
-}
-
 const Loops& loops() {
-  static const Loops& chosen = choose_loops();
+  static const Loops& chosen = loops_named(std::getenv("LOCKSTEP_TARGET"));
   return chosen;
 }
 

@@ -332,3 +332,145 @@ TEST_CASE("the bound of a size is tried with and without its own") {
   CHECK(listed.has(R"({ "set": "small", "params": ["numel<=8"] })"));
   CHECK(listed.has(R"({ "set": "large", "params": ["numel>8"] })"));
 }
+
+TEST_CASE("a norm is combined otherwise, and what is no norm is not") {
+  const Listed listed(scenario_text(
+      R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "norm", "op": "norm", "over": "dp" },
+           { "name": "mean", "op": "norm", "over": "dp", "combine": "mean_of_norms" } ])"));
+  CHECK(listed.has(R"({ "set": "norm", "combine": "mean_of_norms" })"));
+  CHECK(listed.has(R"({ "set": "mean", "combine": null })"));
+  CHECK_FALSE(listed.has(R"({ "set": "mean", "combine": "mean_of_norms" })"));
+  CHECK(listed.has(R"({ "set": "sum", "reduce": "avg" })"));
+  CHECK_FALSE(listed.has(R"({ "set": "norm", "reduce": "avg" })"));
+  for (const diagnosis::Candidate& candidate : listed.candidates)
+    CHECK((candidate.step != "sum" || !candidate.edit.changes("combine")));
+}
+
+TEST_CASE("a loss is normalized by tokens where it is computed, and by their sum behind it") {
+  const auto listed = [](const std::string& inside, const std::string& outside) {
+    std::string text = scenario_text(
+        R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+        R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward")" + inside +
+            R"( } ] }, { "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "scale", "op": "scale", "by": ")" +
+            outside + R"(" } ])");
+    const std::string old = R"("batch": { "micro_batches": 1, "tokens": "even" })";
+    return Listed(text.replace(text.find(old), old.size(), R"("batch": { "micro_batches": 3 })"));
+  };
+  const Listed plain = listed("", "dp");
+  CHECK(plain.has(R"({ "set": "backward", "by": "1 / tokens" })"));
+  CHECK(plain.has(R"J({ "set": "backward", "by": "1 / sum(tokens, dp, micro_batch)" })J"));
+  CHECK(plain.has(R"J({ "set": "backward", "by": "tokens / sum(tokens, dp, micro_batch)" })J"));
+  CHECK(plain.has(R"J({ "set": "backward", "by": "1 / (tokens * micro_batches)" })J"));
+  CHECK(plain.has(R"({ "set": "backward", "by": "dp" })"));
+  CHECK(plain.has(R"({ "set": "backward", "by": "1 / dp" })"));
+  CHECK(plain.has(R"J({ "set": "scale", "by": "1 / sum(tokens, dp, micro_batch)" })J"));
+  CHECK(plain.has(R"J({ "set": "scale", "by": "dp * sum(tokens, dp, micro_batch)" })J"));
+  CHECK(plain.has(R"J({ "set": "scale", "by": "dp / sum(tokens, dp, micro_batch)" })J"));
+  CHECK(plain.has(R"({ "set": "scale", "by": "1" })"));
+  CHECK_FALSE(plain.has(R"({ "set": "scale", "by": "dp" })"));
+  CHECK_FALSE(plain.has(R"({ "set": "scale", "by": "1 / tokens" })"));  // outside of the loop there is no one batch
+  const Listed scaled = listed(R"(, "by": "1 / tokens")", "1");
+  CHECK(scaled.has(R"({ "set": "backward", "by": null })"));
+  CHECK(scaled.has(R"J({ "set": "backward", "by": "1 / sum(tokens, dp, micro_batch)" })J"));
+  CHECK(scaled.has(R"J({ "set": "backward", "by": "1 / (tokens * sum(tokens, dp, micro_batch))" })J"));
+  CHECK(scaled.has(R"J({ "set": "backward", "by": "1 / (tokens * dp)" })J"));
+}
+
+TEST_CASE("a step that went into the loop is moved out again, and one key of a geometry is set by itself") {
+  const auto restored = [](const std::string& edits) {
+    const auto text = [](const std::string& list) {
+      return scenario_text(
+          R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] }, { "name": "v", "shape": [8] } ])",
+          R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+               { "name": "sum", "op": "all_reduce", "over": "dp" },
+               { "name": "scatter", "op": "reduce_scatter", "over": "dp",
+                 "geometry": { "kind": "bucket", "align_parameter": 2, "size": 8 } } ], "edits": [)" +
+              list + "]");
+    };
+    std::string all;
+    for (const diagnosis::Candidate& one :
+         diagnosis::restoring_edits(read_text(text(edits)).schedule->steps, read_text(text("")).schedule->steps))
+      all += text_of(one);
+    return all;
+  };
+  CHECK(restored("").empty());
+  CHECK(restored(R"({ "move": "sum", "after": "backward" })") == R"({ "move": "sum", "after": "micro_batches" })");
+  CHECK(restored(R"({ "move": "sum", "after": "backward" }, { "set": "sum", "reduce": "avg" })") ==
+        R"({ "move": "sum", "after": "micro_batches" }{ "set": "sum", "reduce": null })");
+  CHECK(restored(R"({ "set": "scatter", "geometry": { "align_parameter": 1 } })") ==
+        R"({ "set": "scatter", "geometry": { "align_parameter": 2 } })");
+  CHECK(restored(R"({ "set": "scatter", "geometry": { "separate": ["w"] } })") ==
+        R"({ "set": "scatter", "geometry": { "separate": null } })");
+  CHECK(restored(R"({ "set": "scatter", "geometry": { "kind": "flat" } })") ==
+        R"({ "set": "scatter", "geometry": { "kind": "bucket", "size": 8, "align_parameter": 2 } })");
+  CHECK(restored(R"({ "set": "scatter", "geometry": null })") ==
+        R"({ "set": "scatter", "geometry": { "kind": "bucket", "size": 8, "align_parameter": 2 } })");
+  // What stood first comes back in front of what follows.
+  CHECK(restored(R"({ "drop": "micro_batches" })").ends_with(R"(, "before": "sum" })"));
+}
+
+TEST_CASE("what is inserted has a name of its own, and copies go from each buffer to each other") {
+  const Listed listed(scenario_text(
+      R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "scale", "op": "scale", "by": 1 }, { "name": "zero_2", "op": "copy", "from": "grad", "to": "main" },
+           { "name": "zero", "op": "zero" }, { "name": "norm", "op": "norm", "over": "dp" } ])"));
+  CHECK(listed.has(R"({ "insert": { "name": "scale_2", "op": "scale", "by": "dp" }, "after": "norm" })"));
+  CHECK(listed.has(R"({ "insert": { "name": "zero_3", "op": "zero" }, "before": "micro_batches" })"));
+  CHECK(listed.has(R"({ "insert": { "name": "zero_3", "op": "zero", "buffer": "main" }, "after": "norm" })"));
+  CHECK(listed.has(
+      R"({ "insert": { "name": "copy_main", "op": "copy", "from": "main", "to": "grad" }, "after": "norm" })"));
+  CHECK(listed.has(
+      R"({ "insert": { "name": "accumulate_grad", "op": "accumulate", "from": "grad", "to": "main" }, "after": "zero" })"));
+  CHECK_FALSE(listed.has(
+      R"({ "insert": { "name": "copy_grad", "op": "copy", "from": "grad", "to": "grad" }, "after": "norm" })"));
+  // Inside of the loop its backward's buffer alone, and what needs all micro-batches is not put there.
+  CHECK(listed.has(R"({ "insert": { "name": "zero_3", "op": "zero" }, "before": "backward" })"));
+  CHECK(listed.has(R"({ "insert": { "name": "zero_3", "op": "zero" }, "after": "backward" })"));
+  CHECK_FALSE(listed.has(R"({ "insert": { "name": "zero_3", "op": "zero", "buffer": "main" }, "after": "backward" })"));
+  CHECK(listed.has(
+      R"({ "insert": { "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" }, "after": "backward" })"));
+  CHECK(listed.has(
+      R"({ "insert": { "name": "dp_all_gather", "op": "all_gather", "over": "dp" }, "after": "micro_batches" })"));
+  CHECK_FALSE(listed.has(
+      R"({ "insert": { "name": "dp_all_gather", "op": "all_gather", "over": "dp" }, "after": "backward" })"));
+  // A norm is taken at the end, as the one that there is.
+  CHECK(listed.has(R"({ "insert": { "name": "norm_2", "op": "norm", "over": "dp" }, "after": "norm" })"));
+  CHECK(listed.has(
+      R"({ "insert": { "name": "norm_2", "op": "norm", "over": "dp", "count": "rank.dp == 0" }, "after": "norm" })"));
+  CHECK_FALSE(listed.has(R"({ "insert": { "name": "norm_2", "op": "norm", "over": "dp" }, "after": "zero" })"));
+  CHECK_FALSE(
+      listed.has(R"({ "insert": { "name": "zero_3", "op": "zero" }, "before": "scale" })"));  // after micro_batches
+}
+
+TEST_CASE("where there are several uses a backward of each may be missing") {
+  const auto uses_of_inserted = [](const std::string& uses) {
+    std::set<std::string> found;
+    const Listed listed(scenario_text(
+        R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8], "uses": )" + uses + " } ]",
+        R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] } ])"));
+    for (const diagnosis::Candidate& candidate : listed.candidates) {
+      const Step& step = candidate.edit.values;
+      if (candidate.edit.action == Edit::Action::insert && step.op == Op::backward) found.insert(step.uses.front());
+    }
+    return found;
+  };
+  CHECK(uses_of_inserted(R"(["main", "mtp"])") == std::set<std::string>{"main", "mtp"});
+  CHECK(uses_of_inserted(R"(["main"])").empty());
+}
+
+TEST_CASE("what alone chooses the parameters of a step does not go over to another") {
+  const Listed listed(scenario_text(
+      R"({ "tp": 2 })", R"([ { "name": "w", "shape": [8], "tags": ["t"] }, { "name": "v", "shape": [8] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "some", "op": "norm", "params": ["tag:t"] }, { "name": "others", "op": "norm", "params": ["!tag:t"] },
+           { "name": "a", "op": "scale", "by": 1, "params": ["tag:t", "w", "v"] },
+           { "name": "b", "op": "scale", "by": 1, "params": ["!tag:t", "!w", "*"] } ])"));
+  const std::vector<diagnosis::Candidate> both =
+      diagnosis::edits_together(listed.scenario.schedule->steps, listed.candidates);
+  CHECK(both.size() == 2);
+  CHECK(contains(both, R"({ "set": "a", "params": ["w", "v"] }{ "set": "b", "params": ["!w", "*"] })"));
+  CHECK(contains(both, R"({ "set": "a", "params": ["tag:t", "v"] }{ "set": "b", "params": ["!tag:t", "*"] })"));
+}

@@ -161,3 +161,55 @@ TEST_CASE("a mistake that shows only in the walk is the verdict error") {
   CHECK_FALSE(result.errors.empty());
   CHECK(symbolic_of(result) == nullptr);
 }
+
+TEST_CASE("stages without parameters are told, unless every stage has one") {
+  const auto notes = [](const std::string& layout, const std::string& parameters) {
+    CheckOptions options;
+    options.host = options.blame = false;
+    return check_text(
+               scenario_text(layout, "[" + parameters + "]",
+                             R"([ { "name": "m", "op": "each", "steps": [ { "name": "b", "op": "backward" } ] } ])"),
+               options)
+        .notes;
+  };
+  const std::string first = R"({ "name": "w", "shape": [4] })", last = R"({ "name": "v", "shape": [4], "stage": -1 })";
+  CHECK(notes(R"({ "pp": 2 })", first) ==
+        std::vector<std::string>{
+            "No parameter is on pipeline stage 1; \"stage\" is 0 where a parameter does not say it."});
+  CHECK(notes(R"({ "pp": 4 })", first + ", " + last) ==
+        std::vector<std::string>{
+            "No parameter is on pipeline stages 1, 2; \"stage\" is 0 where a parameter does not say it."});
+  CHECK(notes(R"({ "pp": 2 })", first + ", " + last).empty());
+  CHECK(notes(R"({ "pp": 3 })", R"({ "name": "w", "shape": [4], "stage": "all" })").empty());
+}
+
+TEST_CASE("the ranks of a large layout are replayed beside where that costs little, and find the same") {
+  for (const auto& [step, verdict] :
+       {std::pair(mean_step, Verdict::match),
+        std::pair(std::string(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })"), Verdict::mismatch)}) {
+    std::string text = two_ranks(step);
+    const std::string layout = R"({ "dp": 2 })";
+    text.replace(text.find(layout), layout.size(), R"({ "dp": 3000 })");
+    CheckOptions options;
+    options.blame = false;
+    const CheckResult result = check_text(text, options);
+    CHECK(result.verdict == verdict);
+    CHECK(result.timeline == nullptr);
+    CHECK(result.disagreement.empty());
+  }
+}
+
+TEST_CASE("a mistake of the layout is shown there, and at the file where it has none") {
+  const auto place = [](const std::string& text) {
+    CheckOptions options;
+    options.symbolic = options.host = false;
+    options.parametric = true;
+    const CheckResult result = check_text(text, options);
+    REQUIRE(result.errors.size() == 1);
+    return text.substr(result.errors.front().place.begin,
+                       result.errors.front().place.end - result.errors.front().place.begin);
+  };
+  const std::string steps =
+      R"({ "name": "some", "op": "reduce_scatter_v", "over": "dp", "geometry": { "kind": "counts", "counts": [1, 3] } })";
+  CHECK(place(two_ranks(steps)) == R"({ "dp": 2 })");
+}

@@ -129,6 +129,57 @@ TEST_CASE("schedules over other ranks, batches or parameters are apart") {
         "Parameter \"w\" has another shape, place or use in the new one.");
   CHECK(reason(with_steps(steps, R"([ { "name": "w", "shape": [8] }, { "name": "v", "shape": [8] } ])")) ==
         "Only the new one has parameter \"v\".");
+  const std::string squares = R"({ "dp": 2, "tp": 2 })";
+  const std::string other_order = R"({ "dp": 2, "tp": 2, "order": "dp-tp-cp-sp-ep-pp" })";
+  const std::string one = R"([ { "name": "w", "shape": [8] } ])";
+  const ScheduleComparison turned = compare_texts(with_steps(steps, one, squares), with_steps(steps, one, other_order));
+  REQUIRE(turned.apart.size() == 1);
+  CHECK(turned.apart.front().starts_with("A rank has other coordinates in the one than in the other: "));
+  // Axes of one rank may stand anywhere.
+  const std::string moved_pp = R"({ "dp": 2, "tp": 2, "order": "pp-tp-cp-sp-ep-dp" })";
+  CHECK(compare_texts(with_steps(steps, one, squares), with_steps(steps, one, moved_pp)).same());
+  const std::string old_batch = R"("micro_batches": 1)", new_batch = R"("micro_batches": 2)";
+  std::string two = with_steps(steps);
+  two.replace(two.find(old_batch), old_batch.size(), new_batch);
+  CHECK(reason(two) == "Their numbers of micro-batches differ, and with them the gradients that there are.");
+  CHECK(reason(
+            with_steps(steps, R"([ { "name": "w", "shape": [8], "frozen": true }, { "name": "v", "shape": [8] } ])")) ==
+        "Parameter \"w\" has another shape, place or use in the new one.");
+  const std::string cut = R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } } ])";
+  CHECK(compare_texts(with_steps(steps, one, squares), with_steps(steps, cut, squares)).apart.front() ==
+        "Parameter \"w\" has another shape, place or use in the new one.");
+  const std::string stages = R"({ "dp": 2, "pp": 2 })";
+  const std::string first = R"([ { "name": "w", "shape": [8] }, { "name": "v", "shape": [8], "stage": 1 } ])";
+  const std::string second = R"([ { "name": "w", "shape": [8], "stage": 1 }, { "name": "v", "shape": [8] } ])";
+  CHECK(compare_texts(with_steps(steps, first, stages), with_steps(steps, second, stages)).apart ==
+        std::vector<std::string>{"Ranks hold other parameters in the new one than in the old one."});
+  CHECK(compare_texts(with_steps(steps, first, stages), with_steps(steps, first, stages)).same());
+}
+
+TEST_CASE("norms that count otherwise are told by parameter, with one rank for all") {
+  const auto norms = [](const std::string& before, const std::string& after) {
+    const auto text = [](const std::string& norm) {
+      return with_steps(local_backward + "," + average + norm,
+                        R"([ { "name": "w", "shape": [8] }, { "name": "v", "shape": [6] } ])");
+    };
+    std::string words;
+    for (const NormDifference& each : compare_texts(text(before), text(after)).norms)
+      words += each.parameter + " " + std::to_string(each.rank) + ": " + each.before + "; " + each.after + ". ";
+    return words;
+  };
+  const std::string right = R"(, { "name": "n", "op": "norm" })",
+                    twice = R"(, { "name": "n", "op": "norm", "over": "dp" })";
+  CHECK(norms(right, right).empty());
+  CHECK(norms(twice, twice).empty());
+  CHECK(norms("", "").empty());
+  CHECK(norms("", right) == " 0: no norm; a norm. ");
+  CHECK(norms(right, "") == " 0: a norm; no norm. ");
+  CHECK(norms(right, twice) == "v 0: once; 6 of 6 elements 2 times. w 0: once; 8 of 8 elements 2 times. ");
+  CHECK(norms(twice, right) == "v 0: 6 of 6 elements 2 times; once. w 0: 8 of 8 elements 2 times; once. ");
+  const std::string of_w =
+      R"(, { "name": "n", "op": "norm", "params": ["w"], "over": "dp" }, { "name": "m", "op": "norm", "params": ["v"] })";
+  CHECK(norms(right, of_w) == "w 0: once; 8 of 8 elements 2 times. ");
+  CHECK(norms(twice, of_w) == "v 0: 6 of 6 elements 2 times; once. ");
 }
 
 TEST_CASE("a schedule that deadlocks is not the same as any") {
@@ -162,4 +213,28 @@ TEST_CASE("steps that came, went and moved") {
     if (!each.changed()) words += ".";
   }
   CHECK(words == " b. c.~a+come-gone");
+}
+
+TEST_CASE("what went stands where it was, and what moved does not count for the place") {
+  const auto names = [](const std::vector<std::string>& steps) {
+    std::string text = local_backward;
+    for (const std::string& name : steps)
+      text += R"(, { "name": ")" + name + R"(", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+    return with_steps(text);
+  };
+  const auto words = [&](const std::vector<std::string>& before, const std::vector<std::string>& after) {
+    const ScheduleComparison found = compare_texts(names(before), names(after));
+    std::string text;
+    for (const StepDifference& each : step_differences(found)) {
+      text += each.before == nullptr ? "+" : each.after == nullptr ? "-" : each.moved ? "~" : " ";
+      text += (each.after != nullptr ? each.after : each.before)->step->name;
+    }
+    return text;
+  };
+  CHECK(words({"a", "gone", "b"}, {"a", "b"}) == " a-gone b");
+  CHECK(words({"gone", "a", "b"}, {"come", "a", "b"}) == "+come-gone a b");
+  CHECK(words({"a", "b", "gone", "c", "d"}, {"d", "a", "b", "c"}) == "~d a b-gone c");
+  CHECK(words({"a", "b", "c", "d"}, {"b", "c", "d", "a"}) == " b c d~a");
+  CHECK(words({"a", "b", "c", "d", "e"}, {"e", "b", "a", "d", "c"}) == "~e~b a~d c");
+  CHECK(words({"a"}, {"b"}) == "+b-a");
 }

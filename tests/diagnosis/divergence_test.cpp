@@ -121,3 +121,25 @@ TEST_CASE("what an earlier optimizer step left is nobody's doing: a step is miss
   CHECK(point->step.empty());
   CHECK(point->why.find("earlier optimizer step") != std::string::npos);
 }
+
+TEST_CASE("what is wrong alike on several ranks is traced once, and of parameters of one kind eight") {
+  const CheckResult twice = check_text(two_ranks(mean_step + R"(, { "name": "twice", "op": "scale", "by": 2 })"));
+  CHECK(twice.divergences.size() == 1);
+  std::string parameters, steps;
+  for (int i = 0; i < 12; ++i) {
+    const std::string name = "l." + std::to_string(i) + ".w";
+    parameters += std::string(i > 0 ? ", " : "") + R"({ "name": ")" + name + R"(", "shape": [4] })";
+    steps += R"(, { "name": "s)" + std::to_string(i) + R"(", "op": "scale", "by": )" + std::to_string(i + 2) +
+             R"(, "params": [")" + name + R"("] })";
+  }
+  CheckOptions options;
+  options.host = options.blame = false;
+  const CheckResult many = check_text(
+      scenario_text(R"({ "dp": 2 })", "[" + parameters + R"(, { "name": "other", "shape": [4] } ])",
+                    R"([ { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
+                        mean_step + steps + R"(, { "name": "last", "op": "scale", "by": 99, "params": ["other"] } ])"),
+      options);
+  REQUIRE(many.divergences.size() == 9);
+  CHECK(many.divergences.front().point.step == "s0");
+  CHECK(many.divergences.back().point.step == "last");
+}

@@ -137,3 +137,8 @@ TEST_CASE("a foreign contribution that is expected must be of that element and t
   CHECK(sentences("g0[w@0-1]").size() == 1);
   CHECK(sentences("g0").size() == 1);
 }
+
+TEST_CASE("a formula is expected of a parameter that the rank holds") {
+  CHECK(only(R"json({ "verdict": "mismatch", "formula": { "norm": { "1": "g0" } } })json") ==
+        "formula of norm on rank 1: expected g0, found the rank holds no such parameter");
+}

@@ -80,3 +80,21 @@ TEST_CASE("a run that stops is told by its verdict") {
   CHECK(kind_of(two_ranks(R"({ "name": "lonely", "op": "all_reduce", "over": "dp", "when": "rank.dp == 0" })")) ==
         "deadlock");
 }
+
+TEST_CASE("of 32 edits the one at fault tells the kind, of more the content does") {
+  const auto with_edits = [](int harmless) {
+    std::string edits;
+    for (int i = 0; i < harmless; ++i) edits += R"({ "set": "first", "by": 2 }, )";
+    return kind_after(edits + R"({ "move": "scatter", "before": "micro_batches" }, { "drop": "gather" })");
+  };
+  CHECK(with_edits(30) == "wrong place");
+  CHECK(with_edits(31) == "missing reduction");
+}
+
+TEST_CASE("what a file expects of a step that an edit brings does not hinder that the edit tells the kind") {
+  const std::string text = two_ranks(
+      mean_step +
+          R"( ], "edits": [ { "insert": { "name": "again", "op": "all_reduce", "over": "dp" }, "after": "mean" } )",
+      R"(, "expect": { "verdict": "mismatch", "blame": ["again"] })");
+  CHECK(kind_of(text) == "extra reduction");
+}

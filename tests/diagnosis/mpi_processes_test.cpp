@@ -80,6 +80,7 @@ TEST_CASE("a process that cannot begin is named, with its reason") {
     CHECK(result.machine_failed);
     REQUIRE(result.errors.size() == 1);
     CHECK(result.errors.front().message == "process 1 of 2 cannot begin: out of memory");
+    CHECK(result.timeline == nullptr);  // of the others, too: nothing is replayed
   }
 }
 

@@ -84,3 +84,68 @@ TEST_CASE("a large layout is made small, and edits that say the same are one mut
   });
   CHECK(same == mutation.mutants.end());
 }
+
+TEST_CASE("what is wrong with one parameter of a class is killed with all of them as well") {
+  const diagnosis::Mutation mutation = mutate_text(scenario_text(
+      R"({ "dp": 2 })", R"([ { "name": "layers.0.w", "shape": [8] }, { "name": "layers.1.w", "shape": [8] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
+          mean_step + R"(, { "name": "again", "op": "all_reduce", "over": "dp", "reduce": "avg" } ])"));
+  for (const char* edit : {R"({ "set": "mean", "reduce": "sum" })", R"({ "set": "again", "reduce": "sum" })"}) {
+    const diagnosis::Mutant& sum = find(mutation, edit);
+    CHECK((sum.fate == diagnosis::Mutant::Fate::killed && sum.symbolic && sum.verdict == Verdict::mismatch));
+  }
+  CHECK(find(mutation, R"({ "drop": "again" })").fate == diagnosis::Mutant::Fate::equivalent);
+  CHECK(find(mutation, R"({ "drop": "mean" })").fate == diagnosis::Mutant::Fate::equivalent);
+  CHECK(mutation.untried == 0);
+  CHECK(mutation.cut_off.empty());
+}
+
+TEST_CASE("selectors that choose nothing make no mutant, and progress ends where all was tried") {
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps;
+  diagnosis::MutationOptions options;
+  options.progress = [&](std::int64_t done, std::int64_t all) { steps.emplace_back(done, all); };
+  const std::string text = scenario_text(
+      R"({ "dp": 2, "tp": 2 })",
+      R"([ { "name": "w", "shape": [8], "partial": ["tp"], "tags": ["t"] }, { "name": "v", "shape": [4], "shard": { "tp": 0 } } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "shares", "op": "all_reduce", "over": "tp", "params": ["tag:t"] }, )" +
+          mean_step + " ]");
+  const diagnosis::Mutation mutation = diagnosis::mutate(
+      std::make_shared<const Scenario>(read_scenario(std::make_shared<const Source>(Source{"test.json", text}))),
+      options);
+  REQUIRE(steps.size() > 2);
+  const std::int64_t all = steps.front().second;
+  for (std::size_t at = 0; at + 1 < steps.size(); ++at)
+    CHECK(steps[at] == std::pair(static_cast<std::int64_t>(at), all));
+  CHECK(steps.back() == std::pair(all, all));
+  CHECK(static_cast<std::int64_t>(mutation.mutants.size()) + mutation.invalid + mutation.same + mutation.untried ==
+        all);
+  for (const diagnosis::Mutant& mutant : mutation.mutants) {
+    const Json* params = mutant.step == "shares" ? mutant.edit.find("params") : nullptr;
+    if (params != nullptr && params->is_array()) CHECK(one_line(*params) != R"(["tag:t", "!tag:t"])");
+  }
+}
+
+TEST_CASE("a layout is made as small as the schedule stays right") {
+  const auto sizes = [](const std::string& by) {
+    return mutate_text(scenario_text(R"({ "dp": 5 })", R"([ { "name": "w", "shape": [8] } ])",
+                                     R"([ { "name": "m", "op": "each", "steps": [ { "name": "b", "op": "backward" } ] },
+                     { "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "s", "op": "scale", "by": ")" +
+                                         by + "\" } ]"))
+        .sizes;
+  };
+  CHECK(sizes("1 / dp") == "dp 2, 1 micro-batch");
+  CHECK(sizes("1 / max(dp, 3)") == "dp 3, 1 micro-batch");
+  CHECK(sizes("1/5") == "dp 5, 1 micro-batch");
+}
+
+TEST_CASE("an edit that leaves a step with nothing but frozen parameters is none") {
+  const diagnosis::Mutation mutation = mutate_text(scenario_text(
+      R"({ "dp": 2 })",
+      R"([ { "name": "w", "shape": [8] }, { "name": "cold", "shape": [8], "frozen": true, "tags": ["f"] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
+          mean_step + " ]"));
+  CHECK(mutation.invalid > 0);
+  for (const diagnosis::Mutant& mutant : mutation.mutants)
+    CHECK(one_line(mutant.edit) != R"({ "set": "mean", "params": ["tag:f"] })");
+}

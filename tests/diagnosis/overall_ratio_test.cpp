@@ -41,3 +41,15 @@ TEST_CASE("there is no overall ratio where an element reaches no optimizer, nor 
   forget(without_formulas, "symbolic");
   CHECK(overall_ratio(without_formulas) == std::nullopt);
 }
+
+TEST_CASE("a large layout has an overall ratio, too, unless there are parameters that are not shown") {
+  std::string text = two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })");
+  const std::string layout = R"({ "dp": 2 })";
+  text.replace(text.find(layout), layout.size(), R"({ "dp": 3000 })");
+  CheckOptions options;
+  options.blame = false;
+  CheckResult large = check_text(text, options);
+  REQUIRE(sample_of(large) != nullptr);
+  REQUIRE(sample_of(large)->not_shown.empty());
+  CHECK(overall_ratio(large) == Rational(3000));
+}

@@ -102,4 +102,17 @@ TEST_CASE("as many wrong values as ranks, each once") {
   for (diagnosis::OwnedStretch& stretch : own) stretch.value = stretch.rank + 1;
   CHECK(others(own, sharded(1024, 0), &count).size() == 1024);
   CHECK(count < 10 * 1024);
+  CHECK(count > 2 * 1024);  // each value is held against another
+}
+
+TEST_CASE("beyond the most stretches the elements are counted, each once") {
+  std::int64_t more = 0;
+  const std::vector<DifferingElements> found =
+      diagnosis::holders({{0, 20}, {22, 24}}, sharded(3, 1), sharded(3, 2), 1, more);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].elements == Interval{0, 8});
+  CHECK(more == 14);
+  more = 0;
+  CHECK(diagnosis::holders({{0, 20}}, sharded(3, 1), sharded(3, 2), 0, more).empty());
+  CHECK(more == 20);
 }

@@ -24,6 +24,13 @@ TEST_CASE("what stands above and below is cancelled") {
   CHECK(times("dp / cp", "cp / tp") == "dp / tp");
 }
 
+TEST_CASE("a fraction stands above and below") {
+  CHECK(times("0.5", "dp") == "dp / 2");
+  CHECK(times("3/4 * cp", "1 / 3") == "cp / 4");
+  CHECK(times("2", "dp") == "2 * dp");
+  CHECK(over("dp", "1/2") == "dp * 2");
+}
+
 TEST_CASE("a call and a sum are factors of their own") {
   CHECK(times("1 / sum(tokens, dp, cp)", "micro_batches") == "micro_batches / sum(tokens, dp, cp)");
   CHECK(times("1 / (tokens * (6 + 2 * cp))", "tokens") == "1 / (6 + 2 * cp)");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/verify_repair.h"
@@ -257,4 +258,39 @@ TEST_CASE("the shares of one backward are summed in its own buffer, those of oth
   REQUIRE(!data.repairs.empty());
   CHECK(lines_of(data).front() ==
         R"({ "insert": { "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" }, "after": "micro_batches" })");
+}
+
+TEST_CASE("a repair says for which sizes it is proved right") {
+  const auto first = [](const std::string& layout, const std::string& batch, const std::string& steps) {
+    const CheckResult result = check_text(with_batch(
+        scenario_text(layout, R"([ { "name": "w", "shape": [8] } ])",
+                      R"([ { "name": "m", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
+                          steps + " ]"),
+        batch));
+    const std::vector<Repair> best = diagnosis::best_repairs(result, diagnosis::find_repairs(result), 1);
+    REQUIRE(best.size() == 1);
+    CHECK(best.front().verified == std::vector<std::string>{"symbolic", "host"});
+    return best.front();
+  };
+  const std::string one = R"({ "micro_batches": 1, "tokens": "even" })";
+  const std::string sum = R"({ "micro_batches": 2, "tokens": "even", "loss": "sum" })";
+  const Repair mean = first(R"({ "dp": 2 })", one, R"({ "name": "mean", "op": "all_reduce", "over": "dp" })");
+  // A sum of means over micro-batches is none.
+  CHECK(mean.proof == "right only at micro_batches = 1; the smallest wrong layout has dp 1, 2 micro-batches");
+  CHECK(mean.reach == Repair::Reach::some_sizes);
+  const Repair twice = first(
+      R"({ "dp": 2, "cp": 2 })", sum,
+      R"({ "name": "sum", "op": "all_reduce", "over": ["dp", "cp"] }, { "name": "half", "op": "scale", "by": "1 / dp" })");
+  CHECK(one_line(twice.edits.front()) == R"({ "drop": "half" })");
+  CHECK(twice.reach == Repair::Reach::every_size);
+  CHECK(twice.proof == "right for every size of cp, dp and micro_batches");
+  CHECK(twice.right_sizes == twice.sizes);
+}
+
+TEST_CASE("a search that costs too much says so") {
+  const CheckResult result =
+      check_text(eight_layers(R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" })"));
+  const Budget budget(1000);
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
+  CHECK_FALSE(search.cut_off.empty());
 }

@@ -121,6 +121,24 @@ TEST_CASE("every boundary of a slice is a cut") {
   CHECK(thin.size() <= 3);
 }
 
+TEST_CASE("boundaries of slices are cuts, also where the optimizers get all of it, and boundaries of what is owned") {
+  const auto cuts = [](const std::vector<Step>& steps) {
+    const Schedule built = schedule_of(dp(2), {parameter("w", {10})}, steps);
+    const Timeline timeline = walk(built);
+    const numeric::Components components = numeric::find_components(built, timeline);
+    const numeric::Planner planner(built, timeline, components);
+    return numeric::find_cuts(planner.plan(components.list.at(0)));
+  };
+  using Cuts = std::vector<std::int64_t>;
+  Step twice = step(Op::scale, "twice");
+  twice.by = Expression::parse("2");
+  twice.on_owned = true;
+  const Step own = collective(Op::own, "own", Axis::dp), gather = collective(Op::all_gather, "gather", Axis::dp);
+  CHECK(cuts({backwards(), collective(Op::all_reduce, "sum", Axis::dp)}) == Cuts{0, 10});
+  CHECK(cuts({backwards(), collective(Op::reduce_scatter, "scatter", Axis::dp), gather}) == Cuts{0, 5, 10});
+  CHECK(cuts({backwards(), own, twice}) == Cuts{0, 5, 10});
+}
+
 TEST_CASE("random blocks are whole blocks, the last cut short at the end, and another seed draws others") {
   const Intervals blocks = numeric::random_blocks(1000, 64, 20, 3);
   REQUIRE_FALSE(blocks.empty());

@@ -359,6 +359,67 @@ TEST_CASE("factors that no float can hold are computed modulo a prime") {
   CHECK_FALSE(weights(fraction, "1 / (999983 + 36 * rank.dp) / (999961 + 24 * rank.dp)").match);
 }
 
+TEST_CASE("what can be computed in no way is not replayed, and only counts as right") {
+  // More digits than float64 has, and the prime itself as a divisor.
+  const std::string weight = "1 / (999983 + 36 * rank.dp) / (999961 + 22 * rank.dp) / 2305843009213693951";
+  Step each = backwards();
+  each.steps[0].by = Expression::parse(weight);
+  Schedule built = schedule_of(dp(3), {parameter("w", {n})}, {each, collective(Op::all_reduce, "ar", Axis::dp)});
+  built.batch.loss_of_use["main"].kind = Loss::Kind::weight;
+  built.batch.loss_of_use["main"].weight = Expression::parse(weight);
+  const HostResult result = run(built);
+  REQUIRE(result.buffers.size() == 3);
+  for (const HostBuffer& buffer : result.buffers) CHECK((!buffer.replayed && buffer.right));
+  CHECK(result.elements == 0);
+  CHECK(result.of == 3 * n);
+  REQUIRE_FALSE(result.notes.empty());
+  CHECK(result.notes.back() ==
+        "w needs more bits than float64 has, and a factor that has no value modulo 2^61 - 1; it was not replayed.");
+  const HostResult plain = run(schedule_of(dp(3), {parameter("w", {n})}, {backwards()}));
+  for (const HostBuffer& buffer : plain.buffers) CHECK(buffer.replayed);
+}
+
+TEST_CASE("what must be in memory at once and is too large for that is not replayed") {
+  // Rank 0 owns the first half and rank 1 the second; their owned parts are then added.
+  Step cross = collective(Op::all_reduce, "cross", Axis::dp);
+  cross.on_owned = true;
+  const std::vector<Step> steps = {backwards(), collective(Op::reduce_scatter, "rs", Axis::dp), cross};
+  const auto replayed = [&](std::int64_t numel) {
+    const HostResult result = run(schedule_of(dp(2), {parameter("w", {numel})}, steps));
+    for (const HostBuffer& buffer : result.buffers) CHECK(buffer.replayed == (result.elements > 0));
+    CHECK(result.notes.empty() == (result.elements > 0));
+    return result;
+  };
+  CHECK(replayed(1000).elements > 0);
+  const HostResult large = replayed(20'000'000);
+  CHECK(large.elements == 0);
+  CHECK(large.match);
+  CHECK(
+      large.notes.front() ==
+      "w and the buffers that it meets act on elements at different places, so that their 610 MiB would have to be in "
+      "memory at once (the limit is 256 MiB); they were not replayed.");
+}
+
+TEST_CASE("a reference in float64 is hashed once") {
+  Parameter w = parameter("w", {n});
+  w.dtype = Dtype::float64;
+  const Schedule built =
+      with_loss(schedule_of(dp(2), {w}, {backwards(), collective(Op::all_reduce, "ar", Axis::dp)}), Loss::Kind::sum);
+  const Timeline timeline = walk(built);
+  const HostResult result = run_host(built, timeline);
+  CHECK(result.match);
+  const numeric::Choice choice = choice_of(built, timeline);
+  REQUIRE(choice.arithmetic == Arithmetic::float64);
+  std::vector<double> sums(n, 0.0);
+  std::vector<std::int32_t> numbers(n);
+  for (int rank = 0; rank < 2; ++rank) {
+    numeric::generate(g(rank), choice.bits, 0, n, numbers.data());
+    for (std::size_t i = 0; i < n; ++i) sums[i] += numbers[i];
+  }
+  CHECK(result.reference[0] == hash_elements(sums.data(), n, 0));
+  CHECK(result.buffers[0].hash == result.reference[0]);
+}
+
 TEST_CASE("above the limit only blocks around cuts and at random places are replayed") {
   const auto build = [](bool buggy) {
     Step scatter = collective(Op::reduce_scatter, "rs", Axis::dp);

@@ -60,6 +60,37 @@ TEST_CASE("what is wrong in one part is wrong in the whole") {
   CHECK_FALSE(is_right({{499, 500}, {600, 700}, {800, 900}}));
 }
 
+TEST_CASE("what a step does to owned elements alone it does in every block, wherever that begins") {
+  Step half = step(Op::scale, "half"), twice = step(Op::scale, "twice");
+  half.by = Expression::parse("1/2");
+  twice.by = Expression::parse("2");
+  twice.on_owned = true;
+  Schedule built = schedule_of(
+      dp(2), {parameter("w", {1000})},
+      {backwards(), collective(Op::all_reduce, "sum", Axis::dp), half, collective(Op::own, "own", Axis::dp), twice});
+  built.batch.loss_of_use["main"].kind = Loss::Kind::sum;
+  const Timeline timeline = walk(built);
+  const Components components = find_components(built, timeline);
+  const Planner planner(built, timeline, components);
+  for (const Arithmetic arithmetic : {Arithmetic::float32, Arithmetic::prime61}) {
+    Plan plan = planner.plan(components.list.at(0));
+    Choice choice = choose_arithmetic(Dtype::float32, find_need(plan));
+    REQUIRE(choice.arithmetic == Arithmetic::float32);
+    choice.arithmetic = arithmetic;
+    REQUIRE(bind(plan, choice));
+    ReplayOptions options;
+    options.arithmetic = arithmetic;
+    options.bits = choice.bits;
+    options.hashed.assign(plan.pieces.size(), 1);
+    for (const Intervals& elements : {Intervals{{0, 1000}}, Intervals{{64, 128}}, Intervals{{130, 140}, {470, 530}},
+                                      Intervals{{499, 501}}, Intervals{{900, 1000}}}) {
+      const Findings findings = replay(built.model, plan, options, elements, 64);
+      REQUIRE(findings.checks.size() == 2);
+      for (const Findings::Check& check : findings.checks) CHECK((check.right && check.got == check.expected));
+    }
+  }
+}
+
 TEST_CASE("nothing is found where no element is replayed") {
   const Schedule built = schedule_of(dp(2), {parameter("w", {10})}, {backwards()});
   const Timeline timeline = walk(built);

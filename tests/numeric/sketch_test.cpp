@@ -120,6 +120,28 @@ TEST_CASE("sums are exact before they are rounded once") {
   CHECK(sketch.values()[5] == 0x1p-1074);
 }
 
+TEST_CASE("a sum is rounded to the nearest number, in the middle to the even one") {
+  const double one = 1;
+  Sketch alone(64);
+  alone.add(&one, 1, 0);
+  const std::vector<double> values = alone.values();
+  const std::size_t at = static_cast<std::size_t>(
+      std::find_if(values.begin(), values.end(), [](double value) { return value != 0; }) - values.begin());
+  REQUIRE(at < values.size());
+  const auto sum = [&](const std::vector<double>& terms) {
+    Sketch sketch(64);
+    for (const double term : terms) sketch.add(&term, 1, 0);
+    return values[at] * sketch.values()[at];
+  };
+  CHECK(sum({0x1p53, 1}) == 0x1p53);
+  CHECK(sum({0x1p53, 3}) == 0x1p53 + 4);
+  CHECK(sum({0x1p53, 1, 0x1p-100}) == 0x1p53 + 2);
+  CHECK(sum({0x1p53, 1, -0x1p-100}) == 0x1p53);
+  CHECK(sum({0x1p53, 3, -0x1p-100}) == 0x1p53 + 2);
+  CHECK(sum({-0x1p53, -1}) == -0x1p53);
+  CHECK(sum({0x1p54 - 2, 1}) == 0x1p54);  // one digit more
+}
+
 TEST_CASE("every type is sketched by its values, and what is no number is counted") {
   std::vector<std::uint16_t> bfloat16, float16;
   std::vector<double> of_bfloat16, of_float16;

@@ -34,6 +34,17 @@ TEST_CASE("missing shares are told by the axis along which they lie") {
   CHECK(describe(all, "(g0+g2)/2", "g0+g1+g2+g3") ==
         "the share of tp 1 is missing, the rest is half of the right gradient");
   CHECK(describe(all, "g0.1+g1.1+g2.1+g3.1", "g0+g1+g2+g3") == "micro-batch 0 is missing");
+  // Parts of dp are named where there are two of them.
+  Layout hybrid = layout(1, 4, 1);
+  hybrid.dp_shard = 2;
+  hybrid.dp_replicate = 2;
+  const Schedule parts = schedule_of(hybrid, {parameter("weight")});
+  CHECK(describe(parts, "g0+g2", "sum(g, dp)") == "the share of dp_shard 1 is missing");
+  CHECK(describe(parts, "g0+g1", "sum(g, dp)") == "the share of dp_replicate 1 is missing");
+  Layout replicated = layout(1, 2, 1);
+  replicated.dp_shard = 1;
+  replicated.dp_replicate = 2;
+  CHECK(describe(schedule_of(replicated, {parameter("weight")}), "g0", "sum(g, dp)") == "the share of dp 1 is missing");
   const Schedule wide = schedule_of(layout(1, 16, 1), {parameter("weight")});
   CHECK(describe(wide, "g5", "sum(g, dp)") == "the shares of 15 of 16 dp ranks are missing");
 }

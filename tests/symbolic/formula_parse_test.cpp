@@ -7,9 +7,9 @@ TEST_CASE("any algebra of a formula is the same formula") {
   const Schedule all = schedule_of(layout(1, 4, 1), {parameter("weight")}, {2});
   const Buffer buffer(all, 0);
   const std::vector<Term> expected = buffer.parse("g3 + (g0+g1)/2");
-  for (const char* text :
-       {"g3+g0/2+g1/2", "(2*g3 + g0 + g1)/2", "0.5*(g0 + g1) + g3", "g3 - -(g0+g1)*(1/2)", "0 + g3 + (g0+g1)/2",
-        "g3.0 + g3.1 + (g0.0+g0.1+g1)/2", "g2 + g3 + g0/2 + g1/2 - g2", "g3 + 5e-1*(g0+g1)"}) {
+  for (const char* text : {"g3+g0/2+g1/2", "(2*g3 + g0 + g1)/2", "0.5*(g0 + g1) + g3", "g3 - -(g0+g1)*(1/2)",
+                           "0 + g3 + (g0+g1)/2", "g3.0 + g3.1 + (g0.0+g0.1+g1)/2", "g2 + g3 + g0/2 + g1/2 - g2",
+                           "g3 + 5e-1*(g0+g1)", "g3 + (g0+g1)/2e0", "g3 + (g0+g1)*5e-1"}) {
     INFO(text);
     CHECK(same_terms(buffer.parse(text), expected));
   }

@@ -159,6 +159,8 @@ def main():
     parser.add_argument("--believe", action="store_true",
                         help="do not try mutants whose reason says that they are equivalent, which takes longest")
     parser.add_argument("--write", action="store_true", help="write into docs/mutation.md what was measured")
+    parser.add_argument("--beside", action="store_true",
+                        help="with --write: adds the share in a sentence, as that of another seed than the page's")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     options = parser.parse_args()
     if options.write and options.only:
@@ -206,7 +208,7 @@ def main():
         return 3
     document.print_tables(figures)
     if options.write:
-        document.write(ROOT, figures, INNER, OUTER, LONGEST)
+        document.write(ROOT, figures, options.beside, INNER, OUTER, LONGEST)
     reasons = read_reasons()
     return int(any(document.misses(folder, of_folder, reasons) for folder, of_folder in figures.items()))
 

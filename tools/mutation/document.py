@@ -28,7 +28,7 @@ its own, drawn from all that the tool finds there, as many of one file as of ano
 
 *Equivalent* are survivors that no input can tell from the original, or that differ only in time, memory or the wording of what
 nobody promises; somebody says so in each reason below. The last column is the share of the others that was caught. Its goal is {goal} %
-in every folder that decides a verdict{missed}. The other folders read, write and show, or run what has been
+in every folder that decides a verdict{missed}.{beside} The other folders read, write and show, or run what has been
 decided; they have no goal. {unmeasured}
 
 {kinds}
@@ -175,6 +175,16 @@ def kind_table(figures):
     return "\n".join(lines)
 
 
+def beside_text(figures, reasons):
+    """Which folders were measured with another seed as well, and what was found."""
+    seeds = {}
+    for folder in all_folders():
+        if beside := figures.get(folder, {}).get("beside"):
+            judged = beside["mutants"] - equivalent(beside, reasons)
+            seeds.setdefault(beside["seed"], []).append(f"{percent(beside['caught'], judged)} % of `{folder}` ({beside['caught']} of {judged})")
+    return "".join(f" With seed {seed}, for whose mutants no test was written, it is {listed(of)}." for seed, of in sorted(seeds.items()))
+
+
 def page(figures, reasons, inner, outer, longest):
     """The text of docs/mutation.md."""
     rows = folder_rows(figures, reasons)
@@ -196,6 +206,7 @@ def page(figures, reasons, inner, outer, longest):
         tried=tried, caught=caught, share=percent(caught, tried), goal=GOAL,
         folder_count=f"{len(figures)} folder{'' if len(figures) == 1 else 's'}",
         folders=folder_table(figures, reasons), kinds=kind_table(figures),
+        beside=beside_text(figures, reasons),
         missed=f", which {code_list(missed)} {'misses' if len(missed) == 1 else 'miss'}" if missed else "",
         unmeasured=f"Not measured yet: {code_list(unmeasured)}." if unmeasured else "Every folder was measured.",
         seeds="Seed " + "; seed ".join(f"{seed} chose those of {'all folders' if len(seeds) == 1 else code_list(of)}"
@@ -209,9 +220,15 @@ def page(figures, reasons, inner, outer, longest):
         survivors="\n".join(survivors) or "None.")
 
 
-def write(root, measured, *tests):
-    """Puts what was measured now in the place of what figures.json and docs/mutation.md said of the same folders."""
-    figures = {**read_figures(), **measured}
+def write(root, measured, beside, *tests):
+    """Puts what was measured now in the place of what figures.json and docs/mutation.md said of the same folders; what was measured
+    `beside`, with another seed, is added to that in a sentence."""
+    figures = read_figures()
+    for folder, found in measured.items():
+        if not beside:
+            figures[folder] = found
+        elif folder in figures:
+            figures[folder]["beside"] = {key: found[key] for key in ("seed", "mutants", "caught", "survivors")}
     figures = {folder: figures[folder] for folder in all_folders() if folder in figures}
     FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (root / "docs" / "mutation.md").write_text(page(figures, read_reasons(), *tests), encoding="utf-8")

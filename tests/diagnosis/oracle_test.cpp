@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/oracle.h"
+
+#include "src/diagnosis/mutation_oracle.h"
+#include "src/diagnosis/mutation_sizes.h"
+#include "tests/catch.h"
+#include "tests/diagnosis/small.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+using diagnosis::OracleAnswer;
+
+namespace {
+
+Scenario scenario_of(const std::string& text) {
+  return read_scenario(std::make_shared<const Source>(Source{"test.json", text}));
+}
+
+OracleAnswer answer(const std::string& steps, const std::vector<Edit>& edits = {}) {
+  const Scenario scenario = scenario_of(two_ranks(steps));
+  diagnosis::SymbolicOracle oracle(*scenario.schedule, scenario.schedule->model.parameters());
+  return oracle.judge(edits);
+}
+
+std::string scaled_by(const std::string& by, const std::string& more = "") {
+  return mean_step + R"(, { "name": "s", "op": "scale", "by": ")" + by + "\"" + more + " }";
+}
+
+}  // namespace
+
+TEST_CASE("a multiple of what is right is nearer than anything else that is wrong, a norm than what nobody owns") {
+  using State = OracleAnswer::State;
+  CHECK(answer(mean_step).right());
+  CHECK(answer(mean_step).count == 0);
+  const auto is = [](const OracleAnswer& found, int count, int distance) {
+    CHECK(found.state == State::wrong);
+    CHECK(found.count == count);
+    CHECK(found.distance == distance);
+    CHECK(found.wrong_buffers == std::vector<int>{count});
+  };
+  is(answer(scaled_by("2")), 2, 2);
+  is(answer(scaled_by("2", R"(, "only": { "dp": [0] })")), 1, 1);
+  is(answer(R"({ "name": "half", "op": "scale", "by": "1/2" })"), 2, 4);
+  // One half of each is right, or right but for a factor.
+  const std::string own = R"(, { "name": "own", "op": "own", "over": "dp" })",
+                    all = R"(, { "name": "g", "op": "all_gather", "over": "dp" })";
+  is(answer(mean_step + own + R"(, { "name": "s", "op": "scale", "by": 2, "on": "owned", "only": { "dp": [0] } })" +
+            all),
+     2, 2);
+  is(answer(mean_step + R"(, { "name": "n", "op": "norm", "over": "dp" })"), 2, 2);
+  const OracleAnswer unowned =
+      answer(mean_step + R"(, { "name": "own", "op": "own", "over": "dp", "when": "rank.dp == 0" },
+                           { "name": "other", "op": "own", "over": "dp", "when": "rank.dp == 1" })");
+  CHECK((unowned.right() || unowned.distance >= 2 * unowned.count));
+  CHECK(answer(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "when": "rank.dp == 0" })").state ==
+        State::failed);
+  CHECK(answer(R"({ "name": "s", "op": "scale", "by": "1 / rank.dp" })").state == State::not_applicable);
+  CHECK(answer(mean_step, {Edit::drop("nothing")}).state == State::not_applicable);
+  CHECK(answer(mean_step, {Edit::drop("mean")}).state == State::wrong);
+}
+
+TEST_CASE("what is sent and who owns what in the end is told of each schedule") {
+  const OracleAnswer mean = answer(mean_step), twice = answer(mean_step, {Edit::duplicate("mean")});
+  CHECK(mean.sent_bytes > 0);
+  CHECK(twice.sent_bytes == 2 * mean.sent_bytes);
+  CHECK(twice.owners == mean.owners);
+  CHECK(answer(mean_step + R"(, { "name": "own", "op": "own", "over": "dp" })").owners != mean.owners);
+}
+
+TEST_CASE("a comparison that accepts 8 % sees what is more, and nothing else") {
+  const auto beyond = [](const std::string& by) {
+    const Scenario scenario = scenario_of(two_ranks(scaled_by(by)));
+    const diagnosis::MutantOutcome outcome = diagnosis::MutationOracle(*scenario.schedule).judge();
+    REQUIRE(outcome.applicable);
+    REQUIRE(outcome.verdict == Verdict::mismatch);
+    return outcome.beyond_tolerance;
+  };
+  CHECK_FALSE(beyond("1.08"));
+  CHECK(beyond("1.081"));
+}
+
+TEST_CASE("an edit is in the steps of every size that is read, and is refused where it cannot be applied") {
+  const std::string text = two_ranks(mean_step + R"(, { "name": "s", "op": "scale", "by": "1 / micro_batches" })");
+  diagnosis::MutationSizes sizes("test.json");
+  const auto at = [&](int dp, int micro_batches) {
+    Json document = scenario_of(text).document;
+    Json layout = *document.find("layout"), batch = *document.find("batch");
+    layout.set("dp", Json::number(std::to_string(dp)));
+    batch.set("micro_batches", Json::number(std::to_string(micro_batches)));
+    document.set("layout", layout);
+    document.set("batch", batch);
+    return document;
+  };
+  const auto names = [&](int dp, int micro_batches) {
+    const Scenario read = sizes.read(at(dp, micro_batches));
+    CHECK(read.layout.dp == dp);
+    CHECK(read.schedule->batch.micro_batch_counts == std::vector<int>{micro_batches});
+    std::string list;
+    for (const Step& step : read.schedule->steps) list += step.name + " ";
+    return list;
+  };
+  CHECK(names(2, 1) == "micro_batches mean s ");
+  CHECK(names(2, 3) == "micro_batches mean s ");
+  sizes.set_edit(Edit::drop("s"));
+  CHECK(names(2, 1) == "micro_batches mean ");
+  CHECK(names(3, 1) == "micro_batches mean ");
+  CHECK(names(2, 3) == "micro_batches mean ");
+  CHECK(sizes.read(at(2, 3)).edits.size() == 1);
+  sizes.set_edit(Edit::drop("nothing"));
+  CHECK_THROWS_AS(sizes.read(at(2, 1)), InputError);
+  CHECK_THROWS_AS(sizes.read(at(4, 1)), InputError);
+  CHECK_THROWS_AS(sizes.read(at(2, 1)), InputError);
+  sizes.clear_edit();
+  CHECK(names(2, 1) == "micro_batches mean s ");
+  CHECK_THROWS_AS(sizes.read(at(0, 1)), InputError);
+}
