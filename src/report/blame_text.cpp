@@ -45,7 +45,18 @@ std::string at_fault_text(const Blame& blame, bool verbose, const Style& style) 
     why += blame.why.substr(begin, at - begin) + unbroken(elided(formula, widest_in_sentence));
     begin = at + formula.size();
   }
-  return wrapped(head + why + blame.why.substr(begin), 4) + "\n";
+  const std::string sentence = head + why + blame.why.substr(begin);
+  if (wrapped(sentence, 0).find('\n') == std::string::npos) return wrapped(sentence, 0) + "\n";
+  // One clause a line.
+  std::string text;
+  begin = 0;
+  for (std::size_t end = 0; end != std::string::npos; begin = end + 2) {
+    end = sentence.find("; ", begin);
+    const bool is_last = end == std::string::npos;
+    const std::string clause = sentence.substr(begin, is_last ? end : end + 1 - begin);
+    text += wrapped((begin == 0 ? "" : "    ") + clause, 6) + "\n";
+  }
+  return text;
 }
 
 std::string blame_text(const CheckResult& result, bool verbose, const Style& style) {

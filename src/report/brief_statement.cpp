@@ -18,7 +18,7 @@ namespace lockstep::report {
 namespace {
 
 /// A list with more than `most_clauses` is cut to `told_clauses`.
-constexpr std::size_t most_clauses = 5, told_clauses = 3;
+constexpr std::size_t most_clauses = 8, told_clauses = 4;
 
 constexpr std::string_view as_soon_as = " as soon as ", for_every = " for every ", for_some = " for ",
                            next_range = "; for ", next_clause = ", or ", next_exception = " or ", but_at = " but ",

@@ -169,7 +169,7 @@ class ParametersText {
     if (factors.empty() || (factors.size() == 1 && *factors.begin() == "1")) return "";
     const int rank = std::min(3, schedule_.mesh.world() - 1);
     const std::string sentence = fmt::format(
-        "  g{0} is what backward added on rank {0}: {1} times the gradient of the loss summed over its tokens", rank,
+        "  g{0} is what backward added on rank {0}: {1} times the gradient of the summed loss of its tokens", rank,
         fmt::join(factors, " or "));
     return fmt::format("\n{}\n", options_.verbose ? sentence : wrapped(sentence, 4));
   }

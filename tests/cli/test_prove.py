@@ -390,7 +390,7 @@ def test_many_sizes_at_which_it_is_right_cut_no_end_off(run, files):
     text = (files / "mine.json").read_text().replace(
         '"./mine.jsonc"', f'"./mine.jsonc", "edits": [ {{ "set": "mean", "by": "1 / (dp * cp) + {factor}" }} ]')
     (files / "mine.json").write_text(text.replace('"dp": 2', '"dp": "any"'))
-    said = run("prove", "-q", "mine.json").stdout
+    said = run("prove", "-q", "-v", "mine.json").stdout
     assert said == "wrong   mine.json  wrong for every size but " + " or ".join(f"dp = {root}" for root in range(4, 18)) + "\n"
 
 
@@ -523,14 +523,15 @@ def test_a_coordinate_of_dp_is_one_on_the_axes_of_experts(run, files):
 
 def test_a_long_statement_is_shortened_and_true_by_itself(run, files):
     """tests/report/brief_statement_test.cpp has every kind of statement."""
+
     def said(condition, *options):
         twice = {"op": "scale", "name": "twice", "by": 2, "when": condition}
         (files / "one.json").write_text(one_parameter({"dp": "any", "tp": "any"}, [DP_SUM, twice]))
         return run("prove", *options, "one.json").stdout
 
     kinds = (
-        ("dp * tp >= 12", "wrong as soon as ", ", or ", "one of {} more conditions holds"),
-        ("dp * tp == 12", "wrong for ", "; for ", "{} more ranges of sizes"),
+        ("dp * tp >= 60", "wrong as soon as ", ", or ", "one of {} more conditions holds"),
+        ("dp * tp == 60", "wrong for ", "; for ", "{} more ranges of sizes"),
     )
     for condition, head, between, more in kinds:
         whole = json.loads(said(condition, "-f", "json"))["statement"]
@@ -539,6 +540,6 @@ def test_a_long_statement_is_shortened_and_true_by_itself(run, files):
         assert said(condition, "-v").splitlines()[1].strip() == whole
         every = whole.removeprefix(head).split(between)
         told = brief.removesuffix(" (-v prints all)").removeprefix(head).split(between)
-        assert len(told) == 4 and set(told[:3]) < set(every)
-        assert told[3] == more.format(len(every) - 3)
+        assert len(told) == 5 and set(told[:4]) < set(every)
+        assert told[4] == more.format(len(every) - 4)
     assert "-v" not in said("dp >= 3")

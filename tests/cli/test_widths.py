@@ -41,6 +41,17 @@ def test_explain_of_the_corpus(run):
     assert [(name, lines) for name, text in zip(small, shown) if (lines := too_wide(text))] == []
 
 
+def test_diff_and_verify(run):
+    pairs = [(path, path.with_name(f"{path.stem}-fixed.json")) for path in sorted((ROOT / "scenarios").rglob("*.json"))]
+    commands = [("diff", str(old), str(new)) for old, new in pairs if new.exists()]
+    commands += [("verify", str(path)) for path in sorted((ROOT / "tests" / "live" / "runs").iterdir()) if path.is_dir()]
+    assert len(commands) > 100
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        shown = list(pool.map(lambda command: run(*command).stdout, commands))
+    assert sum(1 for text in shown if FORMULA.search(text)) > 100
+    assert [(command, lines) for command, text in zip(commands, shown) if (lines := too_wide(text))] == []
+
+
 def scenario(layout, edit, micro_batches=4, tokens="uneven", names=("embedding", "head")):
     """Two ends of a model that are tied, one of them with two uses, and a mean over all tokens that goes wrong."""
     first, last = names
@@ -90,8 +101,11 @@ def test_many_ranks_uses_and_micro_batches(run, tmp_path, layout, edit):
     assert formulas and all(f"got       {formula}" in shown for formula in formulas)
     assert "…" not in "".join(formulas)
     # And it reads back.
-    ranks = {rank["ranks"][0]: rank for rank in whole["parameters"][0]["ranks"]}
     content = scenario(layout, edit, names=names)
-    content["expect"] = {"verdict": "mismatch", "formula": {whole["parameters"][0]["name"]: {str(rank): entry["pieces"][0]["formula"] for rank, entry in ranks.items() if len(entry["pieces"]) == 1}}}
+    first = whole["parameters"][0]
+    of_one_piece = [rank for rank in first["ranks"] if len(rank["pieces"]) == 1]
+    expected = {str(rank["rank"] if "rank" in rank else rank["ranks"][0]): rank["pieces"][0]["formula"] for rank in of_one_piece}
+    content["expect"] = {"verdict": "mismatch", "formula": {first["name"]: expected}}
     (tmp_path / "expected.json").write_text(json.dumps(content))
-    assert run("test", "expected.json").returncode == 0, run("test", "expected.json").stdout
+    tested = run("test", "expected.json")
+    assert tested.returncode == 0, tested.stdout

@@ -40,7 +40,7 @@ TEST_CASE("who can ask for more reads how much more there is") {
   CHECK(report::shortened("(g0+g1+g2+g3+g4+g5+g6+g7+g8)/9 + g9 + g10 + g11", 46) ==
         "(g0+…)/9 … and 11 more terms (-v prints all)");
   CHECK(report::shortened("g0['" + std::string(60, 'n') + "'] + g1", 40) == "g0['nn … and 1 more term (-v prints all)");
-  CHECK(report::shortened("g0['" + std::string(60, 'n') + "']", 40) == "g0['nnnnnnnnnnnnnnnnn … (-v prints all)");
+  CHECK(report::shortened("g0['" + std::string(60, 'n') + "']", 40) == "g0['nnnnnnnnnnnnnnnnnn … (-v prints all)");
 }
 
 TEST_CASE("a sentence is broken at spaces, and formulas are not") {
