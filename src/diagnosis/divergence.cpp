@@ -136,7 +136,7 @@ class Tracer {
       first = index;
     }
     if (first == entries_.size() || (older_step && !cleared(first, name))) {
-      return missing("what an earlier optimizer step left there is still in it: no step clears it");
+      return missing("what an earlier optimizer step left is still there, and no step clears it");
     }
     const diagnosis::HistoryEntry& entry = entries_[first];
     if (!entry.step->from.empty() && entry.step->from != name) {

@@ -142,7 +142,7 @@ std::string deed_of(const Schedule& schedule, const Step& step) {
     case Op::accumulate:
       return fmt::format("adds {} to {}", step.from, step.buffer);
     default:
-      return fmt::format("does this ({})", operation(step.op).name);
+      return fmt::format("runs {}", operation(step.op).name);
   }
 }
 

@@ -19,6 +19,9 @@ constexpr std::size_t listed_at_most = 8, listed_of_many = 2, many_names = 12;
 constexpr std::size_t members_by_exception = 4;
 
 constexpr std::size_t digit_count = std::size(digits);
+/// With so many coefficients a formula is long in any case.
+constexpr int most_tries = 16;
+
 using Coordinates = std::array<int, digit_count>;
 using DigitSet = std::array<bool, digit_count>;
 
@@ -69,7 +72,7 @@ class Folder {
   std::vector<Item> sums_of(CoefficientsByRank& rest, std::size_t least) {
     std::vector<Item> sums;
     std::set<Rational> listed;
-    while (rest.size() > least) {
+    for (int tries = 0; tries < most_tries && rest.size() > least; ++tries) {
       std::map<Rational, std::vector<int>> clusters;
       for (const auto& [rank, coefficient] : rest) clusters[coefficient].push_back(rank);
       const Rational* value = nullptr;
